@@ -41,7 +41,18 @@ static double sample_value(const char *line, const char *end, const char *metric
     return strtod(number, NULL);
 }
 
+static void counter_take(const char *line, const char *end, const char *name, double *to,
+                         struct agree_state *out) {
+    const double value = sample_value(line, end, name, "_total");
+    if (!isfinite(value)) return;
+    *to += value;
+    out->has_drafts = true;
+}
+
 static void line_take(const char *line, const char *end, struct agree_state *out) {
+    counter_take(line, end, "vllm:spec_decode_num_drafts", &out->drafts, out);
+    counter_take(line, end, "vllm:spec_decode_num_draft_tokens", &out->draft_tokens, out);
+    counter_take(line, end, "vllm:spec_decode_num_accepted_tokens", &out->draft_accepted, out);
     for (int i = 0; i < AGREE_COUNT; i++) {
         const double sum = sample_value(line, end, figures_of[i].metric, "_sum");
         const double count = sample_value(line, end, figures_of[i].metric, "_count");
@@ -77,18 +88,28 @@ void agree_ask(const struct load_target *target, struct agree_state *out) {
 
 void agree_compare(const struct agree_state *before, const struct agree_state *after,
                    const struct load_figures *figures, struct agree_row rows[AGREE_COUNT]) {
-    const struct spread *const here[AGREE_COUNT] = {&figures->ttft_ms, &figures->itl_ms,
-                                                    &figures->tpot_ms, &figures->e2el_ms};
+    // tokens of one step have no gap between them in the server's ITL
+    const double here[AGREE_COUNT] = {figures->ttft_ms.mean, figures->arrival_gap_ms,
+                                      figures->tpot_ms.mean, figures->e2el_ms.mean};
     for (int i = 0; i < AGREE_COUNT; i++) {
         const double count = after->figure[i].count - before->figure[i].count;
         const double sum = after->figure[i].sum_s - before->figure[i].sum_s;
-        rows[i] = (struct agree_row){.name = figures_of[i].name, .here_ms = here[i]->mean};
-        rows[i].has = before->figure[i].has && count > 0 && here[i]->n > 0;
+        rows[i] = (struct agree_row){.name = figures_of[i].name, .here_ms = here[i]};
+        rows[i].has = before->figure[i].has && count > 0 && here[i] > 0;
         if (!rows[i].has) continue;
         rows[i].server_ms = 1000 * sum / count;
         rows[i].agrees =
             fabs(rows[i].here_ms - rows[i].server_ms) <= 1 + 0.1 * fabs(rows[i].server_ms);
     }
+}
+
+bool agree_drafts(const struct agree_state *before, const struct agree_state *after,
+                  struct load_drafts *out) {
+    if (!before->has_drafts || !after->has_drafts) return false;
+    out->drafts = (int64_t)(after->drafts - before->drafts);
+    out->tokens = (int64_t)(after->draft_tokens - before->draft_tokens);
+    out->accepted = (int64_t)(after->draft_accepted - before->draft_accepted);
+    return out->tokens > 0;
 }
 
 bool agree_print(const struct agree_row rows[AGREE_COUNT]) {

@@ -7,8 +7,10 @@
 
 enum agree_figure { AGREE_TTFT, AGREE_ITL, AGREE_TPOT, AGREE_E2EL, AGREE_COUNT };
 
-// Sums and numbers of the histograms; has: the text had it.
+// Sums and numbers of the histograms, and the counters of drafts; has: the text had it.
 struct agree_state {
+    bool has_drafts;
+    double drafts, draft_tokens, draft_accepted;
     struct {
         bool has;
         double sum_s, count;
@@ -28,6 +30,9 @@ void agree_ask(const struct load_target *target, struct agree_state *out);
 // Means between the two states against the load's. They agree within a tenth and a millisecond.
 void agree_compare(const struct agree_state *before, const struct agree_state *after,
                    const struct load_figures *figures, struct agree_row rows[AGREE_COUNT]);
+// The drafts between the two states, of all clients; false: the server does not count them.
+bool agree_drafts(const struct agree_state *before, const struct agree_state *after,
+                  struct load_drafts *out);
 // Prints the rows. False: there are none, or some do not agree.
 bool agree_print(const struct agree_row rows[AGREE_COUNT]);
 

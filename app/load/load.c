@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "load/agree.h"
 #include "load/runner.h"
@@ -32,6 +33,17 @@ static int figures_take(struct load *load, struct load_records *records, struct 
     level->n_faults = records->n_faults;
     level->interrupted = interrupt_seen();
     return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+// The server's counters, else the sum of what its answers say.
+static void drafts_take(const struct agree_state *before, const struct agree_state *after,
+                        struct load_level *level) {
+    const struct load_figures *f = &level->figures;
+    if (agree_drafts(before, after, &level->drafts)) return;
+    level->drafts = (struct load_drafts){.drafts = -1};
+    if (f->draft_tokens <= 0) return;
+    level->drafts.tokens = f->draft_tokens;
+    level->drafts.accepted = f->draft_accepted;
 }
 
 // A level needs more requests than there are at a time, or it never has that many.
@@ -70,6 +82,7 @@ static int level_run(struct load *load, int concurrency, double rate) {
     load_records_free(&records);
     if (code) return code;
     agree_compare(&before, &after, &level->figures, load->agree);
+    drafts_take(&before, &after, level);
     if (level->interrupted && level->figures.completed + level->figures.failed == 0) return APP_OK;
     load->n_levels++;
     if (load->n_levels == 1) load_report_row_head(config);
@@ -174,6 +187,14 @@ static int load_two(const struct load_config *config, const struct term *term) {
     return code;
 }
 
+// Each stream is a socket: as many as the system allows.
+static void sockets_allow(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int command_bench_serve(const struct options *options) {
     struct load_config config;
     struct term term;
@@ -181,6 +202,7 @@ int command_bench_serve(const struct options *options) {
     if (code) return code;
     term_init(&term, options);
     interrupt_watch();
+    sockets_allow();
     code = (config.side[0] ? load_two : load_one)(&config, &term);
     load_config_deinit(&config);
     return code;

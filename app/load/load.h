@@ -53,12 +53,18 @@ void load_config_deinit(struct load_config *config);
 // A server, ready to be loaded.
 struct load_target;
 
+// Drafts of a level; drafts -1: only tokens are known.
+struct load_drafts {
+    int64_t drafts, tokens, accepted;
+};
+
 // One level: its load and its figures.
 struct load_level {
     int concurrency; // 0: arrivals
     double rate;     // 0: closed, or a trace
     bool interrupted;
     struct load_figures figures;
+    struct load_drafts drafts; // tokens 0: none, or the server does not say
     struct load_fault fault[LOAD_FAULTS];
     int n_faults;
 };

@@ -77,10 +77,10 @@ static void notes_print(const struct load_config *config, const struct load_leve
     if (f->cached_tokens > 0)
         printf("%.1f%% of the input came from the server's prefix cache\n",
                100.0 * (double)f->cached_tokens / (double)f->input_tokens);
-    if (f->draft_tokens > 0)
+    if (level->drafts.tokens > 0)
         printf("drafts: %.1f%% of %lld tokens were accepted\n",
-               100.0 * (double)f->draft_accepted / (double)f->draft_tokens,
-               (long long)f->draft_tokens);
+               100.0 * (double)level->drafts.accepted / (double)level->drafts.tokens,
+               (long long)level->drafts.tokens);
     if (config->slo.any)
         printf("goodput: %d of %d requests were within the bounds\n", f->good, f->completed);
     if (f->by_pieces)
@@ -171,13 +171,19 @@ static bool vllm_figures(json_t *out, const struct load_config *config,
     ok &= json_put(out, "max_concurrent_requests", json_integer(f->concurrent_max));
     ok &= vllm_spread(out, "ttft", &f->ttft_ms) && vllm_spread(out, "tpot", &f->tpot_ms) &&
           vllm_spread(out, "itl", &f->itl_ms) && vllm_spread(out, "e2el", &f->e2el_ms);
-    if (f->draft_tokens > 0) { // vLLM's unit is percent
-        ok &= json_put(out, "spec_decode_acceptance_rate",
-                       json_number(100.0 * (double)f->draft_accepted / (double)f->draft_tokens));
-        ok &= json_put(out, "spec_decode_draft_tokens", json_integer(f->draft_tokens));
-        ok &= json_put(out, "spec_decode_accepted_tokens", json_integer(f->draft_accepted));
-    }
     return ok;
+}
+
+static bool vllm_drafts(json_t *out, const struct load_drafts *d) {
+    if (d->tokens <= 0) return true;
+    const double rate = 100.0 * (double)d->accepted / (double)d->tokens; // vLLM's unit is percent
+    bool ok = json_put(out, "spec_decode_acceptance_rate", json_number(rate)) &&
+              json_put(out, "spec_decode_draft_tokens", json_integer(d->tokens)) &&
+              json_put(out, "spec_decode_accepted_tokens", json_integer(d->accepted));
+    if (d->drafts <= 0) return ok;
+    const double length = 1 + (double)d->accepted / (double)d->drafts; // with the model's own token
+    return ok && json_put(out, "spec_decode_num_drafts", json_integer(d->drafts)) &&
+           json_put(out, "spec_decode_acceptance_length", json_number(length));
 }
 
 static bool vllm_head(json_t *out, const struct load_config *config,
@@ -268,8 +274,8 @@ static json_t *level_make(const struct load_config *config, const struct load_ta
                           const struct load_level *level, int requests) {
     json_t *out = json_object();
     const struct load_figures *f = &level->figures;
-    bool ok =
-        out && vllm_head(out, config, target, level, requests) && vllm_figures(out, config, f);
+    bool ok = out && vllm_head(out, config, target, level, requests) &&
+              vllm_figures(out, config, f) && vllm_drafts(out, &level->drafts);
     ok = ok && json_put(out, "tokens_from_usage", json_boolean(f->by_pieces == 0));
     ok = ok && json_put(out, "cached_input_tokens",
                         f->cached_tokens >= 0 ? json_integer(f->cached_tokens) : json_null());

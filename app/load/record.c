@@ -167,6 +167,16 @@ static size_t gaps_gather(const struct load_records *records, double *room) {
     return n;
 }
 
+static double arrival_gap(const double *gaps, size_t n) {
+    double sum = 0;
+    size_t above = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += gaps[i];
+        above += gaps[i] > 0;
+    }
+    return above ? sum / (double)above : 0;
+}
+
 // ---------------------------------------------------------------- the busiest second
 
 static void seconds_fill(const struct load_records *records, uint64_t from, int n, int *pieces,
@@ -228,6 +238,7 @@ bool load_figures_of(const struct load_records *records, const struct load_slo *
         spread_make(records, spreads[i].value, room, spreads[i].out);
     gaps_gather(records, room);
     spread_of(room, n_gaps, &out->itl_ms);
+    out->arrival_gap_ms = arrival_gap(room, n_gaps);
     free(room);
     return busiest_second(records, out);
 }

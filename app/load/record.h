@@ -80,8 +80,9 @@ struct load_figures {
     double output_rate_max;               // pieces in the busiest second
     int concurrent_max;                   // requests in the busiest second
     struct spread ttft_ms, tpot_ms, itl_ms, e2el_ms;
-    struct spread ttst_ms;                // from the first piece to the second
-    struct spread user_rate;              // 1000 / TPOT: tokens a second of one request
+    double arrival_gap_ms;   // mean of the ITL above 0: pieces that arrive together are of one step
+    struct spread ttst_ms;   // from the first piece to the second
+    struct spread user_rate; // 1000 / TPOT: tokens a second of one request
     struct spread input_len, output_len;  // tokens
     int64_t cached_tokens;                // -1: nobody said
     int64_t draft_tokens, draft_accepted; // -1: nobody said

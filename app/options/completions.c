@@ -253,7 +253,7 @@ static void fish_write(FILE *out) {
           "function __runnel_is -d 'whether the words name this command'\n"
           "    set -l words (commandline -opc)\n"
           "    set -l name \"$words[2]\"\n"
-          "    set -q words[3]; and switch \"$words[2] $words[3]\"\n        case",
+          "    switch \"$words[2] $words[3]\"\n        case",
           out);
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (second_word(i)) fprintf(out, " '%s'", command_name((enum command_id)i));

@@ -256,8 +256,8 @@ static void record_put(struct load_records *records, bool ok, double start_ms, d
 CASE(figures_are_vllms) {
     struct load_records records = {.duration_s = 2};
     struct load_figures f;
-    record_put(&records, true, 1000, 100, (float[]){10, 30}, 2, 0, 20, 5); // 4 gaps in 40 ms
-    record_put(&records, true, 1500, 300, (float[]){20}, 1, 10, -1, -1);   // tokens: its 2 pieces
+    record_put(&records, true, 1000, 100, (float[]){10, 0, 30}, 3, 0, 20, 5); // 40 ms for 4 tokens
+    record_put(&records, true, 1500, 300, (float[]){20}, 1, 10, -1, -1); // tokens: its 2 pieces
     record_put(&records, false, 1000, 1, (float[]){999}, 1, 0, 7, 7);
     const struct load_slo slo = {.ttft_ms = 200, .any = true};
     assert_true(load_figures_of(&records, &slo, &f));
@@ -274,8 +274,9 @@ CASE(figures_are_vllms) {
     check_near(f.request_goodput, 0.5, 0);
     check_near(f.ttft_ms.mean, 200, 1e-6);
     check_near(f.tpot_ms.mean, (10 + 30.0) / 2, 1e-6); // (140 - 100) / 4, (330 - 300) / 1
-    check_near(f.itl_ms.mean, 20, 1e-6);
-    assert_int_equal(f.itl_ms.n, 3);
+    check_near(f.itl_ms.mean, 15, 1e-6);               // 10, 0, 30 and 20
+    assert_int_equal(f.itl_ms.n, 4);
+    check_near(f.arrival_gap_ms, 20, 1e-6); // without the 0
     check_near(f.e2el_ms.mean, (140 + 330) / 2.0, 1e-6);
     check_near(f.ttst_ms.mean, 15, 1e-6);
     check_near(f.user_rate.mean, (100 + 1000 / 30.0) / 2, 1e-6);
@@ -283,7 +284,7 @@ CASE(figures_are_vllms) {
     check_near(f.output_len.max, 5, 0);
     assert_int_equal(f.cached_tokens, -1);
     assert_int_equal(f.draft_tokens, -1);
-    assert_int_equal(f.output_rate_max, 5); // all pieces are in the first second
+    assert_int_equal(f.output_rate_max, 6); // all pieces are in the first second
     assert_int_equal(f.concurrent_max, 2);
     load_records_free(&records);
 }
@@ -378,10 +379,30 @@ CASE(histograms_of_all_labels_are_added_up) {
     assert_false(got.figure[AGREE_TTFT].has);
 }
 
+CASE(drafts_are_the_growth_of_the_counters) {
+    static const char first[] = "vllm:spec_decode_num_drafts_total{a=\"b\"} 3\n"
+                                "vllm:spec_decode_num_draft_tokens_total{a=\"b\"} 10\n"
+                                "vllm:spec_decode_num_accepted_tokens_total 4\n"
+                                "vllm:spec_decode_num_accepted_tokens_per_pos_total 99\n";
+    static const char second[] = "vllm:spec_decode_num_drafts_total 5\n"
+                                 "vllm:spec_decode_num_draft_tokens_total 30\n"
+                                 "vllm:spec_decode_num_accepted_tokens_total 9\n";
+    struct agree_state before, after, none = {0};
+    struct load_drafts drafts;
+    agree_parse(first, sizeof first - 1, &before);
+    agree_parse(second, sizeof second - 1, &after);
+    assert_true(agree_drafts(&before, &after, &drafts));
+    assert_int_equal(drafts.drafts, 2);
+    assert_int_equal(drafts.tokens, 20);
+    assert_int_equal(drafts.accepted, 5);
+    assert_false(agree_drafts(&none, &after, &drafts));
+    assert_false(agree_drafts(&after, &after, &drafts));
+}
+
 CASE(means_agree_within_a_tenth_and_a_millisecond) {
     struct agree_state before = {0}, after = {0};
     struct agree_row rows[AGREE_COUNT];
-    struct load_figures f = {.ttft_ms = {.n = 2}, .itl_ms = {.n = 2}};
+    struct load_figures f = {0};
     for (int i = AGREE_TTFT; i <= AGREE_ITL; i++) {
         before.figure[i].has = after.figure[i].has = true;
         before.figure[i].sum_s = 1;
@@ -390,7 +411,7 @@ CASE(means_agree_within_a_tenth_and_a_millisecond) {
         after.figure[i].count = 3; // 100 ms
     }
     f.ttft_ms.mean = 110.9;
-    f.itl_ms.mean = 111.1;
+    f.arrival_gap_ms = 111.1;
     agree_compare(&before, &after, &f, rows);
     check_near(rows[AGREE_TTFT].server_ms, 100, 1e-9);
     assert_true(rows[AGREE_TTFT].has && rows[AGREE_TTFT].agrees);
