@@ -5,7 +5,7 @@
 #define RN_TOOLS_H
 
 #include "helpers.h"
-#include "plan/cost.h"
+#include "plan/predict.h"
 #include "runnel.h"
 #include "weights/weights.h"
 
@@ -20,6 +20,12 @@ const struct tokenizer *tools_tokenizer(const rn_model *model);
 // A model of a known shape with random weights and no file, for benchmarks: "1b:Q4_K_M" (see
 // weights/synthetic.h).
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err);
+// A model for plans of memory and time: no weight and no vocabulary is read. name is a GGUF file, a
+// folder, a config.json alone, or a shape, SHAPE or SHAPE:FORMAT. A format (NULL: the model's own)
+// replaces the formats of its matrices.
+#define TOOLS_SHAPE_FORMAT  "Q4_K_M" // of a shape without one
+#define TOOLS_CONFIG_FORMAT "BF16"   // of a config.json
+rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);
 rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 
 // ---------------------------------------------------------------- kernels (tools_kernels.c)
@@ -121,5 +127,26 @@ struct tools_stage {
 rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_work *work,
                               bool (*stop)(void), struct tools_stage **out, int *n_out,
                               uint64_t *total_ns, rn_error *err);
+
+// ---------------------------------------------------------------- rates (tools_rates.c)
+
+struct tools_rates_options {
+    const char *isa; // as in tools_runner_options
+    int n_threads;
+    bool no_pin;
+    const char *kv_type;
+    bool (*stop)(void); // asked between steps; may be NULL. RN_ERR_CANCELLED: it said so
+};
+
+// Everything but products and attention: bandwidth, peaks, cache, ops over rows.
+rn_status tools_rates_base(const struct tools_rates_options *options, struct predict_rates *out,
+                           rn_error *err);
+// Products of a format; takes about a second.
+rn_status tools_rates_product(const struct tools_rates_options *options, enum format_id format,
+                              uint64_t cache_bytes, struct predict_product *out, rn_error *err);
+// Attention of n_head query heads over such a group's heads, in the options' KV type.
+rn_status tools_rates_attention(const struct tools_rates_options *options,
+                                const struct plan_kv_group *group, int n_head, uint64_t cache_bytes,
+                                struct predict_attention *out, rn_error *err);
 
 #endif
