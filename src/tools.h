@@ -5,6 +5,7 @@
 #define RN_TOOLS_H
 
 #include "helpers.h"
+#include "plan/cost_rates.h"
 #include "plan/predict.h"
 #include "runnel.h"
 #include "weights/weights.h"
@@ -26,6 +27,7 @@ rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error 
 #define TOOLS_SHAPE_FORMAT  "Q4_K_M" // of a shape without one
 #define TOOLS_CONFIG_FORMAT "BF16"   // of a config.json
 rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);
+bool tools_is_shape(const char *name); // SHAPE or SHAPE:FORMAT, of a known shape
 rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 
 // ---------------------------------------------------------------- kernels (tools_kernels.c)
@@ -45,6 +47,36 @@ const char *tools_kv_type(int index); // a name that the best backend here knows
 // The bytes of such pages there; NULL: of its default type.
 rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_bytes *out,
                          rn_error *err);
+
+// ---------------------------------------------------------------- memory (tools_memory.c)
+
+struct tools_memory_wanted {
+    const char *kv_type; // NULL: the default
+    int n_ctx, users;    // positions of each user
+    int batch_tokens;    // most tokens of a step
+    int shared_tokens;   // of a prefix that all users share
+    int draft_tokens;    // of each user in a step
+    uint64_t memory;     // of the device; 0: unknown
+};
+
+struct tools_memory {
+    uint64_t weight_bytes, step_bytes;
+    uint64_t user_bytes;    // KV pages of one user, without the shared ones
+    uint64_t shared_bytes;  // KV pages that all users share
+    uint64_t kv_bytes;      // of all users
+    uint64_t reserve_bytes; // that an engine leaves free
+    uint64_t total_bytes;   // weights, step and KV
+    uint64_t kv_token_bytes;
+    struct kv_bytes kv; // a page of each group
+    bool fits;          // total and reserve into the memory, or that is unknown
+    int most_users;     // that fit; 0 where the memory is unknown, too
+    const char *kv_type;
+    uint64_t here_total, here_free; // memory of this machine; 0: unknown
+};
+
+// As an engine divides memory, for a device of any size.
+rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *wanted,
+                       struct tools_memory *out, rn_error *err);
 
 // ---------------------------------------------------------------- measuring (tools_runner.c)
 

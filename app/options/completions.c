@@ -59,6 +59,11 @@ static bool is_other(const struct option_row *row) {
     return !is_path(row) && !row->choices && row->kind != OPTION_FLAG;
 }
 
+// As an argument without a flag.
+static bool takes_file(int command) {
+    return command == COMMAND_INSPECT || command == COMMAND_PLAN;
+}
+
 static void bash_command(FILE *out, int command) {
     fprintf(out, "    %s)\n        case $prev in\n", command_name((enum command_id)command));
     if (put_flags(out, command, is_path)) fputs(") _runnel_files; return ;;\n", out);
@@ -73,7 +78,7 @@ static void bash_command(FILE *out, int command) {
     }
     if (put_flags(out, command, is_other)) fputs(") return ;;\n", out);
     fputs("        esac\n", out);
-    if (command == COMMAND_INSPECT)
+    if (takes_file(command))
         fputs("        case $cur in -*) ;; *) _runnel_files; return ;; esac\n", out);
     fputs("        _runnel_words \"", out);
     if (command == COMMAND_HELP) put_commands(out);
@@ -160,7 +165,7 @@ static void zsh_write(FILE *out) {
             struct option_row row;
             if (row_get(i, id, &row)) zsh_option(out, &row);
         }
-        if (i == COMMAND_INSPECT) fputs("            '1:PATH:_files' \\\n", out);
+        if (takes_file(i)) fputs("            '1:PATH:_files' \\\n", out);
         if (words_of(i)) fprintf(out, "            '1:SHELL:(%s)' \\\n", words_of(i));
         if (i == COMMAND_HELP) {
             fputs("            '1:COMMAND:(", out);
@@ -199,7 +204,7 @@ static void fish_command(FILE *out, int command) {
     fprintf(out, "complete -c runnel -n __fish_use_subcommand -f -a %s -d '", name);
     put_short(out, command_summary((enum command_id)command), "\\", fish_quote);
     fputs("'\n", out);
-    if (command != COMMAND_INSPECT)
+    if (!takes_file(command))
         fprintf(out, "complete -c runnel -n '__fish_seen_subcommand_from %s' -f", name);
     if (command == COMMAND_HELP) {
         fputs(" -a '", out);
@@ -207,7 +212,7 @@ static void fish_command(FILE *out, int command) {
         fputs("'", out);
     }
     if (words_of(command)) fprintf(out, " -a '%s'", words_of(command));
-    if (command != COMMAND_INSPECT) fputc('\n', out);
+    if (!takes_file(command)) fputc('\n', out);
     fprintf(
         out,
         "complete -c runnel -n '__fish_seen_subcommand_from %s' -l help -s h -d 'show the help'\n",

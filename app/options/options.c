@@ -455,8 +455,8 @@ static bool unknown(enum command_id command, const char *given) {
 }
 
 static bool positional_take(struct options *options, const char *text) {
-    if (options->command != COMMAND_INSPECT && options->command != COMMAND_HELP &&
-        options->command != COMMAND_COMPLETIONS) {
+    const bool is_model = options->command == COMMAND_INSPECT || options->command == COMMAND_PLAN;
+    if (!is_model && options->command != COMMAND_HELP && options->command != COMMAND_COMPLETIONS) {
         app_fail(APP_USAGE, "unexpected argument '%s'; see 'runnel %s --help'",
                  app_short(text).text, command_name(options->command));
         return false;
@@ -465,7 +465,7 @@ static bool positional_take(struct options *options, const char *text) {
         app_fail(APP_USAGE, "one argument too many: '%s'", app_short(text).text);
         return false;
     }
-    if (options->command == COMMAND_INSPECT && !*text) {
+    if (is_model && !*text) {
         app_fail(APP_USAGE, "'' is not a file name");
         return false;
     }
