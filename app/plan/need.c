@@ -57,8 +57,8 @@ struct change {
 enum { MAX_CHANGES = 6 };
 
 // The largest value from 1 on, below `from`, with which some device suffices; 0: none.
-static rn_status largest(const struct need *need, bool is_users, int from, struct verdict *out,
-                         int *found, rn_error *err) {
+static rn_status largest(const struct need *need, const rn_model *model, bool is_users, int from,
+                         struct verdict *out, int *found, rn_error *err) {
     int good = 0, bad = from;
     while (bad - good > 1) {
         const int middle = good + (bad - good) / 2;
@@ -72,7 +72,7 @@ static rn_status largest(const struct need *need, bool is_users, int from, struc
             w.n_prompt = w.n_prompt + w.n_gen <= middle ? w.n_prompt : middle - w.n_gen;
             if (w.n_shared > w.n_prompt) w.n_shared = w.n_prompt;
         }
-        const rn_status status = judge_any(need, need->outline->model, &w, &verdict, err);
+        const rn_status status = judge_any(need, model, &w, &verdict, err);
         if (status) return status;
         if (verdict.suffices) {
             good = middle;
@@ -89,8 +89,8 @@ static rn_status change_count(const struct need *need, bool is_users, struct cha
                               rn_error *err) {
     const struct workload *w = &need->outline->workload;
     int found = 0;
-    const rn_status status =
-        largest(need, is_users, is_users ? w->users : w->n_ctx, &out[*n].verdict, &found, err);
+    const rn_status status = largest(need, need->outline->model, is_users,
+                                     is_users ? w->users : w->n_ctx, &out[*n].verdict, &found, err);
     if (status || !found || (!is_users && found < 2)) return status;
     snprintf(out[(*n)++].text, sizeof out->text,
              is_users ? "%d users instead of %d" : "a context of %d instead of %d", found,
@@ -113,27 +113,45 @@ static rn_status change_kv(const struct need *need, struct change *out, int *n, 
     return RN_OK;
 }
 
-// The first smaller one that suffices, from large to small.
-static rn_status change_format(const struct need *need, const char *name, struct change *out,
-                               int *n, rn_error *err) {
+// The model in a format of the list, from large to small; *out is NULL where that is not smaller.
+static rn_status smaller_model(const struct need *need, const char *name, const char *format,
+                               rn_model **out, rn_error *err) {
+    const uint64_t bytes = rn_model_get_info(need->outline->model)->weight_bytes;
+    char shape[128];
+    const bool is_shape = tools_is_shape(name);
+    snprintf(shape, sizeof shape, "%s", name);
+    if (is_shape) shape[strcspn(shape, ":")] = '\0'; // its own format
+    const rn_status status = tools_model_describe(is_shape ? shape : name, format, out, err);
+    if (status || rn_model_get_info(*out)->weight_bytes < bytes) return status;
+    rn_model_close(*out);
+    *out = NULL;
+    return RN_OK;
+}
+
+// The first smaller format that suffices: alone, or with as many users as it allows.
+static rn_status change_format(const struct need *need, const char *name, bool with_users,
+                               struct change *out, int *n, rn_error *err) {
     static const char *const formats[] = {"Q8_0", "Q6_K",   "Q5_K_M", "Q4_K_M",
                                           "Q4_0", "Q3_K_M", "Q2_K"};
-    char shape[128];
-    snprintf(shape, sizeof shape, "%s", name);
-    if (strlen(name) < sizeof shape && tools_is_shape(name)) shape[strcspn(shape, ":")] = '\0';
+    const struct workload *w = &need->outline->workload;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         rn_model *model;
-        rn_status status =
-            tools_model_describe(tools_is_shape(name) ? shape : name, formats[i], &model, err);
+        int users = 0;
+        rn_status status = smaller_model(need, name, formats[i], &model, err);
         if (status) return status;
-        const bool is_smaller = rn_model_get_info(model)->weight_bytes <
-                                rn_model_get_info(need->outline->model)->weight_bytes;
-        if (is_smaller)
-            status = judge_any(need, model, &need->outline->workload, &out[*n].verdict, err);
+        if (!model) continue;
+        if (with_users)
+            status = largest(need, model, true, w->users, &out[*n].verdict, &users, err);
+        else
+            status = judge_any(need, model, w, &out[*n].verdict, err);
         rn_model_close(model);
         if (status) return status;
-        if (!is_smaller || !out[*n].verdict.suffices) continue;
-        snprintf(out[(*n)++].text, sizeof out->text, "weights in %s", formats[i]);
+        if (!(with_users ? users > 0 : out[*n].verdict.suffices)) continue;
+        const int len = snprintf(out[*n].text, sizeof out->text, "weights in %s", formats[i]);
+        if (with_users)
+            snprintf(out[*n].text + len, sizeof out->text - (size_t)len,
+                     " and %d users instead of %d", users, w->users);
+        ++*n;
         return RN_OK;
     }
     return RN_OK;
@@ -143,8 +161,9 @@ static rn_status changes_find(const struct need *need, const char *name, struct 
                               rn_error *err) {
     rn_status status = change_count(need, true, out, n, err);
     if (!status) status = change_kv(need, out, n, err);
-    if (!status && name) status = change_format(need, name, out, n, err);
+    if (!status && name) status = change_format(need, name, false, out, n, err);
     if (!status) status = change_count(need, false, out, n, err);
+    if (!status && name && *n == 0) status = change_format(need, name, true, out, n, err);
     return status;
 }
 
@@ -178,7 +197,10 @@ static void changes_print(const struct outline *outline, const struct change *ch
         printf("  %-38s %s, %.1f tokens/s for each user\n", changes[i].text,
                v->device ? v->device->title : outline->machine.name, v->row.user_ts);
     }
-    if (!n) printf("  none alone: fewer users, smaller KV, weights or contexts were tried\n");
+    if (!n)
+        printf(
+            "  none: fewer users, smaller KV, weights and contexts were tried, and smaller weights "
+            "with fewer users\n");
 }
 
 static bool changes_put(const struct outline *outline, json_t *need, const struct change *changes,

@@ -19,7 +19,8 @@ static const struct tensor_view *tensor_find(const struct builder *b, const char
                                              const char *kind) {
     char full[NAME_MAX_BYTES];
     tensor_name(b, name, kind, full);
-    return weights_tensor_find(b->weights, full);
+    return b->describe ? weights_describe_find(b->weights, full)
+                       : weights_tensor_find(b->weights, full);
 }
 
 bool bind_present(const struct builder *b, const char *name) {

@@ -418,9 +418,9 @@ static rn_status check_room(const char *name, uint64_t bytes, rn_error *err) {
                    (unsigned long long)bytes, (unsigned long long)there);
 }
 
-// The memory that stands in for the file, aligned to huge pages: packing the weights reads it
-// faster. Without the right to write, it costs nothing. No file is behind it: dropped bytes are
-// lost.
+// The memory that stands in for the file, for tensors that have no data yet; aligned to huge pages:
+// packing the weights reads it faster. Without the right to write, it costs nothing. No file is
+// behind it: dropped bytes are lost.
 static rn_status map_tensors(struct weights *weights, uint64_t bytes, int rights, rn_error *err) {
     uint8_t *raw =
         mmap(NULL, bytes + HUGE_BYTES, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -441,9 +441,10 @@ static rn_status map_tensors(struct weights *weights, uint64_t bytes, int rights
     const int file = weights->n_files - 1;
     weights->files[file].map = (struct file_map){raw + before, size};
     for (int i = 0; i < weights->n_tensors; i++) {
-        weights->tensors[i].data = raw + before + weights->tensors[i].offset;
-        weights->tensors[i].parts = NULL;
-        weights->tensors[i].file = file;
+        struct tensor_view *tensor = &weights->tensors[i];
+        if (tensor->data) continue;
+        tensor->data = raw + before + tensor->offset;
+        tensor->file = file;
     }
     return RN_OK;
 }
@@ -629,10 +630,15 @@ rn_status weights_reformat(struct weights *weights, const char *format, rn_error
     for (int i = 0; i < weights->n_tensors; i++) {
         struct tensor_view *t = &weights->tensors[i];
         if (is_matrix(t)) {
+            t->data = NULL;
+            t->parts = NULL;
             t->format = format_fit(mix_format(&mix, t->name, spot, is_tied), t->dim[0]);
-            t->bytes = format_row_bytes(t->format, t->dim[0]) *
-                       (uint64_t)(t->dim[1] * t->dim[2] * t->dim[3]);
+        } else if (!t->data) {
+            t->format = FORMAT_F32;
         }
+        t->bytes =
+            format_row_bytes(t->format, t->dim[0]) * (uint64_t)(t->dim[1] * t->dim[2] * t->dim[3]);
+        if (t->data) continue; // vectors keep their values: rope's frequencies depend on them
         t->offset = bytes;
         bytes = (bytes + t->bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN;
     }

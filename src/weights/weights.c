@@ -139,10 +139,22 @@ rn_status weights_describe_config(const char *path, const struct hf_arch *archs,
     return open_end(hf_describe(weights, archs, err), weights, out);
 }
 
+// From the end: mostly it is the last one, because parts of a matrix are bound one after another.
+static int described_at(const struct weights *weights, const char *name) {
+    int i = weights->n_tensors - 1;
+    while (i >= 0 && strcmp(weights->tensors[i].name, name) != 0) i--;
+    return i;
+}
+
+const struct tensor_view *weights_describe_find(const struct weights *weights, const char *name) {
+    const int at = described_at(weights, name);
+    return at < 0 ? NULL : &weights->tensors[at];
+}
+
 struct tensor_view *store_tensor_describe(struct weights *weights, const char *name, int64_t cols,
                                           int64_t rows, int64_t n_expert) {
-    for (int i = weights->n_tensors - 1; i >= 0; i--) // mostly the last one: parts of one matrix
-        if (strcmp(weights->tensors[i].name, name) == 0) return &weights->tensors[i];
+    const int known = described_at(weights, name);
+    if (known >= 0) return &weights->tensors[known];
     const char *copy = arena_strdup(&weights->arena, name, strlen(name));
     struct tensor_view *tensor = copy ? store_tensor_push(weights) : NULL;
     if (!tensor) return NULL;

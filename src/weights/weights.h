@@ -75,6 +75,8 @@ rn_status weights_describe_config(const char *path, const struct hf_arch *archs,
 const struct tensor_view *weights_describe_add(struct weights *weights, const char *name,
                                                int64_t cols, int64_t rows,
                                                int64_t n_expert); // NULL: no memory
+// In place of weights_tensor_find, which needs the end.
+const struct tensor_view *weights_describe_find(const struct weights *weights, const char *name);
 rn_status weights_describe_end(struct weights *weights, rn_error *err);
 
 // For a reader that goes through a tensor's bytes once: *at is where [data, data + bytes) can be
