@@ -168,14 +168,16 @@ struct tools_rates_options {
     bool no_pin;
     const char *kv_type;
     bool (*stop)(void); // asked between steps; may be NULL. RN_ERR_CANCELLED: it said so
+    bool is_rough;      // few bytes, one repetition: for tests, which want no figures
 };
 
 // Everything but products and attention: bandwidth, peaks, cache, ops over rows.
 rn_status tools_rates_base(const struct tools_rates_options *options, struct predict_rates *out,
                            rn_error *err);
-// Products of a format; takes about a second.
-rn_status tools_rates_product(const struct tools_rates_options *options, enum format_id format,
-                              uint64_t cache_bytes, struct predict_product *out, rn_error *err);
+// Products of a format; base is measured already. Takes about a second.
+rn_status tools_rates_product(const struct tools_rates_options *options,
+                              const struct predict_rates *base, enum format_id format,
+                              struct predict_product *out, rn_error *err);
 // Attention of n_head query heads over such a group's heads, in the options' KV type.
 rn_status tools_rates_attention(const struct tools_rates_options *options,
                                 const struct plan_kv_group *group, int n_head, uint64_t cache_bytes,

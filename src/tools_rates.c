@@ -17,6 +17,7 @@ enum {
     CACHED_BYTES = 1 << 20, // of a matrix that stays in the cache
     STREAM_BYTES = 64 << 20,
     STREAM_BYTES_MAX = 1 << 30,
+    ROUGH_BYTES = 1 << 20, // instead, for tests
     BANDWIDTH_BYTES = 512 << 20,
     BANDWIDTH_MS = 200,
     FIXED_DEPTH = 32,    // of attention, for its fixed time
@@ -120,20 +121,27 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static double at_least(double value, double least) { return value > least ? value : least; }
+
 static double median(double *values, int n) {
     qsort(values, (size_t)n, sizeof *values, compare);
     return values[n / 2];
 }
 
-// The median times of each kind of op in a step, of all its ops together, and of the whole step.
+// A product so small that only the time of its stage shows.
+#define SMALL_PRODUCT "small"
+
+// The median times of each kind of op in a step, of all its ops together.
 struct stage_times {
-    double kind_ns[OP_COUNT];
-    double total_ns;
+    double kind_ns[OP_COUNT]; // of products, the small one's
+    double rest_ns;           // of the step, beside its stages
 };
 
-static void stages_add(const struct tools_stage *stage, int n, double *kind_ns) {
+static void stages_add(const struct tools_stage *stage, int n, bool small_alone, double *kind_ns) {
     for (int i = 0; i < n; i++) {
         const size_t len = strcspn(stage[i].name, " ");
+        const bool is_small = strstr(stage[i].name, SMALL_PRODUCT) != NULL;
+        if (small_alone && !is_small && !strncmp(stage[i].name, "matmul", len)) continue;
         for (int kind = 0; kind < OP_COUNT; kind++)
             if (strlen(op_name((enum op_kind)kind)) == len &&
                 !strncmp(stage[i].name, op_name((enum op_kind)kind), len))
@@ -146,20 +154,21 @@ static rn_status stage_times(struct tools_runner *runner, const struct tools_wor
     double sample[OP_COUNT + 1][REPETITIONS];
     for (int i = -1; i < REPETITIONS; i++) { // the first one warms up
         struct tools_stage *stage;
-        double kind_ns[OP_COUNT] = {0};
+        double kind_ns[OP_COUNT] = {0}, all_ns = 0;
         uint64_t total;
         int n;
         const rn_status status = tools_runner_stages(runner, work, stop, &stage, &n, &total, err);
         if (status) return status;
-        stages_add(stage, n, kind_ns);
+        stages_add(stage, n, true, kind_ns);
+        for (int s = 0; s < n; s++) all_ns += (double)stage[s].ns;
         free(stage);
         if (i < 0) continue;
         for (int kind = 0; kind < OP_COUNT; kind++) sample[kind][i] = kind_ns[kind];
-        sample[OP_COUNT][i] = (double)total;
+        sample[OP_COUNT][i] = (double)total - all_ns;
     }
     for (int kind = 0; kind < OP_COUNT; kind++)
         out->kind_ns[kind] = median(sample[kind], REPETITIONS);
-    out->total_ns = median(sample[OP_COUNT], REPETITIONS);
+    out->rest_ns = median(sample[OP_COUNT], REPETITIONS);
     return RN_OK;
 }
 
@@ -201,12 +210,13 @@ static rn_status product_probe(struct probe *probe, enum format_id format, uint6
     return add_head(probe, x, (int)weight.cols, err);
 }
 
-static uint64_t product_bytes(const struct plan *plan) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < plan->n_op; i++)
-        if (plan->op[i].kind == OP_MATMUL && plan->op[i].rows == ROWS_TOKENS)
-            bytes += plan->weight[plan->op[i].weight].bytes;
-    return bytes;
+static void products_count(const struct plan *plan, double *bytes, double *n) {
+    *bytes = *n = 0;
+    for (int i = 0; i < plan->n_op; i++) {
+        if (plan->op[i].kind != OP_MATMUL || plan->op[i].rows != ROWS_TOKENS) continue;
+        *bytes += (double)plan->weight[plan->op[i].weight].bytes;
+        *n += 1;
+    }
 }
 
 static rn_status runner_make(const struct probe *probe, const struct tools_rates_options *options,
@@ -236,48 +246,56 @@ static rn_status products_ns(struct tools_runner *runner, const struct tools_wor
     int n;
     const rn_status status = tools_runner_stages(runner, work, stop, &stage, &n, &total, err);
     if (status) return status;
-    stages_add(stage, n, kind_ns);
+    stages_add(stage, n, false, kind_ns);
     free(stage);
     *out = kind_ns[OP_MATMUL];
     return RN_OK;
 }
 
 static rn_status points_measure(struct probe *probe, const struct tools_rates_options *options,
-                                bool in_stages, double out[PREDICT_POINTS], rn_error *err) {
+                                double stage_ns, bool in_stages, double out[PREDICT_POINTS],
+                                rn_error *err) {
     struct tools_work works[PREDICT_POINTS];
     struct tools_runner *runner;
-    const double bytes = (double)product_bytes(plan_of(probe));
+    double bytes, n_stages;
+    products_count(plan_of(probe), &bytes, &n_stages);
     for (int i = 0; i < PREDICT_POINTS; i++) works[i] = rows_work(predict_rows[i]);
     rn_status status = runner_make(probe, options, works, PREDICT_POINTS, &runner, err);
     if (status) return status;
     // all points in turn: a slow moment of the machine falls on one sample of several points, not
     // on all samples of one; the first turn warms up
     double sample[PREDICT_POINTS][REPETITIONS];
-    for (int turn = -1; turn < REPETITIONS; turn++) {
+    const int n_turns = options->is_rough ? 1 : REPETITIONS;
+    for (int turn = -1; turn < n_turns && !status; turn++) {
         for (int i = 0; i < PREDICT_POINTS && !status; i++) {
             double ns = 0;
             status = in_stages ? products_ns(runner, &works[i], options->stop, &ns, err)
                                : step_ns(runner, &works[i], options->stop, &ns, err);
-            if (turn >= 0) sample[i][turn] = ns / bytes;
+            // every stage has its fixed time; what is left must not be nothing
+            if (turn >= 0) sample[i][turn] = at_least(ns - n_stages * stage_ns, ns / 2) / bytes;
         }
     }
-    for (int i = 0; i < PREDICT_POINTS && !status; i++) out[i] = median(sample[i], REPETITIONS);
+    for (int i = 0; i < PREDICT_POINTS && !status; i++) out[i] = median(sample[i], n_turns);
     tools_runner_destroy(runner);
     return status;
 }
 
-rn_status tools_rates_product(const struct tools_rates_options *options, enum format_id format,
-                              uint64_t cache_bytes, struct predict_product *out, rn_error *err) {
+rn_status tools_rates_product(const struct tools_rates_options *options,
+                              const struct predict_rates *base, enum format_id format,
+                              struct predict_product *out, rn_error *err) {
+    const uint64_t cache_bytes = base->cache_bytes;
+    const double stage_ns = base->op[OP_MATMUL].fixed_ns;
     uint64_t stream = 3 * cache_bytes > STREAM_BYTES ? 3 * cache_bytes : STREAM_BYTES;
     struct probe probe;
     if (stream > STREAM_BYTES_MAX) stream = STREAM_BYTES_MAX;
+    if (options->is_rough) stream = ROUGH_BYTES;
     *out = (struct predict_product){.is_known = true};
-    rn_status status = product_probe(&probe, format, stream, false, err);
-    if (!status) status = points_measure(&probe, options, false, out->stream, err);
+    rn_status status = product_probe(&probe, format, stream, options->is_rough, err);
+    if (!status) status = points_measure(&probe, options, stage_ns, false, out->stream, err);
     probe_deinit(&probe);
     if (status) return status;
     status = product_probe(&probe, format, CACHED_BYTES, true, err);
-    if (!status) status = points_measure(&probe, options, true, out->cached, err);
+    if (!status) status = points_measure(&probe, options, stage_ns, true, out->cached, err);
     probe_deinit(&probe);
     return status;
 }
@@ -291,6 +309,7 @@ static rn_status heads_probe(struct probe *probe, const struct plan_kv_group *li
     const int k_width = like->n_head_kv * like->dim_k, v_width = like->n_head_kv * like->dim_v;
     const int widest = q_width > a_width ? q_width : a_width;
     static const float inv_freq[KV_DIM_MAX / 2];
+    static const uint8_t zeros[32 * 34]; // a block of 32 weights for each row
     const int most = N_VOCAB > widest ? N_VOCAB : widest;
     rn_status status = probe_init(probe, most * (widest > 64 ? widest : 64), err);
     if (status) return status;
@@ -327,6 +346,14 @@ static rn_status heads_probe(struct probe *probe, const struct plan_kv_group *li
     op = op_make(plan, OP_KV_APPEND, k, PLAN_NONE);
     op.in[1] = v;
     plan_add_op(plan, &op);
+    const struct plan_weight small = {.name = SMALL_PRODUCT,
+                                      .format = FORMAT_Q8_0,
+                                      .rows = 32,
+                                      .cols = 32,
+                                      .data = zeros,
+                                      .bytes = sizeof zeros};
+    add_product(plan, narrow, plan_add_buffer(plan, "small", 32, ROWS_TOKENS),
+                plan_add_weight(plan, &small));
     op = op_make(plan, OP_ATTENTION, q, a);
     op.kv.n_head = n_head;
     op.kv.scale = 0.1f;
@@ -360,8 +387,6 @@ static struct cost attention_cost(const struct plan *plan, const struct kv_bytes
     return cost;
 }
 
-static double at_least(double value, double least) { return value > least ? value : least; }
-
 // Three works of attention: short, long, and a prompt.
 static rn_status attention_run(struct probe *probe, const struct tools_rates_options *options,
                                const struct kv_bytes *kv, uint64_t cache_bytes,
@@ -369,7 +394,7 @@ static rn_status attention_run(struct probe *probe, const struct tools_rates_opt
     const uint64_t token_bytes = kv->page[0] / KV_PAGE_TOKENS;
     const struct tools_work works[] = {
         depth_work(token_bytes, 1, FIXED_DEPTH),
-        depth_work(token_bytes, 3 * cache_bytes, STREAM_DEPTH),
+        depth_work(token_bytes, options->is_rough ? ROUGH_BYTES : 3 * cache_bytes, STREAM_DEPTH),
         {.n_seqs = 1,
          .depth = PROMPT_DEPTH,
          .n_positions = PROMPT_TOKENS,
@@ -440,26 +465,28 @@ static rn_status ops_run(struct probe *probe, const struct tools_rates_options *
     struct tools_runner_info info;
     tools_runner_get_info(runner, &info);
     out->cache_bytes = info.cache_bytes;
-    out->bandwidth = tools_runner_bandwidth(runner, BANDWIDTH_BYTES, BANDWIDTH_MS);
+    out->bandwidth =
+        tools_runner_bandwidth(runner, options->is_rough ? ROUGH_BYTES : BANDWIDTH_BYTES,
+                               options->is_rough ? 1 : BANDWIDTH_MS);
     out->int_flops = 2 * tools_runner_peak(runner, true);
     out->float_flops = 2 * tools_runner_peak(runner, false);
     for (int i = 0; i < 2 && !status; i++)
         status = stage_times(runner, &works[i], options->stop, &times[i], err);
     tools_runner_destroy(runner);
     if (status) return status;
-    double floats[2][OP_COUNT], sum = 0;
+    double floats[2][OP_COUNT];
     for (int i = 0; i < 2; i++) floats_of(plan_of(probe), &kv, works[i].step_tokens, floats[i]);
-    for (int kind = 0; kind < OP_COUNT; kind++) {
-        sum += times[0].kind_ns[kind];
+    for (int kind = 0; kind < OP_COUNT; kind++)
         if (floats[1][kind] > floats[0][kind])
             out->op[kind] = op_line(times[0].kind_ns[kind], floats[0][kind], times[1].kind_ns[kind],
                                     floats[1][kind]);
-    }
+    out->op[OP_MATMUL] = out->op[OP_EXPERTS] =
+        (struct predict_op){.fixed_ns = times[0].kind_ns[OP_MATMUL]};
     // ops that the probe has not: as a gate
     static const enum op_kind like_gate[] = {OP_RECUR, OP_ROUTE, OP_COMBINE, OP_SOFTCAP, OP_GATHER};
     for (size_t i = 0; i < sizeof like_gate / sizeof *like_gate; i++)
         out->op[like_gate[i]] = out->op[OP_GATE];
-    out->step_ns = at_least(times[0].total_ns - sum, 0);
+    out->step_ns = at_least(times[0].rest_ns, 0);
     return RN_OK;
 }
 

@@ -41,8 +41,7 @@ static void rates_measure(const struct plan *plan, struct predict_rates *out) {
         if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
         const enum format_id format = plan->weight[op->weight].format;
         if (out->product[format].is_known) continue;
-        if (tools_rates_product(&options, format, out->cache_bytes, &out->product[format], &err))
-            fail(&err);
+        if (tools_rates_product(&options, out, format, &out->product[format], &err)) fail(&err);
     }
     if (tools_rates_attention(&options, &plan->group[0], n_head, out->cache_bytes, &out->attention,
                               &err))

@@ -214,7 +214,7 @@ static rn_status missing_measure(struct measuring *m, struct progress *progress,
     }
     for (int i = 0; i < FORMAT_COUNT && !status; i++) {
         if (!m->is_needed[i] || m->rates->product[i].is_known) continue;
-        status = tools_rates_product(&m->options, (enum format_id)i, m->rates->cache_bytes,
+        status = tools_rates_product(&m->options, m->rates, (enum format_id)i,
                                      &m->rates->product[i], err);
         progress_update(progress, ++done, total);
     }

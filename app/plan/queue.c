@@ -169,7 +169,9 @@ static void step(struct queue *queue, struct queue_totals *totals) {
     schedule(queue, &shape);
     predict_step(queue->config->plan, queue->config->kv, queue->config->machine, &shape,
                  &prediction);
-    queue->now_ms += prediction.ns * 1e-6 + (double)shape.n_logits * queue->config->token_ms;
+    const double ms = prediction.ns * 1e-6 + (double)shape.n_logits * queue->config->token_ms;
+    queue->now_ms += ms;
+    totals->busy_ms += ms;
     for (int i = 0; i < queue->n_running; i++)
         if (!runner_advance(queue, &queue->running[i], totals))
             queue->running[kept++] = queue->running[i];

@@ -96,10 +96,12 @@ static void rate_attention(struct step *step, const struct cost *cost) {
     step->out->part_ns[BOUND_HOST] += a->fixed_ns;
 }
 
-static void rate_op(struct step *step, const struct op *op, const struct cost *cost) {
+static void rate_op(struct step *step, int i, const struct cost *cost) {
+    const struct op *op = &step->plan->op[i];
     const struct predict_op *rate = &step->machine->rates->op[op->kind];
     if (is_product(op)) {
         rate_product(step, op, cost);
+        if (starts_stage(step->plan, i)) step->out->part_ns[BOUND_HOST] += rate->fixed_ns;
     } else if (op->kind == OP_ATTENTION) {
         rate_attention(step, cost);
     } else {
@@ -132,7 +134,7 @@ void predict_step(const struct plan *plan, const struct kv_bytes *kv,
         if (rows_of(shape, op->rows) == 0) continue;
         const struct cost cost = op_cost(plan, op, kv, shape);
         if (rates)
-            rate_op(&step, op, &cost);
+            rate_op(&step, i, &cost);
         else
             figure_op(&step, i, &cost);
     }

@@ -10,14 +10,16 @@
 enum { PREDICT_POINTS = 8 };
 extern const int predict_rows[PREDICT_POINTS]; // 1, 2, 4, 8, 16, 32, 64, 256
 
-// Of a weight format: ns for each byte of weights, when a product has predict_rows[i] rows.
+// Of a weight format: ns for each byte of weights, when a product has predict_rows[i] rows; the
+// time that every stage takes is not in it.
 struct predict_product {
     bool is_known;
     double stream[PREDICT_POINTS]; // the weights come from memory
     double cached[PREDICT_POINTS]; // the weights are in the cache
 };
 
-// Ops over rows: ns of an op, and of each float that it reads or writes.
+// Ops over rows: ns of an op, and of each float that it reads or writes. Products have the time of
+// a stage alone, which one or several of them are.
 struct predict_op {
     double fixed_ns, float_ns;
 };

@@ -54,7 +54,7 @@ static const struct shape shapes[] = {
      8},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
-    {"probe", "llama", 1, 2048, 8192, 32, 8, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
+    {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
     {"tiny-moe", "qwen3moe", 2, 256, 256, 4, 2, 64, 384, SHAPE_QK_NORM, 1e4f, 8, 2},
     {"tiny-oss", "gpt-oss", 2, 288, 288, 4, 2, 64, 384, SHAPE_OSS, 1e4f, 4, 2},
