@@ -158,6 +158,7 @@ rn_status tools_model_describe(const char *name, const char *format, rn_model **
     *out = NULL;
     if (access(name, F_OK) != 0 && (weights_is_shape(name) || !strchr(name, '/'))) {
         status = describe_shape(name, format, &weights, err);
+        if (status && !weights_is_shape(name)) err_prefix(err, "no such file");
         return status ? status : open_model(weights, WITH_PLAN, out, err);
     }
     status = is_config ? model_weights_describe(name, &weights, err)

@@ -7,7 +7,7 @@ export RUNNEL_MODEL=$SMALL
 run --help
 equal "help exits 0" 0 "$code"
 cp out help
-for command in run serve inspect tokenize detokenize eval bench help completions version; do
+for command in run serve inspect tokenize detokenize eval bench plan help completions version; do
     expect "help names $command" grep -q "^  $command " help
     run $command --help
     equal "$command --help exits 0" 0 "$code"
