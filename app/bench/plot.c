@@ -235,11 +235,11 @@ static void lines_draw(FILE *out, const struct plot *plot) {
     }
 }
 
-int plot_check(const char *path) {
+int plot_check(const char *option, const char *path) {
     const bool is_new = access(path, F_OK) != 0;
     FILE *file = fopen(path, "ab");
     if (!file)
-        return app_fail(APP_USAGE, "--plot: '%s': %s", app_short(path).text, strerror(errno));
+        return app_fail(APP_USAGE, "%s: '%s': %s", option, app_short(path).text, strerror(errno));
     fclose(file);
     if (is_new) unlink(path);
     return APP_OK;

@@ -29,6 +29,6 @@ struct plot {
 // On failure the error has been printed and the exit code is returned.
 int plot_write(const struct plot *plot, const char *path);
 // Whether the file can be written, asked before anything is measured.
-int plot_check(const char *path);
+int plot_check(const char *option, const char *path); // option: its name, for the message
 
 #endif

@@ -187,20 +187,13 @@ static void plain_get(const struct options *options, struct load_config *out) {
 // Pairs: the second makes no sense beside the first.
 static int pairs_check(const struct options *options) {
     static const enum option_id pairs[][2] = {
-        {OPT_URL, OPT_MODEL},
-        {OPT_URL, OPT_SERVER_ARGS},
-        {OPT_URL, OPT_COMPARE},
-        {OPT_TRACE, OPT_RATE},
-        {OPT_TRACE, OPT_RAMP},
-        {OPT_TRACE, OPT_TURNS},
-        {OPT_TRACE, OPT_INPUT_TOKENS},
-        {OPT_TRACE, OPT_OUTPUT_TOKENS},
-        {OPT_TRACE, OPT_SHARED_PREFIX},
-        {OPT_PROMPT_IDS, OPT_TURNS},
-        {OPT_COMPARE, OPT_RAMP},
-        {OPT_COMPARE, OPT_PLOT},
-        {OPT_COMPARE, OPT_CHECK},
-        {OPT_COMPARE, OPT_TRACE},
+        {OPT_URL, OPT_MODEL},           {OPT_URL, OPT_SERVER_ARGS},
+        {OPT_URL, OPT_COMPARE},         {OPT_TRACE, OPT_RATE},
+        {OPT_TRACE, OPT_RAMP},          {OPT_TRACE, OPT_TURNS},
+        {OPT_TRACE, OPT_INPUT_TOKENS},  {OPT_TRACE, OPT_OUTPUT_TOKENS},
+        {OPT_TRACE, OPT_SHARED_PREFIX}, {OPT_PROMPT_IDS, OPT_TURNS},
+        {OPT_COMPARE, OPT_RAMP},        {OPT_COMPARE, OPT_PLOT},
+        {OPT_COMPARE, OPT_CHECK},       {OPT_COMPARE, OPT_TRACE},
     };
     char a[OPTION_NAME_SIZE], b[OPTION_NAME_SIZE];
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -233,7 +226,7 @@ int load_config_init(const struct options *options, struct load_config *out) {
     int code = pairs_check(options);
     if (!code) code = load_get(options, out);
     if (!code) code = sides_check(out);
-    if (!code && out->plot) code = plot_check(out->plot);
+    if (!code && out->plot) code = plot_check("--plot", out->plot);
     if (!code && out->json) code = json_check(out->json);
     if (code) load_config_deinit(out);
     return code;

@@ -175,20 +175,21 @@ static void turn_words(struct stream *stream, int input, struct jbuf *out) {
         const int block = words_for(words, ARRIVALS_BLOCK, false);
         for (int i = 0; i < arrival->n_blocks && left > 0; i++, left -= block) {
             const uint64_t id = (uint64_t)config->trace.block[arrival->first_block + i];
-            words_write(words, draw_seed(seed, 1, id), left < block ? left : block, ids, out);
+            target_words_write(words, draw_seed(seed, 1, id), left < block ? left : block, ids,
+                               out);
         }
     } else if (config->prefix && stream->turn == 0) {
         const int prefix = words_for(words, config->prefix, false);
         const int shared = prefix < left ? prefix : left - 1;
         const uint64_t group = (uint64_t)(stream->conversation % config->groups);
-        words_write(words, draw_seed(seed, 2, group), shared, ids, out);
+        target_words_write(words, draw_seed(seed, 2, group), shared, ids, out);
         left -= shared;
     }
     if (left > 0)
-        words_write(words,
-                    draw_seed(seed, 3,
-                              ((uint64_t)stream->conversation << 16) | (uint64_t)stream->turn),
-                    left, ids, out);
+        target_words_write(
+            words,
+            draw_seed(seed, 3, ((uint64_t)stream->conversation << 16) | (uint64_t)stream->turn),
+            left, ids, out);
 }
 
 // The request's input, from the conversation so far; the new text becomes a part of it.

@@ -33,7 +33,8 @@ int words_for(const struct load_words *words, int tokens, bool whole) {
     return n > 1 ? (int)lround(n) : 1;
 }
 
-void words_write(const struct load_words *words, uint64_t seed, int n, bool ids, struct jbuf *out) {
+void target_words_write(const struct load_words *words, uint64_t seed, int n, bool ids,
+                        struct jbuf *out) {
     for (int i = 0; i < n; i++) {
         int at = (int)(draw_next(&seed) % (uint64_t)words->n);
         // A first word has no blank before it, which may cost tokens: all prompts have the same.
@@ -146,7 +147,7 @@ static int words_pick(struct load_target *target) {
 static void input_write(const struct load_config *config, const struct load_words *words,
                         uint64_t seed, int n, struct jbuf *out) {
     struct jbuf text = {0};
-    words_write(words, seed, n, config->prompt_ids, &text);
+    target_words_write(words, seed, n, config->prompt_ids, &text);
     if (config->prompt_ids) {
         jbuf_text(out, "[");
         jbuf_bytes(out, text.data, text.len);

@@ -44,7 +44,8 @@ int target_calibrate(const struct load_config *config, struct load_target *targe
 // part.
 int words_for(const struct load_words *words, int tokens, bool whole);
 // n words of the sequence `seed`, or their ids with commas, behind out's bytes.
-void words_write(const struct load_words *words, uint64_t seed, int n, bool ids, struct jbuf *out);
+void target_words_write(const struct load_words *words, uint64_t seed, int n, bool ids,
+                        struct jbuf *out);
 // A request's body: `input` is a JSON array of messages, of ids, or a JSON string.
 void body_write(const struct load_config *config, const struct load_target *target,
                 const struct jbuf *input, int max_tokens, bool stream, struct jbuf *out);

@@ -82,6 +82,11 @@ static bool is_other(const struct option_row *row) {
     return !is_path(row) && !row->choices && row->kind != OPTION_FLAG;
 }
 
+// As an argument without a flag.
+static bool takes_file(int command) {
+    return command == COMMAND_INSPECT || command == COMMAND_PLAN || command == COMMAND_EXPLAIN;
+}
+
 static void bash_command(FILE *out, int command) {
     fprintf(out, "    \"%s\")\n        case $prev in\n", command_name((enum command_id)command));
     if (put_flags(out, command, is_path)) fputs(") _runnel_files; return ;;\n", out);
@@ -96,7 +101,7 @@ static void bash_command(FILE *out, int command) {
     }
     if (put_flags(out, command, is_other)) fputs(") return ;;\n", out);
     fputs("        esac\n", out);
-    if (command == COMMAND_INSPECT)
+    if (takes_file(command))
         fputs("        case $cur in -*) ;; *) _runnel_files; return ;; esac\n", out);
     fputs("        _runnel_words \"", out);
     if (command == COMMAND_HELP) put_commands(out);
@@ -191,7 +196,7 @@ static void zsh_write(FILE *out) {
             struct option_row row;
             if (row_get(i, id, &row)) zsh_option(out, &row);
         }
-        if (i == COMMAND_INSPECT) fputs("            '1:PATH:_files' \\\n", out);
+        if (takes_file(i)) fputs("            '1:PATH:_files' \\\n", out);
         if (words_of(i)) fprintf(out, "            '1:WORD:(%s)' \\\n", words_of(i));
         if (i == COMMAND_HELP) {
             fputs("            '1:COMMAND:(", out);
@@ -231,15 +236,14 @@ static void fish_command(FILE *out, int command) {
         put_short(out, command_summary((enum command_id)command), "\\", fish_quote);
         fputs("'\n", out);
     }
-    if (command != COMMAND_INSPECT)
-        fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -f", name);
+    if (!takes_file(command)) fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -f", name);
     if (command == COMMAND_HELP) {
         fputs(" -a '", out);
         put_commands(out);
         fputs("'", out);
     }
     if (words_of(command)) fprintf(out, " -a '%s'", words_of(command));
-    if (command != COMMAND_INSPECT) fputc('\n', out);
+    if (!takes_file(command)) fputc('\n', out);
     fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -l help -s h -d 'show the help'\n",
             name);
     for (int id = 0; id < OPT_COUNT; id++) {
