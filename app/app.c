@@ -203,6 +203,19 @@ bool text_sound(const char *data, size_t len, struct text *out) {
     return true;
 }
 
+void app_cpu_name(char *out, size_t size) {
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    *out = '\0';
+    while (file && !*out && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(out, size, "%s", colon + 1 + strspn(colon + 1, " \t"));
+    }
+    if (file) fclose(file);
+}
+
 void app_warn_slow(bool quiet, const char *formats, const char *isa) {
     if (quiet || !*formats) return;
     fprintf(stderr, "runnel: warning: no kernel for %s on %s: the plain reference runs, slowly\n",

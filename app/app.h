@@ -68,6 +68,9 @@ void text_free(struct text *text);
 // Length of the valid UTF-8 character at data, or 0.
 int utf8_char_len(const char *data, size_t len);
 
+// The processor's name, or "".
+void app_cpu_name(char *out, size_t size);
+
 // Says that these formats run without a tuned kernel; "": says nothing.
 void app_warn_slow(bool quiet, const char *formats, const char *isa);
 

@@ -22,6 +22,19 @@ static int command_find(const char *name) {
     return -1;
 }
 
+// The command that the words argv[0 .. argc) start with, -1: none. A name may have two words;
+// *used is their number.
+static int command_match(int argc, char **argv, int *used) {
+    char name[64];
+    *used = 2;
+    if (argc > 1 && snprintf(name, sizeof name, "%s %s", argv[0], argv[1]) < (int)sizeof name) {
+        const int command = command_find(name);
+        if (command >= 0) return command;
+    }
+    *used = 1;
+    return command_find(argv[0]);
+}
+
 static int command_unknown(const char *name) {
     const char *names[COMMAND_COUNT];
     for (int i = 0; i < COMMAND_COUNT; i++) names[i] = command_name((enum command_id)i);
@@ -37,8 +50,13 @@ int command_help(const struct options *options) {
         (man ? man_program : help_program)(stdout);
         return APP_OK;
     }
-    const int command = command_find(options->positional);
+    char *words[] = {(char *)(uintptr_t)options->positional, (char *)(uintptr_t)options->second};
+    const int n = options->second ? 2 : 1;
+    int used;
+    const int command = command_match(n, words, &used);
     if (command < 0) return command_unknown(options->positional);
+    if (used < n)
+        return app_fail(APP_USAGE, "one argument too many: '%s'", app_short(options->second).text);
     (man ? man_command : help_command)(stdout, (enum command_id)command);
     return APP_OK;
 }
@@ -87,8 +105,10 @@ int main(int argc, char **argv) {
     } else if (!strcmp(argv[1], "--version")) {
         code = command_version(NULL);
     } else {
-        const int command = command_find(argv[1]);
-        code = command < 0 ? command_unknown(argv[1]) : command_start(command, argc - 2, argv + 2);
+        int used;
+        const int command = command_match(argc - 1, argv + 1, &used);
+        code = command < 0 ? command_unknown(argv[1])
+                           : command_start(command, argc - 1 - used, argv + 1 + used);
     }
     const int flushed = code == APP_FAILED ? APP_OK : app_flush_output();
     return flushed ? flushed : code;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "load/vocab.h"
 #include "runnel_model.h"
@@ -45,7 +46,7 @@ static void fill_info(rn_model *model) {
         .architecture = "",
         .container = weights_container(weights),
         .format = main_format(weights),
-        .n_vocab = tokenizer_size(model->tokenizer),
+        .n_vocab = model->tokenizer ? tokenizer_size(model->tokenizer) : model->model.hp.n_vocab,
         .file_bytes = weights_bytes(weights),
 #define SAMPLING_MODEL(id, field, member, otherwise) .member = otherwise,
 #include "plan/sampling.def"
@@ -70,9 +71,11 @@ static void fill_info(rn_model *model) {
     info->n_params = model->model.n_params;
 }
 
+enum { WITH_PLAN = 1, WITH_VOCAB = 2, WITH_ALL = WITH_PLAN | WITH_VOCAB };
+
 // Takes over weights, also when it fails.
-static rn_status open_model(struct weights *weights, bool with_plan, rn_model **out,
-                            rn_error *err) {
+static rn_status open_model(struct weights *weights, int parts, rn_model **out, rn_error *err) {
+    const bool with_plan = parts & WITH_PLAN;
     rn_model *model = calloc(1, sizeof *model);
     if (!model) {
         weights_close(weights);
@@ -87,7 +90,7 @@ static rn_status open_model(struct weights *weights, bool with_plan, rn_model **
             status = err_set(err, status, "%s: holds no tensors: it can tokenize, not generate",
                              weights_name(weights));
     }
-    if (!status) {
+    if (!status && parts & WITH_VOCAB) {
         status = vocab_load(weights, with_plan ? model->model.hp.n_vocab : 0, &model->tokenizer,
                             &model->chat_template, err);
     }
@@ -105,7 +108,7 @@ static rn_status open_path(const char *path, bool with_plan, rn_model **out, rn_
     *out = NULL;
     const rn_status status = with_plan ? model_weights_open(path, &weights, err)
                                        : model_weights_open_vocab(path, &weights, err);
-    return status ? status : open_model(weights, with_plan, out, err);
+    return status ? status : open_model(weights, with_plan ? WITH_ALL : WITH_VOCAB, out, err);
 }
 
 rn_status rn_model_open(const char *path, rn_model **out, rn_error *err) {
@@ -121,14 +124,51 @@ rn_status rn_model_open_memory(const char *name, const void *data, size_t size, 
     struct weights *weights;
     *out = NULL;
     const rn_status status = weights_open_memory(name, data, size, &weights, err);
-    return status ? status : open_model(weights, true, out, err);
+    return status ? status : open_model(weights, WITH_ALL, out, err);
 }
 
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err) {
     struct weights *weights;
     *out = NULL;
     const rn_status status = weights_open_synthetic(spec, &weights, err);
-    return status ? status : open_model(weights, true, out, err);
+    return status ? status : open_model(weights, WITH_ALL, out, err);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t len = strlen(text), end_len = strlen(end);
+    return len >= end_len && !strcmp(text + len - end_len, end);
+}
+
+static rn_status describe_shape(const char *name, const char *format, struct weights **out,
+                                rn_error *err) {
+    char spec[128];
+    if (format && strchr(name, ':'))
+        return err_set(err, RN_ERR_ARG, "'%.64s' has a format of its own beside %.32s", name,
+                       format);
+    if (strchr(name, ':')) return weights_describe_synthetic(name, out, err);
+    snprintf(spec, sizeof spec, "%.64s:%.48s", name, format ? format : TOOLS_SHAPE_FORMAT);
+    return weights_describe_synthetic(spec, out, err);
+}
+
+rn_status tools_model_describe(const char *name, const char *format, rn_model **out,
+                               rn_error *err) {
+    const bool is_config = ends_with(name, ".json");
+    struct weights *weights = NULL;
+    rn_status status;
+    *out = NULL;
+    if (access(name, F_OK) != 0 && (weights_is_shape(name) || !strchr(name, '/'))) {
+        status = describe_shape(name, format, &weights, err);
+        if (status && !weights_is_shape(name)) err_prefix(err, "no such file");
+        return status ? status : open_model(weights, WITH_PLAN, out, err);
+    }
+    status = is_config ? model_weights_describe(name, &weights, err)
+                       : model_weights_open(name, &weights, err);
+    if (status) return status;
+    if (is_config && !format) format = TOOLS_CONFIG_FORMAT;
+    if (format) status = weights_reformat(weights, format, err);
+    if (!status) return open_model(weights, WITH_PLAN, out, err);
+    weights_close(weights);
+    return status;
 }
 
 rn_status tools_weights_open(const char *path, struct weights **out, rn_error *err) {

@@ -5,7 +5,8 @@
 #define RN_TOOLS_H
 
 #include "helpers.h"
-#include "plan/cost.h"
+#include "plan/cost_rates.h"
+#include "plan/predict.h"
 #include "runnel.h"
 #include "weights/weights.h"
 
@@ -20,6 +21,13 @@ const struct tokenizer *tools_tokenizer(const rn_model *model);
 // A model of a known shape with random weights and no file, for benchmarks: "1b:Q4_K_M" (see
 // weights/synthetic.h).
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err);
+// A model for plans of memory and time: no weight and no vocabulary is read. name is a GGUF file, a
+// folder, a config.json alone, or a shape, SHAPE or SHAPE:FORMAT. A format (NULL: the model's own)
+// replaces the formats of its matrices.
+#define TOOLS_SHAPE_FORMAT  "Q4_K_M" // of a shape without one
+#define TOOLS_CONFIG_FORMAT "BF16"   // of a config.json
+rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);
+bool tools_is_shape(const char *name); // SHAPE or SHAPE:FORMAT, of a known shape
 rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 
 // ---------------------------------------------------------------- kernels (tools_kernels.c)
@@ -39,6 +47,36 @@ const char *tools_kv_type(int index); // a name that the best backend here knows
 // The bytes of such pages there; NULL: of its default type.
 rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_bytes *out,
                          rn_error *err);
+
+// ---------------------------------------------------------------- memory (tools_memory.c)
+
+struct tools_memory_wanted {
+    const char *kv_type; // NULL: the default
+    int n_ctx, users;    // positions of each user
+    int batch_tokens;    // most tokens of a step
+    int shared_tokens;   // of a prefix that all users share
+    int draft_tokens;    // of each user in a step
+    uint64_t memory;     // of the device; 0: unknown
+};
+
+struct tools_memory {
+    uint64_t weight_bytes, step_bytes;
+    uint64_t user_bytes;    // KV pages of one user, without the shared ones
+    uint64_t shared_bytes;  // KV pages that all users share
+    uint64_t kv_bytes;      // of all users
+    uint64_t reserve_bytes; // that an engine leaves free
+    uint64_t total_bytes;   // weights, step and KV
+    uint64_t kv_token_bytes;
+    struct kv_bytes kv; // a page of each group
+    bool fits;          // total and reserve into the memory, or that is unknown
+    int most_users;     // that fit; 0 where the memory is unknown, too
+    const char *kv_type;
+    uint64_t here_total, here_free; // memory of this machine; 0: unknown
+};
+
+// As an engine divides memory, for a device of any size.
+rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *wanted,
+                       struct tools_memory *out, rn_error *err);
 
 // ---------------------------------------------------------------- measuring (tools_runner.c)
 
@@ -121,5 +159,28 @@ struct tools_stage {
 rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_work *work,
                               bool (*stop)(void), struct tools_stage **out, int *n_out,
                               uint64_t *total_ns, rn_error *err);
+
+// ---------------------------------------------------------------- rates (tools_rates.c)
+
+struct tools_rates_options {
+    const char *isa; // as in tools_runner_options
+    int n_threads;
+    bool no_pin;
+    const char *kv_type;
+    bool (*stop)(void); // asked between steps; may be NULL. RN_ERR_CANCELLED: it said so
+    bool is_rough;      // few bytes, one repetition: for tests, which want no figures
+};
+
+// Everything but products and attention: bandwidth, peaks, cache, ops over rows.
+rn_status tools_rates_base(const struct tools_rates_options *options, struct predict_rates *out,
+                           rn_error *err);
+// Products of a format; base is measured already. Takes about a second.
+rn_status tools_rates_product(const struct tools_rates_options *options,
+                              const struct predict_rates *base, enum format_id format,
+                              struct predict_product *out, rn_error *err);
+// Attention of n_head query heads over such a group's heads, in the options' KV type.
+rn_status tools_rates_attention(const struct tools_rates_options *options,
+                                const struct plan_kv_group *group, int n_head, uint64_t cache_bytes,
+                                struct predict_attention *out, rn_error *err);
 
 #endif

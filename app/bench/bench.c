@@ -152,7 +152,7 @@ int bench_run(const struct bench_config *config, const struct term *term) {
                           .term = term,
                           .total = measures[config->measure]->count(config)};
     int code = models_check(config);
-    if (!code && config->plot) code = plot_check(config->plot);
+    if (!code && config->plot) code = plot_check("--plot", config->plot);
     if (!code) code = rows_show(&bench, models_run(&bench));
     for (int i = 0; i < bench.n_rows; i++) row_deinit(&bench.rows[i]);
     free(bench.rows);

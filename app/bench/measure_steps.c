@@ -207,25 +207,11 @@ static int test_measure(struct bed *bed, struct sample *samples) {
 
 // ---------------------------------------------------------------- rows
 
-// The processor's name, or "".
-static void cpu_name(char *out, size_t size) {
-    char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    *out = '\0';
-    while (file && !*out && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(out, size, "%s", colon + 1 + strspn(colon + 1, " \t"));
-    }
-    if (file) fclose(file);
-}
-
 static void row_init(const struct bed *bed, struct row *row) {
     const struct bench_config *config = bed->place->bench->config;
     const struct test *test = bed->test;
     char cpu[128], label[64];
-    cpu_name(cpu, sizeof cpu);
+    app_cpu_name(cpu, sizeof cpu);
     bench_row_init(bed->place, TABLE_STEPS, row);
     row_whole(row, COLUMN_BUILD_NUMBER, 0);
     row_text(row, COLUMN_CPU_INFO, cpu);

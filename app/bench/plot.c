@@ -145,7 +145,7 @@ struct scale {
     bool log_x;
 };
 
-static double x_of(const struct scale *scale, int value) {
+static double x_of(const struct scale *scale, double value) {
     const double share = scale->log_x ? log2(value) / log2(scale->x_max) : value / scale->x_max;
     return lines_left + (lines_right - lines_left) * share;
 }
@@ -184,7 +184,7 @@ static void axes_draw(FILE *out, const struct plot *plot, const struct scale *sc
             room &= fabs(x_of(scale, plot->item[j].x) - x) >= 6 * CHAR_WIDTH;
         if (!room) continue;
         line_at(out, "axis", x, lines_bottom, x, lines_bottom + 5);
-        text_at(out, x, lines_bottom + 20, "dim middle", "%d", plot->item[i].x);
+        text_at(out, x, lines_bottom + 20, "dim middle", "%.6g", plot->item[i].x);
     }
     text_at(out, (lines_left + lines_right) / 2, lines_bottom + 42, "dim middle", "%s",
             plot->x_name);
@@ -214,7 +214,7 @@ static bool line_draw(FILE *out, const struct plot *plot, const struct scale *sc
         if (!isfinite(value)) continue;
         fprintf(out, "<circle class=\"fill%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\">", colour,
                 x_of(scale, item[i].x), y_of(scale, value), peer ? 3 : 4);
-        fprintf(out, "<title>%d: %.2f %s</title></circle>\n", item[i].x, value, plot->y_name);
+        fprintf(out, "<title>%.6g: %.2f %s</title></circle>\n", item[i].x, value, plot->y_name);
     }
     line_at(out, class, MARGIN + 52, legend - 4, MARGIN + 80, legend - 4);
     text_at(out, MARGIN + 90, legend, "", "%s%s%s", item[first].label, peer ? ": " : "",
@@ -235,11 +235,11 @@ static void lines_draw(FILE *out, const struct plot *plot) {
     }
 }
 
-int plot_check(const char *path) {
+int plot_check(const char *option, const char *path) {
     const bool is_new = access(path, F_OK) != 0;
     FILE *file = fopen(path, "ab");
     if (!file)
-        return app_fail(APP_USAGE, "--plot: '%s': %s", app_short(path).text, strerror(errno));
+        return app_fail(APP_USAGE, "%s: '%s': %s", option, app_short(path).text, strerror(errno));
     fclose(file);
     if (is_new) unlink(path);
     return APP_OK;

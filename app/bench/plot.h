@@ -10,7 +10,7 @@ enum { PLOT_LABEL = 160 };
 struct plot_item {
     char label[PLOT_LABEL];
     int line; // items of one line follow each other, by x
-    int x;
+    double x;
     double y;                // of lines, and beside a bar
     double share;            // of bars, 0 to 1
     double peer, peer_share; // y and share of the peer; NaN: none
@@ -29,6 +29,6 @@ struct plot {
 // On failure the error has been printed and the exit code is returned.
 int plot_write(const struct plot *plot, const char *path);
 // Whether the file can be written, asked before anything is measured.
-int plot_check(const char *path);
+int plot_check(const char *option, const char *path); // option: its name, for the message
 
 #endif

@@ -267,6 +267,37 @@ enum connection_state client_connection_step(struct client_connection *c) {
     return c->state;
 }
 
+// ---------------------------------------------------------------- a first connection
+
+static bool is_connecting(const struct client_connection *c) {
+    return c->state == CONNECTION_CONNECTING || c->state == CONNECTION_HANDSHAKE;
+}
+
+static void connect_wait(struct client_connection *c, uint64_t deadline_ns) {
+    while (is_connecting(c)) {
+        client_connection_step(c);
+        const uint64_t now = clock_ns();
+        if (!is_connecting(c) || now >= deadline_ns) return;
+        struct pollfd ready = {.fd = c->fd, .events = (short)c->events};
+        poll(&ready, 1, (int)((deadline_ns - now) / 1000000) + 1);
+    }
+}
+
+rn_status client_host_probe(struct client_host *host, int timeout_ms, rn_error *err) {
+    struct client_connection c;
+    rn_status status;
+    do {
+        client_connection_open(&c, host);
+        connect_wait(&c, clock_ns() + (uint64_t)timeout_ms * 1000000);
+        const bool late = is_connecting(&c);
+        status = c.state == CONNECTION_IDLE ? RN_OK
+                                            : err_set(err, RN_ERR_IO, "%s: %s", host->url.authority,
+                                                      late ? "no connection in time" : c.error);
+        client_connection_close(&c);
+    } while (status && client_host_advance(host));
+    return status;
+}
+
 // ---------------------------------------------------------------- requests
 
 void client_request_write(struct jbuf *out, const struct client_url *url, const char *method,

@@ -24,6 +24,8 @@ struct client_host {
 // Looks the name up, which may take as long as the system's resolver takes. RN_ERR_IO: no address.
 rn_status client_host_open(const struct client_url *url, struct client_host *out, rn_error *err);
 void client_host_close(struct client_host *host);
+// Connects once to each address in turn, and keeps the first that answers for later connections.
+rn_status client_host_probe(struct client_host *host, int timeout_ms, rn_error *err);
 // The next address, after one that did not answer. False: that was the last; the first is next.
 bool client_host_advance(struct client_host *host);
 

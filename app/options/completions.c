@@ -12,14 +12,37 @@ static bool is_path(const struct option_row *row) {
     return row->kind == OPTION_PATH || !strcmp(row->value, "PATH,...");
 }
 
+// The second word of a command's name, or NULL.
+static const char *second_word(int command) {
+    const char *blank = strchr(command_name((enum command_id)command), ' ');
+    return blank ? blank + 1 : NULL;
+}
+
 // The words that a command takes besides options.
 static const char *words_of(int command) {
+    const char *name = command_name((enum command_id)command);
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const char *other = command_name((enum command_id)i), *second = second_word(i);
+        if (second && !strncmp(name, other, (size_t)(second - other) - 1) &&
+            strlen(name) == (size_t)(second - other) - 1)
+            return second;
+    }
     return command == COMMAND_COMPLETIONS ? "bash zsh fish" : NULL;
 }
 
+// First words of commands.
 static void put_commands(FILE *out) {
+    int n = 0;
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "%s%s", i ? " " : "", command_name((enum command_id)i));
+        if (!second_word(i)) fprintf(out, "%s%s", n++ ? " " : "", command_name((enum command_id)i));
+}
+
+// Commands of two words, as alternatives of a shell's pattern: '"bench serve"|"..."'.
+static void put_pairs(FILE *out) {
+    int n = 0;
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (second_word(i))
+            fprintf(out, "%s\"%s\"", n++ ? "|" : "", command_name((enum command_id)i));
 }
 
 // "a|b|c" as "a b c".
@@ -59,8 +82,13 @@ static bool is_other(const struct option_row *row) {
     return !is_path(row) && !row->choices && row->kind != OPTION_FLAG;
 }
 
+// As an argument without a flag.
+static bool takes_file(int command) {
+    return command == COMMAND_INSPECT || command == COMMAND_PLAN || command == COMMAND_EXPLAIN;
+}
+
 static void bash_command(FILE *out, int command) {
-    fprintf(out, "    %s)\n        case $prev in\n", command_name((enum command_id)command));
+    fprintf(out, "    \"%s\")\n        case $prev in\n", command_name((enum command_id)command));
     if (put_flags(out, command, is_path)) fputs(") _runnel_files; return ;;\n", out);
     for (int id = 0; id < OPT_COUNT; id++) {
         struct option_row row;
@@ -73,7 +101,7 @@ static void bash_command(FILE *out, int command) {
     }
     if (put_flags(out, command, is_other)) fputs(") return ;;\n", out);
     fputs("        esac\n", out);
-    if (command == COMMAND_INSPECT)
+    if (takes_file(command))
         fputs("        case $cur in -*) ;; *) _runnel_files; return ;; esac\n", out);
     fputs("        _runnel_words \"", out);
     if (command == COMMAND_HELP) put_commands(out);
@@ -103,8 +131,11 @@ static void bash_write(FILE *out) {
           "    # --option=value is three words\n"
           "    if [ \"$cur\" = = ]; then cur=; elif [ \"$prev\" = = ]; then\n"
           "        prev=${COMP_WORDS[COMP_CWORD - 2]}\n    fi\n"
-          "    case ${COMP_WORDS[1]} in\n",
+          "    local command=${COMP_WORDS[1]}\n"
+          "    [ \"$COMP_CWORD\" -gt 2 ] && case \"$command ${COMP_WORDS[2]}\" in ",
           out);
+    put_pairs(out);
+    fputs(") command=\"$command ${COMP_WORDS[2]}\" ;; esac\n    case $command in\n", out);
     for (int i = 0; i < COMMAND_COUNT; i++) bash_command(out, i);
     fputs("    esac\n}\ncomplete -F _runnel runnel\n", out);
 }
@@ -146,22 +177,27 @@ static void zsh_write(FILE *out) {
           "    local -a commands=(\n",
           out);
     for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (second_word(i)) continue;
         fprintf(out, "        '%s:", command_name((enum command_id)i));
         put_short(out, command_summary((enum command_id)i), zsh_escaped, "'\\''");
         fputs("'\n", out);
     }
     fputs("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n"
           "        return\n    fi\n    local command=$words[2]\n    shift words\n"
-          "    (( CURRENT-- ))\n    case $command in\n",
+          "    (( CURRENT-- ))\n    (( CURRENT > 2 )) && case \"$command $words[2]\" in ",
+          out);
+    put_pairs(out);
+    fputs(") command=\"$command $words[2]\"; shift words; (( CURRENT-- )) ;; esac\n"
+          "    case $command in\n",
           out);
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(out, "    %s)\n        _arguments \\\n", command_name((enum command_id)i));
+        fprintf(out, "    \"%s\")\n        _arguments \\\n", command_name((enum command_id)i));
         for (int id = 0; id < OPT_COUNT; id++) {
             struct option_row row;
             if (row_get(i, id, &row)) zsh_option(out, &row);
         }
-        if (i == COMMAND_INSPECT) fputs("            '1:PATH:_files' \\\n", out);
-        if (words_of(i)) fprintf(out, "            '1:SHELL:(%s)' \\\n", words_of(i));
+        if (takes_file(i)) fputs("            '1:PATH:_files' \\\n", out);
+        if (words_of(i)) fprintf(out, "            '1:WORD:(%s)' \\\n", words_of(i));
         if (i == COMMAND_HELP) {
             fputs("            '1:COMMAND:(", out);
             put_commands(out);
@@ -177,8 +213,7 @@ static void zsh_write(FILE *out) {
 static const char fish_quote[] = "\\'";
 
 static void fish_option(FILE *out, const char *command, const struct option_row *row) {
-    fprintf(out, "complete -c runnel -n '__fish_seen_subcommand_from %s' -l %s", command,
-            row->flag);
+    fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -l %s", command, row->flag);
     if (row->short_flag) fprintf(out, " -s %c", row->short_flag);
     if (is_path(row)) {
         fputs(" -r -F", out);
@@ -196,22 +231,21 @@ static void fish_option(FILE *out, const char *command, const struct option_row 
 
 static void fish_command(FILE *out, int command) {
     const char *name = command_name((enum command_id)command);
-    fprintf(out, "complete -c runnel -n __fish_use_subcommand -f -a %s -d '", name);
-    put_short(out, command_summary((enum command_id)command), "\\", fish_quote);
-    fputs("'\n", out);
-    if (command != COMMAND_INSPECT)
-        fprintf(out, "complete -c runnel -n '__fish_seen_subcommand_from %s' -f", name);
+    if (!second_word(command)) {
+        fprintf(out, "complete -c runnel -n __fish_use_subcommand -f -a %s -d '", name);
+        put_short(out, command_summary((enum command_id)command), "\\", fish_quote);
+        fputs("'\n", out);
+    }
+    if (!takes_file(command)) fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -f", name);
     if (command == COMMAND_HELP) {
         fputs(" -a '", out);
         put_commands(out);
         fputs("'", out);
     }
     if (words_of(command)) fprintf(out, " -a '%s'", words_of(command));
-    if (command != COMMAND_INSPECT) fputc('\n', out);
-    fprintf(
-        out,
-        "complete -c runnel -n '__fish_seen_subcommand_from %s' -l help -s h -d 'show the help'\n",
-        name);
+    if (!takes_file(command)) fputc('\n', out);
+    fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -l help -s h -d 'show the help'\n",
+            name);
     for (int id = 0; id < OPT_COUNT; id++) {
         struct option_row row;
         if (row_get(command, id, &row)) fish_option(out, name, &row);
@@ -219,7 +253,17 @@ static void fish_command(FILE *out, int command) {
 }
 
 static void fish_write(FILE *out) {
-    fputs("# fish completion for runnel; generated by 'runnel completions fish'\n", out);
+    fputs("# fish completion for runnel; generated by 'runnel completions fish'\n"
+          "function __runnel_is -d 'whether the words name this command'\n"
+          "    set -l words (commandline -opc)\n"
+          "    set -l name \"$words[2]\"\n"
+          "    switch \"$words[2] $words[3]\"\n        case",
+          out);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (second_word(i)) fprintf(out, " '%s'", command_name((enum command_id)i));
+    fputs("\n            set name \"$words[2] $words[3]\"\n    end\n"
+          "    test \"$name\" = \"$argv[1]\"\nend\n",
+          out);
     for (int i = 0; i < COMMAND_COUNT; i++) fish_command(out, i);
 }
 

@@ -27,9 +27,19 @@ static void put_text(FILE *out, const char *text) {
     }
 }
 
+enum { PAGE_SIZE = 64 };
+
+// "runnel-bench-serve".
+static const char *page_name(const char *command, char out[PAGE_SIZE]) {
+    snprintf(out, PAGE_SIZE, "runnel%s%s", *command ? "-" : "", command);
+    for (char *c = out; *c; c++)
+        if (*c == ' ') *c = '-';
+    return out;
+}
+
 static void put_title(FILE *out, const char *command) {
-    char name[64];
-    snprintf(name, sizeof name, "runnel%s%s", *command ? "-" : "", command);
+    char name[PAGE_SIZE];
+    page_name(command, name);
     fputs(".TH ", out);
     for (const char *c = name; *c; c++)
         put_text(out, (char[]){*c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c, 0});
@@ -137,12 +147,14 @@ void man_program(FILE *out) {
     fputs(".SH SEE ALSO\n", out);
     for (int i = 0, n = 0; i < COMMAND_COUNT; i++) {
         bool any = false;
+        char page[PAGE_SIZE];
         struct option_row row;
         for (int id = 0; id < OPT_COUNT; id++)
             any |= option_row_get((enum command_id)i, (enum option_id)id, &row);
-        if (any)
-            fprintf(out, "%s.BR runnel\\-%s (1)", n++ ? ",\n" : "",
-                    command_name((enum command_id)i));
+        if (!any) continue;
+        fprintf(out, "%s.BR ", n++ ? ",\n" : "");
+        put_text(out, page_name(command_name((enum command_id)i), page));
+        fputs(" (1)", out);
     }
     fputc('\n', out);
 }

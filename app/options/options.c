@@ -455,17 +455,23 @@ static bool unknown(enum command_id command, const char *given) {
 }
 
 static bool positional_take(struct options *options, const char *text) {
-    if (options->command != COMMAND_INSPECT && options->command != COMMAND_EXPLAIN &&
-        options->command != COMMAND_HELP && options->command != COMMAND_COMPLETIONS) {
+    const bool takes_path = options->command == COMMAND_INSPECT ||
+                            options->command == COMMAND_PLAN || options->command == COMMAND_EXPLAIN;
+    if (!takes_path && options->command != COMMAND_HELP &&
+        options->command != COMMAND_BENCH_SERVE && options->command != COMMAND_COMPLETIONS) {
         app_fail(APP_USAGE, "unexpected argument '%s'; see 'runnel %s --help'",
                  app_short(text).text, command_name(options->command));
         return false;
+    }
+    if (options->positional && options->command == COMMAND_HELP && !options->second) {
+        options->second = text;
+        return true;
     }
     if (options->positional) {
         app_fail(APP_USAGE, "one argument too many: '%s'", app_short(text).text);
         return false;
     }
-    if ((options->command == COMMAND_INSPECT || options->command == COMMAND_EXPLAIN) && !*text) {
+    if (takes_path && !*text) {
         app_fail(APP_USAGE, "'' is not a file name");
         return false;
     }

@@ -88,6 +88,7 @@ struct options {
     enum command_id command;
     bool help;              // --help was given
     const char *positional; // the argument without a flag, or NULL
+    const char *second;     // of help: the second word of a command's name, or NULL
     char *config;           // owned; the configuration file, to which values point
     struct option_value value[OPT_COUNT];
 };

@@ -25,6 +25,9 @@ struct builder {
     int embd;                               // the embedding's weight
     int rope[MODEL_MAX_ROPE];               // in the plan, for each of hparams.rope
     struct kv_place place[MODEL_MAX_LAYER]; // [n_layer]
+    // Tensors that are missing are added to these weights, with the shape that they should have;
+    // NULL: a missing tensor is an error. The same weights as above.
+    struct weights *describe;
 };
 
 // One architecture: everything that runnel knows about it is in the file that defines it.

@@ -19,7 +19,8 @@ static const struct tensor_view *tensor_find(const struct builder *b, const char
                                              const char *kind) {
     char full[NAME_MAX_BYTES];
     tensor_name(b, name, kind, full);
-    return weights_tensor_find(b->weights, full);
+    return b->describe ? weights_describe_find(b->weights, full)
+                       : weights_tensor_find(b->weights, full);
 }
 
 bool bind_present(const struct builder *b, const char *name) {
@@ -46,10 +47,23 @@ static void fail_shape(struct builder *b, const struct tensor_view *tensor, cons
                         weights_name(b->weights), tensor->name, place, have, wanted);
 }
 
+static const struct tensor_view *tensor_describe(struct builder *b, const char *name,
+                                                 const char *kind, int64_t cols, int64_t rows,
+                                                 int64_t experts) {
+    char full[NAME_MAX_BYTES];
+    tensor_name(b, name, kind, full);
+    const struct tensor_view *tensor = weights_describe_add(b->describe, full, cols, rows, experts);
+    if (!tensor)
+        b->status =
+            err_set(b->err, RN_ERR_NOMEM, "%s: no memory for tensors", weights_name(b->weights));
+    return tensor;
+}
+
 // The tensor of that name and shape; NULL after an error.
 static const struct tensor_view *tensor_bind(struct builder *b, const char *name, const char *kind,
                                              int64_t cols, int64_t rows, int64_t experts) {
     if (b->status) return NULL;
+    if (b->describe) return tensor_describe(b, name, kind, cols, rows, experts);
     const struct tensor_view *tensor = tensor_find(b, name, kind);
     if (!tensor) {
         char full[NAME_MAX_BYTES];

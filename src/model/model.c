@@ -67,9 +67,15 @@ static rn_status fetch_weights(const void *ctx, const void *data, uint64_t bytes
     return weights_read(ctx, data, bytes, buffer, at, err);
 }
 
-static rn_status build_plan(struct model *model, const struct weights *weights, rn_error *err) {
-    struct builder b = {
-        .weights = weights, .model = model, .plan = &model->plan, .err = err, .layer = -1};
+// describe: as in struct builder.
+static rn_status build_plan(struct model *model, const struct weights *weights,
+                            struct weights *describe, rn_error *err) {
+    struct builder b = {.weights = weights,
+                        .model = model,
+                        .plan = &model->plan,
+                        .err = err,
+                        .layer = -1,
+                        .describe = describe};
     b.used = calloc((size_t)weights_tensor_count(weights) + 1, sizeof *b.used);
     if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
     model->plan.n_vocab = model->hp.n_vocab;
@@ -78,7 +84,7 @@ static rn_status build_plan(struct model *model, const struct weights *weights, 
     stack_begin(&b);
     if (!b.status) model->arch->build(&b);
     if (!b.status) b.status = plan_finish(&model->plan, err);
-    if (!b.status) b.status = check_all_used(&b);
+    if (!b.status && !describe) b.status = check_all_used(&b);
     free(b.used);
     return b.status;
 }
@@ -91,7 +97,7 @@ rn_status model_init_arch(struct model *model, const struct arch *arch,
     rn_status s;
     if ((s = hparams_common(&model->hp, weights, err))) return s;
     if ((s = arch->read(&model->hp, weights, err))) return s;
-    if ((s = build_plan(model, weights, err))) {
+    if ((s = build_plan(model, weights, NULL, err))) {
         plan_deinit(&model->plan);
         return s;
     }
@@ -106,6 +112,37 @@ rn_status model_init(struct model *model, const struct weights *weights, rn_erro
     const struct arch *arch;
     const rn_status status = find_arch(weights, &arch, err);
     return status ? status : model_init_arch(model, arch, weights, err);
+}
+
+// The plan is built once for the shapes of its tensors, and thrown away.
+static rn_status describe_tensors(struct weights *weights, rn_error *err) {
+    struct model *model = calloc(1, sizeof *model);
+    const struct arch *arch;
+    if (!model) return err_set(err, RN_ERR_NOMEM, "no memory for a model");
+    plan_init(&model->plan);
+    rn_status s = find_arch(weights, &arch, err);
+    if (!s) s = hparams_common(&model->hp, weights, err);
+    if (!s) s = arch->read(&model->hp, weights, err);
+    if (!s) {
+        model->arch = arch;
+        s = build_plan(model, weights, weights, err);
+    }
+    plan_deinit(&model->plan);
+    free(model);
+    return s ? s : weights_describe_end(weights, err);
+}
+
+rn_status model_weights_describe(const char *path, struct weights **out, rn_error *err) {
+    struct hf_arch folders[ARCH_COUNT + 1];
+    arch_folders(folders);
+    rn_status status = weights_describe_config(path, folders, out, err);
+    if (status) return status;
+    status = describe_tensors(*out, err);
+    if (status) {
+        weights_close(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 void model_deinit(struct model *model) { plan_deinit(&model->plan); }

@@ -58,6 +58,10 @@ rn_status model_weights_open(const char *path, struct weights **out, rn_error *e
 // The metadata alone: of a folder, its config.json need not be there.
 rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_error *err);
 
+// A config.json alone: its metadata and the tensors that such a model has, without biases that are
+// optional. They have no data (see weights_describe_config).
+rn_status model_weights_describe(const char *path, struct weights **out, rn_error *err);
+
 // Reads hyper-parameters and builds the plan. weights outlives the model.
 rn_status model_init(struct model *model, const struct weights *weights, rn_error *err);
 void model_deinit(struct model *model);

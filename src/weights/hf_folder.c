@@ -184,3 +184,33 @@ rn_status hf_open(struct weights *weights, const struct hf_arch *archs, bool is_
     if (status == RN_OK) status = store_metas_index(&weights->metas, weights->name, err);
     return status;
 }
+
+// --- a config alone ---
+
+// The tensors whose shapes only the config says: the rest follows from the architecture.
+static void embedding_describe(struct hf_config *c) {
+    const int64_t n_vocab = hf_int(c, &c->root, "vocab_size", 1, INT32_MAX, 0);
+    static const char *const names[] = {"token_embd.weight", "output.weight"};
+    if (c->status == RN_OK && n_vocab == 0) hf_fail(c, RN_ERR_MODEL, "vocab_size is missing");
+    for (int i = 0; c->status == RN_OK && i < (c->is_tied ? 1 : 2); i++)
+        if (!store_tensor_describe(c->weights, names[i], c->n_embd, n_vocab, 1))
+            c->status = err_set(c->err, RN_ERR_NOMEM, "%s: out of memory", c->weights->name);
+}
+
+rn_status hf_describe(struct weights *weights, const struct hf_arch *archs, rn_error *err) {
+    struct file_map map = {0};
+    rn_status status = file_map_open(weights->path, &map, err);
+    if (status) return status;
+    struct hf_config c = {.weights = weights,
+                          .err = err,
+                          .archs = archs,
+                          .path = weights->name,
+                          .text = (const char *)map.data};
+    snprintf(weights->container, sizeof weights->container, "config.json");
+    hf_config_read(&c, c.text, map.size);
+    if (c.status == RN_OK) embedding_describe(&c);
+    status = c.status;
+    file_map_close(&map);
+    if (status == RN_OK) status = store_metas_index(&weights->metas, weights->name, err);
+    return status == RN_OK ? store_tensors_index(weights, err) : status;
+}

@@ -102,4 +102,12 @@ rn_status gguf_split_open(struct weights *weights, int count, rn_error *err);
 rn_status hf_open(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
                   rn_error *err);
 
+// The same from weights->path, a config.json without tensors: of these, only the embedding and a
+// head of its own are there.
+rn_status hf_describe(struct weights *weights, const struct hf_arch *archs, rn_error *err);
+// A tensor of that shape without data, in BF16 (vectors: F32); NULL: no memory. One of that name
+// that was described before is returned again. Earlier tensors move.
+struct tensor_view *store_tensor_describe(struct weights *weights, const char *name, int64_t cols,
+                                          int64_t rows, int64_t n_expert);
+
 #endif

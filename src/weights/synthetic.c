@@ -31,19 +31,30 @@ struct shape {
     int n_expert, n_expert_used; // n_ff is the width of one expert then
 };
 
-// The models that people have: SmolLM2, Llama 3.2, 3.1 and 3, Qwen 3, gpt-oss. The tiny ones are
-// for tests.
+// The models that people have: SmolLM2, Llama 2, 3, 3.1 and 3.2, Mistral, Mixtral, Qwen 3, gpt-oss.
+// The tiny ones are for tests; the rates of kernels are measured on matrices of "probe".
 static const struct shape shapes[] = {
     {"135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
     {"360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
+    {"0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, SHAPE_TIED | SHAPE_QK_NORM, 1e6f, 0, 0},
     {"1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, SHAPE_TIED, 5e5f, 0, 0},
+    {"1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, SHAPE_TIED | SHAPE_QK_NORM, 1e6f, 0, 0},
     {"3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, SHAPE_TIED, 5e5f, 0, 0},
+    {"4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, SHAPE_TIED | SHAPE_QK_NORM, 1e6f, 0, 0},
+    {"7b", "llama", 32, 4096, 14336, 32, 8, 128, 32768, 0, 1e6f, 0, 0},
     {"8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 0, 5e5f, 0, 0},
+    {"13b", "llama", 40, 5120, 13824, 40, 40, 128, 32000, 0, 1e4f, 0, 0},
     {"14b", "qwen3", 40, 5120, 17408, 40, 8, 128, 151936, SHAPE_QK_NORM, 1e6f, 0, 0},
     {"32b", "qwen3", 64, 5120, 25600, 64, 8, 128, 151936, SHAPE_QK_NORM, 1e6f, 0, 0},
     {"70b", "llama", 80, 8192, 28672, 64, 8, 128, 128256, 0, 5e5f, 0, 0},
+    {"405b", "llama", 126, 16384, 53248, 128, 8, 128, 128256, 0, 5e5f, 0, 0},
+    {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 0, 1e6f, 8, 2},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128, 8},
+    {"qwen3-235b-a22b", "qwen3moe", 94, 4096, 1536, 64, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128,
+     8},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
+    {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
+    {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
     {"tiny-moe", "qwen3moe", 2, 256, 256, 4, 2, 64, 384, SHAPE_QK_NORM, 1e4f, 8, 2},
     {"tiny-oss", "gpt-oss", 2, 288, 288, 4, 2, 64, 384, SHAPE_OSS, 1e4f, 4, 2},
@@ -120,8 +131,14 @@ static const struct mix mixes[] = {
 };
 enum { N_MIXES = sizeof mixes / sizeof *mixes };
 
-static bool rule_applies(enum where where, const struct shape *shape, int layer) {
-    const int n = shape->n_layer;
+// Where a matrix is: its layer, -1 outside of them, and the facts of the model that rules ask for.
+struct spot {
+    int layer, n_layer;
+    int queries; // heads that share a KV head
+};
+
+static bool rule_applies(enum where where, const struct spot *spot) {
+    const int n = spot->n_layer, layer = spot->layer;
     switch (where) {
     case EVERYWHERE:
         return true;
@@ -136,10 +153,19 @@ static bool rule_applies(enum where where, const struct shape *shape, int layer)
     case HALF:
         return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
     case GROUPED:
-        return shape->n_head / shape->n_head_kv >= 4;
+        return spot->queries >= 4;
     default:
         return false;
     }
+}
+
+// The format of the first rule that applies, or the base.
+static enum format_id rules_choose(enum format_id base, const struct rule *rules, int n_rules,
+                                   const struct spot *spot) {
+    enum format_id format = base;
+    for (int i = n_rules - 1; i >= 0; i--)
+        if (rule_applies(rules[i].where, spot)) format = rules[i].format;
+    return format;
 }
 
 // What llama.cpp takes for rows that are not whole blocks of the format.
@@ -312,10 +338,9 @@ static void add_vector(struct maker *m, const char *name, int64_t n) {
 // A matrix in the mix's format, or in that of the first rule that applies.
 static void add_matrix(struct maker *m, const char *name, int64_t cols, int64_t rows,
                        int64_t n_expert, const struct rule *rules, int n_rules) {
-    enum format_id format = m->mix.base;
-    for (int i = n_rules - 1; i >= 0; i--)
-        if (rule_applies(rules[i].where, m->shape, m->layer)) format = rules[i].format;
-    add(m, name, format_fit(format, cols), cols, rows, n_expert);
+    const struct spot spot = {m->layer, m->shape->n_layer, m->shape->n_head / m->shape->n_head_kv};
+    add(m, name, format_fit(rules_choose(m->mix.base, rules, n_rules, &spot), cols), cols, rows,
+        n_expert);
 }
 
 static void add_attention(struct maker *m) {
@@ -393,30 +418,34 @@ static rn_status check_room(const char *name, uint64_t bytes, rn_error *err) {
                    (unsigned long long)bytes, (unsigned long long)there);
 }
 
-// The memory that stands in for the file, aligned to huge pages: packing the weights reads it
-// faster. Without the right to write, it costs nothing. No file is behind it: dropped bytes are
-// lost.
-static rn_status map_tensors(struct maker *m, int rights) {
-    struct weights *weights = m->weights;
-    uint8_t *raw = mmap(NULL, m->bytes + HUGE_BYTES, rights,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// The memory that stands in for the file, for tensors that have no data yet; aligned to huge pages:
+// packing the weights reads it faster. Without the right to write, it costs nothing. No file is
+// behind it: dropped bytes are lost.
+static rn_status map_tensors(struct weights *weights, uint64_t bytes, int rights, rn_error *err) {
+    uint8_t *raw =
+        mmap(NULL, bytes + HUGE_BYTES, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
-        return err_set(m->err, RN_ERR_NOMEM, "%s: no memory for %llu bytes", weights->name,
-                       (unsigned long long)m->bytes);
+        return err_set(err, RN_ERR_NOMEM, "%s: no memory for %llu bytes", weights->name,
+                       (unsigned long long)bytes);
     const size_t before = (HUGE_BYTES - (uintptr_t)raw % HUGE_BYTES) % HUGE_BYTES;
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (m->bytes + page - 1) / page * page;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes + page - 1) / page * page;
     if (before) munmap(raw, before);
-    munmap(raw + before + size, m->bytes + HUGE_BYTES - before - size);
+    munmap(raw + before + size, bytes + HUGE_BYTES - before - size);
     madvise(raw + before, size, MADV_HUGEPAGE); // a wish
     const rn_status status =
-        store_file_add(weights, weights->path, raw + before, (size_t)m->bytes, m->err);
+        store_file_add(weights, weights->path, raw + before, (size_t)bytes, err);
     if (status) {
         munmap(raw + before, size);
         return status;
     }
-    weights->files[0].map = (struct file_map){raw + before, size};
-    for (int i = 0; i < weights->n_tensors; i++)
-        weights->tensors[i].data = raw + before + weights->tensors[i].offset;
+    const int file = weights->n_files - 1;
+    weights->files[file].map = (struct file_map){raw + before, size};
+    for (int i = 0; i < weights->n_tensors; i++) {
+        struct tensor_view *tensor = &weights->tensors[i];
+        if (tensor->data) continue;
+        tensor->data = raw + before + tensor->offset;
+        tensor->file = file;
+    }
     return RN_OK;
 }
 
@@ -433,7 +462,9 @@ static rn_status make(struct maker *m, bool is_filled) {
     if (!status) status = store_metas_index(&m->weights->metas, m->weights->name, m->err);
     if (!status) status = store_tensors_index(m->weights, m->err);
     if (!status && is_filled) status = check_room(m->weights->name, m->bytes, m->err);
-    if (!status) status = map_tensors(m, is_filled ? PROT_READ | PROT_WRITE : PROT_READ);
+    if (!status)
+        status = map_tensors(m->weights, m->bytes, is_filled ? PROT_READ | PROT_WRITE : PROT_READ,
+                             m->err);
     if (!status && is_filled) status = synthetic_fill(m->weights, m->err);
     return status;
 }
@@ -447,10 +478,18 @@ static void list_add(char *list, size_t size, const char *name) {
 }
 
 static rn_status unknown_shape(const char *name, int len, rn_error *err) {
-    char known[200] = "";
+    char known[400] = "";
     for (int i = 0; i < N_SHAPES; i++) list_add(known, sizeof known, shapes[i].name);
     return err_set(err, RN_ERR_ARG, "synthetic model: shape '%.*s' is unknown (known: %s)",
                    len < 64 ? len : 64, name, known);
+}
+
+bool weights_is_shape(const char *spec) {
+    const size_t len = strcspn(spec, ":");
+    for (int i = 0; i < N_SHAPES; i++)
+        if (strlen(shapes[i].name) == len && strncasecmp(shapes[i].name, spec, len) == 0)
+            return true;
+    return false;
 }
 
 static rn_status unknown_format(const char *name, rn_error *err) {
@@ -527,4 +566,81 @@ rn_status weights_check_synthetic(const char *spec, rn_error *err) {
     status = check_room(weights->name, weights_bytes(weights), err);
     weights_close(weights);
     return status;
+}
+
+// ---------------------------------------------------------------- other formats
+
+// "<arch>.<suffix>", or the fallback.
+static int arch_number(const struct weights *weights, const char *suffix, int fallback) {
+    const struct meta_view *arch = weights_meta_find(weights, "general.architecture");
+    const char *name = "";
+    size_t len = 0;
+    char key[160];
+    int64_t value;
+    if (!arch || !meta_get_string(arch, &name, &len)) return fallback;
+    snprintf(key, sizeof key, "%.*s.%s", (int)(len < 64 ? len : 64), name, suffix);
+    const struct meta_view *meta = weights_meta_find(weights, key);
+    return meta && meta_get_i64(meta, &value) && value > 0 && value < INT32_MAX ? (int)value
+                                                                                : fallback;
+}
+
+// "attn_v.weight" of "blk.3.attn_v.weight", whose layer is 3; -1: a tensor outside the layers.
+static const char *layer_name(const char *name, int *layer) {
+    int end = 0;
+    *layer = -1;
+    if (sscanf(name, "blk.%d.%n", layer, &end) == 1 && end > 0) return name + end;
+    *layer = -1;
+    return name;
+}
+
+static enum format_id mix_format(const struct mix *mix, const char *full, struct spot spot,
+                                 bool is_tied) {
+    const char *name = layer_name(full, &spot.layer);
+    const bool is_expert = strstr(name, "_exps.") != NULL;
+    if (!strcmp(name, "output.weight") || (!strcmp(name, "token_embd.weight") && is_tied))
+        return rules_choose(mix->base, &mix->head, 1, &spot);
+    if (is_expert && mix->experts.where != NOWHERE)
+        return rules_choose(mix->base, &mix->experts, 1, &spot);
+    if (!strcmp(name, "attn_v.weight"))
+        return rules_choose(mix->base, mix->attn_v, MAX_RULES, &spot);
+    if (!strcmp(name, "attn_output.weight"))
+        return rules_choose(mix->base, &mix->attn_output, 1, &spot);
+    if (!strncmp(name, "ffn_down", 8))
+        return rules_choose(mix->base, mix->ffn_down, MAX_RULES, &spot);
+    return mix->base;
+}
+
+// Vectors, biases and routers stay floats in every mix.
+static bool is_matrix(const struct tensor_view *tensor) {
+    const size_t len = strlen(tensor->name);
+    const bool is_bias = len > 5 && !strcmp(tensor->name + len - 5, ".bias");
+    return tensor->n_dims > 1 && !is_bias && !strstr(tensor->name, "ffn_gate_inp");
+}
+
+rn_status weights_reformat(struct weights *weights, const char *format, rn_error *err) {
+    struct mix mix;
+    if (!find_mix(format, &mix)) return unknown_format(format, err);
+    const int n_head = arch_number(weights, "attention.head_count", 1);
+    const struct spot spot = {.layer = -1,
+                              .n_layer = arch_number(weights, "block_count", 1),
+                              .queries =
+                                  n_head / arch_number(weights, "attention.head_count_kv", n_head)};
+    const bool is_tied = !weights_tensor_find(weights, "output.weight");
+    uint64_t bytes = 0;
+    for (int i = 0; i < weights->n_tensors; i++) {
+        struct tensor_view *t = &weights->tensors[i];
+        if (is_matrix(t)) {
+            t->data = NULL;
+            t->parts = NULL;
+            t->format = format_fit(mix_format(&mix, t->name, spot, is_tied), t->dim[0]);
+        } else if (!t->data) {
+            t->format = FORMAT_F32;
+        }
+        t->bytes =
+            format_row_bytes(t->format, t->dim[0]) * (uint64_t)(t->dim[1] * t->dim[2] * t->dim[3]);
+        if (t->data) continue; // vectors keep their values: rope's frequencies depend on them
+        t->offset = bytes;
+        bytes = (bytes + t->bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN;
+    }
+    return map_tensors(weights, bytes, PROT_READ, err);
 }

@@ -14,6 +14,12 @@ rn_status weights_describe_synthetic(const char *spec, struct weights **out, rn_
 // Whether the spec could be opened, without doing so.
 rn_status weights_check_synthetic(const char *spec, rn_error *err);
 
+// Whether the part of the spec before a colon names a shape.
+bool weights_is_shape(const char *spec);
+// Gives the matrices of opened weights other formats: a format or a mix, such as Q4_K_M. Sizes are
+// exact; all weights read as zeros from then on and take no memory. For plans of memory and time.
+rn_status weights_reformat(struct weights *weights, const char *format, rn_error *err);
+
 // synthetic_fill.c, for synthetic.c: gives every tensor, whose data may be written, its values.
 rn_status synthetic_fill(const struct weights *weights, rn_error *err);
 

@@ -130,6 +130,55 @@ rn_status weights_open_any(const char *path, const struct hf_arch *archs, bool i
     return open_end(folder_open(weights, archs, is_vocab, err), weights, out);
 }
 
+rn_status weights_describe_config(const char *path, const struct hf_arch *archs,
+                                  struct weights **out, rn_error *err) {
+    struct weights *weights;
+    *out = NULL;
+    const rn_status status = weights_create(path, &weights, err);
+    if (status != RN_OK) return status;
+    return open_end(hf_describe(weights, archs, err), weights, out);
+}
+
+// From the end: mostly it is the last one, because parts of a matrix are bound one after another.
+static int described_at(const struct weights *weights, const char *name) {
+    int i = weights->n_tensors - 1;
+    while (i >= 0 && strcmp(weights->tensors[i].name, name) != 0) i--;
+    return i;
+}
+
+const struct tensor_view *weights_describe_find(const struct weights *weights, const char *name) {
+    const int at = described_at(weights, name);
+    return at < 0 ? NULL : &weights->tensors[at];
+}
+
+struct tensor_view *store_tensor_describe(struct weights *weights, const char *name, int64_t cols,
+                                          int64_t rows, int64_t n_expert) {
+    const int known = described_at(weights, name);
+    if (known >= 0) return &weights->tensors[known];
+    const char *copy = arena_strdup(&weights->arena, name, strlen(name));
+    struct tensor_view *tensor = copy ? store_tensor_push(weights) : NULL;
+    if (!tensor) return NULL;
+    const enum format_id format = rows > 1 ? FORMAT_BF16 : FORMAT_F32;
+    *tensor =
+        (struct tensor_view){.name = copy,
+                             .format = format,
+                             .n_dims = n_expert > 1 ? 3
+                                       : rows > 1   ? 2
+                                                    : 1,
+                             .dim = {cols, rows, n_expert, 1},
+                             .bytes = format_row_bytes(format, cols) * (uint64_t)(rows * n_expert)};
+    return tensor;
+}
+
+const struct tensor_view *weights_describe_add(struct weights *weights, const char *name,
+                                               int64_t cols, int64_t rows, int64_t n_expert) {
+    return store_tensor_describe(weights, name, cols, rows, n_expert);
+}
+
+rn_status weights_describe_end(struct weights *weights, rn_error *err) {
+    return store_tensors_index(weights, err);
+}
+
 static struct store_file *file_push(struct weights *weights, const char *path, rn_error *err) {
     struct store_file *grown = store_table_grow(weights->files, weights->n_files,
                                                 &weights->cap_files, sizeof *weights->files);

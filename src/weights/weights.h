@@ -67,6 +67,17 @@ rn_status weights_open_any(const char *path, const struct hf_arch *archs, bool i
 rn_status weights_open_memory(const char *name, const void *data, size_t size, struct weights **out,
                               rn_error *err);
 void weights_close(struct weights *weights);
+// A config.json alone, for a plan without weights: its metadata, and the tensors whose shapes it
+// says. weights_describe_add adds further ones, and weights_describe_end gives them sizes; nothing
+// has data before weights_reformat (synthetic.h).
+rn_status weights_describe_config(const char *path, const struct hf_arch *archs,
+                                  struct weights **out, rn_error *err);
+const struct tensor_view *weights_describe_add(struct weights *weights, const char *name,
+                                               int64_t cols, int64_t rows,
+                                               int64_t n_expert); // NULL: no memory
+// In place of weights_tensor_find, which needs the end.
+const struct tensor_view *weights_describe_find(const struct weights *weights, const char *name);
+rn_status weights_describe_end(struct weights *weights, rn_error *err);
 
 // For a reader that goes through a tensor's bytes once: *at is where [data, data + bytes) can be
 // read. Of a file that is buffer, which has room for them, so that the mapping's pages need not

@@ -77,16 +77,15 @@ static inline int words_of(char *line, char *argv[WORDS_MAX]) {
     return n;
 }
 
-// Parses the line as options of bench and gives them to f; returns the exit code.
-static inline int line_run(const char *line, int (*f)(const struct options *),
-                           struct caught *caught) {
+// Parses the line as options of the command and gives them to f; returns the exit code.
+static inline int line_run_as(enum command_id command, const char *line,
+                              int (*f)(const struct options *), struct caught *caught) {
     char copy[1024], *argv[WORDS_MAX];
     struct options options;
     snprintf(copy, sizeof copy, "%s", line);
     const int argc = words_of(copy, argv);
     caught_begin(caught);
-    const int code =
-        options_parse(&options, COMMAND_BENCH, argc, argv) ? f(&options) : (int)APP_USAGE;
+    const int code = options_parse(&options, command, argc, argv) ? f(&options) : (int)APP_USAGE;
     options_deinit(&options);
     caught_end(caught);
     return code;
@@ -104,6 +103,11 @@ static inline int bench_quick(const struct options *options) {
     code = bench_run(&config, &term);
     bench_config_deinit(&config);
     return code;
+}
+
+static inline int line_run(const char *line, int (*f)(const struct options *),
+                           struct caught *caught) {
+    return line_run_as(COMMAND_BENCH, line, f, caught);
 }
 
 // Runs the command, which has to succeed.

@@ -5,7 +5,7 @@
 
 #include "record/record.h"
 
-#define MS(x) ((uint64_t)((x) * 1e6))
+#define MS(x) ((uint64_t)((x)*1e6))
 
 static inline void made_share(rn_share *share, rn_cause cause, uint64_t ns) {
     share->cause_ns[cause] += ns;

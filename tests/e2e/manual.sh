@@ -14,6 +14,11 @@ for command in $commands; do
     equal "help --man $command" 0 "$code"
     cp out "runnel-$command.1"
 done
+run help --man bench serve # a name of two words
+cp out runnel-bench-serve.1
+expect "its page has a name" grep -q '^runnel\\-bench\\-serve \\- load a server' runnel-bench-serve.1
+expect "the program's page names it" grep -qxF '\fBbench serve\fR' runnel.1
+expect "and its page" grep -qF '.BR runnel\-bench\-serve (1)' runnel.1
 if command -v man >/dev/null && command -v groff >/dev/null; then
     for page in *.1; do
         equal "man takes $page" "" "$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)"
@@ -53,7 +58,13 @@ equal "a choice after =" "int4 int8" "$(completed runnel run --kv-type = int)"
 equal "a file" "complete.bash complete.fish complete.zsh" "$(completed runnel run --model complete.)"
 equal "a number is not guessed" "" "$(completed runnel run --seed '')"
 equal "a command of help" "eval explain" "$(completed runnel help e)"
+equal "the second word of a command" "serve" "$(completed runnel bench se)"
+equal "an option of a command of two words" "--ramp" "$(completed runnel bench serve --ram)"
+equal "which its first word alone does not have" "" "$(completed runnel bench --ram)"
+equal "nor its second" "" "$(completed runnel serve --ram)"
 if command -v fish >/dev/null; then
+    equal "fish: an option of a command of two words" "--ramp" \
+        "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel bench serve --ram"' 2>/dev/null | cut -f 1)"
     equal "fish: an option" "--port" \
         "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel serve --po"' 2>/dev/null | cut -f 1)"
 fi

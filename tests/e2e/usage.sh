@@ -7,8 +7,9 @@ export RUNNEL_MODEL=$SMALL
 run --help
 equal "help exits 0" 0 "$code"
 cp out help
-for command in run serve explain inspect tokenize detokenize eval bench help completions version; do
+for command in run serve explain inspect tokenize detokenize eval bench "bench serve" plan help completions version; do
     expect "help names $command" grep -q "^  $command " help
+    # shellcheck disable=SC2086  # a name of two words is two arguments
     run $command --help
     equal "$command --help exits 0" 0 "$code"
     expect "$command --help shows its usage" grep -q "^usage: runnel $command" out

@@ -281,6 +281,7 @@ static void events_are(const char *text, const char *events) {
 CASE(events_are_split_whatever_their_line_ends) {
     events_are("data: a\n\ndata: b\r\n\r\ndata:c\r\rdata: cut off", "<a><b><c>");
     events_are("event: x\nid: 1\ndata: {\ndata:  }\n\n", "<{\n }>");
+    events_are("data: {\r\ndata: }\r\n\r\n", "<{\n}>");
     events_are(": comment\n\n\n\ndata\n\n", "<>");
     events_are("\xEF\xBB\xBF"
                "data: a\n\n",

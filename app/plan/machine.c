@@ -1,0 +1,286 @@
+// See machine.h.
+#include "plan/machine.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plan/sizing.h"
+
+enum {
+#define CLASS(id, ...) CLASS_##id,
+#define DEVICE(...)
+#include "plan/devices.def"
+#undef CLASS
+#undef DEVICE
+    CLASS_COUNT
+};
+
+static const struct device_class classes[CLASS_COUNT] = {
+#define CLASS(id, name, bandwidth, arithmetic, stage_us, step_us)                                  \
+    [CLASS_##id] = {name, bandwidth, arithmetic, stage_us, step_us},
+#define DEVICE(...)
+#include "plan/devices.def"
+#undef CLASS
+#undef DEVICE
+};
+
+static const struct device devices[] = {
+#define CLASS(...)
+#define DEVICE(name, title, class, memory, bandwidth, tflops, int8)                                \
+    {name, title, &classes[CLASS_##class], memory, bandwidth, tflops, int8},
+#include "plan/devices.def"
+#undef CLASS
+#undef DEVICE
+};
+enum { N_DEVICES = sizeof devices / sizeof *devices };
+
+const struct device *device_at(int index) { return index < N_DEVICES ? &devices[index] : NULL; }
+
+const struct device *device_find(const char *name) {
+    for (int i = 0; i < N_DEVICES; i++)
+        if (!strcasecmp(devices[i].name, name)) return &devices[i];
+    return NULL;
+}
+
+// ---------------------------------------------------------------- values
+
+// "900GB/s", "120T", "3.35e12": a number above 0, a decimal suffix and one of the units.
+static int rate_read(const struct options *options, enum option_id id, const char *const *units,
+                     const char *example, double *out) {
+    static const char suffixes[] = "kMGTPE";
+    const char *text = option_text(options, id);
+    char *end = NULL, name[OPTION_NAME_SIZE];
+    const bool is_digit = *text >= '0' && *text <= '9';
+    double value = is_digit ? strtod(text, &end) : 0;
+    if (is_digit) {
+        while (*end == ' ') end++;
+        const char *suffix = *end ? strchr(suffixes, *end == 'K' ? 'k' : *end) : NULL;
+        if (suffix) value *= pow(1000, (double)(suffix - suffixes + 1));
+        if (suffix) end++;
+        for (int i = 0; units[i] && *end; i++)
+            if (!strcasecmp(end, units[i])) end += strlen(end);
+    }
+    if (!is_digit || *end || !isfinite(value) || value <= 0)
+        return app_fail(APP_USAGE, "%s: '%s' is not a rate such as %s",
+                        option_name(options, id, name), app_short(text).text, example);
+    *out = value;
+    return APP_OK;
+}
+
+static int device_unknown(const struct options *options, const char *text) {
+    char name[OPTION_NAME_SIZE], known[640] = "";
+    const char *names[N_DEVICES];
+    size_t len = 0;
+    for (int i = 0; i < N_DEVICES; i++) {
+        names[i] = devices[i].name;
+        if (len < sizeof known)
+            len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "",
+                                    devices[i].name);
+    }
+    option_name(options, OPT_DEVICE, name);
+    const char *near = nearest_word(text, names, N_DEVICES);
+    return near ? app_fail(APP_USAGE, "%s: '%s' is unknown; did you mean %s?", name,
+                           app_short(text).text, near)
+                : app_fail(APP_USAGE, "%s: '%s' is unknown (known: %s)", name, app_short(text).text,
+                           known);
+}
+
+static int exclude(const struct options *options, enum option_id a, enum option_id b) {
+    char first[OPTION_NAME_SIZE], second[OPTION_NAME_SIZE];
+    if (!option_given(options, a) || !option_given(options, b)) return APP_OK;
+    return app_fail(APP_USAGE, "%s and %s exclude each other", option_name(options, a, first),
+                    option_name(options, b, second));
+}
+
+static int options_check(const struct options *options) {
+    char name[OPTION_NAME_SIZE];
+    int code = exclude(options, OPT_DEVICE, OPT_BANDWIDTH);
+    if (!code) code = exclude(options, OPT_MEASURE, OPT_DEVICE);
+    if (!code) code = exclude(options, OPT_MEASURE, OPT_BANDWIDTH);
+    if (!code && option_given(options, OPT_FLOPS) && !option_given(options, OPT_BANDWIDTH))
+        code = app_fail(APP_USAGE, "%s belongs to --bandwidth, which is missing",
+                        option_name(options, OPT_FLOPS, name));
+    return code;
+}
+
+// ---------------------------------------------------------------- figures
+
+void machine_of_device(const struct device *device, uint64_t memory, struct machine *out) {
+    const struct device_class *class = device->class;
+    *out = (struct machine){
+        .kind = MACHINE_DEVICE,
+        .memory = memory ? memory : (uint64_t)(device->memory_gib * 0x1p30),
+        .bandwidth = device->bandwidth_gbs * 1e9,
+        .flops = device->tflops * 1e12,
+        .bandwidth_share = class->bandwidth_share,
+        .math_share = class->math_share,
+        .device = device,
+        .predict = {.bandwidth = device->bandwidth_gbs * 1e9 * class->bandwidth_share,
+                    .flops = device->tflops * 1e12 * class->math_share,
+                    .stage_ns = class->stage_us * 1e3,
+                    .step_ns = class->step_us * 1e3},
+    };
+    snprintf(out->name, sizeof out->name, "%s", device->title);
+}
+
+static int given_read(const struct options *options, uint64_t memory, struct machine *out) {
+    static const char *const bytes[] = {"B/s", "B", NULL};
+    static const char *const flops[] = {"FLOP/s", "FLOPS", "FLOP", NULL};
+    double bandwidth, math = HUGE_VAL;
+    int code = rate_read(options, OPT_BANDWIDTH, bytes, "900GB/s", &bandwidth);
+    if (!code && option_given(options, OPT_FLOPS))
+        code = rate_read(options, OPT_FLOPS, flops, "120T", &math);
+    if (code) return code;
+    *out = (struct machine){.kind = MACHINE_GIVEN,
+                            .name = "given figures",
+                            .memory = memory,
+                            .bandwidth = bandwidth,
+                            .flops = isfinite(math) ? math : 0,
+                            .bandwidth_share = 1,
+                            .math_share = 1,
+                            .predict = {.bandwidth = bandwidth, .flops = math}};
+    return APP_OK;
+}
+
+int machine_read(const struct options *options, struct machine *out) {
+    const char *device_name = option_text(options, OPT_DEVICE);
+    const uint64_t memory = (uint64_t)options->value[OPT_MEMORY].integer;
+    *out = (struct machine){.kind = MACHINE_NONE, .memory = memory};
+    const int code = options_check(options);
+    if (code) return code;
+    if (option_given(options, OPT_BANDWIDTH)) return given_read(options, memory, out);
+    if (!option_given(options, OPT_DEVICE)) return APP_OK;
+    const struct device *device = device_find(device_name);
+    if (!device) return device_unknown(options, device_name);
+    machine_of_device(device, memory, out);
+    return APP_OK;
+}
+
+double machine_balance(const struct machine *machine) {
+    return machine->flops > 0 ? machine->flops / machine->bandwidth : 0;
+}
+
+void machine_deinit(struct machine *machine) { free(machine->rates); }
+
+// ---------------------------------------------------------------- this machine
+
+// Instruction sets of this machine: rates depend on them, and virtual machines hide some.
+static void isas_here(char *out, size_t size) {
+    struct tools_kernel kernel;
+    *out = '\0';
+    for (int i = 0; tools_kernel_at(i, &kernel); i++) {
+        const size_t len = strlen(out);
+        if (kernel.here && kernel.built && !strstr(out, kernel.isa))
+            snprintf(out + len, size - len, "%s%s", len ? "," : "", kernel.isa);
+    }
+}
+
+static void key_make(const struct options *options, const struct machine *machine,
+                     char out[RATES_KEY]) {
+    char isas[96];
+    isas_here(isas, sizeof isas);
+    snprintf(out, RATES_KEY, "%s; %d threads of %ld; isa %s of %s; runnel %s; rates 1",
+             machine->name, option_int(options, OPT_THREADS), sysconf(_SC_NPROCESSORS_ONLN),
+             option_text(options, OPT_ISA), isas, RN_VERSION);
+}
+
+// A measurement that is still missing.
+struct measuring {
+    struct tools_rates_options options;
+    struct predict_rates *rates;
+    const struct plan *plan;
+    struct rates_attention_key heads;
+    bool is_needed[FORMAT_COUNT];
+    bool has_base, has_attention;
+};
+
+static int missing_count(const struct measuring *m) {
+    int n = !m->has_base + !m->has_attention;
+    for (int i = 0; i < FORMAT_COUNT; i++) n += m->is_needed[i] && !m->rates->product[i].is_known;
+    return n;
+}
+
+static rn_status missing_measure(struct measuring *m, struct progress *progress, rn_error *err) {
+    const uint64_t total = (uint64_t)missing_count(m);
+    uint64_t done = 0;
+    rn_status status = RN_OK;
+    progress_show(progress, 0, total);
+    if (!m->has_base) {
+        status = tools_rates_base(&m->options, m->rates, err);
+        progress_update(progress, ++done, total);
+    }
+    for (int i = 0; i < FORMAT_COUNT && !status; i++) {
+        if (!m->is_needed[i] || m->rates->product[i].is_known) continue;
+        status = tools_rates_product(&m->options, m->rates, (enum format_id)i,
+                                     &m->rates->product[i], err);
+        progress_update(progress, ++done, total);
+    }
+    if (!status && !m->has_attention) {
+        const struct plan_kv_group group = {.n_head_kv = m->heads.n_head_kv,
+                                            .dim_k = m->heads.dim_k,
+                                            .dim_v = m->heads.dim_v};
+        status = tools_rates_attention(&m->options, &group, m->heads.n_head, m->rates->cache_bytes,
+                                       &m->rates->attention, err);
+        progress_update(progress, ++done, total);
+    }
+    return status;
+}
+
+// The formats and the heads of the plan.
+static void needs_read(struct measuring *m) {
+    const struct plan *plan = m->plan;
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->kind == OP_MATMUL || op->kind == OP_EXPERTS)
+            m->is_needed[plan->weight[op->weight].format] = true;
+        if (op->kind != OP_ATTENTION || m->heads.n_head) continue;
+        const struct plan_kv_group *group = &plan->group[op->kv.group];
+        m->heads.n_head = op->kv.n_head;
+        m->heads.n_head_kv = group->n_head_kv;
+        m->heads.dim_k = group->dim_k;
+        m->heads.dim_v = group->dim_v;
+    }
+    if (!m->heads.n_head) m->has_attention = true; // there is none to measure
+}
+
+int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
+                    struct machine *out) {
+    const char *isa = option_text(options, OPT_ISA);
+    char key[RATES_KEY];
+    struct progress progress;
+    rn_error err = {0};
+    app_cpu_name(out->name, sizeof out->name);
+    out->kind = MACHINE_HERE;
+    out->bandwidth_share = out->math_share = 1;
+    out->rates = calloc(1, sizeof *out->rates);
+    if (!out->rates) return app_fail(APP_FAILED, "out of memory");
+    struct measuring m = {.options = {.isa = strcmp(isa, "auto") ? isa : NULL,
+                                      .n_threads = option_int(options, OPT_THREADS),
+                                      .kv_type = option_text(options, OPT_KV_TYPE)},
+                          .rates = out->rates,
+                          .plan = plan,
+                          .heads = {.kv_type = option_text(options, OPT_KV_TYPE)}};
+    needs_read(&m);
+    key_make(options, out, key);
+    if (!option_flag(options, OPT_MEASURE)) {
+        bool has_attention = false;
+        m.has_base = rates_load(key, &m.heads, out->rates, &has_attention);
+        m.has_attention |= has_attention;
+    }
+    out->is_kept = missing_count(&m) == 0;
+    if (!out->is_kept) {
+        progress_begin(&progress, term, option_flag(options, OPT_QUIET), "measuring");
+        const rn_status status = missing_measure(&m, &progress, &err);
+        progress_end(&progress);
+        if (status) return app_fail_error(&err);
+        rates_save(key, &m.heads, out->rates);
+    }
+    out->predict.rates = out->rates;
+    out->bandwidth = out->rates->bandwidth;
+    out->flops = out->rates->int_flops > out->rates->float_flops ? out->rates->int_flops
+                                                                 : out->rates->float_flops;
+    return APP_OK;
+}

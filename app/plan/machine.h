@@ -1,0 +1,60 @@
+// The machine of a plan: this one with rates that were measured, a device of the table by its
+// public figures, or figures from the command line.
+#ifndef RN_APP_PLAN_MACHINE_H
+#define RN_APP_PLAN_MACHINE_H
+
+#include "terminal/term.h"
+#include "tools.h"
+
+enum machine_kind { MACHINE_NONE, MACHINE_HERE, MACHINE_DEVICE, MACHINE_GIVEN };
+
+struct device_class {
+    const char *name;
+    double bandwidth_share, math_share, stage_us, step_us;
+};
+
+struct device {
+    const char *name, *title;
+    const struct device_class *class;
+    double memory_gib, bandwidth_gbs, tflops, int8_tops;
+};
+const struct device *device_at(int index); // NULL: no more
+const struct device *device_find(const char *name);
+
+struct machine {
+    enum machine_kind kind;
+    char name[128];
+    uint64_t memory;                    // bytes; 0: unknown
+    double bandwidth, flops;            // peak, of memory and of arithmetic; flops 0: no limit
+    double bandwidth_share, math_share; // that predictions assume; 1 where rates were measured
+    const struct device *device;        // NULL: it is none of the table
+    struct predict_machine predict;     // its rates are `rates`
+    struct predict_rates *rates;        // owned; NULL: figures alone
+    bool is_kept;                       // all rates were in the file of rates
+};
+
+// The option's values are checked first; kind is MACHINE_NONE where no option names a machine.
+int machine_read(const struct options *options, struct machine *out);
+void machine_of_device(const struct device *device, uint64_t memory, struct machine *out);
+// The rates of this machine that the plan needs, from the file of rates or measured now.
+int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
+                    struct machine *out);
+void machine_deinit(struct machine *machine);
+// Operations for each byte above which arithmetic is the limit; 0: there is no such limit.
+double machine_balance(const struct machine *machine);
+
+// rates_file.c: rates that were measured before, by a key of the machine and the program.
+#define RATES_KEY 320
+struct rates_attention_key {
+    const char *kv_type;
+    int n_head, n_head_kv, dim_k, dim_v;
+};
+// False: there are none, or the file is broken. out->attention is that of the key, is_attention
+// false: it was not measured yet.
+bool rates_load(const char *key, const struct rates_attention_key *heads, struct predict_rates *out,
+                bool *has_attention);
+// Adds to the rates of the file. A file that cannot be written is no failure of the plan.
+void rates_save(const char *key, const struct rates_attention_key *heads,
+                const struct predict_rates *rates);
+
+#endif

@@ -1,0 +1,199 @@
+// The tables of `runnel plan`: model, machine, memory, and a row for each number of users.
+#include "plan/outline.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bench/figures.h"
+
+void outline_section(const struct outline *outline, const char *title) {
+    printf("\n%s%s%s\n", term_bold(outline->term->out_color), title,
+           term_reset(outline->term->out_color));
+}
+
+// ---------------------------------------------------------------- text
+
+static void model_print(const struct outline *outline) {
+    const rn_model_info *info = rn_model_get_info(outline->model);
+    const struct workload *w = &outline->workload;
+    const struct tools_memory *m = &outline->memory;
+    char weights[32], token[32], type[96];
+    printf("model    %s, %s: weights %s, KV %s %s per token\n", info->path, figure_type(info, type),
+           human_bytes((double)m->weight_bytes, weights), m->kv_type,
+           human_bytes((double)m->kv_token_bytes, token));
+    printf("users    %d, each with %d tokens of context: prompt %d, output %d", w->users, w->n_ctx,
+           w->n_prompt, w->n_gen);
+    if (w->n_shared) printf(", %d of the prompt shared", w->n_shared);
+    if (w->n_draft)
+        printf("; drafts of %d, %.0f%% right: %.2f tokens a step", w->n_draft, 100 * w->acceptance,
+               workload_step_tokens(w));
+    putchar('\n');
+}
+
+static void machine_print(const struct outline *outline) {
+    const struct machine *m = &outline->machine;
+    char memory[32];
+    printf("machine  %s: ", m->name);
+    if (m->memory) printf("%s, ", human_bytes((double)m->memory, memory));
+    printf("%.4g GB/s", m->bandwidth * 1e-9);
+    if (m->flops > 0)
+        printf(", %.4g TFLOP/s (above %.0f FLOP/byte arithmetic is the limit)", m->flops * 1e-12,
+               machine_balance(m));
+    putchar('\n');
+    if (m->kind == MACHINE_DEVICE)
+        printf(
+            "assumed  decoding reaches %.0f%% of the bandwidth, products %.0f%% of the arithmetic "
+            "(%s)\n",
+            100 * m->bandwidth_share, 100 * m->math_share, m->device->class->name);
+    else if (m->kind == MACHINE_GIVEN)
+        printf("assumed  all of the given bandwidth%s is reached\n",
+               m->flops > 0 ? " and arithmetic" : "; arithmetic is no limit");
+    else
+        printf("assumed  rates of small matrices, %s\n",
+               m->is_kept ? "measured before (--measure: again)" : "measured now");
+}
+
+static void group_print(const struct plan_kv_group *group, uint64_t page_bytes) {
+    char bytes[32];
+    printf("  %d layers ", group->n_layer);
+    if (group->kind == KV_RECURRENT) {
+        printf("keep a state of %s for each user\n", human_bytes((double)page_bytes, bytes));
+        return;
+    }
+    if (group->kind == KV_WINDOW)
+        printf("see %d positions", group->window);
+    else
+        printf("see all positions");
+    printf(": pages of %d tokens, %s\n", RN_PAGE_TOKENS, human_bytes((double)page_bytes, bytes));
+}
+
+static void bytes_print(const char *name, uint64_t bytes, const char *note) {
+    char text[32];
+    printf("  %-10s %10s  %s\n", name, human_bytes((double)bytes, text), note);
+}
+
+static void memory_print(const struct outline *outline) {
+    const struct tools_memory *m = &outline->memory;
+    char note[160], user[32], shared[32], all[32];
+    outline_section(outline, "memory");
+    bytes_print("weights", m->weight_bytes, "");
+    bytes_print("step", m->step_bytes, "buffers of a step");
+    int len =
+        snprintf(note, sizeof note, "%s for each user", human_bytes((double)m->user_bytes, user));
+    if (m->shared_bytes)
+        snprintf(note + len, sizeof note - (size_t)len, " beside %s that all share",
+                 human_bytes((double)m->shared_bytes, shared));
+    bytes_print("KV", m->kv_bytes, note);
+    note[0] = '\0';
+    if (outline->machine.memory)
+        snprintf(note, sizeof note, "of %s, 5%% of it in reserve: %s; at most %d user%s fit",
+                 human_bytes((double)outline->machine.memory, all),
+                 m->fits ? "fits" : "does not fit", m->most_users, m->most_users == 1 ? "" : "s");
+    bytes_print("total", m->total_bytes, note);
+    for (int g = 0; g < outline->plan->n_group && outline->plan->n_group > 1; g++)
+        group_print(&outline->plan->group[g], m->kv.page[g]);
+}
+
+static void users_print(const struct outline *outline) {
+    outline_section(outline, "decoding");
+    printf("  %5s %10s %10s %9s %10s %10s %10s %10s %10s  %s\n", "users", "weights", "KV", "GFLOP",
+           "FLOP/byte", "ms/token", "tokens/s", "all users", "TTFT ms", "bound by");
+    for (int i = 0; i < outline->n_rows; i++) {
+        const struct sizing_row *row = &outline->row[i];
+        char weights[32], kv[32];
+        printf("  %5d %10s %10s %9.2f %10.2f %10.3f %10.2f %10.1f %10.1f  %s%s\n", row->users,
+               human_bytes((double)row->step.cost.weight_bytes, weights),
+               human_bytes((double)row->step.cost.kv_read_bytes, kv),
+               (double)row->step.cost.flops * 1e-9, row->intensity, row->token_ms, row->user_ts,
+               row->total_ts, row->ttft_ms, predict_bound_name(row->step.bound),
+               row->fits ? "" : "; does not fit");
+    }
+    printf(
+        "  Weights, KV and GFLOP are those of a step. TTFT is that of a prompt that arrives while "
+        "the others decode.\n");
+}
+
+// ---------------------------------------------------------------- JSON
+
+static bool model_put(const struct outline *outline) {
+    const rn_model_info *info = rn_model_get_info(outline->model);
+    const struct workload *w = &outline->workload;
+    return json_put(outline->json, "model",
+                    json_pack("{s:s, s:s, s:s, s:I, s:i}", "path", info->path, "architecture",
+                              info->architecture, "format", info->format, "parameters",
+                              (json_int_t)info->n_params, "layers", info->n_layer)) &&
+           json_put(outline->json, "workload",
+                    json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f}", "users", w->users,
+                              "context", w->n_ctx, "prompt_tokens", w->n_prompt, "output_tokens",
+                              w->n_gen, "shared_tokens", w->n_shared, "draft_tokens", w->n_draft,
+                              "acceptance", w->acceptance, "tokens_per_step",
+                              workload_step_tokens(w)));
+}
+
+static bool machine_put(const struct outline *outline) {
+    static const char *const kinds[] = {"none", "measured", "device", "given"};
+    const struct machine *m = &outline->machine;
+    return json_put(outline->json, "machine",
+                    json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "name", m->name, "kind",
+                              kinds[m->kind], "memory_bytes", (json_int_t)m->memory, "bandwidth",
+                              m->bandwidth, "flops", m->flops, "bandwidth_share",
+                              m->bandwidth_share, "flops_share", m->math_share,
+                              "balance_flop_per_byte", machine_balance(m)));
+}
+
+static bool memory_put(const struct outline *outline) {
+    const struct tools_memory *m = &outline->memory;
+    json_t *memory =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "kv_type", m->kv_type,
+                  "weight_bytes", (json_int_t)m->weight_bytes, "step_bytes",
+                  (json_int_t)m->step_bytes, "kv_token_bytes", (json_int_t)m->kv_token_bytes,
+                  "kv_user_bytes", (json_int_t)m->user_bytes, "kv_shared_bytes",
+                  (json_int_t)m->shared_bytes, "kv_bytes", (json_int_t)m->kv_bytes, "total_bytes",
+                  (json_int_t)m->total_bytes, "reserve_bytes", (json_int_t)m->reserve_bytes, "fits",
+                  m->fits);
+    const bool is_known = outline->machine.memory > 0;
+    return json_put(memory, "most_users", is_known ? json_integer(m->most_users) : json_null()) &&
+           json_put(outline->json, "memory", memory);
+}
+
+static json_t *row_pack(const struct sizing_row *row) {
+    const struct cost *cost = &row->step.cost;
+    return json_pack("{s:i, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "users",
+                     row->users, "fits", row->fits, "weight_bytes", (json_int_t)cost->weight_bytes,
+                     "kv_bytes", (json_int_t)cost->kv_read_bytes, "flops", (json_int_t)cost->flops,
+                     "flop_per_byte", row->intensity, "step_ms", row->step.ns * 1e-6,
+                     "ms_per_token", row->token_ms, "tokens_per_s", row->user_ts,
+                     "total_tokens_per_s", row->total_ts, "ttft_ms", row->ttft_ms, "bound",
+                     predict_bound_name(row->step.bound));
+}
+
+static bool rows_put(const struct outline *outline) {
+    json_t *rows = json_array();
+    for (int i = 0; rows && i < outline->n_rows; i++)
+        rows = json_append(rows, row_pack(&outline->row[i]), true);
+    return json_put(outline->json, "rows", rows);
+}
+
+// ---------------------------------------------------------------- both
+
+int outline_machine(const struct outline *outline) {
+    if (!outline->json) {
+        machine_print(outline);
+        return APP_OK;
+    }
+    return machine_put(outline) ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+int outline_print(const struct outline *outline) {
+    const bool has_machine = outline->machine.kind != MACHINE_NONE;
+    if (outline->json) {
+        const bool ok = model_put(outline) && memory_put(outline) &&
+                        (!has_machine || (machine_put(outline) && rows_put(outline)));
+        return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    }
+    model_print(outline);
+    if (has_machine) machine_print(outline);
+    memory_print(outline);
+    if (has_machine) users_print(outline);
+    return APP_OK;
+}

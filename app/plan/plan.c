@@ -1,0 +1,199 @@
+// `runnel plan`: memory, speed and users of a model on a machine, from shapes and figures alone. No
+// weight is read and no step of the model runs. This file reads the options; sizing.c computes,
+// outline.c and the files beside it show.
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/plot.h"
+#include "plan/outline.h"
+#include "terminal/interrupt.h"
+
+enum { LAST_ROW = 64 }; // users, unless more were asked for
+
+// ---------------------------------------------------------------- options
+
+static int length_fail(const struct options *options, enum option_id id, int value,
+                       const char *limit, int most) {
+    char name[OPTION_NAME_SIZE];
+    return app_fail(APP_USAGE, "%s: %d is more than %s, %d", option_name(options, id, name), value,
+                    limit, most);
+}
+
+// A context alone is nearly full: its last tokens are the output.
+static void lengths_choose(const struct options *options, struct workload *w) {
+    const bool has_prompt = option_given(options, OPT_N_PROMPT),
+               has_gen = option_given(options, OPT_N_GEN);
+    if (!option_given(options, OPT_CTX)) {
+        w->n_ctx = w->n_prompt + w->n_gen;
+        return;
+    }
+    w->n_ctx = option_int(options, OPT_CTX);
+    if (!has_gen && w->n_gen > w->n_ctx / 2) w->n_gen = w->n_ctx / 2 ? w->n_ctx / 2 : 1;
+    if (!has_prompt) w->n_prompt = w->n_ctx > w->n_gen ? w->n_ctx - w->n_gen : 1;
+}
+
+static int workload_read(const struct options *options, struct workload *out) {
+    *out = (struct workload){.n_prompt = option_int(options, OPT_N_PROMPT),
+                             .n_gen = option_int(options, OPT_N_GEN),
+                             .n_shared = option_int(options, OPT_SHARED_PREFIX),
+                             .users = option_int(options, OPT_USERS),
+                             .n_draft = option_int(options, OPT_DRAFT_MAX),
+                             .acceptance = option_real(options, OPT_ACCEPTANCE),
+                             .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
+                             .kv_type = option_text(options, OPT_KV_TYPE)};
+    char name[OPTION_NAME_SIZE];
+    lengths_choose(options, out);
+    if ((int64_t)out->n_prompt + out->n_gen > out->n_ctx && out->n_ctx > 1)
+        return app_fail(APP_USAGE, "%s: prompt and output have %lld tokens, the context has %d",
+                        option_name(options, OPT_CTX, name), (long long)out->n_prompt + out->n_gen,
+                        out->n_ctx);
+    if (out->n_shared > out->n_prompt)
+        return length_fail(options, OPT_SHARED_PREFIX, out->n_shared, "the prompt's tokens",
+                           out->n_prompt);
+    if (out->n_draft == 0 && option_given(options, OPT_ACCEPTANCE))
+        return app_fail(APP_USAGE, "%s belongs to --draft-max, which is missing",
+                        option_name(options, OPT_ACCEPTANCE, name));
+    return APP_OK;
+}
+
+// ---------------------------------------------------------------- the model
+
+static int model_open(const struct options *options, rn_model **out) {
+    const char *name = options->positional ? options->positional : option_text(options, OPT_MODEL);
+    rn_error err = {0};
+    if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE)
+        return app_fail(APP_USAGE, "--model and '%s' exclude each other",
+                        app_short(options->positional).text);
+    if (!name && option_given(options, OPT_FORMAT))
+        return app_fail(APP_USAGE, "--format: the embedded model has its own; name a model");
+    const rn_status status =
+        name ? tools_model_describe(name, option_text(options, OPT_FORMAT), out, &err)
+             : rn_model_open_memory(EMBEDDED_NAME, embedded_model,
+                                    (size_t)(embedded_model_end - embedded_model), out, &err);
+    if (!status) return APP_OK;
+    const int code = app_fail_error(&err);
+    return status == RN_ERR_IO ? APP_USAGE : code;
+}
+
+static int context_check(const struct outline *outline) {
+    const int most = rn_model_get_info(outline->model)->n_ctx_train;
+    const enum option_id id = option_given(outline->options, OPT_CTX) ? OPT_CTX : OPT_N_PROMPT;
+    if (outline->workload.n_ctx <= most) return APP_OK;
+    return length_fail(outline->options, id, outline->workload.n_ctx, "the model's context", most);
+}
+
+// ---------------------------------------------------------------- the report
+
+static int memory_fill(struct outline *outline) {
+    rn_error err = {0};
+    rn_status status = sizing_memory(outline->model, &outline->workload, outline->machine.memory,
+                                     &outline->memory, &err);
+    if (!status && outline->machine.kind == MACHINE_HERE && !outline->machine.memory) {
+        outline->machine.memory = outline->memory.here_free;
+        status = sizing_memory(outline->model, &outline->workload, outline->machine.memory,
+                               &outline->memory, &err);
+    }
+    return status ? app_fail_error(&err) : APP_OK;
+}
+
+// 1, 2, 4, ... and the users that were asked for, in order.
+static void rows_fill(struct outline *outline) {
+    const int asked = outline->workload.users, last = asked > LAST_ROW ? asked : LAST_ROW;
+    for (int users = 1; users <= last && outline->n_rows < REPORT_ROWS - 1; users *= 2) {
+        if (asked > users / 2 && asked < users)
+            sizing_row(outline->plan, &outline->memory, &outline->machine, &outline->workload,
+                       asked, &outline->row[outline->n_rows++]);
+        sizing_row(outline->plan, &outline->memory, &outline->machine, &outline->workload, users,
+                   &outline->row[outline->n_rows++]);
+    }
+    if (outline->row[outline->n_rows - 1].users < asked)
+        sizing_row(outline->plan, &outline->memory, &outline->machine, &outline->workload, asked,
+                   &outline->row[outline->n_rows++]);
+}
+
+static int model_report(struct outline *outline) {
+    const struct options *options = outline->options;
+    const bool has_speed = option_given(options, OPT_SPEED);
+    int code = context_check(outline);
+    // which devices suffice is a question without a machine, unless one is named
+    if (!code && outline->machine.kind == MACHINE_NONE && !has_speed)
+        code = machine_measure(options, outline->plan, outline->term, &outline->machine);
+    if (!code) code = memory_fill(outline);
+    if (code) return code;
+    if (outline->machine.kind != MACHINE_NONE) rows_fill(outline);
+    code = outline_print(outline);
+    if (!code && has_speed) code = need_report(outline, option_real(options, OPT_SPEED));
+    if (!code && option_given(options, OPT_REPLAY))
+        code = replay_report(outline, option_text(options, OPT_REPLAY));
+    if (!code && option_given(options, OPT_SVG))
+        code = roofline_write(outline, option_text(options, OPT_SVG));
+    return code;
+}
+
+// Options that need a machine, beside a question for one.
+static int combinations_check(const struct options *options, const struct machine *machine) {
+    static const enum option_id with_machine[] = {OPT_SVG, OPT_REPLAY};
+    char first[OPTION_NAME_SIZE], second[OPTION_NAME_SIZE];
+    for (int i = 0; i < 2; i++) {
+        const bool is_given = option_given(options, with_machine[i]);
+        if (is_given && option_given(options, OPT_MATRIX))
+            return app_fail(APP_USAGE, "%s and %s exclude each other",
+                            option_name(options, OPT_MATRIX, first),
+                            option_name(options, with_machine[i], second));
+        if (is_given && option_given(options, OPT_SPEED) && machine->kind == MACHINE_NONE)
+            return app_fail(APP_USAGE, "%s with %s needs --device or --bandwidth",
+                            option_name(options, with_machine[i], first),
+                            option_name(options, OPT_SPEED, second));
+    }
+    if (option_given(options, OPT_MATRIX) && options->positional)
+        return app_fail(APP_USAGE, "%s and '%s' exclude each other",
+                        option_name(options, OPT_MATRIX, first),
+                        app_short(options->positional).text);
+    const char *svg = option_text(options, OPT_SVG);
+    return svg ? plot_check(option_name(options, OPT_SVG, first), svg) : APP_OK;
+}
+
+static int matrix_run(struct outline *outline) { // a matrix is measured here only if that is asked
+    const char *spec = option_text(outline->options, OPT_MATRIX);
+    if (option_flag(outline->options, OPT_MEASURE) && outline->machine.kind == MACHINE_NONE) {
+        const int code = matrix_measure(outline);
+        if (code) return code;
+    }
+    return matrix_report(outline, spec);
+}
+
+static int report_run(struct outline *outline) {
+    if (option_given(outline->options, OPT_MATRIX)) return matrix_run(outline);
+    rn_model *model = NULL;
+    int code = model_open(outline->options, &model);
+    if (code) return code;
+    outline->model = model;
+    outline->plan = tools_plan(model);
+    code = model_report(outline);
+    rn_model_close(model);
+    return code;
+}
+
+int command_plan(const struct options *options) {
+    struct term term;
+    struct outline *outline = calloc(1, sizeof *outline);
+    if (!outline) return app_fail(APP_FAILED, "out of memory");
+    term_init(&term, options);
+    outline->options = options;
+    outline->term = &term;
+    interrupt_ends();
+    int code = workload_read(options, &outline->workload);
+    if (!code) code = machine_read(options, &outline->machine);
+    if (!code) code = combinations_check(options, &outline->machine);
+    if (!code && option_flag(options, OPT_JSON) && !(outline->json = json_object()))
+        code = app_fail(APP_FAILED, "out of memory");
+    if (!code) code = report_run(outline);
+    if (!code && outline->json) {
+        code = json_print(outline->json, JSON_REAL_PRECISION(9));
+        outline->json = NULL;
+    }
+    json_decref(outline->json);
+    machine_deinit(&outline->machine);
+    free(outline);
+    return code;
+}

@@ -1,0 +1,75 @@
+// The expected time of a step on a machine, op by op: the bytes and operations of cost.h against
+// the machine's rates. A machine is either figures (bandwidth, arithmetic) or rates that were
+// measured on small matrices (tools_rates.c). Nothing here runs a model or reads a clock. Callers:
+// `runnel plan` and the programs that compare it with measurements.
+#ifndef RN_PLAN_PREDICT_H
+#define RN_PLAN_PREDICT_H
+
+#include "plan/cost.h"
+
+enum { PREDICT_POINTS = 8 };
+extern const int predict_rows[PREDICT_POINTS]; // 1, 2, 4, 8, 16, 32, 64, 256
+
+// Of a weight format: ns for each byte of weights, when a product has predict_rows[i] rows; the
+// time that every stage takes is not in it.
+struct predict_product {
+    bool is_known;
+    double stream[PREDICT_POINTS]; // the weights come from memory
+    double cached[PREDICT_POINTS]; // the weights are in the cache
+};
+
+// Ops over rows: ns of an op, and of each float that it reads or writes. Products have the time of
+// a stage alone, which one or several of them are.
+struct predict_op {
+    double fixed_ns, float_ns;
+};
+
+// Attention of one KV type and head shape.
+struct predict_attention {
+    double fixed_ns; // of an op
+    double byte_ns;  // of each KV byte read, one query for each sequence
+    double flop_ns;  // of each operation, many queries for each sequence
+};
+
+struct predict_rates {
+    double bandwidth;   // bytes/s of memory
+    double int_flops;   // operations/s of block formats: twice the multiply-adds
+    double float_flops; // of float formats
+    uint64_t cache_bytes;
+    double step_ns; // of a step beside its ops
+    struct predict_product product[FORMAT_COUNT];
+    struct predict_op op[OP_COUNT];
+    struct predict_attention attention;
+};
+
+struct predict_machine {
+    double bandwidth; // bytes/s that a step reaches
+    double flops;     // operations/s that products reach
+    double stage_ns;  // of each product and each attention, beside its bytes and operations
+    double step_ns;
+    const struct predict_rates *rates; // NULL: the figures above are used
+};
+
+// What the time of a step is spent on: weights that are read, KV that is read or written,
+// arithmetic, and the rest (small ops, starts of stages, the host).
+enum predict_bound { BOUND_WEIGHTS, BOUND_KV, BOUND_MATH, BOUND_HOST, BOUND_COUNT };
+
+struct prediction {
+    double ns;
+    double part_ns[BOUND_COUNT]; // they add up to ns
+    enum predict_bound bound;    // the largest part
+    struct cost cost;
+};
+
+// "bandwidth", "KV", "arithmetic", "host".
+const char *predict_bound_name(enum predict_bound bound);
+
+void predict_step(const struct plan *plan, const struct kv_bytes *kv,
+                  const struct predict_machine *machine, const struct batch_shape *shape,
+                  struct prediction *out);
+
+// ns for each byte of weights of a product of that many rows, between the measured points in
+// proportion; beyond the last in proportion to the rows.
+double predict_product_ns(const double point[PREDICT_POINTS], double rows);
+
+#endif

@@ -1,0 +1,502 @@
+// The rates of this machine for predictions (plan/predict.h), measured on small synthetic matrices
+// that run through the backend: a product of each format at several numbers of rows, from memory
+// and from the cache; attention; the ops over rows. No model's step is measured. Times are medians,
+// so that a core that the system took away for a while does not show.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/cost_rates.h"
+#include "runnel_model.h"
+#include "tools.h"
+#include "weights/synthetic.h"
+
+enum {
+    REPETITIONS = 7,
+    N_VOCAB = 16,           // rows of the probe's embedding and head
+    CACHED_BYTES = 1 << 20, // of a matrix that stays in the cache
+    STREAM_BYTES = 64 << 20,
+    STREAM_BYTES_MAX = 1 << 30,
+    ROUGH_BYTES = 1 << 20, // instead, for tests
+    BANDWIDTH_BYTES = 512 << 20,
+    BANDWIDTH_MS = 200,
+    FIXED_DEPTH = 32,    // of attention, for its fixed time
+    STREAM_DEPTH = 2048, // for its time per byte
+    PROMPT_DEPTH = 512,  // for its time per operation
+    PROMPT_TOKENS = 128,
+    OP_ROWS = 64,
+    OP_WIDTH = 2048,
+    MAX_SEQS = 64,
+};
+
+// ---------------------------------------------------------------- plans
+
+// A plan that stands in for a model, and the memory behind its weights.
+struct probe {
+    rn_model model;
+    struct weights *weights; // the matrices' values; NULL: none
+    float *floats;           // of the embedding, the head and vectors
+};
+
+static void probe_deinit(struct probe *probe) {
+    plan_deinit(&probe->model.model.plan);
+    weights_close(probe->weights);
+    free(probe->floats);
+}
+
+static rn_status probe_init(struct probe *probe, int n_floats, rn_error *err) {
+    *probe = (struct probe){.model = {.has_plan = true}};
+    probe->model.info = (rn_model_info){.path = "probe", .n_ctx_train = INT32_MAX / 2};
+    plan_init(&probe->model.model.plan);
+    probe->floats = malloc((size_t)n_floats * sizeof *probe->floats);
+    if (!probe->floats) return err_set(err, RN_ERR_NOMEM, "no memory for %d floats", n_floats);
+    for (int i = 0; i < n_floats; i++) probe->floats[i] = 0.01f * (float)(i % 13 - 6);
+    return RN_OK;
+}
+
+static struct plan *plan_of(struct probe *probe) { return &probe->model.model.plan; }
+
+static int add_floats(struct probe *probe, const char *name, int64_t rows, int64_t cols) {
+    const struct plan_weight weight = {.name = name,
+                                       .format = FORMAT_F32,
+                                       .rows = rows,
+                                       .cols = cols,
+                                       .data = probe->floats,
+                                       .bytes = (uint64_t)(rows * cols) * sizeof(float)};
+    return plan_add_weight(plan_of(probe), &weight);
+}
+
+static struct op op_make(const struct plan *plan, enum op_kind kind, int in, int out) {
+    return (struct op){.kind = kind,
+                       .rows = out == PLAN_NONE ? ROWS_TOKENS : plan->buffer[out].rows,
+                       .in = {in, PLAN_NONE},
+                       .out = out,
+                       .weight = PLAN_NONE,
+                       .bias = PLAN_NONE};
+}
+
+static void add_product(struct plan *plan, int in, int out, int weight) {
+    struct op op = op_make(plan, OP_MATMUL, in, out);
+    op.weight = weight;
+    op.matmul.scale = 1;
+    plan_add_op(plan, &op);
+}
+
+// x, the rows that every probe starts from.
+static int add_embedding(struct probe *probe, int width) {
+    struct plan *plan = plan_of(probe);
+    const int x = plan_add_buffer(plan, "x", width, ROWS_TOKENS);
+    struct op op = op_make(plan, OP_EMBED, PLAN_NONE, x);
+    op.weight = add_floats(probe, "token_embd.weight", N_VOCAB, width);
+    op.embed.scale = 1;
+    plan_add_op(plan, &op);
+    return x;
+}
+
+static void add_norm(struct probe *probe, int in, int out, int width) {
+    struct op op = op_make(plan_of(probe), OP_NORM, in, out);
+    op.weight = add_floats(probe, "norm.weight", 1, width);
+    op.norm.kind = NORM_RMS;
+    op.norm.group = width;
+    op.norm.eps = 1e-5f;
+    plan_add_op(plan_of(probe), &op);
+}
+
+static rn_status add_head(struct probe *probe, int x, int width, rn_error *err) {
+    struct plan *plan = plan_of(probe);
+    const int out = plan_add_buffer(plan, "out", width, ROWS_OUT);
+    plan->n_vocab = N_VOCAB;
+    plan->hidden = PLAN_NONE;
+    plan->logits = plan_add_buffer(plan, "logits", N_VOCAB, ROWS_LOGITS);
+    const struct op gather = op_make(plan, OP_GATHER, x, out);
+    plan_add_op(plan, &gather);
+    add_product(plan, out, plan->logits, add_floats(probe, "output.weight", N_VOCAB, width));
+    return plan_finish(plan, err);
+}
+
+// ---------------------------------------------------------------- runs
+
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double at_least(double value, double least) { return value > least ? value : least; }
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return values[n / 2];
+}
+
+// A product so small that only the time of its stage shows.
+#define SMALL_PRODUCT "small"
+
+// The median times of each kind of op in a step, of all its ops together.
+struct stage_times {
+    double kind_ns[OP_COUNT]; // of products, the small one's
+    double rest_ns;           // of the step, beside its stages
+};
+
+static void stages_add(const struct tools_stage *stage, int n, bool small_alone, double *kind_ns) {
+    for (int i = 0; i < n; i++) {
+        const size_t len = strcspn(stage[i].name, " ");
+        const bool is_small = strstr(stage[i].name, SMALL_PRODUCT) != NULL;
+        if (small_alone && !is_small && !strncmp(stage[i].name, "matmul", len)) continue;
+        for (int kind = 0; kind < OP_COUNT; kind++)
+            if (strlen(op_name((enum op_kind)kind)) == len &&
+                !strncmp(stage[i].name, op_name((enum op_kind)kind), len))
+                kind_ns[kind] += (double)stage[i].ns;
+    }
+}
+
+static rn_status stage_times(struct tools_runner *runner, const struct tools_work *work,
+                             bool (*stop)(void), struct stage_times *out, rn_error *err) {
+    double sample[OP_COUNT + 1][REPETITIONS];
+    for (int i = -1; i < REPETITIONS; i++) { // the first one warms up
+        struct tools_stage *stage;
+        double kind_ns[OP_COUNT] = {0}, all_ns = 0;
+        uint64_t total;
+        int n;
+        const rn_status status = tools_runner_stages(runner, work, stop, &stage, &n, &total, err);
+        if (status) return status;
+        stages_add(stage, n, true, kind_ns);
+        for (int s = 0; s < n; s++) all_ns += (double)stage[s].ns;
+        free(stage);
+        if (i < 0) continue;
+        for (int kind = 0; kind < OP_COUNT; kind++) sample[kind][i] = kind_ns[kind];
+        sample[OP_COUNT][i] = (double)total - all_ns;
+    }
+    for (int kind = 0; kind < OP_COUNT; kind++)
+        out->kind_ns[kind] = median(sample[kind], REPETITIONS);
+    out->rest_ns = median(sample[OP_COUNT], REPETITIONS);
+    return RN_OK;
+}
+
+// ---------------------------------------------------------------- products
+
+static struct tools_work rows_work(int rows) {
+    return (
+        struct tools_work){.n_seqs = 1, .n_positions = rows, .step_tokens = rows, .advance = rows};
+}
+
+// n products of the matrix's first rows; all write y, so each is a stage.
+static rn_status product_probe(struct probe *probe, enum format_id format, uint64_t bytes,
+                               bool one_small, rn_error *err) {
+    char spec[64];
+    snprintf(spec, sizeof spec, "probe:%s", format_at(format)->name);
+    rn_status status = probe_init(probe, N_VOCAB * OP_WIDTH, err);
+    if (!status) status = weights_open_synthetic(spec, &probe->weights, err);
+    if (status) return status;
+    const struct tensor_view *matrix = weights_tensor_find(probe->weights, "blk.0.ffn_up.weight");
+    struct plan *plan = plan_of(probe);
+    struct plan_weight weight = {.name = matrix->name,
+                                 .format = matrix->format,
+                                 .rows = matrix->dim[1],
+                                 .cols = matrix->dim[0],
+                                 .data = matrix->data,
+                                 .bytes = matrix->bytes};
+    if (one_small) {
+        const uint64_t row_bytes = matrix->bytes / (uint64_t)matrix->dim[1];
+        weight.rows = (int64_t)(bytes / row_bytes) / 64 * 64;
+        weight.bytes = (uint64_t)weight.rows * row_bytes;
+    }
+    const int n = one_small ? 1 : (int)(bytes / weight.bytes) + 1;
+    const int x = add_embedding(probe, (int)weight.cols);
+    const int h = plan_add_buffer(plan, "h", (int)weight.cols, ROWS_TOKENS);
+    const int y = plan_add_buffer(plan, "y", (int)weight.rows, ROWS_TOKENS);
+    add_norm(probe, x, h, (int)weight.cols);
+    // x and h by turns, because rows that are quantized already would not be quantized again
+    for (int i = 0; i < n; i++) add_product(plan, i % 2 ? h : x, y, plan_add_weight(plan, &weight));
+    return add_head(probe, x, (int)weight.cols, err);
+}
+
+static void products_count(const struct plan *plan, double *bytes, double *n) {
+    *bytes = *n = 0;
+    for (int i = 0; i < plan->n_op; i++) {
+        if (plan->op[i].kind != OP_MATMUL || plan->op[i].rows != ROWS_TOKENS) continue;
+        *bytes += (double)plan->weight[plan->op[i].weight].bytes;
+        *n += 1;
+    }
+}
+
+static rn_status runner_make(const struct probe *probe, const struct tools_rates_options *options,
+                             const struct tools_work *works, int n, struct tools_runner **out,
+                             rn_error *err) {
+    const struct tools_runner_options runner = {.isa = options->isa,
+                                                .n_threads = options->n_threads,
+                                                .no_pin = options->no_pin,
+                                                .kv_type = options->kv_type};
+    return tools_runner_create(&probe->model, &runner, works, n, out, err);
+}
+
+static rn_status step_ns(struct tools_runner *runner, const struct tools_work *work,
+                         bool (*stop)(void), double *out, rn_error *err) {
+    uint64_t ns, experts;
+    const rn_status status = tools_runner_run(runner, work, 0, stop, &ns, &experts, err);
+    *out = (double)ns;
+    return status;
+}
+
+// Of the products alone: beside small ones, the step's other ops would show.
+static rn_status products_ns(struct tools_runner *runner, const struct tools_work *work,
+                             bool (*stop)(void), double *out, rn_error *err) {
+    struct tools_stage *stage;
+    double kind_ns[OP_COUNT] = {0};
+    uint64_t total;
+    int n;
+    const rn_status status = tools_runner_stages(runner, work, stop, &stage, &n, &total, err);
+    if (status) return status;
+    stages_add(stage, n, false, kind_ns);
+    free(stage);
+    *out = kind_ns[OP_MATMUL];
+    return RN_OK;
+}
+
+static rn_status points_measure(struct probe *probe, const struct tools_rates_options *options,
+                                double stage_ns, bool in_stages, double out[PREDICT_POINTS],
+                                rn_error *err) {
+    struct tools_work works[PREDICT_POINTS];
+    struct tools_runner *runner;
+    double bytes, n_stages;
+    products_count(plan_of(probe), &bytes, &n_stages);
+    for (int i = 0; i < PREDICT_POINTS; i++) works[i] = rows_work(predict_rows[i]);
+    rn_status status = runner_make(probe, options, works, PREDICT_POINTS, &runner, err);
+    if (status) return status;
+    // all points in turn: a slow moment of the machine falls on one sample of several points, not
+    // on all samples of one; the first turn warms up
+    double sample[PREDICT_POINTS][REPETITIONS];
+    const int n_turns = options->is_rough ? 1 : REPETITIONS;
+    for (int turn = -1; turn < n_turns && !status; turn++) {
+        for (int i = 0; i < PREDICT_POINTS && !status; i++) {
+            double ns = 0;
+            status = in_stages ? products_ns(runner, &works[i], options->stop, &ns, err)
+                               : step_ns(runner, &works[i], options->stop, &ns, err);
+            // every stage has its fixed time; what is left must not be nothing
+            if (turn >= 0) sample[i][turn] = at_least(ns - n_stages * stage_ns, ns / 2) / bytes;
+        }
+    }
+    for (int i = 0; i < PREDICT_POINTS && !status; i++) out[i] = median(sample[i], n_turns);
+    tools_runner_destroy(runner);
+    return status;
+}
+
+rn_status tools_rates_product(const struct tools_rates_options *options,
+                              const struct predict_rates *base, enum format_id format,
+                              struct predict_product *out, rn_error *err) {
+    const uint64_t cache_bytes = base->cache_bytes;
+    const double stage_ns = base->op[OP_MATMUL].fixed_ns;
+    uint64_t stream = 3 * cache_bytes > STREAM_BYTES ? 3 * cache_bytes : STREAM_BYTES;
+    struct probe probe;
+    if (stream > STREAM_BYTES_MAX) stream = STREAM_BYTES_MAX;
+    if (options->is_rough) stream = ROUGH_BYTES;
+    *out = (struct predict_product){.is_known = true};
+    rn_status status = product_probe(&probe, format, stream, options->is_rough, err);
+    if (!status) status = points_measure(&probe, options, stage_ns, false, out->stream, err);
+    probe_deinit(&probe);
+    if (status) return status;
+    status = product_probe(&probe, format, CACHED_BYTES, true, err);
+    if (!status) status = points_measure(&probe, options, stage_ns, true, out->cached, err);
+    probe_deinit(&probe);
+    return status;
+}
+
+// ---------------------------------------------------------------- attention and ops over rows
+
+// Norm, products, rope, append, attention and gate over heads of one shape.
+static rn_status heads_probe(struct probe *probe, const struct plan_kv_group *like, int n_head,
+                             rn_error *err) {
+    const int q_width = n_head * like->dim_k, a_width = n_head * like->dim_v;
+    const int k_width = like->n_head_kv * like->dim_k, v_width = like->n_head_kv * like->dim_v;
+    const int widest = q_width > a_width ? q_width : a_width;
+    static const float inv_freq[KV_DIM_MAX / 2];
+    static const uint8_t zeros[32 * 34]; // a block of 32 weights for each row
+    const int most = N_VOCAB > widest ? N_VOCAB : widest;
+    rn_status status = probe_init(probe, most * (widest > 64 ? widest : 64), err);
+    if (status) return status;
+    struct plan *plan = plan_of(probe);
+    const struct plan_kv_group group = {.kind = KV_FULL,
+                                        .n_layer = 1,
+                                        .n_head_kv = like->n_head_kv,
+                                        .dim_k = like->dim_k,
+                                        .dim_v = like->dim_v};
+    const struct plan_rope rope = {.n_rot = like->dim_k / 2 * 2,
+                                   .inv_freq = inv_freq,
+                                   .magnitude = 1};
+    plan_add_kv_group(plan, &group);
+    const int x = add_embedding(probe, q_width);
+    const int h = plan_add_buffer(plan, "h", q_width, ROWS_TOKENS);
+    const int narrow = plan_add_buffer(plan, "narrow", 32, ROWS_TOKENS);
+    const int k = plan_add_buffer(plan, "k", k_width, ROWS_TOKENS);
+    const int v = plan_add_buffer(plan, "v", v_width, ROWS_TOKENS);
+    const int q = plan_add_buffer(plan, "q", q_width, ROWS_TOKENS);
+    const int a = plan_add_buffer(plan, "a", a_width, ROWS_TOKENS);
+    const int gate = plan_add_buffer(plan, "gate", q_width, ROWS_TOKENS);
+    struct op op;
+    add_norm(probe, x, h, q_width);
+    // keys, values and queries by products from few floats, which cost little
+    add_product(plan, h, narrow, add_floats(probe, "narrow.weight", 32, q_width));
+    add_product(plan, narrow, k, add_floats(probe, "k.weight", k_width, 32));
+    add_product(plan, narrow, v, add_floats(probe, "v.weight", v_width, 32));
+    add_product(plan, narrow, q, add_floats(probe, "q.weight", q_width, 32));
+    op = op_make(plan, OP_ROPE, PLAN_NONE, q);
+    op.rope.rope = plan_add_rope(plan, &rope);
+    op.rope.n_head = n_head;
+    op.rope.dim = like->dim_k;
+    plan_add_op(plan, &op);
+    op = op_make(plan, OP_KV_APPEND, k, PLAN_NONE);
+    op.in[1] = v;
+    plan_add_op(plan, &op);
+    const struct plan_weight small = {.name = SMALL_PRODUCT,
+                                      .format = FORMAT_Q8_0,
+                                      .rows = 32,
+                                      .cols = 32,
+                                      .data = zeros,
+                                      .bytes = sizeof zeros};
+    add_product(plan, narrow, plan_add_buffer(plan, "small", 32, ROWS_TOKENS),
+                plan_add_weight(plan, &small));
+    op = op_make(plan, OP_ATTENTION, q, a);
+    op.kv.n_head = n_head;
+    op.kv.scale = 0.1f;
+    plan_add_op(plan, &op);
+    op = op_make(plan, OP_GATE, h, gate);
+    op.in[1] = q;
+    op.gate = GATE_SILU;
+    plan_add_op(plan, &op);
+    return add_head(probe, x, q_width, err);
+}
+
+// Sequences at a depth, one query for each; their KV bytes are at least `bytes`.
+static struct tools_work depth_work(uint64_t token_bytes, uint64_t bytes, int depth) {
+    const uint64_t n = bytes / (token_bytes * (uint64_t)depth) + 1;
+    return (struct tools_work){.n_seqs = n > MAX_SEQS ? MAX_SEQS : (int)n,
+                               .depth = depth - 1,
+                               .n_positions = 1,
+                               .step_tokens = 1,
+                               .advance = 1,
+                               .all_logits = true};
+}
+
+static struct cost attention_cost(const struct plan *plan, const struct kv_bytes *kv,
+                                  const struct tools_work *work) {
+    struct batch_shape shape = {0};
+    for (int i = 0; i < work->n_seqs; i++)
+        batch_shape_add(plan, &shape, work->depth, work->step_tokens, 1);
+    struct cost cost = {0};
+    for (int i = 0; i < plan->n_op; i++)
+        if (plan->op[i].kind == OP_ATTENTION) cost = op_cost(plan, &plan->op[i], kv, &shape);
+    return cost;
+}
+
+// Three works of attention: short, long, and a prompt.
+static rn_status attention_run(struct probe *probe, const struct tools_rates_options *options,
+                               const struct kv_bytes *kv, uint64_t cache_bytes,
+                               struct predict_attention *out, rn_error *err) {
+    const uint64_t token_bytes = kv->page[0] / KV_PAGE_TOKENS;
+    const struct tools_work works[] = {
+        depth_work(token_bytes, 1, FIXED_DEPTH),
+        depth_work(token_bytes, options->is_rough ? ROUGH_BYTES : 3 * cache_bytes, STREAM_DEPTH),
+        {.n_seqs = 1,
+         .depth = PROMPT_DEPTH,
+         .n_positions = PROMPT_TOKENS,
+         .step_tokens = PROMPT_TOKENS,
+         .advance = PROMPT_TOKENS},
+    };
+    double ns[3];
+    struct cost cost[3];
+    struct tools_runner *runner;
+    rn_status status = runner_make(probe, options, works, 3, &runner, err);
+    if (status) return status;
+    for (int i = 0; i < 3 && !status; i++) {
+        struct stage_times times;
+        status = stage_times(runner, &works[i], options->stop, &times, err);
+        ns[i] = times.kind_ns[OP_ATTENTION];
+        cost[i] = attention_cost(plan_of(probe), kv, &works[i]);
+    }
+    tools_runner_destroy(runner);
+    if (status) return status;
+    *out = (struct predict_attention){
+        .fixed_ns = ns[0],
+        .byte_ns = at_least(ns[1] - ns[0], 0) / (double)cost[1].kv_read_bytes,
+        .flop_ns = at_least(ns[2] - ns[0], 0) / (double)cost[2].flops,
+    };
+    return RN_OK;
+}
+
+rn_status tools_rates_attention(const struct tools_rates_options *options,
+                                const struct plan_kv_group *group, int n_head, uint64_t cache_bytes,
+                                struct predict_attention *out, rn_error *err) {
+    struct probe probe;
+    struct kv_bytes kv;
+    rn_status status = heads_probe(&probe, group, n_head, err);
+    if (!status) status = tools_kv_bytes(&probe.model, options->kv_type, &kv, err);
+    if (!status) status = attention_run(&probe, options, &kv, cache_bytes, out, err);
+    probe_deinit(&probe);
+    return status;
+}
+
+// A line through two measurements of a kind of op.
+static struct predict_op op_line(double few_ns, double few_floats, double many_ns,
+                                 double many_floats) {
+    const double slope = at_least(many_ns - few_ns, 0) / (many_floats - few_floats);
+    return (struct predict_op){at_least(few_ns - slope * few_floats, 0), slope};
+}
+
+static void floats_of(const struct plan *plan, const struct kv_bytes *kv, int rows,
+                      double out[OP_COUNT]) {
+    struct batch_shape shape = {0};
+    batch_shape_add(plan, &shape, 0, rows, 1);
+    memset(out, 0, OP_COUNT * sizeof *out);
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct cost cost = op_cost(plan, &plan->op[i], kv, &shape);
+        out[plan->op[i].kind] +=
+            (double)(cost.act_bytes + cost.kv_read_bytes + cost.kv_write_bytes) / sizeof(float);
+    }
+}
+
+static rn_status ops_run(struct probe *probe, const struct tools_rates_options *options,
+                         struct predict_rates *out, rn_error *err) {
+    const struct tools_work works[] = {rows_work(1), rows_work(OP_ROWS)};
+    struct stage_times times[2];
+    struct kv_bytes kv;
+    struct tools_runner *runner;
+    rn_status status = tools_kv_bytes(&probe->model, options->kv_type, &kv, err);
+    if (!status) status = runner_make(probe, options, works, 2, &runner, err);
+    if (status) return status;
+    struct tools_runner_info info;
+    tools_runner_get_info(runner, &info);
+    out->cache_bytes = info.cache_bytes;
+    out->bandwidth =
+        tools_runner_bandwidth(runner, options->is_rough ? ROUGH_BYTES : BANDWIDTH_BYTES,
+                               options->is_rough ? 1 : BANDWIDTH_MS);
+    out->int_flops = 2 * tools_runner_peak(runner, true);
+    out->float_flops = 2 * tools_runner_peak(runner, false);
+    for (int i = 0; i < 2 && !status; i++)
+        status = stage_times(runner, &works[i], options->stop, &times[i], err);
+    tools_runner_destroy(runner);
+    if (status) return status;
+    double floats[2][OP_COUNT];
+    for (int i = 0; i < 2; i++) floats_of(plan_of(probe), &kv, works[i].step_tokens, floats[i]);
+    for (int kind = 0; kind < OP_COUNT; kind++)
+        if (floats[1][kind] > floats[0][kind])
+            out->op[kind] = op_line(times[0].kind_ns[kind], floats[0][kind], times[1].kind_ns[kind],
+                                    floats[1][kind]);
+    out->op[OP_MATMUL] = out->op[OP_EXPERTS] =
+        (struct predict_op){.fixed_ns = times[0].kind_ns[OP_MATMUL]};
+    // ops that the probe has not: as a gate
+    static const enum op_kind like_gate[] = {OP_RECUR, OP_ROUTE, OP_COMBINE, OP_SOFTCAP, OP_GATHER};
+    for (size_t i = 0; i < sizeof like_gate / sizeof *like_gate; i++)
+        out->op[like_gate[i]] = out->op[OP_GATE];
+    out->step_ns = at_least(times[0].rest_ns, 0);
+    return RN_OK;
+}
+
+rn_status tools_rates_base(const struct tools_rates_options *options, struct predict_rates *out,
+                           rn_error *err) {
+    static const struct plan_kv_group group = {.n_head_kv = 8, .dim_k = 64, .dim_v = 64};
+    struct probe probe;
+    *out = (struct predict_rates){0};
+    rn_status status = heads_probe(&probe, &group, OP_WIDTH / 64, err);
+    if (!status) status = ops_run(&probe, options, out, err);
+    probe_deinit(&probe);
+    return status;
+}

@@ -1,0 +1,278 @@
+// `runnel plan`: its figures, and the message for each value and combination that is refused.
+// Nothing is measured: every case names a device or figures. The file of rates is written and read
+// back by itself.
+#include <jansson.h>
+
+#include "bench_world.h"
+#include "data_file.h"
+#include "plan/machine.h"
+
+static struct caught caught;
+
+static void ran(const char *line) {
+    const int code = line_run_as(COMMAND_PLAN, line, command_plan, &caught);
+    check(code == APP_OK, "plan %s: status %d: %s", line, code, caught.err);
+}
+
+static void refused(const char *line, const char *message) {
+    const int code = line_run_as(COMMAND_PLAN, line, command_plan, &caught);
+    check(code == APP_USAGE, "plan %s: status %d", line, code);
+    check(strstr(caught.err, message), "plan %s: '%s' is not in: %s", line, message, caught.err);
+    const char *end = strchr(caught.err, '\n');
+    check(end && !end[1], "plan %s: not one line: %s", line, caught.err);
+    check(!*caught.out, "plan %s: output before the failure: %s", line, caught.out);
+}
+
+static json_t *json_of(const char *line) {
+    char all[512];
+    json_error_t problem;
+    snprintf(all, sizeof all, "%s --json", line);
+    ran(all);
+    json_t *root = json_loads(caught.out, 0, &problem);
+    check(root != NULL, "plan %s: %s", line, problem.text);
+    return root;
+}
+
+static double number_at(const json_t *root, const char *a, const char *b) {
+    return json_number_value(json_object_get(json_object_get(root, a), b));
+}
+
+static double plan_number(const json_t *root, size_t row, const char *name) {
+    return json_number_value(
+        json_object_get(json_array_get(json_object_get(root, "rows"), row), name));
+}
+
+CASE(every_bad_value_is_named) {
+    static const char *const cases[][2] = {
+        {"nosuch --device m1", "'nosuch' is unknown (known: 135m"},
+        {"8b:Q9 --device m1", "format 'Q9' is unknown"},
+        {"8b --format Q9 --device m1", "format 'Q9' is unknown"},
+        {"8b:Q4_0 --format Q8_0 --device m1", "'8b:Q4_0' has a format of its own"},
+        {"--format Q8_0 --device m1", "--format: the embedded model has its own"},
+        {"a -m b --device m1", "--model and 'a' exclude each other"},
+        {"'' --device m1", "'' is not a file name"},
+        {"8b --kv-type f8", "--kv-type: 'f8' is not one of"},
+        {"8b --device h1000", "--device: 'h1000' is unknown"},
+        {"8b --device xyzzyplugh", "'xyzzyplugh' is unknown (known: a100-40, "},
+        {"8b --bandwidth fast", "--bandwidth: 'fast' is not a rate such as 900GB/s"},
+        {"8b --bandwidth 0", "--bandwidth: '0' is not a rate"},
+        {"8b --bandwidth 9e999", "--bandwidth: '9e999' is not a rate"},
+        {"8b --bandwidth 900GB/h", "--bandwidth: '900GB/h' is not a rate"},
+        {"8b --bandwidth 1G --flops 12X", "--flops: '12X' is not a rate such as 120T"},
+        {"8b --flops 12T", "--flops belongs to --bandwidth, which is missing"},
+        {"8b --bandwidth 1G --device m1", "--device and --bandwidth exclude each other"},
+        {"8b --measure --device m1", "--measure and --device exclude each other"},
+        {"8b --measure --bandwidth 1G", "--measure and --bandwidth exclude each other"},
+        {"8b --device m1 --memory 0", "--memory: '0' is not a size"},
+        {"8b --device m1 --memory 4p", "--memory: '4p' is not a size"},
+        {"8b --users 0", "--users: '0' is not a whole number from 1 to 4096"},
+        {"8b --speed 0", "--speed: '0' is not a number"},
+        {"8b --ctx 0", "--ctx: '0' is not a whole number"},
+        {"8b --device m1 --ctx 200000", "--ctx: 200000 is more than the model's context, 131072"},
+        {"8b --device m1 --n-prompt 200000", "is more than the model's context, 131072"},
+        {"8b --device m1 --ctx 100 --n-prompt 90 --n-gen 20",
+         "--ctx: prompt and output have 110 tokens, the context has 100"},
+        {"8b --n-prompt x", "--n-prompt: 'x' is not a whole number"},
+        {"8b --n-gen 0", "--n-gen: '0' is not a whole number"},
+        {"8b --device m1 --shared-prefix 600",
+         "--shared-prefix: 600 is more than the prompt's tokens, 512"},
+        {"8b --draft-max 99", "--draft-max: '99' is not a whole number"},
+        {"8b --draft-max 4 --acceptance 1.5", "--acceptance: '1.5' is not a number from 0 to 1"},
+        {"8b --acceptance 0.5", "--acceptance belongs to --draft-max, which is missing"},
+        {"8b --batch-tokens 0", "--batch-tokens: '0' is not a whole number"},
+        {"--matrix 4096", "--matrix: '4096' is not a matrix such as 4096x4096:F16"},
+        {"--matrix 0x5:F16", "--matrix: '0x5:F16' is not a matrix"},
+        {"--matrix 99999999x5:F16", "is not a matrix"},
+        {"--matrix 4x4:F17", "--matrix: format 'F17' is unknown (known: F32, F16"},
+        {"--matrix 4x33:Q4_0", "Q4_0 has blocks of 32 weights, 33 columns are not whole ones"},
+        {"8b --matrix 4x4:F16", "--matrix and '8b' exclude each other"},
+        {"--matrix 4x4:F16 --svg a.svg", "--matrix and --svg exclude each other"},
+        {"8b --speed 5 --svg a.svg", "--svg with --speed needs --device or --bandwidth"},
+        {"8b --device m1 --svg /nowhere/a.svg", "--svg: '/nowhere/a.svg': No such file"},
+        {"8b --threads 0", "--threads: '0' is not a whole number"},
+        {"8b --isa sse9", "--isa: 'sse9' is not one of"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i][0], cases[i][1]);
+}
+
+CASE(a_matrix_is_placed_on_the_roofline) {
+    ran("--matrix 4096x4096:f16");
+    check(strstr(caught.out, "4096 x 4096 F16: 33.6 MB, 33.6 MFLOP per token, 1.00 FLOP/byte"),
+          "%s", caught.out);
+    json_t *root = json_of("--matrix 16384x4096:F16 --bandwidth 1TB/s --flops 100T");
+    assert_true(number_at(root, "matrix", "bytes") == 134217728);
+    assert_true(number_at(root, "matrix", "flops_per_token") == 134217728);
+    const json_t *rows = json_object_get(json_object_get(root, "matrix"), "roofline");
+    static const struct {
+        double intensity, time_us;
+        const char *bound;
+    } wanted[] = {{1, 134.217728, "bandwidth"},
+                  {8, 134.217728, "bandwidth"},
+                  {64, 134.217728, "bandwidth"},
+                  {512, 687.194767, "arithmetic"}};
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *row = json_array_get(rows, i);
+        near("intensity", json_number_value(json_object_get(row, "flop_per_byte")),
+             wanted[i].intensity);
+        near("time", json_number_value(json_object_get(row, "time_us")), wanted[i].time_us);
+        assert_string_equal(json_string_value(json_object_get(row, "bound")), wanted[i].bound);
+    }
+    json_decref(root);
+}
+
+CASE(rows_share_weights_and_not_kv) {
+    json_t *root = json_of("8b:F16 --bandwidth 1TB/s --ctx 4096 --memory 80G");
+    // weights of a step: all but the embedding, of which one row is read for each user
+    const double one = plan_number(root, 0, "weight_bytes"), kv = plan_number(root, 0, "kv_bytes");
+    near("8 users read the weights once", plan_number(root, 3, "weight_bytes"), one + 7 * 4096 * 2);
+    near("and 8 KV caches", plan_number(root, 3, "kv_bytes"), 8 * kv);
+    near("8 times the operations", plan_number(root, 3, "flops"),
+         8 * plan_number(root, 0, "flops"));
+    near("bytes over bandwidth", plan_number(root, 0, "step_ms"),
+         (one + kv + 131072) / 1e12 * 1e3); // and the new token's KV
+    json_decref(root);
+    root = json_of("8b:F16 --bandwidth 1TB/s --ctx 4096 --kv-type int8");
+    const double int8 = plan_number(root, 0, "kv_bytes");
+    near("int8 halves the KV, and has scales", int8, kv / 2 * (1 + 4.0 / 256));
+    json_decref(root);
+}
+
+CASE(drafts_multiply_the_tokens_of_a_step) {
+    json_t *none = json_of("8b --bandwidth 1TB/s"),
+           *drafts = json_of("8b --bandwidth 1TB/s --draft-max 3 --acceptance 0.5");
+    near("1 + 1/2 + 1/4 + 1/8", number_at(drafts, "workload", "tokens_per_step"), 1.875);
+    const double speed =
+        plan_number(drafts, 0, "tokens_per_s") / plan_number(none, 0, "tokens_per_s");
+    check(speed > 1.8 && speed < 1.875, "%f", speed); // its drafts read a few more rows
+    json_decref(none);
+    json_decref(drafts);
+}
+
+CASE(devices_that_suffice_are_listed_with_their_share) {
+    json_t *root = json_of("8b:Q4_K_M --users 40 --speed 20 --ctx 8192");
+    const json_t *devices = json_object_get(json_object_get(root, "need"), "devices");
+    bool has_h100 = false, has_4090 = false;
+    size_t i;
+    const json_t *device;
+    json_array_foreach(devices, i, device) {
+        const char *name = json_string_value(json_object_get(device, "device"));
+        has_h100 |= !strcmp(name, "h100-sxm");
+        has_4090 |= !strcmp(name, "rtx-4090"); // 24 GB do not hold 40 contexts
+        assert_true(json_number_value(json_object_get(device, "tokens_per_s")) >= 20);
+        assert_true(json_number_value(json_object_get(device, "bandwidth_share")) == 0.75);
+    }
+    assert_true(has_h100 && !has_4090);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(root, "need"), "changes")), 0);
+    json_decref(root);
+}
+
+// Each change that is proposed does suffice, when it is made.
+CASE(changes_are_computed) {
+    json_t *root = json_of("8b:F16 --device rtx-4090 --users 40 --speed 20 --ctx 8192");
+    const json_t *changes = json_object_get(json_object_get(root, "need"), "changes");
+    assert_int_equal(json_array_size(json_object_get(json_object_get(root, "need"), "devices")), 0);
+    int users = 0, context = 0;
+    size_t i;
+    const json_t *change;
+    json_array_foreach(changes, i, change) {
+        const char *text = json_string_value(json_object_get(change, "change"));
+        sscanf(text, "%d users", &users);
+        sscanf(text, "a context of %d", &context);
+    }
+    assert_in_range(users, 1, 39);
+    assert_in_range(context, 2, 8191);
+    json_decref(root);
+    for (int more = 0; more < 2; more++) { // so many users suffice, and one more does not
+        char line[128];
+        snprintf(line, sizeof line, "8b:F16 --device rtx-4090 --users %d --speed 20 --ctx 8192",
+                 users + more);
+        root = json_of(line);
+        assert_int_equal(json_array_size(json_object_get(json_object_get(root, "need"), "devices")),
+                         1 - more);
+        json_decref(root);
+    }
+}
+
+CASE(a_replay_says_times_and_refuses_bad_lines) {
+    static const char *const bad[][2] = {
+        {"[]\n", "line 1: is not a JSON object"},
+        {"\n{\n", "line 2: is not JSON"},
+        {"{\"timestamp\": -1}\n", "line 1: timestamp is not"},
+        {"{\"timestamp\": 0, \"input_length\": 0}\n", "line 1: input_length is not"},
+        {"{\"timestamp\": 0, \"input_length\": 1}\n", "line 1: output_length is not"},
+        {"{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [\"a\"]}\n",
+         "line 1: hash_ids is not"},
+        {"\n", "holds no request"},
+    };
+    static const char good[] =
+        "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 5, \"hash_ids\": [1, 2]}\n"
+        "{\"timestamp\": 9000, \"input_length\": 1024, \"output_length\": 5, \"hash_ids\": [1, "
+        "3]}\n"
+        "{\"timestamp\": 9500, \"input_length\": 999999, \"output_length\": 5}\n";
+    const struct data_folder folder = data_folder_make();
+    char line[128];
+    snprintf(line, sizeof line, "8b --bandwidth 1TB/s --flops 50T --replay %s/trace", folder.path);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        data_file_write(folder.path, "trace", bad[i][0], strlen(bad[i][0]));
+        const int code = line_run_as(COMMAND_PLAN, line, command_plan, &caught);
+        check(code == APP_USAGE && strstr(caught.err, bad[i][1]), "%zu: %d: %s", i, code,
+              caught.err);
+    }
+    data_file_write(folder.path, "trace", good, strlen(good));
+    json_t *root = json_of(line);
+    assert_true(number_at(root, "replay", "requests") == 2);
+    assert_true(number_at(root, "replay", "left_out") == 1);
+    assert_true(number_at(root, "replay", "output_tokens") == 10);
+    assert_true(number_at(root, "replay", "cached_prompt_tokens") == 512); // the block they share
+    json_decref(root);
+    data_folder_remove(&folder);
+}
+
+CASE(a_plot_is_written) {
+    const struct data_folder folder = data_folder_make();
+    char line[128], path[DATA_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/roof.svg", folder.path);
+    snprintf(line, sizeof line, "8b --device h200 --svg %s/roof.svg", folder.path);
+    ran(line);
+    struct data_file file = data_file_read(path);
+    check(strstr((const char *)file.data, "the machine's roof"), "%s", (const char *)file.data);
+    free(file.data);
+    data_folder_remove(&folder);
+}
+
+CASE(rates_are_kept_by_their_key) {
+    const struct data_folder folder = data_folder_make();
+    char cache[PATH_MAX], *here = getcwd(NULL, 0);
+    assert_non_null(here);
+    snprintf(cache, sizeof cache, "%s/%s", here, folder.path);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    struct predict_rates rates = {.bandwidth = 3e10, .step_ns = 5, .cache_bytes = 1 << 20}, got;
+    const struct rates_attention_key heads = {"f16", 8, 2, 64, 64}, others = {"f16", 8, 2, 64, 128};
+    bool has_attention;
+    rates.product[FORMAT_Q4_0].is_known = true;
+    for (int i = 0; i < PREDICT_POINTS; i++)
+        rates.product[FORMAT_Q4_0].stream[i] = rates.product[FORMAT_Q4_0].cached[i] = i + 1;
+    rates.attention.byte_ns = 0.25;
+    assert_false(rates_load("a", &heads, &got, &has_attention));
+    rates_save("a", &heads, &rates);
+    assert_true(rates_load("a", &heads, &got, &has_attention) && has_attention);
+    assert_true(got.bandwidth == 3e10 && got.attention.byte_ns == 0.25);
+    assert_true(got.product[FORMAT_Q4_0].is_known && got.product[FORMAT_Q4_0].stream[7] == 8);
+    assert_false(got.product[FORMAT_F16].is_known);
+    assert_true(rates_load("a", &others, &got, &has_attention) && !has_attention);
+    assert_false(rates_load("b", &heads, &got, &has_attention));
+    // a second save adds to the first
+    rates.product[FORMAT_Q4_0].is_known = false;
+    rates.product[FORMAT_F16] = rates.product[FORMAT_Q4_0];
+    rates.product[FORMAT_F16].is_known = true;
+    rates_save("a", &others, &rates);
+    assert_true(rates_load("a", &heads, &got, &has_attention) && has_attention);
+    assert_true(got.product[FORMAT_Q4_0].is_known && got.product[FORMAT_F16].is_known);
+    unsetenv("XDG_CACHE_HOME");
+    snprintf(cache, sizeof cache, "rm -r %s/runnel", folder.path);
+    assert_int_equal(system(cache), 0);
+    data_folder_remove(&folder);
+    free(here);
+}
+
+TEST_PROGRAM(plan) { return cases_run(environment_clean, NULL); }

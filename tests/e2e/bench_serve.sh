@@ -1,0 +1,41 @@
+#!/bin/bash
+# `runnel bench serve`: the own server, what is written, wrong use; then tests/npm/bench_serve.mjs.
+. "$ROOT/tests/e2e/lib.sh"
+
+slowly 1000
+load=(bench serve -m "$SMALL" --server-args "${slow[*]}" --input-tokens 32 --output-tokens 8)
+run "${load[@]}" --requests 4 --concurrency 1,2 --json r.json --plot p.svg --goodput ttft:60000
+equal "levels: $(cat err)" 0 "$code"
+equal "a row for each level" 2 "$(grep -c '^| *[12] | *4 | *0 |' out)"
+equal "tokens of the first level" "128 32" "$(json r.json levels.0.total_input_tokens) $(json r.json levels.0.total_output_tokens)"
+equal "all requests are good" "$(json r.json levels.1.request_throughput)" "$(json r.json levels.1.request_goodput)"
+expect "the plot has both points" [ "$(grep -c '<circle' p.svg)" = 2 ]
+expect "the server's own means are shown" grep -q "^the server's own means (/metrics): TTFT" out
+run "${load[@]}" --requests 4 --rate 100 --prompt-ids -q --ramp
+equal "a ramp of rates with token ids: $(cat err)" 0 "$code"
+expect "it has several rows" [ "$(grep -c '^| *[0-9]*00 |' out)" -ge 2 ]
+
+# The own server ends with the program, whatever ends that.
+servers() { pgrep -f -- "--alias load-$$ " >/dev/null; }
+no_servers() { ! servers; }
+load=(bench serve -m "$SMALL" --server-args "--alias load-$$ ${slow[*]}" -q)
+run "${load[@]}" --requests 2
+expect "no server is left" no_servers
+"$BIN" "${load[@]}" --duration 600 >out 2>&1 &
+pid=$!
+until_true "there is a server" servers
+kill -KILL $pid
+wait $pid 2>/dev/null
+until_true "no server is left after a kill" no_servers
+
+refused 2 "the own server: /nonexistent: No such file" bench serve -m /nonexistent
+refused 2 "the own server: unknown option --prot" bench serve --server-args "--prot 1"
+refused 2 "--url: 'localhost' is not a URL of a server" bench serve --url localhost
+refused 1 "127.0.0.1:9: cannot connect: Connection refused" bench serve --url http://127.0.0.1:9
+refused 2 "--input-tokens: '0' is not a length" bench serve --input-tokens 0
+refused 2 "one argument too many: 'x'" help run x
+run help bench serve
+expect "help of a command of two words" grep -q "^usage: runnel bench serve " out
+[ "$failures" = 0 ] || finish
+export SMALL BUILD
+node_tests bench_serve.mjs

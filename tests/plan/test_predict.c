@@ -1,0 +1,167 @@
+// Predicted times against arithmetic by hand, and the worked examples of docs/PLAN.md.
+#include <math.h>
+
+#include "check.h"
+#include "plan/cost_rates.h"
+#include "plan/predict.h"
+
+enum { ROWS = 16384, COLS = 4096, HEADS = 8, HEADS_KV = 2, DIM = 64, VOCAB = 32 };
+
+// Bytes of a page: f16 keys and values of one layer.
+static const struct kv_bytes kv = {{(uint64_t)KV_PAGE_TOKENS * HEADS_KV * 2 * DIM * 2}};
+
+static struct op op_of(const struct plan *plan, enum op_kind kind, int in, int out, int weight) {
+    return (struct op){.kind = kind,
+                       .rows = out == PLAN_NONE ? ROWS_TOKENS : plan->buffer[out].rows,
+                       .in = {in, PLAN_NONE},
+                       .out = out,
+                       .weight = weight,
+                       .bias = PLAN_NONE};
+}
+
+static int f16_matrix(struct plan *plan, int64_t rows, int64_t cols) {
+    return plan_add_weight(plan, &(struct plan_weight){.name = "w",
+                                                       .format = FORMAT_F16,
+                                                       .rows = rows,
+                                                       .cols = cols,
+                                                       .bytes = (uint64_t)(rows * cols * 2)});
+}
+
+// One product [ROWS, COLS], and where `heads` says so an attention over one group.
+static void build(struct plan *plan, bool heads) {
+    plan_init(plan);
+    plan->n_vocab = VOCAB;
+    plan->hidden = PLAN_NONE;
+    const int x = plan_add_buffer(plan, "x", COLS, ROWS_TOKENS);
+    const int y = plan_add_buffer(plan, "y", ROWS, ROWS_TOKENS);
+    plan->logits = plan_add_buffer(plan, "logits", VOCAB, ROWS_LOGITS);
+    struct op op;
+    if (!heads) {
+        op = op_of(plan, OP_MATMUL, x, y, f16_matrix(plan, ROWS, COLS));
+        plan_add_op(plan, &op);
+    } else {
+        const int q = plan_add_buffer(plan, "q", HEADS * DIM, ROWS_TOKENS);
+        const int a = plan_add_buffer(plan, "a", HEADS * DIM, ROWS_TOKENS);
+        plan_add_kv_group(plan, &(struct plan_kv_group){.kind = KV_FULL,
+                                                        .n_layer = 1,
+                                                        .n_head_kv = HEADS_KV,
+                                                        .dim_k = DIM,
+                                                        .dim_v = DIM});
+        op = op_of(plan, OP_ATTENTION, q, a, PLAN_NONE);
+        op.kv.n_head = HEADS;
+        plan_add_op(plan, &op);
+    }
+    assert_int_equal(plan_finish(plan, NULL), RN_OK);
+}
+
+static struct prediction predict(const struct plan *plan, const struct predict_machine *machine,
+                                 int users, int position) {
+    struct batch_shape shape = {0};
+    struct prediction out;
+    for (int i = 0; i < users; i++) batch_shape_add(plan, &shape, position, 1, 1);
+    predict_step(plan, &kv, machine, &shape, &out);
+    return out;
+}
+
+static void near(const char *what, double value, double wanted) {
+    check(fabs(value - wanted) <= 1e-9 * fabs(wanted), "%s: %.12g instead of %.12g", what, value,
+          wanted);
+}
+
+// 1000 GB/s and 100 TFLOP/s: arithmetic is the limit above 100 operations for each byte.
+static const struct predict_machine figures = {.bandwidth = 1e12, .flops = 1e14};
+
+CASE(a_matrix_of_16384_x_4096_in_f16) {
+    struct plan plan;
+    build(&plan, false);
+    const struct prediction one = predict(&plan, &figures, 1, 0);
+    assert_int_equal(one.cost.weight_bytes, 134217728); // 134 MB
+    assert_int_equal(one.cost.flops, 134217728);        // 134 MFLOP for a token: 1 for each byte
+    near("its bytes", one.ns, 134217.728);
+    assert_int_equal(one.bound, BOUND_WEIGHTS);
+    const struct prediction eight = predict(&plan, &figures, 8, 0);
+    assert_int_equal(eight.cost.weight_bytes, one.cost.weight_bytes);
+    assert_int_equal(eight.cost.flops, 8 * one.cost.flops); // so 8 times the intensity
+    near("free below the balance", eight.ns, one.ns);
+    const struct prediction many = predict(&plan, &figures, 200, 0);
+    near("arithmetic above it", many.ns, 2 * one.ns);
+    assert_int_equal(many.bound, BOUND_MATH);
+    plan_deinit(&plan);
+}
+
+CASE(attention_sees_the_cached_tokens_and_its_own) {
+    struct plan plan;
+    build(&plan, true);
+    const struct prediction at_100 = predict(&plan, &figures, 1, 100);
+    // scores have 101 columns: keys 0 to 99 of the cache, and the token's own
+    assert_int_equal(at_100.cost.flops, (uint64_t)101 * HEADS * 2 * DIM * 2);
+    assert_int_equal(at_100.cost.kv_read_bytes, (uint64_t)101 * HEADS_KV * 2 * DIM * 2);
+    assert_int_equal(at_100.bound, BOUND_KV);
+    const struct prediction eight = predict(&plan, &figures, 8, 100);
+    // KV is not shared: 8 users read 8 times the bytes, and the intensity stays
+    assert_int_equal(eight.cost.kv_read_bytes, 8 * at_100.cost.kv_read_bytes);
+    assert_int_equal(eight.cost.flops, 8 * at_100.cost.flops);
+    near("8 times the time", eight.ns, 8 * at_100.ns);
+    plan_deinit(&plan);
+}
+
+CASE(stages_and_steps_add_their_time) {
+    struct plan plan;
+    build(&plan, false);
+    const struct predict_machine slow = {.bandwidth = 1e12,
+                                         .flops = 1e14,
+                                         .stage_ns = 1e6,
+                                         .step_ns = 5};
+    const struct prediction step = predict(&plan, &slow, 1, 0);
+    near("one stage", step.ns, 134217.728 + 1e6 + 5);
+    near("the host's part", step.part_ns[BOUND_HOST], 1e6 + 5);
+    assert_int_equal(step.bound, BOUND_HOST);
+    plan_deinit(&plan);
+}
+
+CASE(points_between_rows_are_in_proportion) {
+    const double point[PREDICT_POINTS] = {1, 1, 2, 4, 8, 16, 32, 128};
+    near("1", predict_product_ns(point, 1), 1);
+    near("below", predict_product_ns(point, 0.5), 1);
+    near("3", predict_product_ns(point, 3), 1.5);
+    near("24", predict_product_ns(point, 24), 12);
+    near("256", predict_product_ns(point, 256), 128);
+    near("beyond", predict_product_ns(point, 512), 256);
+}
+
+CASE(measured_rates_are_applied_by_format_rows_and_cache) {
+    struct plan plan;
+    static struct predict_rates rates;
+    build(&plan, false);
+    rates = (struct predict_rates){.bandwidth = 1e10, .cache_bytes = 32 << 20, .step_ns = 7};
+    for (int i = 0; i < PREDICT_POINTS; i++) {
+        rates.product[FORMAT_F16].stream[i] = 0.1 * predict_rows[i];
+        rates.product[FORMAT_F16].cached[i] = 0.01 * predict_rows[i];
+    }
+    const struct predict_machine machine = {.rates = &rates};
+    const struct prediction one = predict(&plan, &machine, 1, 0);
+    near("from memory", one.ns, 13421772.8 + 7);
+    assert_int_equal(one.bound, BOUND_WEIGHTS); // as fast as the memory
+    const struct prediction four = predict(&plan, &machine, 4, 0);
+    near("four rows", four.ns, 4 * 13421772.8 + 7);
+    assert_int_equal(four.bound, BOUND_MATH); // four times slower than its bytes
+    rates.cache_bytes = 1 << 30;
+    near("in the cache", predict(&plan, &machine, 1, 0).ns, 1342177.28 + 7);
+    plan_deinit(&plan);
+}
+
+CASE(measured_attention_takes_the_slower_of_bytes_and_operations) {
+    struct plan plan;
+    static struct predict_rates rates;
+    build(&plan, true);
+    rates = (struct predict_rates){.bandwidth = 1e9,
+                                   .attention = {.fixed_ns = 3, .byte_ns = 1, .flop_ns = 0.001}};
+    const struct predict_machine machine = {.rates = &rates};
+    const double bytes = 101.0 * HEADS_KV * 2 * DIM * 2, flops = 101.0 * HEADS * 2 * DIM * 2;
+    near("bytes", predict(&plan, &machine, 1, 100).ns, bytes + 3);
+    rates.attention.flop_ns = 1;
+    near("operations", predict(&plan, &machine, 1, 100).ns, flops + 3);
+    plan_deinit(&plan);
+}
+
+TEST_PROGRAM(predict) { return cases_run(NULL, NULL); }

@@ -1,0 +1,163 @@
+// Models without weights (tools_model_describe) and their memory (tools_memory), against the models
+// and the engines that they stand for.
+#include "check.h"
+
+#include <string.h>
+
+#include "data_file.h"
+#include "streams.h"
+#include "tools.h"
+
+static rn_model *describe(const char *name, const char *format) {
+    rn_model *model;
+    rn_error err = {0};
+    const rn_status status = tools_model_describe(name, format, &model, &err);
+    check(status == RN_OK, "%s: %s", name, err.message);
+    return model;
+}
+
+static struct tools_memory memory_of(const rn_model *model, struct tools_memory_wanted wanted) {
+    struct tools_memory memory;
+    rn_error err = {0};
+    if (!wanted.users) wanted.users = 1;
+    if (!wanted.n_ctx) wanted.n_ctx = 64;
+    if (!wanted.batch_tokens) wanted.batch_tokens = RN_DEFAULT_BATCH_TOKENS;
+    const rn_status status = tools_memory(model, &wanted, &memory, &err);
+    check(status == RN_OK, "%s", err.message);
+    return memory;
+}
+
+// The weights and the KV of a config alone are those of its model's file.
+CASE(a_config_alone_has_the_sizes_of_its_model) {
+    static const char *const names[] = {"gemma2",      "gemma3",       "granite", "llama",
+                                        "llama3-rope", "mistral-full", "mixtral", "olmo2",
+                                        "phi3",        "qwen2",        "qwen3",   "qwen3moe",
+                                        "smollm3",     "gpt2",         "gptoss"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char config[DATA_PATH_BYTES], file[DATA_PATH_BYTES];
+        snprintf(config, sizeof config, TEST_DATA "/golden/%s/config.json", names[i]);
+        snprintf(file, sizeof file, TEST_DATA "/golden/%s/model.gguf", names[i]);
+        rn_model *alone = describe(config, "F32"), *whole = describe(file, "F32");
+        const struct tools_memory a = memory_of(alone, (struct tools_memory_wanted){0}),
+                                  b = memory_of(whole, (struct tools_memory_wanted){0});
+        // biases are left out; in these tiny models they are up to 1.2% of the weights
+        check(a.weight_bytes <= b.weight_bytes &&
+                  (double)a.weight_bytes >= 0.985 * (double)b.weight_bytes,
+              "%s: %llu of %llu bytes", names[i], (unsigned long long)a.weight_bytes,
+              (unsigned long long)b.weight_bytes);
+        check(a.kv_token_bytes == b.kv_token_bytes, "%s", names[i]);
+        check(a.step_bytes == b.step_bytes, "%s", names[i]);
+        check(tools_plan(alone)->n_op == tools_plan(whole)->n_op, "%s", names[i]);
+        rn_model_close(alone);
+        rn_model_close(whole);
+    }
+}
+
+CASE(a_format_changes_the_matrices_and_nothing_else) {
+    static const char path[] = MODELS_DIR "/tale-1m-f16.gguf";
+    rn_model *own = describe(path, NULL), *f16 = describe(path, "F16"),
+             *q8 = describe(path, "Q8_0");
+    assert_int_equal(rn_model_get_info(f16)->weight_bytes, rn_model_get_info(own)->weight_bytes);
+    const double ratio =
+        (double)rn_model_get_info(q8)->weight_bytes / (double)rn_model_get_info(f16)->weight_bytes;
+    check(ratio > 34.0 / 64 && ratio < 34.0 / 64 + 0.02, "%f", ratio); // vectors stay
+    assert_int_equal(tools_plan(q8)->n_op, tools_plan(own)->n_op);
+    rn_model_close(own);
+    rn_model_close(f16);
+    rn_model_close(q8);
+    // a mix gives a shape and its config the same bytes
+    rn_model *shape = describe("tiny:Q4_K_M", NULL), *named = describe("tiny", "Q4_K_M");
+    assert_int_equal(rn_model_get_info(shape)->weight_bytes,
+                     rn_model_get_info(named)->weight_bytes);
+    rn_model_close(shape);
+    rn_model_close(named);
+}
+
+CASE(names_that_are_no_model_are_refused) {
+    static const struct {
+        const char *name, *format, *part;
+    } cases[] = {
+        {"9b", NULL, "'9b' is unknown"},
+        {"tiny", "Q9", "'Q9' is unknown"},
+        {"tiny:Q4_0", "Q8_0", "has a format of its own"},
+        {"/nowhere/model.gguf", NULL, "/nowhere/model.gguf"},
+        {"/nowhere/config.json", NULL, "/nowhere/config.json"},
+        {TEST_DATA "/golden/models.json", NULL, "models.json"},
+        {TEST_DATA "/golden/llama/config.json", "Q9", "'Q9' is unknown"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_model *model;
+        rn_error err = {0};
+        const rn_status status = tools_model_describe(cases[i].name, cases[i].format, &model, &err);
+        check(status != RN_OK && !model, "%s: accepted", cases[i].name);
+        check(strstr(err.message, cases[i].part), "%s: %s", cases[i].name, err.message);
+    }
+}
+
+// The same arithmetic as the engine's, so the same bytes.
+CASE(memory_is_what_an_engine_takes) {
+    rn_error err = {0};
+    rn_model *whole, *described = describe(TEST_DATA "/golden/gemma3/model.gguf", NULL);
+    assert_int_equal(rn_model_open(TEST_DATA "/golden/gemma3/model.gguf", &whole, &err), RN_OK);
+    for (int users = 1; users <= 8; users *= 2) {
+        const int n_ctx = 64;
+        const struct tools_memory memory =
+            memory_of(described, (struct tools_memory_wanted){.users = users, .n_ctx = n_ctx});
+        const rn_engine_options options = {.n_ctx = n_ctx,
+                                           .max_seqs = users,
+                                           .n_threads = 1,
+                                           .speculate = "off",
+                                           .kv_bytes = memory.kv_bytes};
+        rn_memory_plan plan;
+        const rn_status status = rn_engine_plan_memory(whole, &options, &plan, &err);
+        check(status == RN_OK, "%s", err.message);
+        assert_int_equal(memory.weight_bytes, plan.weight_bytes);
+        assert_int_equal(memory.step_bytes, plan.step_bytes);
+        assert_int_equal(memory.kv_token_bytes, plan.kv_token_bytes);
+        assert_int_equal(memory.user_bytes, plan.kv_context_bytes);
+        assert_int_equal(plan.n_contexts, users);
+        rn_engine *engine = streams_engine(whole, &options);
+        rn_engine_info info;
+        rn_engine_get_info(engine, &info);
+        assert_int_equal(info.kv_bytes, memory.kv_bytes);
+        rn_engine_destroy(engine);
+    }
+    rn_model_close(whole);
+    rn_model_close(described);
+}
+
+CASE(the_most_users_fit_and_one_more_does_not) {
+    rn_model *model = describe("8b:Q4_K_M", NULL);
+    struct tools_memory_wanted wanted = {.n_ctx = 8192, .memory = (uint64_t)24 << 30};
+    const int most = memory_of(model, wanted).most_users;
+    assert_in_range(most, 2, 100);
+    wanted.users = most;
+    const struct tools_memory fits = memory_of(model, wanted);
+    assert_true(fits.fits && fits.total_bytes + fits.reserve_bytes <= wanted.memory);
+    wanted.users = most + 1;
+    assert_false(memory_of(model, wanted).fits);
+    wanted.shared_tokens = 4096; // kept once
+    assert_true(memory_of(model, wanted).fits);
+    rn_model_close(model);
+}
+
+// Worked examples: 8b has 32 layers, 8 KV heads of 128 and 32 query heads.
+CASE(kv_bytes_of_types_and_groups) {
+    rn_model *model = describe("8b:F16", NULL), *without = describe("13b:F16", NULL);
+    const uint64_t f16 =
+        memory_of(model, (struct tools_memory_wanted){.kv_type = "f16"}).kv_token_bytes;
+    const uint64_t int8 =
+        memory_of(model, (struct tools_memory_wanted){.kv_type = "int8"}).kv_token_bytes;
+    assert_int_equal(f16, 2 * 2 * 32 * 8 * 128); // keys and values of 2 bytes
+    // half of it, and a scale of 2 bytes for each key and value of a head
+    assert_int_equal(int8, f16 / 2 + 2 * 2 * 32 * 8);
+    // grouped queries: 4 query heads share a KV head, so 13b (40 of 40 heads, 40 layers) keeps
+    // 40 * 40 / (32 * 8) times as many bytes
+    const uint64_t all =
+        memory_of(without, (struct tools_memory_wanted){.kv_type = "f16"}).kv_token_bytes;
+    assert_int_equal(all * 32 * 8, f16 * 40 * 40);
+    rn_model_close(model);
+    rn_model_close(without);
+}
+
+TEST_PROGRAM(plan_sizes) { return cases_run(NULL, NULL); }
