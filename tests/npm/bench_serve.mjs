@@ -235,7 +235,7 @@ const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 
 test('it agrees with the server and with another client', { skip: slowly.length === 0 }, async () => {
     const model = process.env.SMALL;
-    process.env.RUNNEL_FAKE = 'delay 8000';
+    process.env.RUNNEL_FAKE = 'delay 5000';
     const server = await serve(['-m', model, '--no-prefix-cache', ...slowly]);
     const body = (i) => ({ messages: [{ role: 'user', content: `number ${i} `.repeat(8) }], max_tokens: 16, ignore_eos: true });
     let close = false;
@@ -264,9 +264,9 @@ test('it agrees with the server and with another client', { skip: slowly.length 
 });
 
 test('two settings of the own server are compared', { skip: slowly.length === 0 }, async () => {
-    process.env.RUNNEL_FAKE = 'delay 3000';
+    process.env.RUNNEL_FAKE = 'delay 2000';
     const options = ['-m', process.env.SMALL, '--server-args', slowly.join(' '), '--requests', '16', '--rounds', '4', '--concurrency', '4',
-        '--input-tokens', '32', '--output-tokens', '8'];
+        '--input-tokens', '32', '--output-tokens', '6'];
     let run;
     for (let tries = 0; tries < 3; tries++) { // another program may have had the core
         run = await bench(null, [...options, '--compare', '--max-seqs 1', '']);
