@@ -215,6 +215,9 @@ static bool line_draw(FILE *out, const struct plot *plot, const struct scale *sc
         fprintf(out, "<circle class=\"fill%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\">", colour,
                 x_of(scale, item[i].x), y_of(scale, value), peer ? 3 : 4);
         fprintf(out, "<title>%.6g: %.2f %s</title></circle>\n", item[i].x, value, plot->y_name);
+        if (!peer && item[i].point[0])
+            text_at(out, x_of(scale, item[i].x), y_of(scale, value) - 9, "dim middle", "%s",
+                    item[i].point);
     }
     line_at(out, class, MARGIN + 52, legend - 4, MARGIN + 80, legend - 4);
     text_at(out, MARGIN + 90, legend, "", "%s%s%s", item[first].label, peer ? ": " : "",

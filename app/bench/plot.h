@@ -9,8 +9,9 @@ enum { PLOT_LABEL = 160 };
 
 struct plot_item {
     char label[PLOT_LABEL];
-    int line; // items of one line follow each other, by x
+    int line; // items of one line follow each other, in the order they are joined
     double x;
+    char point[16];          // of lines: a text at the point; "": none
     double y;                // of lines, and beside a bar
     double share;            // of bars, 0 to 1
     double peer, peer_share; // y and share of the peer; NaN: none

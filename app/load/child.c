@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "load/target.h"
-#include "terminal/interrupt.h"
 
 enum { ARGS_MAX = 64, ARGS_SIZE = 4096, POLL_MS = 10, PATIENCE_MS = 5000 };
 
@@ -84,16 +83,12 @@ static bool ready_find(FILE *err, char *url, size_t url_size) {
     return false;
 }
 
-// Loading may take long, so the only ends are a server that is ready, one that has ended, and
-// Ctrl-C.
+// Loading may take long, so the only ends are a server that is ready, and one that has ended.
+// Ctrl-C ends this process, and the child with it.
 static int ready_wait(pid_t pid, FILE *err, char *url, size_t url_size) {
     for (;;) {
         int status;
         if (ready_find(err, url, url_size)) return APP_OK;
-        if (interrupt_seen()) {
-            child_stop(pid);
-            return APP_INTERRUPTED;
-        }
         if (waitpid(pid, &status, WNOHANG) == pid) {
             char line[400];
             last_line(err, line, sizeof line);

@@ -168,6 +168,7 @@ static int load_one(const struct load_config *config, const struct term *term) {
     load->term = term;
     int code = target_open(config, NULL, &load->target);
     if (!code) {
+        interrupt_watch();
         load_report_head(config, load->target);
         code = levels_run(load);
         const int shown = load->n_levels ? result_show(load) : APP_OK;
@@ -182,7 +183,10 @@ static int load_two(const struct load_config *config, const struct term *term) {
     struct load_target *target[2] = {NULL, NULL};
     int code = APP_OK;
     for (int i = 0; i < 2 && !code; i++) code = target_open(config, config->side[i], &target[i]);
-    if (!code) code = load_compare(config, term, target);
+    if (!code) {
+        interrupt_watch();
+        code = load_compare(config, term, target);
+    }
     for (int i = 0; i < 2; i++) target_close(target[i]);
     return code;
 }
@@ -201,7 +205,8 @@ int command_bench_serve(const struct options *options) {
     int code = load_config_init(options, &config);
     if (code) return code;
     term_init(&term, options);
-    interrupt_watch();
+    interrupt_ends(); // there is nothing to show before the load; an own server dies with the
+                      // program
     sockets_allow();
     code = (config.side[0] ? load_two : load_one)(&config, &term);
     load_config_deinit(&config);

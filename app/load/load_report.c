@@ -323,18 +323,13 @@ int load_json_write(const char *path, json_t *value) {
 
 // ---------------------------------------------------------------- the plot
 
-static int item_compare(const void *a, const void *b) {
-    const struct plot_item *x = a, *y = b;
-    return (x->x > y->x) - (x->x < y->x);
-}
-
 int load_report_plot(const struct load_config *config, const struct load_target *target,
                      const struct load_level *levels, int n) {
     struct plot plot = {.title = "Throughput against the speed of one user",
                         .x_name = "tokens/s of one user (1000 / TPOT in ms, mean)",
                         .y_name = "tokens/s of all users"};
-    snprintf(plot.subtitle, sizeof plot.subtitle, "%.80s; one point for each level, from %s to %s",
-             target->model, "the lowest load (right)", "the highest (left)");
+    snprintf(plot.subtitle, sizeof plot.subtitle, "%.80s; a point for each level, with its %s",
+             target->model, config->open ? "arrivals a second" : "requests at a time");
     plot.item = calloc((size_t)n + 1, sizeof *plot.item);
     if (!plot.item) return app_fail(APP_FAILED, "out of memory");
     for (int i = 0; i < n; i++) {
@@ -346,8 +341,9 @@ int load_report_plot(const struct load_config *config, const struct load_target 
                                    .peer = (double)NAN,
                                    .peer_share = (double)NAN};
         snprintf(item->label, sizeof item->label, "%.150s", target->name);
+        snprintf(item->point, sizeof item->point, "%g",
+                 levels[i].rate > 0 ? levels[i].rate : levels[i].concurrency);
     }
-    qsort(plot.item, (size_t)plot.n, sizeof *plot.item, item_compare);
     const int code = plot.n ? plot_write(&plot, config->plot) : APP_OK;
     free(plot.item);
     return code;

@@ -130,6 +130,14 @@ test('tokens are the pieces where there is no usage, and turns hold what was sai
     assert.equal(third.top_k, 1);
 });
 
+test('--check fails where the server has no figures of its own', async () => {
+    const seen = await misbehaving([good]);
+    const run = await bench(seen.url, ['--requests', '2', '--check']);
+    assert.equal(run.code, 1);
+    assert.match(run.err, /--check: http:.* has no means of its own in \/metrics/);
+    assert.equal(run.json.completed, 2);
+});
+
 test('equal hash ids of a trace give equal blocks, and arrivals come in time', async () => {
     const seen = await misbehaving([good]);
     fs.writeFileSync('./trace.jsonl', [[0, [5, 6]], [100, [5, 7]], [2000, [8]]].map(([timestamp, hash_ids]) =>
@@ -167,6 +175,16 @@ test('a connection that the server closes between requests is replaced', async (
     assert.equal(run.code, 0, run.err);
     assert.equal(run.json.completed, 20, JSON.stringify(run.json.error_counts));
     assert.ok(connections >= 20);
+});
+
+test('Ctrl-C ends the wait for a server at once', async () => {
+    let asked;
+    const when = new Promise((resolve) => { asked = resolve; });
+    const silent = net.createServer((socket) => { socket.on('error', () => {}); socket.on('data', asked); });
+    await new Promise((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    after(() => silent.close());
+    const run = await bench(`http://127.0.0.1:${silent.address().port}`, [], { signal: 'SIGINT', when });
+    assert.equal(run.code, 130);
 });
 
 test('Ctrl-C shows what there is', async () => {
@@ -217,7 +235,7 @@ const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 
 test('it agrees with the server and with another client', { skip: slowly.length === 0 }, async () => {
     const model = process.env.SMALL;
-    process.env.RUNNEL_FAKE = 'delay 8000';
+    process.env.RUNNEL_FAKE = 'delay 5000';
     const server = await serve(['-m', model, '--no-prefix-cache', ...slowly]);
     const body = (i) => ({ messages: [{ role: 'user', content: `number ${i} `.repeat(8) }], max_tokens: 16, ignore_eos: true });
     let close = false;
@@ -246,9 +264,9 @@ test('it agrees with the server and with another client', { skip: slowly.length 
 });
 
 test('two settings of the own server are compared', { skip: slowly.length === 0 }, async () => {
-    process.env.RUNNEL_FAKE = 'delay 3000';
+    process.env.RUNNEL_FAKE = 'delay 2000';
     const options = ['-m', process.env.SMALL, '--server-args', slowly.join(' '), '--requests', '16', '--rounds', '4', '--concurrency', '4',
-        '--input-tokens', '32', '--output-tokens', '8'];
+        '--input-tokens', '32', '--output-tokens', '6'];
     let run;
     for (let tries = 0; tries < 3; tries++) { // another program may have had the core
         run = await bench(null, [...options, '--compare', '--max-seqs 1', '']);
