@@ -317,7 +317,7 @@ static int tour_check(const struct options *options, const struct bench_config *
 
 // ---------------------------------------------------------------- the config
 
-// The tour's own numbers, where none are given: about half a minute in all. Depths are left to the
+// The tour's own numbers, where none are given: less than a minute in all. Depths are left to the
 // model's context.
 static void tour_defaults(const struct options *options, struct bench_config *config) {
     static const struct bench_list streams = {{1, 2, 4, 8, 16, 32, 64}, 7};
