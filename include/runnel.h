@@ -371,7 +371,7 @@ typedef enum rn_cause {
     RN_CAUSE_NONE,       // no time passed; of the first token: no token was before
     RN_CAUSE_WEIGHTS,    // steps read the weights and computed its own tokens
     RN_CAUSE_KV,         // its own KV cache was read
-    RN_CAUSE_STREAMS,    // tokens and KV of other streams, in the same steps
+    RN_CAUSE_STREAMS,    // tokens and KV of other streams, in the same steps or before its first
     RN_CAUSE_OWN_PROMPT, // its own prompt was evaluated
     RN_CAUSE_PROMPTS,    // others' prompts were evaluated, in the same steps or before its own
     RN_CAUSE_QUEUE,      // it waited for a place

@@ -11,8 +11,9 @@ static const double MS = 1e6; // ns
 // A clock that the backend's steps move on.
 struct fake {
     uint64_t now_ns;
-    double slower_ms; // of the next step, beside the table
-    double factor;    // of the table; 0: 1
+    double slower_ms;     // of the next step, beside the table
+    double factor;        // of the table; 0: 1
+    void (*during)(void); // called in the middle of the next step; NULL: nothing is
     struct backend_class cls;
     rn_status (*submit)(struct backend *backend, const struct batch *batch, rn_error *err);
 };
@@ -41,7 +42,12 @@ static double rows_ms(int n_rows) {
 
 static rn_status fake_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
     const rn_status status = fake.submit(backend, batch, err);
-    pass_ms(rows_ms(batch->n_tokens) * (fake.factor > 0 ? fake.factor : 1) + fake.slower_ms);
+    const double ms =
+        rows_ms(batch->n_tokens) * (fake.factor > 0 ? fake.factor : 1) + fake.slower_ms;
+    pass_ms(ms / 2);
+    if (fake.during) fake.during();
+    pass_ms(ms / 2);
+    fake.during = NULL;
     fake.slower_ms = 0;
     return status;
 }

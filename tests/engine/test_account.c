@@ -42,13 +42,16 @@ CASE(a_stretch_differs_from_its_step) {
     }
 }
 
-CASE(a_wait_is_for_pages_or_for_a_place) {
+CASE(a_wait_is_for_a_place_or_pages_or_a_step) {
     struct account account;
     account_init(&account, 0);
-    account_wait(&account, 30, 100);
+    account_wait(&account, (uint64_t[]){[ACCOUNT_PLACES] = 20, [ACCOUNT_PAGES] = 30},
+                 RN_CAUSE_STREAMS, 100);
+    assert_int_equal(account.open.cause_ns[RN_CAUSE_QUEUE], 20);
     assert_int_equal(account.open.cause_ns[RN_CAUSE_PAGES], 30);
-    assert_int_equal(account.open.cause_ns[RN_CAUSE_QUEUE], 70);
-    account_wait(&account, 500, 200); // never more than passed
+    assert_int_equal(account.open.cause_ns[RN_CAUSE_STREAMS], 50);
+    account_wait(&account, (uint64_t[]){[ACCOUNT_PLACES] = 0, [ACCOUNT_PAGES] = 500},
+                 RN_CAUSE_STREAMS, 200); // never more than passed
     assert_int_equal(account.open.cause_ns[RN_CAUSE_PAGES], 130);
     account_add(&account, RN_CAUSE_READER, 150); // the clock was there already
     check_open(&account, 200);

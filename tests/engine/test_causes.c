@@ -138,6 +138,32 @@ CASE(a_place_is_waited_for) {
     rn_engine_destroy(engine);
 }
 
+static rn_engine *late_engine;
+static uint64_t late_id;
+
+static void come_late(void) {
+    const rn_request request = request_for(3, 8, 3);
+    late_id = submit(late_engine, &request);
+}
+
+// A request that comes in the middle of a step waits for it: for the prompt that the step
+// evaluates.
+CASE(a_step_is_waited_for) {
+    rn_engine *engine = late_engine = new_engine(&small);
+    rn_request request = request_for(1, 8, 100);
+    const uint64_t id = submit(engine, &request);
+    warm_up(engine, id);
+    request = request_for(2, 250, 2);
+    const uint64_t other = submit(engine, &request);
+    fake.during = come_late;
+    step_for(engine, id);
+    const rn_account *a = finish(engine, late_id);
+    check_near((double)a->first.cause_ns[RN_CAUSE_PROMPTS] / MS, rows_ms(251) / 2, 0.1);
+    assert_int_equal(a->first.prompt_request, other);
+    assert_int_equal(a->first.cause_ns[RN_CAUSE_QUEUE], 0);
+    rn_engine_destroy(engine);
+}
+
 // Places, but no pages: the second request waits for the pages of the first.
 CASE(pages_are_waited_for) {
     rn_engine *engine = new_engine(

@@ -48,10 +48,17 @@ void account_add(struct account *account, rn_cause cause, uint64_t now_ns) {
     share_put(&account->open, cause, stretch(account, now_ns));
 }
 
-void account_wait(struct account *account, uint64_t pages_ns, uint64_t now_ns) {
-    const uint64_t ns = stretch(account, now_ns), pages = pages_ns < ns ? pages_ns : ns;
-    share_put(&account->open, RN_CAUSE_PAGES, pages);
-    share_put(&account->open, RN_CAUSE_QUEUE, ns - pages);
+void account_wait(struct account *account, const uint64_t blocked_ns[ACCOUNT_BLOCKS], rn_cause rest,
+                  uint64_t now_ns) {
+    static const rn_cause causes[] = {
+        [ACCOUNT_PLACES] = RN_CAUSE_QUEUE, [ACCOUNT_PAGES] = RN_CAUSE_PAGES};
+    uint64_t left = stretch(account, now_ns);
+    for (int i = 0; i < ACCOUNT_BLOCKS; i++) {
+        const uint64_t ns = blocked_ns[i] < left ? blocked_ns[i] : left;
+        share_put(&account->open, causes[i], ns);
+        left -= ns;
+    }
+    share_put(&account->open, rest, left);
 }
 
 void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns) {

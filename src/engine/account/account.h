@@ -15,21 +15,26 @@
 
 #include "runnel.h"
 
+// Reasons for admission to stop, each with a clock of the engine.
+enum account_block { ACCOUNT_PLACES, ACCOUNT_PAGES, ACCOUNT_BLOCKS };
+
 struct account {
     rn_account sum;
-    rn_share open;          // since the last token
-    uint64_t mark_ns;       // all earlier time is divided
-    uint64_t pages_mark_ns; // of the engine's clock of blocked pages, at the mark of a wait
-    int n_tokens;           // after the first
-    int span_tokens;        // of a full span
-    uint64_t span_ns[RN_CAUSE_COUNT]; // of the last span
+    rn_share open;                            // since the last token
+    uint64_t mark_ns;                         // all earlier time is divided
+    uint64_t blocked_mark_ns[ACCOUNT_BLOCKS]; // of the engine's block clocks, at the mark of a wait
+    int n_tokens;                             // after the first
+    int span_tokens;                          // of a full span
+    uint64_t span_ns[RN_CAUSE_COUNT];         // of the last span
 };
 
 void account_init(struct account *account, uint64_t submit_ns);
 // The time since the mark has one cause. No time passed: nothing happens.
 void account_add(struct account *account, rn_cause cause, uint64_t now_ns);
-// A wait: at most pages_ns of the time since the mark were spent for pages, the rest for a place.
-void account_wait(struct account *account, uint64_t pages_ns, uint64_t now_ns);
+// A wait: how much of the time since the mark admission lacked places or pages. The rest has its
+// own cause: a step was running.
+void account_wait(struct account *account, const uint64_t blocked_ns[ACCOUNT_BLOCKS], rn_cause rest,
+                  uint64_t now_ns);
 // The time since the mark is divided in the proportions of part[], except that time beyond or below
 // their sum first changes the host's part: it was before the step, or the step had begun before.
 void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns);

@@ -355,17 +355,19 @@ static uint64_t largest_holder(const struct engine *engine) {
     return request;
 }
 
-// Admits it; false: it does not fit, and every sequence behind it waits too. *pages: for pages.
+// Admits it; false: it does not fit, and every sequence behind it waits too, for what *block says.
 static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised,
-                      bool *pages) {
+                      enum account_block *block) {
+    *block = ACCOUNT_PLACES;
     if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     const bool found = table_begin(engine, seq);
     if (!make_room(engine, seq, promised)) {
         kv_release(engine->kv, &seq->table);
         seq->n_done = 0;
-        *pages = engine->n_running < engine->max_seqs;
+        if (engine->n_running < engine->max_seqs) *block = ACCOUNT_PAGES;
         return false;
     }
+    *block = ACCOUNT_BLOCKS;
     waiting_remove(engine, seq);
     start(engine, seq, found, now);
     *promised += promised_to(engine, seq);
@@ -378,7 +380,7 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
 static void admit(struct engine *engine, uint64_t now) {
     if (engine->n_waiting == 0 || !engine->changes) return;
     uint64_t promised = promised_to_all(engine);
-    bool pages = false;
+    enum account_block block = ACCOUNT_BLOCKS;
     for (bool fits = true; fits;) {
         struct seq *next[MAX_TURNS];
         const int places = engine->max_seqs - engine->n_running;
@@ -386,10 +388,10 @@ static void admit(struct engine *engine, uint64_t now) {
         const uint64_t preemptions = engine->stats.preemptions;
         fits = n > 0;
         for (int i = 0; i < n && fits && engine->stats.preemptions == preemptions; i++)
-            fits = admit_one(engine, next[i], now, &promised, &pages);
+            fits = admit_one(engine, next[i], now, &promised, &block);
     }
-    engine_block_pages(engine, pages, now);
-    if (pages) engine->page_clock.holder = largest_holder(engine);
+    engine_block(engine, block, now);
+    if (block == ACCOUNT_PAGES) engine->page_holder = largest_holder(engine);
     engine->changes = 0;
 }
 

@@ -11,20 +11,21 @@
 
 // ---------------------------------------------------------------- waits
 
-static uint64_t pages_clock(const struct engine *engine, uint64_t at_ns) {
-    const struct page_clock *clock = &engine->page_clock;
+static uint64_t block_read(const struct block_clock *clock, uint64_t at_ns) {
     return clock->ns + (clock->is_blocked && at_ns > clock->since_ns ? at_ns - clock->since_ns : 0);
 }
 
-void engine_block_pages(struct engine *engine, bool is_blocked, uint64_t now) {
-    struct page_clock *clock = &engine->page_clock;
-    clock->ns = pages_clock(engine, now);
-    clock->since_ns = now;
-    clock->is_blocked = is_blocked;
+void engine_block(struct engine *engine, enum account_block block, uint64_t now) {
+    for (int i = 0; i < ACCOUNT_BLOCKS; i++) {
+        struct block_clock *clock = &engine->block[i];
+        *clock = (struct block_clock){block_read(clock, now), now, i == (int)block};
+    }
 }
 
 void engine_wait_begin(const struct engine *engine, struct seq *seq) {
-    seq->account.pages_mark_ns = pages_clock(engine, seq->account.mark_ns);
+    struct account *account = &seq->account;
+    for (int i = 0; i < ACCOUNT_BLOCKS; i++)
+        account->blocked_mark_ns[i] = block_read(&engine->block[i], account->mark_ns);
 }
 
 // A choice waits for the first one of its request, which evaluates the prompt of both.
@@ -40,10 +41,18 @@ static void charge_waiting(const struct engine *engine, struct seq *seq, uint64_
     if (seq->is_paused) account_add(account, RN_CAUSE_READER, now);
     if (seq->was_admitted) account_add(account, RN_CAUSE_PREEMPTED, now);
     if (seq->choices.index > 0) charge_follower(seq, now);
-    const uint64_t pages_ns = pages_clock(engine, now) - account->pages_mark_ns;
-    if (pages_ns > 0 && now > account->mark_ns)
-        account->open.pages_request = engine->page_clock.holder;
-    account_wait(account, pages_ns, now);
+    if (now <= account->mark_ns) return;
+    uint64_t blocked_ns[ACCOUNT_BLOCKS];
+    for (int i = 0; i < ACCOUNT_BLOCKS; i++)
+        blocked_ns[i] = block_read(&engine->block[i], now) - account->blocked_mark_ns[i];
+    if (blocked_ns[ACCOUNT_PAGES] > 0) account->open.pages_request = engine->page_holder;
+    // a step that landed since was running when it came
+    const bool was_running = engine->laps.end_ns > account->mark_ns;
+    if (was_running && engine->step_prompt_tokens > account->open.prompt_tokens) {
+        account->open.prompt_tokens = engine->step_prompt_tokens;
+        account->open.prompt_request = engine->step_prompt_request;
+    }
+    account_wait(account, blocked_ns, was_running ? engine->step_cause : RN_CAUSE_HOST, now);
     engine_wait_begin(engine, seq);
 }
 
@@ -194,7 +203,7 @@ static void charge_idle(struct engine *engine, const struct beside *beside, uint
         struct account *account = &seq->account;
         if (account->mark_ns >= now) continue;
         const rn_cause cause = idle_cause(seq, beside);
-        if (cause == RN_CAUSE_PAGES) account->open.pages_request = engine->page_clock.holder;
+        if (cause == RN_CAUSE_PAGES) account->open.pages_request = engine->page_holder;
         if (cause == RN_CAUSE_PROMPTS) note_beside(&account->open, beside, seq->id);
         account_add(account, cause, now);
     }
@@ -236,6 +245,9 @@ void engine_charge(struct engine *engine, struct flight *flight, uint64_t now) {
         count_work(account, engine, &record, work->n_tokens);
     }
     charge_idle(engine, &beside, now);
+    engine->step_cause = beside.n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
+    engine->step_prompt_request = beside.request[0];
+    engine->step_prompt_tokens = beside.tokens[0];
     divider_learn(&engine->divider, &flight->shape, step.run_ns);
     step_board_write(&engine->steps, &record);
 }

@@ -87,12 +87,11 @@ enum engine_change {
     CHANGE_FLAGS = 1 << 4,   // sequences were cancelled, paused, resumed or late
 };
 
-// Time in which admission waited for pages. Waiting sequences read it when their wait ends, so that
-// no step walks along them.
-struct page_clock {
+// Time in which admission lacked places, or pages. Waiting sequences read it when their wait ends,
+// so that no step walks along them.
+struct block_clock {
     uint64_t ns, since_ns; // up to since_ns; running on from there while blocked
     bool is_blocked;
-    uint64_t holder; // the request that held the most pages then
 };
 
 // The statistics when the last step landed.
@@ -169,7 +168,11 @@ struct engine {
     _Atomic uint64_t begin_ns; // of the step that runs now, for other threads to see; 0: none does
 
     // where the time went (charge.c)
-    struct page_clock page_clock;
+    struct block_clock block[ACCOUNT_BLOCKS];
+    uint64_t page_holder; // the request that held the most pages when pages were missing last
+    rn_cause step_cause;  // of sequences that wait while a step like the last one runs
+    uint64_t step_prompt_request;
+    int step_prompt_tokens;
     struct charge_laps laps;
     struct step_board steps;
 };
@@ -261,8 +264,8 @@ void engine_charge(struct engine *engine, struct flight *flight, uint64_t now);
 // The time of a sequence that changes its state now, up to now.
 void engine_charge_until(const struct engine *engine, struct seq *seq, uint64_t now);
 void engine_wait_begin(const struct engine *engine, struct seq *seq); // it joins the waiting ones
-// Admission found, or no longer finds, that pages are missing.
-void engine_block_pages(struct engine *engine, bool is_blocked, uint64_t now);
+// Admission stopped for this reason; ACCOUNT_BLOCKS: it did not.
+void engine_block(struct engine *engine, enum account_block block, uint64_t now);
 
 // admit.c: sequences that were submitted since join the waiting ones; every sequence ends, because
 // the device is lost.
