@@ -178,7 +178,8 @@ static void verdict_print(const struct outline *outline, const struct verdict *v
            v->device ? v->device->title : outline->machine.name,
            human_bytes((double)v->memory.total_bytes, used),
            memory ? human_bytes((double)memory, of) : "?", v->row.user_ts, v->row.total_ts,
-           v->row.ttft_ms, 100 * v->share, predict_bound_name(v->row.step.bound));
+           v->row.ttft_ms, 100 * v->share,
+           v->row.fits ? predict_bound_name(v->row.step.bound) : "does not fit");
 }
 
 static json_t *verdict_pack(const struct outline *outline, const struct verdict *v) {
@@ -194,7 +195,7 @@ static void changes_print(const struct outline *outline, const struct change *ch
     outline_section(outline, "each of these changes would suffice");
     for (int i = 0; i < n; i++) {
         const struct verdict *v = &changes[i].verdict;
-        printf("  %-38s %s, %.1f tokens/s for each user\n", changes[i].text,
+        printf("  %-46s %s, %.1f tokens/s for each user\n", changes[i].text,
                v->device ? v->device->title : outline->machine.name, v->row.user_ts);
     }
     if (!n)
@@ -214,27 +215,30 @@ static bool changes_put(const struct outline *outline, json_t *need, const struc
     return json_put(need, "changes", rows);
 }
 
+static void head_print(void) {
+    printf("  %-30s %22s %9s %11s %12s  %4s  %s\n", "device", "memory", "tokens/s", "all users",
+           "TTFT ms", "of B", "bound by");
+}
+
 // All verdicts that suffice; *n_good is their number.
 static int table_show(const struct need *need, json_t *rows, int *n_good) {
     const struct outline *outline = need->outline;
     const bool is_one = outline->machine.kind != MACHINE_NONE;
     const struct device *device;
+    int n_shown = 0;
     rn_error err = {0};
-    if (!outline->json)
-        printf("  %-30s %22s %9s %11s %12s  %4s  %s\n", "device", "memory", "tokens/s", "all users",
-               "TTFT ms", "of B", "bound by");
     for (int i = 0; (is_one && i == 0) || (!is_one && (device = device_at(i))); i++) {
         struct machine machine = outline->machine;
         struct verdict verdict;
         if (!is_one) machine_of_device(device, outline->machine.memory, &machine);
         if (judge_machine(need, outline->model, &outline->workload, &machine, &verdict, &err))
             return app_fail_error(&err);
-        if (!verdict.suffices) continue;
-        ++*n_good;
-        if (rows)
-            json_array_append_new(rows, verdict_pack(outline, &verdict));
-        else
-            verdict_print(outline, &verdict);
+        *n_good += verdict.suffices;
+        if (rows && verdict.suffices) json_array_append_new(rows, verdict_pack(outline, &verdict));
+        // the machine that was asked for is shown in any case
+        if (rows || (!verdict.suffices && !is_one)) continue;
+        if (n_shown++ == 0) head_print();
+        verdict_print(outline, &verdict);
     }
     return APP_OK;
 }
@@ -256,7 +260,7 @@ int need_report(const struct outline *outline, double speed) {
         if (!outline->json)
             printf("  %s\n", outline->machine.kind == MACHINE_NONE
                                  ? "no device of the table suffices"
-                                 : "it does not suffice");
+                                 : "this does not suffice");
         if (changes_find(&need, name, changes, &n_changes, &err)) code = app_fail_error(&err);
         if (!code && !outline->json) changes_print(outline, changes, n_changes);
     }
