@@ -17,23 +17,35 @@ static void streams_add(const struct plan *plan, const struct workload *w, int u
     for (int i = 0; i < users; i++) batch_shape_add(plan, shape, depth, rows, rows);
 }
 
-// Chunks of the prompt, each in a step beside the streams that decode.
+enum { MAX_CHUNKS = 32 }; // that are predicted one by one
+
+// The time of the step with the chunk of the prompt that starts there, beside the streams.
+static double chunk_ns(const struct plan *plan, const struct kv_bytes *kv,
+                       const struct machine *machine, const struct workload *w, int streams, int at,
+                       int room) {
+    const int left = w->n_prompt - at, n = left < room ? left : room;
+    struct batch_shape shape = {0};
+    struct prediction step;
+    streams_add(plan, w, streams, &shape);
+    batch_shape_add(plan, &shape, at, n, n == left ? 1 : 0);
+    predict_step(plan, kv, &machine->predict, &shape, &step);
+    return step.ns;
+}
+
+// All chunks of the prompt. Of many small ones some are predicted, evenly spread: their times grow
+// steadily with the position.
 static double ttft_ms(const struct plan *plan, const struct kv_bytes *kv,
                       const struct machine *machine, const struct workload *w, int streams) {
     const int taken = streams * (1 + w->n_draft);
     const int room = w->batch_tokens - taken > 1 ? w->batch_tokens - taken : 1;
+    const int n_chunks = (w->n_prompt - w->n_shared + room - 1) / room;
+    const int n = n_chunks < MAX_CHUNKS ? n_chunks : MAX_CHUNKS;
     double ns = 0;
-    for (int at = w->n_shared; at < w->n_prompt;) {
-        const int n = w->n_prompt - at < room ? w->n_prompt - at : room;
-        struct batch_shape shape = {0};
-        struct prediction step;
-        streams_add(plan, w, streams, &shape);
-        batch_shape_add(plan, &shape, at, n, at + n == w->n_prompt ? 1 : 0);
-        predict_step(plan, kv, &machine->predict, &shape, &step);
-        ns += step.ns;
-        at += n;
+    for (int i = 0; i < n; i++) {
+        const int64_t chunk = n < 2 ? 0 : (int64_t)i * (n_chunks - 1) / (n - 1);
+        ns += chunk_ns(plan, kv, machine, w, streams, w->n_shared + (int)chunk * room, room);
     }
-    return ns * 1e-6;
+    return n > 0 ? ns * n_chunks / n * 1e-6 : 0;
 }
 
 void sizing_row(const struct plan *plan, const struct tools_memory *memory,
