@@ -1,4 +1,4 @@
-// `runnel plan --speed`: which devices give each of the users so many tokens/s. Where none does,
+// `runnel plan --speed`: the devices that give each of the users N tokens/s. Where none does,
 // the changes that would help are computed, one at a time: fewer users, a smaller KV type, a
 // smaller format, a shorter context.
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The file of rates: what `runnel plan` measured before, in $XDG_CACHE_HOME/runnel or
+// The file of rates that `runnel plan` measured before, in $XDG_CACHE_HOME/runnel or
 // ~/.cache/runnel, one JSON file for each key. The name is a hash of the key; the key itself is
 // inside and must be equal. A file that is missing, broken or of another key is measured again.
 #include <errno.h>

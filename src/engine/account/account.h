@@ -35,8 +35,9 @@ void account_add(struct account *account, rn_cause cause, uint64_t now_ns);
 // own cause: a step was running.
 void account_wait(struct account *account, const uint64_t blocked_ns[ACCOUNT_BLOCKS], rn_cause rest,
                   uint64_t now_ns);
-// The time since the mark is divided in the proportions of part[], except that time beyond or below
-// their sum first changes the host's part: it was before the step, or the step had begun before.
+// The time since the mark is divided in the proportions of part[], which are those of a step. Time
+// beyond their sum was before the step: it is the host's. Where it is less than their sum, the step
+// had begun before the mark: the host's part shrinks first.
 void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns);
 
 // A token at the mark closes the gap. Returns its largest cause; NONE: it came with the token

@@ -4,10 +4,10 @@
 //   |  host  |  drafts  |  run: products | attention          |  choice  |
 //
 // The run's products are divided by the prices of their rows: the weights once, further rows of
-// streams, rows of refused drafts, rows of prompts, rows that a preemption made necessary again.
-// Its attention is divided by the prices of each sequence's own. A run that takes clearly longer
-// than its usual time is that plus "slower". The usual time is a price of run times alone, so that
-// neither the host nor a constraint changes it.
+// streams, refused drafts, prompts, and rows that a preemption made necessary again. Its attention
+// is divided by the prices of each sequence's own. A run that takes clearly longer than its usual
+// time is that time plus "slower". The usual time is a price of run times alone, so that neither
+// the host nor a constraint changes it.
 //
 // A machine that stays slow for ten seconds becomes the usual one.
 #ifndef RN_ENGINE_ACCOUNT_DIVIDE_H

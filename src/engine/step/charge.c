@@ -1,10 +1,10 @@
 // Time is charged to accounts: a landed step to every running sequence, a wait to its sequence when
 // the wait ends. See account/account.h and account/divide.h. publish.c, admit.c call it.
 //
-// The time of a step is the time since the step before landed, where a sequence was there then:
-// whatever is between two steps belongs to the later one. The thread's own laps (the statistics)
-// since then are its drafts and choices; its run is the lap of submit and wait, or the device's own
-// time where that was longer, because the host worked meanwhile; the rest is the host's.
+// The time of a step starts when the step before landed, if one of its sequences was there then. So
+// time between two steps belongs to the later one. The drafts, the choices and the run are the laps
+// of this thread since then (the statistics). The device's own time is the run where it is longer,
+// because the host worked meanwhile. The rest is the host's.
 #include <assert.h>
 
 #include "engine/step/engine.h"
@@ -66,7 +66,7 @@ void engine_charge_until(const struct engine *engine, struct seq *seq, uint64_t 
 
 // ---------------------------------------------------------------- steps
 
-// What a work's rows were for.
+// The purposes of a work's rows.
 static struct divide_own own_of(const struct engine *engine, const struct seq_work *work) {
     const struct seq *seq = work->seq;
     struct divide_own own = {.kind = seq->account.sum.first_ns ? PART_STREAM : PART_PROMPT};
