@@ -368,10 +368,10 @@ typedef struct rn_timings {
 // Causes of time that a choice takes. The engine divides every nanosecond from submit to the last
 // token among them: the parts of a gap add up to the gap.
 typedef enum rn_cause {
-    RN_CAUSE_NONE,       // no time passed; of the first token: no token was before
+    RN_CAUSE_NONE,       // of the first token: no token was before it
     RN_CAUSE_WEIGHTS,    // steps read the weights and computed its own tokens
     RN_CAUSE_KV,         // its own KV cache was read
-    RN_CAUSE_STREAMS,    // tokens and KV of other streams, in the same steps or before its first
+    RN_CAUSE_STREAMS,    // other streams ran in the same steps, or in a step that it waited for
     RN_CAUSE_OWN_PROMPT, // its own prompt was evaluated
     RN_CAUSE_PROMPTS,    // others' prompts were evaluated, in the same steps or before its own
     RN_CAUSE_QUEUE,      // it waited for a place
@@ -392,15 +392,15 @@ typedef struct rn_share {
     uint64_t ns; // the sum of cause_ns
     uint64_t cause_ns[RN_CAUSE_COUNT];
     uint64_t steps; // that it had tokens in
-    int streams;    // the most that were in one of them
+    int streams;    // the most streams in one of these steps, itself included
     // other requests behind a cause; 0: none
-    uint64_t prompt_request;  // most prompt tokens beside it in one step,
+    uint64_t prompt_request;  // the one with the most prompt tokens in a step beside it,
     int prompt_tokens;        // this many
     uint64_t pages_request;   // held the most pages while it waited for some
     uint64_t preempt_request; // was given its pages
 } rn_share;
 
-// Work of the steps that a choice had tokens in: the whole steps', except for `tokens`.
+// Work of the steps that had tokens of a choice. All members but `tokens` are of the whole steps.
 typedef struct rn_work {
     uint64_t steps, tokens; // evaluated tokens of the choice itself
     uint64_t bytes, flops;  // weights and KV that had to be read; operations
@@ -452,12 +452,13 @@ const char *rn_op_class_name(rn_op_class ops); // "weights", "attention", ...
 typedef struct rn_step {
     uint64_t index;            // 1, 2, ...
     uint64_t begin_ns, end_ns; // CLOCK_MONOTONIC; it ends when its tokens are known
-    // the parts of that time. They add up to it. host_ns is all time outside the others
+    // the parts of that time: they add up to end_ns - begin_ns. host_ns is the rest
     uint64_t run_ns, choice_ns, draft_ns, host_ns;
     uint64_t usual_ns; // run_ns of such a step by experience; 0: not known yet
     // of run_ns; all 0: the backend does not say
     uint64_t ops_ns[RN_OPS_COUNT];
-    uint64_t ops_bytes[RN_OPS_COUNT], ops_flops[RN_OPS_COUNT]; // read and written, weights and KV
+    uint64_t ops_bytes[RN_OPS_COUNT]; // of weights and KV, read and written
+    uint64_t ops_flops[RN_OPS_COUNT];
     // tokens by kind
     uint32_t prompt_tokens, stream_tokens, draft_tokens, again_tokens; // again: after preemptions
     uint32_t accepted_tokens;                                          // of draft_tokens
@@ -574,9 +575,10 @@ typedef struct rn_engine_stats {
     // time of streams between their tokens, added up over the streams, and an estimate of it
     // without drafts
     uint64_t stream_ns, undrafted_ns;
-    uint64_t cause_ns[RN_CAUSE_COUNT]; // stream_ns by its causes
-    uint64_t first_ns[RN_CAUSE_COUNT]; // the same of the times to first tokens
-    uint64_t ops_ns[RN_OPS_COUNT], ops_bytes[RN_OPS_COUNT], ops_flops[RN_OPS_COUNT]; // of the steps
+    uint64_t cause_ns[RN_CAUSE_COUNT];                      // stream_ns by its causes
+    uint64_t first_ns[RN_CAUSE_COUNT];                      // the same of the times to first tokens
+    uint64_t ops_ns[RN_OPS_COUNT], ops_bytes[RN_OPS_COUNT]; // of the steps
+    double ops_flops[RN_OPS_COUNT];
 } rn_engine_stats;
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
 
@@ -627,7 +629,8 @@ typedef struct rn_view {
     size_t n_streams;
     const rn_page_view *page;
     size_t n_pages;
-    const rn_account *account; // of the request that is followed; NULL: it is over, or none is
+    const rn_account *account; // of the request that is followed; NULL: its first choice is not
+                               // with the engine yet, or is over
     uint64_t account_request;
 } rn_view;
 
@@ -640,7 +643,8 @@ void rn_watcher_destroy(rn_watcher *watcher);
 // Asks for a picture: the step's thread takes it after its current step, at once where it sleeps.
 // One thread at a time. Nothing happens while one is asked for already.
 void rn_watcher_ask(rn_watcher *watcher);
-// Pictures have the account of that request's first choice from the next ask on; 0: of none.
+// The watcher's thread. Pictures have the account of that request's first choice from the next ask
+// on; 0: no request is followed.
 void rn_watcher_follow(rn_watcher *watcher, uint64_t request);
 // The picture that was asked for last, valid until the next ask; NULL: it is not taken yet.
 const rn_view *rn_watcher_view(rn_watcher *watcher);

@@ -378,25 +378,26 @@ static void put_causes(struct scrape *scrape) {
                    (double)stats->first_ns[i] * 1e-9);
 }
 
+static void put_ops_family(struct scrape *scrape, const char *name, const char *help,
+                           const double value[RN_OPS_COUNT]) {
+    put_family(scrape->out, name, "counter", help);
+    for (int i = 0; i < RN_OPS_COUNT; i++)
+        put_sample(scrape, name, "ops", rn_op_class_name((rn_op_class)i), value[i]);
+}
+
 static void put_ops(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
-    const struct {
-        const char *name, *help;
-        const uint64_t *value;
-        double unit;
-    } family[] = {
-        {"runnel:op_seconds_total", "Time of steps by class of operations.", stats->ops_ns, 1e-9},
-        {"runnel:op_bytes_total", "Bytes of weights and KV that steps had to move, by class.",
-         stats->ops_bytes, 1},
-        {"runnel:op_flops_total", "Operations that steps had to compute, by class.",
-         stats->ops_flops, 1},
-    };
-    for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
-        put_family(scrape->out, family[f].name, "counter", family[f].help);
-        for (int i = 0; i < RN_OPS_COUNT; i++)
-            put_sample(scrape, family[f].name, "ops", rn_op_class_name((rn_op_class)i),
-                       (double)family[f].value[i] * family[f].unit);
+    double seconds[RN_OPS_COUNT], bytes[RN_OPS_COUNT];
+    for (int i = 0; i < RN_OPS_COUNT; i++) {
+        seconds[i] = (double)stats->ops_ns[i] * 1e-9;
+        bytes[i] = (double)stats->ops_bytes[i];
     }
+    put_ops_family(scrape, "runnel:op_seconds_total", "Time of steps by class of operations.",
+                   seconds);
+    put_ops_family(scrape, "runnel:op_bytes_total",
+                   "Bytes of weights and KV that steps had to move, by class.", bytes);
+    put_ops_family(scrape, "runnel:op_flops_total",
+                   "Operations that steps had to compute, by class.", stats->ops_flops);
 }
 
 static void put_calls(struct scrape *scrape) {

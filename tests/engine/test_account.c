@@ -83,6 +83,7 @@ CASE(spans_keep_all_tokens) {
         assert_true(a->n_spans <= RN_SPANS && a->n_spans >= (lengths[i] > 300 ? RN_SPANS / 2 : 1));
         if (lengths[i] > 2) assert_int_equal(a->slow[0].share.ns, slowest);
         if (lengths[i] > 2 && lengths[i] <= RN_SPANS) assert_int_equal(longest, slowest);
+        if (lengths[i] > 1) assert_int_equal(a->span[0].n_tokens, 1); // its time is no gap
         for (int s = 1; s < a->n_slow; s++)
             assert_true(a->slow[s].share.ns <= a->slow[s - 1].share.ns);
     }

@@ -164,6 +164,103 @@ CASE(a_step_is_waited_for) {
     rn_engine_destroy(engine);
 }
 
+// The further choices of a request wait for the prompt that the first one evaluates, on a clock
+// that moves before it starts; then each has a step of its own.
+CASE(a_further_choice_waits_for_its_own_prompt) {
+    rn_engine *engine = new_engine(&small);
+    rn_request request = request_for(1, 250, 5);
+    request.n = 3;
+    const uint64_t id = submit(engine, &request);
+    pass_ms(2);
+    int n_ended = 0;
+    while (n_ended < 3) {
+        bool busy;
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);) {
+            if (!event.finish) continue;
+            account_check(&event);
+            const rn_share *first = &event.account->first;
+            check_near((double)first->cause_ns[RN_CAUSE_HOST] / MS, 2, 0.01);
+            check((double)first->cause_ns[RN_CAUSE_OWN_PROMPT] / MS > rows_ms(250) - 0.01,
+                  "choice %d: %g ms", event.choice,
+                  (double)first->cause_ns[RN_CAUSE_OWN_PROMPT] / MS);
+            assert_true(first->prompt_request != id);
+            n_ended++;
+        }
+    }
+    rn_engine_destroy(engine);
+}
+
+// Nobody waits any more: a later request that finds a place did not wait for one.
+CASE(a_block_ends_with_its_last_waiter) {
+    rn_engine *engine = late_engine =
+        new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 2});
+    rn_request request = request_for(1, 8, 100);
+    const uint64_t first = submit(engine, &request);
+    submit(engine, &request);
+    const uint64_t waiter = submit(engine, &request);
+    step_for(engine, first);
+    rn_engine_cancel(engine, waiter);
+    for (int i = 0; i < 20; i++) step_for(engine, first);
+    rn_engine_cancel(engine, first);
+    fake.during = come_late;
+    step_for(engine, first);
+    const rn_account *a = finish(engine, late_id);
+    assert_int_equal(a->first.cause_ns[RN_CAUSE_QUEUE], 0);
+    assert_true(a->first.cause_ns[RN_CAUSE_STREAMS] > 0);
+    rn_engine_destroy(engine);
+}
+
+// A kind of step that was not seen for long has no usual time: its price may be wrong by then.
+CASE(a_rare_step_is_not_slower) {
+    rn_engine *engine = new_engine(&small);
+    rn_request request = request_for(1, 8, 1000);
+    uint64_t id = submit(engine, &request);
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 10; i++) { // a prompt of one kind becomes known
+            request = request_for(10 * round + i + 2, 200, 1);
+            submit(engine, &request);
+            step_for(engine, id);
+        }
+        for (int i = 0; i < 700; i++) {
+            if (step_for(engine, id).finish) id = 0;
+            if (id) continue;
+            request = request_for(1, 8, 1000);
+            id = submit(engine, &request);
+        }
+    }
+    uint64_t sum = 0;
+    const rn_engine_stats stats = streams_stats(engine);
+    for (int i = 0; i < RN_CAUSE_COUNT; i++) sum += stats.cause_ns[i];
+    check((double)stats.cause_ns[RN_CAUSE_SLOWER] < 0.02 * (double)sum, "slower: %g of %g ms",
+          (double)stats.cause_ns[RN_CAUSE_SLOWER] / MS, (double)sum / MS);
+    rn_engine_destroy(engine);
+}
+
+// A picture of a request that waits has its time up to now.
+CASE(a_followed_request_that_waits) {
+    rn_engine *engine = new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 1});
+    rn_watcher *watcher;
+    rn_error err = {0};
+    assert_int_equal(rn_watcher_create(engine, &watcher, &err), RN_OK);
+    rn_request request = request_for(1, 8, 100);
+    const uint64_t first = submit(engine, &request);
+    step_for(engine, first);
+    const uint64_t waiter = submit(engine, &request);
+    for (int i = 0; i < 20; i++) step_for(engine, first);
+    rn_watcher_follow(watcher, waiter);
+    rn_watcher_ask(watcher);
+    step_for(engine, first);
+    const rn_view *view = rn_watcher_view(watcher);
+    assert_non_null(view);
+    assert_int_equal(view->account_request, waiter);
+    assert_non_null(view->account);
+    check_near((double)view->account->first.cause_ns[RN_CAUSE_QUEUE] / MS, 21, 1.1);
+    assert_int_equal(view->account->end_ns, 0);
+    rn_watcher_destroy(watcher);
+    rn_engine_destroy(engine);
+}
+
 // Places, but no pages: the second request waits for the pages of the first.
 CASE(pages_are_waited_for) {
     rn_engine *engine = new_engine(

@@ -23,6 +23,7 @@ CASE(the_board_keeps_the_last_steps) {
     assert_int_equal(step_board_read(&board, RN_STEPS_KEPT + 98, out, 5), 2);
     assert_int_equal(step_board_read(&board, 200, out, 5), 5);
     assert_int_equal(out[0].index, 201);
+    assert_int_equal(step_board_read(&board, UINT64_MAX, out, 5), 0);
     step_board_deinit(&board);
 }
 

@@ -1,5 +1,6 @@
 // The rates of predictions (tools_rates.c): every format and KV type can be measured, and the
 // figures are usable. How exact they are is tests/bench_predict.c's question.
+// label: no-address
 #include "check.h"
 
 #include "tools.h"

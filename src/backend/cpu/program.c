@@ -414,7 +414,7 @@ void cpu_program_run(struct cpu_backend *b, const struct batch *batch) {
         if (b->profiling) b->profile[i].ns = clock_ns() - begin;
         if (i + 1 < b->n_stage && b->stage[i + 1].ops == b->stage[i].ops) continue;
         const uint64_t now = ticks_now();
-        b->ops_ticks[b->stage[i].ops] += now - at;
+        if (now > at) b->ops_ticks[b->stage[i].ops] += now - at; // cores may differ a little
         at = now;
     }
     b->batch = NULL;

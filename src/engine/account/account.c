@@ -27,7 +27,7 @@ static void share_join(rn_share *sum, const rn_share *part) {
     if (part->preempt_request) sum->preempt_request = part->preempt_request;
 }
 
-rn_cause share_largest(const rn_share *share) {
+static rn_cause share_largest(const rn_share *share) {
     int largest = RN_CAUSE_NONE;
     for (int i = 1; i < RN_CAUSE_COUNT; i++)
         if (share->cause_ns[i] > share->cause_ns[largest]) largest = i;
@@ -97,18 +97,21 @@ static void slow_add(rn_account *sum, int token, uint64_t end_ns, const rn_share
     sum->slow[at] = (rn_slow_gap){.token = token, .end_ns = end_ns, .share = *gap};
 }
 
-// Neighbours become one: half as many spans, of twice as many tokens.
+// Neighbours become one: half as many spans, of twice as many tokens. The first span stays.
 static void spans_halve(struct account *account) {
     rn_account *sum = &account->sum;
-    for (int i = 0; i < sum->n_spans / 2; i++) {
-        const rn_span *a = &sum->span[2 * i], *b = a + 1;
-        sum->span[i] = (rn_span){.end_ns = b->end_ns,
-                                 .ns = a->ns + b->ns,
-                                 .max_ns = a->max_ns > b->max_ns ? a->max_ns : b->max_ns,
-                                 .n_tokens = a->n_tokens + b->n_tokens,
-                                 .cause = a->ns > b->ns ? a->cause : b->cause};
+    const int n = (sum->n_spans - 1) / 2;
+    const bool is_odd = (sum->n_spans - 1) % 2;
+    for (int i = 0; i < n; i++) {
+        const rn_span *a = &sum->span[1 + 2 * i], *b = a + 1;
+        sum->span[1 + i] = (rn_span){.end_ns = b->end_ns,
+                                     .ns = a->ns + b->ns,
+                                     .max_ns = a->max_ns > b->max_ns ? a->max_ns : b->max_ns,
+                                     .n_tokens = a->n_tokens + b->n_tokens,
+                                     .cause = a->ns > b->ns ? a->cause : b->cause};
     }
-    sum->n_spans /= 2;
+    if (is_odd) sum->span[1 + n] = sum->span[sum->n_spans - 1];
+    sum->n_spans = 1 + n + is_odd;
     account->span_tokens *= 2;
 }
 

@@ -46,6 +46,4 @@ rn_cause account_token(struct account *account, rn_share *gap);
 // The sequence is over at the mark: time without a token goes to the rest.
 void account_end(struct account *account);
 
-rn_cause share_largest(const rn_share *share);
-
 #endif

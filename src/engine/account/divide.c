@@ -9,6 +9,7 @@ static const double noise = 1.1;
 
 void divider_init(struct divider *divider, const struct cost_rates *rates) {
     price_init(&divider->run, rates);
+    divider->run.never_doubts = true; // a price is for no choice here
 }
 
 double divide_kv(const struct divider *divider, const struct batch_shape *own) {

@@ -9,7 +9,7 @@
 // time is that time plus "slower". The usual time is a price of run times alone, so that neither
 // the host nor a constraint changes it.
 //
-// A machine that stays slow for ten seconds becomes the usual one.
+// A machine that stays slow for ten seconds, or a thousand short steps, becomes the usual one.
 #ifndef RN_ENGINE_ACCOUNT_DIVIDE_H
 #define RN_ENGINE_ACCOUNT_DIVIDE_H
 

@@ -38,6 +38,7 @@ size_t step_board_read(const struct step_board *board, uint64_t after, rn_step *
     const uint64_t last = atomic_load_explicit(&board->last, memory_order_acquire);
     const uint64_t kept = last > RN_STEPS_KEPT ? last - RN_STEPS_KEPT : 0;
     size_t n = 0;
+    if (after >= last) return 0;
     for (uint64_t index = (after > kept ? after : kept) + 1; index <= last && n < max; index++)
         if (read_one(&board->slot[index % RN_STEPS_KEPT], index, &out[n])) n++;
     return n;

@@ -88,9 +88,11 @@ static void add_stream(struct watcher *watcher, const struct seq *seq, int n_gro
 }
 
 // The account as it is now: the time since the last token is its rest.
-static void copy_account(struct watcher *watcher, const struct seq *seq) {
+static void copy_account(struct watcher *watcher, const struct engine *engine,
+                         const struct seq *seq) {
     if (seq->choices.index > 0) return;
     struct account copy = seq->account;
+    if (seq->state == SEQ_WAITING) engine_charge_until(engine, seq, engine_now(engine), &copy);
     account_end(&copy);
     watcher->account = copy.sum;
     watcher->account.end_ns = 0;
@@ -108,7 +110,7 @@ static void take(struct watcher *watcher, const struct engine *engine) {
     for (int i = 0; i < engine->n_running; i++) {
         const struct seq *seq = engine->running[i];
         add_stream(watcher, seq, n_group);
-        if (seq->id == followed) copy_account(watcher, seq);
+        if (seq->id == followed) copy_account(watcher, engine, seq);
         kv_view_table(engine->kv, &seq->table, seq->id, watcher->page);
     }
     for (const struct seq *seq = engine->leaving; seq; seq = seq->next)
@@ -116,7 +118,7 @@ static void take(struct watcher *watcher, const struct engine *engine) {
     for (int i = 0; i < engine->n_waiting; i++) {
         const struct seq *seq = engine->waiting[i].seq;
         add_stream(watcher, seq, n_group);
-        if (seq->id == followed) copy_account(watcher, seq);
+        if (seq->id == followed) copy_account(watcher, engine, seq);
     }
     watcher->view.stats = engine->stats;
     watcher->view.time_ns = engine_now(engine);

@@ -129,7 +129,7 @@ double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out,
 
 double price_usual_ns(const struct price *price, const struct batch_shape *shape) {
     const struct price_bucket *b = &price->bucket[bucket_of(rows_of(price, shape))];
-    if (b->seen < PRICE_KNOWN) return 0;
+    if (b->seen < PRICE_KNOWN || b->age > PRICE_RECENT) return 0;
     const double ns = price_of_exact(price, shape);
     return b->ns > b->usual_ns ? ns * (b->usual_ns / b->ns) : ns;
 }
@@ -169,6 +169,7 @@ static void bucket_add(struct price *price, double rows, double ns, double ratio
     const int index = bucket_of(rows);
     struct price_bucket *b = &price->bucket[index];
     if (b->count == 0) bucket_use(price, index);
+    if (b->age > PRICE_RECENT) b->seen = 0; // the rates of attention may be others by now
     b->age = 0;
     if (ratio > slower || ratio < faster) b->count /= 2;
     if (b->count < INERTIA) b->count++;
@@ -188,7 +189,7 @@ static void doubt_old(struct price *price) {
     double below = 0;
     for (int i = 0; i < price->n_used; i++) {
         struct price_bucket *b = &price->bucket[price->used[i]];
-        if (++b->age >= STALE_STEPS) {
+        if (++b->age >= STALE_STEPS && !price->never_doubts) {
             b->age = 0;
             b->count = 1;
             if (b->ns > below) b->ns = clamp(b->ns * stale, below, b->ns);

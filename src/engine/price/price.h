@@ -23,17 +23,18 @@
 #include "plan/cost_rates.h"
 #include "runnel.h"
 
-enum { PRICE_MIN_CHUNK = 8, PRICE_BUCKETS = 96, PRICE_KNOWN = 8 };
+enum { PRICE_MIN_CHUNK = 8, PRICE_BUCKETS = 96, PRICE_KNOWN = 8, PRICE_RECENT = 256 };
 
 struct price {
     const struct cost_rates *rates;
+    bool never_doubts;               // prices that were not measured for long stay
     double row_flops;                // of one row with logits, without attention
     double ns_per_byte, ns_per_flop; // of attention; 0: nothing was measured
     struct price_bucket {
         double rows, ns; // averages of the measurements
         int count;       // that the average weighs; 0: none
         int age;         // steps since the last one
-        int seen;        // measurements ever, up to PRICE_KNOWN
+        int seen;        // measurements without a pause of PRICE_RECENT steps, up to PRICE_KNOWN
         double usual_ns; // follows ns: soon when it falls, later when it rises
     } bucket[PRICE_BUCKETS];
     int n_used; // buckets with measurements, ascending: few, so that learning looks at no others
@@ -64,8 +65,8 @@ double price_of_exact(const struct price *price, const struct batch_shape *shape
 // Its two parts: of rows of each domain, and of the shape's attention. 0: nothing was measured.
 double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out, int64_t n_logits);
 double price_attention_ns(const struct price *price, const struct batch_shape *shape);
-// The price without a slowdown of the machine that has not lasted for long; 0: such steps were not
-// measured PRICE_KNOWN times.
+// The price without a slowdown of the machine that has not lasted for long; 0: it is not known,
+// because such steps were not measured PRICE_KNOWN times lately.
 double price_usual_ns(const struct price *price, const struct batch_shape *shape);
 // A step took this long. Steps without logits skip part of the model and are not learned from;
 // price_learn_all takes them too, for prices of such steps.

@@ -26,6 +26,10 @@ struct seq_family {
     int n_live;         // choices that have not ended; the step's
     int n_alive;        // choices that were not freed; under the intake's lock
     struct seq *leader; // choice 0 while it is not done: others fork its prompt; the step's
+    // for the accounts of the others, which wait for the prompt; the step's
+    uint64_t start_ns, done_ns;          // choice 0 was admitted; had its prompt; 0: not yet
+    rn_share waited;                     // of choice 0, up to start_ns
+    uint64_t blocked_ns[ACCOUNT_BLOCKS]; // the block clocks at done_ns
 };
 
 // The draft room's data of a sequence (engine/draft/drafter.h): opaque here.

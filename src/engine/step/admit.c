@@ -71,7 +71,7 @@ void engine_preempt(struct engine *engine, int index, uint64_t request) {
     assert(engine->n_flight == 0);
     draft_leave(engine->draft, seq, false);
     kv_release(engine->kv, &seq->table);
-    engine_charge_until(engine, seq, engine->event_ns);
+    engine_charge_until(engine, seq, engine->event_ns, &seq->account);
     seq->account.open.preempt_request = request;
     if (seq->n_done > seq->n_lost) seq->n_lost = seq->n_done;
     seq->n_done = seq->n_again = 0;
@@ -106,7 +106,8 @@ static rn_status end_of(const struct seq *seq, uint64_t now) {
 // a step, which reads them here alone.
 static void look_at(struct engine *engine, struct seq *seq) {
     const bool is_paused = atomic_load_explicit(&seq->paused, memory_order_relaxed);
-    if (is_paused != seq->is_paused) engine_charge_until(engine, seq, engine->event_ns);
+    if (is_paused != seq->is_paused)
+        engine_charge_until(engine, seq, engine->event_ns, &seq->account);
     seq->is_paused = is_paused;
     if (seq->state == SEQ_WAITING) engine->waiting[seq->waiting_at].is_paused = seq->is_paused;
     if (seq->deadline_ns < engine->next_deadline) engine->next_deadline = seq->deadline_ns;
@@ -259,6 +260,18 @@ static uint64_t held_by(const struct engine *engine, const struct seq *seq) {
     return bytes;
 }
 
+uint64_t engine_page_holder(const struct engine *engine, uint64_t except) {
+    uint64_t most = 0, request = 0;
+    for (int i = 0; i < engine->n_running; i++) {
+        const struct seq *seq = engine->running[i];
+        const uint64_t bytes = seq->id == except ? 0 : held_by(engine, seq);
+        if (bytes <= most) continue;
+        most = bytes;
+        request = seq->id;
+    }
+    return request;
+}
+
 // The bytes that a running sequence will want: the rest of its prompt, at least the next page of
 // each group. Without this, a new sequence would take the pages that a prompt in progress needs.
 static uint64_t promised_to(const struct engine *engine, const struct seq *seq) {
@@ -331,28 +344,20 @@ static bool make_room(struct engine *engine, const struct seq *seq, uint64_t *pr
 }
 
 static void start(struct engine *engine, struct seq *seq, bool found, uint64_t now) {
-    engine_charge_until(engine, seq, now);
+    engine_charge_until(engine, seq, now, &seq->account);
     users_chosen(&engine->users, seq->user_at);
     running_add(engine, seq);
     if (seq->was_admitted) return;
     seq->was_admitted = true;
     seq->account.sum.start_ns = now;
+    if (seq->choices.index == 0) {
+        seq->family->start_ns = now;
+        seq->family->waited = seq->account.open;
+    }
     seq->timings.cached_tokens = seq->n_done;
     engine->stats.cached_tokens += (uint64_t)seq->n_done;
     engine->stats.lookups++;
     engine->stats.hits += found;
-}
-
-// The running request that holds the most pages.
-static uint64_t largest_holder(const struct engine *engine) {
-    uint64_t most = 0, request = 0;
-    for (int i = 0; i < engine->n_running; i++) {
-        const uint64_t bytes = held_by(engine, engine->running[i]);
-        if (bytes <= most) continue;
-        most = bytes;
-        request = engine->running[i]->id;
-    }
-    return request;
 }
 
 // Admits it; false: it does not fit, and every sequence behind it waits too, for what *block says.
@@ -378,6 +383,7 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
 // that was preempted meanwhile may go before the next, and an admitted choice may have made others
 // ready. So the turns are looked at again until no sequence is ready or one does not fit.
 static void admit(struct engine *engine, uint64_t now) {
+    if (engine->n_waiting == 0) engine_block(engine, ACCOUNT_BLOCKS, now);
     if (engine->n_waiting == 0 || !engine->changes) return;
     uint64_t promised = promised_to_all(engine);
     enum account_block block = ACCOUNT_BLOCKS;
@@ -391,7 +397,7 @@ static void admit(struct engine *engine, uint64_t now) {
             fits = admit_one(engine, next[i], now, &promised, &block);
     }
     engine_block(engine, block, now);
-    if (block == ACCOUNT_PAGES) engine->page_holder = largest_holder(engine);
+    if (block == ACCOUNT_PAGES) engine->page_holder = engine_page_holder(engine, 0);
     engine->changes = 0;
 }
 

@@ -22,46 +22,72 @@ void engine_block(struct engine *engine, enum account_block block, uint64_t now)
     }
 }
 
-void engine_wait_begin(const struct engine *engine, struct seq *seq) {
-    struct account *account = &seq->account;
+static void wait_begin(const struct engine *engine, struct account *account) {
     for (int i = 0; i < ACCOUNT_BLOCKS; i++)
         account->blocked_mark_ns[i] = block_read(&engine->block[i], account->mark_ns);
 }
 
-// A choice waits for the first one of its request, which evaluates the prompt of both.
-static void charge_follower(struct seq *seq, uint64_t now) {
-    const struct seq *leader = seq->family->leader;
-    if (!leader || leader == seq || !leader->was_admitted) return;
-    const uint64_t start_ns = leader->account.sum.start_ns;
-    if (start_ns <= seq->account.mark_ns) account_add(&seq->account, RN_CAUSE_OWN_PROMPT, now);
+void engine_wait_begin(const struct engine *engine, struct seq *seq) {
+    wait_begin(engine, &seq->account);
 }
 
-static void charge_waiting(const struct engine *engine, struct seq *seq, uint64_t now) {
-    struct account *account = &seq->account;
-    if (seq->is_paused) account_add(account, RN_CAUSE_READER, now);
-    if (seq->was_admitted) account_add(account, RN_CAUSE_PREEMPTED, now);
-    if (seq->choices.index > 0) charge_follower(seq, now);
-    if (now <= account->mark_ns) return;
+// A further choice waits for the first one, which evaluates the prompt of both. It waited as the
+// first one did until that started, and for its own prompt from then on.
+static void charge_follower(const struct seq *seq, uint64_t now, struct account *account) {
+    const struct seq_family *family = seq->family;
+    if (!family->start_ns) return;
+    if (account->mark_ns < family->start_ns) {
+        double part[RN_CAUSE_COUNT];
+        for (int i = 0; i < RN_CAUSE_COUNT; i++) part[i] = (double)family->waited.cause_ns[i];
+        account->open.pages_request = family->waited.pages_request;
+        account_divide(account, part, family->start_ns);
+    }
+    const uint64_t done = family->done_ns ? family->done_ns : now;
+    if (done < account->mark_ns) return;
+    account_add(account, RN_CAUSE_OWN_PROMPT, done < now ? done : now);
+    for (int i = 0; family->done_ns && i < ACCOUNT_BLOCKS; i++)
+        account->blocked_mark_ns[i] = family->blocked_ns[i];
+}
+
+void engine_prompt_done(const struct engine *engine, struct seq *seq) {
+    struct seq_family *family = seq->family;
+    family->done_ns = engine->event_ns;
+    for (int i = 0; i < ACCOUNT_BLOCKS; i++)
+        family->blocked_ns[i] = block_read(&engine->block[i], engine->event_ns);
+}
+
+// The part of a wait that admission caused, then the step that was running when it came.
+static void charge_blocked(const struct engine *engine, const struct seq *seq, uint64_t now,
+                           struct account *account) {
     uint64_t blocked_ns[ACCOUNT_BLOCKS];
     for (int i = 0; i < ACCOUNT_BLOCKS; i++)
         blocked_ns[i] = block_read(&engine->block[i], now) - account->blocked_mark_ns[i];
     if (blocked_ns[ACCOUNT_PAGES] > 0) account->open.pages_request = engine->page_holder;
-    // a step that landed since was running when it came
     const bool was_running = engine->laps.end_ns > account->mark_ns;
-    if (was_running && engine->step_prompt_tokens > account->open.prompt_tokens) {
+    if (was_running && engine->step_prompt_request != seq->id &&
+        engine->step_prompt_tokens > account->open.prompt_tokens) {
         account->open.prompt_tokens = engine->step_prompt_tokens;
         account->open.prompt_request = engine->step_prompt_request;
     }
     account_wait(account, blocked_ns, was_running ? engine->step_cause : RN_CAUSE_HOST, now);
-    engine_wait_begin(engine, seq);
 }
 
-void engine_charge_until(const struct engine *engine, struct seq *seq, uint64_t now) {
-    if (now <= seq->account.mark_ns) return;
+static void charge_waiting(const struct engine *engine, const struct seq *seq, uint64_t now,
+                           struct account *account) {
+    if (seq->is_paused) account_add(account, RN_CAUSE_READER, now);
+    if (seq->was_admitted) account_add(account, RN_CAUSE_PREEMPTED, now);
+    if (seq->choices.index > 0) charge_follower(seq, now, account);
+    if (account->mark_ns < now) charge_blocked(engine, seq, now, account);
+    wait_begin(engine, account);
+}
+
+void engine_charge_until(const struct engine *engine, const struct seq *seq, uint64_t now,
+                         struct account *account) {
+    if (now <= account->mark_ns) return;
     if (seq->state == SEQ_WAITING)
-        charge_waiting(engine, seq, now);
+        charge_waiting(engine, seq, now, account);
     else
-        account_add(&seq->account, seq->is_paused ? RN_CAUSE_READER : RN_CAUSE_HOST, now);
+        account_add(account, seq->is_paused ? RN_CAUSE_READER : RN_CAUSE_HOST, now);
 }
 
 // ---------------------------------------------------------------- steps
@@ -77,7 +103,7 @@ static struct divide_own own_of(const struct engine *engine, const struct seq_wo
     own.rows.again = again;
     own.rows.refused = work->n_draft - work->n_accepted + work->n_again;
     own.rows.stream = work->n_accepted;
-    *(own.kind == PART_STREAM ? &own.rows.stream : &own.rows.prompt) += fresh - again;
+    *(seq->account.sum.first_ns ? &own.rows.stream : &own.rows.prompt) += fresh - again;
     struct batch_shape shape = {0};
     seq_work_shape(engine->plan, work, work->first_pos, &shape);
     own.kv_ns = divide_kv(&engine->divider, &shape);
@@ -95,6 +121,11 @@ static void beside_add(struct beside *beside, const struct seq *seq, const struc
     const int tokens = own->rows.prompt + own->rows.again;
     beside->n_streams += own->kind == PART_STREAM;
     beside->n_prompts += own->kind != PART_STREAM;
+    for (int i = 0; i < 2; i++) {
+        if (beside->request[i] != seq->id) continue;
+        beside->tokens[i] += tokens; // another choice of the same request
+        return;
+    }
     const int at = tokens > beside->tokens[0] ? 0 : tokens > beside->tokens[1] ? 1 : 2;
     if (at == 2) return;
     if (at == 0) {
@@ -126,7 +157,7 @@ static void measure(struct engine *engine, const struct flight *flight, uint64_t
     uint64_t choice = stats->sample_ns - laps->sample_ns;
     choice = choice < left ? choice : left;
     left -= choice;
-    draft = draft < left ? draft : left;
+    draft = !engine->draft ? 0 : draft < left ? draft : left; // without drafters: bookkeeping
     left -= draft;
     if (engine->depth > 1 && engine->result.run_ns > run) run = engine->result.run_ns;
     run = run < left ? run : left;
@@ -160,7 +191,7 @@ static void record_ops(struct engine *engine, const struct flight *flight, rn_st
         record->ops_flops[c] = cost.flops;
         stats->ops_ns[c] += record->ops_ns[c];
         stats->ops_bytes[c] += record->ops_bytes[c];
-        stats->ops_flops[c] += record->ops_flops[c];
+        stats->ops_flops[c] += (double)record->ops_flops[c];
     }
     engine->step_cost = sum;
     stats->weight_bytes += sum.weight_bytes;
@@ -203,7 +234,8 @@ static void charge_idle(struct engine *engine, const struct beside *beside, uint
         struct account *account = &seq->account;
         if (account->mark_ns >= now) continue;
         const rn_cause cause = idle_cause(seq, beside);
-        if (cause == RN_CAUSE_PAGES) account->open.pages_request = engine->page_holder;
+        if (cause == RN_CAUSE_PAGES)
+            account->open.pages_request = engine_page_holder(engine, seq->id);
         if (cause == RN_CAUSE_PROMPTS) note_beside(&account->open, beside, seq->id);
         account_add(account, cause, now);
     }

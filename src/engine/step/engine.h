@@ -261,9 +261,13 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
 // --- charge.c: time goes to accounts ---
 // The step has landed: every running sequence's time up to now is divided.
 void engine_charge(struct engine *engine, struct flight *flight, uint64_t now);
-// The time of a sequence that changes its state now, up to now.
-void engine_charge_until(const struct engine *engine, struct seq *seq, uint64_t now);
-void engine_wait_begin(const struct engine *engine, struct seq *seq); // it joins the waiting ones
+// The time of a sequence that changes its state now, up to now. account: its own, or a copy.
+void engine_charge_until(const struct engine *engine, const struct seq *seq, uint64_t now,
+                         struct account *account);
+void engine_prompt_done(const struct engine *engine, struct seq *seq); // of choice 0
+void engine_wait_begin(const struct engine *engine, struct seq *seq);  // it joins the waiting ones
+// The running request that holds the most pages, other than this one.
+uint64_t engine_page_holder(const struct engine *engine, uint64_t except);
 // Admission stopped for this reason; ACCOUNT_BLOCKS: it did not.
 void engine_block(struct engine *engine, enum account_block block, uint64_t now);
 

@@ -53,7 +53,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
         event->text = held.data;
         event->text_len = held.len;
     }
-    engine_charge_until(engine, seq, engine->event_ns);
+    engine_charge_until(engine, seq, engine->event_ns, &seq->account);
     account_end(&seq->account);
     draft_leave(engine->draft, seq, true);
     if (seq->n_steps == 0) engine_free_table(engine, seq);
@@ -203,8 +203,11 @@ static void publish_work(struct engine *engine, const struct flight *flight,
         return;
     }
     count_step(engine, flight, work);
-    if (work->first_pos < seq->n_prompt && seq->family->n_live > 1)
+    if (work->first_pos < seq->n_prompt && seq->family->n_live > 1) {
         engine_changed(engine, CHANGE_PROMPT);
+        if (seq->choices.index == 0 && seq->n_done >= seq->n_prompt - 1)
+            engine_prompt_done(engine, seq);
+    }
     if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
         kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
     if (work->samples)

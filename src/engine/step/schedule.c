@@ -13,7 +13,8 @@ struct share {
     int again_left; // of tokens_left, beside one token for each running sequence
     int n_prompts;  // that got tokens
     bool bounded;   // by the gap
-    bool starved;   // a prompt found no page
+    bool starved;   // a prompt found no page:
+    uint64_t starved_request;
 };
 
 static int min_int(int a, int b) { return a < b ? a : b; }
@@ -148,6 +149,7 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     n = kv_room(engine->kv, &seq->table, seq_next(seq), n);
     if (n == 0 || !kv_grow(engine->kv, &seq->table, seq_next(seq), n)) {
         share->starved = seq->is_starved = true;
+        share->starved_request = seq->id;
         return;
     }
     users_chosen(&engine->users, seq->user_at);
@@ -187,7 +189,7 @@ bool engine_schedule(struct engine *engine) {
     while (engine->step->n_work == 0 && share.starved && engine->n_flight == 0) {
         const int victim = engine_victim(engine, 1);
         assert(victim >= 0); // a lone sequence fits
-        engine_preempt(engine, victim, engine->running[0]->id);
+        engine_preempt(engine, victim, share.starved_request);
         share_out(engine, &share);
     }
     return engine->step->n_work > 0;
