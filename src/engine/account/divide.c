@@ -5,7 +5,7 @@
 
 // A run is slower than usual beyond this factor. Smaller differences are the noise of one step, and
 // are divided like the rest.
-static const double noise = 1.1;
+static const double noise = 1.25;
 
 void divider_init(struct divider *divider, const struct cost_rates *rates) {
     price_init(&divider->run, rates);

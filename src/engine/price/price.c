@@ -22,7 +22,7 @@ static const double growth = 2.5;     // of a step's rows over those of recent o
 static const double fading = 0.97;    // of the recent rows, with each step that has a prompt
 // The usual time follows the price, by these parts of the difference in each step. A slower speed
 // that lasts ten seconds of steps, or a thousand short steps, becomes usual.
-static const double usual_falls = 1.0 / 32, usual_rises = 1.0 / 1024, usual_rises_ns = 10e9;
+static const double usual_falls = 1.0 / 128, usual_rises = 1.0 / 1024, usual_rises_ns = 10e9;
 
 static double clamp(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
