@@ -462,6 +462,11 @@ CASE(a_calibrated_price_stays_until_it_is_old) {
         struct batch_shape more = {0};
         batch_shape_add(&s->f->model.plan, &more, 0, 3 * STREAMS, 3 * STREAMS);
         const double before = error_of(s, &more, 1);
+        struct bench kept = b; // that never doubts
+        kept.scene.price.never_doubts = true;
+        for (int i = 0; i < 6000; i++, kept.scene.depth = 0) decode(&kept.scene, 1);
+        check(fabs(error_of(&kept.scene, &more, 1) - before) < 0.02, "%s: off by %g after %g",
+              s->machine->name, error_of(&kept.scene, &more, 1), before);
         for (int i = 0; i < 2000; i++, s->depth = 0) decode(s, 1);
         check(fabs(error_of(s, &more, 1) - before) < 0.02, "%s: off by %g after %g",
               s->machine->name, error_of(s, &more, 1), before);
