@@ -6,23 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#define BY_HAND "bench_decode"
+#include "by_hand.h"
 
 enum { MAX_STREAMS = 64, N_PROMPT = 16, N_CTX = 256 };
-
-static _Noreturn void fail(const rn_error *err) {
-    fprintf(stderr, "bench_decode: %s\n", err->message);
-    exit(1);
-}
-
-static rn_model *open_model(const char *name) {
-    rn_error err = {0};
-    rn_model *model;
-    const rn_status status = strchr(name, ':') ? tools_model_open_synthetic(name, &model, &err)
-                                               : rn_model_open(name, &model, &err);
-    if (status) fail(&err);
-    return model;
-}
 
 static void submit(rn_engine *engine, int n_vocab, int n_gen, uint32_t *random) {
     int32_t prompt[N_PROMPT];

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tools.h"
+#define BY_HAND "bench_ledger"
+#include "by_hand.h"
 
 enum { MAX_REQUESTS = 10000, MAX_STREAMS = 64, N_CTX = 1024 };
 
@@ -19,20 +20,6 @@ struct seen {
 static struct seen seen[MAX_REQUESTS + 1];
 static uint64_t cause_ns[2][RN_CAUSE_COUNT]; // of times to first tokens, of gaps
 static uint64_t n_unequal;
-
-static _Noreturn void fail(const rn_error *err) {
-    fprintf(stderr, "bench_ledger: %s\n", err->message);
-    exit(1);
-}
-
-static rn_model *open_model(const char *name) {
-    rn_error err = {0};
-    rn_model *model;
-    const rn_status status = strchr(name, ':') ? tools_model_open_synthetic(name, &model, &err)
-                                               : rn_model_open(name, &model, &err);
-    if (status) fail(&err);
-    return model;
-}
 
 static uint32_t draw(uint32_t *random, uint32_t below) {
     *random = *random * 1664525u + 1013904223u;

@@ -6,14 +6,10 @@
 #include <string.h>
 
 #include "plan/cost_rates.h"
-#include "tools.h"
+#define BY_HAND "bench_predict"
+#include "by_hand.h"
 
 enum { MAX_LIST = 16, STEPS = 3, ROUNDS = 7 };
-
-static _Noreturn void fail(const rn_error *err) {
-    fprintf(stderr, "bench_predict: %s\n", err->message);
-    exit(1);
-}
 
 static int list_read(const char *text, int *out) {
     int n = 0;
@@ -22,30 +18,6 @@ static int list_read(const char *text, int *out) {
         if (end == text) exit(2);
     }
     return n;
-}
-
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// Rates of all formats of the plan and of its first group's attention.
-static void rates_measure(const struct plan *plan, struct predict_rates *out) {
-    const struct tools_rates_options options = {0};
-    rn_error err = {0};
-    int n_head = 0;
-    if (tools_rates_base(&options, out, &err)) fail(&err);
-    for (int i = 0; i < plan->n_op; i++) {
-        const struct op *op = &plan->op[i];
-        if (op->kind == OP_ATTENTION) n_head = op->kv.n_head;
-        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
-        const enum format_id format = plan->weight[op->weight].format;
-        if (out->product[format].is_known) continue;
-        if (tools_rates_product(&options, out, format, &out->product[format], &err)) fail(&err);
-    }
-    if (tools_rates_attention(&options, &plan->group[0], n_head, out->cache_bytes, &out->attention,
-                              &err))
-        fail(&err);
 }
 
 static double predict(const rn_model *model, const struct predict_rates *rates,
@@ -76,7 +48,7 @@ static void measure(struct tools_runner *runner, const struct tools_work *works,
         }
     }
     for (int i = 0; i < n; i++) {
-        qsort(ms[i], ROUNDS, sizeof *ms[i], compare);
+        qsort(ms[i], ROUNDS, sizeof *ms[i], compare_doubles);
         out[i] = ms[i][ROUNDS / 2];
     }
 }

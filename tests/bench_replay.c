@@ -10,44 +10,17 @@
 #include <time.h>
 
 #include "plan/queue.h"
-#include "tools.h"
+#define BY_HAND "bench_replay"
+#include "by_hand.h"
 
 enum { MAX_REQUESTS = 4096, MAX_SEQS = 8, MAX_PROMPT = 96, MAX_OUTPUT = 32, N_CTX = 256 };
-
-static _Noreturn void fail(const rn_error *err) {
-    fprintf(stderr, "bench_replay: %s\n", err->message);
-    exit(1);
-}
 
 static uint32_t draw(uint32_t *random) {
     *random = *random * 1664525u + 1013904223u;
     return *random >> 8;
 }
 
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 // ---------------------------------------------------------------- predicted
-
-static void rates_measure(const struct plan *plan, struct predict_rates *out) {
-    const struct tools_rates_options options = {0};
-    rn_error err = {0};
-    int n_head = 0;
-    if (tools_rates_base(&options, out, &err)) fail(&err);
-    for (int i = 0; i < plan->n_op; i++) {
-        const struct op *op = &plan->op[i];
-        if (op->kind == OP_ATTENTION) n_head = op->kv.n_head;
-        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
-        const enum format_id format = plan->weight[op->weight].format;
-        if (out->product[format].is_known) continue;
-        if (tools_rates_product(&options, out, format, &out->product[format], &err)) fail(&err);
-    }
-    if (tools_rates_attention(&options, &plan->group[0], n_head, out->cache_bytes, &out->attention,
-                              &err))
-        fail(&err);
-}
 
 static struct queue_totals simulate(const rn_model *model, const struct predict_rates *rates,
                                     struct queue_request *requests, int n) {
@@ -105,7 +78,7 @@ static int events_take(rn_engine *engine, uint64_t start) {
         n_over += event.last;
         if (event.token < 0) continue;
         request->end_ms = (double)(event.time_ns - start) * 1e-6;
-        if (event.gap == RN_GAP_NONE) request->first_ms = request->end_ms;
+        if (event.cause == RN_CAUSE_NONE) request->first_ms = request->end_ms;
     }
     return n_over;
 }
@@ -137,8 +110,8 @@ static struct times times_of(const struct queue_request *requests, int n) {
         ttft[i] = requests[i].first_ms - requests[i].arrive_ms;
         token[i] = (requests[i].end_ms - requests[i].first_ms) / (requests[i].n_output - 1);
     }
-    qsort(ttft, (size_t)n, sizeof *ttft, compare);
-    qsort(token, (size_t)n, sizeof *token, compare);
+    qsort(ttft, (size_t)n, sizeof *ttft, compare_doubles);
+    qsort(token, (size_t)n, sizeof *token, compare_doubles);
     for (int i = 0; i < 3; i++) {
         const int at = i == 0 ? n / 2 : (int)((i == 1 ? 0.9 : 0.99) * n);
         times.ttft[i] = ttft[at];
