@@ -146,10 +146,9 @@ static void notes_print(const struct load_config *config, const struct load_leve
     if (config->slo.any)
         printf("goodput: %d of %d requests were within the bounds\n", f->good, f->completed);
     if (f->completed > f->user_rate.n)
-        printf(
-            "%d requests of one token, or whose tokens came at one time, are not in the speed of "
-            "one user\n",
-            f->completed - f->user_rate.n);
+        printf("per user: %d of %d requests are left out, with one token or all tokens at one "
+               "time\n",
+               f->completed - f->user_rate.n, f->completed);
     if (f->by_pieces)
         printf("%d requests had no usage: their tokens are the pieces of their streams\n",
                f->by_pieces);
