@@ -81,6 +81,14 @@ static int output_error(void) {
     return write(STDOUT_FILENO, "\n", 1) < 0 && errno ? errno : EIO;
 }
 
+int app_belongs(const struct options *options, enum option_id option, enum option_id owner) {
+    char a[OPTION_NAME_SIZE], b[OPTION_NAME_SIZE];
+    if (options->value[option].origin != ORIGIN_COMMAND_LINE || option_given(options, owner))
+        return APP_OK;
+    return app_fail(APP_USAGE, "%s belongs to %s, which is missing",
+                    option_name(options, option, a), option_name(options, owner, b));
+}
+
 int app_flush_output(void) {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return APP_OK;

@@ -30,6 +30,9 @@ struct app_short {
     char text[64];
 };
 struct app_short app_short(const char *text);
+// Refuses an option of the command line that has an effect only with another one, its owner, where
+// that is missing. APP_OK or APP_USAGE.
+int app_belongs(const struct options *options, enum option_id option, enum option_id owner);
 // app_fail for an error of the library; the exit code follows from its status.
 int app_fail_error(const rn_error *err);
 // For output that could not be written: quiet when the reader has gone (EPIPE). Returns APP_FAILED.

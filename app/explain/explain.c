@@ -1,6 +1,7 @@
 // `runnel explain`: where the time of a request went, in words and as a picture. The request is on
 // a running server (--url) or in a saved file. With --url alone the server's requests are listed.
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,13 +12,16 @@
 #include "terminal/json.h"
 #include "terminal/term.h"
 
-enum { FETCH_MS = 30000, DOCUMENT_LIMIT = 64 << 20, ID_BYTES_MAX = 128, CAUSE_COLUMNS = 33 };
+enum { FETCH_MS = 30000, DOCUMENT_LIMIT = 64 << 20, ID_BYTES_MAX = 128, CAUSE_BYTES_MAX = 64 };
+// Of the list: all columns but cause, age and id; the age; a cause, in full and at least.
+enum { FIXED_COLUMNS = 47, AGE_COLUMNS = 11, CAUSE_COLUMNS = 33, CAUSE_COLUMNS_MIN = 8 };
 
 struct explain {
     const struct options *options;
     struct term term;
     struct text document;
     const char *name; // of its file or server, for messages
+    bool served;      // it is a server
 };
 
 // ---------------------------------------------------------------- the server
@@ -36,7 +40,7 @@ static int status_fail(const struct explain *explain, const struct client_reply 
     error_message(reply, message, sizeof message);
     const char *why = *message ? message : "no further message";
     if (reply->status == 401)
-        return app_fail(APP_USAGE, "%s: the key is refused: %s; --api-key gives it", explain->name,
+        return app_fail(APP_FAILED, "%s: the key is refused: %s; --api-key gives it", explain->name,
                         why);
     return app_fail(reply->status == 404 ? APP_USAGE : APP_FAILED, "%s: status %d: %s",
                     explain->name, reply->status, why);
@@ -95,7 +99,7 @@ static int request_print(const struct explain *explain) {
     rn_error err = {0};
     const struct text *text = &explain->document;
     if (record_read(err_path(explain->name), text->data, text->len, &record, &err))
-        return app_fail(APP_USAGE, "%s", err.message);
+        return app_fail(explain->served ? APP_FAILED : APP_USAGE, "%s", err.message);
     int code = APP_OK;
     if (option_flag(explain->options, OPT_JSON)) {
         code = document_print(explain);
@@ -148,18 +152,62 @@ static const char *number_text(double value, int digits, char *out, size_t size)
     return out;
 }
 
-static void row_print(const json_t *row) {
+// The parts of a row that depend on the terminal's width.
+struct layout {
+    int cause; // columns
+    bool age, id;
+};
+
+static struct layout layout_of(const json_t *rows, int room) {
+    struct layout layout = {.cause = CAUSE_COLUMNS};
+    int id = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const int len = (int)strlen(member_text(json_array_get(rows, i), "id"));
+        if (len > id) id = len;
+    }
+    room -= FIXED_COLUMNS + 2;
+    if (layout.cause > room) layout.cause = room < CAUSE_COLUMNS_MIN ? CAUSE_COLUMNS_MIN : room;
+    room -= layout.cause;
+    layout.age = room >= AGE_COLUMNS;
+    if (layout.age) room -= AGE_COLUMNS;
+    layout.id = room >= 2 + id;
+    return layout;
+}
+
+// Cut to its columns, with dots where something is missing.
+static void cause_print(const struct layout *layout, const char *cause) {
+    const int len = (int)strlen(cause);
+    const bool cut = len > layout->cause;
+    term_print_escaped(stdout, cause, (size_t)(cut ? layout->cause - 3 : len), CAUSE_BYTES_MAX);
+    if (cut) fputs("...", stdout);
+    if (layout->id) printf("%*s", layout->cause > len ? layout->cause - len : 0, "");
+}
+
+static void row_print(const struct layout *layout, const json_t *row) {
     char ttft[32], tpot[32];
-    printf("  %7.0f  %-8.8s  %7.0f s  %7.0f  %9s  %8s  ", member_number(row, "request"),
-           member_text(row, "state"), member_number(row, "age_s"),
-           member_number(row, "output_tokens"),
+    printf("  %7.0f  %-8.8s", member_number(row, "request"), member_text(row, "state"));
+    if (layout->age) printf("  %7.0f s", member_number(row, "age_s"));
+    printf("  %7.0f  %8s  %7s  ", member_number(row, "output_tokens"),
            number_text(member_number(row, "ttft_ms"), 1, ttft, sizeof ttft),
            number_text(member_number(row, "tpot_ms"), 2, tpot, sizeof tpot));
-    const char *cause = member_text(row, "cause_text"), *id = member_text(row, "id");
-    term_print_escaped(stdout, cause, strlen(cause), 64);
-    printf("%*s", (int)(strlen(cause) < CAUSE_COLUMNS ? CAUSE_COLUMNS - strlen(cause) : 0) + 2, "");
-    term_print_escaped(stdout, id, strlen(id), RECORD_ID_BYTES);
+    cause_print(layout, member_text(row, "cause_text"));
+    if (layout->id) {
+        const char *id = member_text(row, "id");
+        fputs("  ", stdout);
+        term_print_escaped(stdout, id, strlen(id), RECORD_ID_BYTES);
+    }
     putchar('\n');
+}
+
+static void rows_print(const struct explain *explain, const json_t *rows) {
+    const int room = explain->term.out_tty ? term_columns(STDOUT_FILENO) : INT_MAX;
+    const struct layout layout = layout_of(rows, room);
+    printf("  %s%7s  %-8s", term_dim(explain->term.out_color), "request", "state");
+    if (layout.age) printf("  %9s", "age");
+    printf("  %7s  %8s  %7s  ", "tokens", "ttft ms", "tpot ms");
+    printf("%-*s%s%s\n", layout.id ? layout.cause : 0, "largest cause", layout.id ? "  id" : "",
+           term_reset(explain->term.out_color));
+    for (size_t i = 0; i < json_array_size(rows); i++) row_print(&layout, json_array_get(rows, i));
 }
 
 static int list_print(const struct explain *explain) {
@@ -169,15 +217,14 @@ static int list_print(const struct explain *explain) {
     const json_t *rows = json_object_get(answer, "requests");
     int code = APP_OK;
     if (!json_is_array(rows)) {
-        code = app_fail(APP_USAGE, "%s: no list of requests: %s", explain->name,
+        code = app_fail(APP_FAILED, "%s: no list of requests: %s", explain->name,
                         answer ? "'requests' is missing" : problem.text);
+    } else if (option_flag(explain->options, OPT_JSON)) {
+        code = document_print(explain);
     } else if (!json_array_size(rows)) {
         puts("  no request is running or kept");
     } else {
-        printf("  %s%7s  %-8s  %9s  %7s  %9s  %8s  %-*s  %s%s\n", term_dim(explain->term.out_color),
-               "request", "state", "age", "tokens", "ttft ms", "tpot ms", CAUSE_COLUMNS,
-               "largest cause", "id", term_reset(explain->term.out_color));
-        for (size_t i = 0; i < json_array_size(rows); i++) row_print(json_array_get(rows, i));
+        rows_print(explain, rows);
     }
     json_decref(answer);
     return code;
@@ -185,8 +232,7 @@ static int list_print(const struct explain *explain) {
 
 static int explain_list(struct explain *explain) {
     const int code = fetch(explain, "/requests");
-    if (code) return code;
-    return option_flag(explain->options, OPT_JSON) ? document_print(explain) : list_print(explain);
+    return code ? code : list_print(explain);
 }
 
 // ---------------------------------------------------------------- the command
@@ -199,6 +245,7 @@ static int explain_file(struct explain *explain, const char *path) {
 
 int command_explain(const struct options *options) {
     struct explain explain = {.options = options, .name = option_text(options, OPT_URL)};
+    explain.served = explain.name != NULL;
     const char *what = options->positional;
     int code;
     term_init(&explain.term, options);

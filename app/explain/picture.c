@@ -1,6 +1,7 @@
 // Words wrap at the width, bars take the columns beside the labels. The strip shows the time from
 // submit to the last token: blocks before the first token are in the order in which a request
-// waits, later ones are the account's spans. Without colour every cause has a letter instead.
+// waits, with its own prompt last; later ones are the account's spans. Without colour every cause
+// has a letter instead.
 #include "explain/picture.h"
 
 #include <stdlib.h>
@@ -81,89 +82,129 @@ static void cells(const struct picture *picture, rn_cause cause, int n) {
     if (picture->color) fputs("\033[0m", picture->out);
 }
 
-static int label_width(const struct split *split) {
-    int width = 0;
+static const char other_label[] = "other"; // tiny parts together
+
+static int label_width(const struct split *split, uint64_t ns) {
+    int width = (int)strlen(other_label);
     for (int i = 0; i < split->n; i++) {
+        if (split_is_tiny(split->part[i].ns, ns)) continue;
         const int len = (int)strlen(rn_cause_text(split->part[i].cause));
         if (len > width) width = len;
     }
     return width;
 }
 
+struct chart {
+    struct split_scale scale;
+    int label, total, bar; // columns of a row's parts; bar below BAR_MIN: there is none
+};
+
+// n: cells of the bar.
+static void chart_row(const struct picture *picture, const struct chart *chart, const char *label,
+                      uint64_t units, uint64_t percent, rn_cause cause, int n) {
+    char text[SPLIT_TEXT_BYTES];
+    fprintf(picture->out, "%*s%-*s  %*s  %3llu%%", 2 * MARGIN, "", chart->label, label,
+            chart->total, split_text(&chart->scale, units, text), (unsigned long long)percent);
+    if (n && chart->bar >= BAR_MIN) {
+        fputs("  ", picture->out);
+        cells(picture, cause, n);
+    }
+    fputc('\n', picture->out);
+}
+
+static void chart_rows(const struct picture *picture, const struct chart *chart,
+                       const struct split *time, const struct split *percent, uint64_t ns) {
+    uint64_t units = 0, percents = 0; // of tiny parts
+    for (int i = 0; i < time->n; i++) {
+        const struct split_part *part = &time->part[i];
+        if (!part->units || split_is_tiny(part->ns, ns)) {
+            units += part->units;
+            percents += percent->part[i].units;
+            continue;
+        }
+        const int n = (int)((double)part->ns * chart->bar / (double)ns + 0.5);
+        chart_row(picture, chart, rn_cause_text(part->cause), part->units, percent->part[i].units,
+                  part->cause, n ? n : 1);
+    }
+    if (units || percents)
+        chart_row(picture, chart, other_label, units, percents, RN_CAUSE_NONE, 0);
+}
+
 // A row for each cause: label, time, percent, bar.
 static void bars(const struct picture *picture, const char *title, const rn_share *share) {
     if (!share->ns) return;
-    const struct split_scale scale = split_scale(share->ns);
+    struct chart chart = {.scale = split_scale(share->ns)};
     struct split time, percent;
     char text[SPLIT_TEXT_BYTES];
-    split_time(&time, share, scale.unit_ns);
+    split_time(&time, share, chart.scale.unit_ns);
     split_percent(&percent, share);
-    const int total = (int)strlen(split_text(&scale, time.units, text));
-    const int label = label_width(&time);
-    const int room = picture->columns - (2 * MARGIN + label + 2 + total + 2 + 4 + 2);
-    const int width = room > BAR_MAX ? BAR_MAX : room;
+    chart.total = (int)strlen(split_text(&chart.scale, time.units, text));
+    chart.label = label_width(&time, share->ns);
+    const int room = picture->columns - (2 * MARGIN + chart.label + 2 + chart.total + 2 + 4 + 2);
+    chart.bar = room > BAR_MAX ? BAR_MAX : room;
     fprintf(picture->out, "\n%*s%s%s, %s%s\n", MARGIN, "", term_bold(picture->color), title, text,
             term_reset(picture->color));
-    for (int i = 0; i < time.n; i++) {
-        const struct split_part *part = &time.part[i];
-        if (!part->units) continue;
-        fprintf(picture->out, "%*s%-*s  %*s  %3llu%%", 2 * MARGIN, "", label,
-                rn_cause_text(part->cause), total, split_text(&scale, part->units, text),
-                (unsigned long long)percent.part[i].units);
-        if (width >= BAR_MIN) {
-            const double exact = (double)part->ns * width / (double)share->ns;
-            const int n = (int)(exact + 0.5);
-            fputs("  ", picture->out);
-            cells(picture, part->cause, n ? n : 1);
-        }
-        fputc('\n', picture->out);
-    }
+    chart_rows(picture, &chart, &time, &percent, share->ns);
 }
 
 // ---------------------------------------------------------------- the strip
 
 struct strip {
-    rn_cause *cell; // [width]
-    int width;
+    rn_cause *cell;            // [width]
+    int width, mark;           // mark: cells before the first token
     double ns_per_cell, at_ns; // at_ns: that is drawn so far
     bool used[RN_CAUSE_COUNT];
 };
 
 // A cell shows the cause at its middle.
-static void strip_add(struct strip *strip, rn_cause cause, uint64_t ns) {
-    const double end = strip->at_ns + (double)ns;
+static void strip_add(struct strip *strip, rn_cause cause, double ns) {
+    const double end = strip->at_ns + ns;
     for (int i = 0; i < strip->width; i++) {
         const double middle = ((double)i + 0.5) * strip->ns_per_cell;
-        if (middle < strip->at_ns || middle >= end) continue;
-        strip->cell[i] = cause;
-        strip->used[cause] = true;
+        if (middle >= strip->at_ns && middle < end) strip->cell[i] = cause;
     }
     strip->at_ns = end;
 }
 
-static void strip_fill(struct strip *strip, const rn_account *account) {
-    // the order in which a request meets them; the rest follows by size
-    static const rn_cause order[] = {RN_CAUSE_QUEUE, RN_CAUSE_PAGES, RN_CAUSE_PREEMPTED,
-                                     RN_CAUSE_PROMPTS, RN_CAUSE_OWN_PROMPT};
-    bool done[RN_CAUSE_COUNT] = {0};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        strip_add(strip, order[i], account->first.cause_ns[order[i]]);
-        done[order[i]] = true;
-    }
+// Tiny parts are left out; the others take their room.
+static void strip_first(struct strip *strip, const rn_share *first) {
+    // the order in which a request meets them
+    static const rn_cause order[] = {RN_CAUSE_QUEUE,     RN_CAUSE_PAGES,  RN_CAUSE_PREEMPTED,
+                                     RN_CAUSE_PROMPTS,   RN_CAUSE_READER, RN_CAUSE_HOST,
+                                     RN_CAUSE_STREAMS,   RN_CAUSE_SLOWER, RN_CAUSE_DRAFTS,
+                                     RN_CAUSE_CHOICE,    RN_CAUSE_KV,     RN_CAUSE_WEIGHTS,
+                                     RN_CAUSE_OWN_PROMPT};
+    double drawn = 0;
     for (int i = 0; i < RN_CAUSE_COUNT; i++)
-        if (!done[i]) strip_add(strip, (rn_cause)i, account->first.cause_ns[i]);
+        if (!split_is_tiny(first->cause_ns[i], first->ns)) drawn += (double)first->cause_ns[i];
+    const double stretch = drawn > 0 ? (double)first->ns / drawn : 0;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        const uint64_t ns = first->cause_ns[order[i]];
+        if (!split_is_tiny(ns, first->ns)) strip_add(strip, order[i], (double)ns * stretch);
+    }
+    // however short it is beside the rest
+    const uint64_t own = first->cause_ns[RN_CAUSE_OWN_PROMPT];
+    if (strip->mark && own && !split_is_tiny(own, first->ns))
+        strip->cell[strip->mark - 1] = RN_CAUSE_OWN_PROMPT;
+    strip->at_ns = (double)first->ns;
+}
+
+static void strip_fill(struct strip *strip, const rn_account *account) {
+    strip_first(strip, &account->first);
     for (int i = 0; i < account->n_spans; i++) {
         // the first span may reach back to the submit
         const rn_span *span = &account->span[i];
         const uint64_t since = span->end_ns - (span->ns < span->end_ns ? span->ns : span->end_ns);
         const uint64_t from = since > account->first_ns ? since : account->first_ns;
-        if (span->end_ns > from) strip_add(strip, (rn_cause)span->cause, span->end_ns - from);
+        if (span->end_ns > from)
+            strip_add(strip, (rn_cause)span->cause, (double)(span->end_ns - from));
     }
+    for (int i = 0; i < strip->width; i++) strip->used[strip->cell[i]] = true;
 }
 
 static void strip_legend(const struct picture *picture, const struct strip *strip) {
     int column = 0;
-    for (int i = 0; i < RN_CAUSE_COUNT; i++) {
+    for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++) {
         if (!strip->used[i]) continue;
         const char *text = rn_cause_text((rn_cause)i);
         const int n = MARGIN + 2 + (int)strlen(text);
@@ -186,6 +227,7 @@ static bool print_strip(const struct picture *picture, const rn_account *account
     strip.cell = calloc((size_t)strip.width, sizeof *strip.cell);
     if (!strip.cell) return false;
     strip.ns_per_cell = (double)total / strip.width;
+    strip.mark = (int)((double)account->first.ns / strip.ns_per_cell + 0.5);
     strip_fill(&strip, account);
     fprintf(picture->out, "\n%*s", MARGIN, "");
     for (int i = 0; i < strip.width;) {
@@ -194,8 +236,7 @@ static bool print_strip(const struct picture *picture, const rn_account *account
         cells(picture, strip.cell[i], n);
         i += n;
     }
-    // where the first token is
-    const int mark = (int)((double)account->first.ns / strip.ns_per_cell);
+    const int mark = strip.mark;
     const struct split_scale scale = split_scale(total);
     char text[SPLIT_TEXT_BYTES];
     split_text(&scale, (total + scale.unit_ns / 2) / scale.unit_ns, text);

@@ -85,7 +85,7 @@ bool load_event_read(const char *data, size_t len, struct jbuf *text, struct loa
     const json_t *error = json_object_get(event, "error");
     if (error && !json_is_null(error)) {
         const char *message = message_of(event);
-        snprintf(out->fault, sizeof out->fault, "error event: %.80s", message ? message : "");
+        snprintf(out->fault, sizeof out->fault, "error event: %.480s", message ? message : "");
     }
     choice_take(json_array_get(json_object_get(event, "choices"), 0), text, out);
     numbers_take(event, out);

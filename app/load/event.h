@@ -13,7 +13,7 @@ struct load_event {
     bool finished; // it has a finish_reason
     // of usage and timings; -1: it does not say
     int input_tokens, output_tokens, cached_tokens, draft_tokens, draft_accepted;
-    char fault[100]; // "": none
+    char fault[512]; // "": none
 };
 
 // text: gets the piece of text behind its bytes; NULL: it is not wanted. False: the event is not

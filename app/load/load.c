@@ -3,9 +3,11 @@
 // are shown.
 #include "load/load.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "load/agree.h"
 #include "load/runner.h"
@@ -22,6 +24,7 @@ struct load {
     struct load_level levels[LOAD_LEVELS_MAX];
     int n_levels;
     int requests; // of the last level
+    int room;     // characters of a line
     struct agree_row agree[AGREE_COUNT];
 };
 
@@ -85,8 +88,9 @@ static int level_run(struct load *load, int concurrency, double rate) {
     drafts_take(&before, &after, level);
     if (level->interrupted && level->figures.completed + level->figures.failed == 0) return APP_OK;
     load->n_levels++;
-    if (load->n_levels == 1) load_report_row_head(config);
-    load_report_row(config, level);
+    const unsigned shown = load_report_columns(config, load->room);
+    if (load->n_levels == 1) load_report_row_head(config, shown);
+    load_report_row(config, level, shown);
     return app_flush_output();
 }
 
@@ -154,7 +158,7 @@ static int result_show(const struct load *load) {
     const struct load_level *last = &load->levels[load->n_levels - 1];
     int completed = 0;
     for (int i = 0; i < load->n_levels; i++) completed += load->levels[i].figures.completed;
-    load_report_level(load->config, last);
+    load_report_level(load->config, last, load->room);
     for (int i = 0; i < load->n_levels; i++) load_report_faults(load->config, &load->levels[i]);
     const int code = check_result(load), wrote = files_write(load);
     if (!completed && !code && !wrote) return app_fail(APP_FAILED, "every request failed");
@@ -166,11 +170,13 @@ static int load_one(const struct load_config *config, const struct term *term) {
     if (!load) return app_fail(APP_FAILED, "out of memory");
     load->config = config;
     load->term = term;
+    load->room = term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX;
     int code = target_open(config, NULL, &load->target);
     if (!code) {
         interrupt_watch();
         load_report_head(config, load->target);
-        code = levels_run(load);
+        code = app_flush_output();
+        if (!code) code = levels_run(load);
         const int shown = load->n_levels ? result_show(load) : APP_OK;
         if (!code) code = interrupt_seen() ? APP_INTERRUPTED : shown;
     }

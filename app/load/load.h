@@ -29,6 +29,7 @@ struct load_config {
     int n_levels;
     bool open;        // levels are rates
     int most_at_once; // of open loads
+    int n_bounds;     // numbers that were given for it
     bool poisson, ramp;
     int requests;      // of a level
     double duration_s; // 0: no bound
@@ -71,11 +72,14 @@ struct load_level {
 
 // load_report.c
 void load_report_head(const struct load_config *config, const struct load_target *target);
-void load_report_row_head(const struct load_config *config);
-void load_report_row(const struct load_config *config, const struct load_level *level);
+// The columns of the rows that fit a line of `room` characters, as bits.
+unsigned load_report_columns(const struct load_config *config, int room);
+void load_report_row_head(const struct load_config *config, unsigned shown);
+void load_report_row(const struct load_config *config, const struct load_level *level,
+                     unsigned shown);
 void load_report_faults(const struct load_config *config, const struct load_level *level);
-// All spreads of a level, and notes.
-void load_report_level(const struct load_config *config, const struct load_level *level);
+// All spreads of a level, as far as they fit a line of `room` characters, and notes.
+void load_report_level(const struct load_config *config, const struct load_level *level, int room);
 int load_report_json(const struct load_config *config, const struct load_target *target,
                      const struct load_level *levels, int n, int requests);
 // Writes the value to a file and releases it; NULL is a value for which memory ran out.

@@ -137,8 +137,10 @@ static int load_get(const struct options *options, struct load_config *out) {
     int code = levels_get(options, OPT_CONCURRENCY, out);
     out->open = trace || option_given(options, OPT_RATE);
     out->most_at_once = OPEN_MOST;
-    if (!code && out->open && option_given(options, OPT_CONCURRENCY))
+    if (!code && out->open && option_given(options, OPT_CONCURRENCY)) {
         out->most_at_once = out->level[0];
+        out->n_bounds = out->n_levels;
+    }
     if (!code && option_given(options, OPT_RATE)) code = levels_get(options, OPT_RATE, out);
     if (!code && trace) {
         out->n_levels = 1;
@@ -208,6 +210,29 @@ static int pairs_check(const struct options *options) {
     return APP_OK;
 }
 
+// The first has an effect only with the second.
+static int owners_check(const struct options *options) {
+    static const enum option_id owners[][2] = {
+        {OPT_SPEEDUP, OPT_TRACE},  {OPT_ROUNDS, OPT_COMPARE},
+        {OPT_THINK_MS, OPT_TURNS}, {OPT_PREFIX_GROUPS, OPT_SHARED_PREFIX},
+        {OPT_ARRIVALS, OPT_RATE},
+    };
+    int code = APP_OK;
+    for (size_t i = 0; !code && i < sizeof owners / sizeof *owners; i++)
+        code = app_belongs(options, owners[i][0], owners[i][1]);
+    return code;
+}
+
+// A ramp makes its own levels, and the bound of an open load is one number.
+static int levels_check(const struct options *options, const struct load_config *config) {
+    if (config->ramp && config->n_levels > 1)
+        return app_fail(APP_USAGE, "--ramp takes one level of load, not %d", config->n_levels);
+    if (config->n_bounds > 1)
+        return app_fail(APP_USAGE, "--concurrency takes one number beside %s, not %d",
+                        option_given(options, OPT_RATE) ? "--rate" : "--trace", config->n_bounds);
+    return APP_OK;
+}
+
 static int sides_check(const struct load_config *config) {
     if (config->side[1] && !config->side[0])
         return app_fail(APP_USAGE, "unexpected argument '%s'; see 'runnel bench serve --help'",
@@ -224,7 +249,9 @@ int load_config_init(const struct options *options, struct load_config *out) {
     *out = (struct load_config){0};
     plain_get(options, out);
     int code = pairs_check(options);
+    if (!code) code = owners_check(options);
     if (!code) code = load_get(options, out);
+    if (!code) code = levels_check(options, out);
     if (!code) code = sides_check(out);
     if (!code && out->plot) code = plot_check("--plot", out->plot);
     if (!code && out->json) code = json_check(out->json);

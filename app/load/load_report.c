@@ -1,5 +1,6 @@
 // Figures of a load for people (a table, a row for each level) and for programs: one JSON object
-// with the names of vllm bench serve, and those of aiperf below "aiperf".
+// with the names of vllm bench serve, and those of aiperf below "aiperf". A terminal shows the
+// columns that fit its width.
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -31,42 +32,103 @@ void load_report_head(const struct load_config *config, const struct load_target
     putchar('\n');
 }
 
-void load_report_row_head(const struct load_config *config) {
-    printf("| %9s | %8s | %6s | %8s | %8s | %8s | %9s | %9s | %8s | %8s | %9s |",
-           config->trace.n ? "trace"
-           : config->open  ? "arrive/s"
-                           : "at a time",
-           "requests", "failed", "req/s", "tokens/s", "per user", "TTFT ms", "p99", "TPOT ms",
-           "ITL p99", "E2EL ms");
-    if (config->slo.any) printf(" %8s |", "good/s");
-    printf("\n| %.9s | %.8s | %.6s | %.8s | %.8s | %.8s | %.9s | %.9s | %.8s | %.8s | %.9s |",
-           "--------:", "-------:", "-----:", "-------:", "-------:", "-------:", "--------:",
-           "--------:", "-------:", "-------:", "--------:");
-    if (config->slo.any) printf(" -------: |");
+// The columns in their order; a lower rank is more important.
+enum {
+    COLUMN_LOAD,
+    COLUMN_REQUESTS,
+    COLUMN_FAILED,
+    COLUMN_REQUEST_RATE,
+    COLUMN_TOKENS,
+    COLUMN_USER,
+    COLUMN_TTFT,
+    COLUMN_TTFT_P99,
+    COLUMN_TPOT,
+    COLUMN_ITL_P99,
+    COLUMN_E2EL,
+    COLUMN_GOOD,
+    COLUMN_COUNT
+};
+struct column {
+    const char *title; // NULL: it depends on the load
+    int width, rank;
+};
+static const struct column columns[COLUMN_COUNT] = {
+    [COLUMN_LOAD] = {NULL, 9, 0},         [COLUMN_REQUESTS] = {"requests", 8, 7},
+    [COLUMN_FAILED] = {"failed", 6, 5},   [COLUMN_REQUEST_RATE] = {"req/s", 8, 8},
+    [COLUMN_TOKENS] = {"tokens/s", 8, 1}, [COLUMN_USER] = {"per user", 8, 2},
+    [COLUMN_TTFT] = {"TTFT ms", 9, 3},    [COLUMN_TTFT_P99] = {"p99", 9, 9},
+    [COLUMN_TPOT] = {"TPOT ms", 8, 4},    [COLUMN_ITL_P99] = {"ITL p99", 8, 10},
+    [COLUMN_E2EL] = {"E2EL ms", 9, 11},   [COLUMN_GOOD] = {"good/s", 8, 6},
+};
+
+// A column takes three more: a border and two blanks. The most important one is always shown.
+static unsigned columns_fit(const struct column *column, int n, int room, unsigned wanted) {
+    unsigned shown = 0;
+    for (int rank = 0; rank < n; rank++) {
+        for (int i = 0; i < n; i++) {
+            const int width = column[i].width + 3;
+            if (column[i].rank != rank || !(wanted & 1u << i) || (rank && width > room)) continue;
+            shown |= 1u << i;
+            room -= width;
+        }
+    }
+    return shown;
+}
+
+unsigned load_report_columns(const struct load_config *config, int room) {
+    const unsigned all = (1u << COLUMN_COUNT) - 1;
+    return columns_fit(columns, COLUMN_COUNT, room - 1,
+                       config->slo.any ? all : all & ~(1u << COLUMN_GOOD));
+}
+
+static void rule_print(int width) {
+    fputs(" ", stdout);
+    for (int i = 1; i < width; i++) putchar('-');
+    fputs(": |", stdout);
+}
+
+void load_report_row_head(const struct load_config *config, unsigned shown) {
+    const char *load = config->trace.n ? "trace" : config->open ? "arrive/s" : "at a time";
+    putchar('|');
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        if (shown & 1u << i)
+            printf(" %*s |", columns[i].width, columns[i].title ? columns[i].title : load);
+    fputs("\n|", stdout);
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        if (shown & 1u << i) rule_print(columns[i].width);
     putchar('\n');
 }
 
-void load_report_row(const struct load_config *config, const struct load_level *level) {
-    const struct load_figures *f = &level->figures;
-    char load[16];
+static void load_text(const struct load_config *config, const struct load_level *level,
+                      char out[16]) {
     if (config->trace.n)
-        snprintf(load, sizeof load, "x%g", config->speedup);
+        snprintf(out, 16, "x%g", config->speedup);
     else if (level->rate > 0)
-        snprintf(load, sizeof load, "%g", level->rate);
+        snprintf(out, 16, "%g", level->rate);
     else
-        snprintf(load, sizeof load, "%d", level->concurrency);
-    printf("| %9s | %8d | %6d | %8.2f | %8.1f | %8.1f | %9.2f | %9.2f | %8.2f | %8.2f | %9.1f |",
-           load, f->completed, f->failed, f->request_rate, f->output_rate, f->user_rate.mean,
-           f->ttft_ms.mean, f->ttft_ms.p[LOAD_P99], f->tpot_ms.mean, f->itl_ms.p[LOAD_P99],
-           f->e2el_ms.mean);
-    if (config->slo.any) printf(" %8.2f |", f->request_goodput);
-    printf("%s\n", level->interrupted ? " interrupted" : "");
+        snprintf(out, 16, "%d", level->concurrency);
 }
 
-static void spread_row(const char *name, const struct spread *s) {
-    if (s->n == 0) return;
-    printf("| %-24s | %10.2f | %10.2f | %10.2f | %10.2f | %10.2f | %10.2f |\n", name, s->mean,
-           s->p[LOAD_P50], s->p[LOAD_P90], s->p[LOAD_P99], s->max, s->std);
+void load_report_row(const struct load_config *config, const struct load_level *level,
+                     unsigned shown) {
+    const struct load_figures *f = &level->figures;
+    const struct {
+        double value;
+        int digits;
+    } cell[COLUMN_COUNT] = {
+        [COLUMN_REQUESTS] = {f->completed, 0},           [COLUMN_FAILED] = {f->failed, 0},
+        [COLUMN_REQUEST_RATE] = {f->request_rate, 2},    [COLUMN_TOKENS] = {f->output_rate, 1},
+        [COLUMN_USER] = {f->user_rate.mean, 1},          [COLUMN_TTFT] = {f->ttft_ms.mean, 2},
+        [COLUMN_TTFT_P99] = {f->ttft_ms.p[LOAD_P99], 2}, [COLUMN_TPOT] = {f->tpot_ms.mean, 2},
+        [COLUMN_ITL_P99] = {f->itl_ms.p[LOAD_P99], 2},   [COLUMN_E2EL] = {f->e2el_ms.mean, 1},
+        [COLUMN_GOOD] = {f->request_goodput, 2},
+    };
+    char load[16];
+    load_text(config, level, load);
+    printf("| %*s |", columns[COLUMN_LOAD].width, load);
+    for (int i = COLUMN_LOAD + 1; i < COLUMN_COUNT; i++)
+        if (shown & 1u << i) printf(" %*.*f |", columns[i].width, cell[i].digits, cell[i].value);
+    printf("%s\n", level->interrupted ? " interrupted" : "");
 }
 
 static void notes_print(const struct load_config *config, const struct load_level *level) {
@@ -83,6 +145,10 @@ static void notes_print(const struct load_config *config, const struct load_leve
                (long long)level->drafts.tokens);
     if (config->slo.any)
         printf("goodput: %d of %d requests were within the bounds\n", f->good, f->completed);
+    if (f->completed > f->user_rate.n)
+        printf("per user: %d of %d requests are left out, with one token or all tokens at one "
+               "time\n",
+               f->completed - f->user_rate.n, f->completed);
     if (f->by_pieces)
         printf("%d requests had no usage: their tokens are the pieces of their streams\n",
                f->by_pieces);
@@ -110,20 +176,45 @@ void load_report_faults(const struct load_config *config, const struct load_leve
     }
 }
 
-void load_report_level(const struct load_config *config, const struct load_level *level) {
+enum { SPREAD_COUNT = 6, SPREAD_NAME = 24 };
+static const struct column spread_columns[SPREAD_COUNT] = {
+    {"mean", 10, 0}, {"median", 10, 1}, {"p90", 10, 4},
+    {"p99", 10, 2},  {"max", 10, 3},    {"std", 10, 5},
+};
+
+static void spread_row(const char *name, const struct spread *s, unsigned shown) {
+    if (s->n == 0) return;
+    const double value[SPREAD_COUNT] = {s->mean,        s->p[LOAD_P50], s->p[LOAD_P90],
+                                        s->p[LOAD_P99], s->max,         s->std};
+    printf("| %-*s |", SPREAD_NAME, name);
+    for (int i = 0; i < SPREAD_COUNT; i++)
+        if (shown & 1u << i) printf(" %*.2f |", spread_columns[i].width, value[i]);
+    putchar('\n');
+}
+
+static void spread_head(unsigned shown) {
+    printf("\n| %-*s |", SPREAD_NAME, "");
+    for (int i = 0; i < SPREAD_COUNT; i++)
+        if (shown & 1u << i) printf(" %*s |", spread_columns[i].width, spread_columns[i].title);
+    fputs("\n| ------------------------ |", stdout);
+    for (int i = 0; i < SPREAD_COUNT; i++)
+        if (shown & 1u << i) rule_print(spread_columns[i].width);
+    putchar('\n');
+}
+
+void load_report_level(const struct load_config *config, const struct load_level *level, int room) {
     const struct load_figures *f = &level->figures;
+    const unsigned shown =
+        columns_fit(spread_columns, SPREAD_COUNT, room - SPREAD_NAME - 4, (1u << SPREAD_COUNT) - 1);
     if (f->completed) {
-        printf("\n| %-24s | %10s | %10s | %10s | %10s | %10s | %10s |\n", "", "mean", "median",
-               "p90", "p99", "max", "std");
-        puts("| ------------------------ | ---------: | ---------: | ---------: | ---------: | "
-             "---------: | ---------: |");
-        spread_row("TTFT, ms", &f->ttft_ms);
-        spread_row("TPOT, ms", &f->tpot_ms);
-        spread_row("ITL, ms", &f->itl_ms);
-        spread_row("E2EL, ms", &f->e2el_ms);
-        spread_row("tokens/s of one request", &f->user_rate);
-        spread_row("input tokens", &f->input_len);
-        spread_row("output tokens", &f->output_len);
+        spread_head(shown);
+        spread_row("TTFT, ms", &f->ttft_ms, shown);
+        spread_row("TPOT, ms", &f->tpot_ms, shown);
+        spread_row("ITL, ms", &f->itl_ms, shown);
+        spread_row("E2EL, ms", &f->e2el_ms, shown);
+        spread_row("tokens/s of one request", &f->user_rate, shown);
+        spread_row("input tokens", &f->input_len, shown);
+        spread_row("output tokens", &f->output_len, shown);
     }
     notes_print(config, level);
 }
@@ -276,6 +367,7 @@ static json_t *level_make(const struct load_config *config, const struct load_ta
     const struct load_figures *f = &level->figures;
     bool ok = out && vllm_head(out, config, target, level, requests) &&
               vllm_figures(out, config, f) && vllm_drafts(out, &level->drafts);
+    ok = ok && json_put(out, "per_user_left_out", json_integer(f->completed - f->user_rate.n));
     ok = ok && json_put(out, "tokens_from_usage", json_boolean(f->by_pieces == 0));
     ok = ok && json_put(out, "cached_input_tokens",
                         f->cached_tokens >= 0 ? json_integer(f->cached_tokens) : json_null());

@@ -20,15 +20,22 @@ bool load_records_add(struct load_records *records, struct load_record *record) 
     return true;
 }
 
+// A longer text ends with "...".
+static void fault_write(char out[LOAD_FAULT_SIZE], const char *text) {
+    if (snprintf(out, LOAD_FAULT_SIZE, "%s", text) >= LOAD_FAULT_SIZE)
+        memcpy(out + LOAD_FAULT_SIZE - 4, "...", 4);
+}
+
 void load_records_fault(struct load_records *records, const char *text) {
     int i = 0;
-    while (i < records->n_faults && strncmp(records->fault[i].text, text, LOAD_FAULT_SIZE - 1) != 0)
-        i++;
+    char shown[LOAD_FAULT_SIZE];
+    fault_write(shown, text);
+    while (i < records->n_faults && strcmp(records->fault[i].text, shown) != 0) i++;
     if (i == LOAD_FAULTS) i--;
     if (i == records->n_faults) {
         records->n_faults++;
         const bool others = i == LOAD_FAULTS - 1;
-        snprintf(records->fault[i].text, LOAD_FAULT_SIZE, "%s", others ? "other errors" : text);
+        fault_write(records->fault[i].text, others ? "other errors" : text);
     }
     records->fault[i].count++;
 }
@@ -142,6 +149,7 @@ static double value_input(const struct load_record *r) {
 static double value_ttst(const struct load_record *r) {
     return r->n_pieces > 1 ? (double)r->gap_ms[0] : (double)NAN;
 }
+// A request without a time between tokens has no speed: one token, or all of them at one time.
 static double value_user(const struct load_record *r) {
     const double tpot = tpot_of(r);
     return tpot > 0 ? 1000 / tpot : (double)NAN;

@@ -21,7 +21,7 @@ struct load_record {
 };
 
 // A failure, by its text.
-enum { LOAD_FAULT_SIZE = 120, LOAD_FAULTS = 8 };
+enum { LOAD_FAULT_SIZE = 120, LOAD_FAULT_READ = 512, LOAD_FAULTS = 8 }; // READ: before it is cut
 struct load_fault {
     char text[LOAD_FAULT_SIZE];
     int count;
@@ -82,7 +82,7 @@ struct load_figures {
     struct spread ttft_ms, tpot_ms, itl_ms, e2el_ms;
     double arrival_gap_ms;   // mean of the ITL above 0: pieces that arrive together are of one step
     struct spread ttst_ms;   // from the first piece to the second
-    struct spread user_rate; // 1000 / TPOT: tokens a second of one request
+    struct spread user_rate; // 1000 / TPOT: tokens a second of one request; only TPOT above 0
     struct spread input_len, output_len;  // tokens
     int64_t cached_tokens;                // -1: nobody said
     int64_t draft_tokens, draft_accepted; // -1: nobody said

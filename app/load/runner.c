@@ -36,7 +36,7 @@ struct stream {
     struct jbuf gaps; // floats, ms
     struct load_record record;
     bool finished; // [DONE] or a finish_reason came
-    char fault[LOAD_FAULT_SIZE];
+    char fault[LOAD_FAULT_READ];
 };
 
 struct run {
@@ -278,10 +278,10 @@ static void request_start(struct stream *stream) {
 static void fault_of(struct stream *stream) {
     const struct client_connection *c = &stream->connection;
     const struct response *response = &c->response;
-    char text[80] = "";
+    char text[LOAD_FAULT_READ - 32] = "";
     if (stream->fault[0]) return;
     if (c->state == CONNECTION_FAILED) {
-        snprintf(stream->fault, sizeof stream->fault, "%.*s", LOAD_FAULT_SIZE - 1, c->error);
+        snprintf(stream->fault, sizeof stream->fault, "%.*s", LOAD_FAULT_READ - 1, c->error);
     } else if (response->status != 200) {
         load_fault_text(stream->answer.data ? stream->answer.data : "", stream->answer.len, text,
                         sizeof text);

@@ -250,6 +250,11 @@ static bool schema_check(struct reader *r) {
     struct jread_text key, text = {0};
     int64_t version = -1;
     bool ours = false;
+    if (jread_peek(&r->json) == JREAD_ERROR) {
+        r->failed = true;
+        err_set(r->err, RN_ERR_ARG, "%s: not JSON", r->name);
+        return false;
+    }
     if (!jread_enter_object(&r->json)) return fault(r, "expected an object", NULL);
     while (jread_next_key(&r->json, &key)) {
         const bool is_schema = jread_equals(&key, "schema") && jread_peek(&r->json) == JREAD_STRING;

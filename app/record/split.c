@@ -51,6 +51,8 @@ void split_percent(struct split *out, const rn_share *share) {
     out->units = parts_round(out, 100.0L / (long double)share->ns, 100);
 }
 
+bool split_is_tiny(uint64_t ns, uint64_t whole_ns) { return (double)ns < 0.005 * (double)whole_ns; }
+
 struct split_scale split_scale(uint64_t total_ns) {
     static const struct {
         uint64_t least_ns;

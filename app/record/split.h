@@ -22,6 +22,9 @@ void split_time(struct split *out, const rn_share *share, uint64_t unit_ns);
 // Percents: 100 units, or none where no time passed.
 void split_percent(struct split *out, const rn_share *share);
 
+// Below 0.5% of the whole: such parts are not named but added up as "other".
+bool split_is_tiny(uint64_t ns, uint64_t whole_ns);
+
 // How times of about this size are written: "812 ms", "12.3 ms", "0.45 ms", "10.20 s".
 struct split_scale {
     uint64_t unit_ns;

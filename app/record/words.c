@@ -8,9 +8,8 @@
 
 #include "record/split.h"
 
-enum { NAMED_MAX = 4 };                  // causes that a sentence names
-static const double slow_factor = 1.5;   // a gap that much over the mean is explained
-static const double named_share = 0.005; // of the total; smaller parts are "other"
+enum { NAMED_MAX = 4 };                // causes that a sentence names
+static const double slow_factor = 1.5; // a gap that much over the mean is explained
 
 // ---------------------------------------------------------------- pieces
 
@@ -48,21 +47,19 @@ static void put_cause(struct jbuf *out, const struct record *record, rn_cause ca
                       const rn_share *share, const rn_work *work) {
     char count[SPLIT_TEXT_BYTES], roof[64];
     const bool has_roof = work && roof_text(&record->machine, work, roof, sizeof roof);
+    jbuf_text(out, rn_cause_text(cause));
     switch (cause) {
     case RN_CAUSE_WEIGHTS:
         // beside a prompt the roof is the prompt's
-        jbuf_text(out, "reading weights");
         if (has_roof && !share->cause_ns[RN_CAUSE_OWN_PROMPT]) jbuf_printf(out, " at %s", roof);
         break;
     case RN_CAUSE_OWN_PROMPT:
-        jbuf_text(out, "its own prompt");
         if (work) {
             jbuf_printf(out, " (%s token%s%s%s)", split_count(work->tokens, count),
                         plural(work->tokens), has_roof ? ", " : "", has_roof ? roof : "");
         }
         break;
     case RN_CAUSE_PROMPTS:
-        jbuf_text(out, "prompts of others");
         if (share->prompt_request) {
             jbuf_printf(out, " (%s token%s of request %llu in a step)",
                         split_count((uint64_t)share->prompt_tokens, count),
@@ -71,32 +68,21 @@ static void put_cause(struct jbuf *out, const struct record *record, rn_cause ca
         }
         break;
     case RN_CAUSE_PAGES:
-        jbuf_text(out, "waiting for KV pages");
         put_request(out, ", most of them held by", share->pages_request);
         break;
     case RN_CAUSE_PREEMPTED:
-        jbuf_text(out, "preempted");
         put_request(out, ", its pages went to", share->preempt_request);
         break;
     case RN_CAUSE_STREAMS:
-        jbuf_text(out, "other streams in the same steps");
         if (share->streams > 1)
             jbuf_printf(out, " (up to %s)", split_count((uint64_t)share->streams - 1, count));
         break;
-    case RN_CAUSE_QUEUE:
-        jbuf_text(out, "waiting for a place");
-        break;
-    case RN_CAUSE_READER:
-        jbuf_text(out, "paused because its client read too slowly");
-        break;
     default:
-        jbuf_text(out, rn_cause_text(cause));
         break;
     }
 }
 
-// The parts with their amounts; parts beyond NAMED_MAX and tiny parts are added up. The caller
-// writes an amount.
+// The parts with their amounts; parts beyond NAMED_MAX and tiny parts are added up.
 struct amounts {
     const struct split_scale *scale; // NULL: percents
 };
@@ -115,7 +101,7 @@ static void put_parts(struct jbuf *out, const struct record *record, const struc
     int n = 0;
     for (; n < split->n && n < NAMED_MAX; n++) {
         const struct split_part *part = &split->part[n];
-        if (!part->units || (double)part->ns < named_share * (double)share->ns) break;
+        if (!part->units || split_is_tiny(part->ns, share->ns)) break;
         if (n) jbuf_text(out, ", ");
         put_amount(out, amounts, part->units);
         jbuf_text(out, " ");
@@ -252,12 +238,25 @@ static void put_memory(struct jbuf *out, const struct record *record,
     char count[SPLIT_TEXT_BYTES];
     if (!bytes) return;
     line_begin(out);
-    jbuf_printf(out, "KV cache %.1f MB for %s token%s", (double)bytes / 1e6,
-                split_count(tokens, count), plural(tokens));
+    const bool small = bytes < 100000;
+    jbuf_printf(out, "KV cache %.1f %s for %s token%s", (double)bytes / (small ? 1e3 : 1e6),
+                small ? "kB" : "MB", split_count(tokens, count), plural(tokens));
     if (record->engine.kv_bytes)
         jbuf_printf(out, ", %.2g%% of the engine's",
                     100 * ratio((double)bytes, (double)record->engine.kv_bytes));
     jbuf_text(out, ".");
+}
+
+// Behind the last choice of the record.
+static void put_missing(struct jbuf *out, const struct record *record,
+                        const struct record_choice *choice) {
+    const int missing = record->n - record->n_choices;
+    if (missing <= 0 || choice != &record->choice[record->n_choices - 1]) return;
+    line_begin(out);
+    jbuf_printf(out,
+                "%d of its %d choices %s no record: %s running, or --keep-requests is too low.",
+                missing, record->n, missing == 1 ? "has" : "have",
+                missing == 1 ? "it is" : "they are");
 }
 
 void words_write(struct jbuf *out, const struct record *record,
@@ -268,6 +267,7 @@ void words_write(struct jbuf *out, const struct record *record,
     put_rest(out, record, choice);
     put_drafts(out, choice);
     put_memory(out, record, choice);
+    put_missing(out, record, choice);
 }
 
 // ---------------------------------------------------------------- advice

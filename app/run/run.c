@@ -277,7 +277,8 @@ static int run_conversation(struct run *run) {
 }
 
 static int run_steps(struct run *run, struct prompt *prompt) {
-    int code = prompt_check(run->options, prompt);
+    int code = app_belongs(run->options, OPT_TRACE_LIMIT, OPT_TRACE);
+    if (!code) code = prompt_check(run->options, prompt);
     if (code) return code;
     const uint64_t start = clock_ns();
     if ((code = app_open_model(run->options, false, &run->model))) return code;

@@ -186,7 +186,7 @@ static void on_trace_full(void *ctx) {
 // The file is emptied, and then written as a log is.
 static int trace_get(struct serve *serve) {
     const char *path = option_text(serve->options, OPT_TRACE);
-    if (!path) return APP_OK;
+    if (!path) return app_belongs(serve->options, OPT_TRACE_LIMIT, OPT_TRACE);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd >= 0) close(fd);
     serve->trace_sink = fd >= 0 ? sink_open(path, NULL, NULL) : NULL;

@@ -3,6 +3,7 @@
 // No thread waits for a step: a picture is asked for, and written at a later tick.
 #include "requests.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +80,10 @@ static void put_row(struct jbuf *out, const struct row *row, uint64_t now_ns) {
     jbuf_put_int(out, "choices", row->choices);
     jbuf_put_int(out, "prompt_tokens", row->prompt_tokens);
     jbuf_put_int(out, "output_tokens", row->output_tokens);
-    jbuf_put_real(out, "ttft_ms", row->ttft_ms, 3);
-    jbuf_put_real(out, "tpot_ms", row->decoded ? row->decode_ms / (double)row->decoded : 0, 3);
+    // null: an embedding has no token, and one token has no time between tokens
+    jbuf_put_real(out, "ttft_ms", row->output_tokens ? row->ttft_ms : (double)NAN, 3);
+    jbuf_put_real(out, "tpot_ms",
+                  row->decoded ? row->decode_ms / (double)row->decoded : (double)NAN, 3);
     jbuf_key(out, "cause");
     jbuf_cstring(out, cause == RN_CAUSE_NONE ? NULL : rn_cause_name(cause));
     jbuf_key(out, "cause_text");

@@ -289,6 +289,38 @@ CASE(figures_are_vllms) {
     load_records_free(&records);
 }
 
+CASE(the_speed_of_one_user_needs_a_time_between_tokens) {
+    struct load_records records = {.duration_s = 1};
+    struct load_figures f;
+    record_put(&records, true, 0, 100, (float[]){20, 20}, 2, 0, 1, 3); // 20 ms a token
+    record_put(&records, true, 0, 100, NULL, 0, 0, 1, 1);              // one token
+    record_put(&records, true, 0, 100, NULL, 0, 0, 1, 8);              // eight in one piece
+    assert_true(load_figures_of(&records, &(struct load_slo){0}, &f));
+    assert_int_equal(f.completed, 3);
+    assert_int_equal(f.user_rate.n, 1);
+    check_near(f.user_rate.mean, 50, 1e-6);
+    assert_int_equal(f.tpot_ms.n, 2); // 20 and 0, as vLLM has them
+    check_near(f.tpot_ms.mean, 10, 1e-6);
+    load_records_free(&records);
+}
+
+CASE(a_long_fault_ends_with_dots) {
+    struct load_records records = {0};
+    char text[2 * LOAD_FAULT_SIZE];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    load_records_fault(&records, text);
+    load_records_fault(&records, text);
+    assert_int_equal(records.n_faults, 1); // the same one
+    assert_int_equal(records.fault[0].count, 2);
+    assert_int_equal(strlen(records.fault[0].text), LOAD_FAULT_SIZE - 1);
+    assert_string_equal(records.fault[0].text + LOAD_FAULT_SIZE - 5, "x...");
+    text[LOAD_FAULT_SIZE - 1] = '\0'; // it fits
+    load_records_fault(&records, text);
+    assert_string_equal(records.fault[1].text, text);
+    load_records_free(&records);
+}
+
 CASE(a_good_request_is_within_all_bounds) {
     struct load_records records = {.duration_s = 1};
     struct load_figures f;

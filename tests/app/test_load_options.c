@@ -1,6 +1,8 @@
 // The options of `runnel bench serve` as a configuration, and bad ones refused by name.
 #include "app/parsed.h"
 
+#include <limits.h>
+
 #include "load/load.h"
 
 // The configuration of a command line; its message where it is refused.
@@ -97,6 +99,15 @@ CASE(bad_values_are_refused_by_name) {
         {{"--compare", "a", "b", "--concurrency", "1,2"},
          "--compare takes one level of load, not 2"},
         {{"b"}, "unexpected argument 'b'"},
+        {{"--speedup", "2"}, "--speedup belongs to --trace, which is missing"},
+        {{"--rounds", "3"}, "--rounds belongs to --compare, which is missing"},
+        {{"--think-ms", "5"}, "--think-ms belongs to --turns, which is missing"},
+        {{"--prefix-groups", "2"}, "--prefix-groups belongs to --shared-prefix, which is missing"},
+        {{"--arrivals", "constant"}, "--arrivals belongs to --rate, which is missing"},
+        {{"--ramp", "--rate", "1,2"}, "--ramp takes one level of load, not 2"},
+        {{"--ramp", "--concurrency", "1,2,4"}, "--ramp takes one level of load, not 3"},
+        {{"--rate", "5", "--concurrency", "1,2"},
+         "--concurrency takes one number beside --rate, not 2"},
         {{"--trace", "x", "--rate", "3"}, "--trace and --rate exclude each other"},
         {{"--prompt-ids", "--turns", "2"}, "--prompt-ids and --turns exclude each other"},
     };
@@ -108,6 +119,61 @@ CASE(bad_values_are_refused_by_name) {
         check(strstr(message, bad[i].message), "'%s' instead of '%s'", message, bad[i].message);
         assert_null(c.extra);
     }
+}
+
+// ---------------------------------------------------------------- the table
+
+// The widest line of the table, and whether it has a column.
+static int table_width(const struct load_config *config, int room, const char *title, bool *has) {
+    static const struct load_level level = {.concurrency = 4, .figures = {.completed = 3}};
+    struct caught caught;
+    const unsigned shown = load_report_columns(config, room);
+    catch_begin(&caught, &stdout);
+    load_report_row_head(config, shown);
+    load_report_row(config, &level, shown);
+    load_report_level(config, &level, room);
+    const char *text = catch_end(&caught);
+    *has = strstr(text, title) != NULL;
+    int widest = 0;
+    for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        const int width = (int)strcspn(at, "\n");
+        if (*at == '|' && width > widest) widest = width;
+    }
+    free(caught.text);
+    return widest;
+}
+
+CASE(the_table_fits_the_terminal) {
+    const struct load_config plain = {0}, bound = {.slo = {.any = true}};
+    bool has;
+    assert_int_equal(table_width(&plain, INT_MAX, " E2EL ms |\n", &has), 124);
+    assert_true(has);
+    assert_int_equal(table_width(&bound, INT_MAX, " E2EL ms |   good/s |\n", &has), 135);
+    assert_true(has);
+    for (int room = 41; room < 140; room++) {
+        const int width = table_width(&bound, room, "good/s", &has);
+        check(width <= room, "%d columns in %d", width, room);
+        assert_true(has == (room >= 78));
+    }
+    table_width(&plain, 80,
+                "| at a time | requests | failed | tokens/s | per user |   TTFT ms |  TPOT ms |\n",
+                &has);
+    assert_true(has);
+}
+
+CASE(requests_without_a_speed_are_counted) {
+    const struct load_config config = {0};
+    struct load_level level = {.figures = {.completed = 3, .user_rate = {.n = 1}}};
+    struct caught caught;
+    catch_begin(&caught, &stdout);
+    load_report_level(&config, &level, INT_MAX);
+    assert_non_null(strstr(catch_end(&caught), "\nper user: 2 of 3 requests are left out, "));
+    free(caught.text);
+    level.figures.user_rate.n = 3;
+    catch_begin(&caught, &stdout);
+    load_report_level(&config, &level, INT_MAX);
+    assert_null(strstr(catch_end(&caught), "left out"));
+    free(caught.text);
 }
 
 TEST_PROGRAM(load_options) { return cases_run(NULL, NULL); }

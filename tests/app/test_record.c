@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "check.h"
+#include "explain/picture.h"
 #include "made_record.h"
 #include "record/split.h"
 #include "record/words.h"
@@ -167,6 +168,94 @@ RECORD_CASE(the_words_are_the_figures) {
               "tokens of request 31 in a step), 14.0 ms reading weights.");
     has(text, "KV cache 1.2 MB for 1,125 tokens");
     assert_null(strstr(text, "Drafts"));
+}
+
+RECORD_CASE(a_small_cache_is_in_kb) {
+    record.engine.kv_token_bytes = 10;
+    has(words(words_write), "KV cache 11.5 kB for 1,125 tokens"); // 36 pages of 32 tokens
+}
+
+RECORD_CASE(every_cause_has_the_words_of_the_charts) {
+    for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++) {
+        char sentence[128];
+        choice.account.first = (rn_share){0};
+        made_share(&choice.account.first, (rn_cause)i, MS(50));
+        snprintf(sentence, sizeof sentence, "50.0 ms to first token: 50.0 ms %s",
+                 rn_cause_text((rn_cause)i));
+        has(words(words_write), sentence);
+    }
+}
+
+RECORD_CASE(choices_without_a_record_are_counted) {
+    assert_null(strstr(words(words_write), "no record"));
+    record.n = 2;
+    has(words(words_write), "\n1 of its 2 choices has no record: it is running, or "
+                            "--keep-requests is too low.");
+    record.n = 4;
+    has(words(words_write), "\n3 of its 4 choices have no record: they are running, or ");
+    struct record_choice both[2] = {choice, choice};
+    struct jbuf out = {0};
+    record.choice = both;
+    record.n_choices = 2;
+    words_write(&out, &record, &both[0]); // only the last one says it
+    jbuf_bytes(&out, "", 1);
+    assert_null(strstr(out.data, "no record"));
+    jbuf_deinit(&out);
+}
+
+// ---------------------------------------------------------------- the picture
+
+// Without colour, so a block is a letter.
+static char *drawn(int columns) {
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    const struct picture picture = {.out = out, .columns = columns};
+    assert_true(picture_print(&picture, &record));
+    fclose(out);
+    return text;
+}
+
+RECORD_CASE(its_own_prompt_is_the_last_block_before_the_first_token) {
+    for (int columns = 50; columns <= 100; columns++) {
+        char *text = drawn(columns);
+        char *mark = strstr(text, "^ first token");
+        assert_non_null(mark);
+        char *line = mark, *strip;
+        while (line[-1] != '\n') line--;
+        const long at = mark - line;
+        for (strip = line - 1; strip[-1] != '\n';) strip--;
+        check(strip[at - 1] == 'p' && strip[at] == 'w', "%d columns: %.*s", columns,
+              (int)(line - strip), strip);
+        assert_true(strip[2] == 'g');
+        free(text);
+    }
+    // 0.6% of the time, far less than a block
+    choice.account.first = (rn_share){0};
+    made_share(&choice.account.first, RN_CAUSE_OWN_PROMPT, MS(5));
+    made_share(&choice.account.first, RN_CAUSE_QUEUE, MS(807));
+    char *text = drawn(60);
+    has(text, "qp");
+    has(text, "p its own prompt");
+    free(text);
+}
+
+RECORD_CASE(tiny_parts_are_one_row_and_no_block) {
+    rn_share *first = &choice.account.first;
+    *first = (rn_share){0};
+    made_share(first, RN_CAUSE_QUEUE, MS(800));
+    made_share(first, RN_CAUSE_HOST, MS(3));
+    made_share(first, RN_CAUSE_KV, MS(3));
+    made_share(first, RN_CAUSE_OWN_PROMPT, MS(6));
+    choice.account.decode = (rn_share){0};
+    choice.account.n_spans = choice.account.n_slow = 0;
+    char *text = drawn(100);
+    has(text, "    waiting for a place  800 ms   99%  qqq");
+    has(text, "    its own prompt         6 ms    1%  p\n");
+    has(text, "    other                  6 ms    0%\n");
+    assert_null(strstr(text, "work between steps"));
+    assert_null(strchr(strstr(text, "other  "), 'k'));
+    free(text);
 }
 
 RECORD_CASE(a_request_without_a_token_says_so) {

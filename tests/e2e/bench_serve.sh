@@ -22,9 +22,10 @@ no_servers() { ! servers; }
 load=(bench serve -m "$SMALL" --server-args "--alias load-$$ ${slow[*]}" -q)
 run "${load[@]}" --requests 2
 expect "no server is left" no_servers
-"$BIN" "${load[@]}" --duration 600 >out 2>&1 &
+"$BIN" "${load[@]}" --requests 2 --rate 100,0.001 >out 2>&1 &
 pid=$!
 until_true "there is a server" servers
+until_true "a row reaches a file when its level ends" grep -q '^| *100 | *2 |' out
 kill -KILL $pid
 wait $pid 2>/dev/null
 until_true "no server is left after a kill" no_servers

@@ -16,11 +16,15 @@ refused 2 "--url: .*ftp://127.0.0.1" explain --url ftp://127.0.0.1
 refused 1 "127.0.0.1" explain 1 --url http://127.0.0.1:1
 echo '{"schema":"runnel.request","version":99}' >new.json
 refused 2 "new.json: version 99 of the schema, expected 1" explain new.json
+echo '# A text' >text.md
+refused 2 "text.md: not JSON" explain text.md
 echo '{"schema":"other"}' >other.json
 refused 2 "other.json: no document of the schema" explain other.json
 echo '{"schema":"runnel.request","version":1' >cut.json
 refused 2 "cut.json: offset 39" explain cut.json
 refused 2 "nowhere/t.json: No such file" run -p a -n 1 --trace nowhere/t.json
+refused 2 "--trace-limit belongs to --trace, which is missing" run -p a -n 1 --trace-limit 3
+refused 2 "--trace-limit belongs to --trace, which is missing" serve --port 0 --trace-limit 3
 refused 2 "is the file that --model reads" run -m "$SMALL" -p a -n 1 --trace "$SMALL"
 
 # A run says it after its answer, and its document says the same later.
@@ -49,7 +53,7 @@ expect "the words are the document's: $first" grep -qF "  ${first:0:40}" plain
 pid=$!
 ready "with a trace"
 url=http://127.0.0.1:$port
-refused 2 "the key is refused" explain --url "$url"
+refused 1 "the key is refused" explain --url "$url"
 export RUNNEL_API_KEY=secret
 run explain --url "$url"
 expect "an idle server has no requests" grep -q "no request is running or kept" out
@@ -62,6 +66,14 @@ expect "by its id" grep -q "to first token: " out
 run explain 1 --url "$url/" --json
 expect "by its number, as JSON" test "$(json out id)" = "$id"
 refused 2 "No request '77'" explain 77 --url "$url"
+if command -v script >/dev/null; then
+    for columns in 80 100 140; do
+        script -qec "stty cols $columns; '$BIN' explain --url '$url' --color never" /dev/null </dev/null | tr -d '\r' >list
+        equal "$columns columns: $(awk -v n=$columns 'length > n' list)" "" "$(awk -v n=$columns 'length > n' list)"
+        expect "$columns columns: the cause is there" grep -q "tpot ms  largest cause" list
+    done
+    expect "a wide terminal has the id" grep -q "$id" list
+fi
 kill -INT "$pid"
 wait "$pid"
 equal "Ctrl-C" 130 $?
@@ -69,4 +81,15 @@ pid=
 equal "the trace of a server is whole" M "$(json serve.trace traceEvents.0.ph)"
 expect "it has the steps" grep -q '"name":"step"' serve.trace
 expect "it has the request" grep -q "\"id\":\"$id\"" serve.trace
+
+# An answer that is no document of ours is a failure of the server.
+if command -v node >/dev/null; then
+    node -e 'require("http").createServer((q, a) => a.end("[not ours")).listen(0, "127.0.0.1", function () { console.log(this.address().port); })' >port &
+    pid=$!
+    until_true "the other server is there" test -s port
+    url=http://127.0.0.1:$(cat port)
+    refused 1 "no list of requests" explain --url "$url"
+    refused 1 "no list of requests" explain --url "$url" --json
+    refused 1 "$url: offset" explain 1 --url "$url"
+fi
 finish

@@ -130,6 +130,23 @@ test('tokens are the pieces where there is no usage, and turns hold what was sai
     assert.equal(third.top_k, 1);
 });
 
+test('requests without a time between tokens, and texts that are cut, are named', async () => {
+    const end = (words, tokens) => last + usage(2 * words + 3, tokens) + 'data: [DONE]\n\n';
+    const seen = await misbehaving([
+        (response, socket, words) => { events(response); response.write(chunk('a')); setTimeout(() => response.end(chunk('b') + end(words, 2)), 5); },
+        (response, socket, words) => { events(response); response.end(chunk('a') + end(words, 1)); },
+        (response) => { response.statusCode = 500; response.end(`{"error":{"message":"${'long '.repeat(100)}"}}`); },
+    ]);
+    const run = await bench(seen.url, ['--requests', '3', '--concurrency', '1', '--input-tokens', '43']);
+    assert.equal(run.json.completed, 2, run.err);
+    assert.equal(run.json.per_user_left_out, 1);
+    assert.match(run.out, /^per user: 1 of 2 requests are left out, with one token or all tokens at one time$/m);
+    assert.ok(Math.abs(run.json.aiperf.output_token_throughput_per_user.avg - 1000 / run.json.mean_tpot_ms) < 0.01);
+    const [fault] = Object.keys(run.json.error_counts);
+    assert.match(fault, /^status 500: long .*\.\.\.$/);
+    assert.match(run.out, /failed: status 500: long .*\.\.\.$/m);
+});
+
 test('--check fails where the server has no figures of its own', async () => {
     const seen = await misbehaving([good]);
     const run = await bench(seen.url, ['--requests', '2', '--check']);

@@ -106,7 +106,23 @@ CASE(choices_are_kept_together) {
     assert_int_equal(size_at(got(serve, "/requests"), "requests"), 1);
     const char *many = complete(serve, ",\"n\":6");
     path_of(path, many);
-    assert_int_equal(size_at(got(serve, path), "choices"), KEPT);
+    trace = got(serve, path);
+    expect_rows(trace, {"n", "6"});
+    assert_int_equal(size_at(trace, "choices"), KEPT);
+    const json_t *text = at_path(trace, "choices.3.text");
+    const char *last = json_string_value(json_array_get(text, json_array_size(text) - 1));
+    check(last && !strncmp(last, "2 of its 6 choices have no record", 33), "%s", last);
+}
+
+// An embedding has no token, and one token has no time between tokens.
+CASE(times_that_a_request_does_not_have_are_null) {
+    const struct serve *serve = *state;
+    reply_expect(serve_post(serve, "/v1/embeddings", "{\"input\":\"Once\"}"), 200, "embedding");
+    expect_rows(got(serve, "/requests"), {"requests.0.output_tokens", "0"},
+                {"requests.0.ttft_ms", "null"}, {"requests.0.tpot_ms", "null"});
+    complete(serve, ",\"max_completion_tokens\":1");
+    const json_t *list = got(serve, "/requests");
+    assert_true(number_at(list, "requests.0.ttft_ms") > 0);
 }
 
 CASE(unknown_names_and_formats_are_refused) {
