@@ -74,6 +74,8 @@ struct tools_memory {
     uint64_t here_total, here_free; // memory of this machine; 0: unknown
 };
 
+// Whether its parts and the reserve fit into that memory; true where that is 0, unknown.
+bool tools_memory_fits(const struct tools_memory *parts, uint64_t memory);
 // As an engine divides memory, for a device of any size.
 rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *wanted,
                        struct tools_memory *out, rn_error *err);

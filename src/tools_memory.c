@@ -27,6 +27,10 @@ static uint64_t shared_bytes(const struct sizing *s) {
     return bytes;
 }
 
+bool tools_memory_fits(const struct tools_memory *parts, uint64_t memory) {
+    return !memory || parts->total_bytes + memory / RESERVE_DIVISOR <= memory;
+}
+
 // The memory of that many users.
 static rn_status parts_fill(const struct sizing *s, int users, struct tools_memory *out,
                             rn_error *err) {
@@ -45,7 +49,7 @@ static rn_status parts_fill(const struct sizing *s, int users, struct tools_memo
     out->kv_bytes = out->shared_bytes + out->user_bytes * (uint64_t)users;
     out->reserve_bytes = w->memory / RESERVE_DIVISOR;
     out->total_bytes = out->weight_bytes + out->step_bytes + out->kv_bytes;
-    out->fits = !w->memory || out->total_bytes + out->reserve_bytes <= w->memory;
+    out->fits = tools_memory_fits(out, w->memory);
     return RN_OK;
 }
 

@@ -193,6 +193,58 @@ CASE(changes_are_computed) {
     }
 }
 
+static size_t devices_that_suffice(const char *line) {
+    json_t *root = json_of(line);
+    const size_t n = json_array_size(json_object_get(json_object_get(root, "need"), "devices"));
+    json_decref(root);
+    return n;
+}
+
+// Text i of the changes, or "".
+static const char *change_text(const json_t *root, size_t i) {
+    const json_t *changes = json_object_get(json_object_get(root, "need"), "changes");
+    const char *text = json_string_value(json_object_get(json_array_get(changes, i), "change"));
+    return text ? text : "";
+}
+
+CASE(formats_and_kv_types_are_combined_before_users_are_dropped) {
+    json_t *root = json_of("70b:F16 --users 10 --speed 50 --ctx 32768");
+    static const char *const kv_types[] = {"int8", "int4"};
+    for (size_t i = 0; i < 2; i++) {
+        char format[16] = "", kv[16] = "", line[128];
+        const char *text = change_text(root, i);
+        check(sscanf(text, "weights in %15s and KV in %15s", format, kv) == 2, "%s", text);
+        check(!strstr(text, "users"), "%s", text);
+        assert_string_equal(kv, kv_types[i]);
+        snprintf(line, sizeof line, "70b:%s --kv-type %s --users 10 --speed 50 --ctx 32768", format,
+                 kv);
+        assert_true(devices_that_suffice(line) > 0);
+    }
+    assert_string_equal(change_text(root, 2), "");
+    json_decref(root);
+}
+
+// No format serves all users: the one that is proposed serves that many, not one more, and no other
+// combination serves more.
+CASE(the_formats_that_keep_the_most_users_are_chosen) {
+    json_t *root = json_of("70b:F16 --users 400 --speed 50 --ctx 32768");
+    char format[16], kv[16], line[128];
+    int users = 0;
+    const char *text = change_text(root, 0);
+    check(sscanf(text, "weights in %15[^,], KV in %15s instead of f16 and %d users instead of 400",
+                 format, kv, &users) == 3,
+          "%s", text);
+    for (int more = 0; more < 2; more++) {
+        snprintf(line, sizeof line, "70b:%s --kv-type %s --users %d --speed 50 --ctx 32768", format,
+                 kv, users + more);
+        check((devices_that_suffice(line) > 0) == !more, "%s", line);
+    }
+    snprintf(line, sizeof line, "70b:Q4_K_M --kv-type int4 --users %d --speed 50 --ctx 32768",
+             users);
+    assert_int_equal(devices_that_suffice(line), 0);
+    json_decref(root);
+}
+
 CASE(a_replay_says_times_and_refuses_bad_lines) {
     static const char *const bad[][2] = {
         {"[]\n", "line 1: is not a JSON object"},
