@@ -59,6 +59,8 @@ struct tools_memory_wanted {
     uint64_t memory;     // of the device; 0: unknown
 };
 
+enum { TOOLS_MOST_USERS = 4096 }; // that are tried; an engine has no more sequences
+
 struct tools_memory {
     uint64_t weight_bytes, step_bytes;
     uint64_t user_bytes;    // KV pages of one user, without the shared ones
@@ -69,7 +71,7 @@ struct tools_memory {
     uint64_t kv_token_bytes;
     struct kv_bytes kv; // a page of each group
     bool fits;          // total and reserve into the memory, or that is unknown
-    int most_users;     // that fit; 0 where the memory is unknown, too
+    int most_users;     // that fit, up to TOOLS_MOST_USERS; 0 where the memory is unknown, too
     const char *kv_type;
     uint64_t here_total, here_free; // memory of this machine; 0: unknown
 };

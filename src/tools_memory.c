@@ -4,7 +4,7 @@
 #include "engine/pages/place.h"
 #include "tools.h"
 
-enum { MOST_USERS = 4096, RESERVE_DIVISOR = 20 }; // as budget.c has them
+enum { RESERVE_DIVISOR = 20 }; // as budget.c has it
 
 struct sizing {
     const struct plan *plan;
@@ -55,7 +55,7 @@ static rn_status parts_fill(const struct sizing *s, int users, struct tools_memo
 
 // Memory grows with users, so the largest number that fits is found by halving.
 static rn_status users_fit(const struct sizing *s, int *out, rn_error *err) {
-    int fits = 0, beyond = MOST_USERS + 1;
+    int fits = 0, beyond = TOOLS_MOST_USERS + 1;
     while (beyond - fits > 1) {
         const int middle = fits + (beyond - fits) / 2;
         struct tools_memory parts;

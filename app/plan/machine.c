@@ -163,6 +163,11 @@ double machine_balance(const struct machine *machine) {
     return machine->flops > 0 ? machine->flops / machine->bandwidth : 0;
 }
 
+double machine_ridge(const struct machine *machine) {
+    if (machine->kind == MACHINE_HERE || machine->flops <= 0) return 0;
+    return machine->predict.flops / machine->predict.bandwidth;
+}
+
 void machine_deinit(struct machine *machine) { free(machine->rates); }
 
 // ---------------------------------------------------------------- this machine

@@ -81,7 +81,7 @@ static double time_ns(const struct machine *machine, const struct matrix *matrix
         const bool in_cache = matrix->bytes <= machine->rates->cache_bytes / 2;
         const double ns =
             bytes * predict_product_ns(in_cache ? product->cached : product->stream, tokens);
-        *is_math = ns > 1.5 * bytes / machine->rates->bandwidth * 1e9;
+        *is_math = predict_is_math(bytes / machine->rates->bandwidth * 1e9, ns);
         return ns;
     }
     *is_math = math_ns > bytes_ns;

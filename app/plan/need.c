@@ -250,7 +250,7 @@ static rn_status changes_find(struct need *need, const char *name, struct change
 // ---------------------------------------------------------------- showing
 
 static void verdict_print(const struct outline *outline, const struct verdict *v) {
-    char used[32], of[32];
+    char used[32], of[32], bound[BOUND_TEXT];
     const uint64_t memory = outline->machine.memory ? outline->machine.memory
                             : v->device             ? (uint64_t)(v->device->memory_gib * 0x1p30)
                                                     : 0;
@@ -259,7 +259,7 @@ static void verdict_print(const struct outline *outline, const struct verdict *v
            human_bytes((double)v->memory.total_bytes, used),
            memory ? human_bytes((double)memory, of) : "?", v->row.user_ts, v->row.total_ts,
            v->row.ttft_ms, 100 * v->share,
-           v->row.fits ? predict_bound_name(v->row.step.bound) : "does not fit");
+           v->row.fits ? outline_bound(&v->row, bound) : "does not fit");
 }
 
 static json_t *verdict_pack(const struct outline *outline, const struct verdict *v) {
@@ -304,6 +304,12 @@ static void head_print(void) {
            "TTFT ms", "of B", "bound by");
 }
 
+static void foot_print(const struct outline *outline) {
+    printf("  Of B: the share of the bandwidth that decoding is assumed to reach. Bound by: the "
+           "largest part of a step's time.\n");
+    if (outline->machine.kind == MACHINE_NONE) outline_room_note(outline, outline->workload.users);
+}
+
 // All verdicts that suffice; *n_good is their number.
 static int table_show(const struct need *need, json_t *rows, int *n_good) {
     const struct outline *outline = need->outline;
@@ -328,6 +334,7 @@ static int table_show(const struct need *need, json_t *rows, int *n_good) {
         if (n_shown++ == 0) head_print();
         verdict_print(outline, &verdict);
     }
+    if (n_shown) foot_print(outline);
     return APP_OK;
 }
 
@@ -340,7 +347,7 @@ int need_report(const struct outline *outline, double speed) {
     struct changes changes = {.n = 0};
     int n_good = 0;
     rn_error err = {0};
-    snprintf(title, sizeof title, "%d user%s at %g tokens/s each", outline->workload.users,
+    snprintf(title, sizeof title, "%d user%s at %.10g tokens/s each", outline->workload.users,
              outline->workload.users == 1 ? "" : "s", speed);
     if (!outline->json) outline_section(outline, title);
     int code = table_show(&need, rows, &n_good);

@@ -23,7 +23,13 @@ struct outline {
     int n_rows;
 };
 
+enum { BOUND_TEXT = 32 };
+
 void outline_section(const struct outline *outline, const char *title);
+// "arithmetic 62%": the largest part of a step's time.
+const char *outline_bound(const struct sizing_row *row, char out[BOUND_TEXT]);
+// A note below a table with TTFT, where many streams leave prompts little room in a step.
+void outline_room_note(const struct outline *outline, int most_users);
 // outline.c: model, machine, memory, rows.
 int outline_print(const struct outline *outline);
 int outline_machine(const struct outline *outline);

@@ -173,14 +173,15 @@ static void outcome_print(const struct outline *outline, const struct trace *tra
                           const struct outcome *o) {
     const double seconds = o->totals.end_ms * 1e-3;
     outline_section(outline, "replay");
-    printf("  %d requests in %.1f s, at most %d at a time; %llu steps, %.1f tokens/s written\n",
-           trace->n, seconds, o->totals.most_running, (unsigned long long)o->totals.n_steps,
+    printf("  %d request%s in %.1f s, at most %d at a time; %llu step%s, %.1f tokens/s written\n",
+           trace->n, trace->n == 1 ? "" : "s", seconds, o->totals.most_running,
+           (unsigned long long)o->totals.n_steps, o->totals.n_steps == 1 ? "" : "s",
            seconds > 0 ? (double)o->totals.n_tokens / seconds : 0);
     printf("  %.1f%% of the prompts' tokens were computed before\n",
            100 * (double)o->n_cached / (double)o->n_prompt);
     if (trace->n_long)
-        printf("  %d requests are left out: they are longer than the model's context\n",
-               trace->n_long);
+        printf("  %d request%s longer than the model's context and left out\n", trace->n_long,
+               trace->n_long == 1 ? " is" : "s are");
     printf("  %-14s %10s %10s %10s\n", "", "p50", "p90", "p99");
     printf("  %-14s %7.1f ms %7.1f ms %7.1f ms\n", "TTFT", o->ttft.p50, o->ttft.p90, o->ttft.p99);
     printf("  %-14s %7.2f ms %7.2f ms %7.2f ms\n", "time per token", o->token.p50, o->token.p90,

@@ -137,6 +137,79 @@ CASE(rows_share_weights_and_not_kv) {
     json_decref(root);
 }
 
+// The row of that many users.
+static const json_t *row_of(const json_t *root, int users) {
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(root, "rows"), i, row) {
+        if (json_integer_value(json_object_get(row, "users")) == users) return row;
+    }
+    return NULL;
+}
+
+// In F16 a product has a FLOP for each byte and user, so the limit is passed at that many users.
+CASE(bound_by_agrees_with_the_limit_that_is_printed) {
+    static const char line[] = "8b:F16 --device rtx-4090 --n-prompt 1 --n-gen 1 --users %d";
+    char text[128];
+    ran("8b:F16 --device rtx-4090");
+    assert_non_null(strstr(caught.out, "165 TFLOP/s (164 FLOP/byte at these peaks)"));
+    assert_non_null(strstr(caught.out, "above 109 FLOP/byte at these shares"));
+    for (int users = 109; users < 111; users++) {
+        snprintf(text, sizeof text, line, users);
+        json_t *root = json_of(text);
+        near("the limit", number_at(root, "machine", "assumed_balance_flop_per_byte"),
+             165e12 * 0.5 / (1008e9 * 0.75));
+        const json_t *row = row_of(root, users), *parts = json_object_get(row, "parts_ms");
+        const char *bound = json_string_value(json_object_get(row, "bound"));
+        assert_string_equal(bound, users == 109 ? "bandwidth" : "arithmetic");
+        double sum = 0, most = 0;
+        const char *name;
+        json_t *part;
+        json_object_foreach((json_t *)(uintptr_t)parts, name, part) {
+            sum += json_number_value(part);
+            most = fmax(most, json_number_value(part));
+        }
+        near("all parts", sum, json_number_value(json_object_get(row, "step_ms")));
+        near("the largest", json_number_value(json_object_get(parts, bound)), most);
+        json_decref(root);
+    }
+}
+
+CASE(texts_say_what_is_known) {
+    static const struct {
+        const char *line, *text;
+        bool is_there;
+    } cases[] = {
+        {"8b --bandwidth 900GB/s", "all of the given bandwidth is reached, and arithmetic is no",
+         true},
+        {"8b --bandwidth 20TB/s", "20000 GB/s\n", true},
+        {"8b --bandwidth 1TB/s --memory 90T", "fits; 4096 or more users fit", true},
+        {"8b --device h100-sxm --ctx 8192", "; at most 71 users fit", true},
+        {"8b --device ryzen-9950x", "(desktop CPU)", true},
+        {"8b --speed 1000000", "1 user at 1000000 tokens/s each", true},
+        {"8b --speed 20", "Of B: the share of the bandwidth", true},
+        // 10 x 231 > 9 x 256: less than a tenth is left for prompts
+        {"8b --device h200 --users 231 --batch-tokens 256", "From 231 users on", true},
+        {"8b --device h200 --users 230 --batch-tokens 256", "--batch-tokens", false},
+        {"8b --device h200 --draft-max 3 --batch-tokens 256", "From 58 users on", true},
+        {"8b --device h200 --batch-tokens 256", "--batch-tokens", false},
+        {"8b --speed 1 --users 231 --batch-tokens 256", "(here 256)", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ran(cases[i].line);
+        check(!strstr(caught.out, cases[i].text) == !cases[i].is_there, "plan %s: '%s': %s",
+              cases[i].line, cases[i].text, caught.out);
+    }
+    json_t *root = json_of("8b --bandwidth 1TB/s");
+    assert_true(json_is_null(json_object_get(json_object_get(root, "memory"), "fits")));
+    assert_true(json_is_null(json_object_get(row_of(root, 1), "fits")));
+    json_decref(root);
+    root = json_of("8b --bandwidth 1TB/s --memory 6G --ctx 8192 --users 8");
+    assert_true(json_is_false(json_object_get(json_object_get(root, "memory"), "fits")));
+    assert_true(json_is_false(json_object_get(row_of(root, 8), "fits")));
+    json_decref(root);
+}
+
 CASE(drafts_multiply_the_tokens_of_a_step) {
     json_t *none = json_of("8b --bandwidth 1TB/s"),
            *drafts = json_of("8b --bandwidth 1TB/s --draft-max 3 --acceptance 0.5");
