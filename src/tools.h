@@ -22,8 +22,8 @@ const struct tokenizer *tools_tokenizer(const rn_model *model);
 // weights/synthetic.h).
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err);
 // A model for plans of memory and time: no weight and no vocabulary is read. name is a GGUF file, a
-// folder, a config.json alone, or a shape, SHAPE or SHAPE:FORMAT. A format (NULL: the model's own)
-// replaces the formats of its matrices.
+// folder, a config.json alone or in a folder, or a shape, SHAPE or SHAPE:FORMAT. A format (NULL:
+// the model's own) replaces the formats of its matrices.
 #define TOOLS_SHAPE_FORMAT  "Q4_K_M" // of a shape without one
 #define TOOLS_CONFIG_FORMAT "BF16"   // of a config.json
 rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);

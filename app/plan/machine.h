@@ -48,6 +48,8 @@ double machine_ridge(const struct machine *machine);
 
 // rates_file.c: rates that were measured before, by a key of the machine and the program.
 #define RATES_KEY 320
+// machine.c: the key of this machine. n_threads 0: all cores.
+void rates_key_make(int n_threads, const char *isa, char out[RATES_KEY]);
 struct rates_attention_key {
     const char *kv_type;
     int n_head, n_head_kv, dim_k, dim_v;
