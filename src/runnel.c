@@ -1,5 +1,6 @@
 // Models and tokens of the public interface: a thin file that owns the pieces of a model and hands
 // calls on.
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,15 +151,36 @@ static rn_status describe_shape(const char *name, const char *format, struct wei
     return weights_describe_synthetic(spec, out, err);
 }
 
+static rn_status neither_fail(const char *name, rn_error *err) {
+    char known[SHAPES_LIST];
+    weights_shapes_list(known, sizeof known);
+    return err_set(err, RN_ERR_ARG, "'%.64s' is neither a file nor a known shape (known: %s)", name,
+                   known);
+}
+
+// A folder before the download of its weights: a plan needs its config.json alone.
+static bool folder_has_config_alone(const char *folder, char config[PATH_MAX]) {
+    static const char *const files[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "config.json"};
+    bool has[3];
+    for (int i = 0; i < 3; i++) {
+        const int len = snprintf(config, PATH_MAX, "%s/%s", folder, files[i]);
+        has[i] = len < PATH_MAX && access(config, F_OK) == 0;
+    }
+    return has[2] && !has[0] && !has[1];
+}
+
 rn_status tools_model_describe(const char *name, const char *format, rn_model **out,
                                rn_error *err) {
+    char config[PATH_MAX];
+    if (folder_has_config_alone(name, config)) name = config;
     const bool is_config = ends_with(name, ".json");
     struct weights *weights = NULL;
     rn_status status;
     *out = NULL;
     if (access(name, F_OK) != 0 && (weights_is_shape(name) || !strchr(name, '/'))) {
-        status = describe_shape(name, format, &weights, err);
-        if (status && !weights_is_shape(name)) err_prefix(err, "no such file");
+        status = weights_is_shape(name) ? describe_shape(name, format, &weights, err)
+                                        : neither_fail(name, err);
         return status ? status : open_model(weights, WITH_PLAN, out, err);
     }
     status = is_config ? model_weights_describe(name, &weights, err)

@@ -22,8 +22,8 @@ const struct tokenizer *tools_tokenizer(const rn_model *model);
 // weights/synthetic.h).
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err);
 // A model for plans of memory and time: no weight and no vocabulary is read. name is a GGUF file, a
-// folder, a config.json alone, or a shape, SHAPE or SHAPE:FORMAT. A format (NULL: the model's own)
-// replaces the formats of its matrices.
+// folder, a config.json alone or in a folder, or a shape, SHAPE or SHAPE:FORMAT. A format (NULL:
+// the model's own) replaces the formats of its matrices.
 #define TOOLS_SHAPE_FORMAT  "Q4_K_M" // of a shape without one
 #define TOOLS_CONFIG_FORMAT "BF16"   // of a config.json
 rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);
@@ -59,6 +59,8 @@ struct tools_memory_wanted {
     uint64_t memory;     // of the device; 0: unknown
 };
 
+enum { TOOLS_MOST_USERS = 4096 }; // that are tried; an engine has no more sequences
+
 struct tools_memory {
     uint64_t weight_bytes, step_bytes;
     uint64_t user_bytes;    // KV pages of one user, without the shared ones
@@ -69,11 +71,13 @@ struct tools_memory {
     uint64_t kv_token_bytes;
     struct kv_bytes kv; // a page of each group
     bool fits;          // total and reserve into the memory, or that is unknown
-    int most_users;     // that fit; 0 where the memory is unknown, too
+    int most_users;     // that fit, up to TOOLS_MOST_USERS; 0 where the memory is unknown, too
     const char *kv_type;
     uint64_t here_total, here_free; // memory of this machine; 0: unknown
 };
 
+// Whether its parts and the reserve fit into that memory; true where that is 0, unknown.
+bool tools_memory_fits(const struct tools_memory *parts, uint64_t memory);
 // As an engine divides memory, for a device of any size.
 rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *wanted,
                        struct tools_memory *out, rn_error *err);

@@ -4,7 +4,7 @@
 #include "engine/pages/place.h"
 #include "tools.h"
 
-enum { MOST_USERS = 4096, RESERVE_DIVISOR = 20 }; // as budget.c has them
+enum { RESERVE_DIVISOR = 20 }; // as budget.c has it
 
 struct sizing {
     const struct plan *plan;
@@ -27,6 +27,10 @@ static uint64_t shared_bytes(const struct sizing *s) {
     return bytes;
 }
 
+bool tools_memory_fits(const struct tools_memory *parts, uint64_t memory) {
+    return !memory || parts->total_bytes + memory / RESERVE_DIVISOR <= memory;
+}
+
 // The memory of that many users.
 static rn_status parts_fill(const struct sizing *s, int users, struct tools_memory *out,
                             rn_error *err) {
@@ -45,13 +49,13 @@ static rn_status parts_fill(const struct sizing *s, int users, struct tools_memo
     out->kv_bytes = out->shared_bytes + out->user_bytes * (uint64_t)users;
     out->reserve_bytes = w->memory / RESERVE_DIVISOR;
     out->total_bytes = out->weight_bytes + out->step_bytes + out->kv_bytes;
-    out->fits = !w->memory || out->total_bytes + out->reserve_bytes <= w->memory;
+    out->fits = tools_memory_fits(out, w->memory);
     return RN_OK;
 }
 
 // Memory grows with users, so the largest number that fits is found by halving.
 static rn_status users_fit(const struct sizing *s, int *out, rn_error *err) {
-    int fits = 0, beyond = MOST_USERS + 1;
+    int fits = 0, beyond = TOOLS_MOST_USERS + 1;
     while (beyond - fits > 1) {
         const int middle = fits + (beyond - fits) / 2;
         struct tools_memory parts;

@@ -47,7 +47,19 @@ const struct device *device_find(const char *name) {
 
 // ---------------------------------------------------------------- values
 
-// "900GB/s", "120T", "3.35e12": a number above 0, a decimal suffix and one of the units.
+// A smaller number is one whose unit was forgotten.
+enum { LEAST_RATE = 1000000, LEAST_MEMORY = 1 << 20 };
+
+static int unit_fail(const struct options *options, enum option_id id, const char *unit,
+                     const char *example) {
+    char name[OPTION_NAME_SIZE];
+    return app_fail(APP_USAGE, "%s: '%s' is too few %s; name a unit, as in %s",
+                    option_name(options, id, name), app_short(option_text(options, id)).text, unit,
+                    example);
+}
+
+// "900GB/s", "120T", "3.35e12": a number above 0, a decimal suffix and one of the units, of which
+// the first is used in messages.
 static int rate_read(const struct options *options, enum option_id id, const char *const *units,
                      const char *example, double *out) {
     static const char suffixes[] = "kMGTPE";
@@ -66,6 +78,7 @@ static int rate_read(const struct options *options, enum option_id id, const cha
     if (!is_digit || *end || !isfinite(value) || value <= 0)
         return app_fail(APP_USAGE, "%s: '%s' is not a rate such as %s",
                         option_name(options, id, name), app_short(text).text, example);
+    if (value < LEAST_RATE) return unit_fail(options, id, units[0], example);
     *out = value;
     return APP_OK;
 }
@@ -151,6 +164,8 @@ int machine_read(const struct options *options, struct machine *out) {
     *out = (struct machine){.kind = MACHINE_NONE, .memory = memory};
     const int code = options_check(options);
     if (code) return code;
+    if (option_given(options, OPT_MEMORY) && memory < LEAST_MEMORY)
+        return unit_fail(options, OPT_MEMORY, "bytes", "48G");
     if (option_given(options, OPT_BANDWIDTH)) return given_read(options, memory, out);
     if (!option_given(options, OPT_DEVICE)) return APP_OK;
     const struct device *device = device_find(device_name);
@@ -161,6 +176,11 @@ int machine_read(const struct options *options, struct machine *out) {
 
 double machine_balance(const struct machine *machine) {
     return machine->flops > 0 ? machine->flops / machine->bandwidth : 0;
+}
+
+double machine_ridge(const struct machine *machine) {
+    if (machine->kind == MACHINE_HERE || machine->flops <= 0) return 0;
+    return machine->predict.flops / machine->predict.bandwidth;
 }
 
 void machine_deinit(struct machine *machine) { free(machine->rates); }
@@ -178,13 +198,12 @@ static void isas_here(char *out, size_t size) {
     }
 }
 
-static void key_make(const struct options *options, const struct machine *machine,
-                     char out[RATES_KEY]) {
-    char isas[96];
+void rates_key_make(int n_threads, const char *isa, char out[RATES_KEY]) {
+    char cpu[128], isas[96];
+    app_cpu_name(cpu, sizeof cpu);
     isas_here(isas, sizeof isas);
-    snprintf(out, RATES_KEY, "%s; %d threads of %ld; isa %s of %s; runnel %s; rates 1",
-             machine->name, option_int(options, OPT_THREADS), sysconf(_SC_NPROCESSORS_ONLN),
-             option_text(options, OPT_ISA), isas, RN_VERSION);
+    snprintf(out, RATES_KEY, "%s; %d threads of %ld; isa %s of %s; runnel %s; rates 1", cpu,
+             n_threads, sysconf(_SC_NPROCESSORS_ONLN), isa, isas, RN_VERSION);
 }
 
 // A measurement that is still missing.
@@ -264,7 +283,7 @@ int machine_measure(const struct options *options, const struct plan *plan, cons
                           .plan = plan,
                           .heads = {.kv_type = option_text(options, OPT_KV_TYPE)}};
     needs_read(&m);
-    key_make(options, out, key);
+    rates_key_make(option_int(options, OPT_THREADS), isa, key);
     if (!option_flag(options, OPT_MEASURE)) {
         bool has_attention = false;
         m.has_base = rates_load(key, &m.heads, out->rates, &has_attention);

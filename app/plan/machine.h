@@ -40,11 +40,16 @@ void machine_of_device(const struct device *device, uint64_t memory, struct mach
 int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
                     struct machine *out);
 void machine_deinit(struct machine *machine);
-// Operations for each byte above which arithmetic is the limit; 0: there is no such limit.
+// Operations for each byte above which arithmetic is the limit, by the peaks; 0: no such limit.
 double machine_balance(const struct machine *machine);
+// The same at the shares that predictions assume: "bound by" agrees with it. 0: no such limit, or
+// rates were measured.
+double machine_ridge(const struct machine *machine);
 
 // rates_file.c: rates that were measured before, by a key of the machine and the program.
 #define RATES_KEY 320
+// machine.c: the key of this machine. n_threads 0: all cores.
+void rates_key_make(int n_threads, const char *isa, char out[RATES_KEY]);
 struct rates_attention_key {
     const char *kv_type;
     int n_head, n_head_kv, dim_k, dim_v;

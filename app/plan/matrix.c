@@ -20,7 +20,7 @@ struct matrix {
 struct matrix_row {
     int tokens;
     double flops, intensity;
-    double ns; // 0: no machine
+    double ns;
     bool is_math;
 };
 
@@ -81,7 +81,7 @@ static double time_ns(const struct machine *machine, const struct matrix *matrix
         const bool in_cache = matrix->bytes <= machine->rates->cache_bytes / 2;
         const double ns =
             bytes * predict_product_ns(in_cache ? product->cached : product->stream, tokens);
-        *is_math = ns > 1.5 * bytes / machine->rates->bandwidth * 1e9;
+        *is_math = predict_is_math(bytes / machine->rates->bandwidth * 1e9, ns);
         return ns;
     }
     *is_math = math_ns > bytes_ns;
@@ -93,29 +93,24 @@ static struct matrix_row row_make(const struct outline *outline, const struct ma
     struct matrix_row row = {.tokens = tokens,
                              .flops = 2.0 * (double)matrix->rows * (double)matrix->cols * tokens};
     row.intensity = row.flops / (double)matrix->bytes;
-    if (outline->machine.kind != MACHINE_NONE)
-        row.ns = time_ns(&outline->machine, matrix, tokens, &row.is_math);
+    row.ns = time_ns(&outline->machine, matrix, tokens, &row.is_math);
     return row;
 }
 
 static void text_print(const struct outline *outline, const struct matrix *matrix) {
-    const bool has_machine = outline->machine.kind != MACHINE_NONE;
     const double weights = (double)matrix->rows * (double)matrix->cols;
     printf("matrix   %" PRId64 " x %" PRId64 " %s: %.1f MB, %.1f MFLOP per token, %.2f FLOP/byte\n",
            matrix->rows, matrix->cols, format_at(matrix->format)->name,
            (double)matrix->bytes * 1e-6, 2 * weights * 1e-6, 2 * weights / (double)matrix->bytes);
-    if (has_machine) outline_machine(outline);
+    outline_machine(outline);
     outline_section(outline, "roofline");
-    printf("  %6s %10s %10s", "tokens", "MFLOP", "FLOP/byte");
-    if (has_machine) printf(" %12s %12s  %s", "time", "GFLOP/s", "bound by");
-    putchar('\n');
+    printf("  %6s %10s %10s %12s %12s  %s\n", "tokens", "MFLOP", "FLOP/byte", "time", "GFLOP/s",
+           "bound by");
     for (int i = 0; i < N_COUNTS; i++) {
         const struct matrix_row row = row_make(outline, matrix, token_counts[i]);
-        printf("  %6d %10.1f %10.2f", row.tokens, row.flops * 1e-6, row.intensity);
-        if (has_machine)
-            printf(" %9.2f us %12.1f  %s", row.ns * 1e-3, row.flops / row.ns,
-                   row.is_math ? "arithmetic" : "bandwidth");
-        putchar('\n');
+        printf("  %6d %10.1f %10.2f %9.2f us %12.1f  %s\n", row.tokens, row.flops * 1e-6,
+               row.intensity, row.ns * 1e-3, row.flops / row.ns,
+               row.is_math ? "arithmetic" : "bandwidth");
     }
 }
 
@@ -126,9 +121,8 @@ static bool json_make(const struct outline *outline, const struct matrix *matrix
         json_t *object = json_pack("{s:i, s:f, s:f}", "tokens", row.tokens, "flops", row.flops,
                                    "flop_per_byte", row.intensity);
         bool ok = object != NULL;
-        if (ok && outline->machine.kind != MACHINE_NONE)
-            ok = json_put(object, "time_us", json_number(row.ns * 1e-3)) &&
-                 json_put(object, "bound", json_string(row.is_math ? "arithmetic" : "bandwidth"));
+        ok = ok && json_put(object, "time_us", json_number(row.ns * 1e-3)) &&
+             json_put(object, "bound", json_string(row.is_math ? "arithmetic" : "bandwidth"));
         rows = json_append(rows, object, ok);
     }
     json_t *object =
@@ -137,7 +131,7 @@ static bool json_make(const struct outline *outline, const struct matrix *matrix
                   (json_int_t)matrix->bytes, "flops_per_token",
                   2.0 * (double)matrix->rows * (double)matrix->cols);
     return json_put(object, "roofline", rows) && json_put(outline->json, "matrix", object) &&
-           (outline->machine.kind == MACHINE_NONE || outline_machine(outline) == APP_OK);
+           outline_machine(outline) == APP_OK;
 }
 
 int matrix_measure(struct outline *outline) {

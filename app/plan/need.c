@@ -1,14 +1,20 @@
 // `runnel plan --speed`: the devices that give each of the users N tokens/s. Where none does,
-// the changes that would help are computed, one at a time: fewer users, a smaller KV type, a
-// smaller format, a shorter context.
+// the changes that would help are computed: smaller formats and KV types, alone and together, fewer
+// users, a shorter context. Where all users cannot be kept, the formats that keep most are found.
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/outline.h"
 
+static const char *const formats[] = {"",       "Q8_0", "Q6_K",   "Q5_K_M",
+                                      "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K"}; // "": the model's own
+static const char *const kv_types[] = {"f32", "f16", "int8", "int4"};      // from large to small
+enum { N_FORMATS = sizeof formats / sizeof *formats, N_KV_TYPES = 4, OWN_FORMAT = 0 };
+
 struct need {
     const struct outline *outline;
     double speed;
+    rn_model *smaller[N_FORMATS]; // owned; NULL: not smaller than the model
 };
 
 // A model, a workload and a device together.
@@ -20,32 +26,45 @@ struct verdict {
     double share;
 };
 
-static rn_status judge_machine(const struct need *need, const rn_model *model,
-                               const struct workload *workload, const struct machine *machine,
-                               struct verdict *out, rn_error *err) {
-    const rn_status status = sizing_memory(model, workload, machine->memory, &out->memory, err);
-    if (status) return status;
-    sizing_row(tools_plan(model), &out->memory, machine, workload, workload->users, &out->row);
-    out->device = machine->device;
-    out->share = machine->bandwidth_share;
+// *parts is the memory of the workload on any machine. TTFT is left out.
+static void judge_parts(const struct need *need, const rn_model *model,
+                        const struct workload *workload, const struct tools_memory *parts,
+                        const struct machine *machine, struct verdict *out) {
+    *out = (struct verdict){.device = machine->device,
+                            .memory = *parts,
+                            .share = machine->bandwidth_share};
+    sizing_step(tools_plan(model), parts, machine, workload, workload->users, &out->row);
+    out->row.fits = tools_memory_fits(parts, machine->memory);
     out->suffices = out->row.fits && out->row.user_ts >= need->speed;
-    return RN_OK;
 }
 
-// The first device of the table, or the machine that was asked for, that suffices.
+// The first device of the table, or the machine that was asked for, that suffices. Its TTFT is
+// left out: a search asks this for many workloads.
 static rn_status judge_any(const struct need *need, const rn_model *model,
                            const struct workload *workload, struct verdict *out, rn_error *err) {
     const struct machine *asked = &need->outline->machine;
     const struct device *device;
-    rn_status status = RN_OK;
-    if (asked->kind != MACHINE_NONE) return judge_machine(need, model, workload, asked, out, err);
-    for (int i = 0; (device = device_at(i)) && !status; i++) {
+    struct tools_memory parts;
+    const rn_status status = sizing_memory(model, workload, 0, &parts, err);
+    *out = (struct verdict){0};
+    if (status) return status;
+    if (asked->kind != MACHINE_NONE) {
+        judge_parts(need, model, workload, &parts, asked, out);
+        return RN_OK;
+    }
+    for (int i = 0; (device = device_at(i)) && !out->suffices; i++) {
         struct machine machine;
         machine_of_device(device, asked->memory, &machine);
-        status = judge_machine(need, model, workload, &machine, out, err);
-        if (out->suffices) break;
+        if (tools_memory_fits(&parts, machine.memory))
+            judge_parts(need, model, workload, &parts, &machine, out);
     }
-    return status;
+    return RN_OK;
+}
+
+static void ttft_fill(const rn_model *model, const struct workload *workload,
+                      const struct machine *machine, struct verdict *verdict) {
+    verdict->row.ttft_ms =
+        sizing_ttft_ms(tools_plan(model), &verdict->memory, machine, workload, workload->users);
 }
 
 // ---------------------------------------------------------------- changes
@@ -54,123 +73,184 @@ struct change {
     char text[160];
     struct verdict verdict;
 };
-enum { MAX_CHANGES = 6 };
+enum { MAX_CHANGES = 8 };
 
-// The largest value from 1 on, below `from`, with which some device suffices; 0: none.
-static rn_status largest(const struct need *need, const rn_model *model, bool is_users, int from,
-                         struct verdict *out, int *found, rn_error *err) {
-    int good = 0, bad = from;
-    while (bad - good > 1) {
-        const int middle = good + (bad - good) / 2;
-        struct workload w = need->outline->workload;
-        struct verdict verdict;
-        if (is_users) {
-            w.users = middle;
-        } else {
-            w.n_ctx = middle;
-            w.n_gen = w.n_gen < middle ? w.n_gen : middle - 1;
-            w.n_prompt = w.n_prompt + w.n_gen <= middle ? w.n_prompt : middle - w.n_gen;
-            if (w.n_shared > w.n_prompt) w.n_shared = w.n_prompt;
+struct changes {
+    struct change change[MAX_CHANGES];
+    int n;
+};
+
+// The model in the formats that make it smaller. Without a name it is embedded and keeps its own.
+static rn_status smaller_open(struct need *need, const char *name, rn_error *err) {
+    const uint64_t bytes = rn_model_get_info(need->outline->model)->weight_bytes;
+    const bool is_shape = name && tools_is_shape(name);
+    char shape[128];
+    snprintf(shape, sizeof shape, "%s", is_shape ? name : "");
+    shape[strcspn(shape, ":")] = '\0'; // its own format
+    for (int i = OWN_FORMAT + 1; i < N_FORMATS && name; i++) {
+        rn_model **model = &need->smaller[i];
+        const rn_status status =
+            tools_model_describe(is_shape ? shape : name, formats[i], model, err);
+        if (status) return status;
+        if (rn_model_get_info(*model)->weight_bytes < bytes) continue;
+        rn_model_close(*model);
+        *model = NULL;
+    }
+    return RN_OK;
+}
+
+static const rn_model *format_model(const struct need *need, int format) {
+    return format == OWN_FORMAT ? need->outline->model : need->smaller[format];
+}
+
+static int kv_own(const struct need *need) {
+    int i = 0;
+    while (i < N_KV_TYPES - 1 && strcmp(kv_types[i], need->outline->workload.kv_type) != 0) i++;
+    return i;
+}
+
+static struct workload workload_of(const struct need *need, int kv, int users) {
+    struct workload w = need->outline->workload;
+    w.kv_type = kv_types[kv];
+    w.users = users;
+    return w;
+}
+
+// Adds a change with which verdict->device suffices.
+static void change_add(const struct need *need, int format, const struct workload *w,
+                       const struct verdict *verdict, struct changes *out) {
+    const struct workload *own = &need->outline->workload;
+    struct change *change = &out->change[out->n++];
+    char part[4][56];
+    int n = 0;
+    if (format != OWN_FORMAT) snprintf(part[n++], sizeof part[0], "weights in %s", formats[format]);
+    if (strcmp(w->kv_type, own->kv_type) != 0)
+        snprintf(part[n++], sizeof part[0], "KV in %s instead of %s", w->kv_type, own->kv_type);
+    if (w->users != own->users)
+        snprintf(part[n++], sizeof part[0], "%d user%s instead of %d", w->users,
+                 w->users == 1 ? "" : "s", own->users);
+    if (w->n_ctx != own->n_ctx)
+        snprintf(part[n++], sizeof part[0], "a context of %d instead of %d", w->n_ctx, own->n_ctx);
+    size_t len = 0;
+    for (int i = 0; i < n; i++)
+        len += (size_t)snprintf(change->text + len, sizeof change->text - len, "%s%s",
+                                i == 0       ? ""
+                                : i == n - 1 ? " and "
+                                             : ", ",
+                                part[i]);
+    change->verdict = *verdict;
+    struct machine machine = need->outline->machine;
+    if (machine.kind == MACHINE_NONE) machine_of_device(verdict->device, machine.memory, &machine);
+    ttft_fill(format_model(need, format), w, &machine, &change->verdict);
+}
+
+// For each KV type, from large to small, the largest format that suffices for all users. One that
+// a larger KV type allows too is left out.
+static rn_status change_formats(const struct need *need, struct changes *out, rn_error *err) {
+    int end = N_FORMATS;
+    for (int kv = kv_own(need); kv < N_KV_TYPES; kv++) {
+        const struct workload w = workload_of(need, kv, need->outline->workload.users);
+        for (int format = 0; format < end; format++) {
+            const rn_model *model = format_model(need, format);
+            struct verdict verdict;
+            const rn_status status = model ? judge_any(need, model, &w, &verdict, err) : RN_OK;
+            if (status) return status;
+            if (!model || !verdict.suffices) continue;
+            change_add(need, format, &w, &verdict, out);
+            end = format;
         }
-        const rn_status status = judge_any(need, model, &w, &verdict, err);
+    }
+    return RN_OK;
+}
+
+// More users than w->users, below `beyond`, with which the model suffices: the most of them, in w.
+static rn_status users_grow(const struct need *need, const rn_model *model, int beyond,
+                            struct workload *w, struct verdict *out, rn_error *err) {
+    int next = w->users + 1; // where one more does not suffice, nothing is searched
+    while (next < beyond) {
+        struct workload more = *w;
+        struct verdict verdict;
+        more.users = next;
+        const rn_status status = judge_any(need, model, &more, &verdict, err);
         if (status) return status;
         if (verdict.suffices) {
-            good = middle;
+            *w = more;
             *out = verdict;
         } else {
-            bad = middle;
+            beyond = next;
+        }
+        if (w->users + 1 >= beyond) break;
+        next = w->users + (beyond - w->users) / 2;
+    }
+    return RN_OK;
+}
+
+// Fewer users: of the model as it is, and where no format and KV type suffices for all users, of
+// those that keep the most.
+static rn_status change_users(const struct need *need, struct changes *out, rn_error *err) {
+    const int all = need->outline->workload.users, own = kv_own(need);
+    const bool is_alone = out->n > 0;
+    struct workload w = workload_of(need, own, 0);
+    struct verdict verdict = {0};
+    int best_format = OWN_FORMAT;
+    rn_status status = users_grow(need, need->outline->model, all, &w, &verdict, err);
+    if (!status && w.users) change_add(need, OWN_FORMAT, &w, &verdict, out);
+    const int alone = w.users;
+    for (int kv = own; kv < N_KV_TYPES && !is_alone; kv++) {
+        for (int format = 0; format < N_FORMATS && !status; format++) {
+            struct workload more = workload_of(need, kv, w.users);
+            if (!format_model(need, format)) continue;
+            status = users_grow(need, format_model(need, format), all, &more, &verdict, err);
+            if (more.users == w.users) continue;
+            w = more;
+            best_format = format;
         }
     }
-    *found = good;
-    return RN_OK;
+    if (!status && w.users > alone) change_add(need, best_format, &w, &verdict, out);
+    return status;
 }
 
-static rn_status change_count(const struct need *need, bool is_users, struct change *out, int *n,
-                              rn_error *err) {
-    const struct workload *w = &need->outline->workload;
-    int found = 0;
-    const rn_status status = largest(need, need->outline->model, is_users,
-                                     is_users ? w->users : w->n_ctx, &out[*n].verdict, &found, err);
-    if (status || !found || (!is_users && found < 2)) return status;
-    snprintf(out[(*n)++].text, sizeof out->text,
-             is_users ? "%d users instead of %d" : "a context of %d instead of %d", found,
-             is_users ? w->users : w->n_ctx);
-    return RN_OK;
-}
-
-static rn_status change_kv(const struct need *need, struct change *out, int *n, rn_error *err) {
-    static const char *const types[] = {"int8", "int4"};
-    const char *own = need->outline->workload.kv_type;
-    for (int i = !strcmp(own, "int8"); i < 2 && strcmp(own, "int4") != 0; i++) {
+// The longest context, from 2 on, with which some device suffices.
+static rn_status change_context(const struct need *need, struct changes *out, rn_error *err) {
+    struct workload good = need->outline->workload;
+    struct verdict found = {0};
+    int least = 1, beyond = good.n_ctx;
+    while (beyond - least > 1) {
+        const int middle = least + (beyond - least) / 2;
         struct workload w = need->outline->workload;
-        w.kv_type = types[i];
-        const rn_status status = judge_any(need, need->outline->model, &w, &out[*n].verdict, err);
+        struct verdict verdict;
+        w.n_ctx = middle;
+        w.n_gen = w.n_gen < middle ? w.n_gen : middle - 1;
+        w.n_prompt = w.n_prompt + w.n_gen <= middle ? w.n_prompt : middle - w.n_gen;
+        if (w.n_shared > w.n_prompt) w.n_shared = w.n_prompt;
+        const rn_status status = judge_any(need, need->outline->model, &w, &verdict, err);
         if (status) return status;
-        if (!out[*n].verdict.suffices) continue;
-        snprintf(out[(*n)++].text, sizeof out->text, "KV in %s instead of %s", types[i], own);
-        return RN_OK;
+        if (verdict.suffices) {
+            least = middle;
+            good = w;
+            found = verdict;
+        } else {
+            beyond = middle;
+        }
     }
+    if (least > 1) change_add(need, OWN_FORMAT, &good, &found, out);
     return RN_OK;
 }
 
-// The model in a format of the list, from large to small; *out is NULL where that is not smaller.
-static rn_status smaller_model(const struct need *need, const char *name, const char *format,
-                               rn_model **out, rn_error *err) {
-    const uint64_t bytes = rn_model_get_info(need->outline->model)->weight_bytes;
-    char shape[128];
-    const bool is_shape = tools_is_shape(name);
-    snprintf(shape, sizeof shape, "%s", name);
-    if (is_shape) shape[strcspn(shape, ":")] = '\0'; // its own format
-    const rn_status status = tools_model_describe(is_shape ? shape : name, format, out, err);
-    if (status || rn_model_get_info(*out)->weight_bytes < bytes) return status;
-    rn_model_close(*out);
-    *out = NULL;
-    return RN_OK;
-}
-
-// The first smaller format that suffices: alone, or with as many users as it allows.
-static rn_status change_format(const struct need *need, const char *name, bool with_users,
-                               struct change *out, int *n, rn_error *err) {
-    static const char *const formats[] = {"Q8_0", "Q6_K",   "Q5_K_M", "Q4_K_M",
-                                          "Q4_0", "Q3_K_M", "Q2_K"};
-    const struct workload *w = &need->outline->workload;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        rn_model *model;
-        int users = 0;
-        rn_status status = smaller_model(need, name, formats[i], &model, err);
-        if (status) return status;
-        if (!model) continue;
-        if (with_users)
-            status = largest(need, model, true, w->users, &out[*n].verdict, &users, err);
-        else
-            status = judge_any(need, model, w, &out[*n].verdict, err);
-        rn_model_close(model);
-        if (status) return status;
-        if (!(with_users ? users > 0 : out[*n].verdict.suffices)) continue;
-        const int len = snprintf(out[*n].text, sizeof out->text, "weights in %s", formats[i]);
-        if (with_users)
-            snprintf(out[*n].text + len, sizeof out->text - (size_t)len,
-                     " and %d users instead of %d", users, w->users);
-        ++*n;
-        return RN_OK;
-    }
-    return RN_OK;
-}
-
-static rn_status changes_find(const struct need *need, const char *name, struct change *out, int *n,
+static rn_status changes_find(struct need *need, const char *name, struct changes *out,
                               rn_error *err) {
-    rn_status status = change_count(need, true, out, n, err);
-    if (!status) status = change_kv(need, out, n, err);
-    if (!status && name) status = change_format(need, name, false, out, n, err);
-    if (!status) status = change_count(need, false, out, n, err);
-    if (!status && name && *n == 0) status = change_format(need, name, true, out, n, err);
+    rn_status status = smaller_open(need, name, err);
+    if (!status) status = change_formats(need, out, err);
+    if (!status) status = change_users(need, out, err);
+    if (!status) status = change_context(need, out, err);
+    for (int i = 0; i < N_FORMATS; i++) rn_model_close(need->smaller[i]);
     return status;
 }
 
 // ---------------------------------------------------------------- showing
 
 static void verdict_print(const struct outline *outline, const struct verdict *v) {
-    char used[32], of[32];
+    char used[32], of[32], bound[BOUND_TEXT];
     const uint64_t memory = outline->machine.memory ? outline->machine.memory
                             : v->device             ? (uint64_t)(v->device->memory_gib * 0x1p30)
                                                     : 0;
@@ -179,7 +259,7 @@ static void verdict_print(const struct outline *outline, const struct verdict *v
            human_bytes((double)v->memory.total_bytes, used),
            memory ? human_bytes((double)memory, of) : "?", v->row.user_ts, v->row.total_ts,
            v->row.ttft_ms, 100 * v->share,
-           v->row.fits ? predict_bound_name(v->row.step.bound) : "does not fit");
+           v->row.fits ? outline_bound(&v->row, bound) : "does not fit");
 }
 
 static json_t *verdict_pack(const struct outline *outline, const struct verdict *v) {
@@ -191,25 +271,29 @@ static json_t *verdict_pack(const struct outline *outline, const struct verdict 
                      "bandwidth_share", v->share, "bound", predict_bound_name(v->row.step.bound));
 }
 
-static void changes_print(const struct outline *outline, const struct change *changes, int n) {
+static void changes_print(const struct outline *outline, const struct changes *changes) {
+    int width = 0;
+    for (int i = 0; i < changes->n; i++) {
+        const int len = (int)strlen(changes->change[i].text);
+        if (len > width) width = len;
+    }
     outline_section(outline, "each of these changes would suffice");
-    for (int i = 0; i < n; i++) {
-        const struct verdict *v = &changes[i].verdict;
-        printf("  %-46s %s, %.1f tokens/s for each user\n", changes[i].text,
+    for (int i = 0; i < changes->n; i++) {
+        const struct verdict *v = &changes->change[i].verdict;
+        printf("  %-*s  %s, %.1f tokens/s for each user\n", width, changes->change[i].text,
                v->device ? v->device->title : outline->machine.name, v->row.user_ts);
     }
-    if (!n)
-        printf(
-            "  none: fewer users, smaller KV, weights and contexts were tried, and smaller weights "
-            "with fewer users\n");
+    if (!changes->n)
+        printf("  none: smaller weights and KV were tried, together with one user, and shorter "
+               "contexts\n");
 }
 
-static bool changes_put(const struct outline *outline, json_t *need, const struct change *changes,
-                        int n) {
+static bool changes_put(const struct outline *outline, json_t *need,
+                        const struct changes *changes) {
     json_t *rows = json_array();
-    for (int i = 0; rows && i < n; i++) {
-        json_t *row = verdict_pack(outline, &changes[i].verdict);
-        const bool ok = row && json_put(row, "change", json_string(changes[i].text));
+    for (int i = 0; rows && i < changes->n; i++) {
+        json_t *row = verdict_pack(outline, &changes->change[i].verdict);
+        const bool ok = row && json_put(row, "change", json_string(changes->change[i].text));
         rows = json_append(rows, row, ok);
     }
     return json_put(need, "changes", rows);
@@ -220,39 +304,50 @@ static void head_print(void) {
            "TTFT ms", "of B", "bound by");
 }
 
+static void foot_print(const struct outline *outline) {
+    printf("  Of B: the share of the bandwidth that decoding is assumed to reach. Bound by: the "
+           "largest part of a step's time.\n");
+    if (outline->machine.kind == MACHINE_NONE) outline_room_note(outline, outline->workload.users);
+}
+
 // All verdicts that suffice; *n_good is their number.
 static int table_show(const struct need *need, json_t *rows, int *n_good) {
     const struct outline *outline = need->outline;
     const bool is_one = outline->machine.kind != MACHINE_NONE;
     const struct device *device;
+    struct tools_memory parts;
     int n_shown = 0;
     rn_error err = {0};
+    if (sizing_memory(outline->model, &outline->workload, 0, &parts, &err))
+        return app_fail_error(&err);
     for (int i = 0; (is_one && i == 0) || (!is_one && (device = device_at(i))); i++) {
         struct machine machine = outline->machine;
         struct verdict verdict;
         if (!is_one) machine_of_device(device, outline->machine.memory, &machine);
-        if (judge_machine(need, outline->model, &outline->workload, &machine, &verdict, &err))
-            return app_fail_error(&err);
+        judge_parts(need, outline->model, &outline->workload, &parts, &machine, &verdict);
+        // the machine that was asked for is shown in any case
+        if (!verdict.suffices && !is_one) continue;
+        ttft_fill(outline->model, &outline->workload, &machine, &verdict);
         *n_good += verdict.suffices;
         if (rows && verdict.suffices) json_array_append_new(rows, verdict_pack(outline, &verdict));
-        // the machine that was asked for is shown in any case
-        if (rows || (!verdict.suffices && !is_one)) continue;
+        if (rows) continue;
         if (n_shown++ == 0) head_print();
         verdict_print(outline, &verdict);
     }
+    if (n_shown) foot_print(outline);
     return APP_OK;
 }
 
 int need_report(const struct outline *outline, double speed) {
-    const struct need need = {outline, speed};
+    struct need need = {.outline = outline, .speed = speed};
     const char *name = outline->options->positional ? outline->options->positional
                                                     : option_text(outline->options, OPT_MODEL);
     char title[128];
     json_t *object = outline->json ? json_object() : NULL, *rows = object ? json_array() : NULL;
-    struct change changes[MAX_CHANGES];
-    int n_good = 0, n_changes = 0;
+    struct changes changes = {.n = 0};
+    int n_good = 0;
     rn_error err = {0};
-    snprintf(title, sizeof title, "%d user%s at %g tokens/s each", outline->workload.users,
+    snprintf(title, sizeof title, "%d user%s at %.10g tokens/s each", outline->workload.users,
              outline->workload.users == 1 ? "" : "s", speed);
     if (!outline->json) outline_section(outline, title);
     int code = table_show(&need, rows, &n_good);
@@ -261,12 +356,12 @@ int need_report(const struct outline *outline, double speed) {
             printf("  %s\n", outline->machine.kind == MACHINE_NONE
                                  ? "no device of the table suffices"
                                  : "this does not suffice");
-        if (changes_find(&need, name, changes, &n_changes, &err)) code = app_fail_error(&err);
-        if (!code && !outline->json) changes_print(outline, changes, n_changes);
+        if (changes_find(&need, name, &changes, &err)) code = app_fail_error(&err);
+        if (!code && !outline->json) changes_print(outline, &changes);
     }
     if (!outline->json) return code;
-    const bool ok =
-        json_put(object, "speed", json_real(speed)) && json_put(object, "devices", rows) &&
-        changes_put(outline, object, changes, n_changes) && json_put(outline->json, "need", object);
+    const bool ok = json_put(object, "speed", json_real(speed)) &&
+                    json_put(object, "devices", rows) && changes_put(outline, object, &changes) &&
+                    json_put(outline->json, "need", object);
     return code || ok ? code : app_fail(APP_FAILED, "out of memory");
 }

@@ -11,7 +11,30 @@ void outline_section(const struct outline *outline, const char *title) {
            term_reset(outline->term->out_color));
 }
 
+const char *outline_bound(const struct sizing_row *row, char out[BOUND_TEXT]) {
+    const struct prediction *step = &row->step;
+    snprintf(out, BOUND_TEXT, "%s %.0f%%", predict_bound_name(step->bound),
+             100 * step->part_ns[step->bound] / step->ns);
+    return out;
+}
+
+void outline_room_note(const struct outline *outline, int most_users) {
+    const struct workload *w = &outline->workload;
+    const int rows = 1 + w->n_draft;
+    const int least = 9 * w->batch_tokens / (10 * rows) + 1;
+    if (most_users < least) return;
+    printf("  From %d user%s on, decoding leaves prompts less than a tenth of a step: TTFT grows "
+           "steeply. A larger --batch-tokens (here %d) helps.\n",
+           least, least == 1 ? "" : "s", w->batch_tokens);
+}
+
 // ---------------------------------------------------------------- text
+
+// Without an exponent.
+static const char *rate_text(double value, char out[32]) {
+    snprintf(out, 32, value >= 1000 ? "%.0f" : value >= 0.001 ? "%.4g" : "%.6f", value);
+    return out;
+}
 
 static void model_print(const struct outline *outline) {
     const rn_model_info *info = rn_model_get_info(outline->model);
@@ -32,30 +55,36 @@ static void model_print(const struct outline *outline) {
 
 static void machine_print(const struct outline *outline) {
     const struct machine *m = &outline->machine;
-    char memory[32];
+    char memory[32], rate[32];
     printf("machine  %s: ", m->name);
     if (m->memory) printf("%s, ", human_bytes((double)m->memory, memory));
-    printf("%.4g GB/s", m->bandwidth * 1e-9);
+    printf("%s GB/s", rate_text(m->bandwidth * 1e-9, rate));
     if (m->flops > 0)
-        printf(", %.4g TFLOP/s (above %.0f FLOP/byte arithmetic is the limit)", m->flops * 1e-12,
+        printf(", %s TFLOP/s (%.3g FLOP/byte at these peaks)", rate_text(m->flops * 1e-12, rate),
                machine_balance(m));
     putchar('\n');
     if (m->kind == MACHINE_DEVICE)
-        printf(
-            "assumed  decoding reaches %.0f%% of the bandwidth, products %.0f%% of the arithmetic "
-            "(%s)\n",
-            100 * m->bandwidth_share, 100 * m->math_share, m->device->class->name);
+        printf("assumed  decoding reaches %.0f%% of the bandwidth, products %.0f%% of the "
+               "arithmetic (%s)\n",
+               100 * m->bandwidth_share, 100 * m->math_share, m->device->class->name);
     else if (m->kind == MACHINE_GIVEN)
-        printf("assumed  all of the given bandwidth%s is reached\n",
-               m->flops > 0 ? " and arithmetic" : "; arithmetic is no limit");
+        printf("assumed  %s\n", m->flops > 0
+                                    ? "all of the given bandwidth and arithmetic is reached"
+                                    : "all of the given bandwidth is reached, and arithmetic is no "
+                                      "limit");
     else
         printf("assumed  rates of small matrices, %s\n",
                m->is_kept ? "measured before (--measure: again)" : "measured now");
+    if (m->kind == MACHINE_HERE)
+        printf("limit    arithmetic, where an op takes more than 1.5 times as long as its bytes\n");
+    else if (machine_ridge(m) > 0)
+        printf("limit    arithmetic, for an op above %.3g FLOP/byte at these shares\n",
+               machine_ridge(m));
 }
 
 static void group_print(const struct plan_kv_group *group, uint64_t page_bytes) {
     char bytes[32];
-    printf("  %d layers ", group->n_layer);
+    printf("  %d layer%s ", group->n_layer, group->n_layer == 1 ? "" : "s");
     if (group->kind == KV_RECURRENT) {
         printf("keep a state of %s for each user\n", human_bytes((double)page_bytes, bytes));
         return;
@@ -75,6 +104,7 @@ static void bytes_print(const char *name, uint64_t bytes, const char *note) {
 static void memory_print(const struct outline *outline) {
     const struct tools_memory *m = &outline->memory;
     char note[160], user[32], shared[32], all[32];
+    const bool is_cap = m->most_users == TOOLS_MOST_USERS;
     outline_section(outline, "memory");
     bytes_print("weights", m->weight_bytes, "");
     bytes_print("step", m->step_bytes, "buffers of a step");
@@ -86,9 +116,10 @@ static void memory_print(const struct outline *outline) {
     bytes_print("KV", m->kv_bytes, note);
     note[0] = '\0';
     if (outline->machine.memory)
-        snprintf(note, sizeof note, "of %s, 5%% of it in reserve: %s; at most %d user%s fit",
+        snprintf(note, sizeof note, "of %s, 5%% of it in reserve: %s; %s%d%s user%s fit",
                  human_bytes((double)outline->machine.memory, all),
-                 m->fits ? "fits" : "does not fit", m->most_users, m->most_users == 1 ? "" : "s");
+                 m->fits ? "fits" : "does not fit", is_cap ? "" : "at most ", m->most_users,
+                 is_cap ? " or more" : "", m->most_users == 1 ? "" : "s");
     bytes_print("total", m->total_bytes, note);
     for (int g = 0; g < outline->plan->n_group && outline->plan->n_group > 1; g++)
         group_print(&outline->plan->group[g], m->kv.page[g]);
@@ -100,17 +131,20 @@ static void users_print(const struct outline *outline) {
            "FLOP/byte", "ms/token", "tokens/s", "all users", "TTFT ms", "bound by");
     for (int i = 0; i < outline->n_rows; i++) {
         const struct sizing_row *row = &outline->row[i];
-        char weights[32], kv[32];
+        char weights[32], kv[32], bound[BOUND_TEXT];
         printf("  %5d %10s %10s %9.2f %10.2f %10.3f %10.2f %10.1f %10.1f  %s%s\n", row->users,
                human_bytes((double)row->step.cost.weight_bytes, weights),
                human_bytes((double)row->step.cost.kv_read_bytes, kv),
                (double)row->step.cost.flops * 1e-9, row->intensity, row->token_ms, row->user_ts,
-               row->total_ts, row->ttft_ms, predict_bound_name(row->step.bound),
+               row->total_ts, row->ttft_ms, outline_bound(row, bound),
                row->fits ? "" : "; does not fit");
     }
     printf(
         "  Weights, KV and GFLOP are those of a step. TTFT is that of a prompt that arrives while "
-        "the others decode.\n");
+        "the others decode.\n"
+        "  Bound by: the largest part of a step's time. Each op has its own limit; FLOP/byte is "
+        "the mean of all.\n");
+    outline_room_note(outline, outline->row[outline->n_rows - 1].users);
 }
 
 // ---------------------------------------------------------------- JSON
@@ -138,39 +172,53 @@ static bool machine_put(const struct outline *outline) {
                               kinds[m->kind], "memory_bytes", (json_int_t)m->memory, "bandwidth",
                               m->bandwidth, "flops", m->flops, "bandwidth_share",
                               m->bandwidth_share, "flops_share", m->math_share,
-                              "balance_flop_per_byte", machine_balance(m)));
+                              "balance_flop_per_byte", machine_balance(m))) &&
+           json_put(json_object_get(outline->json, "machine"), "assumed_balance_flop_per_byte",
+                    machine_ridge(m) > 0 ? json_real(machine_ridge(m)) : json_null());
 }
 
 static bool memory_put(const struct outline *outline) {
     const struct tools_memory *m = &outline->memory;
     json_t *memory =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "kv_type", m->kv_type,
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kv_type", m->kv_type,
                   "weight_bytes", (json_int_t)m->weight_bytes, "step_bytes",
                   (json_int_t)m->step_bytes, "kv_token_bytes", (json_int_t)m->kv_token_bytes,
                   "kv_user_bytes", (json_int_t)m->user_bytes, "kv_shared_bytes",
                   (json_int_t)m->shared_bytes, "kv_bytes", (json_int_t)m->kv_bytes, "total_bytes",
-                  (json_int_t)m->total_bytes, "reserve_bytes", (json_int_t)m->reserve_bytes, "fits",
-                  m->fits);
+                  (json_int_t)m->total_bytes, "reserve_bytes", (json_int_t)m->reserve_bytes);
     const bool is_known = outline->machine.memory > 0;
-    return json_put(memory, "most_users", is_known ? json_integer(m->most_users) : json_null()) &&
+    const bool is_cap = m->most_users == TOOLS_MOST_USERS; // more may fit
+    return json_put(memory, "fits", is_known ? json_boolean(m->fits) : json_null()) &&
+           json_put(memory, "most_users", is_known ? json_integer(m->most_users) : json_null()) &&
+           json_put(memory, "most_users_is_cap", is_known ? json_boolean(is_cap) : json_null()) &&
            json_put(outline->json, "memory", memory);
 }
 
-static json_t *row_pack(const struct sizing_row *row) {
+// ms of a step, of each part.
+static json_t *parts_pack(const struct prediction *step) {
+    json_t *parts = json_object();
+    for (int i = 0; parts && i < BOUND_COUNT; i++)
+        json_object_set_new(parts, predict_bound_name((enum predict_bound)i),
+                            json_real(step->part_ns[i] * 1e-6));
+    return parts;
+}
+
+static json_t *row_pack(const struct outline *outline, const struct sizing_row *row) {
     const struct cost *cost = &row->step.cost;
-    return json_pack("{s:i, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "users",
-                     row->users, "fits", row->fits, "weight_bytes", (json_int_t)cost->weight_bytes,
+    json_t *fits = outline->machine.memory ? json_boolean(row->fits) : json_null();
+    return json_pack("{s:i, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "users",
+                     row->users, "fits", fits, "weight_bytes", (json_int_t)cost->weight_bytes,
                      "kv_bytes", (json_int_t)cost->kv_read_bytes, "flops", (json_int_t)cost->flops,
                      "flop_per_byte", row->intensity, "step_ms", row->step.ns * 1e-6,
                      "ms_per_token", row->token_ms, "tokens_per_s", row->user_ts,
                      "total_tokens_per_s", row->total_ts, "ttft_ms", row->ttft_ms, "bound",
-                     predict_bound_name(row->step.bound));
+                     predict_bound_name(row->step.bound), "parts_ms", parts_pack(&row->step));
 }
 
 static bool rows_put(const struct outline *outline) {
     json_t *rows = json_array();
     for (int i = 0; rows && i < outline->n_rows; i++)
-        rows = json_append(rows, row_pack(&outline->row[i]), true);
+        rows = json_append(rows, row_pack(outline, &outline->row[i]), true);
     return json_put(outline->json, "rows", rows);
 }
 

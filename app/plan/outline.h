@@ -23,7 +23,13 @@ struct outline {
     int n_rows;
 };
 
+enum { BOUND_TEXT = 32 };
+
 void outline_section(const struct outline *outline, const char *title);
+// "arithmetic 62%": the largest part of a step's time.
+const char *outline_bound(const struct sizing_row *row, char out[BOUND_TEXT]);
+// A note below a table with TTFT, where many streams leave prompts little room in a step.
+void outline_room_note(const struct outline *outline, int most_users);
 // outline.c: model, machine, memory, rows.
 int outline_print(const struct outline *outline);
 int outline_machine(const struct outline *outline);
@@ -33,8 +39,11 @@ int matrix_report(const struct outline *outline, const char *spec);
 int matrix_measure(struct outline *outline); // the rates of its format, on this machine
 // need.c: devices on which each of the users gets `speed` tokens/s, or changes that would help.
 int need_report(const struct outline *outline, double speed);
-// replay.c
-int replay_report(const struct outline *outline, const char *path);
+// replay.c: the trace is read before anything is printed or measured.
+struct replay_trace;
+int replay_open(const struct outline *outline, const char *path, struct replay_trace **out);
+void replay_close(struct replay_trace *trace); // NULL too
+int replay_report(const struct outline *outline, struct replay_trace *trace);
 // roofline.c
 int roofline_write(const struct outline *outline, const char *path);
 

@@ -12,6 +12,10 @@ enum { LAST_ROW = 64 }; // users, unless more were asked for
 
 // ---------------------------------------------------------------- options
 
+static bool is_typed(const struct options *options, enum option_id id) {
+    return options->value[id].origin == ORIGIN_COMMAND_LINE;
+}
+
 static int length_fail(const struct options *options, enum option_id id, int value,
                        const char *limit, int most) {
     char name[OPTION_NAME_SIZE];
@@ -111,23 +115,49 @@ static void rows_fill(struct outline *outline) {
                    &outline->row[outline->n_rows++]);
 }
 
-static int model_report(struct outline *outline) {
+static int model_report(struct outline *outline, struct replay_trace *trace) {
     const struct options *options = outline->options;
     const bool has_speed = option_given(options, OPT_SPEED);
-    int code = context_check(outline);
+    int code = APP_OK;
     // which devices suffice is a question without a machine, unless one is named
-    if (!code && outline->machine.kind == MACHINE_NONE && !has_speed)
+    if (outline->machine.kind == MACHINE_NONE && !has_speed)
         code = machine_measure(options, outline->plan, outline->term, &outline->machine);
     if (!code) code = memory_fill(outline);
     if (code) return code;
     if (outline->machine.kind != MACHINE_NONE) rows_fill(outline);
     code = outline_print(outline);
     if (!code && has_speed) code = need_report(outline, option_real(options, OPT_SPEED));
-    if (!code && option_given(options, OPT_REPLAY))
-        code = replay_report(outline, option_text(options, OPT_REPLAY));
+    if (!code && trace) code = replay_report(outline, trace);
     if (!code && option_given(options, OPT_SVG))
         code = roofline_write(outline, option_text(options, OPT_SVG));
     return code;
+}
+
+// Options that would have no effect. In the environment or a file they may be for other commands.
+static int effects_check(const struct options *options, const struct machine *machine) {
+    static const enum option_id of_model[] = {OPT_MODEL,         OPT_FORMAT,    OPT_USERS,
+                                              OPT_SPEED,         OPT_CTX,       OPT_N_PROMPT,
+                                              OPT_N_GEN,         OPT_SVG,       OPT_KV_TYPE,
+                                              OPT_SHARED_PREFIX, OPT_DRAFT_MAX, OPT_BATCH_TOKENS,
+                                              OPT_REPLAY,        OPT_MAX_SEQS,  OPT_ACCEPTANCE};
+    static const enum option_id of_rates[] = {OPT_THREADS, OPT_ISA, OPT_MEASURE};
+    char name[OPTION_NAME_SIZE];
+    for (size_t i = 0; i < sizeof of_model / sizeof *of_model; i++)
+        if (option_given(options, OPT_MATRIX) && is_typed(options, of_model[i]))
+            return app_fail(APP_USAGE, "%s belongs to a model, and --matrix plans without one",
+                            option_name(options, of_model[i], name));
+    if (is_typed(options, OPT_MAX_SEQS) && !option_given(options, OPT_REPLAY))
+        return app_fail(APP_USAGE, "%s belongs to --replay, which is missing",
+                        option_name(options, OPT_MAX_SEQS, name));
+    const char *other = machine->kind == MACHINE_DEVICE    ? "--device names another"
+                        : machine->kind == MACHINE_GIVEN   ? "--bandwidth gives another's"
+                        : option_given(options, OPT_SPEED) ? "--speed asks for devices of the table"
+                                                           : NULL;
+    for (size_t i = 0; other && i < sizeof of_rates / sizeof *of_rates; i++)
+        if (is_typed(options, of_rates[i]))
+            return app_fail(APP_USAGE, "%s belongs to the rates of this machine, and %s",
+                            option_name(options, of_rates[i], name), other);
+    return APP_OK;
 }
 
 // Options that need a machine, beside a question for one.
@@ -136,10 +166,6 @@ static int combinations_check(const struct options *options, const struct machin
     char first[OPTION_NAME_SIZE], second[OPTION_NAME_SIZE];
     for (int i = 0; i < 2; i++) {
         const bool is_given = option_given(options, with_machine[i]);
-        if (is_given && option_given(options, OPT_MATRIX))
-            return app_fail(APP_USAGE, "%s and %s exclude each other",
-                            option_name(options, OPT_MATRIX, first),
-                            option_name(options, with_machine[i], second));
         if (is_given && option_given(options, OPT_SPEED) && machine->kind == MACHINE_NONE)
             return app_fail(APP_USAGE, "%s with %s needs --device or --bandwidth",
                             option_name(options, with_machine[i], first),
@@ -149,27 +175,30 @@ static int combinations_check(const struct options *options, const struct machin
         return app_fail(APP_USAGE, "%s and '%s' exclude each other",
                         option_name(options, OPT_MATRIX, first),
                         app_short(options->positional).text);
+    const int code = effects_check(options, machine);
+    if (code) return code;
     const char *svg = option_text(options, OPT_SVG);
     return svg ? plot_check(option_name(options, OPT_SVG, first), svg) : APP_OK;
 }
 
-static int matrix_run(struct outline *outline) { // a matrix is measured here only if that is asked
-    const char *spec = option_text(outline->options, OPT_MATRIX);
-    if (option_flag(outline->options, OPT_MEASURE) && outline->machine.kind == MACHINE_NONE) {
-        const int code = matrix_measure(outline);
-        if (code) return code;
-    }
-    return matrix_report(outline, spec);
+static int matrix_run(struct outline *outline) {
+    const int code = outline->machine.kind == MACHINE_NONE ? matrix_measure(outline) : APP_OK;
+    return code ? code : matrix_report(outline, option_text(outline->options, OPT_MATRIX));
 }
 
 static int report_run(struct outline *outline) {
     if (option_given(outline->options, OPT_MATRIX)) return matrix_run(outline);
     rn_model *model = NULL;
+    struct replay_trace *trace = NULL;
     int code = model_open(outline->options, &model);
     if (code) return code;
     outline->model = model;
     outline->plan = tools_plan(model);
-    code = model_report(outline);
+    code = context_check(outline);
+    if (!code && option_given(outline->options, OPT_REPLAY))
+        code = replay_open(outline, option_text(outline->options, OPT_REPLAY), &trace);
+    if (!code) code = model_report(outline, trace);
+    replay_close(trace);
     rn_model_close(model);
     return code;
 }

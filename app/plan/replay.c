@@ -9,15 +9,16 @@
 
 enum { MAX_REQUESTS = 1 << 20, MAX_TOKENS = 1 << 26 };
 
-struct trace {
+struct replay_trace {
     struct queue_request *request; // [n]
     int n, cap;
     int n_long; // left out: longer than the model's context
 };
 
-static void trace_deinit(struct trace *trace) {
-    for (int i = 0; i < trace->n; i++) free((void *)(uintptr_t)trace->request[i].block);
-    free(trace->request);
+void replay_close(struct replay_trace *trace) {
+    for (int i = 0; trace && i < trace->n; i++) free((void *)(uintptr_t)trace->request[i].block);
+    if (trace) free(trace->request);
+    free(trace);
 }
 
 // ---------------------------------------------------------------- reading
@@ -72,7 +73,7 @@ static int request_read(const json_t *object, const char *path, int line,
                              : code;
 }
 
-static int request_add(struct trace *trace, struct queue_request *request) {
+static int request_add(struct replay_trace *trace, struct queue_request *request) {
     if (trace->n == trace->cap) {
         const int cap = trace->cap ? 2 * trace->cap : 256;
         struct queue_request *grown = realloc(trace->request, (size_t)cap * sizeof *grown);
@@ -85,7 +86,7 @@ static int request_add(struct trace *trace, struct queue_request *request) {
 }
 
 static int line_read(const char *text, size_t len, const char *path, int line, int n_ctx,
-                     struct trace *out) {
+                     struct replay_trace *out) {
     json_error_t problem;
     struct queue_request request = {0};
     if (strspn(text, " \t\r") >= len) return APP_OK; // an empty line
@@ -106,9 +107,8 @@ static int arrive_compare(const void *a, const void *b) {
     return (x->arrive_ms > y->arrive_ms) - (x->arrive_ms < y->arrive_ms);
 }
 
-static int trace_read(const char *path, int n_ctx, struct trace *out) {
+static int trace_read(const char *path, int n_ctx, struct replay_trace *out) {
     struct text text;
-    *out = (struct trace){0};
     int code = text_read(path, (size_t)1 << 30, &text), line = 1;
     if (code) return code;
     for (size_t at = 0; at < text.len && !code; line++) {
@@ -150,7 +150,7 @@ struct outcome {
     uint64_t n_prompt, n_cached;
 };
 
-static bool outcome_make(const struct trace *trace, struct outcome *out) {
+static bool outcome_make(const struct replay_trace *trace, struct outcome *out) {
     double *ttft = calloc((size_t)trace->n, sizeof *ttft);
     double *token = calloc((size_t)trace->n, sizeof *token);
     int n_token = 0;
@@ -169,18 +169,19 @@ static bool outcome_make(const struct trace *trace, struct outcome *out) {
     return ok;
 }
 
-static void outcome_print(const struct outline *outline, const struct trace *trace,
+static void outcome_print(const struct outline *outline, const struct replay_trace *trace,
                           const struct outcome *o) {
     const double seconds = o->totals.end_ms * 1e-3;
     outline_section(outline, "replay");
-    printf("  %d requests in %.1f s, at most %d at a time; %llu steps, %.1f tokens/s written\n",
-           trace->n, seconds, o->totals.most_running, (unsigned long long)o->totals.n_steps,
+    printf("  %d request%s in %.1f s, at most %d at a time; %llu step%s, %.1f tokens/s written\n",
+           trace->n, trace->n == 1 ? "" : "s", seconds, o->totals.most_running,
+           (unsigned long long)o->totals.n_steps, o->totals.n_steps == 1 ? "" : "s",
            seconds > 0 ? (double)o->totals.n_tokens / seconds : 0);
     printf("  %.1f%% of the prompts' tokens were computed before\n",
            100 * (double)o->n_cached / (double)o->n_prompt);
     if (trace->n_long)
-        printf("  %d requests are left out: they are longer than the model's context\n",
-               trace->n_long);
+        printf("  %d request%s longer than the model's context and left out\n", trace->n_long,
+               trace->n_long == 1 ? " is" : "s are");
     printf("  %-14s %10s %10s %10s\n", "", "p50", "p90", "p99");
     printf("  %-14s %7.1f ms %7.1f ms %7.1f ms\n", "TTFT", o->ttft.p50, o->ttft.p90, o->ttft.p99);
     printf("  %-14s %7.2f ms %7.2f ms %7.2f ms\n", "time per token", o->token.p50, o->token.p90,
@@ -191,7 +192,7 @@ static json_t *quantiles_pack(struct quantiles q) {
     return json_pack("{s:f, s:f, s:f}", "p50", q.p50, "p90", q.p90, "p99", q.p99);
 }
 
-static bool outcome_put(const struct outline *outline, const struct trace *trace,
+static bool outcome_put(const struct outline *outline, const struct replay_trace *trace,
                         const struct outcome *o) {
     json_t *object =
         json_pack("{s:i, s:i, s:f, s:I, s:I, s:i, s:I}", "requests", trace->n, "left_out",
@@ -204,31 +205,34 @@ static bool outcome_put(const struct outline *outline, const struct trace *trace
            json_put(outline->json, "replay", object);
 }
 
-int replay_report(const struct outline *outline, const char *path) {
+int replay_open(const struct outline *outline, const char *path, struct replay_trace **out) {
+    const int max_seqs = option_int(outline->options, OPT_MAX_SEQS),
+              batch_tokens = outline->workload.batch_tokens;
+    char name[OPTION_NAME_SIZE];
+    *out = NULL;
+    if (batch_tokens < max_seqs)
+        return app_fail(APP_USAGE, "%s: %d is less than --max-seqs, %d",
+                        option_name(outline->options, OPT_BATCH_TOKENS, name), batch_tokens,
+                        max_seqs);
+    *out = calloc(1, sizeof **out);
+    if (!*out) return app_fail(APP_FAILED, "out of memory");
+    return trace_read(path, rn_model_get_info(outline->model)->n_ctx_train, *out);
+}
+
+int replay_report(const struct outline *outline, struct replay_trace *trace) {
     const struct tools_memory *memory = &outline->memory;
-    const int max_seqs = option_int(outline->options, OPT_MAX_SEQS);
     const uint64_t taken = memory->weight_bytes + memory->step_bytes + memory->reserve_bytes;
     struct queue_config config = {.plan = outline->plan,
                                   .kv = &memory->kv,
                                   .machine = &outline->machine.predict,
-                                  .max_seqs = max_seqs,
+                                  .max_seqs = option_int(outline->options, OPT_MAX_SEQS),
                                   .batch_tokens = outline->workload.batch_tokens,
                                   .kv_token_bytes = memory->kv_token_bytes};
-    struct trace trace;
     struct outcome outcome = {0};
-    char name[OPTION_NAME_SIZE];
-    if (config.batch_tokens < max_seqs)
-        return app_fail(APP_USAGE, "%s: %d is less than --max-seqs, %d",
-                        option_name(outline->options, OPT_BATCH_TOKENS, name), config.batch_tokens,
-                        max_seqs);
     if (outline->machine.memory > taken) config.kv_bytes = outline->machine.memory - taken;
-    int code = trace_read(path, rn_model_get_info(outline->model)->n_ctx_train, &trace);
-    if (!code && (!queue_run(&config, trace.request, trace.n, &outcome.totals) ||
-                  !outcome_make(&trace, &outcome)))
-        code = app_fail(APP_FAILED, "out of memory");
-    if (!code && !outline->json) outcome_print(outline, &trace, &outcome);
-    if (!code && outline->json && !outcome_put(outline, &trace, &outcome))
-        code = app_fail(APP_FAILED, "out of memory");
-    trace_deinit(&trace);
-    return code;
+    bool ok = queue_run(&config, trace->request, trace->n, &outcome.totals) &&
+              outcome_make(trace, &outcome);
+    if (ok && outline->json) ok = outcome_put(outline, trace, &outcome);
+    if (ok && !outline->json) outcome_print(outline, trace, &outcome);
+    return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }

@@ -34,23 +34,24 @@ static double chunk_ns(const struct plan *plan, const struct kv_bytes *kv,
 
 // All chunks of the prompt. Of many small ones some are predicted, evenly spread: their times grow
 // steadily with the position.
-static double ttft_ms(const struct plan *plan, const struct kv_bytes *kv,
-                      const struct machine *machine, const struct workload *w, int streams) {
-    const int taken = streams * (1 + w->n_draft);
+double sizing_ttft_ms(const struct plan *plan, const struct tools_memory *memory,
+                      const struct machine *machine, const struct workload *w, int users) {
+    const int streams = users - 1, taken = streams * (1 + w->n_draft);
     const int room = w->batch_tokens - taken > 1 ? w->batch_tokens - taken : 1;
     const int n_chunks = (w->n_prompt - w->n_shared + room - 1) / room;
     const int n = n_chunks < MAX_CHUNKS ? n_chunks : MAX_CHUNKS;
     double ns = 0;
     for (int i = 0; i < n; i++) {
         const int64_t chunk = n < 2 ? 0 : (int64_t)i * (n_chunks - 1) / (n - 1);
-        ns += chunk_ns(plan, kv, machine, w, streams, w->n_shared + (int)chunk * room, room);
+        ns +=
+            chunk_ns(plan, &memory->kv, machine, w, streams, w->n_shared + (int)chunk * room, room);
     }
     return n > 0 ? ns * n_chunks / n * 1e-6 : 0;
 }
 
-void sizing_row(const struct plan *plan, const struct tools_memory *memory,
-                const struct machine *machine, const struct workload *workload, int users,
-                struct sizing_row *out) {
+void sizing_step(const struct plan *plan, const struct tools_memory *memory,
+                 const struct machine *machine, const struct workload *workload, int users,
+                 struct sizing_row *out) {
     struct batch_shape shape = {0};
     *out = (struct sizing_row){.users = users,
                                .fits = !machine->memory || users <= memory->most_users,
@@ -62,7 +63,13 @@ void sizing_row(const struct plan *plan, const struct tools_memory *memory,
     out->user_ts = 1e3 / out->token_ms;
     out->total_ts = out->user_ts * users;
     out->intensity = (double)cost->flops / (double)(cost->weight_bytes + cost->kv_read_bytes);
-    out->ttft_ms = ttft_ms(plan, &memory->kv, machine, workload, users - 1);
+}
+
+void sizing_row(const struct plan *plan, const struct tools_memory *memory,
+                const struct machine *machine, const struct workload *workload, int users,
+                struct sizing_row *out) {
+    sizing_step(plan, memory, machine, workload, users, out);
+    out->ttft_ms = sizing_ttft_ms(plan, memory, machine, workload, users);
 }
 
 rn_status sizing_memory(const rn_model *model, const struct workload *workload, uint64_t memory,

@@ -31,6 +31,12 @@ struct sizing_row {
 
 // Tokens of a step that verifies n_draft drafted ones.
 double workload_step_tokens(const struct workload *workload);
+// All of a row but its TTFT, which takes longer to predict than the rest.
+void sizing_step(const struct plan *plan, const struct tools_memory *memory,
+                 const struct machine *machine, const struct workload *workload, int users,
+                 struct sizing_row *out);
+double sizing_ttft_ms(const struct plan *plan, const struct tools_memory *memory,
+                      const struct machine *machine, const struct workload *workload, int users);
 void sizing_row(const struct plan *plan, const struct tools_memory *memory,
                 const struct machine *machine, const struct workload *workload, int users,
                 struct sizing_row *out);

@@ -3,9 +3,6 @@
 
 const int predict_rows[PREDICT_POINTS] = {1, 2, 4, 8, 16, 32, 64, 256};
 
-// Above this many times the time of its bytes, an op is bound by arithmetic.
-static const double math_factor = 1.5;
-
 const char *predict_bound_name(enum predict_bound bound) {
     static const char *const names[] = {[BOUND_WEIGHTS] = "bandwidth",
                                         [BOUND_KV] = "KV",
@@ -13,6 +10,10 @@ const char *predict_bound_name(enum predict_bound bound) {
                                         [BOUND_HOST] = "host"};
     return names[bound];
 }
+
+// The time of an op was measured as a whole, and that of its bytes on other matrices. The margin is
+// the noise between both.
+bool predict_is_math(double bytes_ns, double ns) { return ns > 1.5 * bytes_ns; }
 
 double predict_product_ns(const double point[PREDICT_POINTS], double rows) {
     const int last = PREDICT_POINTS - 1;
@@ -43,7 +44,7 @@ struct step {
 
 // An op that reads bytes and takes ns.
 static void spend(struct step *step, enum predict_bound memory, double bytes_ns, double ns) {
-    step->out->part_ns[ns > math_factor * bytes_ns ? BOUND_MATH : memory] += ns;
+    step->out->part_ns[predict_is_math(bytes_ns, ns) ? BOUND_MATH : memory] += ns;
 }
 
 static bool is_product(const struct op *op) {

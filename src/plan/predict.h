@@ -50,8 +50,12 @@ struct predict_machine {
     const struct predict_rates *rates; // NULL: the figures above are used
 };
 
+// Whether an op that was measured to take ns is bound by arithmetic and not by its bytes.
+bool predict_is_math(double bytes_ns, double ns);
+
 // What the time of a step is spent on: weights that are read, KV that is read or written,
 // arithmetic, and the rest (small ops, starts of stages, the host).
+// An op by figures is bound by the larger of two times: of its bytes and of its operations.
 enum predict_bound { BOUND_WEIGHTS, BOUND_KV, BOUND_MATH, BOUND_HOST, BOUND_COUNT };
 
 struct prediction {

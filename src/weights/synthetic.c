@@ -21,6 +21,7 @@ enum shape_flag {
     SHAPE_TIED = 1,    // the head is the embedding
     SHAPE_QK_NORM = 2, // q and k are normed head by head
     SHAPE_OSS = 4,     // gpt-oss: biases, sinks, a window, yarn
+    SHAPE_HIDDEN = 8,  // for tests and measurements, in no list
 };
 
 struct shape {
@@ -54,10 +55,10 @@ static const struct shape shapes[] = {
      8},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
-    {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
-    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED, 1e4f, 0, 0},
-    {"tiny-moe", "qwen3moe", 2, 256, 256, 4, 2, 64, 384, SHAPE_QK_NORM, 1e4f, 8, 2},
-    {"tiny-oss", "gpt-oss", 2, 288, 288, 4, 2, 64, 384, SHAPE_OSS, 1e4f, 4, 2},
+    {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
+    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
+    {"tiny-moe", "qwen3moe", 2, 256, 256, 4, 2, 64, 384, SHAPE_QK_NORM | SHAPE_HIDDEN, 1e4f, 8, 2},
+    {"tiny-oss", "gpt-oss", 2, 288, 288, 4, 2, 64, 384, SHAPE_OSS | SHAPE_HIDDEN, 1e4f, 4, 2},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -477,11 +478,17 @@ static void list_add(char *list, size_t size, const char *name) {
     snprintf(list + len, size - len, "%s%s", len ? ", " : "", name);
 }
 
+void weights_shapes_list(char *out, size_t size) {
+    *out = '\0';
+    for (int i = 0; i < N_SHAPES; i++)
+        if (!(shapes[i].flags & SHAPE_HIDDEN)) list_add(out, size, shapes[i].name);
+}
+
 static rn_status unknown_shape(const char *name, int len, rn_error *err) {
-    char known[400] = "";
-    for (int i = 0; i < N_SHAPES; i++) list_add(known, sizeof known, shapes[i].name);
-    return err_set(err, RN_ERR_ARG, "synthetic model: shape '%.*s' is unknown (known: %s)",
-                   len < 64 ? len : 64, name, known);
+    char known[SHAPES_LIST];
+    weights_shapes_list(known, sizeof known);
+    return err_set(err, RN_ERR_ARG, "shape '%.*s' is unknown (known: %s)", len < 64 ? len : 64,
+                   name, known);
 }
 
 bool weights_is_shape(const char *spec) {
@@ -497,8 +504,7 @@ static rn_status unknown_format(const char *name, rn_error *err) {
     for (int i = 0; i < FORMAT_COUNT; i++)
         list_add(known, sizeof known, format_at((enum format_id)i)->name);
     for (int i = 0; i < N_MIXES; i++) list_add(known, sizeof known, mixes[i].name);
-    return err_set(err, RN_ERR_ARG, "synthetic model: format '%.64s' is unknown (known: %s)", name,
-                   known);
+    return err_set(err, RN_ERR_ARG, "format '%.64s' is unknown (known: %s)", name, known);
 }
 
 static bool find_mix(const char *name, struct mix *out) {

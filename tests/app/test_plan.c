@@ -44,7 +44,8 @@ static double plan_number(const json_t *root, size_t row, const char *name) {
 
 CASE(every_bad_value_is_named) {
     static const char *const cases[][2] = {
-        {"nosuch --device m1", "'nosuch' is unknown (known: 135m"},
+        {"nosuch --device m1", "'nosuch' is neither a file nor a known shape (known: 135m"},
+        {"nosuch --device m1", "gpt-oss-20b, gpt-oss-120b)"}, // and no shape for tests
         {"8b:Q9 --device m1", "format 'Q9' is unknown"},
         {"8b --format Q9 --device m1", "format 'Q9' is unknown"},
         {"8b:Q4_0 --format Q8_0 --device m1", "'8b:Q4_0' has a format of its own"},
@@ -57,6 +58,10 @@ CASE(every_bad_value_is_named) {
         {"8b --bandwidth fast", "--bandwidth: 'fast' is not a rate such as 900GB/s"},
         {"8b --bandwidth 0", "--bandwidth: '0' is not a rate"},
         {"8b --bandwidth 9e999", "--bandwidth: '9e999' is not a rate"},
+        {"8b --bandwidth 900", "--bandwidth: '900' is too few B/s; name a unit, as in 900GB/s"},
+        {"8b --bandwidth 1G --flops 120",
+         "--flops: '120' is too few FLOP/s; name a unit, as in 120T"},
+        {"8b --device m1 --memory 48", "--memory: '48' is too few bytes; name a unit, as in 48G"},
         {"8b --bandwidth 900GB/h", "--bandwidth: '900GB/h' is not a rate"},
         {"8b --bandwidth 1G --flops 12X", "--flops: '12X' is not a rate such as 120T"},
         {"8b --flops 12T", "--flops belongs to --bandwidth, which is missing"},
@@ -86,7 +91,16 @@ CASE(every_bad_value_is_named) {
         {"--matrix 4x4:F17", "--matrix: format 'F17' is unknown (known: F32, F16"},
         {"--matrix 4x33:Q4_0", "Q4_0 has blocks of 32 weights, 33 columns are not whole ones"},
         {"8b --matrix 4x4:F16", "--matrix and '8b' exclude each other"},
-        {"--matrix 4x4:F16 --svg a.svg", "--matrix and --svg exclude each other"},
+        {"--matrix 4x4:F16 --svg a.svg", "--svg belongs to a model, and --matrix plans without"},
+        {"--matrix 4x4:F16 --users 2", "--users belongs to a model, and --matrix plans without"},
+        {"--matrix 4x4:F16 --speed 2", "--speed belongs to a model, and --matrix plans without"},
+        {"--matrix 4x4:F16 --kv-type int8", "--kv-type belongs to a model"},
+        {"8b --device m1 --max-seqs 4", "--max-seqs belongs to --replay, which is missing"},
+        {"8b --device m1 --threads 4",
+         "--threads belongs to the rates of this machine, and --device names another"},
+        {"8b --bandwidth 1G --isa avx2", "--isa belongs to the rates of this machine"},
+        {"8b --speed 5 --measure", "--measure belongs to the rates of this machine, and --speed"},
+        {"8b --device m1 --replay /nowhere/trace", "/nowhere/trace: No such file"},
         {"8b --speed 5 --svg a.svg", "--svg with --speed needs --device or --bandwidth"},
         {"8b --device m1 --svg /nowhere/a.svg", "--svg: '/nowhere/a.svg': No such file"},
         {"8b --threads 0", "--threads: '0' is not a whole number"},
@@ -96,7 +110,7 @@ CASE(every_bad_value_is_named) {
 }
 
 CASE(a_matrix_is_placed_on_the_roofline) {
-    ran("--matrix 4096x4096:f16");
+    ran("--matrix 4096x4096:f16 --device h200");
     check(strstr(caught.out, "4096 x 4096 F16: 33.6 MB, 33.6 MFLOP per token, 1.00 FLOP/byte"),
           "%s", caught.out);
     json_t *root = json_of("--matrix 16384x4096:F16 --bandwidth 1TB/s --flops 100T");
@@ -134,6 +148,79 @@ CASE(rows_share_weights_and_not_kv) {
     root = json_of("8b:F16 --bandwidth 1TB/s --ctx 4096 --kv-type int8");
     const double int8 = plan_number(root, 0, "kv_bytes");
     near("int8 halves the KV, and has scales", int8, kv / 2 * (1 + 4.0 / 256));
+    json_decref(root);
+}
+
+// The row of that many users.
+static const json_t *row_of(const json_t *root, int users) {
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(root, "rows"), i, row) {
+        if (json_integer_value(json_object_get(row, "users")) == users) return row;
+    }
+    return NULL;
+}
+
+// In F16 a product has a FLOP for each byte and user, so the limit is passed at that many users.
+CASE(bound_by_agrees_with_the_limit_that_is_printed) {
+    static const char line[] = "8b:F16 --device rtx-4090 --n-prompt 1 --n-gen 1 --users %d";
+    char text[128];
+    ran("8b:F16 --device rtx-4090");
+    assert_non_null(strstr(caught.out, "165 TFLOP/s (164 FLOP/byte at these peaks)"));
+    assert_non_null(strstr(caught.out, "above 109 FLOP/byte at these shares"));
+    for (int users = 109; users < 111; users++) {
+        snprintf(text, sizeof text, line, users);
+        json_t *root = json_of(text);
+        near("the limit", number_at(root, "machine", "assumed_balance_flop_per_byte"),
+             165e12 * 0.5 / (1008e9 * 0.75));
+        const json_t *row = row_of(root, users), *parts = json_object_get(row, "parts_ms");
+        const char *bound = json_string_value(json_object_get(row, "bound"));
+        assert_string_equal(bound, users == 109 ? "bandwidth" : "arithmetic");
+        double sum = 0, most = 0;
+        const char *name;
+        json_t *part;
+        json_object_foreach((json_t *)(uintptr_t)parts, name, part) {
+            sum += json_number_value(part);
+            most = fmax(most, json_number_value(part));
+        }
+        near("all parts", sum, json_number_value(json_object_get(row, "step_ms")));
+        near("the largest", json_number_value(json_object_get(parts, bound)), most);
+        json_decref(root);
+    }
+}
+
+CASE(texts_say_what_is_known) {
+    static const struct {
+        const char *line, *text;
+        bool is_there;
+    } cases[] = {
+        {"8b --bandwidth 900GB/s", "all of the given bandwidth is reached, and arithmetic is no",
+         true},
+        {"8b --bandwidth 20TB/s", "20000 GB/s\n", true},
+        {"8b --bandwidth 1TB/s --memory 90T", "fits; 4096 or more users fit", true},
+        {"8b --device h100-sxm --ctx 8192", "; at most 71 users fit", true},
+        {"8b --device ryzen-9950x", "(desktop CPU)", true},
+        {"8b --speed 1000000", "1 user at 1000000 tokens/s each", true},
+        {"8b --speed 20", "Of B: the share of the bandwidth", true},
+        // 10 x 231 > 9 x 256: less than a tenth is left for prompts
+        {"8b --device h200 --users 231 --batch-tokens 256", "From 231 users on", true},
+        {"8b --device h200 --users 230 --batch-tokens 256", "--batch-tokens", false},
+        {"8b --device h200 --draft-max 3 --batch-tokens 256", "From 58 users on", true},
+        {"8b --device h200 --batch-tokens 256", "--batch-tokens", false},
+        {"8b --speed 1 --users 231 --batch-tokens 256", "(here 256)", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ran(cases[i].line);
+        check(!strstr(caught.out, cases[i].text) == !cases[i].is_there, "plan %s: '%s': %s",
+              cases[i].line, cases[i].text, caught.out);
+    }
+    json_t *root = json_of("8b --bandwidth 1TB/s");
+    assert_true(json_is_null(json_object_get(json_object_get(root, "memory"), "fits")));
+    assert_true(json_is_null(json_object_get(row_of(root, 1), "fits")));
+    json_decref(root);
+    root = json_of("8b --bandwidth 1TB/s --memory 6G --ctx 8192 --users 8");
+    assert_true(json_is_false(json_object_get(json_object_get(root, "memory"), "fits")));
+    assert_true(json_is_false(json_object_get(row_of(root, 8), "fits")));
     json_decref(root);
 }
 
@@ -193,6 +280,59 @@ CASE(changes_are_computed) {
     }
 }
 
+static size_t devices_that_suffice(const char *line) {
+    json_t *root = json_of(line);
+    const size_t n = json_array_size(json_object_get(json_object_get(root, "need"), "devices"));
+    json_decref(root);
+    return n;
+}
+
+// Text i of the changes, or "".
+static const char *change_text(const json_t *root, size_t i) {
+    const json_t *changes = json_object_get(json_object_get(root, "need"), "changes");
+    const char *text = json_string_value(json_object_get(json_array_get(changes, i), "change"));
+    return text ? text : "";
+}
+
+CASE(formats_and_kv_types_are_combined_before_users_are_dropped) {
+    json_t *root = json_of("70b:F16 --users 10 --speed 50 --ctx 32768");
+    static const char *const kv_types[] = {"int8", "int4"};
+    for (size_t i = 0; i < 2; i++) {
+        char format[16] = "", kv[16] = "", line[128];
+        const char *text = change_text(root, i);
+        check(sscanf(text, "weights in %15s and KV in %15s", format, kv) == 2, "%s", text);
+        check(!strstr(text, "users"), "%s", text);
+        assert_string_equal(kv, kv_types[i]);
+        snprintf(line, sizeof line, "70b:%s --kv-type %s --users 10 --speed 50 --ctx 32768", format,
+                 kv);
+        assert_true(devices_that_suffice(line) > 0);
+    }
+    assert_string_equal(change_text(root, 2), "");
+    json_decref(root);
+}
+
+// No format serves all users: the one that is proposed serves that many, not one more, and no other
+// combination serves more.
+CASE(the_formats_that_keep_the_most_users_are_chosen) {
+    json_t *root = json_of("8b:F16 --device rtx-4090 --users 400 --speed 50 --ctx 8192");
+    char format[16], kv[16], line[128];
+    int users = 0;
+    const char *text = change_text(root, 0);
+    check(sscanf(text, "weights in %15[^,], KV in %15s instead of f16 and %d users instead of 400",
+                 format, kv, &users) == 3,
+          "%s", text);
+    for (int more = 0; more < 2; more++) {
+        snprintf(line, sizeof line,
+                 "8b:%s --device rtx-4090 --kv-type %s --users %d --speed 50 --ctx 8192", format,
+                 kv, users + more);
+        check((devices_that_suffice(line) > 0) == !more, "%s", line);
+    }
+    snprintf(line, sizeof line,
+             "8b:Q4_K_M --device rtx-4090 --kv-type int4 --users %d --speed 50 --ctx 8192", users);
+    assert_int_equal(devices_that_suffice(line), 0);
+    json_decref(root);
+}
+
 CASE(a_replay_says_times_and_refuses_bad_lines) {
     static const char *const bad[][2] = {
         {"[]\n", "line 1: is not a JSON object"},
@@ -204,6 +344,7 @@ CASE(a_replay_says_times_and_refuses_bad_lines) {
          "line 1: hash_ids is not"},
         {"\n", "holds no request"},
     };
+    static const char one[] = "{\"timestamp\": 0, \"input_length\": 9, \"output_length\": 1}\n";
     static const char good[] =
         "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 5, \"hash_ids\": [1, 2]}\n"
         "{\"timestamp\": 9000, \"input_length\": 1024, \"output_length\": 5, \"hash_ids\": [1, "
@@ -214,10 +355,11 @@ CASE(a_replay_says_times_and_refuses_bad_lines) {
     snprintf(line, sizeof line, "8b --bandwidth 1TB/s --flops 50T --replay %s/trace", folder.path);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         data_file_write(folder.path, "trace", bad[i][0], strlen(bad[i][0]));
-        const int code = line_run_as(COMMAND_PLAN, line, command_plan, &caught);
-        check(code == APP_USAGE && strstr(caught.err, bad[i][1]), "%zu: %d: %s", i, code,
-              caught.err);
+        refused(line, bad[i][1]); // before the plan is printed
     }
+    data_file_write(folder.path, "trace", one, strlen(one));
+    ran(line);
+    check(strstr(caught.out, "  1 request in "), "%s", caught.out);
     data_file_write(folder.path, "trace", good, strlen(good));
     json_t *root = json_of(line);
     assert_true(number_at(root, "replay", "requests") == 2);
@@ -271,6 +413,42 @@ CASE(rates_are_kept_by_their_key) {
     unsetenv("XDG_CACHE_HOME");
     snprintf(cache, sizeof cache, "rm -r %s/runnel", folder.path);
     assert_int_equal(system(cache), 0);
+    data_folder_remove(&folder);
+    free(here);
+}
+
+// Rates that are kept for this machine are used, and nothing is measured: the times are theirs.
+CASE(a_matrix_without_a_device_is_planned_for_this_machine) {
+    const struct data_folder folder = data_folder_make();
+    char text[PATH_MAX], *here = getcwd(NULL, 0), key[RATES_KEY];
+    assert_non_null(here);
+    snprintf(text, sizeof text, "%s/%s", here, folder.path);
+    setenv("XDG_CACHE_HOME", text, 1);
+    struct predict_rates rates = {.bandwidth = 1e10, .int_flops = 1e12, .float_flops = 1e12};
+    rates.product[FORMAT_F16].is_known = true;
+    for (int i = 0; i < PREDICT_POINTS; i++) // 0.1 ns are the time of a byte
+        rates.product[FORMAT_F16].stream[i] = rates.product[FORMAT_F16].cached[i] =
+            0.02 * (4 + predict_rows[i]);
+    rates_key_make(0, "auto", key);
+    rates_save(key, &(struct rates_attention_key){.kv_type = "f16"}, &rates);
+    json_t *root = json_of("--matrix 1000x1000:F16");
+    const json_t *rows = json_object_get(json_object_get(root, "matrix"), "roofline");
+    static const struct {
+        double us;
+        const char *bound;
+    } wanted[] = {{200, "bandwidth"}, {480, "arithmetic"}};
+    for (size_t i = 0; i < 2; i++) { // of 1 and 8 tokens
+        const json_t *row = json_array_get(rows, i);
+        near("time", json_number_value(json_object_get(row, "time_us")), wanted[i].us);
+        assert_string_equal(json_string_value(json_object_get(row, "bound")), wanted[i].bound);
+    }
+    assert_string_equal(json_string_value(
+                            json_object_get(json_object_get(root, "machine"), "kind")),
+                        "measured");
+    json_decref(root);
+    unsetenv("XDG_CACHE_HOME");
+    snprintf(text, sizeof text, "rm -r %s/runnel", folder.path);
+    assert_int_equal(system(text), 0);
     data_folder_remove(&folder);
     free(here);
 }

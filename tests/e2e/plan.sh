@@ -25,10 +25,13 @@ equal "four bytes for each weight" $((4 * 20454912)) "$(json out memory.weight_b
 cp "$DATA/golden/qwen3/config.json" c.json
 run plan c.json --bandwidth 20GB/s --ctx 32 --json
 equal "a config alone" "0 qwen3 BF16" "$code $(json out model.architecture) $(json out model.format)"
+mkdir folder && cp c.json folder/config.json
+run plan folder --bandwidth 20GB/s --ctx 32 --json
+equal "a folder with a config alone" "0 qwen3 BF16" "$code $(json out model.architecture) $(json out model.format)"
 
 run plan 8b:Q4_K_M --users 40 --speed 20 --ctx 8192
 expect "devices that suffice" grep -q "NVIDIA H100 SXM .* 75%" out
-run plan --matrix 4096x4096:f16
+run plan --matrix 4096x4096:f16 --device h200
 expect "one matrix" grep -q "33.6 MB, 33.6 MFLOP per token, 1.00 FLOP/byte" out
 run plan 1b --bandwidth 50GB/s --flops 1T --svg roof.svg
 expect "a plot" grep -q '^</svg>$' roof.svg
@@ -37,7 +40,7 @@ run plan 1b --bandwidth 50GB/s --flops 1T --replay trace
 expect "a replay" grep -q "^  TTFT " out
 expect "nothing was measured" [ ! -e cache ]
 
-refused 2 "no such file: .*'nosuch' is unknown (known: 135m" plan nosuch
+refused 2 "'nosuch' is neither a file nor a known shape (known: 135m" plan nosuch
 refused 2 "/nowhere.gguf" plan /nowhere.gguf
 refused 2 "--device: 'h10' is unknown" plan 8b --device h10
 RUNNEL_USERS=x refused 2 "RUNNEL_USERS: 'x' is not" plan 8b

@@ -145,6 +145,11 @@ CASE(measured_rates_are_applied_by_format_rows_and_cache) {
     const struct prediction four = predict(&plan, &machine, 4, 0);
     near("four rows", four.ns, 4 * 13421772.8 + 7);
     assert_int_equal(four.bound, BOUND_MATH); // four times slower than its bytes
+    // only the whole time is known: up to 1.5 times that of its bytes, they are the limit
+    rates.product[FORMAT_F16].stream[0] = 0.149;
+    assert_int_equal(predict(&plan, &machine, 1, 0).bound, BOUND_WEIGHTS);
+    rates.product[FORMAT_F16].stream[0] = 0.151;
+    assert_int_equal(predict(&plan, &machine, 1, 0).bound, BOUND_MATH);
     rates.cache_bytes = 1 << 30;
     near("in the cache", predict(&plan, &machine, 1, 0).ns, 1342177.28 + 7);
     plan_deinit(&plan);

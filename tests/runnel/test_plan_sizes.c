@@ -77,7 +77,7 @@ CASE(names_that_are_no_model_are_refused) {
     static const struct {
         const char *name, *format, *part;
     } cases[] = {
-        {"9b", NULL, "'9b' is unknown"},
+        {"9b", NULL, "'9b' is neither a file nor a known shape"},
         {"tiny", "Q9", "'Q9' is unknown"},
         {"tiny:Q4_0", "Q8_0", "has a format of its own"},
         {"/nowhere/model.gguf", NULL, "/nowhere/model.gguf"},

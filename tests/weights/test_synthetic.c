@@ -216,7 +216,7 @@ CASE(unknown_shapes_and_formats_are_named_with_the_known_ones) {
     static const struct {
         const char *spec, *part[3];
     } cases[] = {
-        {"2b:Q4_0", {"'2b'", "tiny", "70b"}},     {"", {"''", "135m", "gpt-oss-20b"}},
+        {"2b:Q4_0", {"'2b'", "0.6b", "70b"}},     {"", {"''", "135m", "gpt-oss-20b"}},
         {"1b8:Q4_0", {"'1b8'", "1b", "8b"}},      {"1b:Q4_9", {"'Q4_9'", "IQ4_XS", "Q5_K_M"}},
         {"1b:", {"''", "F32", "MXFP4_MOE"}},      {"1b:Q4_0:", {"'Q4_0:'", "Q4_0", "Q2_K_S"}},
         {"1b", {"'1b'", "no format", "1b:Q4_0"}},
