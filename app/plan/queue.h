@@ -29,7 +29,7 @@ struct queue_config {
 };
 
 struct queue_totals {
-    double end_ms, busy_ms; // the end of the last step; the time of all steps
+    double end_ms, busy_ms;     // the end of the last step; the time of all steps
     uint64_t n_steps, n_tokens; // tokens written
     int most_running;
 };

@@ -21,7 +21,7 @@ struct cost_experts {
 
 struct cost_rates {
     int n_group;
-    bool is_empty; // of a class without ops
+    bool is_empty;                           // of a class without ops
     struct cost fixed[COST_DOMAINS];         // when the domain has a row at all
     struct cost row[COST_DOMAINS];           // for each row
     struct cost read[PLAN_MAX_KV_GROUPS][2]; // for each kv_read
