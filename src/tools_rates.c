@@ -2,6 +2,7 @@
 // that run through the backend: a product of each format at several numbers of rows, from memory
 // and from the cache; attention; the ops over rows. No model's step is measured. Times are medians,
 // so that a core that the system took away for a while does not show.
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +14,22 @@
 
 enum {
     REPETITIONS = 7,
-    N_VOCAB = 16,           // rows of the probe's embedding and head
-    CACHED_BYTES = 1 << 20, // of a matrix that stays in the cache
+    N_VOCAB = 16,                // rows of the probe's embedding and head
+    CACHED_BYTES_MAX = 16 << 20, // of matrices that stay in the cache
     STREAM_BYTES = 64 << 20,
     STREAM_BYTES_MAX = 1 << 30,
+    STREAM_ROWS = 4096,    // of its matrices
     ROUGH_BYTES = 1 << 20, // instead, for tests
     BANDWIDTH_BYTES = 512 << 20,
     BANDWIDTH_MS = 200,
-    FIXED_DEPTH = 32,    // of attention, for its fixed time
-    STREAM_DEPTH = 2048, // for its time per byte
-    PROMPT_DEPTH = 512,  // for its time per operation
+    SET_MS = 60,        // of each working set
+    SHORT_DEPTH = 32,   // of attention, for its time per op and per sequence
+    MEDIUM_DEPTH = 512, // for its time per byte in the cache
+    LONG_DEPTH = 2048,  // in memory
+    PROMPT_DEPTH = 512, // for its time per operation
     PROMPT_TOKENS = 128,
-    OP_ROWS = 64,
+    START_TOKENS = 64, // of a prompt's start
+    OP_ROWS = 16,
     OP_WIDTH = 2048,
     MAX_SEQS = 64,
 };
@@ -137,11 +142,11 @@ struct stage_times {
     double rest_ns;           // of the step, beside its stages
 };
 
-static void stages_add(const struct tools_stage *stage, int n, bool small_alone, double *kind_ns) {
+static void stages_add(const struct tools_stage *stage, int n, double *kind_ns) {
     for (int i = 0; i < n; i++) {
         const size_t len = strcspn(stage[i].name, " ");
         const bool is_small = strstr(stage[i].name, SMALL_PRODUCT) != NULL;
-        if (small_alone && !is_small && !strncmp(stage[i].name, "matmul", len)) continue;
+        if (!is_small && !strncmp(stage[i].name, "matmul", len)) continue;
         for (int kind = 0; kind < OP_COUNT; kind++)
             if (strlen(op_name((enum op_kind)kind)) == len &&
                 !strncmp(stage[i].name, op_name((enum op_kind)kind), len))
@@ -149,17 +154,20 @@ static void stages_add(const struct tools_stage *stage, int n, bool small_alone,
     }
 }
 
+// Before each repetition flush_bytes are read, so that nothing of the step is in the cache.
 static rn_status stage_times(struct tools_runner *runner, const struct tools_work *work,
-                             bool (*stop)(void), struct stage_times *out, rn_error *err) {
+                             uint64_t flush_bytes, bool (*stop)(void), struct stage_times *out,
+                             rn_error *err) {
     double sample[OP_COUNT + 1][REPETITIONS];
     for (int i = -1; i < REPETITIONS; i++) { // the first one warms up
         struct tools_stage *stage;
         double kind_ns[OP_COUNT] = {0}, all_ns = 0;
         uint64_t total;
         int n;
+        if (flush_bytes) tools_runner_bandwidth(runner, flush_bytes, 1);
         const rn_status status = tools_runner_stages(runner, work, stop, &stage, &n, &total, err);
         if (status) return status;
-        stages_add(stage, n, true, kind_ns);
+        stages_add(stage, n, kind_ns);
         for (int s = 0; s < n; s++) all_ns += (double)stage[s].ns;
         free(stage);
         if (i < 0) continue;
@@ -179,28 +187,35 @@ static struct tools_work rows_work(int rows) {
         struct tools_work){.n_seqs = 1, .n_positions = rows, .step_tokens = rows, .advance = rows};
 }
 
-// n products of the matrix's first rows; all write y, so each is a stage.
-static rn_status product_probe(struct probe *probe, enum format_id format, uint64_t bytes,
-                               bool one_small, rn_error *err) {
+// A matrix of each shape has as many weights. Differences of their times are times of outputs and
+// of inputs.
+enum { SQUARE, TALL, FLAT, SHAPES };
+static const struct {
+    int rows, cols;
+} shapes[SHAPES] = {[SQUARE] = {2048, 1024}, [TALL] = {8192, 256}, [FLAT] = {512, 4096}};
+
+#define PRODUCT "ffn_up"
+
+// Products of at least that many bytes together; all write y, so each is a stage.
+static rn_status product_probe(struct probe *probe, enum format_id format, int rows, int cols,
+                               uint64_t bytes, rn_error *err) {
     char spec[64];
     snprintf(spec, sizeof spec, "probe:%s", format_at(format)->name);
-    rn_status status = probe_init(probe, N_VOCAB * OP_WIDTH, err);
+    rn_status status = probe_init(probe, N_VOCAB * cols, err);
     if (!status) status = weights_open_synthetic(spec, &probe->weights, err);
     if (status) return status;
-    const struct tensor_view *matrix = weights_tensor_find(probe->weights, "blk.0.ffn_up.weight");
+    const struct tensor_view *matrix =
+        weights_tensor_find(probe->weights, "blk.0." PRODUCT ".weight");
     struct plan *plan = plan_of(probe);
-    struct plan_weight weight = {.name = matrix->name,
-                                 .format = matrix->format,
-                                 .rows = matrix->dim[1],
-                                 .cols = matrix->dim[0],
-                                 .data = matrix->data,
-                                 .bytes = matrix->bytes};
-    if (one_small) {
-        const uint64_t row_bytes = matrix->bytes / (uint64_t)matrix->dim[1];
-        weight.rows = (int64_t)(bytes / row_bytes) / 64 * 64;
-        weight.bytes = (uint64_t)weight.rows * row_bytes;
-    }
-    const int n = one_small ? 1 : (int)(bytes / weight.bytes) + 1;
+    // whole blocks of random weights are random weights of any shape
+    const struct plan_weight weight = {.name = matrix->name,
+                                       .format = matrix->format,
+                                       .rows = rows,
+                                       .cols = cols,
+                                       .data = matrix->data,
+                                       .bytes = format_row_bytes(format, cols) * (uint64_t)rows};
+    assert(weight.bytes <= matrix->bytes);
+    const int n = (int)(bytes / weight.bytes) + 1;
     const int x = add_embedding(probe, (int)weight.cols);
     const int h = plan_add_buffer(plan, "h", (int)weight.cols, ROWS_TOKENS);
     const int y = plan_add_buffer(plan, "y", (int)weight.rows, ROWS_TOKENS);
@@ -210,13 +225,11 @@ static rn_status product_probe(struct probe *probe, enum format_id format, uint6
     return add_head(probe, x, (int)weight.cols, err);
 }
 
-static void products_count(const struct plan *plan, double *bytes, double *n) {
-    *bytes = *n = 0;
-    for (int i = 0; i < plan->n_op; i++) {
-        if (plan->op[i].kind != OP_MATMUL || plan->op[i].rows != ROWS_TOKENS) continue;
-        *bytes += (double)plan->weight[plan->op[i].weight].bytes;
-        *n += 1;
-    }
+static int products_count(const struct plan *plan) {
+    int n = 0;
+    for (int i = 0; i < plan->n_op; i++)
+        n += plan->op[i].kind == OP_MATMUL && plan->op[i].rows == ROWS_TOKENS;
+    return n;
 }
 
 static rn_status runner_make(const struct probe *probe, const struct tools_rates_options *options,
@@ -241,24 +254,24 @@ static rn_status step_ns(struct tools_runner *runner, const struct tools_work *w
 static rn_status products_ns(struct tools_runner *runner, const struct tools_work *work,
                              bool (*stop)(void), double *out, rn_error *err) {
     struct tools_stage *stage;
-    double kind_ns[OP_COUNT] = {0};
     uint64_t total;
     int n;
     const rn_status status = tools_runner_stages(runner, work, stop, &stage, &n, &total, err);
     if (status) return status;
-    stages_add(stage, n, false, kind_ns);
+    *out = 0;
+    for (int i = 0; i < n; i++)
+        if (strstr(stage[i].name, PRODUCT)) *out += (double)stage[i].ns;
     free(stage);
-    *out = kind_ns[OP_MATMUL];
     return RN_OK;
 }
 
+// The time of one product, without the fixed time of its stage, at each number of rows.
 static rn_status points_measure(struct probe *probe, const struct tools_rates_options *options,
                                 double stage_ns, bool in_stages, double out[PREDICT_POINTS],
                                 rn_error *err) {
     struct tools_work works[PREDICT_POINTS];
     struct tools_runner *runner;
-    double bytes, n_stages;
-    products_count(plan_of(probe), &bytes, &n_stages);
+    const double n_products = products_count(plan_of(probe));
     for (int i = 0; i < PREDICT_POINTS; i++) works[i] = rows_work(predict_rows[i]);
     rn_status status = runner_make(probe, options, works, PREDICT_POINTS, &runner, err);
     if (status) return status;
@@ -271,8 +284,8 @@ static rn_status points_measure(struct probe *probe, const struct tools_rates_op
             double ns = 0;
             status = in_stages ? products_ns(runner, &works[i], options->stop, &ns, err)
                                : step_ns(runner, &works[i], options->stop, &ns, err);
-            // every stage has its fixed time; what is left must not be nothing
-            if (turn >= 0) sample[i][turn] = at_least(ns - n_stages * stage_ns, ns / 2) / bytes;
+            ns /= n_products;
+            if (turn >= 0) sample[i][turn] = at_least(ns - stage_ns, ns / 2);
         }
     }
     for (int i = 0; i < PREDICT_POINTS && !status; i++) out[i] = median(sample[i], n_turns);
@@ -280,24 +293,71 @@ static rn_status points_measure(struct probe *probe, const struct tools_rates_op
     return status;
 }
 
+static rn_status product_measure(const struct tools_rates_options *options,
+                                 const struct predict_rates *base, enum format_id format, int rows,
+                                 int cols, uint64_t bytes, bool in_stages,
+                                 double out[PREDICT_POINTS], rn_error *err) {
+    struct probe probe;
+    rn_status status = product_probe(&probe, format, rows, cols, bytes, err);
+    if (!status)
+        status = points_measure(&probe, options, base->op[OP_MATMUL].fixed_ns, in_stages, out, err);
+    probe_deinit(&probe);
+    return status;
+}
+
+// The times of the three shapes are bytes * cached + rows * output + columns * input. A rate below
+// 0 is noise.
+static void point_solve(enum format_id format, int i, double stream, double square, double tall,
+                        double flat, struct predict_product *out) {
+    const double rows = shapes[TALL].rows - shapes[SQUARE].rows;
+    const double rows_less = shapes[SQUARE].rows - shapes[FLAT].rows;
+    const double cols = shapes[FLAT].cols - shapes[SQUARE].cols;
+    const double cols_less = shapes[SQUARE].cols - shapes[TALL].cols;
+    // tall - square = rows * output - cols_less * input; flat - square = cols * input - rows_less *
+    // output
+    const double det = rows * cols - rows_less * cols_less;
+    double output = ((tall - square) * cols + (flat - square) * cols_less) / det;
+    double input = ((flat - square) * rows + (tall - square) * rows_less) / det;
+    if (input < 0) {
+        input = 0;
+        output = (tall - square) / rows;
+    }
+    if (output < 0) {
+        output = 0;
+        input = at_least((flat - square) / cols, 0);
+    }
+    const double bytes =
+        (double)format_row_bytes(format, shapes[SQUARE].cols) * shapes[SQUARE].rows;
+    const double stream_bytes = (double)format_row_bytes(format, PREDICT_COLS) * STREAM_ROWS;
+    out->output[i] = output;
+    out->input[i] = input;
+    out->cached[i] =
+        at_least(square - output * shapes[SQUARE].rows - input * shapes[SQUARE].cols, square / 2) /
+        bytes;
+    out->stream[i] = at_least(stream - input * PREDICT_COLS, stream / 2) / stream_bytes;
+}
+
 rn_status tools_rates_product(const struct tools_rates_options *options,
                               const struct predict_rates *base, enum format_id format,
                               struct predict_product *out, rn_error *err) {
-    const uint64_t cache_bytes = base->cache_bytes;
-    const double stage_ns = base->op[OP_MATMUL].fixed_ns;
+    const uint64_t cache_bytes = base->cache_bytes, quarter = cache_bytes / 4;
     uint64_t stream = 3 * cache_bytes > STREAM_BYTES ? 3 * cache_bytes : STREAM_BYTES;
-    struct probe probe;
+    uint64_t cached = quarter < CACHED_BYTES_MAX ? quarter : CACHED_BYTES_MAX;
+    double stream_ns[PREDICT_POINTS], shape_ns[SHAPES][PREDICT_POINTS];
     if (stream > STREAM_BYTES_MAX) stream = STREAM_BYTES_MAX;
-    if (options->is_rough) stream = ROUGH_BYTES;
+    const int cut = options->is_rough ? 16 : 1;
+    if (options->is_rough) stream = cached = 1;
     *out = (struct predict_product){.is_known = true};
-    rn_status status = product_probe(&probe, format, stream, options->is_rough, err);
-    if (!status) status = points_measure(&probe, options, stage_ns, false, out->stream, err);
-    probe_deinit(&probe);
+    rn_status status = product_measure(options, base, format, STREAM_ROWS / cut, PREDICT_COLS,
+                                       stream, false, stream_ns, err);
+    for (int i = 0; i < SHAPES && !status; i++)
+        status = product_measure(options, base, format, shapes[i].rows / cut, shapes[i].cols,
+                                 cached, true, shape_ns[i], err);
     if (status) return status;
-    status = product_probe(&probe, format, CACHED_BYTES, true, err);
-    if (!status) status = points_measure(&probe, options, stage_ns, true, out->cached, err);
-    probe_deinit(&probe);
-    return status;
+    for (int i = 0; i < PREDICT_POINTS; i++)
+        point_solve(format, i, stream_ns[i], shape_ns[SQUARE][i], shape_ns[TALL][i],
+                    shape_ns[FLAT][i], out);
+    return RN_OK;
 }
 
 // ---------------------------------------------------------------- attention and ops over rows
@@ -387,39 +447,72 @@ static struct cost attention_cost(const struct plan *plan, const struct kv_bytes
     return cost;
 }
 
-// Three works of attention: short, long, and a prompt.
+enum { SHORT, MANY, MEDIUM, START, PROMPT, COLD_MANY, COLD_LONG, WORKS };
+
+// An op takes a fixed time, a time for each sequence or query, and a time for each byte or
+// operation. Two works give both rates.
+static void line_solve(double fixed_ns, const double ns[2], const double seqs[2],
+                       const double bytes[2], double *seq_ns, double *byte_ns) {
+    const double few = at_least(ns[0] - fixed_ns, 0), many = at_least(ns[1] - fixed_ns, 0);
+    const double det = seqs[0] * bytes[1] - seqs[1] * bytes[0];
+    *seq_ns = at_least((few * bytes[1] - many * bytes[0]) / det, 0);
+    *byte_ns = at_least(many - seqs[1] * *seq_ns, 0) / bytes[1];
+}
+
+static void attention_solve(const struct tools_work works[WORKS],
+                            const struct stage_times times[WORKS], const struct cost cost[WORKS],
+                            struct predict_attention *out) {
+    double ns[WORKS], bytes[WORKS], seqs[WORKS], append_ns[WORKS];
+    for (int i = 0; i < WORKS; i++) {
+        ns[i] = times[i].kind_ns[OP_ATTENTION];
+        append_ns[i] = times[i].kind_ns[OP_KV_APPEND];
+        bytes[i] = (double)cost[i].kv_read_bytes;
+        seqs[i] = works[i].n_seqs;
+    }
+    // one short sequence takes hardly more than the fixed time
+    *out = (struct predict_attention){.fixed_ns = ns[SHORT]};
+    line_solve(out->fixed_ns, &ns[MANY], &seqs[MANY], &bytes[MANY], &out->cached.seq_ns,
+               &out->cached.byte_ns);
+    line_solve(out->fixed_ns, &ns[COLD_MANY], &seqs[COLD_MANY], &bytes[COLD_MANY],
+               &out->memory.seq_ns, &out->memory.byte_ns);
+    out->cached.append_ns = at_least(append_ns[MANY] - append_ns[SHORT], 0) / seqs[MANY];
+    out->memory.append_ns = at_least(append_ns[COLD_MANY] - append_ns[SHORT], 0) / seqs[MANY];
+    const double prompt_ns[] = {ns[START], ns[PROMPT]};
+    const double rows[] = {START_TOKENS, PROMPT_TOKENS};
+    const double flops[] = {(double)cost[START].flops, (double)cost[PROMPT].flops};
+    line_solve(out->fixed_ns, prompt_ns, rows, flops, &out->row_ns, &out->flop_ns);
+}
+
 static rn_status attention_run(struct probe *probe, const struct tools_rates_options *options,
                                const struct kv_bytes *kv, uint64_t cache_bytes,
                                struct predict_attention *out, rn_error *err) {
     const uint64_t token_bytes = kv->page[0] / KV_PAGE_TOKENS;
-    const struct tools_work works[] = {
-        depth_work(token_bytes, 1, FIXED_DEPTH),
-        depth_work(token_bytes, options->is_rough ? ROUGH_BYTES : 3 * cache_bytes, STREAM_DEPTH),
-        {.n_seqs = 1,
-         .depth = PROMPT_DEPTH,
-         .n_positions = PROMPT_TOKENS,
-         .step_tokens = PROMPT_TOKENS,
-         .advance = PROMPT_TOKENS},
+    const struct tools_work works[WORKS] = {
+        [SHORT] = depth_work(token_bytes, 1, SHORT_DEPTH),
+        [MANY] = depth_work(token_bytes, UINT64_MAX / 2, SHORT_DEPTH),
+        [MEDIUM] = depth_work(token_bytes, cache_bytes / 8, MEDIUM_DEPTH),
+        [START] = rows_work(START_TOKENS),
+        [PROMPT] = {.n_seqs = 1,
+                    .depth = PROMPT_DEPTH,
+                    .n_positions = PROMPT_TOKENS,
+                    .step_tokens = PROMPT_TOKENS,
+                    .advance = PROMPT_TOKENS},
+        [COLD_MANY] = depth_work(token_bytes, UINT64_MAX / 2, SHORT_DEPTH),
+        [COLD_LONG] = depth_work(token_bytes, options->is_rough ? 1 : 3 * cache_bytes, LONG_DEPTH),
     };
-    double ns[3];
-    struct cost cost[3];
+    struct stage_times times[WORKS];
+    struct cost cost[WORKS];
     struct tools_runner *runner;
-    rn_status status = runner_make(probe, options, works, 3, &runner, err);
+    rn_status status = runner_make(probe, options, works, WORKS, &runner, err);
     if (status) return status;
-    for (int i = 0; i < 3 && !status; i++) {
-        struct stage_times times;
-        status = stage_times(runner, &works[i], options->stop, &times, err);
-        ns[i] = times.kind_ns[OP_ATTENTION];
+    for (int i = 0; i < WORKS && !status; i++) {
+        const uint64_t flush_bytes = i >= COLD_MANY && !options->is_rough ? 2 * cache_bytes : 0;
+        status = stage_times(runner, &works[i], flush_bytes, options->stop, &times[i], err);
         cost[i] = attention_cost(plan_of(probe), kv, &works[i]);
     }
     tools_runner_destroy(runner);
-    if (status) return status;
-    *out = (struct predict_attention){
-        .fixed_ns = ns[0],
-        .byte_ns = at_least(ns[1] - ns[0], 0) / (double)cost[1].kv_read_bytes,
-        .flop_ns = at_least(ns[2] - ns[0], 0) / (double)cost[2].flops,
-    };
-    return RN_OK;
+    if (!status) attention_solve(works, times, cost, out);
+    return status;
 }
 
 rn_status tools_rates_attention(const struct tools_rates_options *options,
@@ -453,6 +546,22 @@ static void floats_of(const struct plan *plan, const struct kv_bytes *kv, int ro
     }
 }
 
+// Of a working set that fits the cache in part: how much slower it is read than a small one, as a
+// share of how much slower memory is.
+static void sets_measure(struct tools_runner *runner, int ms, struct predict_rates *out) {
+    const double cache = (double)out->cache_bytes;
+    if (out->cache_bytes == 0) return;
+    const double small = 1 / tools_runner_bandwidth(runner, (uint64_t)(cache / 4), ms);
+    const double large = 1 / tools_runner_bandwidth(runner, (uint64_t)(4 * cache), ms);
+    double least = 0;
+    for (int i = 0; i < PREDICT_SETS; i++) {
+        const double set =
+            1 / tools_runner_bandwidth(runner, (uint64_t)(predict_sets[i] * cache), ms);
+        const double share = large > small ? (set - small) / (large - small) : 1;
+        least = out->memory_share[i] = share < least ? least : share > 1 ? 1 : share; // it grows
+    }
+}
+
 static rn_status ops_run(struct probe *probe, const struct tools_rates_options *options,
                          struct predict_rates *out, rn_error *err) {
     const struct tools_work works[] = {rows_work(1), rows_work(OP_ROWS)};
@@ -468,10 +577,11 @@ static rn_status ops_run(struct probe *probe, const struct tools_rates_options *
     out->bandwidth =
         tools_runner_bandwidth(runner, options->is_rough ? ROUGH_BYTES : BANDWIDTH_BYTES,
                                options->is_rough ? 1 : BANDWIDTH_MS);
+    sets_measure(runner, options->is_rough ? 1 : SET_MS, out);
     out->int_flops = 2 * tools_runner_peak(runner, true);
     out->float_flops = 2 * tools_runner_peak(runner, false);
     for (int i = 0; i < 2 && !status; i++)
-        status = stage_times(runner, &works[i], options->stop, &times[i], err);
+        status = stage_times(runner, &works[i], 0, options->stop, &times[i], err);
     tools_runner_destroy(runner);
     if (status) return status;
     double floats[2][OP_COUNT];

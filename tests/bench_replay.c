@@ -1,7 +1,7 @@
 // The simulated queue of `runnel plan --replay` against the engine: random arrivals run through
 // both, and a table compares their times. Run by hand. The rates are measured on small matrices,
-// before and after the engine's run, and never from it.
-//   bench_replay [SHAPE:FORMAT [REQUESTS [LOAD]]]    such as 135m:Q8_0 200 0.6; LOAD is the share
+// before and after each segment of requests, and never from the engine's steps.
+//   bench_replay [SHAPE:FORMAT [REQUESTS [LOAD]]]    such as 135m:Q8_0 200 0.5; LOAD is the share
 //   of the predicted capacity
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,14 @@
 #define BY_HAND "bench_replay"
 #include "by_hand.h"
 
-enum { MAX_REQUESTS = 4096, MAX_SEQS = 8, MAX_PROMPT = 96, MAX_OUTPUT = 32, N_CTX = 256 };
+enum {
+    MAX_REQUESTS = 4096,
+    MAX_SEQS = 8,
+    MAX_PROMPT = 96,
+    MAX_OUTPUT = 32,
+    N_CTX = 256,
+    SEGMENT = 40
+};
 
 static uint32_t draw(uint32_t *random) {
     *random = *random * 1664525u + 1013904223u;
@@ -99,70 +106,81 @@ static void engine_run(rn_engine *engine, int n_vocab, struct queue_request *req
 
 // ---------------------------------------------------------------- the table
 
+// Of each request: in the engine, and in the simulation by the rates before and after.
+enum { ENGINE, BEFORE, AFTER, SIDES };
+
 struct times {
-    double ttft[3], token[3]; // p50, p90, p99
+    double ttft[SIDES][MAX_REQUESTS], token[SIDES][MAX_REQUESTS];
 };
 
-static struct times times_of(const struct queue_request *requests, int n) {
-    static double ttft[MAX_REQUESTS], token[MAX_REQUESTS];
-    struct times times;
+static void times_take(const struct queue_request *requests, int first, int n, int side,
+                       struct times *out) {
     for (int i = 0; i < n; i++) {
-        ttft[i] = requests[i].first_ms - requests[i].arrive_ms;
-        token[i] = (requests[i].end_ms - requests[i].first_ms) / (requests[i].n_output - 1);
+        const struct queue_request *r = &requests[i];
+        out->ttft[side][first + i] = r->first_ms - r->arrive_ms;
+        out->token[side][first + i] = (r->end_ms - r->first_ms) / (r->n_output - 1);
     }
-    qsort(ttft, (size_t)n, sizeof *ttft, compare_doubles);
-    qsort(token, (size_t)n, sizeof *token, compare_doubles);
-    for (int i = 0; i < 3; i++) {
-        const int at = i == 0 ? n / 2 : (int)((i == 1 ? 0.9 : 0.99) * n);
-        times.ttft[i] = ttft[at];
-        times.token[i] = token[at];
-    }
-    return times;
 }
 
-static void line_print(const char *name, const double *measured, const double *before,
-                       const double *after) {
+static void rows_print(const char *name, double times[SIDES][MAX_REQUESTS], int n) {
     static const char *const quantiles[] = {"p50", "p90", "p99"};
-    for (int i = 0; i < 3; i++)
-        printf("  %-15s %s %9.2f ms %9.2f ms %9.2f ms %+6.1f%%\n", name, quantiles[i], measured[i],
-               before[i], after[i], 100 * ((before[i] + after[i]) / 2 / measured[i] - 1));
+    const int at[] = {n / 2, (int)(0.9 * n), (int)(0.99 * n)};
+    for (int side = 0; side < SIDES; side++)
+        qsort(times[side], (size_t)n, sizeof *times[side], compare_doubles);
+    for (int i = 0; i < 3; i++) {
+        const double before = times[BEFORE][at[i]], after = times[AFTER][at[i]];
+        printf("  %-15s %s %9.2f ms %9.2f ms %9.2f ms %+6.1f%%\n", name, quantiles[i],
+               times[ENGINE][at[i]], before, after,
+               100 * ((before + after) / 2 / times[ENGINE][at[i]] - 1));
+    }
 }
 
 int main(int argc, char **argv) {
     static struct queue_request requests[MAX_REQUESTS];
-    static struct predict_rates before, after;
+    static struct times times;
     const char *spec = argc > 1 ? argv[1] : "135m:Q8_0";
     const int n = argc > 2 ? atoi(argv[2]) : 200;
-    const double load = argc > 3 ? atof(argv[3]) : 0.6;
+    const double load = argc > 3 ? atof(argv[3]) : 0.5;
+    const rn_engine_options options = {.n_ctx = N_CTX, .max_seqs = MAX_SEQS, .speculate = "off"};
+    struct predict_rates rates[2];
+    struct queue_totals totals[SIDES] = {0};
     rn_model *model;
     rn_engine *engine;
     rn_error err = {0};
     if (n < 1 || n > MAX_REQUESTS || !(load > 0)) return 2;
     if (tools_model_open_synthetic(spec, &model, &err)) fail(&err);
-    const rn_engine_options options = {.n_ctx = N_CTX, .max_seqs = MAX_SEQS, .speculate = "off"};
     if (rn_engine_create(model, &options, &engine, &err)) fail(&err);
-    rates_measure(tools_plan(model), &before);
-    requests_draw(model, &before, load, requests, n);
-    engine_run(engine, rn_model_get_info(model)->n_vocab, requests, n);
-    const struct times measured = times_of(requests, n);
-    rates_measure(tools_plan(model), &after);
-    const struct queue_totals first = simulate(model, &before, requests, n);
-    const struct times early = times_of(requests, n);
-    const struct queue_totals second = simulate(model, &after, requests, n);
-    const struct times late = times_of(requests, n);
-    printf("%s, %d requests in %.1f s\n  %-19s %12s %12s %12s %7s\n", spec, n,
-           requests[n - 1].arrive_ms * 1e-3, "", "engine", "before", "after", "error");
+    rates_measure(tools_plan(model), &rates[0]);
+    requests_draw(model, &rates[0], load, requests, n);
+    for (int first = 0; first < n; first += SEGMENT) {
+        struct queue_request *segment = &requests[first];
+        const int count = n - first < SEGMENT ? n - first : SEGMENT;
+        const double start = segment->arrive_ms;
+        for (int i = 0; i < count; i++) segment[i].arrive_ms -= start;
+        engine_run(engine, rn_model_get_info(model)->n_vocab, segment, count);
+        times_take(segment, first, count, ENGINE, &times);
+        rates_measure(tools_plan(model), &rates[1]);
+        for (int side = BEFORE; side <= AFTER; side++) {
+            const struct queue_totals one = simulate(model, &rates[side - 1], segment, count);
+            times_take(segment, first, count, side, &times);
+            totals[side].n_steps += one.n_steps;
+            totals[side].busy_ms += one.busy_ms;
+        }
+        rates[0] = rates[1];
+    }
     rn_engine_stats stats;
     rn_engine_get_stats(engine, &stats);
     const double other_ns = (double)(stats.schedule_ns + stats.draft_ns + stats.batch_ns +
                                      stats.sample_ns + stats.publish_ns);
+    printf("%s, %d requests in segments of %d\n  %-19s %12s %12s %12s %7s\n", spec, n, SEGMENT, "",
+           "engine", "before", "after", "error");
     printf("  %-19s %12llu %12llu %12llu\n", "steps", (unsigned long long)stats.steps,
-           (unsigned long long)first.n_steps, (unsigned long long)second.n_steps);
+           (unsigned long long)totals[BEFORE].n_steps, (unsigned long long)totals[AFTER].n_steps);
     printf("  %-19s %10.2f s %10.2f s %10.2f s; beside its runs the engine takes %.3f s\n", "busy",
-           ((double)stats.run_ns + other_ns) * 1e-9, first.busy_ms * 1e-3, second.busy_ms * 1e-3,
-           other_ns * 1e-9);
-    line_print("TTFT", measured.ttft, early.ttft, late.ttft);
-    line_print("time per token", measured.token, early.token, late.token);
+           ((double)stats.run_ns + other_ns) * 1e-9, totals[BEFORE].busy_ms * 1e-3,
+           totals[AFTER].busy_ms * 1e-3, other_ns * 1e-9);
+    rows_print("TTFT", times.ttft, n);
+    rows_print("time per token", times.token, n);
     rn_engine_destroy(engine);
     rn_model_close(model);
     return 0;

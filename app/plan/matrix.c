@@ -77,10 +77,8 @@ static double time_ns(const struct machine *machine, const struct matrix *matrix
     const double bytes_ns = bytes / machine->predict.bandwidth * 1e9;
     const double math_ns = flops / machine->predict.flops * 1e9;
     if (machine->kind == MACHINE_HERE) {
-        const struct predict_product *product = &machine->rates->product[matrix->format];
-        const bool in_cache = matrix->bytes <= machine->rates->cache_bytes / 2;
-        const double ns =
-            bytes * predict_product_ns(in_cache ? product->cached : product->stream, tokens);
+        const struct predict_matrix one = {bytes, (double)matrix->rows, (double)matrix->cols};
+        const double ns = predict_product_ns(machine->rates, matrix->format, tokens, &one, bytes);
         *is_math = predict_is_math(bytes / machine->rates->bandwidth * 1e9, ns);
         return ns;
     }

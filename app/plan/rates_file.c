@@ -44,14 +44,30 @@ static bool number_get(const json_t *object, const char *name, double *out) {
     return true;
 }
 
-static bool points_get(const json_t *array, double out[PREDICT_POINTS]) {
-    if (json_array_size(array) != PREDICT_POINTS) return false;
-    for (int i = 0; i < PREDICT_POINTS; i++) {
+static bool numbers_get(const json_t *object, const char *name, int n, double *out) {
+    const json_t *array = json_object_get(object, name);
+    if (json_array_size(array) != (size_t)n) return false;
+    for (int i = 0; i < n; i++) {
         const json_t *value = json_array_get(array, (size_t)i);
-        if (!json_is_number(value) || json_number_value(value) <= 0) return false;
+        if (!json_is_number(value) || json_number_value(value) < 0) return false;
         out[i] = json_number_value(value);
     }
     return true;
+}
+
+static bool product_get(const json_t *object, struct predict_product *out) {
+    bool ok = numbers_get(object, "stream", PREDICT_POINTS, out->stream) &&
+              numbers_get(object, "cached", PREDICT_POINTS, out->cached) &&
+              numbers_get(object, "output", PREDICT_POINTS, out->output) &&
+              numbers_get(object, "input", PREDICT_POINTS, out->input);
+    for (int i = 0; i < PREDICT_POINTS && ok; i++) ok = out->stream[i] > 0 && out->cached[i] > 0;
+    return ok;
+}
+
+static bool kv_get(const json_t *object, struct predict_kv *out) {
+    return number_get(object, "seq_ns", &out->seq_ns) &&
+           number_get(object, "byte_ns", &out->byte_ns) &&
+           number_get(object, "append_ns", &out->append_ns);
 }
 
 static bool base_get(const json_t *root, struct predict_rates *out) {
@@ -59,7 +75,9 @@ static bool base_get(const json_t *root, struct predict_rates *out) {
     bool ok = number_get(root, "bandwidth", &out->bandwidth) && out->bandwidth > 0 &&
               number_get(root, "int_flops", &out->int_flops) &&
               number_get(root, "float_flops", &out->float_flops) &&
-              number_get(root, "step_ns", &out->step_ns) && number_get(root, "cache_bytes", &cache);
+              number_get(root, "step_ns", &out->step_ns) &&
+              number_get(root, "cache_bytes", &cache) &&
+              numbers_get(root, "memory_share", PREDICT_SETS, out->memory_share);
     if (!ok) return false;
     out->cache_bytes = (uint64_t)cache;
     const json_t *ops = json_object_get(root, "ops");
@@ -94,26 +112,38 @@ bool rates_load(const char *key, const struct rates_attention_key *heads, struct
     for (int i = 0; i < FORMAT_COUNT; i++) {
         const json_t *product =
             json_object_get(json_object_get(root, "products"), format_at((enum format_id)i)->name);
-        out->product[i].is_known =
-            points_get(json_object_get(product, "stream"), out->product[i].stream) &&
-            points_get(json_object_get(product, "cached"), out->product[i].cached);
+        out->product[i].is_known = product_get(product, &out->product[i]);
     }
     heads_name(heads, name);
     const json_t *attention = json_object_get(json_object_get(root, "attention"), name);
     *has_attention = number_get(attention, "fixed_ns", &out->attention.fixed_ns) &&
-                     number_get(attention, "byte_ns", &out->attention.byte_ns) &&
-                     number_get(attention, "flop_ns", &out->attention.flop_ns);
+                     number_get(attention, "row_ns", &out->attention.row_ns) &&
+                     number_get(attention, "flop_ns", &out->attention.flop_ns) &&
+                     kv_get(json_object_get(attention, "cached"), &out->attention.cached) &&
+                     kv_get(json_object_get(attention, "memory"), &out->attention.memory);
     json_decref(root);
     return true;
 }
 
 // ---------------------------------------------------------------- writing
 
-static json_t *points_pack(const double points[PREDICT_POINTS]) {
+static json_t *numbers_pack(const double *values, int n) {
     json_t *array = json_array();
-    for (int i = 0; array && i < PREDICT_POINTS; i++)
-        json_array_append_new(array, json_real(points[i]));
+    for (int i = 0; array && i < n; i++) json_array_append_new(array, json_real(values[i]));
     return array;
+}
+
+static json_t *product_pack(const struct predict_product *product) {
+    return json_pack("{s:o, s:o, s:o, s:o}", "stream",
+                     numbers_pack(product->stream, PREDICT_POINTS), "cached",
+                     numbers_pack(product->cached, PREDICT_POINTS), "output",
+                     numbers_pack(product->output, PREDICT_POINTS), "input",
+                     numbers_pack(product->input, PREDICT_POINTS));
+}
+
+static json_t *kv_pack(const struct predict_kv *kv) {
+    return json_pack("{s:f, s:f, s:f}", "seq_ns", kv->seq_ns, "byte_ns", kv->byte_ns, "append_ns",
+                     kv->append_ns);
 }
 
 static json_t *child_get(json_t *root, const char *name) {
@@ -128,6 +158,7 @@ static void rates_pack(json_t *root, const struct rates_attention_key *heads,
     json_object_set_new(root, "int_flops", json_real(rates->int_flops));
     json_object_set_new(root, "float_flops", json_real(rates->float_flops));
     json_object_set_new(root, "cache_bytes", json_integer((json_int_t)rates->cache_bytes));
+    json_object_set_new(root, "memory_share", numbers_pack(rates->memory_share, PREDICT_SETS));
     json_object_set_new(root, "step_ns", json_real(rates->step_ns));
     for (int kind = 0; kind < OP_COUNT; kind++)
         json_object_set_new(child_get(root, "ops"), op_name((enum op_kind)kind),
@@ -137,15 +168,16 @@ static void rates_pack(json_t *root, const struct rates_attention_key *heads,
         const struct predict_product *product = &rates->product[i];
         if (!product->is_known) continue;
         json_object_set_new(child_get(root, "products"), format_at((enum format_id)i)->name,
-                            json_pack("{s:o, s:o}", "stream", points_pack(product->stream),
-                                      "cached", points_pack(product->cached)));
+                            product_pack(product));
     }
     heads_name(heads, name);
     if (heads->n_head)
         json_object_set_new(child_get(root, "attention"), name,
-                            json_pack("{s:f, s:f, s:f}", "fixed_ns", rates->attention.fixed_ns,
-                                      "byte_ns", rates->attention.byte_ns, "flop_ns",
-                                      rates->attention.flop_ns));
+                            json_pack("{s:f, s:f, s:f, s:o, s:o}", "fixed_ns",
+                                      rates->attention.fixed_ns, "row_ns", rates->attention.row_ns,
+                                      "flop_ns", rates->attention.flop_ns, "cached",
+                                      kv_pack(&rates->attention.cached), "memory",
+                                      kv_pack(&rates->attention.memory)));
 }
 
 void rates_save(const char *key, const struct rates_attention_key *heads,

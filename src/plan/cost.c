@@ -25,7 +25,7 @@ static void add_queries(const struct plan_kv_group *group, int64_t first, int64_
 }
 
 void batch_shape_decode(const struct plan *plan, int pos, struct batch_shape *out) {
-    *out = (struct batch_shape){.n_tokens = 1, .n_out = 1, .n_logits = 1};
+    *out = (struct batch_shape){.n_tokens = 1, .n_out = 1, .n_logits = 1, .n_seqs = 1};
     for (int g = 0; g < plan->n_group; g++)
         for (int rows = 0; rows < 2; rows++)
             add_queries(&plan->group[g], pos, 1, &out->kv_read[g][rows], &out->kv_pairs[g][rows]);

@@ -9,6 +9,7 @@
 // The numbers of a batch that costs depend on.
 struct batch_shape {
     int64_t n_tokens, n_out, n_logits;
+    int64_t n_seqs; // no cost needs it; predicted times do
     // per KV group: positions read, each once per sequence, and (query, key) pairs, of ROWS_TOKENS
     // and of ROWS_OUT. Recurrent groups: read is the number of sequences that have such rows, their
     // states; there are no pairs.

@@ -167,6 +167,7 @@ void batch_shape_add(const struct plan *plan, struct batch_shape *shape, int fir
     shape->n_tokens += n_tokens;
     shape->n_out += n_out;
     shape->n_logits += n_out;
+    shape->n_seqs++;
     for (int g = 0; g < plan->n_group; g++) {
         const struct plan_kv_group *group = &plan->group[g];
         const int first_out = first_pos + n_tokens - n_out;

@@ -1,7 +1,8 @@
 // See predict.h.
 #include "plan/predict.h"
 
-const int predict_rows[PREDICT_POINTS] = {1, 2, 4, 8, 16, 32, 64, 256};
+const int predict_rows[PREDICT_POINTS] = {1, 2, 4, 8, 9, 12, 16, 32, 33, 64, 256};
+const double predict_sets[PREDICT_SETS] = {0.5, 0.75, 1, 1.5, 2, 3};
 
 const char *predict_bound_name(enum predict_bound bound) {
     static const char *const names[] = {[BOUND_WEIGHTS] = "bandwidth",
@@ -15,7 +16,7 @@ const char *predict_bound_name(enum predict_bound bound) {
 // the noise between both.
 bool predict_is_math(double bytes_ns, double ns) { return ns > 1.5 * bytes_ns; }
 
-double predict_product_ns(const double point[PREDICT_POINTS], double rows) {
+double predict_rate(const double point[PREDICT_POINTS], double rows) {
     const int last = PREDICT_POINTS - 1;
     if (rows <= predict_rows[0]) return point[0];
     if (rows >= predict_rows[last]) return point[last] * rows / predict_rows[last];
@@ -26,6 +27,39 @@ double predict_product_ns(const double point[PREDICT_POINTS], double rows) {
 }
 
 static double larger(double a, double b) { return a > b ? a : b; }
+
+static double memory_share(const struct predict_rates *rates, double working_set) {
+    const double *share = rates->memory_share;
+    const double set = working_set / (double)rates->cache_bytes;
+    if (rates->cache_bytes == 0 || set >= predict_sets[PREDICT_SETS - 1]) return 1;
+    if (set <= predict_sets[0]) return share[0];
+    int i = 0;
+    while (set > predict_sets[i + 1]) i++;
+    return share[i] + (set - predict_sets[i]) / (predict_sets[i + 1] - predict_sets[i]) *
+                          (share[i + 1] - share[i]);
+}
+
+static double smaller(double a, double b) { return a < b ? a : b; }
+
+// Reading from memory and computing overlap in part: some kernels compute while the next weights
+// arrive, others read first. The share of the overlap is that of the measured matrix, whose time is
+// between the longer of both and their sum. A matrix like that one gets the measured time, noise
+// included; this one may have other outputs for its bytes. Inputs are made before both.
+double predict_product_ns(const struct predict_rates *rates, enum format_id format, double rows,
+                          const struct predict_matrix *matrix, double working_set) {
+    const struct predict_product *product = &rates->product[format];
+    const double cached = predict_rate(product->cached, rows);
+    const double output = predict_rate(product->output, rows);
+    const double stream = predict_rate(product->stream, rows);
+    const double read = smaller(product->stream[0], stream); // one row: nothing but reading
+    const double compute = cached + output / (double)format_row_bytes(format, PREDICT_COLS);
+    const double overlap = (read + compute - stream) / smaller(read, compute);
+
+    const double read_ns = matrix->bytes * read * memory_share(rates, working_set);
+    const double compute_ns = matrix->bytes * cached + matrix->outputs * output;
+    return read_ns + compute_ns - overlap * smaller(read_ns, compute_ns) +
+           matrix->inputs * predict_rate(product->input, rows);
+}
 
 static double rows_of(const struct batch_shape *shape, enum row_domain rows) {
     return (double)(rows == ROWS_TOKENS ? shape->n_tokens
@@ -38,7 +72,7 @@ struct step {
     const struct plan *plan;
     const struct predict_machine *machine;
     const struct batch_shape *shape;
-    bool in_cache; // all that the step reads
+    double working_set; // bytes that the step reads
     struct prediction *out;
 };
 
@@ -73,26 +107,40 @@ static void figure_op(struct step *step, int i, const struct cost *cost) {
 
 // ---------------------------------------------------------------- rates
 
-static void rate_product(struct step *step, const struct op *op, const struct cost *cost) {
+// Products that share an input make it once: is_first.
+static void rate_product(struct step *step, const struct op *op, const struct cost *cost,
+                         bool is_first) {
     const struct predict_rates *rates = step->machine->rates;
     const struct plan_weight *weight = &step->plan->weight[op->weight];
-    const struct predict_product *product = &rates->product[weight->format];
-    const double bytes = (double)cost->weight_bytes;
     double rows = rows_of(step->shape, op->rows);
+    struct predict_matrix matrix = {.bytes = (double)cost->weight_bytes,
+                                    .outputs = (double)weight->rows,
+                                    .inputs = is_first ? (double)weight->cols : 0};
     if (op->kind == OP_EXPERTS) { // of each expert that the batch touches
         const int used = step->plan->buffer[op->out].slots;
-        rows = rows * used / cost_experts_touched(weight->n_expert, used, (int64_t)rows);
+        const double touched = cost_experts_touched(weight->n_expert, used, (int64_t)rows);
+        rows = rows * used / touched;
+        matrix.outputs *= touched;
+        matrix.inputs *= touched;
     }
-    const double byte_ns =
-        predict_product_ns(step->in_cache ? product->cached : product->stream, rows);
-    spend(step, BOUND_WEIGHTS, bytes / rates->bandwidth * 1e9, bytes * byte_ns);
+    const double ns = predict_product_ns(rates, weight->format, rows, &matrix, step->working_set);
+    spend(step, BOUND_WEIGHTS, matrix.bytes / rates->bandwidth * 1e9, ns);
+}
+
+// Of a step whose working set is in the cache in part.
+static double mixed(const struct step *step, double cached, double memory) {
+    return cached + memory_share(step->machine->rates, step->working_set) * (memory - cached);
 }
 
 static void rate_attention(struct step *step, const struct cost *cost) {
     const struct predict_rates *rates = step->machine->rates;
     const struct predict_attention *a = &rates->attention;
     const double bytes = (double)cost->kv_read_bytes;
-    const double ns = larger(bytes * a->byte_ns, (double)cost->flops * a->flop_ns);
+    const double byte_ns = mixed(step, a->cached.byte_ns, a->memory.byte_ns);
+    const double seq_ns = mixed(step, a->cached.seq_ns, a->memory.seq_ns);
+    const double ns = larger(bytes * byte_ns, (double)cost->flops * a->flop_ns) +
+                      (double)step->shape->n_seqs * seq_ns +
+                      (double)(step->shape->n_tokens - step->shape->n_seqs) * a->row_ns;
     spend(step, BOUND_KV, bytes / rates->bandwidth * 1e9, ns);
     step->out->part_ns[BOUND_HOST] += a->fixed_ns;
 }
@@ -101,25 +149,36 @@ static void rate_op(struct step *step, int i, const struct cost *cost) {
     const struct op *op = &step->plan->op[i];
     const struct predict_op *rate = &step->machine->rates->op[op->kind];
     if (is_product(op)) {
-        rate_product(step, op, cost);
-        if (starts_stage(step->plan, i)) step->out->part_ns[BOUND_HOST] += rate->fixed_ns;
+        const bool is_first = starts_stage(step->plan, i);
+        rate_product(step, op, cost, is_first);
+        if (is_first) step->out->part_ns[BOUND_HOST] += rate->fixed_ns;
     } else if (op->kind == OP_ATTENTION) {
         rate_attention(step, cost);
     } else {
         const double floats =
             (double)(cost->act_bytes + cost->kv_read_bytes + cost->kv_write_bytes) / sizeof(float);
         step->out->part_ns[BOUND_HOST] += rate->fixed_ns + floats * rate->float_ns;
+        if (op->kind == OP_KV_APPEND)
+            step->out->part_ns[BOUND_HOST] +=
+                (double)step->shape->n_seqs *
+                mixed(step, step->machine->rates->attention.cached.append_ns,
+                      step->machine->rates->attention.memory.append_ns);
     }
 }
 
 // ---------------------------------------------------------------- the step
 
+static double parts_sum(const struct prediction *out) {
+    double sum = 0;
+    for (int i = 0; i < BOUND_COUNT; i++) sum += out->part_ns[i];
+    return sum;
+}
+
 static void total(struct prediction *out, double step_ns) {
     out->part_ns[BOUND_HOST] += step_ns;
-    for (int i = 0; i < BOUND_COUNT; i++) {
-        out->ns += out->part_ns[i];
+    out->ns = parts_sum(out);
+    for (int i = 0; i < BOUND_COUNT; i++)
         if (out->part_ns[i] > out->part_ns[out->bound]) out->bound = (enum predict_bound)i;
-    }
 }
 
 void predict_step(const struct plan *plan, const struct kv_bytes *kv,
@@ -128,16 +187,17 @@ void predict_step(const struct plan *plan, const struct kv_bytes *kv,
     *out = (struct prediction){.cost = plan_cost(plan, kv, shape)};
     struct step step = {.plan = plan, .machine = machine, .shape = shape, .out = out};
     const struct predict_rates *rates = machine->rates;
-    step.in_cache =
-        rates && out->cost.weight_bytes + out->cost.kv_read_bytes <= rates->cache_bytes / 2;
+    step.working_set = (double)(out->cost.weight_bytes + out->cost.kv_read_bytes);
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
         if (rows_of(shape, op->rows) == 0) continue;
         const struct cost cost = op_cost(plan, op, kv, shape);
+        const double before = parts_sum(out);
         if (rates)
             rate_op(&step, i, &cost);
         else
             figure_op(&step, i, &cost);
+        out->kind_ns[op->kind] += parts_sum(out) - before;
     }
     total(out, rates ? rates->step_ns : machine->step_ns);
 }

@@ -7,15 +7,27 @@
 
 #include "plan/cost.h"
 
-enum { PREDICT_POINTS = 8 };
-extern const int predict_rows[PREDICT_POINTS]; // 1, 2, 4, 8, 16, 32, 64, 256
+// Kernels change behind 8 and behind 32 rows, so both sides of these places are points.
+enum { PREDICT_POINTS = 11 };
+extern const int predict_rows[PREDICT_POINTS]; // 1, 2, 4, 8, 9, 12, 16, 32, 33, 64, 256
 
-// Of a weight format: ns for each byte of weights, when a product has predict_rows[i] rows; the
-// time that every stage takes is not in it.
+// Columns of the matrices whose stream rate is measured: a row has that many weights.
+enum { PREDICT_COLS = 2048 };
+
+// Of a weight format, when a product has predict_rows[i] rows; the time that every stage takes is
+// not in it. Narrow matrices have many outputs for their bytes, so outputs have a rate of their
+// own.
 struct predict_product {
     bool is_known;
-    double stream[PREDICT_POINTS]; // the weights come from memory
-    double cached[PREDICT_POINTS]; // the weights are in the cache
+    double stream[PREDICT_POINTS]; // ns for each byte of weights that come from memory
+    double cached[PREDICT_POINTS]; // ns for each byte of weights in the cache
+    double output[PREDICT_POINTS]; // ns for each row of the matrix, behind its bytes in the cache
+    double input[PREDICT_POINTS];  // ns for each column of the matrix, once a stage
+};
+
+// A matrix, or several of one stage: bytes of weights, rows, and columns whose inputs are made.
+struct predict_matrix {
+    double bytes, outputs, inputs;
 };
 
 // Ops over rows: ns of an op, and of each float that it reads or writes. Products have the time of
@@ -24,18 +36,33 @@ struct predict_op {
     double fixed_ns, float_ns;
 };
 
+// One query for each sequence, and the append before it.
+struct predict_kv {
+    double seq_ns;    // of each sequence
+    double byte_ns;   // of each KV byte read
+    double append_ns; // of each sequence
+};
+
 // Attention of one KV type and head shape.
 struct predict_attention {
     double fixed_ns; // of an op
-    double byte_ns;  // of each KV byte read, one query for each sequence
-    double flop_ns;  // of each operation, many queries for each sequence
+    struct predict_kv cached, memory;
+    double row_ns;  // of each query of a sequence but the first
+    double flop_ns; // of each operation, where that takes longer than the bytes
 };
+
+// Working sets, as parts of the cache, at which memory's share is known.
+enum { PREDICT_SETS = 6 };
+extern const double predict_sets[PREDICT_SETS]; // 0.5, 0.75, 1, 1.5, 2, 3
 
 struct predict_rates {
     double bandwidth;   // bytes/s of memory
     double int_flops;   // operations/s of block formats: twice the multiply-adds
     double float_flops; // of float formats
     uint64_t cache_bytes;
+    // the share of a working set's bytes that comes from memory, when it is predict_sets[i] of the
+    // cache: 0 to 1
+    double memory_share[PREDICT_SETS];
     double step_ns; // of a step beside its ops
     struct predict_product product[FORMAT_COUNT];
     struct predict_op op[OP_COUNT];
@@ -61,6 +88,7 @@ enum predict_bound { BOUND_WEIGHTS, BOUND_KV, BOUND_MATH, BOUND_HOST, BOUND_COUN
 struct prediction {
     double ns;
     double part_ns[BOUND_COUNT]; // they add up to ns
+    double kind_ns[OP_COUNT];    // by kind of op; with the step's own time they add up to ns
     enum predict_bound bound;    // the largest part
     struct cost cost;
 };
@@ -72,8 +100,12 @@ void predict_step(const struct plan *plan, const struct kv_bytes *kv,
                   const struct predict_machine *machine, const struct batch_shape *shape,
                   struct prediction *out);
 
-// ns for each byte of weights of a product of that many rows, between the measured points in
-// proportion; beyond the last in proportion to the rows.
-double predict_product_ns(const double point[PREDICT_POINTS], double rows);
+// A rate at that number of rows, between the measured points in proportion; beyond the last in
+// proportion to the rows.
+double predict_rate(const double point[PREDICT_POINTS], double rows);
+
+// ns of a product of that many rows, when all that its step reads are working_set bytes.
+double predict_product_ns(const struct predict_rates *rates, enum format_id format, double rows,
+                          const struct predict_matrix *matrix, double working_set);
 
 #endif

@@ -394,11 +394,16 @@ CASE(rates_are_kept_by_their_key) {
     rates.product[FORMAT_Q4_0].is_known = true;
     for (int i = 0; i < PREDICT_POINTS; i++)
         rates.product[FORMAT_Q4_0].stream[i] = rates.product[FORMAT_Q4_0].cached[i] = i + 1;
-    rates.attention.byte_ns = 0.25;
+    rates.attention.memory.byte_ns = 0.25;
+    rates.attention.row_ns = 0.5;
+    rates.memory_share[5] = 0.75;
+    rates.product[FORMAT_Q4_0].input[2] = 9;
     assert_false(rates_load("a", &heads, &got, &has_attention));
     rates_save("a", &heads, &rates);
     assert_true(rates_load("a", &heads, &got, &has_attention) && has_attention);
-    assert_true(got.bandwidth == 3e10 && got.attention.byte_ns == 0.25);
+    assert_true(got.bandwidth == 3e10 && got.attention.memory.byte_ns == 0.25);
+    assert_true(got.attention.row_ns == 0.5 && got.memory_share[5] == 0.75);
+    assert_true(got.product[FORMAT_Q4_0].input[2] == 9 && got.product[FORMAT_Q4_0].output[2] == 0);
     assert_true(got.product[FORMAT_Q4_0].is_known && got.product[FORMAT_Q4_0].stream[7] == 8);
     assert_false(got.product[FORMAT_F16].is_known);
     assert_true(rates_load("a", &others, &got, &has_attention) && !has_attention);

@@ -61,6 +61,7 @@ static void random_shape(const struct plan *plan, uint32_t *state, const char *n
         out->n_tokens += n_tokens;
         out->n_out += n_out;
         out->n_logits += n_out;
+        out->n_seqs++;
         for (int g = 0; g < plan->n_group; g++) {
             add_rows(&plan->group[g], first_pos, n_tokens, &out->kv_read[g][ROWS_TOKENS],
                      &out->kv_pairs[g][ROWS_TOKENS]);

@@ -120,13 +120,15 @@ CASE(stages_and_steps_add_their_time) {
 }
 
 CASE(points_between_rows_are_in_proportion) {
-    const double point[PREDICT_POINTS] = {1, 1, 2, 4, 8, 16, 32, 128};
-    near("1", predict_product_ns(point, 1), 1);
-    near("below", predict_product_ns(point, 0.5), 1);
-    near("3", predict_product_ns(point, 3), 1.5);
-    near("24", predict_product_ns(point, 24), 12);
-    near("256", predict_product_ns(point, 256), 128);
-    near("beyond", predict_product_ns(point, 512), 256);
+    const double point[PREDICT_POINTS] = {1, 1, 2, 4, 6, 7, 8, 16, 20, 32, 128};
+    near("1", predict_rate(point, 1), 1);
+    near("below", predict_rate(point, 0.5), 1);
+    near("3", predict_rate(point, 3), 1.5);
+    near("24", predict_rate(point, 24), 12);
+    near("the last of a kernel", predict_rate(point, 32), 16);
+    near("the first of another", predict_rate(point, 33), 20);
+    near("256", predict_rate(point, 256), 128);
+    near("beyond", predict_rate(point, 512), 256);
 }
 
 CASE(measured_rates_are_applied_by_format_rows_and_cache) {
@@ -155,17 +157,72 @@ CASE(measured_rates_are_applied_by_format_rows_and_cache) {
     plan_deinit(&plan);
 }
 
+// 134217728 bytes: 1.25 times the cache, between two known shares.
+CASE(a_working_set_that_fits_in_part_is_read_in_part) {
+    struct plan plan;
+    static struct predict_rates rates;
+    build(&plan, false);
+    rates = (struct predict_rates){.bandwidth = 1e10,
+                                   .cache_bytes = 134217728 / 5 * 4,
+                                   .memory_share = {0, 0.1, 0.4, 0.8, 0.9, 1}};
+    for (int i = 0; i < PREDICT_POINTS; i++) {
+        rates.product[FORMAT_F16].stream[i] = 0.1; // reading hides computing
+        rates.product[FORMAT_F16].cached[i] = 0.01;
+    }
+    const struct predict_machine machine = {.rates = &rates};
+    const double ns = predict(&plan, &machine, 1, 0).ns, wanted = 0.6 * 13421772.8;
+    check(fabs(ns - wanted) <= 1e-6 * wanted, "%.9g instead of %.9g", ns, wanted);
+    rates.cache_bytes = 0; // unknown
+    near("all of it", predict(&plan, &machine, 1, 0).ns, 13421772.8);
+    plan_deinit(&plan);
+}
+
+// A row of PREDICT_COLS weights in F16 has 4096 bytes.
+CASE(reading_and_computing_overlap_as_in_the_measured_matrix) {
+    static struct predict_rates rates;
+    struct predict_product *product = &rates.product[FORMAT_F16];
+    const struct predict_matrix narrow = {.bytes = 1e6, .outputs = 1e6 / 1024, .inputs = 512};
+    for (int i = 0; i < PREDICT_POINTS; i++) {
+        product->stream[i] = i == 0 ? 0.1 : 0.31;
+        product->cached[i] = 0.2;
+        product->output[i] = 4096 * 0.01; // 0.01 of a byte's ns in the measured matrix
+        product->input[i] = 2;
+    }
+    // the measured matrix: 0.1 of reading and 0.21 of computing take 0.31, so nothing overlaps
+    near("one after the other", predict_product_ns(&rates, FORMAT_F16, 16, &narrow, 1e9),
+         1e5 + 2e5 + 1e6 / 1024 * 40.96 + 1024);
+    for (int i = 1; i < PREDICT_POINTS; i++) product->stream[i] = 0.21;
+    near("both at once", predict_product_ns(&rates, FORMAT_F16, 16, &narrow, 1e9),
+         2e5 + 1e6 / 1024 * 40.96 + 1024);
+    for (int i = 1; i < PREDICT_POINTS; i++) product->stream[i] = 0.26;
+    near("half of it", predict_product_ns(&rates, FORMAT_F16, 16, &narrow, 1e9),
+         0.5e5 + 2e5 + 1e6 / 1024 * 40.96 + 1024);
+    // one row that is read more slowly than it is computed
+    product->stream[0] = 0.5;
+    near("reading alone", predict_product_ns(&rates, FORMAT_F16, 1, &narrow, 1e9), 5e5 + 1024);
+}
+
 CASE(measured_attention_takes_the_slower_of_bytes_and_operations) {
     struct plan plan;
     static struct predict_rates rates;
     build(&plan, true);
     rates = (struct predict_rates){.bandwidth = 1e9,
-                                   .attention = {.fixed_ns = 3, .byte_ns = 1, .flop_ns = 0.001}};
+                                   .attention = {.fixed_ns = 3,
+                                                 .memory = {.seq_ns = 5, .byte_ns = 1},
+                                                 .row_ns = 11,
+                                                 .flop_ns = 0.001}};
     const struct predict_machine machine = {.rates = &rates};
     const double bytes = 101.0 * HEADS_KV * 2 * DIM * 2, flops = 101.0 * HEADS * 2 * DIM * 2;
-    near("bytes", predict(&plan, &machine, 1, 100).ns, bytes + 3);
+    near("bytes", predict(&plan, &machine, 1, 100).ns, bytes + 5 + 3);
+    near("of four sequences", predict(&plan, &machine, 4, 100).ns, 4 * (bytes + 5) + 3);
     rates.attention.flop_ns = 1;
-    near("operations", predict(&plan, &machine, 1, 100).ns, flops + 3);
+    near("operations", predict(&plan, &machine, 1, 100).ns, flops + 5 + 3);
+    struct batch_shape prompt = {0};
+    struct prediction out;
+    batch_shape_add(&plan, &prompt, 0, 20, 1); // 210 pairs
+    predict_step(&plan, &kv, &machine, &prompt, &out);
+    near("a prompt", out.ns, 210.0 * HEADS * 2 * DIM * 2 + 5 + 19 * 11 + 3);
+    near("by kind", out.kind_ns[OP_ATTENTION], out.ns);
     plan_deinit(&plan);
 }
 

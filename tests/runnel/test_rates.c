@@ -41,7 +41,7 @@ CASE(ops_over_rows_and_attention_have_rates) {
         const rn_status status =
             tools_rates_attention(&options, &group, 8, 1 << 20, &attention, &err);
         check(status == RN_OK, "%s: %s", type, err.message);
-        check(attention.byte_ns > 0 && attention.flop_ns > 0, "%s", type);
+        check(attention.memory.byte_ns > 0 && attention.flop_ns > 0, "%s", type);
     }
 }
 
