@@ -265,9 +265,32 @@ static rn_status products_ns(struct tools_runner *runner, const struct tools_wor
     return RN_OK;
 }
 
-// The time of one product, without the fixed time of its stage, at each number of rows.
+// The time of one product, without the fixed time of its stage, at each number of rows. All points
+// in turn: a slow moment of the machine falls on one sample of several points, not on all samples
+// of one.
+struct samples {
+    int n;
+    double ns[PREDICT_POINTS][REPETITIONS];
+    double bandwidth[REPETITIONS]; // around each turn, where it is wanted
+};
+
+static double bandwidth_now(struct tools_runner *runner,
+                            const struct tools_rates_options *options) {
+    return options->is_rough ? 1e10 : tools_runner_bandwidth(runner, BANDWIDTH_BYTES, SET_MS);
+}
+
+static rn_status turn_measure(struct tools_runner *runner, const struct tools_work *works,
+                              const struct tools_rates_options *options, bool in_stages,
+                              double ns[PREDICT_POINTS], rn_error *err) {
+    rn_status status = RN_OK;
+    for (int i = 0; i < PREDICT_POINTS && !status; i++)
+        status = in_stages ? products_ns(runner, &works[i], options->stop, &ns[i], err)
+                           : step_ns(runner, &works[i], options->stop, &ns[i], err);
+    return status;
+}
+
 static rn_status points_measure(struct probe *probe, const struct tools_rates_options *options,
-                                double stage_ns, bool in_stages, double out[PREDICT_POINTS],
+                                double stage_ns, bool is_stream, struct samples *out,
                                 rn_error *err) {
     struct tools_work works[PREDICT_POINTS];
     struct tools_runner *runner;
@@ -275,88 +298,106 @@ static rn_status points_measure(struct probe *probe, const struct tools_rates_op
     for (int i = 0; i < PREDICT_POINTS; i++) works[i] = rows_work(predict_rows[i]);
     rn_status status = runner_make(probe, options, works, PREDICT_POINTS, &runner, err);
     if (status) return status;
-    // all points in turn: a slow moment of the machine falls on one sample of several points, not
-    // on all samples of one; the first turn warms up
-    double sample[PREDICT_POINTS][REPETITIONS];
-    const int n_turns = options->is_rough ? 1 : REPETITIONS;
-    for (int turn = -1; turn < n_turns && !status; turn++) {
-        for (int i = 0; i < PREDICT_POINTS && !status; i++) {
-            double ns = 0;
-            status = in_stages ? products_ns(runner, &works[i], options->stop, &ns, err)
-                               : step_ns(runner, &works[i], options->stop, &ns, err);
-            ns /= n_products;
-            if (turn >= 0) sample[i][turn] = at_least(ns - stage_ns, ns / 2);
-        }
+    out->n = options->is_rough ? 1 : REPETITIONS;
+    double before = 0;
+    for (int turn = -1; turn < out->n && !status; turn++) { // the first one warms up
+        double ns[PREDICT_POINTS];
+        status = turn_measure(runner, works, options, !is_stream, ns, err);
+        const double after = is_stream ? bandwidth_now(runner, options) : 0;
+        if (turn >= 0) out->bandwidth[turn] = at_least(after, before);
+        before = after;
+        for (int i = 0; i < PREDICT_POINTS && turn >= 0 && !status; i++)
+            out->ns[i][turn] = at_least(ns[i] / n_products - stage_ns, ns[i] / n_products / 2);
     }
-    for (int i = 0; i < PREDICT_POINTS && !status; i++) out[i] = median(sample[i], n_turns);
     tools_runner_destroy(runner);
     return status;
 }
 
 static rn_status product_measure(const struct tools_rates_options *options,
                                  const struct predict_rates *base, enum format_id format, int rows,
-                                 int cols, uint64_t bytes, bool in_stages,
-                                 double out[PREDICT_POINTS], rn_error *err) {
+                                 int cols, uint64_t bytes, bool is_stream, struct samples *out,
+                                 rn_error *err) {
     struct probe probe;
     rn_status status = product_probe(&probe, format, rows, cols, bytes, err);
     if (!status)
-        status = points_measure(&probe, options, base->op[OP_MATMUL].fixed_ns, in_stages, out, err);
+        status = points_measure(&probe, options, base->op[OP_MATMUL].fixed_ns, is_stream, out, err);
     probe_deinit(&probe);
     return status;
 }
 
 // The times of the three shapes are bytes * cached + rows * output + columns * input. A rate below
 // 0 is noise.
-static void point_solve(enum format_id format, int i, double stream, double square, double tall,
-                        double flat, struct predict_product *out) {
+static void shapes_solve(enum format_id format, double square, double tall, double flat,
+                         double *cached, double *output, double *input) {
     const double rows = shapes[TALL].rows - shapes[SQUARE].rows;
     const double rows_less = shapes[SQUARE].rows - shapes[FLAT].rows;
     const double cols = shapes[FLAT].cols - shapes[SQUARE].cols;
     const double cols_less = shapes[SQUARE].cols - shapes[TALL].cols;
-    // tall - square = rows * output - cols_less * input; flat - square = cols * input - rows_less *
-    // output
+    const double more = tall - square;  // = rows * output - cols_less * input
+    const double wider = flat - square; // = cols * input - rows_less * output
     const double det = rows * cols - rows_less * cols_less;
-    double output = ((tall - square) * cols + (flat - square) * cols_less) / det;
-    double input = ((flat - square) * rows + (tall - square) * rows_less) / det;
-    if (input < 0) {
-        input = 0;
-        output = (tall - square) / rows;
+    *output = (more * cols + wider * cols_less) / det;
+    *input = (wider * rows + more * rows_less) / det;
+    if (*input < 0) {
+        *input = 0;
+        *output = more / rows;
     }
-    if (output < 0) {
-        output = 0;
-        input = at_least((flat - square) / cols, 0);
+    if (*output < 0) {
+        *output = 0;
+        *input = at_least(wider / cols, 0);
     }
     const double bytes =
         (double)format_row_bytes(format, shapes[SQUARE].cols) * shapes[SQUARE].rows;
-    const double stream_bytes = (double)format_row_bytes(format, PREDICT_COLS) * STREAM_ROWS;
-    out->output[i] = output;
-    out->input[i] = input;
-    out->cached[i] =
-        at_least(square - output * shapes[SQUARE].rows - input * shapes[SQUARE].cols, square / 2) /
-        bytes;
-    out->stream[i] = at_least(stream - input * PREDICT_COLS, stream / 2) / stream_bytes;
+    const double rest = square - *output * shapes[SQUARE].rows - *input * shapes[SQUARE].cols;
+    *cached = at_least(rest, square / 2) / bytes;
+}
+
+// What the product of one row reaches of the bandwidth, and how much reading and computing overlap
+// in products of more rows. The bandwidth is that of each turn, because it changes between them.
+static void stream_solve(enum format_id format, const struct samples *stream,
+                         struct predict_product *out) {
+    const double row_bytes = (double)format_row_bytes(format, PREDICT_COLS);
+    const double bytes = row_bytes * STREAM_ROWS;
+    double value[REPETITIONS];
+    for (int turn = 0; turn < stream->n; turn++)
+        value[turn] = bytes / stream->ns[0][turn] * 1e9 / stream->bandwidth[turn];
+    out->share = median(value, stream->n);
+    for (int i = 0; i < PREDICT_POINTS; i++) {
+        const double compute = out->cached[i] + out->output[i] / row_bytes;
+        for (int turn = 0; turn < stream->n; turn++) {
+            const double read = 1e9 / (out->share * stream->bandwidth[turn]);
+            const double ns = at_least(stream->ns[i][turn] - out->input[i] * PREDICT_COLS,
+                                       stream->ns[i][turn] / 2);
+            value[turn] = (read + compute - ns / bytes) / (read < compute ? read : compute);
+        }
+        out->overlap[i] = median(value, stream->n);
+    }
 }
 
 rn_status tools_rates_product(const struct tools_rates_options *options,
                               const struct predict_rates *base, enum format_id format,
                               struct predict_product *out, rn_error *err) {
     const uint64_t cache_bytes = base->cache_bytes, quarter = cache_bytes / 4;
-    uint64_t stream = 3 * cache_bytes > STREAM_BYTES ? 3 * cache_bytes : STREAM_BYTES;
-    uint64_t cached = quarter < CACHED_BYTES_MAX ? quarter : CACHED_BYTES_MAX;
-    double stream_ns[PREDICT_POINTS], shape_ns[SHAPES][PREDICT_POINTS];
-    if (stream > STREAM_BYTES_MAX) stream = STREAM_BYTES_MAX;
+    uint64_t stream_bytes = 3 * cache_bytes > STREAM_BYTES ? 3 * cache_bytes : STREAM_BYTES;
+    uint64_t cached_bytes = quarter < CACHED_BYTES_MAX ? quarter : CACHED_BYTES_MAX;
+    struct samples stream, shape[SHAPES];
+    if (stream_bytes > STREAM_BYTES_MAX) stream_bytes = STREAM_BYTES_MAX;
     const int cut = options->is_rough ? 16 : 1;
-    if (options->is_rough) stream = cached = 1;
+    if (options->is_rough) stream_bytes = cached_bytes = 1;
     *out = (struct predict_product){.is_known = true};
     rn_status status = product_measure(options, base, format, STREAM_ROWS / cut, PREDICT_COLS,
-                                       stream, false, stream_ns, err);
+                                       stream_bytes, true, &stream, err);
     for (int i = 0; i < SHAPES && !status; i++)
         status = product_measure(options, base, format, shapes[i].rows / cut, shapes[i].cols,
-                                 cached, true, shape_ns[i], err);
+                                 cached_bytes, false, &shape[i], err);
     if (status) return status;
-    for (int i = 0; i < PREDICT_POINTS; i++)
-        point_solve(format, i, stream_ns[i], shape_ns[SQUARE][i], shape_ns[TALL][i],
-                    shape_ns[FLAT][i], out);
+    for (int i = 0; i < PREDICT_POINTS; i++) {
+        double ns[SHAPES];
+        for (int s = 0; s < SHAPES; s++) ns[s] = median(shape[s].ns[i], shape[s].n);
+        shapes_solve(format, ns[SQUARE], ns[TALL], ns[FLAT], &out->cached[i], &out->output[i],
+                     &out->input[i]);
+    }
+    stream_solve(format, &stream, out);
     return RN_OK;
 }
 

@@ -1,7 +1,8 @@
-// Predicted against measured time of decode steps: a table, run by hand. The rates are measured on
-// small matrices (tools_rates.c), in turn with the model's steps, and never from them. A round is
-// rates, steps, rates; its error is that of the mean of both predictions. The table has the median
-// round. So a phase of the machine that lasts longer than a round affects both sides.
+// Predicted against measured time of decode steps: a table, run by hand. A prediction is made from
+// the bandwidth B and from rates of kernels. Both are measured in turn with the model's steps and
+// never from them: the rates on small matrices (tools_rates.c), B by reading memory before and
+// after each run. A shared machine's B changes by a factor of two within seconds, so the prediction
+// for a run uses the run's own B, the larger of both. The table has medians of all runs.
 //   bench_predict SHAPE:FORMAT[,...] [BATCH,...] [CONTEXT,...] [kinds]
 // such as 1b:Q4_0 1,4,16 128,4096; with `kinds` also the times by kind of op, of the last round
 #include <stdio.h>
@@ -12,7 +13,15 @@
 #define BY_HAND "bench_predict"
 #include "by_hand.h"
 
-enum { MAX_LIST = 16, MAX_WORKS = MAX_LIST * MAX_LIST, STEPS = 3, RUNS = 5, ROUNDS = 3 };
+enum {
+    MAX_LIST = 16,
+    MAX_WORKS = MAX_LIST * MAX_LIST,
+    STEPS = 3,
+    RUNS = 5,
+    ROUNDS = 3,
+    N = RUNS * ROUNDS,
+    B_MS = 40
+};
 
 static int list_read(const char *text, int *out) {
     int n = 0;
@@ -41,20 +50,36 @@ static double median(double *values, int n) {
     return values[n / 2];
 }
 
-// Medians of each work's time of a step; the works run in turn.
-static void measure(struct tools_runner *runner, const struct tools_work *works, int n,
-                    double *out) {
-    static double ms[MAX_WORKS][RUNS];
+struct row {
+    double measured[N], predicted[N], error[N], bandwidth[N];
+    int n;
+};
+
+// Adds runs of all works, in turn.
+static void measure(const rn_model *model, const struct predict_rates *rates,
+                    struct tools_runner *runner, const struct tools_work *works, int n,
+                    struct row *rows) {
+    struct predict_rates now = *rates;
+    double before = 0;
     for (int run = -1; run < RUNS; run++) {
         for (int i = 0; i < n; i++) {
+            struct prediction p;
+            struct row *row = &rows[i];
             uint64_t ns, experts;
             rn_error err = {0};
             const int most = run < 0 ? 1 : 0; // warms up
             if (tools_runner_run(runner, &works[i], most, NULL, &ns, &experts, &err)) fail(&err);
-            if (run >= 0) ms[i][run] = (double)ns * 1e-6 / STEPS;
+            const double after = tools_runner_bandwidth(runner, 512 << 20, B_MS);
+            now.bandwidth = before > after ? before : after;
+            before = after;
+            if (run < 0) continue;
+            predict(model, &now, &works[i], &p);
+            row->measured[row->n] = (double)ns * 1e-6 / STEPS;
+            row->predicted[row->n] = p.ns * 1e-6;
+            row->error[row->n] = row->predicted[row->n] / row->measured[row->n] - 1;
+            row->bandwidth[row->n++] = now.bandwidth * 1e-9;
         }
     }
-    for (int i = 0; i < n; i++) out[i] = median(ms[i], RUNS);
 }
 
 // Measured and predicted times of kinds of ops; the profile slows steps a little.
@@ -78,54 +103,40 @@ static void kinds_print(struct tools_runner *runner, const struct tools_work *wo
     free(stage);
 }
 
-struct row {
-    double measured[ROUNDS], predicted[ROUNDS], error[ROUNDS];
-};
-
 static void rows_print(const struct tools_work *works, struct row *rows, int n) {
-    printf("  %7s %6s %11s %11s %8s  %s\n", "context", "batch", "measured", "predicted", "error",
-           "errors of the rounds");
+    printf("  %7s %6s %11s %11s %8s %22s %15s\n", "context", "batch", "measured", "predicted",
+           "error", "half of the errors", "B, GB/s");
     for (int i = 0; i < n; i++) {
-        char errors[ROUNDS * 16] = "";
-        for (int r = 0; r < ROUNDS; r++)
-            snprintf(errors + strlen(errors), sizeof errors - strlen(errors), " %+5.1f%%",
-                     100 * rows[i].error[r]);
-        printf("  %7d %6d %8.2f ms %8.2f ms %+7.1f%%  %s\n", works[i].depth, works[i].n_seqs,
-               median(rows[i].measured, ROUNDS), median(rows[i].predicted, ROUNDS),
-               100 * median(rows[i].error, ROUNDS), errors);
+        struct row *row = &rows[i];
+        const double measured = median(row->measured, N), predicted = median(row->predicted, N);
+        const double error = median(row->error, N);
+        median(row->bandwidth, N); // sorts
+        printf("  %7d %6d %8.2f ms %8.2f ms %+7.1f%% %+10.1f to %+6.1f%%  %6.1f to %5.1f\n",
+               works[i].depth, works[i].n_seqs, measured, predicted, 100 * error,
+               100 * row->error[N / 4], 100 * row->error[N - 1 - N / 4], row->bandwidth[0],
+               row->bandwidth[N - 1]);
     }
 }
 
 static void model_run(const char *spec, const struct tools_work *works, int n, bool with_kinds) {
     static struct row rows[MAX_WORKS];
-    static struct predict_rates rates[ROUNDS + 1];
+    static struct predict_rates rates;
     const struct tools_runner_options options = {0};
     struct tools_runner *runner;
     rn_model *model;
     rn_error err = {0};
-    double measured[MAX_WORKS];
+    memset(rows, 0, sizeof rows);
     if (tools_model_open_synthetic(spec, &model, &err)) fail(&err);
     if (tools_runner_create(model, &options, works, n, &runner, &err)) fail(&err);
-    rates_measure(tools_plan(model), &rates[0]);
-    printf("%s: B %.1f", spec, rates[0].bandwidth * 1e-9);
     for (int r = 0; r < ROUNDS; r++) {
-        measure(runner, works, n, measured);
-        rates_measure(tools_plan(model), &rates[r + 1]);
-        printf(", %.1f", rates[r + 1].bandwidth * 1e-9);
-        for (int i = 0; i < n; i++) {
-            struct prediction before, after;
-            predict(model, &rates[r], &works[i], &before);
-            predict(model, &rates[r + 1], &works[i], &after);
-            rows[i].measured[r] = measured[i];
-            rows[i].predicted[r] = (before.ns + after.ns) / 2 * 1e-6;
-            rows[i].error[r] = rows[i].predicted[r] / measured[i] - 1;
-        }
+        rates_measure(tools_plan(model), &rates);
+        measure(model, &rates, runner, works, n, rows);
     }
-    printf(" GB/s\n");
+    printf("%s\n", spec);
     rows_print(works, rows, n);
     for (int i = 0; i < n && with_kinds; i++) {
         struct prediction p;
-        predict(model, &rates[ROUNDS], &works[i], &p);
+        predict(model, &rates, &works[i], &p);
         kinds_print(runner, &works[i], &p);
     }
     tools_runner_destroy(runner);

@@ -2,6 +2,7 @@
 // ~/.cache/runnel, one JSON file for each key. The name is a hash of the key; the key itself is
 // inside and must be equal. A file that is missing, broken or of another key is measured again.
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,23 +45,24 @@ static bool number_get(const json_t *object, const char *name, double *out) {
     return true;
 }
 
-static bool numbers_get(const json_t *object, const char *name, int n, double *out) {
+static bool numbers_get(const json_t *object, const char *name, double least, int n, double *out) {
     const json_t *array = json_object_get(object, name);
     if (json_array_size(array) != (size_t)n) return false;
     for (int i = 0; i < n; i++) {
         const json_t *value = json_array_get(array, (size_t)i);
-        if (!json_is_number(value) || json_number_value(value) < 0) return false;
+        if (!json_is_number(value) || json_number_value(value) < least) return false;
         out[i] = json_number_value(value);
     }
     return true;
 }
 
 static bool product_get(const json_t *object, struct predict_product *out) {
-    bool ok = numbers_get(object, "stream", PREDICT_POINTS, out->stream) &&
-              numbers_get(object, "cached", PREDICT_POINTS, out->cached) &&
-              numbers_get(object, "output", PREDICT_POINTS, out->output) &&
-              numbers_get(object, "input", PREDICT_POINTS, out->input);
-    for (int i = 0; i < PREDICT_POINTS && ok; i++) ok = out->stream[i] > 0 && out->cached[i] > 0;
+    bool ok = number_get(object, "share", &out->share) && out->share > 0 &&
+              numbers_get(object, "cached", 0, PREDICT_POINTS, out->cached) &&
+              numbers_get(object, "output", 0, PREDICT_POINTS, out->output) &&
+              numbers_get(object, "input", 0, PREDICT_POINTS, out->input) &&
+              numbers_get(object, "overlap", -INFINITY, PREDICT_POINTS, out->overlap);
+    for (int i = 0; i < PREDICT_POINTS && ok; i++) ok = out->cached[i] > 0;
     return ok;
 }
 
@@ -77,7 +79,7 @@ static bool base_get(const json_t *root, struct predict_rates *out) {
               number_get(root, "float_flops", &out->float_flops) &&
               number_get(root, "step_ns", &out->step_ns) &&
               number_get(root, "cache_bytes", &cache) &&
-              numbers_get(root, "memory_share", PREDICT_SETS, out->memory_share);
+              numbers_get(root, "memory_share", 0, PREDICT_SETS, out->memory_share);
     if (!ok) return false;
     out->cache_bytes = (uint64_t)cache;
     const json_t *ops = json_object_get(root, "ops");
@@ -134,11 +136,11 @@ static json_t *numbers_pack(const double *values, int n) {
 }
 
 static json_t *product_pack(const struct predict_product *product) {
-    return json_pack("{s:o, s:o, s:o, s:o}", "stream",
-                     numbers_pack(product->stream, PREDICT_POINTS), "cached",
+    return json_pack("{s:f, s:o, s:o, s:o, s:o}", "share", product->share, "cached",
                      numbers_pack(product->cached, PREDICT_POINTS), "output",
                      numbers_pack(product->output, PREDICT_POINTS), "input",
-                     numbers_pack(product->input, PREDICT_POINTS));
+                     numbers_pack(product->input, PREDICT_POINTS), "overlap",
+                     numbers_pack(product->overlap, PREDICT_POINTS));
 }
 
 static json_t *kv_pack(const struct predict_kv *kv) {

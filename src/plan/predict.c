@@ -16,14 +16,23 @@ const char *predict_bound_name(enum predict_bound bound) {
 // the noise between both.
 bool predict_is_math(double bytes_ns, double ns) { return ns > 1.5 * bytes_ns; }
 
-double predict_rate(const double point[PREDICT_POINTS], double rows) {
+// Between two points in proportion; beyond the last one its value, that many times.
+static double between(const double point[PREDICT_POINTS], double rows, double times_beyond) {
     const int last = PREDICT_POINTS - 1;
     if (rows <= predict_rows[0]) return point[0];
-    if (rows >= predict_rows[last]) return point[last] * rows / predict_rows[last];
+    if (rows >= predict_rows[last]) return point[last] * times_beyond;
     int i = 0;
     while (rows > predict_rows[i + 1]) i++;
     const double share = (rows - predict_rows[i]) / (predict_rows[i + 1] - predict_rows[i]);
     return point[i] + share * (point[i + 1] - point[i]);
+}
+
+double predict_rate(const double point[PREDICT_POINTS], double rows) {
+    return between(point, rows, rows / predict_rows[PREDICT_POINTS - 1]);
+}
+
+static double overlap_at(const struct predict_product *product, double rows) {
+    return between(product->overlap, rows, 1);
 }
 
 static double larger(double a, double b) { return a > b ? a : b; }
@@ -41,23 +50,15 @@ static double memory_share(const struct predict_rates *rates, double working_set
 
 static double smaller(double a, double b) { return a < b ? a : b; }
 
-// Reading from memory and computing overlap in part: some kernels compute while the next weights
-// arrive, others read first. The share of the overlap is that of the measured matrix, whose time is
-// between the longer of both and their sum. A matrix like that one gets the measured time, noise
-// included; this one may have other outputs for its bytes. Inputs are made before both.
+// Inputs are made before weights are read.
 double predict_product_ns(const struct predict_rates *rates, enum format_id format, double rows,
                           const struct predict_matrix *matrix, double working_set) {
     const struct predict_product *product = &rates->product[format];
-    const double cached = predict_rate(product->cached, rows);
-    const double output = predict_rate(product->output, rows);
-    const double stream = predict_rate(product->stream, rows);
-    const double read = smaller(product->stream[0], stream); // one row: nothing but reading
-    const double compute = cached + output / (double)format_row_bytes(format, PREDICT_COLS);
-    const double overlap = (read + compute - stream) / smaller(read, compute);
-
-    const double read_ns = matrix->bytes * read * memory_share(rates, working_set);
-    const double compute_ns = matrix->bytes * cached + matrix->outputs * output;
-    return read_ns + compute_ns - overlap * smaller(read_ns, compute_ns) +
+    const double byte_ns = 1e9 / (product->share * rates->bandwidth);
+    const double read_ns = matrix->bytes * byte_ns * memory_share(rates, working_set);
+    const double compute_ns = matrix->bytes * predict_rate(product->cached, rows) +
+                              matrix->outputs * predict_rate(product->output, rows);
+    return read_ns + compute_ns - overlap_at(product, rows) * smaller(read_ns, compute_ns) +
            matrix->inputs * predict_rate(product->input, rows);
 }
 

@@ -11,18 +11,20 @@
 enum { PREDICT_POINTS = 11 };
 extern const int predict_rows[PREDICT_POINTS]; // 1, 2, 4, 8, 9, 12, 16, 32, 33, 64, 256
 
-// Columns of the matrices whose stream rate is measured: a row has that many weights.
+// Columns of the matrices whose overlap is measured: a row has that many weights.
 enum { PREDICT_COLS = 2048 };
 
 // Of a weight format, when a product has predict_rows[i] rows; the time that every stage takes is
 // not in it. Narrow matrices have many outputs for their bytes, so outputs have a rate of their
-// own.
+// own. Some kernels compute while the next weights arrive, others read first.
 struct predict_product {
     bool is_known;
-    double stream[PREDICT_POINTS]; // ns for each byte of weights that come from memory
-    double cached[PREDICT_POINTS]; // ns for each byte of weights in the cache
-    double output[PREDICT_POINTS]; // ns for each row of the matrix, behind its bytes in the cache
-    double input[PREDICT_POINTS];  // ns for each column of the matrix, once a stage
+    double share;                   // of the bandwidth, that a product of one row reaches
+    double cached[PREDICT_POINTS];  // ns for each byte of weights in the cache
+    double output[PREDICT_POINTS];  // ns for each row of the matrix
+    double input[PREDICT_POINTS];   // ns for each column of the matrix, once a stage
+    double overlap[PREDICT_POINTS]; // of reading and computing: 1 the shorter one is hidden, 0 both
+                                    // add up; values beyond 0 and 1 are noise
 };
 
 // A matrix, or several of one stage: bytes of weights, rows, and columns whose inputs are made.

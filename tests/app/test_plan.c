@@ -392,8 +392,9 @@ CASE(rates_are_kept_by_their_key) {
     const struct rates_attention_key heads = {"f16", 8, 2, 64, 64}, others = {"f16", 8, 2, 64, 128};
     bool has_attention;
     rates.product[FORMAT_Q4_0].is_known = true;
-    for (int i = 0; i < PREDICT_POINTS; i++)
-        rates.product[FORMAT_Q4_0].stream[i] = rates.product[FORMAT_Q4_0].cached[i] = i + 1;
+    for (int i = 0; i < PREDICT_POINTS; i++) rates.product[FORMAT_Q4_0].cached[i] = i + 1;
+    rates.product[FORMAT_Q4_0].share = 0.9;
+    rates.product[FORMAT_Q4_0].overlap[1] = -0.125;
     rates.attention.memory.byte_ns = 0.25;
     rates.attention.row_ns = 0.5;
     rates.memory_share[5] = 0.75;
@@ -404,7 +405,9 @@ CASE(rates_are_kept_by_their_key) {
     assert_true(got.bandwidth == 3e10 && got.attention.memory.byte_ns == 0.25);
     assert_true(got.attention.row_ns == 0.5 && got.memory_share[5] == 0.75);
     assert_true(got.product[FORMAT_Q4_0].input[2] == 9 && got.product[FORMAT_Q4_0].output[2] == 0);
-    assert_true(got.product[FORMAT_Q4_0].is_known && got.product[FORMAT_Q4_0].stream[7] == 8);
+    assert_true(got.product[FORMAT_Q4_0].is_known && got.product[FORMAT_Q4_0].cached[7] == 8);
+    assert_true(got.product[FORMAT_Q4_0].share == 0.9 &&
+                got.product[FORMAT_Q4_0].overlap[1] == -0.125);
     assert_false(got.product[FORMAT_F16].is_known);
     assert_true(rates_load("a", &others, &got, &has_attention) && !has_attention);
     assert_false(rates_load("b", &heads, &got, &has_attention));
@@ -430,10 +433,11 @@ CASE(a_matrix_without_a_device_is_planned_for_this_machine) {
     snprintf(text, sizeof text, "%s/%s", here, folder.path);
     setenv("XDG_CACHE_HOME", text, 1);
     struct predict_rates rates = {.bandwidth = 1e10, .int_flops = 1e12, .float_flops = 1e12};
-    rates.product[FORMAT_F16].is_known = true;
-    for (int i = 0; i < PREDICT_POINTS; i++) // 0.1 ns are the time of a byte
-        rates.product[FORMAT_F16].stream[i] = rates.product[FORMAT_F16].cached[i] =
-            0.02 * (4 + predict_rows[i]);
+    rates.product[FORMAT_F16] = (struct predict_product){.is_known = true, .share = 1};
+    for (int i = 0; i < PREDICT_POINTS; i++) { // 0.1 ns are the time of a byte
+        rates.product[FORMAT_F16].cached[i] = 0.02 * (4 + predict_rows[i]);
+        rates.product[FORMAT_F16].overlap[i] = 1;
+    }
     rates_key_make(0, "auto", key);
     rates_save(key, &(struct rates_attention_key){.kv_type = "f16"}, &rates);
     json_t *root = json_of("--matrix 1000x1000:F16");

@@ -131,26 +131,33 @@ CASE(points_between_rows_are_in_proportion) {
     near("beyond", predict_rate(point, 512), 256);
 }
 
+// Of F16: one row at the bandwidth, computing that is 1/10 of reading for each row, all hidden.
+static void rates_make(struct predict_rates *rates, double cached, double overlap) {
+    struct predict_product *product = &rates->product[FORMAT_F16];
+    *product = (struct predict_product){.is_known = true, .share = 1};
+    for (int i = 0; i < PREDICT_POINTS; i++) {
+        product->cached[i] = cached * predict_rows[i];
+        product->overlap[i] = overlap;
+    }
+}
+
 CASE(measured_rates_are_applied_by_format_rows_and_cache) {
     struct plan plan;
     static struct predict_rates rates;
     build(&plan, false);
     rates = (struct predict_rates){.bandwidth = 1e10, .cache_bytes = 32 << 20, .step_ns = 7};
-    for (int i = 0; i < PREDICT_POINTS; i++) {
-        rates.product[FORMAT_F16].stream[i] = 0.1 * predict_rows[i];
-        rates.product[FORMAT_F16].cached[i] = 0.01 * predict_rows[i];
-    }
+    rates_make(&rates, 0.01, 1);
     const struct predict_machine machine = {.rates = &rates};
     const struct prediction one = predict(&plan, &machine, 1, 0);
     near("from memory", one.ns, 13421772.8 + 7);
     assert_int_equal(one.bound, BOUND_WEIGHTS); // as fast as the memory
-    const struct prediction four = predict(&plan, &machine, 4, 0);
-    near("four rows", four.ns, 4 * 13421772.8 + 7);
-    assert_int_equal(four.bound, BOUND_MATH); // four times slower than its bytes
+    const struct prediction many = predict(&plan, &machine, 32, 0);
+    near("32 rows", many.ns, 3.2 * 13421772.8 + 7);
+    assert_int_equal(many.bound, BOUND_MATH); // slower than its bytes
     // only the whole time is known: up to 1.5 times that of its bytes, they are the limit
-    rates.product[FORMAT_F16].stream[0] = 0.149;
+    rates.product[FORMAT_F16].share = 1 / 1.49;
     assert_int_equal(predict(&plan, &machine, 1, 0).bound, BOUND_WEIGHTS);
-    rates.product[FORMAT_F16].stream[0] = 0.151;
+    rates.product[FORMAT_F16].share = 1 / 1.51;
     assert_int_equal(predict(&plan, &machine, 1, 0).bound, BOUND_MATH);
     rates.cache_bytes = 1 << 30;
     near("in the cache", predict(&plan, &machine, 1, 0).ns, 1342177.28 + 7);
@@ -165,10 +172,7 @@ CASE(a_working_set_that_fits_in_part_is_read_in_part) {
     rates = (struct predict_rates){.bandwidth = 1e10,
                                    .cache_bytes = 134217728 / 5 * 4,
                                    .memory_share = {0, 0.1, 0.4, 0.8, 0.9, 1}};
-    for (int i = 0; i < PREDICT_POINTS; i++) {
-        rates.product[FORMAT_F16].stream[i] = 0.1; // reading hides computing
-        rates.product[FORMAT_F16].cached[i] = 0.01;
-    }
+    rates_make(&rates, 0.01, 1);
     const struct predict_machine machine = {.rates = &rates};
     const double ns = predict(&plan, &machine, 1, 0).ns, wanted = 0.6 * 13421772.8;
     check(fabs(ns - wanted) <= 1e-6 * wanted, "%.9g instead of %.9g", ns, wanted);
@@ -177,29 +181,31 @@ CASE(a_working_set_that_fits_in_part_is_read_in_part) {
     plan_deinit(&plan);
 }
 
-// A row of PREDICT_COLS weights in F16 has 4096 bytes.
-CASE(reading_and_computing_overlap_as_in_the_measured_matrix) {
+CASE(reading_and_computing_overlap_in_part) {
     static struct predict_rates rates;
     struct predict_product *product = &rates.product[FORMAT_F16];
-    const struct predict_matrix narrow = {.bytes = 1e6, .outputs = 1e6 / 1024, .inputs = 512};
+    const struct predict_matrix narrow = {.bytes = 1e6, .outputs = 1000, .inputs = 512};
+    rates.bandwidth = 2e10;
+    *product = (struct predict_product){.is_known = true, .share = 0.5}; // 0.1 ns for each byte
     for (int i = 0; i < PREDICT_POINTS; i++) {
-        product->stream[i] = i == 0 ? 0.1 : 0.31;
         product->cached[i] = 0.2;
-        product->output[i] = 4096 * 0.01; // 0.01 of a byte's ns in the measured matrix
+        product->output[i] = 40;
         product->input[i] = 2;
     }
-    // the measured matrix: 0.1 of reading and 0.21 of computing take 0.31, so nothing overlaps
     near("one after the other", predict_product_ns(&rates, FORMAT_F16, 16, &narrow, 1e9),
-         1e5 + 2e5 + 1e6 / 1024 * 40.96 + 1024);
-    for (int i = 1; i < PREDICT_POINTS; i++) product->stream[i] = 0.21;
-    near("both at once", predict_product_ns(&rates, FORMAT_F16, 16, &narrow, 1e9),
-         2e5 + 1e6 / 1024 * 40.96 + 1024);
-    for (int i = 1; i < PREDICT_POINTS; i++) product->stream[i] = 0.26;
+         1e5 + 2e5 + 4e4 + 1024);
+    product->overlap[6] = 0.5; // of 16 rows
     near("half of it", predict_product_ns(&rates, FORMAT_F16, 16, &narrow, 1e9),
-         0.5e5 + 2e5 + 1e6 / 1024 * 40.96 + 1024);
-    // one row that is read more slowly than it is computed
-    product->stream[0] = 0.5;
-    near("reading alone", predict_product_ns(&rates, FORMAT_F16, 1, &narrow, 1e9), 5e5 + 1024);
+         0.5e5 + 2e5 + 4e4 + 1024);
+    product->overlap[6] = 1;
+    near("both at once", predict_product_ns(&rates, FORMAT_F16, 16, &narrow, 1e9),
+         2e5 + 4e4 + 1024);
+    product->overlap[0] = 1;
+    rates.bandwidth = 2e9; // the longer one is the time
+    near("reading alone", predict_product_ns(&rates, FORMAT_F16, 1, &narrow, 1e9), 1e6 + 1024);
+    product->overlap[10] = 0.25; // beyond the last point it stays
+    near("1024 rows", predict_product_ns(&rates, FORMAT_F16, 1024, &narrow, 1e9),
+         1e6 + 4 * 2.4e5 - 0.25 * 4 * 2.4e5 + 4 * 1024);
 }
 
 CASE(measured_attention_takes_the_slower_of_bytes_and_operations) {

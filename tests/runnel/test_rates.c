@@ -16,10 +16,11 @@ CASE(products_of_formats_have_rates) {
         const rn_status status = tools_rates_product(&rough, &base, formats[i], &product, &err);
         check(status == RN_OK && product.is_known, "%s", err.message);
         for (int p = 0; p < PREDICT_POINTS; p++)
-            check(product.stream[p] > 0 && product.cached[p] > 0, "format %d, %d rows", formats[i],
-                  predict_rows[p]);
+            check(product.cached[p] > 0 && product.output[p] >= 0 && product.input[p] >= 0,
+                  "format %d, %d rows", formats[i], predict_rows[p]);
+        check(product.share > 0, "format %d", formats[i]);
         // 256 rows have 256 times the operations: they cannot take the time of one
-        check(product.stream[PREDICT_POINTS - 1] > 2 * product.stream[0], "format %d", formats[i]);
+        check(product.cached[PREDICT_POINTS - 1] > 2 * product.cached[0], "format %d", formats[i]);
     }
 }
 
