@@ -19,7 +19,7 @@ enum {
     MAX_PROMPT = 96,
     MAX_OUTPUT = 32,
     N_CTX = 256,
-    SEGMENT = 40
+    SEGMENT = 20
 };
 
 static uint32_t draw(uint32_t *random) {
