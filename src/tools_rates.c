@@ -313,6 +313,14 @@ static rn_status points_measure(struct probe *probe, const struct tools_rates_op
     return status;
 }
 
+// Fewer rows never take longer than more; where they seem to, something slowed them down.
+static void medians_take(struct samples *samples, double out[PREDICT_POINTS]) {
+    for (int i = PREDICT_POINTS - 1; i >= 0; i--) {
+        out[i] = median(samples->ns[i], samples->n);
+        if (i + 1 < PREDICT_POINTS && out[i] > out[i + 1]) out[i] = out[i + 1];
+    }
+}
+
 static rn_status product_measure(const struct tools_rates_options *options,
                                  const struct predict_rates *base, enum format_id format, int rows,
                                  int cols, uint64_t bytes, bool is_stream, struct samples *out,
@@ -391,12 +399,11 @@ rn_status tools_rates_product(const struct tools_rates_options *options,
         status = product_measure(options, base, format, shapes[i].rows / cut, shapes[i].cols,
                                  cached_bytes, false, &shape[i], err);
     if (status) return status;
-    for (int i = 0; i < PREDICT_POINTS; i++) {
-        double ns[SHAPES];
-        for (int s = 0; s < SHAPES; s++) ns[s] = median(shape[s].ns[i], shape[s].n);
-        shapes_solve(format, ns[SQUARE], ns[TALL], ns[FLAT], &out->cached[i], &out->output[i],
-                     &out->input[i]);
-    }
+    double ns[SHAPES][PREDICT_POINTS];
+    for (int s = 0; s < SHAPES; s++) medians_take(&shape[s], ns[s]);
+    for (int i = 0; i < PREDICT_POINTS; i++)
+        shapes_solve(format, ns[SQUARE][i], ns[TALL][i], ns[FLAT][i], &out->cached[i],
+                     &out->output[i], &out->input[i]);
     stream_solve(format, &stream, out);
     return RN_OK;
 }

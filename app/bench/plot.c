@@ -140,44 +140,81 @@ static void bars_draw(FILE *out, const struct plot *plot) {
 static const double lines_left = MARGIN + 52, lines_right = WIDTH - MARGIN - 16,
                     lines_top = TITLE_HEIGHT + 14, lines_bottom = TITLE_HEIGHT + 14 + PLOT_HEIGHT;
 
-struct scale {
-    double x_max, y_max, y_step;
-    bool log_x;
+// From min to max; a logarithmic axis has a min above 0, other axes start at 0.
+struct axis {
+    double min, max, step;
+    bool is_log;
 };
 
+struct scale {
+    struct axis x, y;
+};
+
+static double axis_share(const struct axis *axis, double value) {
+    return axis->is_log ? log(value / axis->min) / log(axis->max / axis->min) : value / axis->max;
+}
+
 static double x_of(const struct scale *scale, double value) {
-    const double share = scale->log_x ? log2(value) / log2(scale->x_max) : value / scale->x_max;
-    return lines_left + (lines_right - lines_left) * share;
+    return lines_left + (lines_right - lines_left) * axis_share(&scale->x, value);
 }
 
 static double y_of(const struct scale *scale, double value) {
-    return lines_bottom - (lines_bottom - lines_top) * value / scale->y_max;
+    return lines_bottom - (lines_bottom - lines_top) * axis_share(&scale->y, value);
 }
 
 // The step of y is 1, 2 or 5 times a power of ten; at most TICKS steps reach the largest value.
-static struct scale scale_make(const struct plot *plot) {
+static void steps_make(struct axis *y, double most) {
     static const double steps[] = {1, 2, 5, 10};
-    struct scale scale = {.x_max = 1, .log_x = plot->log_x};
-    double most = 0;
-    for (int i = 0; i < plot->n; i++) {
-        most = fmax(most, fmax(plot->item[i].y, plot->item[i].peer)); // fmax leaves NaN out
-        scale.x_max = fmax(scale.x_max, plot->item[i].x);
-    }
     if (!(most > 0)) most = 1;
     const double power = pow(10, floor(log10(most / TICKS)));
     for (int i = 3; i >= 0; i--)
-        if (steps[i] * power * TICKS >= most || i == 3) scale.y_step = steps[i] * power;
-    scale.y_max = ceil(most / scale.y_step) * scale.y_step;
+        if (steps[i] * power * TICKS >= most || i == 3) y->step = steps[i] * power;
+    y->max = ceil(most / y->step) * y->step;
+}
+
+// A logarithmic y has whole powers of ten, and x what the items have.
+static struct scale scale_make(const struct plot *plot) {
+    struct scale scale = {.x = {.min = INFINITY, .max = 1, .is_log = plot->log_x},
+                          .y = {.min = INFINITY, .is_log = plot->log_y}};
+    double most = 0;
+    for (int i = 0; i < plot->n; i++) {
+        const struct plot_item *item = &plot->item[i];
+        most = fmax(most, fmax(item->y, item->peer)); // fmax leaves NaN out
+        scale.y.min = fmin(scale.y.min, fmin(item->y, item->peer));
+        scale.x.max = fmax(scale.x.max, item->x);
+        scale.x.min = fmin(scale.x.min, item->x);
+    }
+    if (scale.x.min == scale.x.max) scale.x.max *= 2;
+    if (!plot->log_y) {
+        steps_make(&scale.y, most);
+        return scale;
+    }
+    scale.y.min = pow(10, floor(log10(scale.y.min)));
+    scale.y.max = fmax(pow(10, ceil(log10(most))), 10 * scale.y.min);
+    scale.y.step = 10;
     return scale;
 }
 
+static double tick_first(const struct axis *axis) { return axis->is_log ? axis->min : 0; }
+
+static double tick_next(const struct axis *axis, double value) {
+    return axis->is_log ? value * axis->step : value + axis->step;
+}
+
 static void axes_draw(FILE *out, const struct plot *plot, const struct scale *scale) {
-    for (double value = 0; value <= scale->y_max * 1.0001; value += scale->y_step) {
+    const struct axis *axis = &scale->y;
+    for (double value = tick_first(axis); value <= axis->max * 1.0001;
+         value = tick_next(axis, value)) {
         const double y = y_of(scale, value);
-        line_at(out, value > 0 ? "grid" : "axis", lines_left, y, lines_right, y);
+        line_at(out, value > tick_first(axis) ? "grid" : "axis", lines_left, y, lines_right, y);
         text_at(out, lines_left - 8, y + 4, "dim end", "%.6g", value);
     }
-    for (int i = 0; i < plot->n; i++) { // a label where there is room beside those before
+    for (double x = pow(10, ceil(log10(scale->x.min))); plot->log_y && x <= scale->x.max; x *= 10) {
+        line_at(out, "grid", x_of(scale, x), lines_top, x_of(scale, x), lines_bottom);
+        text_at(out, x_of(scale, x), lines_bottom + 20, "dim middle", "%.6g", x);
+    }
+    // a label where there is room beside those before
+    for (int i = 0; i < plot->n && !plot->log_y; i++) {
         const double x = x_of(scale, plot->item[i].x);
         bool room = true;
         for (int j = 0; j < i; j++)
@@ -216,8 +253,8 @@ static bool line_draw(FILE *out, const struct plot *plot, const struct scale *sc
                 x_of(scale, item[i].x), y_of(scale, value), peer ? 3 : 4);
         fprintf(out, "<title>%.6g: %.2f %s</title></circle>\n", item[i].x, value, plot->y_name);
         if (!peer && item[i].point[0])
-            text_at(out, x_of(scale, item[i].x), y_of(scale, value) - 9, "dim middle", "%s",
-                    item[i].point);
+            text_at(out, x_of(scale, item[i].x), y_of(scale, value) + (plot->log_y ? 19 : -9),
+                    "dim middle", "%s", item[i].point);
     }
     line_at(out, class, MARGIN + 52, legend - 4, MARGIN + 80, legend - 4);
     text_at(out, MARGIN + 90, legend, "", "%s%s%s", item[first].label, peer ? ": " : "",

@@ -265,6 +265,17 @@ static void needs_read(struct measuring *m) {
     if (!m->heads.n_head) m->has_attention = true; // there is none to measure
 }
 
+// Rates of a busy machine are kept for days, so it is said.
+static void busy_warn(bool quiet) {
+    double load;
+    if (quiet || getloadavg(&load, 1) != 1 || load < 0.3 * (double)sysconf(_SC_NPROCESSORS_ONLN))
+        return;
+    fprintf(stderr,
+            "runnel: warning: other programs are running (load %.1f), so rates may be measured too "
+            "low; repeat with --measure\n",
+            load);
+}
+
 int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
                     struct machine *out) {
     const char *isa = option_text(options, OPT_ISA);
@@ -291,6 +302,7 @@ int machine_measure(const struct options *options, const struct plan *plan, cons
     }
     out->is_kept = missing_count(&m) == 0;
     if (!out->is_kept) {
+        busy_warn(option_flag(options, OPT_QUIET));
         progress_begin(&progress, term, option_flag(options, OPT_QUIET), "measuring");
         const rn_status status = missing_measure(&m, &progress, &err);
         progress_end(&progress);

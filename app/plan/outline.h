@@ -46,5 +46,6 @@ void replay_close(struct replay_trace *trace); // NULL too
 int replay_report(const struct outline *outline, struct replay_trace *trace);
 // roofline.c
 int roofline_write(const struct outline *outline, const char *path);
+int memory_write(const struct outline *outline, const char *path);
 
 #endif

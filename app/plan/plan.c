@@ -130,6 +130,8 @@ static int model_report(struct outline *outline, struct replay_trace *trace) {
     if (!code && trace) code = replay_report(outline, trace);
     if (!code && option_given(options, OPT_SVG))
         code = roofline_write(outline, option_text(options, OPT_SVG));
+    if (!code && option_given(options, OPT_MEMORY_SVG))
+        code = memory_write(outline, option_text(options, OPT_MEMORY_SVG));
     return code;
 }
 
@@ -139,7 +141,8 @@ static int effects_check(const struct options *options, const struct machine *ma
                                               OPT_SPEED,         OPT_CTX,       OPT_N_PROMPT,
                                               OPT_N_GEN,         OPT_SVG,       OPT_KV_TYPE,
                                               OPT_SHARED_PREFIX, OPT_DRAFT_MAX, OPT_BATCH_TOKENS,
-                                              OPT_REPLAY,        OPT_MAX_SEQS,  OPT_ACCEPTANCE};
+                                              OPT_REPLAY,        OPT_MAX_SEQS,  OPT_ACCEPTANCE,
+                                              OPT_MEMORY_SVG};
     static const enum option_id of_rates[] = {OPT_THREADS, OPT_ISA, OPT_MEASURE};
     char name[OPTION_NAME_SIZE];
     for (size_t i = 0; i < sizeof of_model / sizeof *of_model; i++)
@@ -177,8 +180,13 @@ static int combinations_check(const struct options *options, const struct machin
                         app_short(options->positional).text);
     const int code = effects_check(options, machine);
     if (code) return code;
-    const char *svg = option_text(options, OPT_SVG);
-    return svg ? plot_check(option_name(options, OPT_SVG, first), svg) : APP_OK;
+    static const enum option_id plots[] = {OPT_SVG, OPT_MEMORY_SVG};
+    for (int i = 0; i < 2; i++) {
+        const char *path = option_text(options, plots[i]);
+        const int refused = path ? plot_check(option_name(options, plots[i], first), path) : APP_OK;
+        if (refused) return refused;
+    }
+    return APP_OK;
 }
 
 static int matrix_run(struct outline *outline) {

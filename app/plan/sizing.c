@@ -65,6 +65,16 @@ void sizing_step(const struct plan *plan, const struct tools_memory *memory,
     out->intensity = (double)cost->flops / (double)(cost->weight_bytes + cost->kv_read_bytes);
 }
 
+void sizing_prompt_step(const struct plan *plan, const struct tools_memory *memory,
+                        const struct machine *machine, const struct workload *w,
+                        struct prediction *out) {
+    const int left = w->n_prompt - w->n_shared;
+    const int n = left < 1 ? 1 : left < w->batch_tokens ? left : w->batch_tokens;
+    struct batch_shape shape = {0};
+    batch_shape_add(plan, &shape, w->n_shared, n, n == left ? 1 : 0);
+    predict_step(plan, &memory->kv, &machine->predict, &shape, out);
+}
+
 void sizing_row(const struct plan *plan, const struct tools_memory *memory,
                 const struct machine *machine, const struct workload *workload, int users,
                 struct sizing_row *out) {

@@ -37,6 +37,10 @@ void sizing_step(const struct plan *plan, const struct tools_memory *memory,
                  struct sizing_row *out);
 double sizing_ttft_ms(const struct plan *plan, const struct tools_memory *memory,
                       const struct machine *machine, const struct workload *workload, int users);
+// The first step of a prompt that comes alone.
+void sizing_prompt_step(const struct plan *plan, const struct tools_memory *memory,
+                        const struct machine *machine, const struct workload *workload,
+                        struct prediction *out);
 void sizing_row(const struct plan *plan, const struct tools_memory *memory,
                 const struct machine *machine, const struct workload *workload, int users,
                 struct sizing_row *out);

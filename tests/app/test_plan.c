@@ -103,6 +103,8 @@ CASE(every_bad_value_is_named) {
         {"8b --device m1 --replay /nowhere/trace", "/nowhere/trace: No such file"},
         {"8b --speed 5 --svg a.svg", "--svg with --speed needs --device or --bandwidth"},
         {"8b --device m1 --svg /nowhere/a.svg", "--svg: '/nowhere/a.svg': No such file"},
+        {"8b --device m1 --memory-svg /nowhere/a.svg", "--memory-svg: '/nowhere/a.svg': No such"},
+        {"--matrix 4x4:F16 --memory-svg a.svg", "--memory-svg belongs to a model, and --matrix"},
         {"8b --threads 0", "--threads: '0' is not a whole number"},
         {"8b --isa sse9", "--isa: 'sse9' is not one of"},
     };
@@ -372,12 +374,25 @@ CASE(a_replay_says_times_and_refuses_bad_lines) {
 
 CASE(a_plot_is_written) {
     const struct data_folder folder = data_folder_make();
-    char line[128], path[DATA_PATH_BYTES];
+    char line[256], path[DATA_PATH_BYTES];
     snprintf(path, sizeof path, "%s/roof.svg", folder.path);
-    snprintf(line, sizeof line, "8b --device h200 --svg %s/roof.svg", folder.path);
+    snprintf(line, sizeof line,
+             "8b --device h200 --users 100 --ctx 8192 --svg %s/roof.svg --memory-svg %s/memory.svg",
+             folder.path, folder.path);
     ran(line);
     struct data_file file = data_file_read(path);
-    check(strstr((const char *)file.data, "the machine's roof"), "%s", (const char *)file.data);
+    const char *svg = (const char *)file.data;
+    check(strstr(svg, "the machine's roof") && strstr(svg, "a step of a prompt alone"), "%s", svg);
+    // H200: 989 TFLOP/s over 4.8 TB/s is the ridge, and its place has the whole arithmetic
+    check(strstr(svg, ": 989.00 TFLOP/s</title>"), "%s", svg);
+    free(file.data);
+    snprintf(path, sizeof path, "%s/memory.svg", folder.path);
+    file = data_file_read(path);
+    svg = (const char *)file.data;
+    // 8192 tokens of 131072 bytes; the line of the device is there, that of f32 is not
+    check(strstr(svg, "KV f16, 1074 MB for each user") && strstr(svg, "KV int8, 545 MB"), "%s",
+          svg);
+    check(strstr(svg, "NVIDIA H200") && !strstr(svg, "KV f32"), "%s", svg);
     free(file.data);
     data_folder_remove(&folder);
 }

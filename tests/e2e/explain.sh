@@ -16,6 +16,7 @@ refused 2 "--url: .*ftp://127.0.0.1" explain --url ftp://127.0.0.1
 refused 1 "127.0.0.1" explain 1 --url http://127.0.0.1:1
 echo '{"schema":"runnel.request","version":99}' >new.json
 refused 2 "new.json: version 99 of the schema, expected 1" explain new.json
+refused 2 "17: no such file; a request of a server needs --url" explain 17
 echo '# A text' >text.md
 refused 2 "text.md: not JSON" explain text.md
 echo '{"schema":"other"}' >other.json
