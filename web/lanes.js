@@ -13,11 +13,23 @@ let spanMs = 20000;
 let now = 0; // the server's clock
 let active = 0; // streams that have not ended
 let cursor = null; // {n, ago_ms}: the token that is read out
+let pressed = null; // the lane under the pointer when it was pressed
 
 export function lanesInit() {
     const list = byId('lanes');
     list.addEventListener('keydown', keys);
-    list.addEventListener('click', (event) => explain(event.target.closest('li')));
+    // The list moves while a button is held down, and a browser then makes no click of it.
+    list.addEventListener('pointerdown', (event) => {
+        pressed = event.button ? null : event.target.closest('li');
+    });
+    list.addEventListener('pointerup', () => {
+        explain(pressed);
+        pressed = null;
+    });
+    list.addEventListener('pointercancel', () => (pressed = null)); // it scrolls
+    list.addEventListener('click', (event) => {
+        if (!event.detail) explain(event.target.closest('li')); // without a pointer
+    });
     list.addEventListener('focusin', (event) => point(event.target.dataset.n, cursor?.ago_ms ?? 0));
     list.addEventListener('focusout', () => point(null));
     list.addEventListener('pointermove', (event) => {

@@ -573,6 +573,18 @@ async function explained(page) {
     check('the hint has the command', (await page.locator('#why-hint').innerText()).includes(`runnel explain ${id}`));
     await page.keyboard.press('Escape');
     check('Esc closes it', !(await page.locator('#why').isVisible()));
+    // a list that moves while the button is held down
+    await page.locator('#lanes li').first().hover();
+    await page.mouse.down();
+    await page.evaluate(() => {
+        const list = document.getElementById('lanes');
+        list.append(list.firstElementChild.cloneNode(true));
+        list.append(list.firstElementChild);
+    });
+    await page.mouse.up();
+    check('a list that moves can be clicked', await page.locator('#why').isVisible());
+    await page.keyboard.press('Escape');
+    await page.evaluate(() => [...document.querySelectorAll('#lanes li')].at(-2).remove()); // the copy
     await page.locator('#lanes li[tabindex="0"]').focus();
     await page.keyboard.press('Enter');
     check('Enter explains it too', await page.locator('#why').isVisible());
@@ -649,6 +661,9 @@ async function small() {
         () => document.documentElement.scrollWidth > document.documentElement.clientWidth,
     );
     check('small: nothing is wider than the screen', !wide);
+    await page.locator('#spans input').last().focus();
+    const moved = await page.evaluate(() => document.documentElement.scrollTop + document.body.scrollTop);
+    check('small: a button below scrolls its pane, not the page', moved === 0, moved);
     const colour = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const dark = await colour();
     await page.click('#theme');
