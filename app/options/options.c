@@ -505,6 +505,16 @@ static int flag_find(enum command_id command, const char *given, const char **va
                        equals ? (size_t)(equals - given) - 2 : strlen(given + 2));
 }
 
+// --compare has a second value: options of a server, which start with a dash as well. An option of
+// this command is none.
+static bool second_take(struct options *options, int argc, char **argv, int *at) {
+    const char *ignored, *next = *at + 1 < argc ? argv[*at + 1] : NULL;
+    if (!next || !strcmp(next, "--")) return true;
+    if (next[0] == '-' && next[1] && flag_find(options->command, next, &ignored) >= 0) return true;
+    ++*at;
+    return positional_take(options, next);
+}
+
 // One flag at argv[*at], with its value there or in the next argument; moves *at to the last one
 // used.
 static bool flag_take(struct options *options, int argc, char **argv, int *at) {
@@ -528,7 +538,8 @@ static bool flag_take(struct options *options, int argc, char **argv, int *at) {
         app_fail(APP_USAGE, "%s needs a value: %s", name, row.value);
         return false;
     }
-    return option_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text);
+    if (!option_set(options, (enum option_id)id, ORIGIN_COMMAND_LINE, name, text)) return false;
+    return id != OPT_COMPARE || second_take(options, argc, argv, at);
 }
 
 // Whether --help is in the place of a flag, even if other arguments are wrong.

@@ -70,6 +70,14 @@ CASE(lists_and_bounds_are_read) {
           message);
     assert_string_equal(c.side[1], "http://b");
     load_config_deinit(&c);
+    // sides that are options of the own server
+    check(configure(&c, message,
+                    ARGS("--compare", "--speculate off", "--no-pin", "--requests", "5")) == APP_OK,
+          "%s", message);
+    assert_string_equal(c.side[0], "--speculate off");
+    assert_string_equal(c.side[1], "--no-pin");
+    assert_int_equal(c.requests, 5);
+    load_config_deinit(&c);
 }
 
 CASE(bad_values_are_refused_by_name) {
@@ -96,6 +104,9 @@ CASE(bad_values_are_refused_by_name) {
         {{"--url", "http://h", "--compare", "a"}, "--url and --compare exclude each other"},
         {{"--compare", "a", "b", "--ramp"}, "--compare and --ramp exclude each other"},
         {{"--compare", "a"}, "--compare: 'a' is one side; two are needed"},
+        {{"--compare", "a", "--ramp"}, "--compare and --ramp exclude each other"},
+        {{"--compare", "--speculate off", "--requests", "5"},
+         "--compare: '--speculate off' is one side; two are needed"},
         {{"--compare", "a", "b", "--concurrency", "1,2"},
          "--compare takes one level of load, not 2"},
         {{"b"}, "unexpected argument 'b'"},
