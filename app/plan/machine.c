@@ -268,7 +268,7 @@ static void needs_read(struct measuring *m) {
 // Rates of a busy machine are kept for days, so it is said.
 static void busy_warn(bool quiet) {
     double load;
-    if (quiet || getloadavg(&load, 1) != 1 || load < 0.3 * (double)sysconf(_SC_NPROCESSORS_ONLN))
+    if (quiet || getloadavg(&load, 1) != 1 || load < 0.5 * (double)sysconf(_SC_NPROCESSORS_ONLN))
         return;
     fprintf(stderr,
             "runnel: warning: other programs are running (load %.1f), so rates may be measured too "
