@@ -3,6 +3,7 @@
 // and from the cache; attention; the ops over rows. No model's step is measured. Times are medians,
 // so that a core that the system took away for a while does not show.
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,7 +263,8 @@ static rn_status products_ns(struct tools_runner *runner, const struct tools_wor
     for (int i = 0; i < n; i++)
         if (strstr(stage[i].name, PRODUCT)) *out += (double)stage[i].ns;
     free(stage);
-    return RN_OK;
+    return *out > 0 ? RN_OK
+                    : err_set(err, RN_ERR_UNSUPPORTED, "this backend does not time its stages");
 }
 
 // The time of one product, without the fixed time of its stage, at each number of rows. All points
@@ -277,6 +279,10 @@ struct samples {
 static double bandwidth_now(struct tools_runner *runner,
                             const struct tools_rates_options *options) {
     return options->is_rough ? 1e10 : tools_runner_bandwidth(runner, BANDWIDTH_BYTES, SET_MS);
+}
+
+static rn_status bandwidth_fail(rn_error *err) {
+    return err_set(err, RN_ERR_NOMEM, "no memory to measure the bandwidth with");
 }
 
 static rn_status turn_measure(struct tools_runner *runner, const struct tools_work *works,
@@ -303,8 +309,9 @@ static rn_status points_measure(struct probe *probe, const struct tools_rates_op
     for (int turn = -1; turn < out->n && !status; turn++) { // the first one warms up
         double ns[PREDICT_POINTS];
         status = turn_measure(runner, works, options, !is_stream, ns, err);
-        const double after = is_stream ? bandwidth_now(runner, options) : 0;
+        const double after = is_stream && !status ? bandwidth_now(runner, options) : 0;
         if (turn >= 0) out->bandwidth[turn] = at_least(after, before);
+        if (is_stream && !status && after <= 0) status = bandwidth_fail(err);
         before = after;
         for (int i = 0; i < PREDICT_POINTS && turn >= 0 && !status; i++)
             out->ns[i][turn] = at_least(ns[i] / n_products - stage_ns, ns[i] / n_products / 2);
@@ -605,7 +612,7 @@ static void sets_measure(struct tools_runner *runner, int ms, struct predict_rat
     for (int i = 0; i < PREDICT_SETS; i++) {
         const double set =
             1 / tools_runner_bandwidth(runner, (uint64_t)(predict_sets[i] * cache), ms);
-        const double share = large > small ? (set - small) / (large - small) : 1;
+        const double share = large > small && isfinite(set) ? (set - small) / (large - small) : 1;
         least = out->memory_share[i] = share < least ? least : share > 1 ? 1 : share; // it grows
     }
 }
@@ -625,7 +632,10 @@ static rn_status ops_run(struct probe *probe, const struct tools_rates_options *
     out->bandwidth =
         tools_runner_bandwidth(runner, options->is_rough ? ROUGH_BYTES : BANDWIDTH_BYTES,
                                options->is_rough ? 1 : BANDWIDTH_MS);
-    sets_measure(runner, options->is_rough ? 1 : SET_MS, out);
+    if (out->bandwidth > 0)
+        sets_measure(runner, options->is_rough ? 1 : SET_MS, out);
+    else
+        status = bandwidth_fail(err);
     out->int_flops = 2 * tools_runner_peak(runner, true);
     out->float_flops = 2 * tools_runner_peak(runner, false);
     for (int i = 0; i < 2 && !status; i++)
