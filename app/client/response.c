@@ -254,6 +254,7 @@ void response_close(struct response *r) {
     if (r->state == RESPONSE_BODY_CLOSE) {
         r->state = RESPONSE_DONE;
     } else if (r->state < RESPONSE_DONE) {
+        r->cut = true;
         fail(r, r->status ? "the connection was closed within the response"
                           : "the connection was closed before the response");
     }

@@ -35,6 +35,7 @@ struct response {
     bool keep_alive;               // the connection may serve another request
     bool has_length, chunked;      // what the head said
     bool no_body;                  // of a request HEAD
+    bool cut;                      // RESPONSE_BAD because the connection ended first
     char type[RESPONSE_TYPE_SIZE]; // media type in lower case, without parameters; "": none
     // Retry-After as it was sent; "": none, or too long to be valid
     char retry_after[RESPONSE_RETRY_SIZE];

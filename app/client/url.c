@@ -68,6 +68,8 @@ rn_status client_url_parse(const char *text, struct client_url *out, rn_error *e
     *out = (struct client_url){0};
     const char *at = scheme_take(text, &out->tls);
     if (!at) return refuse(text, "it starts with neither http:// nor https://", err);
+    if (memchr(at, '@', strcspn(at, "/?#"))) // it may hold a password, which is not repeated
+        return err_set(err, RN_ERR_ARG, "a URL with a user before the host is not supported");
     const int usual = out->tls ? 443 : 80;
     out->port = usual;
     at = host_take(at, out->host);

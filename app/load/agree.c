@@ -86,6 +86,12 @@ void agree_ask(const struct load_target *target, struct agree_state *out) {
     client_reply_free(&reply);
 }
 
+bool agree_is_known(const struct agree_state *state) {
+    bool any = state->has_drafts;
+    for (int i = 0; i < AGREE_COUNT; i++) any |= state->figure[i].has;
+    return any;
+}
+
 void agree_compare(const struct agree_state *before, const struct agree_state *after,
                    const struct load_figures *figures, struct agree_row rows[AGREE_COUNT]) {
     // tokens of one step have no gap between them in the server's ITL

@@ -27,6 +27,8 @@ struct agree_row {
 void agree_parse(const char *text, size_t len, struct agree_state *out);
 // The server's state now; nothing where it has no /metrics.
 void agree_ask(const struct load_target *target, struct agree_state *out);
+// Whether the server has any of these: asking one that has not may take as long as its patience.
+bool agree_is_known(const struct agree_state *state);
 // Means between the two states against the load's. They agree within a tenth and a millisecond.
 void agree_compare(const struct agree_state *before, const struct agree_state *after,
                    const struct load_figures *figures, struct agree_row rows[AGREE_COUNT]);

@@ -80,6 +80,12 @@ static bool line_take(struct jread *r, struct arrivals *out) {
     return true;
 }
 
+static bool is_blank(const char *line, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (!strchr(" \t\r", line[i])) return false;
+    return true;
+}
+
 int arrivals_parse(const char *name, const char *text, size_t len, struct arrivals *out) {
     *out = (struct arrivals){0};
     int number = 0;
@@ -90,7 +96,7 @@ int arrivals_parse(const char *name, const char *text, size_t len, struct arriva
         number++;
         jread_init(&r, text + at, line_len);
         at += line_len + 1;
-        if (line_len == 0) continue;
+        if (is_blank(text + at - line_len - 1, line_len)) continue;
         if (line_take(&r, out)) continue;
         arrivals_free(out);
         return app_fail(APP_USAGE, "--trace: %s:%d: column %zu: %s", err_path(name), number,

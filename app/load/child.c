@@ -109,6 +109,9 @@ int child_start(const char *model, const char *args, const char *more, pid_t *pi
                         ARGS_SIZE);
     const int code = argv_make(model, words, argv);
     if (code) return code;
+    // they are this command's: a trace that is read here would be written there
+    unsetenv("RUNNEL_TRACE");
+    unsetenv("RUNNEL_CONFIG");
     FILE *err = tmpfile();
     if (!err) return app_fail(APP_FAILED, "a temporary file: %s", strerror(errno));
     const pid_t parent = getpid(), child = fork();

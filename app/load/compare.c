@@ -40,14 +40,20 @@ struct sides {
     int failed[2];
 };
 
+// NaN: no request has that figure.
+static double mean_of(const struct spread *spread) {
+    return spread->n ? spread->mean : (double)NAN;
+}
+
 static void values_take(struct sides *sides, int side, int round, const struct load_figures *f) {
     double(*to)[ROUNDS_MAX] = sides->value[side];
     to[SIDE_OUTPUT_RATE][round] = f->output_rate;
     to[SIDE_REQUEST_RATE][round] = f->request_rate;
-    to[SIDE_TTFT][round] = f->ttft_ms.mean;
-    to[SIDE_TPOT][round] = f->tpot_ms.mean;
-    to[SIDE_ITL][round] = f->itl_ms.mean;
-    to[SIDE_E2EL][round] = f->e2el_ms.mean;
+    to[SIDE_TTFT][round] = mean_of(&f->ttft_ms);
+    // answers that came in one piece have neither
+    to[SIDE_TPOT][round] = f->tpot_ms.mean > 0 ? f->tpot_ms.mean : (double)NAN;
+    to[SIDE_ITL][round] = mean_of(&f->itl_ms);
+    to[SIDE_E2EL][round] = mean_of(&f->e2el_ms);
     sides->failed[side] += f->failed;
 }
 
@@ -101,8 +107,17 @@ static double share_of(double value, const struct difference *d) {
 }
 
 static const char *verdict_of(const struct difference *d, bool more_is_faster) {
-    if (!(fabs(d->mean) > d->error)) return "cannot tell";
+    if (!(fabs(d->mean) > d->error)) return "cannot tell"; // NaN, too
     return (d->mean > 0) == more_is_faster ? "B is faster" : "B is slower";
+}
+
+static void cell_write(char out[24], double value, bool with_sign) {
+    if (!isfinite(value))
+        snprintf(out, 24, "-");
+    else if (with_sign)
+        snprintf(out, 24, "%+.2f", value);
+    else
+        snprintf(out, 24, "%.2f", value);
 }
 
 static void table_print(const struct sides *sides, struct load_target *target[2]) {
@@ -113,9 +128,13 @@ static void table_print(const struct sides *sides, struct load_target *target[2]
     for (int i = 0; i < SIDE_COUNT; i++) {
         const struct difference d =
             difference_of(sides->value[0][i], sides->value[1][i], sides->rounds);
-        printf("| %-10s | %10.2f | %10.2f | %+8.2f | %6.2f | %-11s |\n", figures[i].name, d.a, d.b,
-               share_of(d.mean, &d), share_of(d.error, &d),
-               verdict_of(&d, figures[i].more_is_faster));
+        char cell[4][24];
+        cell_write(cell[0], d.a, false);
+        cell_write(cell[1], d.b, false);
+        cell_write(cell[2], share_of(d.mean, &d), true);
+        cell_write(cell[3], share_of(d.error, &d), false);
+        printf("| %-10s | %10s | %10s | %8s | %6s | %-11s |\n", figures[i].name, cell[0], cell[1],
+               cell[2], cell[3], verdict_of(&d, figures[i].more_is_faster));
     }
     printf("\n%d rounds; +- is half the 95%% interval of the mean difference\n", sides->rounds);
     for (int side = 0; side < 2; side++)
@@ -162,6 +181,9 @@ int load_compare(const struct load_config *config, const struct term *term,
         const int wrote =
             config->json ? load_json_write(config->json, json_make(sides, target)) : APP_OK;
         if (!code) code = wrote;
+    } else if (!code) {
+        printf("%d of %d rounds are complete; a comparison needs two\n", sides->rounds,
+               config->rounds);
     }
     free(sides);
     return !code && interrupt_seen() ? APP_INTERRUPTED : code;

@@ -23,8 +23,7 @@ struct load {
     struct load_target *target;
     struct load_level levels[LOAD_LEVELS_MAX];
     int n_levels;
-    int requests; // of the last level
-    int room;     // characters of a line
+    int room; // characters of a line
     struct agree_row agree[AGREE_COUNT];
 };
 
@@ -67,21 +66,24 @@ static int level_run(struct load *load, int concurrency, double rate) {
         snprintf(label, sizeof label, "%g requests/s", rate);
     else
         snprintf(label, sizeof label, "%d at a time", concurrency);
-    load->requests = requests_of(config, config->open ? 1 : concurrency);
+    const int requests = requests_of(config, config->open ? 1 : concurrency);
     const struct load_job job = {.config = config,
                                  .target = load->target,
                                  .concurrency = concurrency,
                                  .rate = rate,
                                  .trace = config->trace.n > 0,
-                                 .requests = load->requests,
+                                 .requests = requests,
                                  .seed = draw_seed(config->seed, 0, (uint64_t)load->n_levels),
                                  .progress = &progress};
     agree_ask(load->target, &before);
     progress_begin(&progress, load->term, config->quiet, config->trace.n ? "trace" : label);
     int code = load_run(&job, &records);
     progress_end(&progress);
-    agree_ask(load->target, &after);
+    after = before;
+    if (agree_is_known(&before)) agree_ask(load->target, &after);
     if (!code) code = figures_take(load, &records, level);
+    // an interrupted level was to have more; a level that its duration ended was not
+    level->requests = config->duration_s > 0 ? records.n : requests;
     load_records_free(&records);
     if (code) return code;
     agree_compare(&before, &after, &level->figures, load->agree);
@@ -146,8 +148,7 @@ static int check_result(const struct load *load) {
 static int files_write(const struct load *load) {
     const struct load_config *config = load->config;
     int code = APP_OK;
-    if (config->json)
-        code = load_report_json(config, load->target, load->levels, load->n_levels, load->requests);
+    if (config->json) code = load_report_json(config, load->target, load->levels, load->n_levels);
     if (!code && config->plot)
         code = load_report_plot(config, load->target, load->levels, load->n_levels);
     return code;

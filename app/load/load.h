@@ -63,6 +63,7 @@ struct load_drafts {
 struct load_level {
     int concurrency; // 0: arrivals
     double rate;     // 0: closed, or a trace
+    int requests;    // that the level was to have; a duration may have ended it before
     bool interrupted;
     struct load_figures figures;
     struct load_drafts drafts; // tokens 0: none, or the server does not say
@@ -81,7 +82,7 @@ void load_report_faults(const struct load_config *config, const struct load_leve
 // All spreads of a level, as far as they fit a line of `room` characters, and notes.
 void load_report_level(const struct load_config *config, const struct load_level *level, int room);
 int load_report_json(const struct load_config *config, const struct load_target *target,
-                     const struct load_level *levels, int n, int requests);
+                     const struct load_level *levels, int n);
 // Writes the value to a file and releases it; NULL is a value for which memory ran out.
 int load_json_write(const char *path, json_t *value);
 int load_report_plot(const struct load_config *config, const struct load_target *target,

@@ -165,7 +165,8 @@ static void plain_get(const struct options *options, struct load_config *out) {
     out->poisson = !strcmp(option_text(options, OPT_ARRIVALS), "poisson");
     out->ramp = option_flag(options, OPT_RAMP);
     out->duration_s = option_real(options, OPT_DURATION);
-    out->requests = out->duration_s > 0 && !option_given(options, OPT_REQUESTS)
+    const bool is_whole = out->duration_s > 0 || option_given(options, OPT_TRACE);
+    out->requests = is_whole && !option_given(options, OPT_REQUESTS)
                         ? 100000000
                         : option_int(options, OPT_REQUESTS);
     out->timeout_s = option_real(options, OPT_REQUEST_TIMEOUT);

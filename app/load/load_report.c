@@ -278,8 +278,7 @@ static bool vllm_drafts(json_t *out, const struct load_drafts *d) {
 }
 
 static bool vllm_head(json_t *out, const struct load_config *config,
-                      const struct load_target *target, const struct load_level *level,
-                      int requests) {
+                      const struct load_target *target, const struct load_level *level) {
     const time_t now = time(NULL);
     struct tm parts;
     char date[32] = "";
@@ -292,7 +291,7 @@ static bool vllm_head(json_t *out, const struct load_config *config,
     ok &= json_put(out, "label", json_null());
     ok &= json_put(out, "model_id", json_text(target->model, strlen(target->model)));
     ok &= json_put(out, "tokenizer_id", json_text(target->model, strlen(target->model)));
-    ok &= json_put(out, "num_prompts", json_integer(requests));
+    ok &= json_put(out, "num_prompts", json_integer(level->requests));
     ok &= json_put(out, "request_rate",
                    level->rate > 0 ? json_number(level->rate) : json_string("inf"));
     ok &= json_put(out, "burstiness", open && !config->poisson ? json_string("inf") : json_real(1));
@@ -362,11 +361,11 @@ static bool errors_put(json_t *out, const struct load_level *level) {
 }
 
 static json_t *level_make(const struct load_config *config, const struct load_target *target,
-                          const struct load_level *level, int requests) {
+                          const struct load_level *level) {
     json_t *out = json_object();
     const struct load_figures *f = &level->figures;
-    bool ok = out && vllm_head(out, config, target, level, requests) &&
-              vllm_figures(out, config, f) && vllm_drafts(out, &level->drafts);
+    bool ok = out && vllm_head(out, config, target, level) && vllm_figures(out, config, f) &&
+              vllm_drafts(out, &level->drafts);
     ok = ok && json_put(out, "per_user_left_out", json_integer(f->completed - f->user_rate.n));
     ok = ok && json_put(out, "tokens_from_usage", json_boolean(f->by_pieces == 0));
     ok = ok && json_put(out, "cached_input_tokens",
@@ -379,11 +378,11 @@ static json_t *level_make(const struct load_config *config, const struct load_ta
 
 // One level as vLLM writes it; several in "levels".
 static json_t *levels_make(const struct load_config *config, const struct load_target *target,
-                           const struct load_level *levels, int n, int requests) {
-    if (n == 1) return level_make(config, target, levels, requests);
+                           const struct load_level *levels, int n) {
+    if (n == 1) return level_make(config, target, levels);
     json_t *rows = json_array(), *out = json_object();
     for (int i = 0; rows && i < n; i++) {
-        json_t *row = level_make(config, target, &levels[i], requests);
+        json_t *row = level_make(config, target, &levels[i]);
         rows = json_append(rows, row, row != NULL);
     }
     if (rows && out && json_put(out, "levels", rows)) return out;
@@ -392,8 +391,8 @@ static json_t *levels_make(const struct load_config *config, const struct load_t
 }
 
 int load_report_json(const struct load_config *config, const struct load_target *target,
-                     const struct load_level *levels, int n, int requests) {
-    json_t *value = levels_make(config, target, levels, n, requests);
+                     const struct load_level *levels, int n) {
+    json_t *value = levels_make(config, target, levels, n);
     return load_json_write(config->json, value);
 }
 
@@ -436,7 +435,8 @@ int load_report_plot(const struct load_config *config, const struct load_target 
         snprintf(item->point, sizeof item->point, "%g",
                  levels[i].rate > 0 ? levels[i].rate : levels[i].concurrency);
     }
-    const int code = plot.n ? plot_write(&plot, config->plot) : APP_OK;
+    const int code = plot.n ? plot_write(&plot, config->plot)
+                            : app_fail(APP_FAILED, "--plot: no level has a speed of one user");
     free(plot.item);
     return code;
 }

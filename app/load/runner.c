@@ -33,7 +33,8 @@ struct stream {
     struct sse sse;
     struct jbuf history; // chat: messages with commas between; else the text so far
     struct jbuf request, answer;
-    struct jbuf gaps; // floats, ms
+    struct jbuf gaps;  // floats, ms
+    uint64_t piece_ns; // of the last piece
     struct load_record record;
     bool finished; // [DONE] or a finish_reason came
     char fault[LOAD_FAULT_READ];
@@ -50,7 +51,8 @@ struct run {
     uint64_t start_ns, last_ns;
     double arrival_s; // of the next conversation
     uint64_t arrival_state;
-    bool failed; // out of memory
+    int n_silent; // requests without an answer since the last one with an answer
+    bool failed;  // out of memory
 };
 
 static uint64_t deadline_of(const struct run *run) {
@@ -138,9 +140,10 @@ static void on_event(void *ctx, const char *data, size_t len) {
     if (event.done) return;
     if (event.has_text) {
         if (record->n_pieces++)
-            gap_add(stream, (float)((double)(now - record->last_ns) * 1e-6));
+            gap_add(stream, (float)((double)(now - stream->piece_ns) * 1e-6));
         else
             record->first_ns = now;
+        stream->piece_ns = now;
     }
     number_take(&record->input_tokens, event.input_tokens);
     number_take(&record->output_tokens, event.output_tokens);
@@ -313,6 +316,7 @@ static void record_add(struct stream *stream) {
         run->failed = true;
     }
     if (!record->ok) load_records_fault(run->records, stream->fault);
+    run->n_silent = stream->connection.response.status ? 0 : run->n_silent + 1;
     run->last_ns = clock_ns();
 }
 
@@ -345,14 +349,15 @@ static void request_end(struct stream *stream) {
 
 static void stream_step(struct stream *stream) {
     struct client_connection *c = &stream->connection;
-    const enum connection_state state = client_connection_step(c);
-    if (stream->state != STREAM_BUSY) {
-        if (state != CONNECTION_IDLE) connection_drop(stream); // the server ended it meanwhile
-    } else if (client_connection_was_stale(c) && !stream->retried) {
+    enum connection_state state = client_connection_step(c);
+    if (stream->state == STREAM_BUSY && client_connection_was_stale(c) && !stream->retried) {
         stream->retried = true;
         connection_drop(stream);
         request_send(stream);
-        client_connection_step(c);
+        state = client_connection_step(c); // it may fail at once
+    }
+    if (stream->state != STREAM_BUSY) {
+        if (state != CONNECTION_IDLE) connection_drop(stream); // the server ended it meanwhile
     } else if (!c->has_request || state == CONNECTION_FAILED || state == CONNECTION_CLOSED ||
                stream->sse.error) {
         request_end(stream);
@@ -407,10 +412,21 @@ static void arrival_advance(struct run *run) {
     }
 }
 
+// A server that fails every request, or has gone, is not asked for as long as the load would take.
+static bool is_hopeless(const struct run *run) {
+    const struct load_records *records = run->records;
+    return run->n_silent >= HOPELESS || (records->n >= HOPELESS && records->n_failed == records->n);
+}
+
+static bool is_over(const struct run *run) {
+    return run->failed || interrupt_seen() || is_hopeless(run);
+}
+
 // Conversations that are due. The time of the next one; UINT64_MAX: there is none, or no free
 // stream.
 static uint64_t conversations_start(struct run *run) {
-    while (run->started < run->conversations && !run->failed) {
+    // requests may fail at once, so the loop's ends are this one's too
+    while (run->started < run->conversations && !is_over(run)) {
         const uint64_t now = clock_ns(), due = arrival_ns(run);
         if (now >= deadline_of(run)) run->conversations = run->started;
         if (due > now || run->started == run->conversations) return due;
@@ -442,15 +458,9 @@ static void progress_tell(const struct run *run) {
         progress_update(run->job->progress, (uint64_t)(1000 * (share < 1 ? share : 1)), 1000);
 }
 
-// A server that fails every request is not asked for as long as the load would take.
-static bool is_hopeless(const struct run *run) {
-    const struct load_records *records = run->records;
-    return records->n >= HOPELESS && records->n_failed == records->n;
-}
-
 static void loop(struct run *run) {
     struct epoll_event events[EVENTS];
-    while (!run->failed && !interrupt_seen() && !is_hopeless(run)) {
+    while (!is_over(run)) {
         progress_tell(run);
         const uint64_t turn = streams_check(run), arrival = conversations_start(run);
         if (run->n_busy + run->n_thinking == 0 && run->started == run->conversations) break;

@@ -510,7 +510,9 @@ static int flag_find(enum command_id command, const char *given, const char **va
 static bool second_take(struct options *options, int argc, char **argv, int *at) {
     const char *ignored, *next = *at + 1 < argc ? argv[*at + 1] : NULL;
     if (!next || !strcmp(next, "--")) return true;
-    if (next[0] == '-' && next[1] && flag_find(options->command, next, &ignored) >= 0) return true;
+    if (next[0] == '-' && next[1] && !strpbrk(next, " \t") &&
+        flag_find(options->command, next, &ignored) >= 0)
+        return true;
     ++*at;
     return positional_take(options, next);
 }

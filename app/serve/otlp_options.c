@@ -219,7 +219,7 @@ static int resource_get(struct resource *out) {
 static void on_told(void *ctx, const char *problem) {
     (void)ctx;
     if (problem) {
-        app_fail(APP_OK, "warning: spans cannot be exported: %s; trying again", problem);
+        app_fail(APP_OK, "warning: spans cannot be exported: %s", problem);
     } else {
         app_fail(APP_OK, "spans are exported again");
     }

@@ -138,6 +138,12 @@ static void tell(struct otlp_collector *collector, const char *problem) {
     if (collector->told) collector->told(collector->told_ctx, problem);
 }
 
+static void failure_tell(struct otlp_collector *collector, const char *problem, bool again) {
+    char text[512];
+    snprintf(text, sizeof text, "%.400s; %s", problem, again ? "trying again" : "they are dropped");
+    tell(collector, text);
+}
+
 static void reply_take(struct otlp_collector *collector, struct otlp_reply *out) {
     const struct response *response = &collector->connection.response;
     char problem[64];
@@ -146,8 +152,19 @@ static void reply_take(struct otlp_collector *collector, struct otlp_reply *out)
     if (wait_s >= 0) out->retry_after_ms = 1000 * wait_s;
     if (otlp_verdict_of(out->status) == OTLP_SENT)
         out->n_rejected = otlp_rejected(collector->answer.data, collector->answer.len);
+    const enum otlp_verdict verdict = otlp_verdict_of(out->status);
     snprintf(problem, sizeof problem, "it answers with status %d", out->status);
-    tell(collector, otlp_verdict_of(out->status) == OTLP_SENT ? NULL : problem);
+    if (verdict == OTLP_SENT)
+        tell(collector, NULL);
+    else
+        failure_tell(collector, problem, verdict == OTLP_RETRY);
+}
+
+// Whether this post's answer can never be used; one that was cut off is asked for again.
+static bool is_bad(const struct otlp_collector *collector) {
+    const struct response *response = &collector->connection.response;
+    return collector->is_open &&
+           (collector->answer.full || (response->state == RESPONSE_BAD && !response->cut));
 }
 
 void otlp_collector_post(void *ctx, const char *body, size_t len, int timeout_ms,
@@ -164,8 +181,8 @@ void otlp_collector_post(void *ctx, const char *body, size_t len, int timeout_ms
         reply_take(collector, out);
         return;
     }
-    if (collector->answer.full || collector->connection.response.state == RESPONSE_BAD)
-        out->status = -1;
-    tell(collector, problem);
+    const bool bad = is_bad(collector);
+    if (bad) out->status = -1;
+    failure_tell(collector, problem, !bad);
     disconnect(collector);
 }

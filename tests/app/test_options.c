@@ -101,9 +101,9 @@ CASE(defaults_are_values) {
 static void environment_follows_the_flag(enum command_id command, enum option_id id,
                                          const struct option_row *row) {
     char buffer[OPTION_NAME_SIZE], expected[OPTION_NAME_SIZE] = "RUNNEL_";
-    const bool is_exception =
-        (command == COMMAND_BENCH && id == OPT_SPECULATE) ||
-        (command == COMMAND_BENCH_SERVE && (id == OPT_JSON || id == OPT_PROMPT_IDS));
+    const bool is_exception = (command == COMMAND_BENCH && id == OPT_SPECULATE) ||
+                              (command == COMMAND_BENCH_SERVE &&
+                               (id == OPT_JSON || id == OPT_PROMPT_IDS || id == OPT_TRACE));
     size_t n = strlen(expected);
     if (is_exception) n += (size_t)sprintf(expected + n, "BENCH_");
     for (const char *c = row->flag; *c; c++)

@@ -116,6 +116,62 @@ test('a server that is slow, or never ends, is timed out; one that always fails 
     assert.ok(failed.json.failed >= 200 && failed.json.failed < 300, `gave up after ${failed.json.failed}`);
 });
 
+test('a server that goes away ends the load at once, and so does Ctrl-C', async () => {
+    // four answers, then no server: kept connections are reset, and new ones are refused
+    let answered = 0, server = null;
+    server = http.createServer((request, response) => {
+        let body = '';
+        request.on('data', (data) => { body += data; });
+        request.on('end', () => {
+            if (request.url === '/v1/models') return response.end('{"data":[{"id":"fake"}]}');
+            if (request.url !== '/v1/chat/completions') { response.statusCode = 404; return response.end('{}'); }
+            if (!JSON.parse(body).stream) return response.end('{"choices":[],"usage":{"prompt_tokens":9}}');
+            good(response, request.socket, 1);
+            if (++answered === 4) { server.close(); setTimeout(() => server.closeAllConnections(), 20); }
+        });
+    });
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${server.address().port}`, begun = Date.now();
+    const run = await bench(url, ['--requests', '5000', '--concurrency', '4', '--request-timeout', '60']);
+    assert.ok(Date.now() - begun < 30e3, `after ${Date.now() - begun} ms: ${run.out}`); // no request waited for its timeout
+    assert.ok(run.json.completed >= 4 && run.json.failed >= 200 && run.json.failed < 300, JSON.stringify(run.json.error_counts));
+});
+
+test('gaps are those between pieces, and an answer in one piece has none', async () => {
+    const empty = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: '' }, finish_reason: null }] })}\n\n`;
+    const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+    const seen = await misbehaving([async (response, socket, words) => {
+        events(response);
+        for (const piece of ['a', null, 'b', null, 'c']) { response.write(piece ? chunk(piece) : empty); await later(40); }
+        response.end(last + usage(2 * words + 3, 3) + 'data: [DONE]\n\n');
+    }]);
+    const run = await bench(seen.url, ['--requests', '2', '--concurrency', '1']);
+    assert.ok(run.json.mean_itl_ms > 60, `${run.json.mean_itl_ms} ms: 80 are between two pieces`);
+    const whole = await misbehaving([(response, socket, words) => {
+        events(response);
+        response.end(chunk('a b c') + last + usage(2 * words + 3, 3) + 'data: [DONE]\n\n');
+    }]);
+    const both = await bench(null, ['--compare', whole.url, seen.url, '--requests', '4', '--rounds', '2', '--concurrency', '1']);
+    assert.equal(both.code, 0, both.err);
+    assert.equal(both.json.mean_itl_ms.verdict, 'cannot tell');
+    assert.equal(both.json.mean_itl_ms.a, null);
+    assert.match(both.out, /ITL, ms +\| +- \|/);
+    const plot = await bench(whole.url, ['--requests', '2', '--plot', './none.svg']);
+    assert.equal(plot.code, 1);
+    assert.match(plot.err, /--plot: no level has a speed of one user/);
+});
+
+test('a trace is replayed whole, and the own server does not write to it', async () => {
+    const lines = Array.from({ length: 130 }, (_, i) => JSON.stringify({ timestamp: i, input_length: 20, output_length: 2, hash_ids: [i] }));
+    const text = `${lines.join('\r\n')}\r\n\r\n`;
+    fs.writeFileSync('./trace.jsonl', text);
+    const run = await bench(null, ['-m', process.env.SMALL, '--speedup', '10'], { env: { RUNNEL_BENCH_TRACE: './trace.jsonl', RUNNEL_TRACE: './trace.jsonl' } });
+    assert.equal(run.code, 0, run.err);
+    assert.equal(run.json.completed, 130);
+    assert.equal(run.json.num_prompts, 130);
+    assert.equal(fs.readFileSync('./trace.jsonl', 'utf8'), text);
+});
+
 test('tokens are the pieces where there is no usage, and turns hold what was said', async () => {
     const seen = await misbehaving([(response) => { events(response); response.end(chunk('one') + chunk(' two') + last + 'data: [DONE]\n\n'); }]);
     const run = await bench(seen.url, ['--requests', '3', '--concurrency', '1', '--turns', '3', '--input-tokens', '13', '--extra', '{"top_k":1}']);

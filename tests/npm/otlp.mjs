@@ -208,3 +208,16 @@ test('bad settings are named, and end the program with 2', () => {
     refuse([], { ...given, OTEL_BSP_MAX_QUEUE_SIZE: '4', OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '5' }, /^runnel: OTEL_BSP_MAX_EXPORT_BATCH_SIZE: 5/);
     refuse([], { ...given, OTEL_RESOURCE_ATTRIBUTES: 'x' }, /^runnel: OTEL_RESOURCE_ATTRIBUTES: 'x'/);
 });
+
+test('a collector that closes without an answer gets the same spans again', async () => {
+    const taker = await collector();
+    taker.answer = () => (taker.requests < 2 ? 'close' : [200, {}, '{}']);
+    const server = await serve([...small, '--otlp-endpoint', taker.url], { OTEL_BSP_SCHEDULE_DELAY: '10' });
+    assert.equal((await ask(server, '/v1/chat/completions', chat)).status, 200);
+    await until('the spans are exported', async () => (await metric(server, 'runnel:otlp_spans_held')) === 0 && (await metric(server, 'runnel:otlp_spans_exported_total')) === 5);
+    assert.equal(taker.requests, 2);
+    assert.equal(taker.spans.length, 5);
+    assert.deepEqual(taker.broken, []);
+    await server.stop();
+    taker.stop();
+});

@@ -85,8 +85,8 @@ export function check_trees(spans) {
     }
 }
 
-// Resolves to {url, spans, requests, answer, stop}. answer(request) gives [status, headers, body], or null: it never
-// answers. A request that breaks a rule is in `broken`.
+// Resolves to {url, spans, requests, answer, stop}. answer(request) gives [status, headers, body], null: it never
+// answers, or 'close': it closes the connection. A request that breaks a rule is in `broken`.
 export async function collector() {
     const self = { spans: [], resources: [], requests: 0, broken: [], headers: null, answer: () => [200, {}, '{}'] };
     const sockets = new Set();
@@ -110,6 +110,7 @@ export async function collector() {
             }
             const answer = self.answer(spans);
             if (!answer) return;
+            if (answer === 'close') { incoming.socket.destroy(); return; }
             if (answer[0] === 200) self.spans.push(...spans);
             outgoing.writeHead(answer[0], { 'content-type': 'application/json', ...answer[1] });
             outgoing.end(answer[2] ?? '');
