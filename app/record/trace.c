@@ -112,6 +112,18 @@ static void put_spans(struct jbuf *out, struct lane lane, const rn_account *acco
     }
 }
 
+static void lane_name(char *out, size_t size, uint64_t request, int index) {
+    snprintf(out, size, "request %llu%s", (unsigned long long)request,
+             index ? ", a further choice" : "");
+}
+
+static void put_lane_name(struct jbuf *out, uint64_t request, int index) {
+    char name[64];
+    lane_name(name, sizeof name, request, index);
+    jbuf_text(out, ",\n");
+    put_name(out, "thread_name", STREAMS_PID, request * CHOICE_LANES + (uint64_t)index, name);
+}
+
 static void put_choice(struct jbuf *out, uint64_t request, const char *id, int index,
                        rn_finish finish, const rn_timings *timings, const rn_account *account) {
     const struct lane lane = {STREAMS_PID, request * CHOICE_LANES + (uint64_t)index};
@@ -120,10 +132,8 @@ static void put_choice(struct jbuf *out, uint64_t request, const char *id, int i
     const uint64_t first_ns =
         account->first_ns ? account->first_ns : account->submit_ns + account->first.ns;
     char name[64];
-    snprintf(name, sizeof name, "request %llu%s", (unsigned long long)request,
-             index ? ", a further choice" : "");
-    jbuf_text(out, ",\n");
-    put_name(out, "thread_name", lane.pid, lane.tid, name);
+    lane_name(name, sizeof name, request, index);
+    put_lane_name(out, request, index);
     slice_begin(out, lane, name, account->submit_ns, end_ns);
     jbuf_key(out, "id");
     jbuf_cstring(out, id);
@@ -156,6 +166,8 @@ void trace_record(struct jbuf *out, const struct record *record) {
 
 static void put_token(struct jbuf *out, const rn_event *event) {
     const uint64_t lane = event->request * CHOICE_LANES + (uint64_t)event->choice;
+    if (event->cause == RN_CAUSE_NONE) // the first one: a trace may stop before the choice ends
+        put_lane_name(out, event->request, event->choice);
     jbuf_printf(out, ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%llu,\"name\":\"%s\"",
                 STREAMS_PID, (unsigned long long)lane, event->drafted ? "drafted token" : "token");
     put_us(out, "ts", event->time_ns);
@@ -197,9 +209,23 @@ static void put_counter(struct jbuf *out, const char *name, uint64_t ns) {
     jbuf_text(out, ",\"args\":{");
 }
 
+static void put_counters(struct jbuf *out, uint64_t ns, uint32_t n_streams, uint32_t n_prompts,
+                         double rate) {
+    put_counter(out, "streams", ns);
+    jbuf_put_uint(out, "streams", n_streams);
+    jbuf_put_uint(out, "prompts", n_prompts);
+    slice_end(out);
+    put_counter(out, "tokens/s", ns);
+    jbuf_put_real(out, "output", rate, 1);
+    slice_end(out);
+}
+
 static void put_step(struct trace *trace, const rn_step *step) {
     struct jbuf *out = &trace->piece;
     int lane_index = 0;
+    // nothing ran since the last step, and a counter would keep its value
+    const uint64_t last_ns = trace->lane_end_ns[0];
+    const uint64_t idle_ns = last_ns && step->begin_ns > last_ns ? last_ns : 0;
     while (lane_index < TRACE_STEP_LANES - 1 && trace->lane_end_ns[lane_index] > step->begin_ns)
         lane_index++;
     const uint64_t begin_ns = most(step->begin_ns, trace->lane_end_ns[lane_index]);
@@ -221,15 +247,10 @@ static void put_step(struct trace *trace, const rn_step *step) {
     jbuf_put_real(out, "usual_ms", (double)step->usual_ns * 1e-6, 6);
     slice_end(out);
     put_stages(out, lane, step, begin_ns);
-    put_counter(out, "streams", step->end_ns);
-    jbuf_put_uint(out, "streams", step->n_streams);
-    jbuf_put_uint(out, "prompts", step->n_prompts);
-    slice_end(out);
-    put_counter(out, "tokens/s", step->end_ns);
     const double seconds = (double)(step->end_ns - step->begin_ns) * 1e-9;
-    jbuf_put_real(out, "output", (double)(step->stream_tokens + step->accepted_tokens) / seconds,
-                  1);
-    slice_end(out);
+    if (idle_ns) put_counters(out, idle_ns, 0, 0, 0);
+    put_counters(out, step->end_ns, step->n_streams, step->n_prompts,
+                 (double)(step->stream_tokens + step->accepted_tokens) / seconds);
 }
 
 static void put_pages(struct trace *trace, const rn_engine *engine, uint64_t now_ns) {

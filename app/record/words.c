@@ -149,11 +149,13 @@ static void put_first(struct jbuf *out, const struct record *record,
     } else {
         jbuf_printf(out, "No token in %s", text);
     }
-    put_times(out, record, share, &scale, &account->prompt_work);
+    // a further choice has the prompt of the first one, and steps of its own behind it
+    put_times(out, record, share, &scale, choice->index > 0 ? NULL : &account->prompt_work);
     if (choice->timings.cached_tokens) {
-        jbuf_printf(out, " %s of its %d prompt tokens came from the cache.",
+        char all[SPLIT_TEXT_BYTES];
+        jbuf_printf(out, " %s of its %s prompt tokens came from the cache.",
                     split_count((uint64_t)choice->timings.cached_tokens, cached),
-                    choice->timings.prompt_tokens);
+                    split_count((uint64_t)choice->timings.prompt_tokens, all));
     }
 }
 
@@ -241,9 +243,14 @@ static void put_memory(struct jbuf *out, const struct record *record,
     const bool small = bytes < 100000;
     jbuf_printf(out, "KV cache %.1f %s for %s token%s", (double)bytes / (small ? 1e3 : 1e6),
                 small ? "kB" : "MB", split_count(tokens, count), plural(tokens));
-    if (record->engine.kv_bytes)
-        jbuf_printf(out, ", %.2g%% of the engine's",
-                    100 * ratio((double)bytes, (double)record->engine.kv_bytes));
+    if (record->engine.kv_bytes) {
+        const double percent = 100 * ratio((double)bytes, (double)record->engine.kv_bytes);
+        jbuf_printf(out, ", %.*f%% of the engine's",
+                    percent < 1    ? 2
+                    : percent < 10 ? 1
+                                   : 0,
+                    percent);
+    }
     jbuf_text(out, ".");
 }
 
@@ -366,8 +373,9 @@ void words_advise(struct jbuf *out, const struct record *record,
                record->engine.max_seqs);
     }
     if (part_of(first, RN_CAUSE_PROMPTS) > 0.4) {
-        advise(out, "Prompts of others came before its own: a higher \"priority\" in the request "
-                    "puts it first.");
+        advise(out, "Prompts of others went first: a higher \"priority\" in the request puts it "
+                    "before those that wait, and a smaller --batch-tokens shortens a step that "
+                    "has begun.");
     }
     advise_decode(out, record, choice);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "explain/picture.h"
 #include "inspect/logits.h"
@@ -13,6 +14,14 @@
 enum { STEPS_NS = 20000000 };
 
 // ---------------------------------------------------------------- the trace
+
+// A full disk: the file ends behind its last whole piece, whose room is enough for the end.
+static void file_mend(const struct observe *observe) {
+    const int fd = fileno(observe->file);
+    const size_t tail = sizeof TRACE_TAIL - 1;
+    if (observe->good > 0 && ftruncate(fd, observe->good) == 0)
+        (void)!pwrite(fd, TRACE_TAIL, tail, observe->good);
+}
 
 static bool piece_write(void *ctx, const char *data, size_t len) {
     struct observe *observe = ctx;
@@ -26,6 +35,10 @@ static bool piece_write(void *ctx, const char *data, size_t len) {
              fseek(file, -(long)tail, SEEK_CUR) == 0;
     }
     if (!ok) observe->error_number = errno ? errno : EIO;
+    if (ok)
+        observe->good = observe->seekable ? ftell(file) : 0;
+    else if (observe->seekable)
+        file_mend(observe);
     return ok;
 }
 
@@ -45,6 +58,7 @@ static int trace_file_open(struct observe *observe, const struct options *option
     observe->path = path;
     observe->file = fopen(path, "we");
     if (!observe->file) return app_fail(APP_USAGE, "%s: %s", path, strerror(errno));
+    setvbuf(observe->file, NULL, _IONBF, 0); // pieces are whole; nothing is left after a failure
     observe->seekable = fstat(fileno(observe->file), &info) == 0 && S_ISREG(info.st_mode);
     const uint64_t limit = (uint64_t)option_int(options, OPT_TRACE_LIMIT) << 20;
     if (trace_open(&observe->trace, piece_write, observe, limit)) {

@@ -14,6 +14,7 @@ struct observe {
     FILE *file;                   // NULL: none
     bool seekable;                // a regular file, which is a whole document at any moment
     int error_number;             // of a failed write; 0: none
+    long good;                    // the end of the last whole piece, where it is seekable
     struct trace trace;
 };
 

@@ -363,7 +363,8 @@ static void sinks_close(struct serve *serve) {
                 (unsigned long long)lost, lost == 1 ? "" : "s");
     }
     if (sink_close(serve->trace_sink, ms_until(until)))
-        fputs("runnel: warning: pieces of the trace could not be written in time\n", stderr);
+        fputs("runnel: warning: pieces of the trace could not be written (no room, or no time)\n",
+              stderr);
     sink_close(serve->manager, ms_until(until));
     errors_close(serve, ms_until(until));
 }

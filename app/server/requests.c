@@ -109,8 +109,9 @@ static void put_running(struct jbuf *out, const struct call *call, const struct 
             row.decode_ms += choice->gap_ms[cause];
         }
     }
-    if (row.output_tokens && generation->first_ns > call->start_ns)
-        row.ttft_ms = (double)(generation->first_ns - call->start_ns) * 1e-6;
+    const uint64_t first_ns = generation->choice[stream->first_choice].first_ns;
+    if (first_ns > generation->submit_ns)
+        row.ttft_ms = (double)(first_ns - generation->submit_ns) * 1e-6;
     row.state = row.output_tokens ? "decode" : "waiting";
     put_row(out, &row, now_ns);
 }
@@ -292,7 +293,9 @@ static bool first_answer(struct requests *requests, const rn_view *view, uint64_
         put_record(waiter->call, &kept->record, waiter->perfetto);
     } else if (view && view->account && view->account_request == waiter->request) {
         view_answer(waiter->call, view, waiter->perfetto);
-    } else if (view && waited_ns > OVER_NS) { // its last event is collected by now
+    } else if (view && waited_ns > OVER_NS &&
+               !streams_lookup(requests->server, waiter->request,
+                               "")) { // its last event is collected by now
         unknown_refuse(waiter->call, id);
     } else if (waited_ns > PATIENCE_NS) {
         call_refuse(waiter->call, 503, NULL, NULL, "The step takes too long");

@@ -164,6 +164,56 @@ CASE(a_step_is_waited_for) {
     rn_engine_destroy(engine);
 }
 
+// It then waits for a place as well, while other steps run: the first step keeps its cause.
+CASE(a_step_and_a_place_are_waited_for) {
+    rn_engine *engine = late_engine =
+        new_engine(&(rn_engine_options){.n_threads = 1, .max_seqs = 1, .batch_tokens = 300});
+    const rn_request request = request_for(2, 250, 41);
+    const uint64_t other = submit(engine, &request);
+    fake.during = come_late;
+    step_for(engine, other);
+    const rn_account *a = finish(engine, late_id);
+    check_near((double)a->first.cause_ns[RN_CAUSE_PROMPTS] / MS, rows_ms(250) / 2, 0.1);
+    check_near((double)a->first.cause_ns[RN_CAUSE_QUEUE] / MS, 40 * rows_ms(1), 0.1);
+    assert_int_equal(a->first.prompt_request, other);
+    assert_int_equal(a->first.prompt_tokens, 250);
+    assert_int_equal(a->first.cause_ns[RN_CAUSE_STREAMS], 0);
+    rn_engine_destroy(engine);
+}
+
+// Products take 1 ms for any context, attention 1 us for each position that is read. Contexts that
+// change their lengths are no slower machine, and a slower machine is seen at every length.
+CASE(contexts_of_other_lengths_are_not_slower) {
+    rn_engine *engine = new_engine(&small);
+    struct divider *divider = &engine->engine.divider;
+    static const int positions[] = {10, 900, 10, 400, 900, 10};
+    for (size_t p = 0; p < sizeof positions / sizeof *positions; p++) {
+        struct batch_shape shape = {0};
+        batch_shape_add(engine->engine.plan, &shape, positions[p], 1, 1);
+        for (int i = 0; i < 300; i++) {
+            const uint64_t attention = (uint64_t)positions[p] * 1000;
+            struct divide_step step = {.run_ns = 1000000 + attention,
+                                       .attention_ns = attention,
+                                       .rows = {.stream = 1},
+                                       .shape = &shape};
+            step.kv_ns[PART_STREAM] = divide_kv(divider, &shape);
+            struct division division;
+            divide(divider, &step, &division);
+            check(division.slower == 0, "position %d, step %d: slower by %g of %g ms", positions[p],
+                  i, division.slower / MS, (double)step.run_ns / MS);
+            if (i == 299) { // the same step on half a machine, which is not learned
+                step.run_ns *= 2;
+                step.attention_ns *= 2;
+                divide(divider, &step, &division);
+                check_near(division.slower, (double)step.run_ns / 2, 0.02 * (double)step.run_ns);
+                continue;
+            }
+            divider_learn(divider, &step);
+        }
+    }
+    rn_engine_destroy(engine);
+}
+
 // The further choices of a request wait for the prompt that the first one evaluates, on a clock
 // that moves before it starts; then each has a step of its own.
 CASE(a_further_choice_waits_for_its_own_prompt) {

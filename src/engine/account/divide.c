@@ -9,15 +9,37 @@ static const double noise = 1.25;
 
 void divider_init(struct divider *divider, const struct cost_rates *rates) {
     price_init(&divider->run, rates);
-    divider->run.never_doubts = true; // a price is for no choice here
+    price_init(&divider->products, rates);
+    divider->run.never_doubts = divider->products.never_doubts = true; // for no choice
 }
 
 double divide_kv(const struct divider *divider, const struct batch_shape *own) {
     return price_attention_ns(&divider->run, own);
 }
 
-void divider_learn(struct divider *divider, const struct batch_shape *shape, uint64_t run_ns) {
-    price_learn_all(&divider->run, shape, run_ns);
+// The shape without its attention.
+static struct batch_shape products_of(const struct batch_shape *shape) {
+    return (struct batch_shape){.n_tokens = shape->n_tokens,
+                                .n_out = shape->n_out,
+                                .n_logits = shape->n_logits,
+                                .n_seqs = shape->n_seqs};
+}
+
+void divider_learn(struct divider *divider, const struct divide_step *step) {
+    const struct batch_shape products = products_of(step->shape);
+    price_learn_all(&divider->run, step->shape, step->run_ns);
+    if (step->attention_ns && step->attention_ns < step->run_ns)
+        price_learn_all(&divider->products, &products, step->run_ns - step->attention_ns);
+}
+
+// The usual time of the run. Where attention is measured, that of the products decides: the price
+// of a run cannot tell the two apart when the lengths of contexts change.
+static double usual_run(const struct divider *divider, const struct divide_step *step) {
+    if (!step->attention_ns || step->attention_ns >= step->run_ns)
+        return price_usual_ns(&divider->run, step->shape);
+    const struct batch_shape shape = products_of(step->shape);
+    const double products = (double)(step->run_ns - step->attention_ns);
+    return (double)step->run_ns * price_usual_ns(&divider->products, &shape) / products;
 }
 
 // ---------------------------------------------------------------- the step
@@ -78,7 +100,7 @@ void divide(const struct divider *divider, const struct divide_step *step, struc
     const struct price *run = &divider->run;
     const double run_ns = (double)step->run_ns;
     const double price = price_of_exact(run, step->shape);
-    const double usual = price_usual_ns(run, step->shape);
+    const double usual = usual_run(divider, step);
     *out = (struct division){.choice = (double)step->choice_ns,
                              .host = (double)step->host_ns,
                              .rows = step->rows,

@@ -17,7 +17,8 @@
 #include "runnel.h"
 
 struct divider {
-    struct price run; // prices of run times
+    struct price run;      // prices of run times
+    struct price products; // of run times without attention, where the backend measures that
 };
 
 enum part_kind { PART_STREAM, PART_PROMPT, PART_AGAIN }; // again: after a preemption
@@ -56,7 +57,7 @@ void divider_init(struct divider *divider, const struct cost_rates *rates); // r
 double divide_kv(const struct divider *divider, const struct batch_shape *own);
 void divide(const struct divider *divider, const struct divide_step *step, struct division *out);
 // The step becomes experience.
-void divider_learn(struct divider *divider, const struct batch_shape *shape, uint64_t run_ns);
+void divider_learn(struct divider *divider, const struct divide_step *step);
 
 // The step as one of its sequences sees it: part[] adds up to the step's length.
 struct divide_own {

@@ -189,7 +189,8 @@ static void doubt_old(struct price *price) {
     double below = 0;
     for (int i = 0; i < price->n_used; i++) {
         struct price_bucket *b = &price->bucket[price->used[i]];
-        if (++b->age >= STALE_STEPS && !price->never_doubts) {
+        if (b->age < STALE_STEPS) b->age++;
+        if (b->age == STALE_STEPS && !price->never_doubts) {
             b->age = 0;
             b->count = 1;
             if (b->ns > below) b->ns = clamp(b->ns * stale, below, b->ns);

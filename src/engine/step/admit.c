@@ -144,6 +144,8 @@ void engine_take_new(struct engine *engine) {
         seq->next = NULL;
         seq->user_at = users_enter(&engine->users, seq->user);
         waiting_add(engine, seq);
+        // the step that ran when it came is the last one now, and will not be later
+        engine_charge_until(engine, seq, engine->laps.end_ns, &seq->account);
         look_at(engine, seq);
         engine->stats.submitted++;
         engine->stats.prompt_tokens += (uint64_t)seq->n_prompt;

@@ -40,6 +40,8 @@ static void charge_follower(const struct seq *seq, uint64_t now, struct account 
         double part[RN_CAUSE_COUNT];
         for (int i = 0; i < RN_CAUSE_COUNT; i++) part[i] = (double)family->waited.cause_ns[i];
         account->open.pages_request = family->waited.pages_request;
+        account->open.prompt_request = family->waited.prompt_request;
+        account->open.prompt_tokens = family->waited.prompt_tokens;
         account_divide(account, part, family->start_ns);
     }
     const uint64_t done = family->done_ns ? family->done_ns : now;
@@ -51,6 +53,7 @@ static void charge_follower(const struct seq *seq, uint64_t now, struct account 
 
 void engine_prompt_done(const struct engine *engine, struct seq *seq) {
     struct seq_family *family = seq->family;
+    if (family->done_ns) return; // it was preempted since, and computes its prompt again
     family->done_ns = engine->event_ns;
     for (int i = 0; i < ACCOUNT_BLOCKS; i++)
         family->blocked_ns[i] = block_read(&engine->block[i], engine->event_ns);
@@ -210,12 +213,14 @@ static void record_rows(rn_step *record, const struct divide_step *step,
     record->prompt_request = beside->request[0];
 }
 
+// Tokens of a prompt are its own: neither drafts behind it nor tokens that are computed again.
 static void count_work(struct account *account, const struct engine *engine, const rn_step *record,
-                       int n_tokens) {
+                       const struct seq_work *own) {
     rn_work *work = account->sum.first_ns ? &account->sum.decode_work : &account->sum.prompt_work;
     const struct cost *cost = &engine->step_cost;
     work->steps++;
-    work->tokens += (uint64_t)n_tokens;
+    work->tokens += (uint64_t)(account->sum.first_ns ? own->n_tokens
+                                                     : own->n_tokens - own->n_draft - own->n_again);
     work->bytes += cost->weight_bytes + cost->kv_read_bytes;
     for (int c = 0; c < OPS_COUNT; c++) work->flops += record->ops_flops[c];
     work->run_ns += record->run_ns;
@@ -274,12 +279,12 @@ void engine_charge(struct engine *engine, struct flight *flight, uint64_t now) {
         account_divide(account, part, now);
         account->open.steps++;
         note_beside(&account->open, &beside, work->seq->id);
-        count_work(account, engine, &record, work->n_tokens);
+        count_work(account, engine, &record, work);
     }
     charge_idle(engine, &beside, now);
     engine->step_cause = beside.n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
     engine->step_prompt_request = beside.request[0];
     engine->step_prompt_tokens = beside.tokens[0];
-    divider_learn(&engine->divider, &flight->shape, step.run_ns);
+    divider_learn(&engine->divider, &step);
     step_board_write(&engine->steps, &record);
 }
