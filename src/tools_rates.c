@@ -15,6 +15,8 @@
 
 enum {
     REPETITIONS = 7,
+    FEW_REPETITIONS = 3,         // where a turn takes longer than
+    LONG_TURN_NS = 1000000000,   // this
     N_VOCAB = 16,                // rows of the probe's embedding and head
     CACHED_BYTES_MAX = 16 << 20, // of matrices that stay in the cache
     STREAM_BYTES = 64 << 20,
@@ -282,7 +284,8 @@ static double bandwidth_now(struct tools_runner *runner,
 }
 
 static rn_status bandwidth_fail(rn_error *err) {
-    return err_set(err, RN_ERR_NOMEM, "no memory to measure the bandwidth with");
+    return err_set(err, RN_ERR_NOMEM,
+                   "too little free memory to measure its bandwidth; --bandwidth takes a figure");
 }
 
 static rn_status turn_measure(struct tools_runner *runner, const struct tools_work *works,
@@ -293,6 +296,13 @@ static rn_status turn_measure(struct tools_runner *runner, const struct tools_wo
         status = in_stages ? products_ns(runner, &works[i], options->stop, &ns[i], err)
                            : step_ns(runner, &works[i], options->stop, &ns[i], err);
     return status;
+}
+
+// Of a slow machine, or the reference without SIMD.
+static bool is_long(const double ns[PREDICT_POINTS]) {
+    double sum = 0;
+    for (int i = 0; i < PREDICT_POINTS; i++) sum += ns[i];
+    return sum > LONG_TURN_NS;
 }
 
 static rn_status points_measure(struct probe *probe, const struct tools_rates_options *options,
@@ -313,6 +323,7 @@ static rn_status points_measure(struct probe *probe, const struct tools_rates_op
         if (turn >= 0) out->bandwidth[turn] = at_least(after, before);
         if (is_stream && !status && after <= 0) status = bandwidth_fail(err);
         before = after;
+        if (turn < 0 && !status && is_long(ns)) out->n = FEW_REPETITIONS;
         for (int i = 0; i < PREDICT_POINTS && turn >= 0 && !status; i++)
             out->ns[i][turn] = at_least(ns[i] / n_products - stage_ns, ns[i] / n_products / 2);
     }
@@ -367,26 +378,33 @@ static void shapes_solve(enum format_id format, double square, double tall, doub
     *cached = at_least(rest, square / 2) / bytes;
 }
 
-// What the product of one row reaches of the bandwidth, and how much reading and computing overlap
-// in products of more rows. The bandwidth is that of each turn, because it changes between them.
-static void stream_solve(enum format_id format, const struct samples *stream,
-                         struct predict_product *out) {
-    const double row_bytes = (double)format_row_bytes(format, PREDICT_COLS);
-    const double bytes = row_bytes * STREAM_ROWS;
+// What the product of one row reaches of the bandwidth. It is that of each turn, because it changes
+// between them.
+static double share_solve(const struct samples *stream, double bytes) {
     double value[REPETITIONS];
     for (int turn = 0; turn < stream->n; turn++)
         value[turn] = bytes / stream->ns[0][turn] * 1e9 / stream->bandwidth[turn];
-    out->share = median(value, stream->n);
-    for (int i = 0; i < PREDICT_POINTS; i++) {
-        const double compute = out->cached[i] + out->output[i] / row_bytes;
-        for (int turn = 0; turn < stream->n; turn++) {
-            const double read = 1e9 / (out->share * stream->bandwidth[turn]);
-            const double ns = at_least(stream->ns[i][turn] - out->input[i] * PREDICT_COLS,
-                                       stream->ns[i][turn] / 2);
-            value[turn] = (read + compute - ns / bytes) / (read < compute ? read : compute);
-        }
-        out->overlap[i] = median(value, stream->n);
+    return median(value, stream->n);
+}
+
+// How much reading and computing overlap in products of predict_rows[i] rows. Computing was
+// measured at another moment, perhaps a slower one. It takes no longer than the whole product, and
+// no less than reading leaves of it; within these bounds the overlap is from 0 to 1.
+static void overlap_solve(const struct samples *stream, int i, double bytes, double row_bytes,
+                          struct predict_product *out) {
+    double whole[REPETITIONS], rest[REPETITIONS];
+    for (int turn = 0; turn < stream->n; turn++) {
+        const double ns = stream->ns[i][turn];
+        whole[turn] = at_least(ns - out->input[i] * PREDICT_COLS, ns / 2) / bytes;
+        rest[turn] = whole[turn] - 1e9 / (out->share * stream->bandwidth[turn]);
     }
+    const double most = median(whole, stream->n), least = median(rest, stream->n);
+    const double read = most - least, measured = out->cached[i] + out->output[i] / row_bytes;
+    const double compute = measured > most ? most : at_least(measured, least);
+    out->cached[i] *= compute / measured;
+    out->output[i] *= compute / measured;
+    const double overlap = (read + compute - most) / (read < compute ? read : compute);
+    out->overlap[i] = overlap > 1 ? 1 : at_least(overlap, 0);
 }
 
 rn_status tools_rates_product(const struct tools_rates_options *options,
@@ -411,7 +429,10 @@ rn_status tools_rates_product(const struct tools_rates_options *options,
     for (int i = 0; i < PREDICT_POINTS; i++)
         shapes_solve(format, ns[SQUARE][i], ns[TALL][i], ns[FLAT][i], &out->cached[i],
                      &out->output[i], &out->input[i]);
-    stream_solve(format, &stream, out);
+    const double row_bytes = (double)format_row_bytes(format, PREDICT_COLS);
+    out->share = share_solve(&stream, row_bytes * STREAM_ROWS / cut);
+    for (int i = 0; i < PREDICT_POINTS; i++)
+        overlap_solve(&stream, i, row_bytes * STREAM_ROWS / cut, row_bytes, out);
     return RN_OK;
 }
 

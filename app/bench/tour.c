@@ -16,6 +16,7 @@
 enum {
     CONTEXT_MAX = 4096, // tokens of the longest context, where none is given
     DRAFT_GEN = 2,      // times as many tokens as other tests have: drafts come in runs
+    DRAFT_PROMPT = 32,  // at most, of the drafts' prompts
     BAR_WIDTH = 32,
     BARS_MAX = 2, // columns that are drawn
 };
@@ -152,8 +153,10 @@ static int contexts_run(struct visit *visit) {
     const int depth = depth_largest(visit);
     visit->config.n_prompt.count = 0;
     visit->config.streams = list_of(1);
-    if (!visit->config.n_depth.count)
+    if (!visit->config.n_depth.count) {
         visit->config.n_depth = (struct bench_list){{0, depth / 4, depth}, 3};
+        if (depth < 4) visit->config.n_depth = list_of(0); // a context without room for three
+    }
     const int code = rounds_run(visit, types_round);
     for (int i = 0; !code && i < visit_rows(visit); i++) {
         struct row *row = visit_row(visit, i);
@@ -190,7 +193,9 @@ static int saved_run(struct visit *visit) {
     const bool has_draft = bench_has_draft(visit->tour, visit->place->source);
     struct row none;
     visit->config.n_prompt.count = 0;
-    visit->config.n_gen.value[0] *= DRAFT_GEN;
+    const int n_gen = bench_list_at(&visit->tour->n_gen, 0);
+    const int room = visit->place->info->n_ctx_train - DRAFT_PROMPT;
+    if (DRAFT_GEN * n_gen <= room) visit->config.n_gen.value[0] *= DRAFT_GEN;
     visit->config.streams = list_of(1);
     visit->config.drafters = list_of(has_draft ? DRAFTER_MODEL : DRAFTER_AUTO);
     visit->config.lengths = list_of(0);
@@ -364,8 +369,18 @@ static int section_run(struct bench_place *place, const struct section *section)
     return section_print(bench, section, visit.first);
 }
 
+// Said before the first section is measured.
+static int lengths_check(const struct bench_place *place) {
+    const struct bench_config *config = place->bench->config;
+    const int n_gen = bench_list_at(&config->n_gen, 0), most = place->info->n_ctx_train;
+    const int depth = config->n_depth.count ? bench_list_largest(&config->n_depth) : DRAFT_PROMPT;
+    if (depth + n_gen <= most) return APP_OK;
+    return app_fail(APP_USAGE, "%s: %d positions and %d more are beyond the model's context, %d",
+                    config->n_depth.count ? "--n-depth" : "--n-gen", depth, n_gen, most);
+}
+
 static int tour_run(struct bench_place *place) {
-    int code = APP_OK;
+    int code = lengths_check(place);
     for (int i = 0; !code && i < N_SECTIONS; i++) code = section_run(place, &sections[i]);
     return code;
 }

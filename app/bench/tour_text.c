@@ -100,7 +100,10 @@ static void knee_says(const struct row *rows, int n, char *out, size_t size) {
     const int knee = tour_knee(rows, n);
     const struct row *last = &rows[knee + 1 < n ? knee + 1 : knee];
     const int streams = row_whole_at(&rows[knee], COLUMN_N_SEQS);
-    if (knee == n - 1)
+    if (n == 1)
+        snprintf(out, size, "The nearest limit of %d stream%s is %s (%s).", streams,
+                 streams == 1 ? "" : "s", row_text_at(last, COLUMN_BOUND), shares_of(last).text);
+    else if (knee == n - 1)
         snprintf(out, size,
                  "There is no knee up to %d stream%s: each doubling brought at least %.1f times "
                  "the tokens/s, and the nearest limit is %s (%s).",

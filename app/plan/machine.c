@@ -202,7 +202,7 @@ void rates_key_make(int n_threads, const char *isa, char out[RATES_KEY]) {
     char cpu[128], isas[96];
     app_cpu_name(cpu, sizeof cpu);
     isas_here(isas, sizeof isas);
-    snprintf(out, RATES_KEY, "%s; %d threads of %ld; isa %s of %s; runnel %s; rates 2", cpu,
+    snprintf(out, RATES_KEY, "%s; %d threads of %ld; isa %s of %s; runnel %s; rates 3", cpu,
              n_threads, sysconf(_SC_NPROCESSORS_ONLN), isa, isas, RN_VERSION);
 }
 

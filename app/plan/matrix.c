@@ -95,11 +95,18 @@ static struct matrix_row row_make(const struct outline *outline, const struct ma
     return row;
 }
 
+static const char *millions_text(double value, char out[32]) {
+    snprintf(out, 32, value >= 1e5 ? "%.1f" : "%.3g", value * 1e-6);
+    return out;
+}
+
 static void text_print(const struct outline *outline, const struct matrix *matrix) {
     const double weights = (double)matrix->rows * (double)matrix->cols;
-    printf("matrix   %" PRId64 " x %" PRId64 " %s: %.1f MB, %.1f MFLOP per token, %.2f FLOP/byte\n",
+    char bytes[32], flops[32];
+    printf("matrix   %" PRId64 " x %" PRId64 " %s: %s MB, %s MFLOP per token, %.2f FLOP/byte\n",
            matrix->rows, matrix->cols, format_at(matrix->format)->name,
-           (double)matrix->bytes * 1e-6, 2 * weights * 1e-6, 2 * weights / (double)matrix->bytes);
+           millions_text((double)matrix->bytes, bytes), millions_text(2 * weights, flops),
+           2 * weights / (double)matrix->bytes);
     outline_machine(outline);
     outline_section(outline, "roofline");
     printf("  %6s %10s %10s %12s %12s  %s\n", "tokens", "MFLOP", "FLOP/byte", "time", "GFLOP/s",

@@ -36,6 +36,11 @@ static const char *rate_text(double value, char out[32]) {
     return out;
 }
 
+static const char *balance_text(double value, char out[32]) {
+    snprintf(out, 32, value >= 1000 ? "%.0f" : "%.3g", value);
+    return out;
+}
+
 static void model_print(const struct outline *outline) {
     const rn_model_info *info = rn_model_get_info(outline->model);
     const struct workload *w = &outline->workload;
@@ -55,13 +60,13 @@ static void model_print(const struct outline *outline) {
 
 static void machine_print(const struct outline *outline) {
     const struct machine *m = &outline->machine;
-    char memory[32], rate[32];
+    char memory[32], rate[32], balance[32];
     printf("machine  %s: ", m->name);
     if (m->memory) printf("%s, ", human_bytes((double)m->memory, memory));
     printf("%s GB/s", rate_text(m->bandwidth * 1e-9, rate));
     if (m->flops > 0)
-        printf(", %s TFLOP/s (%.3g FLOP/byte at these peaks)", rate_text(m->flops * 1e-12, rate),
-               machine_balance(m));
+        printf(", %s TFLOP/s (%s FLOP/byte at these peaks)", rate_text(m->flops * 1e-12, rate),
+               balance_text(machine_balance(m), balance));
     putchar('\n');
     if (m->kind == MACHINE_DEVICE)
         printf("assumed  decoding reaches %.0f%% of the bandwidth, products %.0f%% of the "
@@ -78,8 +83,8 @@ static void machine_print(const struct outline *outline) {
     if (m->kind == MACHINE_HERE)
         printf("limit    arithmetic, where an op takes more than 1.5 times as long as its bytes\n");
     else if (machine_ridge(m) > 0)
-        printf("limit    arithmetic, for an op above %.3g FLOP/byte at these shares\n",
-               machine_ridge(m));
+        printf("limit    arithmetic, for an op above %s FLOP/byte at these shares\n",
+               balance_text(machine_ridge(m), balance));
 }
 
 static void group_print(const struct plan_kv_group *group, uint64_t page_bytes) {

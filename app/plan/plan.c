@@ -47,7 +47,8 @@ static int workload_read(const struct options *options, struct workload *out) {
                              .kv_type = option_text(options, OPT_KV_TYPE)};
     char name[OPTION_NAME_SIZE];
     lengths_choose(options, out);
-    if ((int64_t)out->n_prompt + out->n_gen > out->n_ctx && out->n_ctx > 1)
+    const bool is_chosen = option_given(options, OPT_N_PROMPT) || option_given(options, OPT_N_GEN);
+    if ((int64_t)out->n_prompt + out->n_gen > out->n_ctx && (is_chosen || out->n_ctx > 1))
         return app_fail(APP_USAGE, "%s: prompt and output have %lld tokens, the context has %d",
                         option_name(options, OPT_CTX, name), (long long)out->n_prompt + out->n_gen,
                         out->n_ctx);

@@ -94,22 +94,15 @@ static void blocks_keep(struct queue *queue, const struct runner *runner, int be
 
 // ---------------------------------------------------------------- the step
 
-static uint64_t request_bytes(const struct queue *queue, const struct queue_request *request) {
-    const uint64_t tokens = (uint64_t)request->n_prompt + (uint64_t)request->n_output;
-    return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS * KV_PAGE_TOKENS *
-           queue->config->kv_token_bytes;
-}
-
 // In order: a request that does not fit blocks those behind it. A lone request always runs.
 static void admit(struct queue *queue) {
     const struct queue_config *config = queue->config;
     uint64_t held = 0;
-    for (int i = 0; i < queue->n_running; i++)
-        held += request_bytes(queue, queue->running[i].request);
+    for (int i = 0; i < queue->n_running; i++) held += queue->running[i].request->kv_bytes;
     while (queue->n_arrived < queue->n && queue->n_running < config->max_seqs) {
         struct queue_request *next = &queue->requests[queue->n_arrived];
         if (next->arrive_ms > queue->now_ms) return;
-        held += request_bytes(queue, next);
+        held += next->kv_bytes;
         if (config->kv_bytes && held > config->kv_bytes && queue->n_running > 0) return;
         queue->running[queue->n_running++] = (struct runner){.request = next};
         queue->n_arrived++;

@@ -14,6 +14,7 @@ struct queue_request {
     int n_prompt, n_output; // at least 1
     const int64_t *block;   // [n_block] equal ids in equal places of equal starts: equal tokens
     int n_block;
+    uint64_t kv_bytes;       // pages of its prompt and output
     double first_ms, end_ms; // out: of the first token and of the last
     int n_cached;            // out: tokens of the prompt that were not computed
 };
@@ -23,9 +24,8 @@ struct queue_config {
     const struct kv_bytes *kv;
     const struct predict_machine *machine;
     int max_seqs, batch_tokens;
-    uint64_t kv_bytes;       // of all running requests; 0: no limit
-    uint64_t kv_token_bytes; // of each of their tokens
-    double token_ms;         // of the host, for each token that is chosen
+    uint64_t kv_bytes; // of all running requests; 0: no limit
+    double token_ms;   // of the host, for each token that is chosen
 };
 
 struct queue_totals {

@@ -2,7 +2,6 @@
 // ~/.cache/runnel, one JSON file for each key. The name is a hash of the key; the key itself is
 // inside and must be equal. A file that is missing, broken or of another key is measured again.
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +10,7 @@
 #include "plan/machine.h"
 #include "terminal/json.h"
 
-enum { PATH_SIZE = 1024 };
+enum { PATH_SIZE = 1024, LEAST_BANDWIDTH = 1000000 };
 
 static bool path_make(const char *key, bool with_folders, char out[PATH_SIZE]) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -45,12 +44,12 @@ static bool number_get(const json_t *object, const char *name, double *out) {
     return true;
 }
 
-static bool numbers_get(const json_t *object, const char *name, double least, int n, double *out) {
+static bool numbers_get(const json_t *object, const char *name, int n, double *out) {
     const json_t *array = json_object_get(object, name);
     if (json_array_size(array) != (size_t)n) return false;
     for (int i = 0; i < n; i++) {
         const json_t *value = json_array_get(array, (size_t)i);
-        if (!json_is_number(value) || json_number_value(value) < least) return false;
+        if (!json_is_number(value) || json_number_value(value) < 0) return false;
         out[i] = json_number_value(value);
     }
     return true;
@@ -58,11 +57,11 @@ static bool numbers_get(const json_t *object, const char *name, double least, in
 
 static bool product_get(const json_t *object, struct predict_product *out) {
     bool ok = number_get(object, "share", &out->share) && out->share > 0 &&
-              numbers_get(object, "cached", 0, PREDICT_POINTS, out->cached) &&
-              numbers_get(object, "output", 0, PREDICT_POINTS, out->output) &&
-              numbers_get(object, "input", 0, PREDICT_POINTS, out->input) &&
-              numbers_get(object, "overlap", -INFINITY, PREDICT_POINTS, out->overlap);
-    for (int i = 0; i < PREDICT_POINTS && ok; i++) ok = out->cached[i] > 0;
+              numbers_get(object, "cached", PREDICT_POINTS, out->cached) &&
+              numbers_get(object, "output", PREDICT_POINTS, out->output) &&
+              numbers_get(object, "input", PREDICT_POINTS, out->input) &&
+              numbers_get(object, "overlap", PREDICT_POINTS, out->overlap);
+    for (int i = 0; i < PREDICT_POINTS && ok; i++) ok = out->cached[i] > 0 && out->overlap[i] <= 1;
     return ok;
 }
 
@@ -74,12 +73,12 @@ static bool kv_get(const json_t *object, struct predict_kv *out) {
 
 static bool base_get(const json_t *root, struct predict_rates *out) {
     double cache;
-    bool ok = number_get(root, "bandwidth", &out->bandwidth) && out->bandwidth > 0 &&
+    bool ok = number_get(root, "bandwidth", &out->bandwidth) && out->bandwidth >= LEAST_BANDWIDTH &&
               number_get(root, "int_flops", &out->int_flops) &&
               number_get(root, "float_flops", &out->float_flops) &&
               number_get(root, "step_ns", &out->step_ns) &&
               number_get(root, "cache_bytes", &cache) &&
-              numbers_get(root, "memory_share", 0, PREDICT_SETS, out->memory_share);
+              numbers_get(root, "memory_share", PREDICT_SETS, out->memory_share);
     if (!ok) return false;
     out->cache_bytes = (uint64_t)cache;
     const json_t *ops = json_object_get(root, "ops");
@@ -149,7 +148,8 @@ static json_t *kv_pack(const struct predict_kv *kv) {
 }
 
 static json_t *child_get(json_t *root, const char *name) {
-    if (!json_object_get(root, name)) json_object_set_new(root, name, json_object());
+    if (!json_is_object(json_object_get(root, name)))
+        json_object_set_new(root, name, json_object());
     return json_object_get(root, name);
 }
 

@@ -148,6 +148,7 @@ struct outcome {
     struct queue_totals totals;
     struct quantiles ttft, token;
     uint64_t n_prompt, n_cached;
+    int n_token; // requests with a time per token
 };
 
 static bool outcome_make(const struct replay_trace *trace, struct outcome *out) {
@@ -164,6 +165,7 @@ static bool outcome_make(const struct replay_trace *trace, struct outcome *out) 
     const bool ok = ttft && token;
     if (ok) out->ttft = quantiles_of(ttft, trace->n);
     if (ok) out->token = quantiles_of(token, n_token);
+    out->n_token = n_token;
     free(ttft);
     free(token);
     return ok;
@@ -184,8 +186,9 @@ static void outcome_print(const struct outline *outline, const struct replay_tra
                trace->n_long == 1 ? " is" : "s are");
     printf("  %-14s %10s %10s %10s\n", "", "p50", "p90", "p99");
     printf("  %-14s %7.1f ms %7.1f ms %7.1f ms\n", "TTFT", o->ttft.p50, o->ttft.p90, o->ttft.p99);
-    printf("  %-14s %7.2f ms %7.2f ms %7.2f ms\n", "time per token", o->token.p50, o->token.p90,
-           o->token.p99);
+    if (o->n_token) // answers of one token have none
+        printf("  %-14s %7.2f ms %7.2f ms %7.2f ms\n", "time per token", o->token.p50, o->token.p90,
+               o->token.p99);
 }
 
 static json_t *quantiles_pack(struct quantiles q) {
@@ -201,7 +204,7 @@ static bool outcome_put(const struct outline *outline, const struct replay_trace
                   "most_running", o->totals.most_running, "cached_prompt_tokens",
                   (json_int_t)o->n_cached);
     return json_put(object, "ttft_ms", quantiles_pack(o->ttft)) &&
-           json_put(object, "ms_per_token", quantiles_pack(o->token)) &&
+           json_put(object, "ms_per_token", o->n_token ? quantiles_pack(o->token) : json_null()) &&
            json_put(outline->json, "replay", object);
 }
 
@@ -219,6 +222,47 @@ int replay_open(const struct outline *outline, const char *path, struct replay_t
     return trace_read(path, rn_model_get_info(outline->model)->n_ctx_train, *out);
 }
 
+// The KV memory of each request, as an engine has it: windows end, and a state has one size.
+// Requests of as many pages take as much.
+static rn_status pages_fill(const struct outline *outline, struct replay_trace *trace,
+                            rn_error *err) {
+    struct workload one = outline->workload;
+    one.users = 1;
+    one.n_shared = 0;
+    int n_pages = 0;
+    for (int i = 0; i < trace->n; i++) {
+        struct queue_request *r = &trace->request[i];
+        const int pages = (r->n_prompt + r->n_output + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+        if (pages > n_pages) n_pages = pages;
+    }
+    uint64_t *bytes = calloc((size_t)n_pages + 1, sizeof *bytes); // 0: not known yet
+    if (!bytes) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    rn_status status = RN_OK;
+    for (int i = 0; i < trace->n && !status; i++) {
+        struct queue_request *r = &trace->request[i];
+        struct tools_memory memory;
+        one.n_ctx = r->n_prompt + r->n_output;
+        const int pages = (one.n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+        if (!bytes[pages]) {
+            status = sizing_memory(outline->model, &one, 0, &memory, err);
+            if (!status) bytes[pages] = memory.user_bytes;
+        }
+        r->kv_bytes = bytes[pages];
+    }
+    free(bytes);
+    return status;
+}
+
+static int unfit_report(const struct outline *outline) {
+    if (outline->json)
+        return json_put(outline->json, "replay", json_null())
+                   ? APP_OK
+                   : app_fail(APP_FAILED, "out of memory");
+    outline_section(outline, "replay");
+    puts("  none: the weights do not fit the memory");
+    return APP_OK;
+}
+
 int replay_report(const struct outline *outline, struct replay_trace *trace) {
     const struct tools_memory *memory = &outline->memory;
     const uint64_t taken = memory->weight_bytes + memory->step_bytes + memory->reserve_bytes;
@@ -226,10 +270,12 @@ int replay_report(const struct outline *outline, struct replay_trace *trace) {
                                   .kv = &memory->kv,
                                   .machine = &outline->machine.predict,
                                   .max_seqs = option_int(outline->options, OPT_MAX_SEQS),
-                                  .batch_tokens = outline->workload.batch_tokens,
-                                  .kv_token_bytes = memory->kv_token_bytes};
+                                  .batch_tokens = outline->workload.batch_tokens};
     struct outcome outcome = {0};
-    if (outline->machine.memory > taken) config.kv_bytes = outline->machine.memory - taken;
+    rn_error err = {0};
+    if (outline->machine.memory && outline->machine.memory <= taken) return unfit_report(outline);
+    if (outline->machine.memory) config.kv_bytes = outline->machine.memory - taken;
+    if (pages_fill(outline, trace, &err)) return app_fail_error(&err);
     bool ok = queue_run(&config, trace->request, trace->n, &outcome.totals) &&
               outcome_make(trace, &outcome);
     if (ok && outline->json) ok = outcome_put(outline, trace, &outcome);

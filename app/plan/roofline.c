@@ -49,9 +49,12 @@ int roofline_write(const struct outline *outline, const char *path) {
                         .log_x = true,
                         .log_y = true,
                         .item = item};
-    snprintf(plot.subtitle, sizeof plot.subtitle, "%.60s, %.60s: %.4g GB/s, %.4g TFLOP/s",
-             rn_model_get_info(outline->model)->path, machine->name, machine->bandwidth * 1e-9,
-             machine->flops * 1e-12);
+    int len =
+        snprintf(plot.subtitle, sizeof plot.subtitle, "%.60s, %.60s: %.4g GB/s",
+                 rn_model_get_info(outline->model)->path, machine->name, machine->bandwidth * 1e-9);
+    if (machine->flops > 0)
+        snprintf(plot.subtitle + len, sizeof plot.subtitle - (size_t)len, ", %.4g TFLOP/s",
+                 machine->flops * 1e-12);
     for (int i = 0; i < outline->n_rows; i++) {
         const struct sizing_row *row = &outline->row[i];
         struct plot_item *at =

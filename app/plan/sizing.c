@@ -17,6 +17,11 @@ static void streams_add(const struct plan *plan, const struct workload *w, int u
     for (int i = 0; i < users; i++) batch_shape_add(plan, shape, depth, rows, rows);
 }
 
+// The last token of a prompt is always evaluated, because its result is wanted.
+static int shared_of(const struct workload *w) {
+    return w->n_shared < w->n_prompt ? w->n_shared : w->n_prompt - 1;
+}
+
 enum { MAX_CHUNKS = 32 }; // that are predicted one by one
 
 // The time of the step with the chunk of the prompt that starts there, beside the streams.
@@ -38,13 +43,12 @@ double sizing_ttft_ms(const struct plan *plan, const struct tools_memory *memory
                       const struct machine *machine, const struct workload *w, int users) {
     const int streams = users - 1, taken = streams * (1 + w->n_draft);
     const int room = w->batch_tokens - taken > 1 ? w->batch_tokens - taken : 1;
-    const int n_chunks = (w->n_prompt - w->n_shared + room - 1) / room;
+    const int shared = shared_of(w), n_chunks = (w->n_prompt - shared + room - 1) / room;
     const int n = n_chunks < MAX_CHUNKS ? n_chunks : MAX_CHUNKS;
     double ns = 0;
     for (int i = 0; i < n; i++) {
         const int64_t chunk = n < 2 ? 0 : (int64_t)i * (n_chunks - 1) / (n - 1);
-        ns +=
-            chunk_ns(plan, &memory->kv, machine, w, streams, w->n_shared + (int)chunk * room, room);
+        ns += chunk_ns(plan, &memory->kv, machine, w, streams, shared + (int)chunk * room, room);
     }
     return n > 0 ? ns * n_chunks / n * 1e-6 : 0;
 }
@@ -68,10 +72,10 @@ void sizing_step(const struct plan *plan, const struct tools_memory *memory,
 void sizing_prompt_step(const struct plan *plan, const struct tools_memory *memory,
                         const struct machine *machine, const struct workload *w,
                         struct prediction *out) {
-    const int left = w->n_prompt - w->n_shared;
-    const int n = left < 1 ? 1 : left < w->batch_tokens ? left : w->batch_tokens;
+    const int shared = shared_of(w), left = w->n_prompt - shared;
+    const int n = left < w->batch_tokens ? left : w->batch_tokens;
     struct batch_shape shape = {0};
-    batch_shape_add(plan, &shape, w->n_shared, n, n == left ? 1 : 0);
+    batch_shape_add(plan, &shape, shared, n, n == left ? 1 : 0);
     predict_step(plan, &memory->kv, &machine->predict, &shape, out);
 }
 

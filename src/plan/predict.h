@@ -24,7 +24,7 @@ struct predict_product {
     double output[PREDICT_POINTS];  // ns for each row of the matrix
     double input[PREDICT_POINTS];   // ns for each column of the matrix, once a stage
     double overlap[PREDICT_POINTS]; // of reading and computing: 1 the shorter one is hidden, 0 both
-                                    // add up; values beyond 0 and 1 are noise
+                                    // add up
 };
 
 // A matrix, or several of one stage: bytes of weights, rows, and columns whose inputs are made.

@@ -106,6 +106,7 @@ CASE(every_bad_value_is_named) {
         {"8b --device m1 --memory-svg /nowhere/a.svg", "--memory-svg: '/nowhere/a.svg': No such"},
         {"--matrix 4x4:F16 --memory-svg a.svg", "--memory-svg belongs to a model, and --matrix"},
         {"8b --threads 0", "--threads: '0' is not a whole number"},
+        {"8b --device m1 --ctx 1 --n-prompt 9", "--ctx: prompt and output have 10 tokens, the con"},
         {"8b --isa sse9", "--isa: 'sse9' is not one of"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i][0], cases[i][1]);
@@ -369,7 +370,40 @@ CASE(a_replay_says_times_and_refuses_bad_lines) {
     assert_true(number_at(root, "replay", "output_tokens") == 10);
     assert_true(number_at(root, "replay", "cached_prompt_tokens") == 512); // the block they share
     json_decref(root);
+    // no queue before weights that do not fit
+    snprintf(line, sizeof line, "70b:F16 --device rtx-4090 --replay %s/trace", folder.path);
+    ran(line);
+    check(strstr(caught.out, "none: the weights do not fit the memory"), "%s", caught.out);
+    root = json_of(line);
+    assert_true(json_is_null(json_object_get(root, "replay")));
+    json_decref(root);
     data_folder_remove(&folder);
+}
+
+// Four requests at once, in a memory for as many users of their length: all run together. gpt-oss
+// has windows in half of its layers, which a count of tokens would take for full ones.
+CASE(a_replay_has_the_memory_of_windows) {
+    const struct data_folder folder = data_folder_make();
+    char line[192], text[512] = "";
+    for (int i = 0; i < 4; i++)
+        strcat(text, "{\"timestamp\": 0, \"input_length\": 30000, \"output_length\": 2000}\n");
+    data_file_write(folder.path, "trace", text, strlen(text));
+    json_t *root = json_of("gpt-oss-20b --bandwidth 1TB/s --ctx 32000 --users 4");
+    const double total = number_at(root, "memory", "total_bytes");
+    json_decref(root);
+    snprintf(line, sizeof line,
+             "gpt-oss-20b --bandwidth 1TB/s --ctx 32000 --users 4 --memory %lldM --replay %s/trace",
+             (long long)(total / 0.95 / (1 << 20)) + 1, folder.path);
+    root = json_of(line);
+    assert_int_equal(number_at(root, "replay", "most_running"), 4);
+    json_decref(root);
+    data_folder_remove(&folder);
+}
+
+CASE(a_prompt_that_is_shared_as_a_whole_has_a_last_token) {
+    json_t *root = json_of("8b --device h200 --n-prompt 512 --shared-prefix 512");
+    assert_true(plan_number(root, 0, "ttft_ms") > 0);
+    json_decref(root);
 }
 
 CASE(a_plot_is_written) {
@@ -409,7 +443,7 @@ CASE(rates_are_kept_by_their_key) {
     rates.product[FORMAT_Q4_0].is_known = true;
     for (int i = 0; i < PREDICT_POINTS; i++) rates.product[FORMAT_Q4_0].cached[i] = i + 1;
     rates.product[FORMAT_Q4_0].share = 0.9;
-    rates.product[FORMAT_Q4_0].overlap[1] = -0.125;
+    rates.product[FORMAT_Q4_0].overlap[1] = 0.125;
     rates.attention.memory.byte_ns = 0.25;
     rates.attention.row_ns = 0.5;
     rates.memory_share[5] = 0.75;
@@ -422,10 +456,18 @@ CASE(rates_are_kept_by_their_key) {
     assert_true(got.product[FORMAT_Q4_0].input[2] == 9 && got.product[FORMAT_Q4_0].output[2] == 0);
     assert_true(got.product[FORMAT_Q4_0].is_known && got.product[FORMAT_Q4_0].cached[7] == 8);
     assert_true(got.product[FORMAT_Q4_0].share == 0.9 &&
-                got.product[FORMAT_Q4_0].overlap[1] == -0.125);
+                got.product[FORMAT_Q4_0].overlap[1] == 0.125);
     assert_false(got.product[FORMAT_F16].is_known);
     assert_true(rates_load("a", &others, &got, &has_attention) && !has_attention);
     assert_false(rates_load("b", &heads, &got, &has_attention));
+    // parts that are no objects are written anew
+    snprintf(cache, sizeof cache,
+             "sed -i 's/^ \"attention\": {/ \"attention\": 5, \"old\": {/' %s/runnel/rates-*.json",
+             folder.path);
+    assert_int_equal(system(cache), 0);
+    assert_true(rates_load("a", &heads, &got, &has_attention) && !has_attention);
+    rates_save("a", &heads, &rates);
+    assert_true(rates_load("a", &heads, &got, &has_attention) && has_attention);
     // a second save adds to the first
     rates.product[FORMAT_Q4_0].is_known = false;
     rates.product[FORMAT_F16] = rates.product[FORMAT_Q4_0];

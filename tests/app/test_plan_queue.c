@@ -35,8 +35,12 @@ static struct queue_totals run(struct queue_request *requests, int n, uint64_t k
                                         .machine = &machine,
                                         .max_seqs = MAX_SEQS,
                                         .batch_tokens = BATCH,
-                                        .kv_bytes = kv_bytes,
-                                        .kv_token_bytes = memory.kv_token_bytes};
+                                        .kv_bytes = kv_bytes};
+    for (int i = 0; i < n; i++) { // whole pages
+        const int pages =
+            (requests[i].n_prompt + requests[i].n_output + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+        requests[i].kv_bytes = (uint64_t)(pages * KV_PAGE_TOKENS) * memory.kv_token_bytes;
+    }
     struct queue_totals totals;
     assert_true(queue_run(&config, requests, n, &totals));
     step_ms = 10;
