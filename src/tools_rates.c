@@ -25,11 +25,13 @@ enum {
     ROUGH_BYTES = 1 << 20, // instead, for tests
     BANDWIDTH_BYTES = 512 << 20,
     BANDWIDTH_MS = 200,
-    SET_MS = 60,        // of each working set
-    SHORT_DEPTH = 32,   // of attention, for its time per op and per sequence
-    MEDIUM_DEPTH = 512, // for its time per byte in the cache
-    LONG_DEPTH = 2048,  // in memory
-    PROMPT_DEPTH = 512, // for its time per operation
+    SET_MS = 60,         // of each working set
+    AROUND_MS = 20,      // around a product
+    STREAM_ROWS_MAX = 8, // products of more rows are limited by arithmetic
+    SHORT_DEPTH = 32,    // of attention, for its time per op and per sequence
+    MEDIUM_DEPTH = 512,  // for its time per byte in the cache
+    LONG_DEPTH = 2048,   // in memory
+    PROMPT_DEPTH = 512,  // for its time per operation
     PROMPT_TOKENS = 128,
     START_TOKENS = 64, // of a prompt's start
     OP_ROWS = 16,
@@ -275,26 +277,50 @@ static rn_status products_ns(struct tools_runner *runner, const struct tools_wor
 struct samples {
     int n;
     double ns[PREDICT_POINTS][REPETITIONS];
-    double bandwidth[REPETITIONS]; // around each turn, where it is wanted
+    double bandwidth[PREDICT_POINTS][REPETITIONS]; // around the sample, where it is wanted
 };
 
-static double bandwidth_now(struct tools_runner *runner,
-                            const struct tools_rates_options *options) {
-    return options->is_rough ? 1e10 : tools_runner_bandwidth(runner, BANDWIDTH_BYTES, SET_MS);
-}
+// A turn: the times of all points.
+struct point_turn {
+    double ns[PREDICT_POINTS], bandwidth[PREDICT_POINTS];
+};
 
 static rn_status bandwidth_fail(rn_error *err) {
     return err_set(err, RN_ERR_NOMEM,
                    "too little free memory to measure its bandwidth; --bandwidth takes a figure");
 }
 
-static rn_status turn_measure(struct tools_runner *runner, const struct tools_work *works,
-                              const struct tools_rates_options *options, bool in_stages,
-                              double ns[PREDICT_POINTS], rn_error *err) {
+static rn_status bandwidth_now(struct tools_runner *runner,
+                               const struct tools_rates_options *options, double *out,
+                               rn_error *err) {
+    *out = options->is_rough ? 1e10 : tools_runner_bandwidth(runner, BANDWIDTH_BYTES, AROUND_MS);
+    return *out > 0 ? RN_OK : bandwidth_fail(err);
+}
+
+// The bandwidth of a shared machine changes within seconds. So it is measured before and after each
+// product that it may limit, and the larger one applies.
+static rn_status stream_turn(struct tools_runner *runner, const struct tools_work *works,
+                             const struct tools_rates_options *options, struct point_turn *out,
+                             rn_error *err) {
+    double before;
+    rn_status status = bandwidth_now(runner, options, &before, err);
+    for (int i = 0; i < PREDICT_POINTS && !status; i++) {
+        double after = before;
+        status = step_ns(runner, &works[i], options->stop, &out->ns[i], err);
+        if (!status && predict_rows[i] <= STREAM_ROWS_MAX)
+            status = bandwidth_now(runner, options, &after, err);
+        out->bandwidth[i] = at_least(after, before);
+        before = after;
+    }
+    return status;
+}
+
+static rn_status cached_turn(struct tools_runner *runner, const struct tools_work *works,
+                             const struct tools_rates_options *options, struct point_turn *out,
+                             rn_error *err) {
     rn_status status = RN_OK;
     for (int i = 0; i < PREDICT_POINTS && !status; i++)
-        status = in_stages ? products_ns(runner, &works[i], options->stop, &ns[i], err)
-                           : step_ns(runner, &works[i], options->stop, &ns[i], err);
+        status = products_ns(runner, &works[i], options->stop, &out->ns[i], err);
     return status;
 }
 
@@ -315,17 +341,15 @@ static rn_status points_measure(struct probe *probe, const struct tools_rates_op
     rn_status status = runner_make(probe, options, works, PREDICT_POINTS, &runner, err);
     if (status) return status;
     out->n = options->is_rough ? 1 : REPETITIONS;
-    double before = 0;
-    for (int turn = -1; turn < out->n && !status; turn++) { // the first one warms up
-        double ns[PREDICT_POINTS];
-        status = turn_measure(runner, works, options, !is_stream, ns, err);
-        const double after = is_stream && !status ? bandwidth_now(runner, options) : 0;
-        if (turn >= 0) out->bandwidth[turn] = at_least(after, before);
-        if (is_stream && !status && after <= 0) status = bandwidth_fail(err);
-        before = after;
-        if (turn < 0 && !status && is_long(ns)) out->n = FEW_REPETITIONS;
-        for (int i = 0; i < PREDICT_POINTS && turn >= 0 && !status; i++)
-            out->ns[i][turn] = at_least(ns[i] / n_products - stage_ns, ns[i] / n_products / 2);
+    for (int at = -1; at < out->n && !status; at++) { // the first turn warms up
+        struct point_turn turn = {0};
+        status = (is_stream ? stream_turn : cached_turn)(runner, works, options, &turn, err);
+        if (at < 0 && is_long(turn.ns) && out->n > FEW_REPETITIONS) out->n = FEW_REPETITIONS;
+        for (int i = 0; i < PREDICT_POINTS && at >= 0; i++) {
+            const double ns = turn.ns[i] / n_products;
+            out->ns[i][at] = at_least(ns - stage_ns, ns / 2);
+            out->bandwidth[i][at] = turn.bandwidth[i];
+        }
     }
     tools_runner_destroy(runner);
     return status;
@@ -378,12 +402,11 @@ static void shapes_solve(enum format_id format, double square, double tall, doub
     *cached = at_least(rest, square / 2) / bytes;
 }
 
-// What the product of one row reaches of the bandwidth. It is that of each turn, because it changes
-// between them.
+// What the product of one row reaches of the bandwidth around it.
 static double share_solve(const struct samples *stream, double bytes) {
     double value[REPETITIONS];
     for (int turn = 0; turn < stream->n; turn++)
-        value[turn] = bytes / stream->ns[0][turn] * 1e9 / stream->bandwidth[turn];
+        value[turn] = bytes / stream->ns[0][turn] * 1e9 / stream->bandwidth[0][turn];
     return median(value, stream->n);
 }
 
@@ -396,7 +419,7 @@ static void overlap_solve(const struct samples *stream, int i, double bytes, dou
     for (int turn = 0; turn < stream->n; turn++) {
         const double ns = stream->ns[i][turn];
         whole[turn] = at_least(ns - out->input[i] * PREDICT_COLS, ns / 2) / bytes;
-        rest[turn] = whole[turn] - 1e9 / (out->share * stream->bandwidth[turn]);
+        rest[turn] = whole[turn] - 1e9 / (out->share * stream->bandwidth[i][turn]);
     }
     const double most = median(whole, stream->n), least = median(rest, stream->n);
     const double read = most - least, measured = out->cached[i] + out->output[i] / row_bytes;
