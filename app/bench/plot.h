@@ -22,7 +22,7 @@ struct plot {
     char subtitle[200];
     const char *peer_name; // NULL: none
     bool bars;
-    bool log_x, log_y; // all values are above 0
+    bool log_x, log_y;      // all values are above 0
     struct plot_item *item; // [n]
     int n;
 };
