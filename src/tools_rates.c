@@ -546,6 +546,8 @@ static struct cost attention_cost(const struct plan *plan, const struct kv_bytes
     return cost;
 }
 
+// Pairs of works that give a line follow each other: MANY and MEDIUM, COLD_MANY and COLD_LONG. Cold
+// works find nothing in the cache.
 enum { SHORT, MANY, MEDIUM, START, PROMPT, COLD_MANY, COLD_LONG, WORKS };
 
 // An op takes a fixed time, a time for each sequence or query, and a time for each byte or
@@ -575,7 +577,7 @@ static void attention_solve(const struct tools_work works[WORKS],
     line_solve(out->fixed_ns, &ns[COLD_MANY], &seqs[COLD_MANY], &bytes[COLD_MANY],
                &out->memory.seq_ns, &out->memory.byte_ns);
     out->cached.append_ns = at_least(append_ns[MANY] - append_ns[SHORT], 0) / seqs[MANY];
-    out->memory.append_ns = at_least(append_ns[COLD_MANY] - append_ns[SHORT], 0) / seqs[MANY];
+    out->memory.append_ns = at_least(append_ns[COLD_MANY] - append_ns[SHORT], 0) / seqs[COLD_MANY];
     const double prompt_ns[] = {ns[START], ns[PROMPT]};
     const double rows[] = {START_TOKENS, PROMPT_TOKENS};
     const double flops[] = {(double)cost[START].flops, (double)cost[PROMPT].flops};

@@ -222,6 +222,10 @@ int replay_open(const struct outline *outline, const char *path, struct replay_t
     return trace_read(path, rn_model_get_info(outline->model)->n_ctx_train, *out);
 }
 
+static int pages_of(const struct queue_request *request) {
+    return (request->n_prompt + request->n_output + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+}
+
 // The KV memory of each request, as an engine has it: windows end, and a state has one size.
 // Requests of as many pages take as much.
 static rn_status pages_fill(const struct outline *outline, struct replay_trace *trace,
@@ -231,8 +235,7 @@ static rn_status pages_fill(const struct outline *outline, struct replay_trace *
     one.n_shared = 0;
     int n_pages = 0;
     for (int i = 0; i < trace->n; i++) {
-        struct queue_request *r = &trace->request[i];
-        const int pages = (r->n_prompt + r->n_output + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+        const int pages = pages_of(&trace->request[i]);
         if (pages > n_pages) n_pages = pages;
     }
     uint64_t *bytes = calloc((size_t)n_pages + 1, sizeof *bytes); // 0: not known yet
@@ -242,7 +245,7 @@ static rn_status pages_fill(const struct outline *outline, struct replay_trace *
         struct queue_request *r = &trace->request[i];
         struct tools_memory memory;
         one.n_ctx = r->n_prompt + r->n_output;
-        const int pages = (one.n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+        const int pages = pages_of(r);
         if (!bytes[pages]) {
             status = sizing_memory(outline->model, &one, 0, &memory, err);
             if (!status) bytes[pages] = memory.user_bytes;

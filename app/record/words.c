@@ -373,9 +373,8 @@ void words_advise(struct jbuf *out, const struct record *record,
                record->engine.max_seqs);
     }
     if (part_of(first, RN_CAUSE_PROMPTS) > 0.4) {
-        advise(out, "Prompts of others went first: a higher \"priority\" in the request puts it "
-                    "before those that wait, and a smaller --batch-tokens shortens a step that "
-                    "has begun.");
+        advise(out, "Prompts of others went first: a higher \"priority\" puts this request before "
+                    "other waiting requests, and a smaller --batch-tokens makes steps shorter.");
     }
     advise_decode(out, record, choice);
 }

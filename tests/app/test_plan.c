@@ -460,7 +460,7 @@ CASE(rates_are_kept_by_their_key) {
     assert_false(got.product[FORMAT_F16].is_known);
     assert_true(rates_load("a", &others, &got, &has_attention) && !has_attention);
     assert_false(rates_load("b", &heads, &got, &has_attention));
-    // parts that are no objects are written anew
+    // a part that is no object is replaced
     snprintf(cache, sizeof cache,
              "sed -i 's/^ \"attention\": {/ \"attention\": 5, \"old\": {/' %s/runnel/rates-*.json",
              folder.path);

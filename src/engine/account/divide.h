@@ -7,7 +7,8 @@
 // streams, refused drafts, prompts, and rows that a preemption made necessary again. Its attention
 // is divided by the prices of each sequence's own. A run that takes clearly longer than its usual
 // time is that time plus "slower". The usual time is a price of run times alone, so that neither
-// the host nor a constraint changes it.
+// the host nor a constraint changes it. Where attention is measured, the price of the products
+// decides, so that contexts of other lengths do not change it either.
 //
 // A machine that stays slow for ten seconds, or a thousand short steps, becomes the usual one.
 #ifndef RN_ENGINE_ACCOUNT_DIVIDE_H
