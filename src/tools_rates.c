@@ -21,7 +21,8 @@ enum {
     CACHED_BYTES_MAX = 16 << 20, // of matrices that stay in the cache
     STREAM_BYTES = 64 << 20,
     STREAM_BYTES_MAX = 1 << 30,
-    STREAM_ROWS = 4096,    // of its matrices
+    STREAM_ROWS = 4096, // of its matrices
+    STREAM_COLS = 2048,
     ROUGH_BYTES = 1 << 20, // instead, for tests
     BANDWIDTH_BYTES = 512 << 20,
     BANDWIDTH_MS = 200,
@@ -418,7 +419,7 @@ static void overlap_solve(const struct samples *stream, int i, double bytes, dou
     double whole[REPETITIONS], rest[REPETITIONS];
     for (int turn = 0; turn < stream->n; turn++) {
         const double ns = stream->ns[i][turn];
-        whole[turn] = at_least(ns - out->input[i] * PREDICT_COLS, ns / 2) / bytes;
+        whole[turn] = at_least(ns - out->input[i] * STREAM_COLS, ns / 2) / bytes;
         rest[turn] = whole[turn] - 1e9 / (out->share * stream->bandwidth[i][turn]);
     }
     const double most = median(whole, stream->n), least = median(rest, stream->n);
@@ -441,7 +442,7 @@ rn_status tools_rates_product(const struct tools_rates_options *options,
     const int cut = options->is_rough ? 16 : 1;
     if (options->is_rough) stream_bytes = cached_bytes = 1;
     *out = (struct predict_product){.is_known = true};
-    rn_status status = product_measure(options, base, format, STREAM_ROWS / cut, PREDICT_COLS,
+    rn_status status = product_measure(options, base, format, STREAM_ROWS / cut, STREAM_COLS,
                                        stream_bytes, true, &stream, err);
     for (int i = 0; i < SHAPES && !status; i++)
         status = product_measure(options, base, format, shapes[i].rows / cut, shapes[i].cols,
@@ -452,7 +453,7 @@ rn_status tools_rates_product(const struct tools_rates_options *options,
     for (int i = 0; i < PREDICT_POINTS; i++)
         shapes_solve(format, ns[SQUARE][i], ns[TALL][i], ns[FLAT][i], &out->cached[i],
                      &out->output[i], &out->input[i]);
-    const double row_bytes = (double)format_row_bytes(format, PREDICT_COLS);
+    const double row_bytes = (double)format_row_bytes(format, STREAM_COLS);
     out->share = share_solve(&stream, row_bytes * STREAM_ROWS / cut);
     for (int i = 0; i < PREDICT_POINTS; i++)
         overlap_solve(&stream, i, row_bytes * STREAM_ROWS / cut, row_bytes, out);

@@ -82,7 +82,7 @@ static bool line_take(struct jread *r, struct arrivals *out) {
 
 static bool is_blank(const char *line, size_t len) {
     for (size_t i = 0; i < len; i++)
-        if (!strchr(" \t\r", line[i])) return false;
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
     return true;
 }
 
@@ -91,12 +91,13 @@ int arrivals_parse(const char *name, const char *text, size_t len, struct arriva
     int number = 0;
     for (size_t at = 0; at < len;) {
         const char *lf = memchr(text + at, '\n', len - at);
-        const size_t line_len = lf ? (size_t)(lf - text) - at : len - at;
+        const char *line = text + at;
+        const size_t line_len = lf ? (size_t)(lf - line) : len - at;
         struct jread r;
         number++;
-        jread_init(&r, text + at, line_len);
+        jread_init(&r, line, line_len);
         at += line_len + 1;
-        if (is_blank(text + at - line_len - 1, line_len)) continue;
+        if (is_blank(line, line_len)) continue;
         if (line_take(&r, out)) continue;
         arrivals_free(out);
         return app_fail(APP_USAGE, "--trace: %s:%d: column %zu: %s", err_path(name), number,

@@ -282,6 +282,11 @@ static void view_answer(struct call *call, const rn_view *view, bool perfetto) {
     record_free(&record);
 }
 
+// A view does not have a request that came while its step ran.
+static bool is_running(const struct requests *requests, uint64_t request) {
+    return streams_lookup(requests->server, request, "") != NULL;
+}
+
 // Answers the first waiter, where that is possible.
 static bool first_answer(struct requests *requests, const rn_view *view, uint64_t now_ns) {
     const struct waiter *waiter = &requests->waiter[0];
@@ -293,9 +298,8 @@ static bool first_answer(struct requests *requests, const rn_view *view, uint64_
         put_record(waiter->call, &kept->record, waiter->perfetto);
     } else if (view && view->account && view->account_request == waiter->request) {
         view_answer(waiter->call, view, waiter->perfetto);
-    } else if (view && waited_ns > OVER_NS &&
-               !streams_lookup(requests->server, waiter->request,
-                               "")) { // its last event is collected by now
+    } else if (view && waited_ns > OVER_NS && !is_running(requests, waiter->request)) {
+        // its last event is collected by now
         unknown_refuse(waiter->call, id);
     } else if (waited_ns > PATIENCE_NS) {
         call_refuse(waiter->call, 503, NULL, NULL, "The step takes too long");

@@ -11,9 +11,6 @@
 enum { PREDICT_POINTS = 11 };
 extern const int predict_rows[PREDICT_POINTS]; // 1, 2, 4, 8, 9, 12, 16, 32, 33, 64, 256
 
-// Columns of the matrices whose overlap is measured: a row has that many weights.
-enum { PREDICT_COLS = 2048 };
-
 // Of a weight format, when a product has predict_rows[i] rows; the time that every stage takes is
 // not in it. Narrow matrices have many outputs for their bytes, so outputs have a rate of their
 // own. Some kernels compute while the next weights arrive, others read first.
