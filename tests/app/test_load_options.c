@@ -78,6 +78,11 @@ CASE(lists_and_bounds_are_read) {
     assert_string_equal(c.side[1], "--no-pin");
     assert_int_equal(c.requests, 5);
     load_config_deinit(&c);
+    // a blank makes it a side, though this command has -m as well
+    check(configure(&c, message, ARGS("--compare", "-m a.gguf", "-m b.gguf")) == APP_OK, "%s",
+          message);
+    assert_string_equal(c.side[1], "-m b.gguf");
+    load_config_deinit(&c);
 }
 
 CASE(bad_values_are_refused_by_name) {

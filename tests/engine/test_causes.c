@@ -241,6 +241,34 @@ CASE(a_further_choice_waits_for_its_own_prompt) {
     rn_engine_destroy(engine);
 }
 
+// The first choice makes way and computes its prompt again, while the others wait for pages: that
+// wait is not their own prompt.
+CASE(a_further_choice_waits_for_pages_after_a_preemption) {
+    rn_engine *engine = new_engine(
+        &(rn_engine_options){.n_threads = 1, .max_seqs = 4, .n_ctx = 128, .kv_pages = 5});
+    rn_request request = request_for(1, 20, 100);
+    submit(engine, &request);
+    request = request_for(2, 60, 40);
+    request.n = 3;
+    const uint64_t id = submit(engine, &request);
+    int n_ended = 0, n_preempted = 0;
+    while (n_ended < 3) {
+        bool busy;
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        for (rn_event event; rn_engine_next_event(engine, &event);) {
+            if (!event.finish || event.request != id) continue;
+            const rn_share *first = &event.account->first;
+            n_ended++;
+            n_preempted += event.timings->preemptions;
+            check((double)first->cause_ns[RN_CAUSE_OWN_PROMPT] / MS < 2 * rows_ms(60),
+                  "choice %d: %g of %g ms are its own prompt", event.choice,
+                  (double)first->cause_ns[RN_CAUSE_OWN_PROMPT] / MS, (double)first->ns / MS);
+        }
+    }
+    assert_true(n_preempted > 0);
+    rn_engine_destroy(engine);
+}
+
 // Nobody waits any more: a later request that finds a place did not wait for one.
 CASE(a_block_ends_with_its_last_waiter) {
     rn_engine *engine = late_engine =
