@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -74,8 +76,16 @@ int logits_open(struct logits_file *logits, const struct options *options, const
     if (!path) return APP_OK;
     const int code = output_check(options, model, OPT_LOGITS, path);
     if (code) return code;
+    // Ctrl-C between the two would leave the file
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &interrupt, &before);
     const int fd = descriptor_open(path, &logits->created);
+    const int open_errno = errno;
     if (fd >= 0 && logits->created) interrupt_removes(path);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = open_errno;
     logits->file = fd < 0 ? NULL : fdopen(fd, "wb");
     if (logits->file) return APP_OK;
     const int error_number = errno;
