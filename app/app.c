@@ -229,3 +229,14 @@ void app_warn_slow(bool quiet, const char *formats, const char *isa) {
     fprintf(stderr, "runnel: warning: no kernel for %s on %s: the plain reference runs, slowly\n",
             formats, isa);
 }
+
+struct app_place app_place(const char *backend, const char *isa, const char *device, int n_threads,
+                           const char *kv_type) {
+    struct app_place out;
+    char threads[32] = "";
+    if (n_threads && !*device)
+        snprintf(threads, sizeof threads, ", %d thread%s", n_threads, n_threads == 1 ? "" : "s");
+    snprintf(out.text, sizeof out.text, "%.40s %.64s%s, kv %.16s", backend, *device ? device : isa,
+             threads, kv_type);
+    return out;
+}

@@ -77,4 +77,12 @@ void app_cpu_name(char *out, size_t size);
 // Says that these formats run without a tuned kernel; "": says nothing.
 void app_warn_slow(bool quiet, const char *formats, const char *isa);
 
+// "cpu avx2, 2 threads, kv f16"; of a device with a name "cuda NVIDIA H200, kv f16": the host's
+// threads do not compute there. n_threads 0: they are not said.
+struct app_place {
+    char text[160];
+};
+struct app_place app_place(const char *backend, const char *isa, const char *device, int n_threads,
+                           const char *kv_type);
+
 #endif

@@ -144,9 +144,12 @@ typedef int (*rn_draft_fn)(void *ctx, void *data, int choice, const int32_t *tok
                            int32_t *out, int most);
 
 typedef struct rn_engine_options {
-    const char *backend; // NULL: the best available one; "cpu"; the name of a plug-in, or its path
+    const char *backend; // NULL or "auto": the best available one; "cpu"; the name of a plug-in, or
+                         // its path
+    int device;          // which device of that backend, from 0 on
     const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512", "neon"
-    const char *kv_type; // NULL: "f16"; "f32", "int8", "int4"
+    const char *kv_type; // NULL: the backend's default; "f16", "f32", "int8", "int4", or others
+                         // that a backend has
     int n_threads;       // 0: one per core that this process may use
     bool no_pin;         // threads are never bound to a cache or memory node
     int n_ctx;           // positions of a sequence; 0: the model's
@@ -168,7 +171,9 @@ typedef struct rn_engine_options {
                            // name, "lookup,model"
     const rn_model *draft; // for the drafter "model": its vocabulary is the model's (RN_ERR_MODEL);
                            // outlives the engine; NULL: none
-    const char *draft_backend; // where that model runs; NULL: where the target does
+    const char *draft_backend; // where that model runs; NULL: where the target does; "auto": the
+                               // best available one
+    int draft_device;          // which device of draft_backend; without that it is not used
     rn_draft_fn draft_fn;      // for the drafter "custom"; NULL: none
     void *draft_ctx;
     int draft_max;   // most tokens of a draft, up to RN_MAX_DRAFT; 0: RN_DEFAULT_DRAFT
@@ -180,10 +185,12 @@ typedef struct rn_engine_options {
     void *progress_ctx;
 } rn_engine_options;
 
+enum { RN_DEVICE_NAME = 64 };
+
 // How memory would be divided, for programs that report it before they create the engine.
 typedef struct rn_memory_plan {
-    uint64_t total;            // memory of the machine, or of the process's cgroup; 0: unknown
-    uint64_t available;        // memory that the process can take now; 0: unknown
+    uint64_t total;            // memory of the device, or of the process's cgroup; 0: unknown
+    uint64_t available;        // memory that the process can take there now; 0: unknown
     uint64_t weight_bytes;     // memory that loading takes
     uint64_t step_bytes;       // of the buffers of a step
     uint64_t free_bytes;       // the available memory, less these and a reserve
@@ -194,6 +201,7 @@ typedef struct rn_memory_plan {
     uint64_t n_contexts;       // such sequences that the KV memory holds together
     int n_ctx;                 // positions of a sequence: as asked for, or as many as fit
     const char *kv_type;
+    char device[RN_DEVICE_NAME]; // whose memory it is, "NVIDIA H200"; "": this machine's own
     // the draft model's, beside all this; 0: there is no draft model
     uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
 } rn_memory_plan;
@@ -526,6 +534,7 @@ rn_status rn_engine_health(const rn_engine *engine, rn_error *err);
 
 typedef struct rn_engine_info {
     const char *backend, *isa, *kv_type;
+    const char *device; // its name, "NVIDIA H200"; "": the processor of this machine
     int n_threads, n_ctx, max_seqs, batch_tokens;
     int max_waiting;
     double itl_ms;

@@ -8,6 +8,7 @@
 #include "runnel_model.h"
 
 _Static_assert((int)RN_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "runnel.h has the size of a page");
+_Static_assert(RN_DEVICE_NAME == sizeof((struct backend_device){0}.name), "runnel.h has its size");
 
 struct rn_watcher {
     struct watcher watcher;
@@ -110,23 +111,24 @@ static rn_status read_speculation(const rn_engine_options *o, struct draft_confi
 
 rn_status model_engine_config(const rn_engine_options *o, struct engine_config *out,
                               rn_error *err) {
-    *out = (struct engine_config){.place = {.name = o->backend, .kv_type = o->kv_type},
-                                  .draft_place = {.name = o->draft_backend},
-                                  .variant = o->isa,
-                                  .n_threads = o->n_threads,
-                                  .no_pin = o->no_pin,
-                                  .self_check = o->self_check,
-                                  .sizes = {.n_ctx = o->n_ctx,
-                                            .max_seqs = o->max_seqs,
-                                            .batch_tokens = o->batch_tokens,
-                                            .logit_rows = o->logit_rows},
-                                  .progress = o->progress,
-                                  .progress_ctx = o->progress_ctx,
-                                  .max_waiting = o->max_waiting,
-                                  .kv_bytes = o->kv_bytes,
-                                  .kv_pages = o->kv_pages,
-                                  .itl_ms = o->itl_ms,
-                                  .no_prefix = o->no_prefix_cache};
+    *out = (struct engine_config){
+        .place = {.name = o->backend, .device = o->device, .kv_type = o->kv_type},
+        .draft_place = {.name = o->draft_backend, .device = o->draft_device},
+        .variant = o->isa,
+        .n_threads = o->n_threads,
+        .no_pin = o->no_pin,
+        .self_check = o->self_check,
+        .sizes = {.n_ctx = o->n_ctx,
+                  .max_seqs = o->max_seqs,
+                  .batch_tokens = o->batch_tokens,
+                  .logit_rows = o->logit_rows},
+        .progress = o->progress,
+        .progress_ctx = o->progress_ctx,
+        .max_waiting = o->max_waiting,
+        .kv_bytes = o->kv_bytes,
+        .kv_pages = o->kv_pages,
+        .itl_ms = o->itl_ms,
+        .no_prefix = o->no_prefix_cache};
     return read_speculation(o, &out->draft, err);
 }
 
@@ -209,6 +211,7 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .isa = info.variant,
                             .slow_formats = info.slow_formats,
                             .kv_type = info.kv_type,
+                            .device = place_device_name(&e->place),
                             .n_threads = pool_size(e->pool),
                             .n_ctx = e->n_ctx,
                             .max_seqs = e->max_seqs,

@@ -1,5 +1,7 @@
 // The public plan of memory: the options' sizes, resolved as the engine resolves them, and its
 // budget.
+#include <string.h>
+
 #include "runnel_model.h"
 #include "tools.h"
 
@@ -34,5 +36,6 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
         .draft_step_bytes = budget.beside.step_bytes,
         .draft_kv_bytes = budget.beside.kv_bytes,
     };
+    strcpy(out->device, place_device_name(&place)); // both have RN_DEVICE_NAME bytes
     return RN_OK;
 }

@@ -41,22 +41,42 @@ struct tools_kernel {
 };
 bool tools_kernel_at(int index, struct tools_kernel *out); // false: no more
 
-// ---------------------------------------------------------------- KV types (tools_runner.c)
+// ---------------------------------------------------------------- devices (tools_runner.c)
 
-const char *tools_kv_type(int index); // a name that the best backend here knows; NULL: no more
-// The bytes of such pages there; NULL: of its default type.
-rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_bytes *out,
-                         rn_error *err);
+// Where a tool computes, as in rn_engine_options. Zeros: the first device of the best backend here.
+struct tools_place {
+    const char *backend;
+    int device;
+};
+#define TOOLS_PLACE_CPU ((struct tools_place){.backend = "cpu"})
+
+enum { TOOLS_NOTE = 256 };
+
+// The device of a place. Its pointers stay valid.
+struct tools_device {
+    const char *backend;         // its name
+    char name[RN_DEVICE_NAME];   // for people; "": the processor of this machine
+    const char *const *kv_types; // that it has; NULL ends them
+    const char *kv_default;
+    uint64_t memory_total, memory_free; // 0: unknown
+    char note[TOOLS_NOTE];              // as in rn_engine_info
+};
+rn_status tools_device_find(const struct tools_place *place, struct tools_device *out,
+                            rn_error *err);
+// The bytes of KV pages there; NULL: of its default type.
+rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
+                         const char *kv_type, struct kv_bytes *out, rn_error *err);
 
 // ---------------------------------------------------------------- memory (tools_memory.c)
 
 struct tools_memory_wanted {
-    const char *kv_type; // NULL: the default
-    int n_ctx, users;    // positions of each user
-    int batch_tokens;    // most tokens of a step
-    int shared_tokens;   // of a prefix that all users share
-    int draft_tokens;    // of each user in a step
-    uint64_t memory;     // of the device; 0: unknown
+    struct tools_place place; // whose layouts and pages the bytes are
+    const char *kv_type;      // NULL: the default
+    int n_ctx, users;         // positions of each user
+    int batch_tokens;         // most tokens of a step
+    int shared_tokens;        // of a prefix that all users share
+    int draft_tokens;         // of each user in a step
+    uint64_t memory;          // of the device; 0: unknown
 };
 
 enum { TOOLS_MOST_USERS = 4096 }; // that are tried; an engine has no more sequences
@@ -73,7 +93,7 @@ struct tools_memory {
     bool fits;          // total and reserve into the memory, or that is unknown
     int most_users;     // that fit, up to TOOLS_MOST_USERS; 0 where the memory is unknown, too
     const char *kv_type;
-    uint64_t here_total, here_free; // memory of this machine; 0: unknown
+    uint64_t here_total, here_free; // memory of the place; 0: unknown
 };
 
 // Whether its parts and the reserve fit into that memory; true where that is 0, unknown.
@@ -110,6 +130,7 @@ struct tools_cost {
 };
 
 struct tools_runner_options {
+    struct tools_place place;
     const char *isa;         // NULL: the best of this machine
     int n_threads;           // 0: all cores that this process may use
     bool no_pin;             // as in rn_engine_options
@@ -122,7 +143,8 @@ struct tools_runner_options {
 rn_status tools_works_check(const rn_model_info *info, const struct tools_work *works, int n_works,
                             rn_error *err);
 // Everything that the works need is allocated, and KV pages are there; the works are checked too.
-// The model outlives the runner.
+// The model outlives the runner. RN_ERR_NOMEM before anything is loaded: a device with memory of
+// its own has too little.
 rn_status tools_runner_create(const rn_model *model, const struct tools_runner_options *options,
                               const struct tools_work *works, int n_works,
                               struct tools_runner **out, rn_error *err);
@@ -147,15 +169,17 @@ double tools_runner_peak(struct tools_runner *runner, bool integer);
 
 struct tools_runner_info {
     const char *backend, *isa, *kv_type;
+    const char *device;       // as in rn_engine_info
     const char *slow_formats; // as in rn_engine_info
     int n_threads;
     uint64_t cache_bytes;
+    bool has_bandwidth, has_stages; // it can measure them
 };
 void tools_runner_get_info(const struct tools_runner *runner, struct tools_runner_info *out);
 
 // Where the time of a work goes: stages of one name added up over the layers, in the order of their
-// first use. The caller frees out. *total_ns is the time of all steps, stages or not.
-// RN_ERR_CANCELLED: stop (may be NULL) said so.
+// first use; none where the backend does not time them. The caller frees out. *total_ns is the time
+// of all steps, stages or not. RN_ERR_CANCELLED: stop (may be NULL) said so.
 struct tools_stage {
     char name[96];
     uint64_t ns, runs;
@@ -167,6 +191,7 @@ rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_wo
 // ---------------------------------------------------------------- rates (tools_rates.c)
 
 struct tools_rates_options {
+    struct tools_place place;
     const char *isa; // as in tools_runner_options
     int n_threads;
     bool no_pin;

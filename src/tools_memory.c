@@ -72,11 +72,13 @@ static rn_status users_fit(const struct sizing *s, int *out, rn_error *err) {
 
 rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *wanted,
                        struct tools_memory *out, rn_error *err) {
-    const struct place_wanted place = {.kv_type = wanted->kv_type};
+    const struct place_wanted place = {.name = wanted->place.backend,
+                                       .device = wanted->place.device,
+                                       .kv_type = wanted->kv_type};
     struct sizing s = {.plan = tools_plan(model), .wanted = wanted, .out = out};
     *out = (struct tools_memory){0};
     rn_status status = place_find(&place, &s.place, err);
-    if (!status) status = tools_kv_bytes(model, wanted->kv_type, &out->kv, err);
+    if (!status) status = tools_kv_bytes(model, &wanted->place, wanted->kv_type, &out->kv, err);
     if (status) return status;
     s.kv = budget_kv_config(s.plan, &out->kv);
     out->kv_type = s.place.kv_type;

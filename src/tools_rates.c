@@ -241,7 +241,8 @@ static int products_count(const struct plan *plan) {
 static rn_status runner_make(const struct probe *probe, const struct tools_rates_options *options,
                              const struct tools_work *works, int n, struct tools_runner **out,
                              rn_error *err) {
-    const struct tools_runner_options runner = {.isa = options->isa,
+    const struct tools_runner_options runner = {.place = options->place,
+                                                .isa = options->isa,
                                                 .n_threads = options->n_threads,
                                                 .no_pin = options->no_pin,
                                                 .kv_type = options->kv_type};
@@ -623,7 +624,7 @@ rn_status tools_rates_attention(const struct tools_rates_options *options,
     struct probe probe;
     struct kv_bytes kv;
     rn_status status = heads_probe(&probe, group, n_head, err);
-    if (!status) status = tools_kv_bytes(&probe.model, options->kv_type, &kv, err);
+    if (!status) status = tools_kv_bytes(&probe.model, &options->place, options->kv_type, &kv, err);
     if (!status) status = attention_run(&probe, options, &kv, cache_bytes, out, err);
     probe_deinit(&probe);
     return status;
@@ -664,17 +665,29 @@ static void sets_measure(struct tools_runner *runner, int ms, struct predict_rat
     }
 }
 
+static rn_status measurable_check(const struct tools_runner_info *info, rn_error *err) {
+    if (info->has_bandwidth && info->has_stages) return RN_OK;
+    return err_set(err, RN_ERR_UNSUPPORTED,
+                   "backend '%s' does not measure its %s, so its speed cannot be predicted; "
+                   "--bandwidth takes a figure",
+                   info->backend, info->has_bandwidth ? "stages" : "bandwidth");
+}
+
 static rn_status ops_run(struct probe *probe, const struct tools_rates_options *options,
                          struct predict_rates *out, rn_error *err) {
     const struct tools_work works[] = {rows_work(1), rows_work(OP_ROWS)};
     struct stage_times times[2];
     struct kv_bytes kv;
     struct tools_runner *runner;
-    rn_status status = tools_kv_bytes(&probe->model, options->kv_type, &kv, err);
+    rn_status status = tools_kv_bytes(&probe->model, &options->place, options->kv_type, &kv, err);
     if (!status) status = runner_make(probe, options, works, 2, &runner, err);
     if (status) return status;
     struct tools_runner_info info;
     tools_runner_get_info(runner, &info);
+    if ((status = measurable_check(&info, err))) {
+        tools_runner_destroy(runner);
+        return status;
+    }
     out->cache_bytes = info.cache_bytes;
     out->bandwidth =
         tools_runner_bandwidth(runner, options->is_rough ? ROUGH_BYTES : BANDWIDTH_BYTES,

@@ -13,6 +13,7 @@
 struct tools_runner {
     const struct plan *plan;
     struct pool *pool;
+    struct backend_place place;
     struct backend *backend;
     struct kv_bytes kv; // a page of each group
     int max_tokens, max_logits, max_seqs;
@@ -237,26 +238,52 @@ static rn_status pages_clear(const struct tools_runner *runner, rn_error *err) {
     return RN_OK;
 }
 
+// Of a device with memory of its own, before anything is loaded. The host's memory is the system's
+// to give, and may grow by that of others.
+static rn_status memory_check(const struct tools_runner *runner, const struct backend_need *need,
+                              rn_error *err) {
+    const struct backend_device *device = &runner->place.device;
+    uint64_t kv_bytes = 0;
+    for (int g = 0; g < runner->plan->n_group; g++)
+        kv_bytes += need->kv.page[g] * (uint64_t)runner->n_pages;
+    if (device->on_host || !device->memory_free ||
+        need->weights + need->step + kv_bytes <= device->memory_free)
+        return RN_OK;
+    return err_set(err, RN_ERR_NOMEM,
+                   "%.1f MiB of device memory are free on %s, and the weights take %.1f MiB, the "
+                   "buffers of a step %.1f MiB, %u KV pages %.1f MiB",
+                   (double)device->memory_free * 0x1p-20, device->name,
+                   (double)need->weights * 0x1p-20, (double)need->step * 0x1p-20,
+                   (unsigned)runner->n_pages, (double)kv_bytes * 0x1p-20);
+}
+
+static struct place_wanted place_of(const struct tools_place *place, const char *kv_type) {
+    return (
+        struct place_wanted){.name = place->backend, .device = place->device, .kv_type = kv_type};
+}
+
 static rn_status backend_make(struct tools_runner *runner,
                               const struct tools_runner_options *options, rn_error *err) {
-    const struct place_wanted wanted = {.kv_type = options->kv_type};
-    struct backend_config config = {.variant = options->isa,
+    const struct place_wanted wanted = place_of(&options->place, options->kv_type);
+    struct backend_config config = {.device = options->place.device,
+                                    .variant = options->isa,
                                     .sizes = {.max_tokens = runner->max_tokens,
                                               .max_logits = runner->max_logits,
                                               .max_seqs = runner->max_seqs},
                                     .progress = options->progress,
                                     .progress_ctx = options->progress_ctx};
-    struct backend_place place;
+    const struct backend_place *place = &runner->place;
     struct backend_need need;
     rn_status s;
-    if ((s = place_find(&wanted, &place, err))) return s;
-    if ((s = place.cls->need(runner->plan, &config.sizes, place.kv_type, &need, err))) return s;
+    if ((s = place_find(&wanted, &runner->place, err))) return s;
+    if ((s = place->cls->need(runner->plan, &config.sizes, place->kv_type, &need, err))) return s;
+    if ((s = memory_check(runner, &need, err))) return s;
     if ((s = pool_create_here(options->n_threads, options->no_pin, &runner->pool, err))) return s;
     runner->kv = need.kv;
-    config.kv_type = place.kv_type;
+    config.kv_type = place->kv_type;
     config.pool = runner->pool;
     for (int g = 0; g < runner->plan->n_group; g++) config.n_pages[g] = runner->n_pages;
-    if ((s = place.cls->create(runner->plan, &config, &runner->backend, err))) return s;
+    if ((s = place->cls->create(runner->plan, &config, &runner->backend, err))) return s;
     return pages_clear(runner, err);
 }
 
@@ -305,8 +332,11 @@ void tools_runner_get_info(const struct tools_runner *runner, struct tools_runne
                                       .slow_formats = info.slow_formats,
                                       .isa = info.variant,
                                       .kv_type = info.kv_type,
+                                      .device = place_device_name(&runner->place),
                                       .n_threads = pool_size(runner->pool),
-                                      .cache_bytes = info.cache_bytes};
+                                      .cache_bytes = info.cache_bytes,
+                                      .has_bandwidth = runner->backend->cls->bandwidth != NULL,
+                                      .has_stages = runner->backend->cls->profile != NULL};
 }
 
 double tools_runner_bandwidth(struct tools_runner *runner, uint64_t working_set, int budget_ms) {
@@ -344,25 +374,35 @@ rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_wo
     return status;
 }
 
-// ---------------------------------------------------------------- KV types
+// ---------------------------------------------------------------- devices
 
-const char *tools_kv_type(int index) {
-    const struct backend_class *cls;
-    struct backend_device device;
-    if (backend_find(NULL, &cls, &device, NULL)) return NULL;
-    for (int i = 0; cls->kv_types[i]; i++)
-        if (i == index) return cls->kv_types[i];
-    return NULL;
+_Static_assert((int)TOOLS_NOTE == (int)BACKEND_NOTE, "tools.h has the size of a note");
+
+rn_status tools_device_find(const struct tools_place *place, struct tools_device *out,
+                            rn_error *err) {
+    const struct place_wanted wanted = place_of(place, NULL);
+    struct backend_place found;
+    *out = (struct tools_device){0};
+    const rn_status status = place_find(&wanted, &found, err);
+    if (status) return status;
+    *out = (struct tools_device){.backend = found.cls->name,
+                                 .kv_types = found.cls->kv_types,
+                                 .kv_default = found.cls->kv_default,
+                                 .memory_total = found.device.memory_total,
+                                 .memory_free = found.device.memory_free};
+    strcpy(out->name, place_device_name(&found));
+    strcpy(out->note, found.note);
+    return RN_OK;
 }
 
-rn_status tools_kv_bytes(const rn_model *model, const char *kv_type, struct kv_bytes *out,
-                         rn_error *err) {
-    const struct place_wanted wanted = {.kv_type = kv_type};
+rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
+                         const char *kv_type, struct kv_bytes *out, rn_error *err) {
+    const struct place_wanted wanted = place_of(place, kv_type);
     const struct backend_sizes sizes = {1, 1, 1};
-    struct backend_place place;
+    struct backend_place found;
     struct backend_need need;
-    rn_status status = place_find(&wanted, &place, err);
-    if (!status) status = place.cls->need(tools_plan(model), &sizes, place.kv_type, &need, err);
+    rn_status status = place_find(&wanted, &found, err);
+    if (!status) status = found.cls->need(tools_plan(model), &sizes, found.kv_type, &need, err);
     if (!status) *out = need.kv;
     return status;
 }

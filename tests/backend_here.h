@@ -21,7 +21,7 @@ static inline rn_status here_try(struct here *here, const struct plan *plan,
     const struct backend_class *cls;
     struct backend_device device;
     *here = (struct here){.pool = NULL};
-    rn_status status = backend_find("cpu", &cls, &device, err);
+    rn_status status = backend_find("cpu", 0, &cls, &device, err);
     if (!status) status = pool_create_here(n_threads, false, &here->pool, err);
     if (status) return status;
     own.pool = here->pool;

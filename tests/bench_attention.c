@@ -294,7 +294,7 @@ static void stage_row(const struct shape *shape, int n_pos, int others) {
                                           .kv_type = "f16",
                                           .n_pages = {(uint32_t)(n_pages + others * SHORT_PAGES)},
                                           .pool = pool};
-    if (backend_find("cpu", &cls, &device, NULL) || cls->create(&plan, &config, &backend, NULL))
+    if (backend_find("cpu", 0, &cls, &device, NULL) || cls->create(&plan, &config, &backend, NULL))
         fail("no backend");
     cls->describe(backend, &info);
     int32_t zero[MAX_SEQS] = {0}, pos[MAX_SEQS], rows[MAX_SEQS];

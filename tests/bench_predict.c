@@ -39,7 +39,7 @@ static void predict(const rn_model *model, const struct predict_rates *rates,
     struct kv_bytes kv;
     struct batch_shape shape = {0};
     rn_error err = {0};
-    if (tools_kv_bytes(model, NULL, &kv, &err)) fail(&err);
+    if (tools_kv_bytes(model, &(struct tools_place){0}, NULL, &kv, &err)) fail(&err);
     for (int i = 0; i < work->n_seqs; i++)
         batch_shape_add(plan, &shape, work->depth + STEPS / 2, 1, 1);
     predict_step(plan, &kv, &machine, &shape, out);

@@ -35,7 +35,7 @@ static struct queue_totals simulate(const rn_model *model, const struct predict_
     struct kv_bytes kv;
     struct queue_totals totals;
     rn_error err = {0};
-    if (tools_kv_bytes(model, NULL, &kv, &err)) fail(&err);
+    if (tools_kv_bytes(model, &(struct tools_place){0}, NULL, &kv, &err)) fail(&err);
     const struct queue_config config = {.plan = tools_plan(model),
                                         .kv = &kv,
                                         .machine = &machine,

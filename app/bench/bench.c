@@ -19,8 +19,16 @@ static const struct measure *const measures[] = {
 
 // ---------------------------------------------------------------- rows
 
+void bench_place_set(struct bench_place *place, const char *backend, const char *isa,
+                     const char *kv_type, int n_threads) {
+    place->backend = backend;
+    snprintf(place->isa, sizeof place->isa, "%s", isa);
+    snprintf(place->kv_type, sizeof place->kv_type, "%s", kv_type);
+    place->n_threads = n_threads;
+}
+
 void bench_row_init(const struct bench_place *place, enum table_id table, struct row *row) {
-    const struct bench_config *config = place->bench->config;
+    const char *device = place->bench->config->device.name;
     const time_t now = time(NULL);
     struct tm parts;
     char when[32] = "", type[96];
@@ -31,9 +39,10 @@ void bench_row_init(const struct bench_place *place, enum table_id table, struct
              place->source->name ? place->source->name : place->info->path);
     row_text(row, COLUMN_MODEL_TYPE, figure_type(place->info, type));
     row_text(row, COLUMN_BACKENDS, place->backend);
+    row_text(row, COLUMN_DEVICE, *device ? device : NULL);
     row_text(row, COLUMN_ISA, place->isa);
     row_whole(row, COLUMN_N_THREADS, place->n_threads);
-    row_text(row, COLUMN_TYPE_KV, config->kv_type);
+    row_text(row, COLUMN_TYPE_KV, place->kv_type);
     row_text(row, COLUMN_TEST_TIME, when);
 }
 
@@ -159,12 +168,24 @@ int bench_run(const struct bench_config *config, const struct term *term) {
     return code;
 }
 
+// The kernels are the CPU's, whatever --backend says; that is not an error, but it is said.
+static int kernels_show(const struct options *options, const struct term *term) {
+    const struct tools_place place = {.backend = option_text(options, OPT_BACKEND),
+                                      .device = option_int(options, OPT_DEVICE)};
+    const bool is_asked = option_given(options, OPT_BACKEND) || option_given(options, OPT_DEVICE);
+    struct tools_device device;
+    rn_error err = {0};
+    if (is_asked && tools_device_find(&place, &device, &err)) return app_fail_error(&err);
+    if (is_asked && *device.name && !option_flag(options, OPT_QUIET))
+        app_fail(APP_OK, "--kernels shows the kernels of the CPU; %s has its own", device.name);
+    return kernels_print(option_text(options, OPT_OUTPUT), term);
+}
+
 int command_bench(const struct options *options) {
     struct bench_config config;
     struct term term;
     term_init(&term, options);
-    if (option_flag(options, OPT_KERNELS))
-        return kernels_print(option_text(options, OPT_OUTPUT), &term);
+    if (option_flag(options, OPT_KERNELS)) return kernels_show(options, &term);
     int code = bench_config_init(options, &config);
     if (code) return code;
     peer_prepare(&config);

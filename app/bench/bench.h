@@ -43,19 +43,23 @@ struct bench_config {
     struct bench_list batch, itl_ms;            // streams: requests at a time, bounds of gaps
     struct bench_list drafters, lengths; // drafts: none: all there are; 0: the engine chooses
     struct bench_list temperatures, acceptances;
-    int shared_prefix;        // tokens; -1: three quarters of the prompt
-    int arrive;               // tokens of the prompt that arrives; 0: none does
-    bool sample;              // as the model's file says; otherwise greedy
-    bool has_prompt;          // --n-prompt was given
-    const char *draft;        // the draft model's path; NULL: none was given
-    bool no_draft;            // not even the embedded one's
+    int shared_prefix;         // tokens; -1: three quarters of the prompt
+    int arrive;                // tokens of the prompt that arrives; 0: none does
+    bool sample;               // as the model's file says; otherwise greedy
+    bool has_prompt;           // --n-prompt was given
+    const char *draft;         // the draft model's path; NULL: none was given
+    bool no_draft;             // not even the embedded one's
+    const char *draft_backend; // where it runs; NULL: where the model does
+    int draft_device;
     const char *forced;       // a text that the requests have to write, or N tokens; NULL: none
     rn_engine_options memory; // its kv_bytes or kv_pages: the engine's
     int repetitions, batch_tokens;
-    int bandwidth_ms; // for each measurement of B
-    bool peaks;       // steps: decoding is compared with the arithmetic peak too
-    const char *isa;  // NULL: the best
-    const char *kv_type;
+    int bandwidth_ms;             // for each measurement of B
+    bool peaks;                   // steps: decoding is compared with the arithmetic peak too
+    struct tools_place place;     // where the models run,
+    struct tools_device device;   // and the device there
+    const char *isa;              // NULL: the best
+    const char *kv_type;          // NULL: the device's default
     const char *peer, *peer_args; // NULL: none
     const char *output, *plot;    // plot NULL: none
     bool stages, quiet, no_pin;
@@ -77,13 +81,15 @@ struct bench {
     uint64_t done, total; // measurements
 };
 
-// A model that is being measured, and the machine: the backend of the runner or engine at hand.
+// A model that is being measured, and the machine: the backend of the runner or engine at hand, or
+// of the last one.
 struct bench_place {
     struct bench *bench;
     const struct bench_model *source;
     const rn_model *model;
     const rn_model_info *info;
-    const char *backend, *isa;
+    const char *backend;
+    char isa[48], kv_type[32]; // copies: the runner's or engine's own end with it
     int n_threads;
 };
 
@@ -97,6 +103,8 @@ struct measure {
 extern const struct measure measure_steps, measure_streams, measure_drafts, measure_tour;
 
 // bench.c
+void bench_place_set(struct bench_place *place, const char *backend, const char *isa,
+                     const char *kv_type, int n_threads);
 int bench_run(const struct bench_config *config, const struct term *term); // all models
 int bench_model_open(enum bench_source source, const char *name, rn_model **out);
 // A row with the columns that all rows have: model, machine, time.
@@ -125,7 +133,7 @@ void table_fit(const struct bench_config *config, enum table_id table, int label
 const char *cell_text(const struct row *row, enum column_id id, char out[64]);
 // The bench's last row as a line of the table; title and head first, where another table begins.
 void table_row_print(struct bench *bench);
-// "llama 1.2B Q4_0, cpu avx512, 2 threads, kv f16", and an empty line.
+// "llama 1.2B Q4_0, cpu avx512, 2 threads, kv f16", and an empty line. See app_place().
 void table_title_print(const struct bench *bench, const struct row *row);
 // The rows, where they were not printed as they came: JSON, CSV, stages.
 int rows_print(const struct bench *bench);
@@ -137,7 +145,7 @@ int rows_print(const struct bench *bench);
 int chart_write(const struct bench *bench, const char *path);
 
 // measure_kernels.c
-int kernels_print(const char *output, const struct term *term); // "md", "json" or "csv"
+int kernels_print(const char *output, const struct term *term); // the CPU's; "md", "json" or "csv"
 
 // tour.c: the complete sections, as --tour shows them at the end
 int tour_print(const struct bench *bench);                  // JSON

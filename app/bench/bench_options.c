@@ -182,6 +182,8 @@ static const struct rule {
     {OPT_TEMPERATURES, DRAFTS, false, for_drafts},
     {OPT_FORCED, DRAFTS, false, for_drafts},
     {OPT_DRAFT, DRAFTS | TOUR, false, for_drafts},
+    {OPT_DRAFT_BACKEND, DRAFTS | TOUR, false, for_drafts},
+    {OPT_DRAFT_DEVICE, DRAFTS | TOUR, false, for_drafts},
 };
 
 // The option that chose the measurement, as a message names it.
@@ -356,12 +358,16 @@ static void scalars_read(const struct options *options, struct bench_config *out
         .has_prompt = option_given(options, OPT_N_PROMPT),
         .draft = no_draft ? NULL : draft,
         .no_draft = no_draft,
+        .draft_backend = option_text(options, OPT_DRAFT_BACKEND),
+        .draft_device = option_int(options, OPT_DRAFT_DEVICE),
         .forced = option_text(options, OPT_FORCED),
         .repetitions = repetitions_of(options, measure),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
         .bandwidth_ms = measure == MEASURE_TOUR ? BANDWIDTH_OF_TOUR_MS : BANDWIDTH_MS,
+        .place = {.backend = option_text(options, OPT_BACKEND),
+                  .device = option_int(options, OPT_DEVICE)},
         .isa = strcmp(isa, "auto") ? isa : NULL,
-        .kv_type = option_text(options, OPT_KV_TYPE),
+        .kv_type = option_given(options, OPT_KV_TYPE) ? option_text(options, OPT_KV_TYPE) : NULL,
         .peer = option_text(options, OPT_PEER),
         .peer_args = option_text(options, OPT_PEER_ARGS),
         .output = option_text(options, OPT_OUTPUT),
@@ -371,6 +377,22 @@ static void scalars_read(const struct options *options, struct bench_config *out
         .no_pin = option_flag(options, OPT_NO_PIN),
     };
     app_engine_memory(options, &out->memory);
+}
+
+// The device, before a model is opened. A set of the CPU's kernels is no use on another device.
+static int device_find(const struct options *options, struct bench_config *config) {
+    const struct tools_device *device = &config->device;
+    char name[64];
+    rn_error err = {0};
+    if (tools_device_find(&config->place, &config->device, &err)) return app_fail_error(&err);
+    if (*device->note && !config->quiet && isatty(STDERR_FILENO))
+        app_fail(APP_OK, "%s", device->note);
+    if (!*device->name || !config->isa) return APP_OK;
+    if (!config->quiet)
+        app_fail(APP_OK, "%s is for the CPU; %s has kernels of its own",
+                 option_name(options, OPT_ISA, name), device->name);
+    config->isa = NULL;
+    return APP_OK;
 }
 
 static int config_read(const struct options *options, struct bench_config *out) {
@@ -387,7 +409,9 @@ static int config_read(const struct options *options, struct bench_config *out) 
     if (!code) code = lists_read(options, out);
     if (!code) tour_defaults(options, out);
     if (!code) code = rules_check(options, out);
-    return code ? code : checks[out->measure](options, out);
+    if (!code) code = app_belongs(options, OPT_DRAFT_DEVICE, OPT_DRAFT_BACKEND);
+    if (!code) code = checks[out->measure](options, out);
+    return code ? code : device_find(options, out);
 }
 
 int bench_config_init(const struct options *options, struct bench_config *out) {

@@ -102,12 +102,7 @@ static void label_make(const struct chart *chart, const struct row *row, char ou
 // "cpu avx512, 2 threads, kv f16": the place that all rows share.
 static int place_text(const struct chart *chart, char *out, size_t size) {
     const struct row *row = &chart->bench->rows[0];
-    const int n_threads = row_whole_at(row, COLUMN_N_THREADS);
-    char threads[32] = "";
-    if (!varies(chart, AXIS_THREADS))
-        snprintf(threads, sizeof threads, ", %d thread%s", n_threads, n_threads == 1 ? "" : "s");
-    return snprintf(out, size, "%.40s %.20s%s, kv %.10s%s", row_text_at(row, COLUMN_BACKENDS),
-                    row_text_at(row, COLUMN_ISA), threads, row_text_at(row, COLUMN_TYPE_KV),
+    return snprintf(out, size, "%s%s", figure_place(row, !varies(chart, AXIS_THREADS)).text,
                     chart->axis == AXIS_STREAMS ? "; tokens of all sequences together" : "");
 }
 
@@ -121,6 +116,8 @@ static void bandwidth_text(const struct chart *chart, char *out, size_t size) {
         low = fmin(low, bandwidth);
         high = fmax(high, bandwidth);
     }
+    out[0] = '\0';
+    if (!(high > 0)) return; // the device does not measure it
     if (high - low >= 0.05) snprintf(from, sizeof from, "%.1f to ", low);
     snprintf(out, size, "; B, measured in the same run, %s%.1f GB/s", from, high);
 }

@@ -14,6 +14,10 @@ int crowd_engine_create(struct bench_place *place, const rn_engine_options *spec
     const struct bench_config *config = place->bench->config;
     struct progress progress;
     rn_engine_options options = *special;
+    options.backend = config->place.backend;
+    options.device = config->place.device;
+    options.draft_backend = config->draft_backend;
+    options.draft_device = config->draft_device;
     options.isa = config->isa;
     options.kv_type = config->kv_type;
     options.no_pin = config->no_pin;
@@ -34,9 +38,7 @@ int crowd_engine_create(struct bench_place *place, const rn_engine_options *spec
     if (status) return app_engine_fail(place->model, options.draft, &err);
     rn_engine_info info;
     rn_engine_get_info(*out, &info);
-    place->backend = info.backend;
-    place->isa = info.isa;
-    place->n_threads = info.n_threads;
+    bench_place_set(place, info.backend, info.isa, info.kv_type, info.n_threads);
     bench_warn_slow(place->bench, info.slow_formats, info.isa);
     interrupt_watch(); // from now on there may be rows to show
     return APP_OK;

@@ -34,6 +34,13 @@ const char *figure_type(const rn_model_info *info, char out[96]) {
     return out;
 }
 
+struct app_place figure_place(const struct row *row, bool with_threads) {
+    return app_place(row_text_at(row, COLUMN_BACKENDS), row_text_at(row, COLUMN_ISA),
+                     row_text_at(row, COLUMN_DEVICE),
+                     with_threads ? row_whole_at(row, COLUMN_N_THREADS) : 0,
+                     row_text_at(row, COLUMN_TYPE_KV));
+}
+
 const char *figure_test(const struct row *row, int n_seqs, int n_depth, char out[64]) {
     const int n_verify = row_whole_at(row, COLUMN_N_VERIFY);
     const int n_prompt = row->table == TABLE_STEPS ? row_whole_at(row, COLUMN_N_PROMPT) : 0;
@@ -53,10 +60,15 @@ const char *figure_test(const struct row *row, int n_seqs, int n_depth, char out
 
 static double above_zero(double value) { return value > 0 ? value : (double)NAN; }
 
+// Seconds that multiply-adds would take at the peak; NaN: there are some, and the peak is unknown.
+static double peak_seconds(uint64_t macs, double peak) {
+    return macs ? figure_ratio((double)macs, peak) : 0;
+}
+
 // The time that the multiply-adds would take at the peak, each kind at its own.
 static double peak_share(const struct samples *samples, double avg_ns) {
-    const double least = figure_ratio((double)samples->cost.int_macs, samples->int_peak) +
-                         figure_ratio((double)samples->cost.float_macs, samples->float_peak);
+    const double least = peak_seconds(samples->cost.int_macs, samples->int_peak) +
+                         peak_seconds(samples->cost.float_macs, samples->float_peak);
     return figure_ratio(least * 1e9, avg_ns);
 }
 

@@ -3,6 +3,7 @@
 #ifndef RN_APP_BENCH_FIGURES_H
 #define RN_APP_BENCH_FIGURES_H
 
+#include "app.h"
 #include "bench/crowd.h"
 #include "bench/row.h"
 
@@ -14,6 +15,8 @@ double figure_mean(const double *values, int n, double *deviation); // of a samp
 
 // "llama 1.2B Q4_0".
 const char *figure_type(const rn_model_info *info, char out[96]);
+// The row's place: "cpu avx512, 2 threads, kv f16". See app_place().
+struct app_place figure_place(const struct row *row, bool with_threads);
 // "pp512", "verify4 @ d64" or "tg128 x4", from the row's columns n_prompt, n_gen and n_verify.
 const char *figure_test(const struct row *row, int n_seqs, int n_depth, char out[64]);
 

@@ -215,13 +215,13 @@ static void row_init(const struct bed *bed, struct row *row) {
     bench_row_init(bed->place, TABLE_STEPS, row);
     row_whole(row, COLUMN_BUILD_NUMBER, 0);
     row_text(row, COLUMN_CPU_INFO, cpu);
-    row_text(row, COLUMN_GPU_INFO, "");
+    row_text(row, COLUMN_GPU_INFO, config->device.name);
     row_whole(row, COLUMN_MODEL_SIZE, (int64_t)bed->place->info->weight_bytes);
     row_whole(row, COLUMN_MODEL_N_PARAMS, (int64_t)bed->place->info->n_params);
     row_whole(row, COLUMN_N_BATCH, config->batch_tokens);
     row_whole(row, COLUMN_N_UBATCH, config->batch_tokens);
-    row_text(row, COLUMN_TYPE_K, config->kv_type);
-    row_text(row, COLUMN_TYPE_V, config->kv_type);
+    row_text(row, COLUMN_TYPE_K, bed->place->kv_type);
+    row_text(row, COLUMN_TYPE_V, bed->place->kv_type);
     row_whole(row, COLUMN_N_PROMPT, test->n_prompt);
     row_whole(row, COLUMN_N_GEN, test->n_gen);
     row_whole(row, COLUMN_N_DEPTH, test->work.depth);
@@ -255,7 +255,8 @@ static int runner_make(const struct bench_place *place, int n_threads, const str
                        struct tools_runner **out) {
     const struct bench_config *config = place->bench->config;
     struct progress progress;
-    const struct tools_runner_options options = {.isa = config->isa,
+    const struct tools_runner_options options = {.place = config->place,
+                                                 .isa = config->isa,
                                                  .n_threads = n_threads,
                                                  .no_pin = config->no_pin,
                                                  .kv_type = config->kv_type,
@@ -278,10 +279,10 @@ static int threads_run(struct bench_place *place, int n_threads, const struct te
     struct tools_runner_info info;
     tools_runner_get_info(bed.runner, &info);
     bed.cache_bytes = info.cache_bytes;
-    place->backend = info.backend;
-    place->isa = info.isa;
-    place->n_threads = info.n_threads;
+    bench_place_set(place, info.backend, info.isa, info.kv_type, info.n_threads);
     bench_warn_slow(place->bench, info.slow_formats, info.isa);
+    if (place->bench->config->stages && !info.has_stages && !place->bench->config->quiet)
+        app_fail(APP_OK, "--stages: backend '%s' does not time its stages", info.backend);
     interrupt_watch(); // from now on there may be rows to show
     for (int i = 0; !code && i < tests->n; i++) {
         bed.test = &tests->test[i];

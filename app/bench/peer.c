@@ -21,7 +21,8 @@ extern char **environ;
 // The arguments of a run. Old builds have no -d, so it is given only where there is a depth.
 static void words_make(const struct bench_config *config, const struct row *row, char *out,
                        size_t size) {
-    const char *const kv = config->kv_type, *args = config->peer_args ? config->peer_args : "";
+    const char *const kv = row_text_at(row, COLUMN_TYPE_K),
+                      *args = config->peer_args ? config->peer_args : "";
     const char *const type = !strcmp(kv, "int8") ? "q8_0" : !strcmp(kv, "int4") ? "q4_0" : kv;
     const int n_depth = row_whole_at(row, COLUMN_N_DEPTH);
     char depth[32] = "", types[64] = "";

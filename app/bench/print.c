@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
+#include "bench/figures.h"
 
 // ---------------------------------------------------------------- columns
 
@@ -54,7 +55,9 @@ static const struct {
 static bool column_filled(const struct bench_config *config, enum column_id id) {
     switch (id) {
     case COLUMN_TYPE_K:
-        return strcmp(config->kv_type, "f16") != 0;
+        return config->kv_type && strcmp(config->kv_type, "f16") != 0;
+    case COLUMN_N_THREADS: // of a device with a name, the host's threads are no figure
+        return !*config->device.name || config->threads.count > 1;
     case COLUMN_PEAK_SHARE:
         return bench_list_largest(&config->n_prompt) > 0;
     case COLUMN_COST:
@@ -193,12 +196,9 @@ static void head_print(const struct bench *bench, bool bold) {
 
 // The first part is bold.
 void table_title_print(const struct bench *bench, const struct row *row) {
-    const int n_threads = row_whole_at(row, COLUMN_N_THREADS);
     const bool color = bench->term->out_color;
-    printf("%s%s%s, %s %s, %d thread%s, kv %s", term_bold(color),
-           row_text_at(row, COLUMN_MODEL_TYPE), term_reset(color),
-           row_text_at(row, COLUMN_BACKENDS), row_text_at(row, COLUMN_ISA), n_threads,
-           n_threads == 1 ? "" : "s", row_text_at(row, COLUMN_TYPE_KV));
+    printf("%s%s%s, %s", term_bold(color), row_text_at(row, COLUMN_MODEL_TYPE), term_reset(color),
+           figure_place(row, true).text);
     if (row->table == TABLE_DRAFTS)
         printf(", tg%d%s", row_whole_at(row, COLUMN_N_GEN),
                row_number_at(row, COLUMN_FORCED) > 0 ? ", forced text" : "");
@@ -223,6 +223,8 @@ void table_row_print(struct bench *bench) {
         table_fit(bench->config, row->table, bench->label_width,
                   bench->term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX, bench->shown);
         if (tables[row->table].has_title) table_title_print(bench, row);
+        if (row->table == TABLE_STEPS && *row_text_at(row, COLUMN_DEVICE))
+            printf("%s\n\n", figure_place(row, true).text);
         head_print(bench, !tables[row->table].has_title);
     }
     printf("%s|", term_red(red));
@@ -242,11 +244,15 @@ static void stage_line(const char *name, double runs, double ns, double total) {
 // Per step. The tables of a step and the time between stages belong to no stage.
 static void stages_row(const struct bench *bench, const struct row *row) {
     const double steps = (double)row->n_steps, total = (double)row->stages_ns / steps;
+    const char *device = row_text_at(row, COLUMN_DEVICE);
     const int n_threads = row_whole_at(row, COLUMN_N_THREADS);
+    char place[80];
     double known = 0;
-    printf("\n%s%s, %d thread%s, %s%s: %.3f ms per step\n\n", term_bold(bench->term->out_color),
-           row_text_at(row, COLUMN_MODEL_TYPE), n_threads, n_threads == 1 ? "" : "s",
-           row_text_at(row, COLUMN_LABEL), term_reset(bench->term->out_color), total / 1e6);
+    snprintf(place, sizeof place, *device ? "%.64s" : "%.0s%d thread%s", device, n_threads,
+             n_threads == 1 ? "" : "s");
+    printf("\n%s%s, %s, %s%s: %.3f ms per step\n\n", term_bold(bench->term->out_color),
+           row_text_at(row, COLUMN_MODEL_TYPE), place, row_text_at(row, COLUMN_LABEL),
+           term_reset(bench->term->out_color), total / 1e6);
     printf("| %-40s | %9s | %12s | %7s |\n", "stage", "runs/step", "us/step", "share");
     puts("| ---------------------------------------- | --------: | -----------: | ------: |");
     for (int i = 0; i < row->n_stages; i++) {

@@ -21,8 +21,15 @@ enum {
     BARS_MAX = 2, // columns that are drawn
 };
 
-static const char *const kv_types[] = {"f16", "int8", "int4"};
-enum { N_KV_TYPES = sizeof kv_types / sizeof *kv_types };
+enum { MAX_KV_TYPES = 8 };
+
+// The device's KV types that are compared. f32 is for tests.
+static int kv_types_of(const struct bench_config *config, const char *out[MAX_KV_TYPES]) {
+    int n = 0;
+    for (const char *const *type = config->device.kv_types; *type && n < MAX_KV_TYPES; type++)
+        if (strcmp(*type, "f32") != 0) out[n++] = *type;
+    return n;
+}
 
 // A visit of a section: the bench's rows from `first` on are its own.
 struct visit {
@@ -141,9 +148,11 @@ static int depth_largest(const struct visit *visit) {
 }
 
 static int types_round(struct visit *visit) {
+    const char *types[MAX_KV_TYPES];
+    const int n = kv_types_of(visit->tour, types);
     int code = APP_OK;
-    for (int t = 0; !code && t < N_KV_TYPES; t++) {
-        visit->config.kv_type = kv_types[t];
+    for (int t = 0; !code && t < n; t++) {
+        visit->config.kv_type = types[t];
         code = visit_measure(visit, &measure_steps);
     }
     return code;
@@ -173,11 +182,12 @@ static void none_row(const struct row *with, struct row *out) {
     static const enum column_id texts[] = {COLUMN_BUILD_COMMIT, COLUMN_MODEL_FILENAME,
                                            COLUMN_MODEL_TYPE,   COLUMN_BACKENDS,
                                            COLUMN_ISA,          COLUMN_TYPE_KV,
-                                           COLUMN_TEST,         COLUMN_TEST_TIME};
+                                           COLUMN_DEVICE,       COLUMN_TEST,
+                                           COLUMN_TEST_TIME};
     static const enum column_id wholes[] = {COLUMN_N_THREADS, COLUMN_N_STREAMS, COLUMN_N_GEN};
     *out = (struct row){.table = with->table};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        row_text(out, texts[i], row_text_at(with, texts[i]));
+        if (*row_text_at(with, texts[i])) row_text(out, texts[i], row_text_at(with, texts[i]));
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
         row_whole(out, wholes[i], row_whole_at(with, wholes[i]));
     row_text(out, COLUMN_DRAFTER, "none");
@@ -252,7 +262,7 @@ static int heads_run(struct visit *visit) {
     const rn_model_info *info = visit->place->info;
     struct kv_bytes kv;
     rn_error err = {0};
-    if (tools_kv_bytes(visit->place->model, visit->tour->kv_type, &kv, &err))
+    if (tools_kv_bytes(visit->place->model, &visit->tour->place, visit->tour->kv_type, &kv, &err))
         return app_fail_error(&err);
     const bool is_one = info->n_head_kv == 1, is_all = info->n_head_kv == info->n_head;
     int code = heads_add(visit, &kv, is_one ? 0 : 1, is_one ? "MQA, this model" : "MQA");
@@ -299,7 +309,12 @@ static void bars_print(const struct bench *bench, const struct section *section,
     for (int c = 0; c < BARS_MAX && section->bars[c] != COLUMN_BUILD_COMMIT; c++) {
         const enum column_id id = section->bars[c];
         double largest = is_share(id) ? 1 : 0;
-        for (int i = 0; i < n; i++) largest = fmax(largest, row_number_at(&rows[i], id));
+        bool is_measured = false; // not every device measures its peaks
+        for (int i = 0; i < n; i++) {
+            largest = fmax(largest, row_number_at(&rows[i], id));
+            is_measured |= isfinite(row_number_at(&rows[i], id));
+        }
+        if (!is_measured) continue;
         printf("\n    %s%s%s\n", term_dim(bench->term->out_color), column_at(id)->heading,
                term_reset(bench->term->out_color));
         for (int i = 0; i < n; i++) {
@@ -387,8 +402,9 @@ static int tour_run(struct bench_place *place) {
 
 // The measurements of all sections; heads are computed.
 static uint64_t tour_count(const struct bench_config *config) {
+    const char *types[MAX_KV_TYPES];
     const int n_depths = config->n_depth.count ? config->n_depth.count : 3;
-    const int tests = 2 + config->streams.count + N_KV_TYPES * n_depths + 1;
+    const int tests = 2 + config->streams.count + kv_types_of(config, types) * n_depths + 1;
     return (uint64_t)config->n_models * (uint64_t)tests * (uint64_t)config->repetitions;
 }
 

@@ -7,7 +7,7 @@
 
 // The point of a section, with its figures in it.
 struct tour_says {
-    char sentence[2][320];
+    char sentence[2][512];
 };
 
 // rows [n] are one section, n is at least 1. Every statement follows from the rows' figures.

@@ -18,11 +18,29 @@ struct shares {
     char text[64];
 };
 
+// A row has a bound where both shares were measured: not every device measures itself.
+static bool has_bound(const struct row *row) { return *row_text_at(row, COLUMN_BOUND) != '\0'; }
+
 static struct shares shares_of(const struct row *row) {
     const double read = percent(row, COLUMN_BANDWIDTH_SHARE);
     struct shares out;
     snprintf(out.text, sizeof out.text, "%.*f%% of B and %.0f%% of the peak", read < 1 ? 1 : 0,
              read, percent(row, COLUMN_PEAK_SHARE));
+    return out;
+}
+
+// "memory (80% of B and 5% of the peak)".
+struct bound {
+    char text[96];
+};
+
+static struct bound bound_of(const struct row *row) {
+    struct bound out;
+    if (has_bound(row))
+        snprintf(out.text, sizeof out.text, "%s (%s)", row_text_at(row, COLUMN_BOUND),
+                 shares_of(row).text);
+    else
+        snprintf(out.text, sizeof out.text, "not known: the device does not measure its peaks");
     return out;
 }
 
@@ -41,18 +59,25 @@ static double balance(const struct row *prompt, const struct row *decode) {
 
 static void intensity_says(const struct row *rows, int n, struct tour_says *out) {
     const struct row *prompt = &rows[0], *decode = &rows[n - 1];
-    snprintf(
+    const double even = balance(prompt, decode);
+    char limits[256] = "";
+    const int len = snprintf(
         out->sentence[0], sizeof out->sentence[0],
-        "A prompt's token computes %.3g FLOP for each byte that is read, a decoded token %.3g; "
-        "memory and arithmetic of this machine are in balance at %.3g.",
-        at(prompt, COLUMN_FLOP_PER_BYTE), at(decode, COLUMN_FLOP_PER_BYTE),
-        balance(prompt, decode));
+        "A prompt's token computes %.3g FLOP for each byte that is read, a decoded token %.3g",
+        at(prompt, COLUMN_FLOP_PER_BYTE), at(decode, COLUMN_FLOP_PER_BYTE));
+    if (isfinite(even))
+        snprintf(limits, sizeof limits,
+                 "; memory and arithmetic of this machine are in balance at %.3g", even);
+    snprintf(out->sentence[0] + len, sizeof out->sentence[0] - (size_t)len, "%s.", limits);
+    limits[0] = '\0';
+    if (has_bound(prompt) && has_bound(decode))
+        snprintf(limits, sizeof limits,
+                 "The prompt is nearest to the limit of %s, decoding to that of %s: a",
+                 bound_of(prompt).text, bound_of(decode).text);
     snprintf(out->sentence[1], sizeof out->sentence[1],
-             "The prompt is nearest to the limit of %s (%s), decoding to that of %s (%s): a token "
-             "takes %.3g ms in a prompt and %.3g ms when it is generated.",
-             row_text_at(prompt, COLUMN_BOUND), shares_of(prompt).text,
-             row_text_at(decode, COLUMN_BOUND), shares_of(decode).text,
-             at(prompt, COLUMN_MS_PER_TOKEN), at(decode, COLUMN_MS_PER_TOKEN));
+             "%s token takes %.3g ms in a prompt and %.3g ms when it is generated.",
+             *limits ? limits : "A", at(prompt, COLUMN_MS_PER_TOKEN),
+             at(decode, COLUMN_MS_PER_TOKEN));
 }
 
 // ---------------------------------------------------------------- KV heads
@@ -101,21 +126,19 @@ static void knee_says(const struct row *rows, int n, char *out, size_t size) {
     const struct row *last = &rows[knee + 1 < n ? knee + 1 : knee];
     const int streams = row_whole_at(&rows[knee], COLUMN_N_SEQS);
     if (n == 1)
-        snprintf(out, size, "The nearest limit of %d stream%s is %s (%s).", streams,
-                 streams == 1 ? "" : "s", row_text_at(last, COLUMN_BOUND), shares_of(last).text);
+        snprintf(out, size, "The nearest limit of %d stream%s is %s.", streams,
+                 streams == 1 ? "" : "s", bound_of(last).text);
     else if (knee == n - 1)
         snprintf(out, size,
                  "There is no knee up to %d stream%s: each doubling brought at least %.1f times "
-                 "the tokens/s, and the nearest limit is %s (%s).",
-                 streams, streams == 1 ? "" : "s", DOUBLING_LEAST, row_text_at(last, COLUMN_BOUND),
-                 shares_of(last).text);
+                 "the tokens/s, and the nearest limit is %s.",
+                 streams, streams == 1 ? "" : "s", DOUBLING_LEAST, bound_of(last).text);
     else
         snprintf(out, size,
                  "The knee is at %d stream%s: the next doubling brings %.2f times the tokens/s, "
-                 "and the nearest limit of %d streams is %s (%s).",
+                 "and the nearest limit of %d streams is %s.",
                  streams, streams == 1 ? "" : "s", doubling(&rows[knee], last),
-                 row_whole_at(last, COLUMN_N_SEQS), row_text_at(last, COLUMN_BOUND),
-                 shares_of(last).text);
+                 row_whole_at(last, COLUMN_N_SEQS), bound_of(last).text);
 }
 
 static void sweep_says(const struct row *rows, int n, struct tour_says *out) {
@@ -141,17 +164,19 @@ static void contexts_says(const struct row *rows, int n, struct tour_says *out) 
     const int depth = row_whole_at(&rows[n - 1], COLUMN_N_DEPTH);
     const struct row *first = NULL, *last = &rows[n - 1];
     char *text = out->sentence[0];
-    size_t used =
-        (size_t)snprintf(text, sizeof out->sentence[0], "At a context of %d tokens", depth);
+    const size_t room = sizeof out->sentence[0] - 1; // for the full stop
+    size_t used = (size_t)snprintf(text, room, "At a context of %d tokens", depth);
     for (int i = 0; i < n; i++) {
-        char read[32];
+        char read[32], type[128];
         if (row_whole_at(&rows[i], COLUMN_N_DEPTH) != depth) continue;
-        used += (size_t)snprintf(text + used, sizeof out->sentence[0] - used,
-                                 "%s %s reads %s of KV for a token and takes %.3g ms",
-                                 first ? "," : "", row_text_at(&rows[i], COLUMN_TYPE_K),
-                                 bytes_of(&rows[i], COLUMN_KV_BYTES_PER_TOKEN, read),
-                                 at(&rows[i], COLUMN_MS_PER_TOKEN));
+        const int len =
+            snprintf(type, sizeof type, "%s %.16s reads %s of KV for a token and takes %.3g ms",
+                     first ? "," : "", row_text_at(&rows[i], COLUMN_TYPE_K),
+                     bytes_of(&rows[i], COLUMN_KV_BYTES_PER_TOKEN, read),
+                     at(&rows[i], COLUMN_MS_PER_TOKEN));
         if (!first) first = &rows[i];
+        if (used + (size_t)len < room)
+            used += (size_t)snprintf(text + used, room - used, "%s", type);
     }
     snprintf(text + used, sizeof out->sentence[0] - used, ".");
     const double speed = at(first, COLUMN_MS_PER_TOKEN) / at(last, COLUMN_MS_PER_TOKEN);

@@ -122,11 +122,13 @@ static int result_print(const struct eval *eval) {
     rn_engine_info engine;
     rn_engine_get_info(eval->engine, &engine);
     json_t *object =
-        json_pack("{s:o, s:o, s:I, s:I, s:I, s:f, s:o, s:i, s:s, s:s}", "loss", json_number(loss),
-                  "perplexity", json_number(exp(loss)), "tokens", (json_int_t)eval->counted,
-                  "chunks", (json_int_t)eval->n_chunks, "chunk", (json_int_t)eval->chunk, "seconds",
-                  eval->seconds, "tokens_per_second", json_number(rate), "threads",
-                  engine.n_threads, "isa", engine.isa, "kv_type", engine.kv_type);
+        json_pack("{s:o, s:o, s:I, s:I, s:I, s:f, s:o, s:i, s:s, s:s, s:s, s:s?}", "loss",
+                  json_number(loss), "perplexity", json_number(exp(loss)), "tokens",
+                  (json_int_t)eval->counted, "chunks", (json_int_t)eval->n_chunks, "chunk",
+                  (json_int_t)eval->chunk, "seconds", eval->seconds, "tokens_per_second",
+                  json_number(rate), "threads", engine.n_threads, "isa", engine.isa, "kv_type",
+                  engine.kv_type, "backend", engine.backend, "device",
+                  *engine.device ? engine.device : NULL);
     return json_print(object, JSON_COMPACT | JSON_REAL_PRECISION(10));
 }
 

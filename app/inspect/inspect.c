@@ -44,7 +44,7 @@ double inspect_shortest(float value) {
 // Nothing where the backend has no such type.
 static struct kv_bytes kv_bytes_of(const struct inspect *inspect, const char *kv_type) {
     struct kv_bytes kv = {{0}};
-    tools_kv_bytes(inspect->opened, kv_type, &kv, NULL);
+    tools_kv_bytes(inspect->opened, &inspect->place, kv_type, &kv, NULL);
     return kv;
 }
 
@@ -52,6 +52,8 @@ void inspect_cost(const struct inspect *inspect, const char *kv_type, struct ins
     const struct kv_bytes kv = kv_bytes_of(inspect, kv_type);
     const int n_ctx = inspect->model->n_ctx_train;
     struct batch_shape shape;
+    out->page_bytes = 0;
+    for (int g = 0; g < inspect->plan->n_group; g++) out->page_bytes += kv.page[g];
     out->token_bytes = plan_kv_token_bytes(inspect->plan, &kv);
     out->context_bytes = out->token_bytes * (uint64_t)n_ctx;
     batch_shape_decode(inspect->plan, 0, &shape);
@@ -75,9 +77,8 @@ rn_status inspect_here(const struct inspect *inspect, const char *kv_type, rn_me
     return RN_OK;
 }
 
-void inspect_reads(const struct inspect *inspect, const char *kv_type,
-                   struct inspect_read out[OP_COUNT]) {
-    const struct kv_bytes kv = kv_bytes_of(inspect, kv_type);
+void inspect_reads(const struct inspect *inspect, struct inspect_read out[OP_COUNT]) {
+    const struct kv_bytes kv = kv_bytes_of(inspect, inspect->device.kv_default);
     const struct plan *plan = inspect->plan;
     struct batch_shape shape;
     uint64_t total = 0;
@@ -193,12 +194,13 @@ static void format_print(const char *name, const struct inspect_format *format) 
 // The bytes of a decode step grow from an empty to a full cache.
 static void costs_print(const struct inspect *inspect) {
     const char *kv;
-    for (int i = 0; (kv = tools_kv_type(i)); i++) {
+    for (int i = 0; (kv = inspect->device.kv_types[i]); i++) {
         struct inspect_cost cost;
-        char token[32], context[32], first[32], last[32];
+        char token[32], page[32], context[32], first[32], last[32];
         inspect_cost(inspect, kv, &cost);
-        printf("  kv %-4s %9s per token, %9s in all; steps read %s to %s\n", kv,
+        printf("  kv %-4s %9s per token, %9s a page, %9s in all; steps read %s to %s\n", kv,
                human_bytes((double)cost.token_bytes, token),
+               human_bytes((double)cost.page_bytes, page),
                human_bytes((double)cost.context_bytes, context),
                human_bytes((double)cost.first_step, first),
                human_bytes((double)cost.last_step, last));
@@ -207,7 +209,7 @@ static void costs_print(const struct inspect *inspect) {
 
 static void here_print(const struct inspect *inspect) {
     const char *kv;
-    for (int i = 0; (kv = tools_kv_type(i)); i++) {
+    for (int i = 0; (kv = inspect->device.kv_types[i]); i++) {
         rn_memory_plan plan;
         rn_error err = {0};
         uint64_t n_contexts;
@@ -227,7 +229,7 @@ static void here_print(const struct inspect *inspect) {
 // Kinds of ops that read neither weights nor KV are left out.
 static void reads_print(const struct inspect *inspect) {
     struct inspect_read read[OP_COUNT];
-    inspect_reads(inspect, INSPECT_READS_KV, read);
+    inspect_reads(inspect, read);
     printf("  %-10s %6s %18s %18s %7s\n", "kind", "ops", "weight bytes", "KV bytes", "share");
     for (int kind = 0; kind < OP_COUNT; kind++) {
         const struct inspect_read *r = &read[kind];
@@ -311,13 +313,17 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
         printf("  not computed: %s\n", inspect->reason);
         return;
     }
-    char title[96];
+    char title[128];
     snprintf(title, sizeof title, "memory of a context of %d", inspect->model->n_ctx_train);
     section(term, title, -1);
     costs_print(inspect);
-    section(term, "memory here, now", -1);
+    const struct tools_device *device = &inspect->device;
+    snprintf(title, sizeof title, *device->name ? "memory of %s (%s), now" : "memory here, now",
+             device->name, device->backend);
+    section(term, title, -1);
     here_print(inspect);
-    snprintf(title, sizeof title, "read by the last step of that context, kv %s", INSPECT_READS_KV);
+    snprintf(title, sizeof title, "read by the last step of that context, kv %s",
+             device->kv_default);
     section(term, title, -1);
     reads_print(inspect);
 }
@@ -348,6 +354,19 @@ static int weights_get(const char *path, struct weights **out) {
     return status == RN_ERR_IO ? APP_USAGE : code;
 }
 
+// A file can be inspected where the best backend is broken or busy: its pages are then the CPU's,
+// and the section of the memory here has the error.
+static int device_find(const struct options *options, struct inspect *inspect) {
+    const bool is_asked = option_given(options, OPT_BACKEND) || option_given(options, OPT_DEVICE);
+    rn_error err = {0};
+    rn_status status = tools_device_find(&inspect->place, &inspect->device, &err);
+    if (status && !is_asked) {
+        inspect->place = TOOLS_PLACE_CPU;
+        status = tools_device_find(&inspect->place, &inspect->device, &err);
+    }
+    return status ? app_fail_error(&err) : APP_OK;
+}
+
 int command_inspect(const struct options *options) {
     const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
     if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {
@@ -355,11 +374,14 @@ int command_inspect(const struct options *options) {
                         app_short(options->positional).text);
     }
     struct weights *weights = NULL;
-    int code = weights_get(path, &weights);
+    struct inspect inspect = {.place = {.backend = option_text(options, OPT_BACKEND),
+                                        .device = option_int(options, OPT_DEVICE)}};
+    rn_error err = {0};
+    int code = device_find(options, &inspect);
+    if (!code) code = weights_get(path, &weights);
     if (code) return code;
     // The model on top of the file, where runnel knows how; otherwise the reason is shown.
     rn_model *model = NULL;
-    rn_error err = {0};
     const rn_status status =
         path ? rn_model_open(path, &model, &err)
              : rn_model_open_memory(EMBEDDED_NAME, embedded_model,
@@ -368,7 +390,8 @@ int command_inspect(const struct options *options) {
         weights_close(weights);
         return app_fail_error(&err);
     }
-    struct inspect inspect = {.weights = weights, .reason = err.message};
+    inspect.weights = weights;
+    inspect.reason = err.message;
     if (status == RN_OK && tools_plan(model)) {
         inspect.opened = model;
         inspect.model = rn_model_get_info(model);
@@ -377,6 +400,7 @@ int command_inspect(const struct options *options) {
         rn_model_open_vocab(path, &model, NULL); // a template needs no more
     }
     if (model) inspect.chat_template = rn_model_chat_template(model);
+    app_engine_place(options, &inspect.engine);
     app_engine_memory(options, &inspect.engine);
     totals_add(&inspect);
     if (option_flag(options, OPT_JSON)) {

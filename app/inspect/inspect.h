@@ -19,6 +19,8 @@ struct inspect {
     const char *reason;         // why it cannot
     const char *chat_template;  // NULL: none
     rn_engine_options engine;   // the options that memory depends on
+    struct tools_place place;   // of these options,
+    struct tools_device device; // and the device there
     struct inspect_format format[FORMAT_COUNT];
     struct inspect_format total;
 };
@@ -32,13 +34,14 @@ double inspect_shortest(float value);
 // For each KV type.
 struct inspect_cost {
     uint64_t token_bytes;   // KV that one more token keeps
+    uint64_t page_bytes;    // of a page of each group, as the device keeps it
     uint64_t context_bytes; // KV of a full context
     uint64_t first_step;    // bytes that a decode step reads with an empty cache
     uint64_t last_step;     // with a full one
 };
 void inspect_cost(const struct inspect *inspect, const char *kv_type, struct inspect_cost *out);
 
-// On this machine, now. *n_contexts: full contexts that fit at a time into the KV memory that was
+// On the device, now. *n_contexts: full contexts that fit at a time into the KV memory that was
 // asked for, or into all that is free.
 rn_status inspect_here(const struct inspect *inspect, const char *kv_type, rn_memory_plan *out,
                        uint64_t *n_contexts, rn_error *err);
@@ -49,9 +52,8 @@ struct inspect_read {
     uint64_t weight_bytes, kv_bytes;
     double share; // of all that the step reads
 };
-#define INSPECT_READS_KV "f16" // the default of run
-void inspect_reads(const struct inspect *inspect, const char *kv_type,
-                   struct inspect_read out[OP_COUNT]);
+// In the device's default KV type.
+void inspect_reads(const struct inspect *inspect, struct inspect_read out[OP_COUNT]);
 
 int inspect_json_print(const struct inspect *inspect);
 

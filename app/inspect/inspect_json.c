@@ -126,12 +126,13 @@ static json_t *memory_json(const struct inspect *inspect) {
     json_t *memory = json_object();
     bool ok = true;
     const char *kv;
-    for (int i = 0; (kv = tools_kv_type(i)); i++) {
+    for (int i = 0; (kv = inspect->device.kv_types[i]); i++) {
         struct inspect_cost cost;
         inspect_cost(inspect, kv, &cost);
         ok &= json_put(memory, kv,
-                       json_pack("{s:I, s:I, s:I, s:I}", "kv_token_bytes",
-                                 (json_int_t)cost.token_bytes, "kv_context_bytes",
+                       json_pack("{s:I, s:I, s:I, s:I, s:I}", "kv_token_bytes",
+                                 (json_int_t)cost.token_bytes, "kv_page_bytes",
+                                 (json_int_t)cost.page_bytes, "kv_context_bytes",
                                  (json_int_t)cost.context_bytes, "decode_bytes_empty",
                                  (json_int_t)cost.first_step, "decode_bytes_full",
                                  (json_int_t)cost.last_step));
@@ -144,7 +145,7 @@ static json_t *here_json(const struct inspect *inspect) {
     json_t *here = json_object();
     bool ok = true;
     const char *kv;
-    for (int i = 0; (kv = tools_kv_type(i)); i++) {
+    for (int i = 0; (kv = inspect->device.kv_types[i]); i++) {
         rn_memory_plan plan;
         rn_error err = {0};
         uint64_t n_contexts;
@@ -164,7 +165,7 @@ static json_t *here_json(const struct inspect *inspect) {
 
 static json_t *reads_json(const struct inspect *inspect) {
     struct inspect_read read[OP_COUNT];
-    inspect_reads(inspect, INSPECT_READS_KV, read);
+    inspect_reads(inspect, read);
     json_t *kinds = json_object();
     bool ok = true;
     for (int kind = 0; kind < OP_COUNT; kind++) {
@@ -174,7 +175,7 @@ static json_t *reads_json(const struct inspect *inspect) {
                                  (json_int_t)read[kind].weight_bytes, "kv_bytes",
                                  (json_int_t)read[kind].kv_bytes, "share", read[kind].share));
     }
-    return json_pack("{s:s, s:i, s:o}", "kv_type", INSPECT_READS_KV, "context",
+    return json_pack("{s:s, s:i, s:o}", "kv_type", inspect->device.kv_default, "context",
                      inspect->model->n_ctx_train, "kinds", whole(kinds, ok));
 }
 
@@ -190,6 +191,9 @@ static bool model_json(const struct inspect *inspect, json_t *object) {
            json_put(object, "context", json_integer(model->n_ctx_train)) &&
            json_put(object, "vocabulary", json_integer(model->n_vocab)) &&
            json_put(object, "layers", json_integer(model->n_layer)) &&
+           json_put(object, "backend", json_string(inspect->device.backend)) &&
+           json_put(object, "device",
+                    *inspect->device.name ? json_string(inspect->device.name) : json_null()) &&
            json_put(object, "memory", memory_json(inspect)) &&
            json_put(object, "memory_here", here_json(inspect)) &&
            json_put(object, "decode_reads", reads_json(inspect));

@@ -235,8 +235,7 @@ static bool parse_choice(const struct option_row *row, const char *name, const c
     return refuse(name, text, what);
 }
 
-// Our name for llama.cpp's name of a KV cache format. Its bf16 has more range and less
-// precision than f16, so it is not taken for that.
+// Our name for llama.cpp's name of a KV cache format.
 static const char *kv_type_own_name(const char *text) {
     static const char *const names[][2] = {{"q8_0", "int8"}, {"q4_0", "int4"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

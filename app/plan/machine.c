@@ -37,6 +37,8 @@ static const struct device devices[] = {
 };
 enum { N_DEVICES = sizeof devices / sizeof *devices };
 
+const char *const machine_kv_types[MACHINE_KV_TYPES + 1] = {"f32", "f16", "int8", "int4", NULL};
+
 const struct device *device_at(int index) { return index < N_DEVICES ? &devices[index] : NULL; }
 
 const struct device *device_find(const char *name) {
@@ -48,7 +50,25 @@ const struct device *device_find(const char *name) {
 // ---------------------------------------------------------------- values
 
 // A smaller number is one whose unit was forgotten.
-enum { LEAST_RATE = 1000000, LEAST_MEMORY = 1 << 20 };
+enum { LEAST_RATE = 1000000, LEAST_MEMORY = 1 << 20, MOST_DEVICE = 1023 };
+
+// --device has a number: it is a device of this machine, and not of the table.
+static bool device_is_number(const struct options *options) {
+    const char *text = option_text(options, OPT_DEVICE);
+    return text && *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+static int device_number_read(const struct options *options, int *out) {
+    const char *text = option_text(options, OPT_DEVICE);
+    char name[OPTION_NAME_SIZE];
+    *out = 0;
+    if (!device_is_number(options)) return APP_OK;
+    const long number = strlen(text) < 9 ? strtol(text, NULL, 10) : MOST_DEVICE + 1;
+    *out = (int)number;
+    if (number <= MOST_DEVICE) return APP_OK;
+    return app_fail(APP_USAGE, "%s: '%s' is not a whole number from 0 to %d",
+                    option_name(options, OPT_DEVICE, name), app_short(text).text, MOST_DEVICE);
+}
 
 static int unit_fail(const struct options *options, enum option_id id, const char *unit,
                      const char *example) {
@@ -111,7 +131,7 @@ static int exclude(const struct options *options, enum option_id a, enum option_
 static int options_check(const struct options *options) {
     char name[OPTION_NAME_SIZE];
     int code = exclude(options, OPT_DEVICE, OPT_BANDWIDTH);
-    if (!code) code = exclude(options, OPT_MEASURE, OPT_DEVICE);
+    if (!code && !device_is_number(options)) code = exclude(options, OPT_MEASURE, OPT_DEVICE);
     if (!code) code = exclude(options, OPT_MEASURE, OPT_BANDWIDTH);
     if (!code && option_given(options, OPT_FLOPS) && !option_given(options, OPT_BANDWIDTH))
         code = app_fail(APP_USAGE, "%s belongs to --bandwidth, which is missing",
@@ -161,13 +181,16 @@ static int given_read(const struct options *options, uint64_t memory, struct mac
 int machine_read(const struct options *options, struct machine *out) {
     const char *device_name = option_text(options, OPT_DEVICE);
     const uint64_t memory = (uint64_t)options->value[OPT_MEMORY].integer;
-    *out = (struct machine){.kind = MACHINE_NONE, .memory = memory};
-    const int code = options_check(options);
+    *out = (struct machine){.kind = MACHINE_NONE,
+                            .memory = memory,
+                            .place = {.backend = option_text(options, OPT_BACKEND)}};
+    int code = options_check(options);
+    if (!code) code = device_number_read(options, &out->place.device);
     if (code) return code;
     if (option_given(options, OPT_MEMORY) && memory < LEAST_MEMORY)
         return unit_fail(options, OPT_MEMORY, "bytes", "48G");
     if (option_given(options, OPT_BANDWIDTH)) return given_read(options, memory, out);
-    if (!option_given(options, OPT_DEVICE)) return APP_OK;
+    if (!option_given(options, OPT_DEVICE) || device_is_number(options)) return APP_OK;
     const struct device *device = device_find(device_name);
     if (!device) return device_unknown(options, device_name);
     machine_of_device(device, memory, out);
@@ -198,8 +221,14 @@ static void isas_here(char *out, size_t size) {
     }
 }
 
-void rates_key_make(int n_threads, const char *isa, char out[RATES_KEY]) {
+void rates_key_make(const struct tools_device *device, int n_threads, const char *isa,
+                    char out[RATES_KEY]) {
     char cpu[128], isas[96];
+    if (*device->name) {
+        snprintf(out, RATES_KEY, "%s %s; runnel %s; rates 3", device->backend, device->name,
+                 RN_VERSION);
+        return;
+    }
     app_cpu_name(cpu, sizeof cpu);
     isas_here(isas, sizeof isas);
     snprintf(out, RATES_KEY, "%s; %d threads of %ld; isa %s of %s; runnel %s; rates 3", cpu,
@@ -276,25 +305,47 @@ static void busy_warn(bool quiet) {
             load);
 }
 
+// The device that is measured, and its name.
+static int here_find(const struct options *options, struct machine *out) {
+    const bool quiet = option_flag(options, OPT_QUIET);
+    char name[OPTION_NAME_SIZE];
+    rn_error err = {0};
+    if (tools_device_find(&out->place, &out->here, &err)) return app_fail_error(&err);
+    if (*out->here.note && !quiet && isatty(STDERR_FILENO)) app_fail(APP_OK, "%s", out->here.note);
+    if (!*out->here.name) {
+        app_cpu_name(out->name, sizeof out->name);
+        return APP_OK;
+    }
+    snprintf(out->name, sizeof out->name, "%s", out->here.name);
+    if (strcmp(option_text(options, OPT_ISA), "auto") != 0 && !quiet)
+        app_fail(APP_OK, "%s is for the CPU; %s has kernels of its own",
+                 option_name(options, OPT_ISA, name), out->here.name);
+    return APP_OK;
+}
+
 int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
                     struct machine *out) {
-    const char *isa = option_text(options, OPT_ISA);
+    const char *kv_type = option_text(options, OPT_KV_TYPE);
     char key[RATES_KEY];
     struct progress progress;
     rn_error err = {0};
-    app_cpu_name(out->name, sizeof out->name);
+    const int code = here_find(options, out);
+    if (code) return code;
+    const char *isa = *out->here.name ? "auto" : option_text(options, OPT_ISA);
+    if (!option_given(options, OPT_KV_TYPE)) kv_type = out->here.kv_default;
     out->kind = MACHINE_HERE;
     out->bandwidth_share = out->math_share = 1;
     out->rates = calloc(1, sizeof *out->rates);
     if (!out->rates) return app_fail(APP_FAILED, "out of memory");
-    struct measuring m = {.options = {.isa = strcmp(isa, "auto") ? isa : NULL,
+    struct measuring m = {.options = {.place = out->place,
+                                      .isa = strcmp(isa, "auto") ? isa : NULL,
                                       .n_threads = option_int(options, OPT_THREADS),
-                                      .kv_type = option_text(options, OPT_KV_TYPE)},
+                                      .kv_type = kv_type},
                           .rates = out->rates,
                           .plan = plan,
-                          .heads = {.kv_type = option_text(options, OPT_KV_TYPE)}};
+                          .heads = {.kv_type = kv_type}};
     needs_read(&m);
-    rates_key_make(option_int(options, OPT_THREADS), isa, key);
+    rates_key_make(&out->here, option_int(options, OPT_THREADS), isa, key);
     if (!option_flag(options, OPT_MEASURE)) {
         bool has_attention = false;
         m.has_base = rates_load(key, &m.heads, out->rates, &has_attention);

@@ -30,8 +30,15 @@ struct machine {
     const struct device *device;        // NULL: it is none of the table
     struct predict_machine predict;     // its rates are `rates`
     struct predict_rates *rates;        // owned; NULL: figures alone
+    struct tools_place place;           // of MACHINE_HERE, where it was measured,
+    struct tools_device here;           // and the device there
     bool is_kept;                       // all rates were in the file of rates
 };
+
+// KV types of machines that are not here, from large to small; NULL ends them. Their pages are
+// those of the CPU.
+enum { MACHINE_KV_TYPES = 4 };
+extern const char *const machine_kv_types[MACHINE_KV_TYPES + 1];
 
 // The option's values are checked first; kind is MACHINE_NONE where no option names a machine.
 int machine_read(const struct options *options, struct machine *out);
@@ -48,8 +55,10 @@ double machine_ridge(const struct machine *machine);
 
 // rates_file.c: rates that were measured before, by a key of the machine and the program.
 #define RATES_KEY 320
-// machine.c: the key of this machine. n_threads 0: all cores.
-void rates_key_make(int n_threads, const char *isa, char out[RATES_KEY]);
+// machine.c: the key of this machine's device. n_threads 0: all cores. A device that is not the
+// processor has one key for all threads and instruction sets.
+void rates_key_make(const struct tools_device *device, int n_threads, const char *isa,
+                    char out[RATES_KEY]);
 struct rates_attention_key {
     const char *kv_type;
     int n_head, n_head_kv, dim_k, dim_v;

@@ -8,8 +8,7 @@
 
 static const char *const formats[] = {"",       "Q8_0", "Q6_K",   "Q5_K_M",
                                       "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K"}; // "": the model's own
-static const char *const kv_types[] = {"f32", "f16", "int8", "int4"};      // from large to small
-enum { N_FORMATS = sizeof formats / sizeof *formats, N_KV_TYPES = 4, OWN_FORMAT = 0 };
+enum { N_FORMATS = sizeof formats / sizeof *formats, OWN_FORMAT = 0 };
 
 struct need {
     const struct outline *outline;
@@ -105,13 +104,15 @@ static const rn_model *format_model(const struct need *need, int format) {
 
 static int kv_own(const struct need *need) {
     int i = 0;
-    while (i < N_KV_TYPES - 1 && strcmp(kv_types[i], need->outline->workload.kv_type) != 0) i++;
+    while (i < MACHINE_KV_TYPES - 1 &&
+           strcmp(machine_kv_types[i], need->outline->workload.kv_type) != 0)
+        i++;
     return i;
 }
 
 static struct workload workload_of(const struct need *need, int kv, int users) {
     struct workload w = need->outline->workload;
-    w.kv_type = kv_types[kv];
+    w.kv_type = machine_kv_types[kv];
     w.users = users;
     return w;
 }
@@ -148,7 +149,7 @@ static void change_add(const struct need *need, int format, const struct workloa
 // a larger KV type allows too is left out.
 static rn_status change_formats(const struct need *need, struct changes *out, rn_error *err) {
     int end = N_FORMATS;
-    for (int kv = kv_own(need); kv < N_KV_TYPES; kv++) {
+    for (int kv = kv_own(need); kv < MACHINE_KV_TYPES; kv++) {
         const struct workload w = workload_of(need, kv, need->outline->workload.users);
         for (int format = 0; format < end; format++) {
             const rn_model *model = format_model(need, format);
@@ -196,7 +197,7 @@ static rn_status change_users(const struct need *need, struct changes *out, rn_e
     rn_status status = users_grow(need, need->outline->model, all, &w, &verdict, err);
     if (!status && w.users) change_add(need, OWN_FORMAT, &w, &verdict, out);
     const int alone = w.users;
-    for (int kv = own; kv < N_KV_TYPES && !is_alone; kv++) {
+    for (int kv = own; kv < MACHINE_KV_TYPES && !is_alone; kv++) {
         for (int format = 0; format < N_FORMATS && !status; format++) {
             struct workload more = workload_of(need, kv, w.users);
             if (!format_model(need, format)) continue;

@@ -44,6 +44,7 @@ static int workload_read(const struct options *options, struct workload *out) {
                              .n_draft = option_int(options, OPT_DRAFT_MAX),
                              .acceptance = option_real(options, OPT_ACCEPTANCE),
                              .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
+                             .place = TOOLS_PLACE_CPU,
                              .kv_type = option_text(options, OPT_KV_TYPE)};
     char name[OPTION_NAME_SIZE];
     lengths_choose(options, out);
@@ -121,8 +122,12 @@ static int model_report(struct outline *outline, struct replay_trace *trace) {
     const bool has_speed = option_given(options, OPT_SPEED);
     int code = APP_OK;
     // which devices suffice is a question without a machine, unless one is named
-    if (outline->machine.kind == MACHINE_NONE && !has_speed)
+    if (outline->machine.kind == MACHINE_NONE && !has_speed) {
         code = machine_measure(options, outline->plan, outline->term, &outline->machine);
+        outline->workload.place = outline->machine.place;
+        if (!option_given(options, OPT_KV_TYPE))
+            outline->workload.kv_type = outline->machine.here.kv_default;
+    }
     if (!code) code = memory_fill(outline);
     if (code) return code;
     if (outline->machine.kind != MACHINE_NONE) rows_fill(outline);
@@ -144,7 +149,8 @@ static int effects_check(const struct options *options, const struct machine *ma
                                               OPT_SHARED_PREFIX, OPT_DRAFT_MAX, OPT_BATCH_TOKENS,
                                               OPT_REPLAY,        OPT_MAX_SEQS,  OPT_ACCEPTANCE,
                                               OPT_MEMORY_SVG};
-    static const enum option_id of_rates[] = {OPT_THREADS, OPT_ISA, OPT_MEASURE};
+    static const enum option_id of_rates[] = {OPT_THREADS, OPT_ISA, OPT_MEASURE, OPT_BACKEND,
+                                              OPT_DEVICE}; // a number
     char name[OPTION_NAME_SIZE];
     for (size_t i = 0; i < sizeof of_model / sizeof *of_model; i++)
         if (option_given(options, OPT_MATRIX) && is_typed(options, of_model[i]))
@@ -158,7 +164,8 @@ static int effects_check(const struct options *options, const struct machine *ma
                         : option_given(options, OPT_SPEED) ? "--speed asks for devices of the table"
                                                            : NULL;
     for (size_t i = 0; other && i < sizeof of_rates / sizeof *of_rates; i++)
-        if (is_typed(options, of_rates[i]))
+        if (is_typed(options, of_rates[i]) &&
+            (of_rates[i] != OPT_DEVICE || machine->kind == MACHINE_NONE))
             return app_fail(APP_USAGE, "%s belongs to the rates of this machine, and %s",
                             option_name(options, of_rates[i], name), other);
     return APP_OK;

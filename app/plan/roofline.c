@@ -101,8 +101,10 @@ int memory_write(const struct outline *outline, const char *path) {
     int line = 0;
     snprintf(plot.subtitle, sizeof plot.subtitle, "%.80s, %d tokens for each user",
              rn_model_get_info(outline->model)->path, outline->workload.n_ctx);
-    const char *type;
-    for (int i = 0; line < MAX_TYPES - 1 && (type = tools_kv_type(i)); i++) {
+    const char *const *types =
+        outline->machine.kind == MACHINE_HERE ? outline->machine.here.kv_types : machine_kv_types;
+    for (; line < MAX_TYPES - 1 && *types; types++) {
+        const char *type = *types;
         if (!strcmp(type, "f32") && strcmp(outline->memory.kv_type, "f32") != 0) continue;
         if (type_add(outline, type, line++, &plot, &err)) return app_fail_error(&err);
     }

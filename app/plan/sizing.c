@@ -88,7 +88,8 @@ void sizing_row(const struct plan *plan, const struct tools_memory *memory,
 
 rn_status sizing_memory(const rn_model *model, const struct workload *workload, uint64_t memory,
                         struct tools_memory *out, rn_error *err) {
-    const struct tools_memory_wanted wanted = {.kv_type = workload->kv_type,
+    const struct tools_memory_wanted wanted = {.place = workload->place,
+                                               .kv_type = workload->kv_type,
                                                .n_ctx = workload->n_ctx,
                                                .users = workload->users,
                                                .batch_tokens = workload->batch_tokens,

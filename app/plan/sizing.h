@@ -11,9 +11,10 @@ struct workload {
     int n_prompt, n_gen; // together at most n_ctx
     int n_shared;        // tokens at the start of the prompts that are the same for all
     int users;
-    int n_draft;       // tokens of a draft; 0: none
-    double acceptance; // of a drafted token
-    int batch_tokens;  // most tokens of a step
+    int n_draft;              // tokens of a draft; 0: none
+    double acceptance;        // of a drafted token
+    int batch_tokens;         // most tokens of a step
+    struct tools_place place; // whose pages hold the KV
     const char *kv_type;
 };
 

@@ -57,6 +57,8 @@ static int lengths_check(const struct options *options) {
 void draft_engine_options(const struct options *options, const rn_model *draft,
                           rn_engine_options *out) {
     out->draft = draft;
+    out->draft_backend = option_text(options, OPT_DRAFT_BACKEND);
+    out->draft_device = option_int(options, OPT_DRAFT_DEVICE);
     out->speculate = option_text(options, OPT_SPECULATE);
     out->draft_max = option_int(options, OPT_DRAFT_MAX);
     out->draft_min = option_int(options, OPT_DRAFT_MIN);
@@ -89,6 +91,7 @@ int draft_open(const struct options *options, rn_model **out) {
     *out = NULL;
     int code = wanted_get(options, &wanted);
     if (!code) code = lengths_check(options);
+    if (!code) code = app_belongs(options, OPT_DRAFT_DEVICE, OPT_DRAFT_BACKEND);
     if (code || !(wanted & 1u << DRAFTER_MODEL)) return code;
     const bool none = path && !strcmp(path, "none");
     if (path && !none) return file_open(options, path, out);

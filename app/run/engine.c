@@ -7,6 +7,11 @@
 #include "helpers.h"
 #include "run/draft.h"
 
+void app_engine_place(const struct options *options, rn_engine_options *out) {
+    out->backend = option_text(options, OPT_BACKEND);
+    out->device = option_int(options, OPT_DEVICE);
+}
+
 void app_engine_memory(const struct options *options, rn_engine_options *out) {
     const struct option_value *value = &options->value[OPT_KV_MEMORY];
     if (value->flag) {
@@ -19,7 +24,6 @@ void app_engine_memory(const struct options *options, rn_engine_options *out) {
 void app_engine_options(const struct options *options, rn_engine_options *out) {
     const char *isa = option_text(options, OPT_ISA);
     *out = (rn_engine_options){
-        .backend = option_text(options, OPT_BACKEND),
         .isa = strcmp(isa, "auto") ? isa : NULL,
         // a plug-in's backend may have a default of its own
         .kv_type = option_given(options, OPT_KV_TYPE) ? option_text(options, OPT_KV_TYPE) : NULL,
@@ -29,6 +33,7 @@ void app_engine_options(const struct options *options, rn_engine_options *out) {
         .n_ctx = option_int(options, OPT_CTX),
         .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
     };
+    app_engine_place(options, out);
     app_engine_memory(options, out);
 }
 

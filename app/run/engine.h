@@ -8,6 +8,8 @@
 
 // The options of backend, threads, context, batch and KV cache; the rest is zero.
 void app_engine_options(const struct options *options, rn_engine_options *out);
+// --backend and --device alone.
+void app_engine_place(const struct options *options, rn_engine_options *out);
 // --kv-memory alone.
 void app_engine_memory(const struct options *options, rn_engine_options *out);
 

@@ -197,8 +197,10 @@ void report_print(const struct report *report, const struct term *term) {
     fputs(term->out_tty ? "\n" : "\n\n", stderr);
     line_begin(term, "model");
     term_print_escaped(stderr, report->model->path, strlen(report->model->path), SIZE_MAX);
-    fprintf(stderr, ", %s; %s %s, %d thread%s, kv %s\n", report->model->format, engine->backend,
-            engine->isa, engine->n_threads, plural(engine->n_threads), engine->kv_type);
+    fprintf(stderr, ", %s; %s\n", report->model->format,
+            app_place(engine->backend, engine->isa, engine->device, engine->n_threads,
+                      engine->kv_type)
+                .text);
     line_begin(term, "load");
     fprintf(stderr, "%5.0f ms\n", report->load_ms);
     line_begin(term, "prompt");
@@ -237,7 +239,7 @@ void report_print_line(const struct report *report, const struct term *term) {
 
 // The size of a token is left out where the terminal is too narrow for it.
 void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
-    char weights[32], kv[32], free_bytes[32] = "", share[64] = "", token[32], count[32], line[256];
+    char weights[32], kv[32], free_bytes[32] = "", share[160] = "", token[32], count[32], line[384];
     char bytes[32], draft[64] = "";
     if (plan->draft_weight_bytes) {
         snprintf(draft, sizeof draft, ", draft %s",
@@ -248,7 +250,8 @@ void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
         // only where an amount was asked for
         const bool is_too_much = plan->kv_bytes > plan->available;
         snprintf(share, sizeof share,
-                 is_too_much ? ", more than the %s that are free" : " of %s free", free_bytes);
+                 is_too_much ? ", more than the %s that are free%s%s" : " of %s free%s%s",
+                 free_bytes, *plan->device ? " on " : "", plan->device);
     }
     int len = snprintf(line, sizeof line, "  memory: weights %s, KV %s%s%s: %s tokens of %s",
                        human_bytes((double)plan->weight_bytes, weights),
@@ -285,8 +288,9 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
                 human_bytes((double)plan->draft_kv_bytes, kv), reset);
     }
     if (plan->available) {
-        fprintf(stderr, "%s  memory free  %s%s\n", dim,
-                human_bytes((double)plan->available, free_bytes), reset);
+        fprintf(stderr, "%s  memory free  %s%s%s%s\n", dim,
+                human_bytes((double)plan->available, free_bytes), *plan->device ? " on " : "",
+                plan->device, reset);
     }
 }
 
@@ -317,7 +321,7 @@ bool report_json(const struct report *report, json_t *object) {
     const double gb = 1e9;
     json_t *figures = json_pack(
         "{s:s, s:s?, s:I, s:f, s:i, s:i, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, "
-        "s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:s, s:s, s:s, s:s?, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "finish_reason", rn_finish_text(report->finish), "stop", report->stop, "seed",
         (json_int_t)report->seed, "load_ms", report->load_ms, "prompt_tokens",
         timings->prompt_tokens, "cached_tokens", timings->cached_tokens, "prompt_per_second",
@@ -330,13 +334,15 @@ bool report_json(const struct report *report, json_t *object) {
         json_number(read_share(report)), "in_cache",
         report->bandwidth > 0 ? json_boolean(report->in_cache) : json_null(), "threads",
         report->engine.n_threads, "isa", report->engine.isa, "kv_type", report->engine.kv_type,
-        "backend", report->engine.backend, "draft_tokens", timings->draft_tokens, "accepted_tokens",
-        timings->accepted_tokens, "accepted_share", json_number(accepted_share(report)),
-        "tokens_per_step", json_number(tokens_per_step(report)), "draft_speedup",
-        json_number(draft_speedup(report)), "ms_per_token", json_number(ms_per_token(report)),
-        "undrafted_ms_per_token", json_number(undrafted_ms_per_token(report)),
-        "undrafted_bytes_per_token", json_whole(undrafted_bytes_per_token(report)),
-        "reads_saved_share", json_number(saved_share(report)));
+        "backend", report->engine.backend, "device",
+        *report->engine.device ? report->engine.device : NULL, "draft_tokens",
+        timings->draft_tokens, "accepted_tokens", timings->accepted_tokens, "accepted_share",
+        json_number(accepted_share(report)), "tokens_per_step",
+        json_number(tokens_per_step(report)), "draft_speedup", json_number(draft_speedup(report)),
+        "ms_per_token", json_number(ms_per_token(report)), "undrafted_ms_per_token",
+        json_number(undrafted_ms_per_token(report)), "undrafted_bytes_per_token",
+        json_whole(undrafted_bytes_per_token(report)), "reads_saved_share",
+        json_number(saved_share(report)));
     if (!figures) return false;
     const int failed = json_object_update(object, figures);
     json_decref(figures);

@@ -494,6 +494,8 @@ static void put_process(struct scrape *scrape) {
     put_label(out, "backend", scrape->ready ? scrape->info.backend : "");
     jbuf_text(out, ",");
     put_label(out, "isa", scrape->ready ? scrape->info.isa : "");
+    jbuf_text(out, ",");
+    put_label(out, "device", scrape->ready ? scrape->info.device : "");
     jbuf_text(out, "} 1\n");
 }
 

@@ -48,13 +48,23 @@ static rn_status class_find(const char *name, const struct plugin_folders *folde
     return status;
 }
 
-// The class's device. *why is its own word where there is none.
-static rn_status device_of(const struct backend_class *cls, struct backend_device *out,
+// Names are printed as they are, so they have no control characters.
+static void name_clean(char *name) {
+    for (; *name; name++)
+        if ((unsigned char)*name < 0x20 || *name == 0x7f) *name = '?';
+}
+
+// The class's device of that number. *why is its own word where there is none.
+static rn_status device_of(const struct backend_class *cls, int index, struct backend_device *out,
                            rn_error *why, rn_error *err) {
     *out = (struct backend_device){0};
     *why = (rn_error){0};
-    const rn_status status = cls->device(out, why);
+    if (index < 0)
+        return err_set(err, RN_ERR_ARG, "backend '%s': device is %d, expected 0 or more", cls->name,
+                       index);
+    const rn_status status = cls->device(index, out, why);
     out->name[sizeof out->name - 1] = why->message[sizeof why->message - 1] = '\0';
+    name_clean(out->name);
     const char *text = why->message[0] ? why->message : rn_status_text(status);
     if (status == RN_ERR_UNSUPPORTED)
         return err_set(err, status, "backend '%s': no device here (%s)", cls->name, text);
@@ -67,13 +77,13 @@ static rn_status device_of(const struct backend_class *cls, struct backend_devic
     return RN_OK;
 }
 
-rn_status table_find(const char *name, const struct plugin_folders *folders,
+rn_status table_find(const char *name, int device, const struct plugin_folders *folders,
                      const struct backend_class **out, struct backend_device *out_device,
                      rn_error *err) {
     rn_error why;
     const rn_status status = class_find(name, folders, out, err);
     if (status) return status;
-    return *out ? device_of(*out, out_device, &why, err) : unknown(name, folders, err);
+    return *out ? device_of(*out, device, out_device, &why, err) : unknown(name, folders, err);
 }
 
 // "cuda: no device here (no driver)", for a note.
@@ -91,7 +101,7 @@ static void note_end(const char *skipped, const char *name, char note[BACKEND_NO
     snprintf(note, BACKEND_NOTE, "%.*s", BACKEND_NOTE - 1, line.message);
 }
 
-rn_status table_best(const char *const *names, const struct plugin_folders *folders,
+rn_status table_best(const char *const *names, int device, const struct plugin_folders *folders,
                      const struct backend_class **out, struct backend_device *out_device,
                      char note[BACKEND_NOTE], rn_error *err) {
     char skipped[BACKEND_NOTE - 64] = ""; // the rest is for the end of the line
@@ -103,7 +113,7 @@ rn_status table_best(const char *const *names, const struct plugin_folders *fold
         rn_status status = class_find(*names, folders, out, err);
         if (status) return status;
         if (!*out) continue;
-        status = device_of(*out, out_device, &why, &fault);
+        status = device_of(*out, device, out_device, &why, &fault);
         if (!status) {
             if (at) note_end(skipped, (*out)->name, note);
             return RN_OK;
@@ -119,20 +129,22 @@ rn_status table_best(const char *const *names, const struct plugin_folders *fold
     return RN_ERR_UNSUPPORTED;
 }
 
-rn_status backend_find(const char *name, const struct backend_class **out,
+bool backend_is_auto(const char *name) { return !name || strcmp(name, "auto") == 0; }
+
+rn_status backend_find(const char *name, int device, const struct backend_class **out,
                        struct backend_device *out_device, rn_error *err) {
     struct plugin_folders folders;
     char note[BACKEND_NOTE];
-    if (!name) return backend_best(out, out_device, note, err);
+    if (backend_is_auto(name)) return backend_best(device, out, out_device, note, err);
     plugin_folders_init(&folders);
-    return table_find(name, &folders, out, out_device, err);
+    return table_find(name, device, &folders, out, out_device, err);
 }
 
-rn_status backend_best(const struct backend_class **out, struct backend_device *out_device,
-                       char note[BACKEND_NOTE], rn_error *err) {
+rn_status backend_best(int device, const struct backend_class **out,
+                       struct backend_device *out_device, char note[BACKEND_NOTE], rn_error *err) {
     struct plugin_folders folders;
     plugin_folders_init(&folders);
-    return table_best(order, &folders, out, out_device, note, err);
+    return table_best(order, device, &folders, out, out_device, note, err);
 }
 
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,
@@ -147,7 +159,8 @@ rn_status backend_kv_type(const struct backend_class *cls, const char *name, con
         if (at < sizeof known)
             at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", *type);
     }
-    return err_set(err, RN_ERR_ARG, "KV type '%.64s' is unknown (known: %s)", name, known);
+    return err_set(err, RN_ERR_ARG, "KV type '%.64s' is unknown to backend '%s' (known: %s)", name,
+                   cls->name, known);
 }
 
 void backend_destroy(struct backend *backend) {

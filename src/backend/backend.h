@@ -31,7 +31,8 @@ enum page_memory { PAGES_LAZY, PAGES_FIXED };
 struct backend_device {
     char name[64];                      // for people
     uint64_t memory_total, memory_free; // bytes; 0: unknown
-    bool on_host; // its memory is the process's own, so limits of its addresses apply
+    bool on_host; // it is the host: its memory is the process's own, so limits of its addresses
+                  // apply, and the host's threads compute
     enum page_memory pages;
     int depth; // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
 };
@@ -49,6 +50,7 @@ struct backend_need {
 };
 
 struct backend_config {
+    int device;          // its number, as device() took it
     const char *variant; // a set of kernels, by the backend's own name; NULL: the best here
     const char *kv_type; // one of the class's; NULL: its default
     struct backend_sizes sizes;
@@ -62,7 +64,8 @@ struct backend_config {
 
 // The time of a part of the step.
 struct step_stage {
-    const char *name; // kind and weights, for people; borrowed
+    const char *name; // kind and weights, for people; borrowed. A stage of one op starts with
+                      // op_name(): predictions of `runnel plan` are measured by these names
     uint64_t ns;
 };
 
@@ -95,8 +98,9 @@ struct backend_class {
     const char *name;
     const char *const *kv_types; // the names that a configuration may have; NULL ends them
     const char *kv_default;
-    // The device. RN_ERR_UNSUPPORTED: there is none on this machine.
-    rn_status (*device)(struct backend_device *out, rn_error *err);
+    // The device of that number, from 0 on. RN_ERR_UNSUPPORTED: there is none on this machine.
+    // RN_ERR_ARG: there are some, and none of that number; the message names it and the range.
+    rn_status (*device)(int index, struct backend_device *out, rn_error *err);
     // kv_type is one of kv_types.
     rn_status (*need)(const struct plan *plan, const struct backend_sizes *sizes,
                       const char *kv_type, struct backend_need *out, rn_error *err);
@@ -131,7 +135,7 @@ struct backend {
 // The contract that a backend in a shared object was built for (plugin.h). The version changes with
 // any change of the structs of backend.h, plan.h, batch.h and pool.c, or of their meaning. The
 // sizes are part of the number, so that most changes are noticed without a new version.
-enum { BACKEND_VERSION = 2 };
+enum { BACKEND_VERSION = 3 };
 #define BACKEND_CONTRACT                                                                           \
     ((unsigned)(BACKEND_VERSION * 1000000u + sizeof(struct backend_class) +                        \
                 sizeof(struct backend_config) + sizeof(struct backend_device) +                    \
@@ -139,16 +143,20 @@ enum { BACKEND_VERSION = 2 };
                 sizeof(struct step_result) + sizeof(struct batch) + sizeof(struct batch_seq) +     \
                 sizeof(struct plan) + sizeof(struct plan_weight) + sizeof(struct op)))
 
-// The class of that name, or of the shared object at that path; NULL: the best one whose device is
-// here. *out_device is its device. RN_ERR_ARG: no such backend. RN_ERR_UNSUPPORTED: its device is
-// not here. RN_ERR_IO: its shared object is broken. Other failures are the device's own.
-rn_status backend_find(const char *name, const struct backend_class **out,
+// Whether no backend is named: NULL or "auto".
+bool backend_is_auto(const char *name);
+// The class of that name, or of the shared object at that path; "auto" or NULL: the best one whose
+// device is here. *out_device is its device of that number. RN_ERR_ARG: no such backend, or no
+// device of that number. RN_ERR_UNSUPPORTED: it has no device here. RN_ERR_IO: its shared object is
+// broken. Other failures are the device's own.
+rn_status backend_find(const char *name, int device, const struct backend_class **out,
                        struct backend_device *out_device, rn_error *err);
 // backend_find without a name. A better one whose device is not here is passed over, and note says
-// so in a line for people; "": the best one was taken. Other failures are never passed over.
+// so in a line for people; "": the best one was taken. Other failures are never passed over, a
+// number that the best one does not have included.
 enum { BACKEND_NOTE = 256 };
-rn_status backend_best(const struct backend_class **out, struct backend_device *out_device,
-                       char note[BACKEND_NOTE], rn_error *err);
+rn_status backend_best(int device, const struct backend_class **out,
+                       struct backend_device *out_device, char note[BACKEND_NOTE], rn_error *err);
 // The class's own string for a name of a KV type; NULL: its default. RN_ERR_ARG: it has none such.
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,
                           rn_error *err);

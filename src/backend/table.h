@@ -8,11 +8,11 @@
 extern const struct backend_class backend_cpu;
 
 // backend_find of a name or path.
-rn_status table_find(const char *name, const struct plugin_folders *folders,
+rn_status table_find(const char *name, int device, const struct plugin_folders *folders,
                      const struct backend_class **out, struct backend_device *out_device,
                      rn_error *err);
 // backend_best among these names, best first; NULL ends them.
-rn_status table_best(const char *const *names, const struct plugin_folders *folders,
+rn_status table_best(const char *const *names, int device, const struct plugin_folders *folders,
                      const struct backend_class **out, struct backend_device *out_device,
                      char note[BACKEND_NOTE], rn_error *err);
 

@@ -305,4 +305,20 @@ CASE(test_a_window_is_the_steps_in_which_all_streams_decode) {
     near("from the first token to the end", crowd_rate(from, to), 13e9 / 40);
 }
 
+// A device may have no peak for a kind of product that the model does not have.
+CASE(test_a_peak_is_needed_only_for_products_that_there_are) {
+    const struct sample sample = {.ns = 1000000, .bytes = 1e6, .bandwidth = 2e9};
+    struct samples samples = {.sample = &sample,
+                              .n = 1,
+                              .cost = {.tokens = 1, .float_macs = 500000},
+                              .float_peak = 1e9};
+    struct row row = {.table = TABLE_STEPS};
+    figures_steps(&samples, &row);
+    near("floats alone", row_number_at(&row, COLUMN_PEAK_SHARE), 0.5);
+    samples.cost.int_macs = 1;
+    figures_steps(&samples, &row);
+    assert_true(isnan(row_number_at(&row, COLUMN_PEAK_SHARE)));
+    row_deinit(&row);
+}
+
 TEST_PROGRAM(bench_figures) { return cases_run(NULL, NULL); }

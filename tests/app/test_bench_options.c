@@ -42,7 +42,8 @@ CASE(test_defaults) {
     list_is("verify", &config.verify, 0, NULL);
     assert_int_equal(config.repetitions, 5);
     assert_int_equal(config.batch_tokens, 512);
-    assert_string_equal(config.kv_type, "f16");
+    assert_null(config.kv_type); // the device's default
+    assert_int_equal(config.place.device, 0);
     assert_string_equal(config.output, "md");
     assert_int_equal(config.shared_prefix, -1);
     bench_config_deinit(&config);
@@ -59,6 +60,22 @@ CASE(test_defaults) {
     list_is("acceptances", &config.acceptances, 2, (const double[]){0.8, 0});
     list_is("temperatures", &config.temperatures, 1, (const double[]){0});
     list_is("drafters: all there are", &config.drafters, 0, NULL);
+}
+
+CASE(test_the_device_is_found_before_a_model_is_opened) {
+    taken("--backend cpu --device 0 -m /nowhere/model.gguf");
+    assert_string_equal(config.device.backend, "cpu");
+    assert_string_equal(config.device.name, "");
+    bench_config_deinit(&config);
+    refused("--backend cpu --device 7", "backend 'cpu': device is 7, expected 0");
+    refused("--device -1", "--device: '-1' is not a whole number from 0 to 1023");
+    refused("--device x", "--device: 'x' is not a whole number from 0 to 1023");
+    refused("--backend nosuch", "backend: 'nosuch' is not known (known: cpu; no runnel_nosuch.so");
+    refused("--draft-backend cpu", "--draft-backend is for drafts, and --speculate is missing");
+    refused("--speculate --draft-device 1", "--draft-device belongs to --draft-backend");
+    taken("--speculate --draft-backend cpu --draft-device 1");
+    assert_non_null(config.draft_backend);
+    assert_int_equal(config.draft_device, 1);
 }
 
 CASE(test_lists_have_commas_and_add_up) {

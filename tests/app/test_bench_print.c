@@ -20,16 +20,17 @@ static void keys_are(enum table_id table, const char *wanted) {
 
 // Programs read these names; llama-bench has most of the first list's.
 CASE(test_the_keys_are_those_that_programs_read) {
-    keys_are(TABLE_STEPS,
-             "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
-             "model_n_params backends isa n_batch n_ubatch n_threads type_k type_v test_time "
-             "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts stream_ts "
-             "ms_per_token samples_ns samples_ts bytes_per_token kv_bytes_per_token "
-             "flops_per_token flop_per_byte read_gbs bandwidth_gbs bandwidth_share "
-             "samples_bandwidth_gbs in_cache peak_share peak_int8_gmacs peak_f32_gmacs cost "
-             "samples_share peer_name peer_ts peer_samples_ts peer_ratio ");
+    keys_are(
+        TABLE_STEPS,
+        "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
+        "model_n_params backends device isa n_batch n_ubatch n_threads type_k type_v test_time "
+        "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts stream_ts "
+        "ms_per_token samples_ns samples_ts bytes_per_token kv_bytes_per_token "
+        "flops_per_token flop_per_byte read_gbs bandwidth_gbs bandwidth_share "
+        "samples_bandwidth_gbs in_cache peak_share peak_int8_gmacs peak_f32_gmacs cost "
+        "samples_share peer_name peer_ts peer_samples_ts peer_ratio ");
     static const char streams[] =
-        "build_commit test model_filename model_type backends isa n_batch n_threads type_kv "
+        "build_commit test model_filename model_type backends device isa n_batch n_threads type_kv "
         "test_time n_streams n_prompt n_gen n_shared n_arrive itl_ms sampled wall_ms serial_ms "
         "prompt_ts gen_ts decode_only gain_stream gain_serial gap_ms_p50 gap_ms_p99 gap_ms_max "
         "over_bound ttft_ms_p50 ttft_ms_p99 ttft_ms_max steps host_us sample_us read_gbs "
@@ -37,12 +38,13 @@ CASE(test_the_keys_are_those_that_programs_read) {
         "output_tokens preemptions ";
     keys_are(TABLE_STREAMS, streams);
     keys_are(TABLE_ARRIVE, streams);
-    keys_are(TABLE_DRAFTS,
-             "build_commit test model_filename model_type draft_filename backends isa n_threads "
-             "type_kv test_time drafter draft_length acceptance temperature n_streams n_gen forced "
-             "none_ts gen_ts ratio samples_ratio said_ratio decode_tokens decode_steps draft_steps "
-             "draft_tokens accepted_tokens accepted_share tokens_per_step drafted_per_step "
-             "bytes_per_token none_bytes_per_token same_text ");
+    keys_are(
+        TABLE_DRAFTS,
+        "build_commit test model_filename model_type draft_filename backends device isa n_threads "
+        "type_kv test_time drafter draft_length acceptance temperature n_streams n_gen forced "
+        "none_ts gen_ts ratio samples_ratio said_ratio decode_tokens decode_steps draft_steps "
+        "draft_tokens accepted_tokens accepted_share tokens_per_step drafted_per_step "
+        "bytes_per_token none_bytes_per_token same_text ");
     keys_are(TABLE_KERNELS, "format isa here one few many panel file_bits packed_bits ");
 }
 
@@ -235,6 +237,27 @@ CASE(test_each_model_and_thread_count_has_a_titled_table) {
     assert_int_equal(occurrences(caught.out, "avx2, 2 threads, kv f16, tg4, forced text\n\n|"), 1);
     assert_int_equal(occurrences(caught.out, "\n\nllama 20M Q8_0, cpu avx2, 1 thread, kv"), 2);
     assert_int_equal(occurrences(caught.out, "|         lookup |   auto |"), 4);
+}
+
+// A device with a name is in a line above its table, without the host's threads.
+CASE(test_a_device_is_named_above_its_rows) {
+    static struct caught caught;
+    struct bench_config config = config_md;
+    bool shown[COLUMN_COUNT];
+    strcpy(config.device.name, "Abacus 9000");
+    struct row rows[] = {steps_row("tg4"), steps_row("tg8")};
+    for (int i = 0; i < 2; i++) row_text(&rows[i], COLUMN_BACKENDS, "abacus");
+    for (int i = 0; i < 2; i++) row_text(&rows[i], COLUMN_DEVICE, "Abacus 9000");
+    rows_caught(&config, &plain, rows, 2, &caught);
+    assert_int_equal(occurrences(caught.out, "abacus Abacus 9000, kv f16\n\n| model"), 1);
+    assert_null(strstr(caught.out, "thread"));
+    struct row drafts = drafts_row(true);
+    row_text(&drafts, COLUMN_DEVICE, "Abacus 9000");
+    rows_caught(&config, &plain, &drafts, 1, &caught);
+    assert_non_null(strstr(caught.out, "llama 20M Q8_0, cpu Abacus 9000, kv f16, tg4"));
+    config.threads.count = 2; // they were asked for, so they are shown
+    table_fit(&config, TABLE_STEPS, 0, 1000, shown);
+    assert_true(shown[COLUMN_N_THREADS]);
 }
 
 CASE(test_colour_is_for_titles_heads_rates_and_texts_that_differ) {

@@ -45,6 +45,29 @@ CASE(test_prompts_and_decoding_are_compared_with_the_machines_balance) {
     rows_free(rows, 2);
 }
 
+// Not every device measures its peaks, or its bandwidth.
+CASE(test_limits_that_are_not_measured_are_not_claimed) {
+    for (int has_bandwidth = 0; has_bandwidth < 2; has_bandwidth++) {
+        const struct sample sample = {.ns = 1000000,
+                                      .bytes = 1e6,
+                                      .bandwidth = has_bandwidth ? 2e9 : 0};
+        const struct samples samples = {.sample = &sample,
+                                        .n = 1,
+                                        .cost = {.tokens = 1, .int_macs = 1000}};
+        struct row rows[] = {{.table = TABLE_INTENSITY}, {.table = TABLE_INTENSITY}};
+        for (int i = 0; i < 2; i++) figures_steps(&samples, &rows[i]);
+        tour_says(rows, 2, &says);
+        said(0, "for each byte that is read, a decoded token 0.002.");
+        said(1, "A token takes 1 ms in a prompt and 1 ms when it is generated.");
+        for (int i = 0; i < 2; i++) rows[i].table = TABLE_SWEEP;
+        for (int i = 0; i < 2; i++) row_whole(&rows[i], COLUMN_N_SEQS, 1 + i);
+        tour_says(rows, 2, &says);
+        said(1, "the nearest limit of 2 streams is not known: the device does not measure its");
+        assert_null(strstr(says.sentence[0], "nan"));
+        rows_free(rows, 2);
+    }
+}
+
 static struct row heads_row(const char *name, int n, double kv) {
     struct row row = {.table = TABLE_HEADS};
     row_text(&row, COLUMN_NAME, name);

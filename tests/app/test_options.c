@@ -153,6 +153,32 @@ CASE(one_flag_may_have_another_kind_in_another_command) {
     refused("--speculate: 'lookup' is not yes or no", COMMAND_BENCH, "--speculate=lookup");
 }
 
+// A device is a number, and for a plan also a name of its table.
+CASE(devices_are_numbers_but_for_plans) {
+    static const enum command_id commands[] = {COMMAND_RUN, COMMAND_SERVE, COMMAND_EVAL,
+                                               COMMAND_BENCH, COMMAND_INSPECT};
+    struct parsed p;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        parse(&p, commands[i], "--backend", "auto", "--device", "3");
+        check_accepted(&p);
+        assert_string_equal(option_text(&p.options, OPT_BACKEND), "auto");
+        assert_int_equal(option_int(&p.options, OPT_DEVICE), 3);
+        parsed_free(&p);
+        refused("--device: '-1' is not a whole number from 0 to 1023", commands[i], "--device",
+                "-1");
+        refused("--device: 'x' is not a whole number from 0 to 1023", commands[i], "--device=x");
+    }
+    parse(&p, COMMAND_PLAN, "--device", "h200");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_DEVICE), "h200");
+    parsed_free(&p);
+    parse(&p, COMMAND_SERVE, "--draft-backend", "cpu", "--draft-device", "2");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_DRAFT_BACKEND), "cpu");
+    assert_int_equal(option_int(&p.options, OPT_DRAFT_DEVICE), 2);
+    parsed_free(&p);
+}
+
 // ---------------------------------------------------------------- values
 
 static void range_holds(enum command_id command, enum option_id id, const struct option_row *row) {
@@ -221,8 +247,8 @@ CASE(choices_are_the_tables) {
         assert_string_equal(option_text(&p.options, OPT_KV_TYPE), names[i][1]);
         parsed_free(&p);
     }
-    refused("--kv-type: 'bf16' is not one of f16|f32|int8|int4", COMMAND_RUN, "--cache-type-k",
-            "bf16");
+    refused("--kv-type: 'q5_0' is not one of f16|f32|bf16|int8|fp8|int4", COMMAND_RUN,
+            "--cache-type-k", "q5_0");
 }
 
 static void flag_holds(enum command_id command, enum option_id id, const struct option_row *row) {

@@ -108,6 +108,18 @@ CASE(every_bad_value_is_named) {
         {"8b --threads 0", "--threads: '0' is not a whole number"},
         {"8b --device m1 --ctx 1 --n-prompt 9", "--ctx: prompt and output have 10 tokens, the con"},
         {"8b --isa sse9", "--isa: 'sse9' is not one of"},
+        // a number is a device of this machine
+        {"8b --device 7 --backend cpu", "backend 'cpu': device is 7, expected 0"},
+        {"8b --device 1024", "--device: '1024' is not a whole number from 0 to 1023"},
+        {"8b --device 99999999999999999999", "is not a whole number from 0 to 1023"},
+        {"8b --device -1", "--device: '-1' is unknown"},
+        {"8b --device 1x", "--device: '1x' is unknown"},
+        {"8b --backend nosuch", "backend: 'nosuch' is not known (known: cpu"},
+        {"--matrix 4x4:F16 --backend nosuch", "backend: 'nosuch' is not known"},
+        {"8b --device 0 --bandwidth 1G", "--device and --bandwidth exclude each other"},
+        {"8b --device 0 --speed 5", "--device belongs to the rates of this machine, and --speed"},
+        {"8b --device m1 --backend cpu",
+         "--backend belongs to the rates of this machine, and --device names another"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i][0], cases[i][1]);
 }
@@ -482,6 +494,25 @@ CASE(rates_are_kept_by_their_key) {
     free(here);
 }
 
+// Rates belong to a device: another processor's threads and instruction sets have a key of their
+// own, and a device with a name has its own.
+CASE(rates_have_a_key_for_each_device) {
+    const struct tools_device cpu = {.backend = "cpu"};
+    const struct tools_device first = {.backend = "abacus", .name = "Abacus 9000"};
+    const struct tools_device second = {.backend = "abacus", .name = "Abacus 9001"};
+    char a[RATES_KEY], b[RATES_KEY];
+    rates_key_make(&cpu, 1, "auto", a);
+    rates_key_make(&cpu, 2, "auto", b);
+    assert_string_not_equal(a, b);
+    rates_key_make(&first, 1, "auto", b);
+    assert_string_not_equal(a, b);
+    rates_key_make(&first, 2, "avx2", a);
+    assert_string_equal(a, b);
+    assert_non_null(strstr(a, "abacus Abacus 9000"));
+    rates_key_make(&second, 1, "auto", b);
+    assert_string_not_equal(a, b);
+}
+
 // Rates that are kept for this machine are used, and nothing is measured: the times are theirs.
 CASE(a_matrix_without_a_device_is_planned_for_this_machine) {
     const struct data_folder folder = data_folder_make();
@@ -495,7 +526,7 @@ CASE(a_matrix_without_a_device_is_planned_for_this_machine) {
         rates.product[FORMAT_F16].cached[i] = 0.02 * (4 + predict_rows[i]);
         rates.product[FORMAT_F16].overlap[i] = 1;
     }
-    rates_key_make(0, "auto", key);
+    rates_key_make(&(struct tools_device){.backend = "cpu"}, 0, "auto", key);
     rates_save(key, &(struct rates_attention_key){.kv_type = "f16"}, &rates);
     json_t *root = json_of("--matrix 1000x1000:F16");
     const json_t *rows = json_object_get(json_object_get(root, "matrix"), "roofline");

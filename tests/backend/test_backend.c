@@ -543,25 +543,39 @@ CASE(a_backend_is_found_by_its_name_or_as_the_best_one) {
     const struct backend_class *cls = NULL, *best = NULL;
     struct backend_device device = {.depth = 0};
     rn_error err = {0};
-    assert_int_equal(backend_find("cpu", &cls, &device, NULL), RN_OK);
+    assert_int_equal(backend_find("cpu", 0, &cls, &device, NULL), RN_OK);
     assert_string_equal(cls->name, "cpu");
     assert_true(device.on_host && device.pages == PAGES_LAZY && device.depth == 1);
     assert_true(device.memory_total >= device.memory_free && device.name[0]);
-    assert_int_equal(backend_find(NULL, &best, &device, NULL), RN_OK);
+    assert_int_equal(backend_find(NULL, 0, &best, &device, NULL), RN_OK);
     assert_non_null(best->name);
-    assert_int_equal(backend_find("abacus", &cls, &device, &err), RN_ERR_ARG);
+    assert_int_equal(backend_find("abacus", 0, &cls, &device, &err), RN_ERR_ARG);
     assert_non_null(strstr(err.message, "'abacus'"));
     assert_non_null(strstr(err.message, "cpu"));
 }
 
+CASE(the_cpu_is_one_device) {
+    const struct backend_class *cls = NULL;
+    struct backend_device device;
+    rn_error err = {0};
+    assert_int_equal(backend_find("cpu", 1, &cls, &device, &err), RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "device is 1, expected 0"));
+    assert_int_equal(backend_find("cpu", -1, &cls, &device, &err), RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "device is -1, expected 0 or more"));
+    assert_int_equal(backend_find(NULL, 1 << 20, &cls, &device, &err), RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "1048576"));
+}
+
 CASE(a_kv_type_is_the_classs_own_string) {
     static const char *const names[] = {"wide", "narrow", NULL};
-    const struct backend_class made_up = {.kv_types = names, .kv_default = names[1]};
+    const struct backend_class made_up = {.name = "made up",
+                                          .kv_types = names,
+                                          .kv_default = names[1]};
     const struct backend_class *cpu;
     struct backend_device device;
     const char *type = NULL;
     rn_error err = {0};
-    assert_int_equal(backend_find("cpu", &cpu, &device, NULL), RN_OK);
+    assert_int_equal(backend_find("cpu", 0, &cpu, &device, NULL), RN_OK);
     for (const char *const *name = cpu->kv_types; *name; name++) {
         char copy[16] = "";
         strncpy(copy, *name, sizeof copy - 1);
@@ -574,7 +588,7 @@ CASE(a_kv_type_is_the_classs_own_string) {
     assert_ptr_equal(type, names[1]);
     assert_int_equal(backend_kv_type(&made_up, "f16", &type, &err), RN_ERR_ARG);
     assert_non_null(strstr(err.message, "'f16'"));
-    assert_non_null(strstr(err.message, "wide, narrow"));
+    assert_non_null(strstr(err.message, "unknown to backend 'made up' (known: wide, narrow)"));
     assert_int_equal(backend_kv_type(&made_up, "narro", &type, &err), RN_ERR_ARG);
 }
 
@@ -682,7 +696,7 @@ CASE(what_a_plan_needs_is_its_weights_buffers_and_pages) {
     fixture_init(&f, FORMAT_Q8_0);
     const struct backend_class *cls;
     struct backend_device device;
-    assert_int_equal(backend_find("cpu", &cls, &device, NULL), RN_OK);
+    assert_int_equal(backend_find("cpu", 0, &cls, &device, NULL), RN_OK);
     uint64_t weights = 0, tokens = 0, logits = 0;
     for (int i = 0; i < f.plan.n_weight; i++) weights += f.plan.weight[i].bytes;
     for (int i = 0; i < f.plan.n_buffer; i++)

@@ -59,8 +59,8 @@ struct runner {
 
 static rn_status runner_init(struct runner *r, const struct way *way) {
     *r = (struct runner){.cls = way->cls, .variant = way->variant};
-    const rn_status status = way->cls ? way->cls->device(&r->device, NULL)
-                                      : backend_find(way->name, &r->cls, &r->device, NULL);
+    const rn_status status = way->cls ? way->cls->device(0, &r->device, NULL)
+                                      : backend_find(way->name, 0, &r->cls, &r->device, NULL);
     return status ? status : pool_create_here(way->n_threads, false, &r->pool, NULL);
 }
 

@@ -48,7 +48,7 @@ static int tear_down(void **state) {
 
 static rn_status find(struct world *w, const char *name, const struct plugin_folders *folders) {
     w->err = (rn_error){0};
-    return table_find(name, folders, &w->cls, &w->device, &w->err);
+    return table_find(name, 0, folders, &w->cls, &w->device, &w->err);
 }
 
 // The search fails with that status, and with a message of one line that has the text.
@@ -58,13 +58,13 @@ static void refused(struct world *w, const char *name, rn_status status, const c
           w->err.message);
     check(strstr(w->err.message, text), "'%.64s': no '%s' in: %s", name, text, w->err.message);
     check(!strchr(w->err.message, '\n'), "'%.64s': more than a line", name);
-    assert_int_equal(table_find(name, &w->local, &w->cls, &w->device, NULL), status);
+    assert_int_equal(table_find(name, 0, &w->local, &w->cls, &w->device, NULL), status);
 }
 
 static rn_status best(struct world *w, const char *const *names) {
     memset(w->note, 'x', sizeof w->note);
     w->err = (rn_error){0};
-    return table_best(names, &w->local, &w->cls, &w->device, w->note, &w->err);
+    return table_best(names, 0, &w->local, &w->cls, &w->device, w->note, &w->err);
 }
 
 // ---------------------------------------------------------------- found
@@ -76,7 +76,7 @@ CASE(a_plugin_is_found_by_its_name) {
     assert_string_equal(w->device.name, "a device of a test");
     assert_int_equal(w->device.memory_free, 1 << 20);
     assert_int_equal(w->device.depth, 2);
-    check(backend_find("good", &w->cls, &w->device, &w->err) == RN_OK, "%s", w->err.message);
+    check(backend_find("good", 0, &w->cls, &w->device, &w->err) == RN_OK, "%s", w->err.message);
 }
 
 CASE(a_plugin_is_found_by_its_path) {
@@ -104,7 +104,8 @@ static void *find_often(void *ctx) {
         const struct backend_class *cls;
         struct backend_device device;
         const bool good = i % 2;
-        const rn_status status = table_find(good ? "good" : "older", &w->here, &cls, &device, NULL);
+        const rn_status status =
+            table_find(good ? "good" : "older", 0, &w->here, &cls, &device, NULL);
         if (status != (good ? RN_OK : RN_ERR_IO)) return NULL;
     }
     return ctx;
@@ -154,6 +155,62 @@ CASE(the_current_folder_is_not_searched) {
     assert_int_equal(chdir(before), 0);
     free(before);
     assert_int_equal(status, RN_ERR_ARG);
+}
+
+// ---------------------------------------------------------------- which device
+
+CASE(a_device_is_found_by_its_number) {
+    struct world *w = *state;
+    check(table_find("good", 1, &w->local, &w->cls, &w->device, &w->err) == RN_OK, "%s",
+          w->err.message);
+    assert_string_equal(w->device.name, "a device of a test");
+    check(backend_find("good", 1, &w->cls, &w->device, &w->err) == RN_OK, "%s", w->err.message);
+}
+
+// The status and the message of a number that a backend does not have.
+static void number_refused(struct world *w, const char *name, int device, const char *text) {
+    w->err = (rn_error){0};
+    assert_int_equal(table_find(name, device, &w->local, &w->cls, &w->device, &w->err), RN_ERR_ARG);
+    assert_string_equal(w->err.message, text);
+    assert_int_equal(table_find(name, device, &w->local, &w->cls, &w->device, NULL), RN_ERR_ARG);
+}
+
+CASE(a_number_without_a_device_is_told_with_the_range) {
+    struct world *w = *state;
+    number_refused(w, "good", 7, "backend 'good': device is 7, expected 0 to 1");
+    number_refused(w, "cpu", 1, "backend 'cpu': device is 1, expected 0: the CPU is one device");
+    number_refused(w, "good", -1, "backend 'good': device is -1, expected 0 or more");
+    number_refused(w, "cpu", -2147483647,
+                   "backend 'cpu': device is -2147483647, expected 0 or more");
+}
+
+CASE(no_other_backend_is_taken_for_a_number_that_the_best_one_lacks) {
+    struct world *w = *state;
+    static const char *const good[] = {"absent", "good", "cpu", NULL}, *const cpu[] = {"cpu", NULL};
+    assert_int_equal(table_best(good, 1, &w->local, &w->cls, &w->device, w->note, &w->err), RN_OK);
+    assert_string_equal(w->cls->name, "good");
+    assert_string_equal(w->note, "absent: no device here (no driver); running on good");
+    assert_int_equal(table_best(good, 2, &w->local, &w->cls, &w->device, w->note, &w->err),
+                     RN_ERR_ARG);
+    assert_string_equal(w->err.message, "backend 'good': device is 2, expected 0 to 1");
+    assert_int_equal(table_best(cpu, 1, &w->local, &w->cls, &w->device, w->note, &w->err),
+                     RN_ERR_ARG);
+}
+
+CASE(auto_is_no_name) {
+    struct world *w = *state;
+    const struct backend_class *best = NULL;
+    assert_true(backend_is_auto(NULL) && backend_is_auto("auto"));
+    assert_false(backend_is_auto("cpu") || backend_is_auto("autos") || backend_is_auto(""));
+    assert_int_equal(backend_find(NULL, 0, &best, &w->device, NULL), RN_OK);
+    assert_int_equal(backend_find("auto", 0, &w->cls, &w->device, NULL), RN_OK);
+    assert_ptr_equal(w->cls, best);
+}
+
+CASE(names_of_devices_have_no_control_characters) {
+    struct world *w = *state;
+    assert_int_equal(find(w, "loud", &w->local), RN_OK);
+    assert_string_equal(w->device.name, "a?[31m device?");
 }
 
 // ---------------------------------------------------------------- unknown
@@ -349,10 +406,10 @@ CASE(without_plugins_the_best_one_is_the_cpu_and_has_no_note) {
         snprintf(path, sizeof path, "%s/runnel_cuda.so", folders.path[i]);
         if (access(path, F_OK) == 0) skip(); // one is installed on this machine
     }
-    assert_int_equal(backend_best(&w->cls, &w->device, w->note, &w->err), RN_OK);
+    assert_int_equal(backend_best(0, &w->cls, &w->device, w->note, &w->err), RN_OK);
     assert_ptr_equal(w->cls, &backend_cpu);
     assert_string_equal(w->note, "");
-    assert_int_equal(backend_find(NULL, &w->cls, &w->device, NULL), RN_OK);
+    assert_int_equal(backend_find(NULL, 0, &w->cls, &w->device, NULL), RN_OK);
     assert_ptr_equal(w->cls, &backend_cpu);
 }
 

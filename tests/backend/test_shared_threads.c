@@ -33,7 +33,7 @@ static void world_init(struct world *w, int n_vocab, struct pool *pool) {
     const struct backend_config config = {.sizes = {TOKENS, TOKENS, 1},
                                           .n_pages = {1, 1, 1},
                                           .pool = pool};
-    check(backend_find("cpu", &cls, &device, &err) == RN_OK, "%s", err.message);
+    check(backend_find("cpu", 0, &cls, &device, &err) == RN_OK, "%s", err.message);
     check(cls->create(&w->model.plan, &config, &w->backend, &err) == RN_OK, "%s", err.message);
 }
 

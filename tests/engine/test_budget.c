@@ -339,6 +339,44 @@ CASE(a_device_of_its_own_bounds_the_models_pages) {
     refused_with(&request, RN_ERR_NOMEM, "the draft model's device has");
 }
 
+// Memory of the host is just memory; memory of a device is told with the device's name.
+CASE(messages_name_the_device) {
+    static const char name[] = "Abacus 9000";
+    struct budget_request request = request_of(&plain);
+    request.available = WEIGHTS / 2;
+    refused_with(&request, RN_ERR_NOMEM, "488.3 KiB of memory are free, and the weights take",
+                 "threads and requests");
+    request.device = name;
+    refused_with(&request, RN_ERR_NOMEM,
+                 "488.3 KiB of device memory are free on Abacus 9000, and the weights take 976.6 "
+                 "KiB, the buffers of a step 10.4 KiB, the reserve 24.4 KiB: the rest holds no");
+    request.available = (WEIGHTS + 11000 + CONTEXT / 2) * 20 / 19;
+    request.wanted.n_ctx = N_CTX;
+    refused_with(&request, RN_ERR_NOMEM, "that are free beside the weights on Abacus 9000 hold");
+    request.total = 1 << 20;
+    request.kv_bytes = 2 << 20;
+    refused_with(&request, RN_ERR_ARG,
+                 "KV memory of 2.0 MiB is more than there is on Abacus 9000, 1.0 MiB");
+    request = request_of(&plain);
+    request.beside = beside_it();
+    request.beside.is_apart = true;
+    request.beside.available = WEIGHTS / 20;
+    refused_with(&request, RN_ERR_NOMEM, "the draft model's device has 48.8 KiB free; its");
+    request.beside.device = name;
+    refused_with(&request, RN_ERR_NOMEM,
+                 "the draft model's device has 48.8 KiB free on Abacus 9000; its weights take");
+}
+
+// A draft model on a device of its own takes none of the memory that is too little here.
+CASE(a_message_counts_the_parts_that_share_the_memory) {
+    struct budget_request request = request_of(&plain);
+    request.available = WEIGHTS / 2;
+    request.beside = beside_it();
+    refused_with(&request, RN_ERR_NOMEM, "the weights take 1.0 MiB");
+    request.beside.is_apart = true;
+    refused_with(&request, RN_ERR_NOMEM, "the weights take 976.6 KiB");
+}
+
 static rn_status refusing_need(const struct plan *plan, const struct backend_sizes *sizes,
                                const char *kv_type, struct backend_need *out, rn_error *err) {
     (void)plan, (void)sizes, (void)kv_type, (void)out;

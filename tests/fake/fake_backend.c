@@ -186,9 +186,13 @@ static void *device_main(void *arg) {
 
 // ---------------------------------------------------------------- the class
 
-static rn_status fake_device(struct backend_device *out, rn_error *err) {
-    const rn_status status = backend_cpu.device(out, err);
-    strcpy(out->name, "a device that is not there");
+static rn_status fake_device(int index, struct backend_device *out, rn_error *err) {
+    static const char *const names[FAKE_DEVICES] = {"a device that is not there",
+                                                    "another device that is not there"};
+    if (index >= FAKE_DEVICES)
+        return err_set(err, RN_ERR_ARG, "device is %d, expected 0 to %d", index, FAKE_DEVICES - 1);
+    const rn_status status = backend_cpu.device(0, out, err);
+    strcpy(out->name, names[index]);
     out->on_host = false;
     out->pages = PAGES_FIXED;
     out->depth = BACKEND_MAX_DEPTH;
@@ -222,6 +226,9 @@ static rn_status fake_create(const struct plan *plan, const struct backend_confi
     struct fake_backend *b = calloc(1, sizeof *b);
     if (!b) return err_set(err, RN_ERR_NOMEM, "no memory for a device");
     struct backend_config inner = *config;
+    if (config->device >= 0 && config->device < FAKE_DEVICES)
+        fake_control.n_create[config->device]++;
+    inner.device = 0;
     rn_status status = pool_create(pool_size(config->pool), &b->pool, err);
     inner.pool = b->pool; // the host's are busy while a step runs
     inner.now = NULL;

@@ -34,8 +34,9 @@ CASE(ops_over_rows_and_attention_have_rates) {
         check(rates.op[kinds[i]].float_ns > 0 || rates.op[kinds[i]].fixed_ns > 0, "%s",
               op_name(kinds[i]));
     const struct plan_kv_group group = {.n_head_kv = 2, .dim_k = 64, .dim_v = 64};
-    const char *type;
-    for (int i = 0; (type = tools_kv_type(i)); i++) {
+    struct tools_device device;
+    assert_int_equal(tools_device_find(&rough.place, &device, &err), RN_OK);
+    for (const char *const *types = device.kv_types, *type; (type = *types); types++) {
         struct tools_rates_options options = rough;
         struct predict_attention attention;
         options.kv_type = type;

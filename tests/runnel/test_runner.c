@@ -36,7 +36,8 @@ static void setup(struct fixture *of, const char *path) {
     check(tools_runner_create(of->model, &options, works, 4, &of->runner, &err) == RN_OK, "%s",
           err.message);
     of->plan = tools_plan(of->model);
-    check(tools_kv_bytes(of->model, "f16", &of->kv, &err) == RN_OK, "%s", err.message);
+    check(tools_kv_bytes(of->model, &options.place, "f16", &of->kv, &err) == RN_OK, "%s",
+          err.message);
 }
 
 static void teardown(struct fixture *of) {

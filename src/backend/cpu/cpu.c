@@ -26,8 +26,9 @@ static void cpu_destroy(struct backend *backend) {
 
 // ---------------------------------------------------------------- before there is one
 
-static rn_status cpu_device(struct backend_device *out, rn_error *err) {
-    (void)err;
+static rn_status cpu_device(int index, struct backend_device *out, rn_error *err) {
+    if (index != 0)
+        return err_set(err, RN_ERR_ARG, "device is %d, expected 0: the CPU is one device", index);
     *out = (struct backend_device){.name = "cpu",
                                    .memory_total = memory_total(),
                                    .memory_free = memory_available(),

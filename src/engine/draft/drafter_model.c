@@ -197,7 +197,8 @@ static rn_status create_backend(struct drafter_model *d, const struct drafter_mo
     if (place->device.pages == PAGES_FIXED) kv_fix_pages(&kv, d->n_ctx, d->batch_tokens);
     kv.max_tables = d->max_seqs;
     kv.max_page_ops = d->plan->n_group * (d->batch_tokens / KV_PAGE_TOKENS + 3 * d->max_seqs);
-    struct backend_config b = {.variant = config->variant,
+    struct backend_config b = {.device = place->index,
+                               .variant = config->variant,
                                .kv_type = place->kv_type,
                                .sizes = sizes,
                                .pool = config->pool,

@@ -199,6 +199,17 @@ static struct size_text size_of(uint64_t bytes) {
     return size;
 }
 
+// " on NVIDIA H200", behind the memory of a device that is not the host.
+struct device_text {
+    char text[80];
+};
+
+static struct device_text on_device(const char *name) {
+    struct device_text out = {""};
+    if (name && *name) snprintf(out.text, sizeof out.text, " on %.64s", name);
+    return out;
+}
+
 static rn_status refuse_no_page(const struct budget_request *request, const struct budget *budget,
                                 bool is_given, rn_error *err) {
     if (is_given)
@@ -206,22 +217,28 @@ static rn_status refuse_no_page(const struct budget_request *request, const stru
                        "KV memory of %s is too little: a page of %d tokens takes %s",
                        size_of(budget->kv_bytes).text, KV_PAGE_TOKENS,
                        size_of(budget->page_bytes).text);
-    return err_set(err, RN_ERR_NOMEM,
-                   "%s of memory are free, and the weights take %s, the buffers of a step %s, "
-                   "threads and requests %s: the rest holds no KV page of %s",
-                   size_of(request->available).text,
-                   size_of(budget->weight_bytes + budget->beside.weight_bytes).text,
-                   size_of(budget->step_bytes + budget->beside.step_bytes).text,
-                   size_of(reserve_of(request, budget)).text, size_of(budget->page_bytes).text);
+    const struct device_text on = on_device(request->device);
+    const bool together = !request->beside.is_apart;
+    return err_set(
+        err, RN_ERR_NOMEM,
+        "%s of %smemory are free%s, and the weights take %s, the buffers of a step %s, "
+        "%s %s: the rest holds no KV page of %s",
+        size_of(request->available).text, *on.text ? "device " : "", on.text,
+        size_of(budget->weight_bytes + (together ? budget->beside.weight_bytes : 0)).text,
+        size_of(budget->step_bytes + (together ? budget->beside.step_bytes : 0)).text,
+        *on.text ? "the reserve" : "threads and requests",
+        size_of(reserve_of(request, budget)).text, size_of(budget->page_bytes).text);
 }
 
-static rn_status refuse_context(const struct budget *budget, const struct kv_config *config,
-                                int n_fitting, bool is_given, rn_error *err) {
+static rn_status refuse_context(const struct budget_request *request, const struct budget *budget,
+                                const struct kv_config *config, int n_fitting, bool is_given,
+                                rn_error *err) {
     return err_set(err, is_given ? RN_ERR_ARG : RN_ERR_NOMEM,
-                   "a context of %d needs %s of KV memory; the %s that %s hold %d positions",
+                   "a context of %d needs %s of KV memory; the %s that %s%s hold %d positions",
                    budget->sizes.n_ctx, size_of(kv_need(config, budget->sizes.n_ctx, 1)).text,
                    size_of(budget->kv_bytes).text,
-                   is_given ? "were asked for" : "are free beside the weights", n_fitting);
+                   is_given ? "were asked for" : "are free beside the weights",
+                   is_given ? "" : on_device(request->device).text, n_fitting);
 }
 
 static uint64_t kv_bytes_choose(const struct budget_request *request,
@@ -263,10 +280,11 @@ static rn_status fill_beside(const struct budget_request *request, double share,
     out->beside.kv_bytes = least(wanted, room);
     if (room >= context) return RN_OK;
     return err_set(err, RN_ERR_NOMEM,
-                   "the draft model's device has %s free; its weights take %s, its step %s and a "
+                   "the draft model's device has %s free%s; its weights take %s, its step %s and a "
                    "context of %d %s",
-                   size_of(request->beside.available).text, size_of(out->beside.weight_bytes).text,
-                   size_of(out->beside.step_bytes).text, out->beside.n_ctx, size_of(context).text);
+                   size_of(request->beside.available).text, on_device(request->beside.device).text,
+                   size_of(out->beside.weight_bytes).text, size_of(out->beside.step_bytes).text,
+                   out->beside.n_ctx, size_of(context).text);
 }
 
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err) {
@@ -280,15 +298,16 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
     out->kv_bytes = kv_bytes_choose(request, &config, out, share);
     // pages are given memory when they are used, so too much would be noticed only then
     if (is_given && request->total && out->kv_bytes > request->total)
-        return err_set(err, RN_ERR_ARG, "KV memory of %s is more than there is, %s",
-                       size_of(out->kv_bytes).text, size_of(request->total).text);
+        return err_set(err, RN_ERR_ARG, "KV memory of %s is more than there is%s, %s",
+                       size_of(out->kv_bytes).text, on_device(request->device).text,
+                       size_of(request->total).text);
     if (out->kv_bytes > kv_bytes_max(&config))
         return err_set(err, RN_ERR_ARG, "KV memory of %s is more than can be used, %s",
                        size_of(out->kv_bytes).text, size_of(kv_bytes_max(&config)).text);
     const int n_fitting = positions_fit(&config, out->kv_bytes, out->sizes.n_ctx);
     if (n_fitting == 0) return refuse_no_page(request, out, is_given, err);
     if (n_fitting < out->sizes.n_ctx && request->wanted.n_ctx)
-        return refuse_context(out, &config, n_fitting, is_given, err);
+        return refuse_context(request, out, &config, n_fitting, is_given, err);
     out->sizes.n_ctx = n_fitting;
     out->context_bytes = kv_need(&config, n_fitting, 1);
     return fill_beside(request, share, out, err);

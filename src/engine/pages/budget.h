@@ -14,6 +14,7 @@ struct budget_sizes {
 
 struct budget_request {
     const struct backend_class *cls; // knows the plan's needs
+    const char *device;              // its name, for messages; NULL or "": the host
     const struct plan *plan;
     int n_ctx_max;              // the model's
     const char *kv_type;        // one of the class's
@@ -32,6 +33,7 @@ struct budget_request {
         const char *kv_type;
         bool is_apart;      // on a device of its own, which has
         uint64_t available; // this much free memory; 0: unknown
+        const char *device; // and this name, for messages; NULL or "": the host
     } beside; // a draft model, which takes its part of the same memory unless it is apart
 };
 

@@ -5,13 +5,16 @@
 
 static rn_status find_class(const struct place_wanted *wanted, struct backend_place *out,
                             rn_error *err) {
-    if (wanted->cls) return wanted->cls->device(&out->device, err);
-    if (wanted->name) return backend_find(wanted->name, &out->cls, &out->device, err);
-    return backend_best(&out->cls, &out->device, out->note, err);
+    if (wanted->cls) return wanted->cls->device(wanted->device, &out->device, err);
+    if (backend_is_auto(wanted->name))
+        return backend_best(wanted->device, &out->cls, &out->device, out->note, err);
+    return backend_find(wanted->name, wanted->device, &out->cls, &out->device, err);
 }
 
 rn_status place_find(const struct place_wanted *wanted, struct backend_place *out, rn_error *err) {
-    *out = (struct backend_place){.cls = wanted->cls};
+    *out = (struct backend_place){.cls = wanted->cls, .index = wanted->device};
+    if (wanted->device < 0)
+        return err_set(err, RN_ERR_ARG, "device is %d, expected 0 or more", wanted->device);
     const rn_status status = find_class(wanted, out, err);
     return status ? status : backend_kv_type(out->cls, wanted->kv_type, &out->kv_type, err);
 }
@@ -20,7 +23,9 @@ rn_status place_find_draft(const struct place_wanted *wanted, const struct backe
                            struct backend_place *out, rn_error *err) {
     *out = *target;
     if (!wanted->name && !wanted->cls) return RN_OK;
-    const struct place_wanted place = {.name = wanted->name, .cls = wanted->cls};
+    const struct place_wanted place = {.name = wanted->name,
+                                       .cls = wanted->cls,
+                                       .device = wanted->device};
     const rn_status status = place_find(&place, out, err);
     if (status) return status;
     const char *same;
@@ -28,11 +33,20 @@ rn_status place_find_draft(const struct place_wanted *wanted, const struct backe
     return RN_OK;
 }
 
+bool place_is_same(const struct backend_place *a, const struct backend_place *b) {
+    return a->cls == b->cls && a->index == b->index;
+}
+
+const char *place_device_name(const struct backend_place *place) {
+    return place->device.on_host ? "" : place->device.name;
+}
+
 rn_status place_budget(const struct backend_place *place, const struct model *model,
                        const struct backend_place *draft_place, const struct model *draft,
                        const struct place_sizes *wanted, struct budget *out, rn_error *err) {
     const uint64_t address_room = place->device.on_host ? memory_address_room() : 0;
     struct budget_request request = {.cls = place->cls,
+                                     .device = place_device_name(place),
                                      .plan = &model->plan,
                                      .n_ctx_max = model->hp.n_ctx,
                                      .kv_type = place->kv_type,
@@ -50,7 +64,8 @@ rn_status place_budget(const struct backend_place *place, const struct model *mo
                                                 .n_ctx_max = draft->hp.n_ctx,
                                                 .cls = draft_place->cls,
                                                 .kv_type = draft_place->kv_type,
-                                                .is_apart = draft_place->cls != place->cls,
+                                                .is_apart = !place_is_same(place, draft_place),
+                                                .device = place_device_name(draft_place),
                                                 .available = draft_place->device.memory_free};
     return budget_choose(&request, out, err);
 }

@@ -8,20 +8,22 @@
 
 struct backend_place {
     const struct backend_class *cls;
+    int index; // of the device
     struct backend_device device;
     const char *kv_type;     // one of the class's
     char note[BACKEND_NOTE]; // why a better backend that is not here was passed over; "": none was
 };
 
 struct place_wanted {
-    const char *name;                // of the backend; NULL: the best available one
+    const char *name;                // of the backend; NULL or "auto": the best available one
+    int device;                      // its number
     const struct backend_class *cls; // instead of a name; NULL: by the name
     const char *kv_type;             // NULL: the backend's default
 };
 
 rn_status place_find(const struct place_wanted *wanted, struct backend_place *out, rn_error *err);
-// The draft model's: the target's own place, unless another backend is wanted. A KV type that this
-// one lacks becomes its default.
+// The draft model's: the target's own place, unless a backend is named, or given by its class. A KV
+// type that this one lacks becomes its default.
 rn_status place_find_draft(const struct place_wanted *wanted, const struct backend_place *target,
                            struct backend_place *out, rn_error *err);
 
@@ -32,6 +34,11 @@ struct place_sizes {
     int draft_rows; // logit rows of drafts
     int n_threads;  // of the host; 0: the default
 };
+
+// Whether both compute on the same device, and so share its memory.
+bool place_is_same(const struct backend_place *a, const struct backend_place *b);
+// The name of its device for people; "": the host itself. Borrowed.
+const char *place_device_name(const struct backend_place *place);
 
 // How the memory of the place, and of the draft's, is divided. draft NULL: there is none.
 rn_status place_budget(const struct backend_place *place, const struct model *model,

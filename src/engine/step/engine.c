@@ -101,7 +101,8 @@ static rn_status create_pool(struct engine *engine, const struct engine_config *
 
 static rn_status create_backend(struct engine *engine, const struct engine_config *config,
                                 rn_error *err) {
-    struct backend_config b = {.variant = config->variant,
+    struct backend_config b = {.device = engine->place.index,
+                               .variant = config->variant,
                                .kv_type = engine->place.kv_type,
                                .sizes = {.max_tokens = engine->batch_tokens,
                                          .max_logits = engine->logit_rows,

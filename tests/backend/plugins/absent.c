@@ -1,8 +1,8 @@
 // A plug-in whose device is not on this machine. The build gives its name.
 #include "class.h"
 
-static rn_status no_device(struct backend_device *out, rn_error *err) {
-    (void)out;
+static rn_status no_device(int index, struct backend_device *out, rn_error *err) {
+    (void)index, (void)out;
     return err_set(err, RN_ERR_UNSUPPORTED, "no driver");
 }
 

@@ -1,8 +1,8 @@
 // A plug-in with more steps in flight than there may be.
 #include "class.h"
 
-static rn_status deep_device(struct backend_device *out, rn_error *err) {
-    const rn_status status = class_device(out, err);
+static rn_status deep_device(int index, struct backend_device *out, rn_error *err) {
+    const rn_status status = class_device(index, out, err);
     out->depth = BACKEND_MAX_DEPTH + 1;
     return status;
 }

@@ -1,8 +1,8 @@
 // A plug-in whose device is here and has no memory left.
 #include "class.h"
 
-static rn_status no_memory(struct backend_device *out, rn_error *err) {
-    (void)out;
+static rn_status no_memory(int index, struct backend_device *out, rn_error *err) {
+    (void)index, (void)out;
     return err_set(err, RN_ERR_NOMEM, "no memory for a context");
 }
 

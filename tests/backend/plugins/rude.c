@@ -4,7 +4,8 @@
 
 #include "class.h"
 
-static rn_status no_device(struct backend_device *out, rn_error *err) {
+static rn_status no_device(int index, struct backend_device *out, rn_error *err) {
+    (void)index;
     memset(out->name, 'x', sizeof out->name);
     memset(err->message, '\n', sizeof err->message);
     return RN_ERR_UNSUPPORTED;

@@ -1,8 +1,8 @@
 // A plug-in whose device is not on this machine. It does not say why.
 #include "class.h"
 
-static rn_status no_device(struct backend_device *out, rn_error *err) {
-    (void)out, (void)err;
+static rn_status no_device(int index, struct backend_device *out, rn_error *err) {
+    (void)index, (void)out, (void)err;
     return RN_ERR_UNSUPPORTED;
 }
 

@@ -1,0 +1,25 @@
+// The activations between products; docs/NUMERICS.md, "Ops", has their formulas.
+#ifndef RN_BACKEND_CUDA_ACTIVATION_CUH
+#define RN_BACKEND_CUDA_ACTIVATION_CUH
+
+#include "rmath.cuh"
+
+// kind: enum gate_kind. has_up: u multiplies; otherwise the activation alone.
+DEV float gate_of(int kind, float g, float u, bool has_up) {
+    if (kind == 0) { // silu
+        const float v = g / (1.0f + rmath_exp(-g));
+        return has_up ? v * u : v;
+    }
+    if (kind == 1) { // gelu
+        const float inner = fmaf(0.044715f * (g * g), g, g), half = 0.5f * g;
+        const float v = fmaf(half, rmath_tanh(0.7978845608f * inner), half);
+        return has_up ? v * u : v;
+    }
+    const float a = g > 7.0f ? 7.0f : g; // clamped SwiGLU
+    const float v = a / (1.0f + rmath_exp(-(1.702f * a)));
+    if (!has_up) return v;
+    const float b = u > 7.0f ? 7.0f : u < -7.0f ? -7.0f : u;
+    return v * (b + 1.0f);
+}
+
+#endif

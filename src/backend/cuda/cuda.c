@@ -1,0 +1,353 @@
+// The CUDA backend behind backend.h: device, need, create, destroy, and measuring. The runtime is
+// linked statically and opens the driver itself. So the plug-in loads on every machine, and device()
+// says whether there is a driver and a GPU.
+#include "backend/cuda/cuda.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/plugin.h"
+#include "base/clock.h"
+
+static const struct backend_class backend_cuda;
+
+rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_error *err) {
+    cudaGetLastError(); // a later call must not report it again
+    if (code == cudaErrorMemoryAllocation && status != RN_ERR_STEP) status = RN_ERR_NOMEM;
+    return err_set(err, status, "cuda: %s: %s", what, cudaGetErrorString(code));
+}
+
+// ---------------------------------------------------------------- before there is one
+
+enum { LEAST_MAJOR = 8 }; // of the compute capability: mma of 16-bit floats, copies to shared memory
+
+static rn_status device_check(int index, rn_error *err) {
+    int n = 0;
+    const cudaError_t code = cudaGetDeviceCount(&n);
+    if (code || n == 0) {
+        cudaGetLastError();
+        return err_set(err, RN_ERR_UNSUPPORTED, "%s",
+                       code ? cudaGetErrorString(code) : "there is no GPU");
+    }
+    if (index < 0 || index >= n)
+        return err_set(err, RN_ERR_ARG, "device %d is not there, expected 0 to %d", index, n - 1);
+    return RN_OK;
+}
+
+static rn_status cuda_device(int index, struct backend_device *out, rn_error *err) {
+    struct cudaDeviceProp prop;
+    size_t free_bytes, total_bytes;
+    const rn_status status = device_check(index, err);
+    if (status) return status;
+    cudaError_t code = cudaGetDeviceProperties(&prop, index);
+    if (!code) code = cudaSetDevice(index);
+    if (!code) code = cudaMemGetInfo(&free_bytes, &total_bytes);
+    if (code) return cuda_fault(code, RN_ERR_DEVICE, "asking the device", err);
+    if (prop.major < LEAST_MAJOR)
+        return err_set(err, RN_ERR_UNSUPPORTED, "%s has compute capability %d.%d, expected %d.0",
+                       prop.name, prop.major, prop.minor, LEAST_MAJOR);
+    *out = (struct backend_device){.memory_total = total_bytes,
+                                   .memory_free = free_bytes,
+                                   .pages = PAGES_FIXED,
+                                   .depth = BACKEND_MAX_DEPTH};
+    snprintf(out->name, sizeof out->name, "%.63s", prop.name);
+    return RN_OK;
+}
+
+// Ops and formats are all here; a shape that a kernel has no room for is refused by its name.
+static rn_status plan_check(const struct plan *plan, const char *kv_type, rn_error *err) {
+    for (int g = 0; g < plan->n_group; g++) {
+        const rn_status status = kv_group_check(&plan->group[g], kv_type_of(kv_type), err);
+        if (status) return status;
+    }
+    return RN_OK;
+}
+
+static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *sizes,
+                           const char *kv_type, struct backend_need *out, rn_error *err) {
+    struct arena arena = {0};
+    struct cuda_layout layout;
+    rn_status status = plan_check(plan, kv_type, err);
+    if (status) return status;
+    status = cuda_layout_make(plan, sizes, &arena, &layout, err);
+    *out = (struct backend_need){.weights = layout.weight_bytes, .step = layout.step_bytes};
+    for (int g = 0; g < plan->n_group; g++)
+        out->kv.page[g] = cuda_page_bytes(&plan->group[g], kv_type_of(kv_type));
+    arena_deinit(&arena);
+    return status;
+}
+
+// ---------------------------------------------------------------- create, destroy
+
+static void cuda_destroy(struct backend *backend) {
+    struct cuda_backend *b = (struct cuda_backend *)backend;
+    cudaSetDevice(b->device);
+    if (b->stream) cudaStreamSynchronize(b->stream);
+    cuda_flights_free(b);
+    cuda_program_free(b);
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) cudaFree(b->kv[g]);
+    cudaFree(b->weights);
+    cudaFree(b->memory);
+    if (b->stream) cudaStreamDestroy(b->stream);
+    arena_deinit(&b->arena);
+    cudaGetLastError();
+    free(b);
+}
+
+static rn_status memory_take(struct cuda_backend *b, const struct backend_config *config,
+                             rn_error *err) {
+    const uint64_t weights = b->layout.weight_bytes, step = b->layout.step_bytes;
+    uint64_t kv = 0;
+    for (int g = 0; g < b->plan->n_group; g++) {
+        b->page_bytes[g] = cuda_page_bytes(&b->plan->group[g], b->kv_type);
+        b->n_pages[g] = config->n_pages[g];
+        kv += b->page_bytes[g] * config->n_pages[g];
+    }
+    cudaError_t code = cudaMalloc((void **)&b->weights, weights + 256);
+    if (!code) code = cudaMalloc((void **)&b->memory, step + 256);
+    for (int g = 0; g < b->plan->n_group && !code; g++)
+        code = cudaMalloc((void **)&b->kv[g], b->page_bytes[g] * b->n_pages[g] + 256);
+    if (!code) return RN_OK;
+    size_t free_bytes = 0, total_bytes = 0;
+    cudaGetLastError();
+    cudaMemGetInfo(&free_bytes, &total_bytes);
+    return err_set(err, RN_ERR_NOMEM,
+                   "%s: weights of %.1f GiB, a step of %.1f GiB and KV pages of %.1f GiB do not fit "
+                   "(%s)",
+                   b->prop.name, (double)weights / 0x1p30, (double)step / 0x1p30,
+                   (double)kv / 0x1p30, cudaGetErrorString(code));
+}
+
+// The staged inputs of a step of n rows: as many of them as leave the rings enough.
+static uint32_t staged_bytes(const struct cuda_backend *b, int n_rows) {
+    enum { STAGED_MOST = 96 << 10 };
+    uint32_t x = KV_SHARED_BYTES;
+    for (int i = 0; i < b->plan->n_op; i++) {
+        const struct op *op = &b->plan->op[i];
+        if (op->kind != OP_MATMUL) continue;
+        const uint64_t bytes =
+            (uint64_t)codec_units(b->plan->weight[op->weight].cols) * 64 * (uint64_t)n_rows;
+        if (bytes <= STAGED_MOST && bytes > x) x = (uint32_t)bytes;
+    }
+    return (x + 127) / 128 * 128;
+}
+
+// The rest of the shared memory is the rings'. A ring of a warp must hold at least two slots.
+static rn_status shape_make(const struct cuda_backend *b, uint32_t x_bytes, int n_tiles,
+                            struct cuda_shape *out, rn_error *err) {
+    const uint32_t all = (uint32_t)b->prop.sharedMemPerBlockOptin;
+    const uint32_t slot = N_WARPS * SLOT_BYTES, fixed = step_shared_bytes(0, n_tiles, x_bytes);
+    if (all < fixed + 2 * slot)
+        return err_set(err, RN_ERR_UNSUPPORTED,
+                       "%s: a block has %u bytes of shared memory, expected %u", b->prop.name, all,
+                       fixed + 2 * slot);
+    const uint32_t n = (all - fixed) / slot;
+    out->n_slots = n > RING_SLOTS_MAX ? RING_SLOTS_MAX : (int)n;
+    out->x_bytes = x_bytes;
+    out->shared = step_shared_bytes(out->n_slots, n_tiles, x_bytes);
+    return RN_OK;
+}
+
+static rn_status shapes_make(struct cuda_backend *b, rn_error *err) {
+    uint32_t most = 0;
+    for (int n = 1; n <= SMALL_ROWS; n++) {
+        const rn_status status = shape_make(b, staged_bytes(b, n), 1, &b->small[n], err);
+        if (status) return status;
+        if (b->small[n].shared > most) most = b->small[n].shared;
+    }
+    const uint32_t x = KV_SHARED_BYTES;
+    const rn_status status = shape_make(b, x, WIDE_ROWS / 8, &b->wide, err);
+    if (status) return status;
+    cudaError_t code = cudaFuncSetAttribute(
+        step_small(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
+    if (!code)
+        code = cudaFuncSetAttribute(step_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    (int)b->wide.shared);
+    return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
+}
+
+static void scratch_point(struct cuda_backend *b) {
+    choose_scratch_init(&b->choose, b->sizes.max_logits, b->plan->n_vocab,
+                        b->memory + b->layout.choose_at);
+    for (int i = 0; i < 2; i++)
+        b->chosen[i] = (struct cuda_result *)(void *)(b->memory + b->layout.chosen_at +
+                                                      (uint64_t)i * CUDA_CHOSEN_BYTES(
+                                                                        b->sizes.max_logits));
+}
+
+// What was rounded at load: "F32".
+static void rounded_note(struct cuda_backend *b) {
+    for (int i = 0; i < b->plan->n_weight; i++) {
+        const enum weight_use use = b->layout.weight[i].use;
+        if (use == USE_VECTOR || use == USE_NONE || b->plan->weight[i].format != FORMAT_F32) continue;
+        snprintf(b->rounded, sizeof b->rounded, "F32");
+    }
+}
+
+static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *config,
+                           rn_error *err) {
+    rn_status s = device_check(b->device, err);
+    if (s) return s;
+    cudaError_t code = cudaSetDevice(b->device);
+    if (!code) code = cudaGetDeviceProperties(&b->prop, b->device);
+    if (!code) code = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
+    if (code) return cuda_fault(code, RN_ERR_DEVICE, "opening the device", err);
+    b->n_sm = b->prop.multiProcessorCount < CUDA_MAX_BLOCKS ? b->prop.multiProcessorCount : CUDA_MAX_BLOCKS;
+    snprintf(b->variant, sizeof b->variant, "sm_%d%d", b->prop.major, b->prop.minor);
+    if (config->variant && strcmp(config->variant, b->variant) != 0)
+        return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",
+                       config->variant, b->variant);
+    int khz = 0;
+    if (!cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, b->device) && khz > 0)
+        b->cycle_ns = 1e6 / (double)khz;
+    if ((s = plan_check(b->plan, b->kv_name, err))) return s;
+    if ((s = cuda_layout_make(b->plan, &b->sizes, &b->arena, &b->layout, err))) return s;
+    if ((s = shapes_make(b, err))) return s;
+    if ((s = memory_take(b, config, err))) return s;
+    b->has_experts = b->layout.max_expert > 0;
+    scratch_point(b);
+    rounded_note(b);
+    if ((s = cuda_weights_load(b, config, err))) return s;
+    if ((s = cuda_program_make(b, err))) return s;
+    return cuda_flights_make(b, err);
+}
+
+static rn_status cuda_create(const struct plan *plan, const struct backend_config *config,
+                             struct backend **out, rn_error *err) {
+    *out = NULL;
+    if (config->sizes.max_tokens < 1 || config->sizes.max_logits < 1 || config->sizes.max_seqs < 1)
+        return err_set(err, RN_ERR_ARG, "max_tokens %d, max_logits %d, max_seqs %d: expected 1 or more",
+                       config->sizes.max_tokens, config->sizes.max_logits, config->sizes.max_seqs);
+    const char *kv_name = config->kv_type ? config->kv_type : "f16";
+    if (kv_type_of(kv_name) < 0)
+        return err_set(err, RN_ERR_ARG, "cuda: KV type '%.32s' is unknown", kv_name);
+    struct cuda_backend *b = calloc(1, sizeof *b);
+    if (!b) return err_set(err, RN_ERR_NOMEM, "no memory for a backend of %zu bytes", sizeof *b);
+    b->base.cls = &backend_cuda;
+    b->plan = plan;
+    b->device = config->device;
+    b->sizes = config->sizes;
+    b->kv_type = kv_type_of(kv_name);
+    b->kv_name = cuda_kv_names[b->kv_type];
+    const rn_status status = cuda_init(b, config, err);
+    if (status) {
+        cuda_destroy(&b->base);
+        return status;
+    }
+    *out = &b->base;
+    return RN_OK;
+}
+
+static void cuda_describe(const struct backend *backend, struct backend_info *out) {
+    const struct cuda_backend *b = (const struct cuda_backend *)backend;
+    *out = (struct backend_info){.variant = b->variant,
+                                 .kv_type = b->kv_name,
+                                 .slow_formats = "",
+                                 .cache_bytes = (uint64_t)b->prop.l2CacheSize};
+}
+
+// ---------------------------------------------------------------- measuring
+
+static int compare_floats(const void *a, const void *b) {
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+// The median time of reading n bytes with that grid, in ms; 0: it failed.
+static float read_ms(struct cuda_backend *b, const uint8_t *from, uint64_t n, int blocks,
+                     int threads, cudaEvent_t begin, cudaEvent_t end) {
+    enum { RUNS = 7 };
+    float ms[RUNS];
+    uint64_t count = n / 16;
+    uint32_t *out = (uint32_t *)(void *)(b->memory + b->layout.chosen_at);
+    void *args[] = {&from, &count, &out};
+    const dim3 grid = {(unsigned)(b->n_sm * blocks), 1, 1}, block = {(unsigned)threads, 1, 1};
+    for (int i = 0; i < RUNS; i++) {
+        cudaError_t code = cudaEventRecord(begin, b->stream);
+        if (!code) code = cudaLaunchKernel(read_kernel(), grid, block, args, 0, b->stream);
+        if (!code) code = cudaEventRecord(end, b->stream);
+        if (!code) code = cudaEventSynchronize(end);
+        if (!code) code = cudaEventElapsedTime(&ms[i], begin, end);
+        if (code) {
+            cudaGetLastError();
+            return 0;
+        }
+    }
+    qsort(ms, RUNS, sizeof *ms, compare_floats);
+    return ms[RUNS / 2];
+}
+
+// The weights themselves are read where they are large enough.
+static double cuda_bandwidth(struct backend *backend, uint64_t working_set, int budget_ms) {
+    static const int blocks[] = {1, 2, 4, 8}, threads[] = {256, 512, 1024};
+    struct cuda_backend *b = (struct cuda_backend *)backend;
+    const uint64_t most = UINT64_C(4) << 30;
+    uint64_t n = working_set < most ? working_set : most;
+    uint8_t *own = NULL;
+    double best = 0;
+    cudaEvent_t begin = NULL, end = NULL;
+    const uint64_t deadline = clock_ns() + (uint64_t)budget_ms * 1000000u;
+    n = n / 4096 * 4096;
+    if (budget_ms <= 0 || n == 0 || cudaSetDevice(b->device)) return 0;
+    const uint8_t *from = b->weights;
+    if (b->layout.weight_bytes < n) {
+        if (cudaMalloc((void **)&own, n) || cudaMemset(own, 1, n)) {
+            cudaGetLastError();
+            cudaFree(own);
+            return 0;
+        }
+        from = own;
+    }
+    if (!cudaEventCreate(&begin) && !cudaEventCreate(&end)) {
+        for (int i = 3; i >= 0; i--) {
+            for (int k = 2; k >= 0; k--) {
+                if (best > 0 && clock_ns() > deadline) break;
+                const float ms = read_ms(b, from, n, blocks[i], threads[k], begin, end);
+                if (ms > 0 && (double)n / (double)ms * 1e3 > best) best = (double)n / (double)ms * 1e3;
+            }
+        }
+    }
+    if (begin) cudaEventDestroy(begin);
+    if (end) cudaEventDestroy(end);
+    cudaFree(own);
+    return best;
+}
+
+static void cuda_profile(struct backend *backend, bool on) {
+    struct cuda_backend *b = (struct cuda_backend *)backend;
+    const int n = b->small_list.n > b->wide_list.n ? b->small_list.n : b->wide_list.n;
+    if (on && !b->times) {
+        if (cudaMallocHost((void **)&b->times, ((size_t)n * 2 + 2) * sizeof *b->times)) {
+            cudaGetLastError();
+            b->times = NULL;
+        } else {
+            memset(b->times, 0, ((size_t)n * 2 + 2) * sizeof *b->times);
+        }
+        b->profile = calloc((size_t)n, sizeof *b->profile);
+    }
+    b->profiling = on && b->times && b->profile;
+}
+
+static const struct backend_class backend_cuda = {
+    .name = "cuda",
+    .kv_types = cuda_kv_names,
+    .kv_default = "f16",
+    .device = cuda_device,
+    .need = cuda_need,
+    .create = cuda_create,
+    .destroy = cuda_destroy,
+    .submit = cuda_submit,
+    .wait = cuda_wait,
+    .describe = cuda_describe,
+    .bandwidth = cuda_bandwidth,
+    .profile = cuda_profile,
+};
+
+#ifdef RN_EMULATED
+const struct backend_class *cuda_emulated(void);
+const struct backend_class *cuda_emulated(void) { return &backend_cuda; }
+#else
+BACKEND_PLUGIN(backend_cuda);
+#endif

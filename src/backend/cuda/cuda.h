@@ -1,0 +1,158 @@
+// The CUDA backend's own state. cuda.c creates and destroys it; layout.c says what lies where;
+// weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps.
+//
+// Invariants: after create nothing on the device is allocated or moved. Steps run in the order of
+// their submits, in one stream. Each of the two flights has upload and result memory of its own, so
+// the next step is handed over while the last one runs.
+#ifndef RN_BACKEND_CUDA_CUDA_H
+#define RN_BACKEND_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/choose.h"
+#include "backend/cuda/codec.h"
+#include "backend/cuda/kv.h"
+#include "backend/cuda/step.h"
+
+// What a weight is on the device.
+enum weight_use {
+    USE_NONE,
+    USE_MATRIX, // units
+    USE_FIRST,  // units of a pair of matrices whose results are gated: this one has the gates
+    USE_SECOND, // the other one of a pair; its units are the first one's
+    USE_VECTOR, // f32
+};
+
+struct cuda_weight {
+    enum weight_use use;
+    int pair;          // USE_FIRST: the second
+    enum codec_id codec;
+    int n_units;       // of a tile
+    int64_t n_tiles;   // of one matrix
+    uint64_t bytes;    // of one matrix on the device
+    uint64_t at;       // of the weights' memory; experts follow each other
+    uint64_t table_at; // experts: of their addresses
+};
+
+struct cuda_buffer {
+    uint64_t at;       // of the step's memory: f32 [rows * slots, ld]
+    int ld;
+    uint64_t at16[2];  // 16-bit rows [rows * slots, ld16], f16 and bf16; 0: none
+    int ld16;
+    int64_t n_rows;    // rows * slots
+};
+
+// The device's memory, by offsets: the same for `need` and for `create`.
+struct cuda_layout {
+    struct cuda_weight *weight; // [n_weight]
+    struct cuda_buffer *buffer; // [n_buffer]
+    uint64_t weight_bytes;      // of all
+    uint64_t step_bytes;
+    uint64_t rope_at[8];        // [n_rope] tables: [max_tokens, n_rot / 2] of cosine and sine
+    uint64_t inv_freq_at[8];    // of the weights' memory
+    uint64_t pair_bias_at;      // of the weights' memory: biases of pairs, one after the other
+    uint64_t route_at;          // tables of routes
+    uint64_t parts_at, counters_at;
+    uint64_t flags_at, choose_at, chosen_at, scratch_at;
+    int max_expert, max_used;
+};
+
+enum { CUDA_MAX_ROPE = 8, CUDA_MAX_BLOCKS = 1024, N_FLIGHTS = BACKEND_MAX_DEPTH };
+
+// What the device leaves of a step for the host, and the next step: numbers, then the tokens.
+struct cuda_result {
+    uint64_t clock[2];     // nanoseconds at the start and the end of the stages
+    uint64_t expert_bytes; // that were read
+    uint64_t pad;
+};
+#define CUDA_CHOSEN_BYTES(n) (sizeof(struct cuda_result) + ((uint64_t)(n) * 4 + 255) / 256 * 256)
+
+// A list of stages, and its copy on the device.
+struct cuda_list {
+    struct stage *stage;
+    const char **name; // for people
+    int n, cap;
+    struct stage *device;
+};
+
+// How a launch divides a block's shared memory.
+struct cuda_shape {
+    int n_slots;              // of a warp's ring
+    uint32_t x_bytes, shared; // staged input; all of it
+};
+
+struct cuda_flight {
+    uint8_t *upload;        // pinned
+    uint8_t *upload_device; // its copy
+    uint64_t upload_cap;
+    struct cuda_result *result; // pinned: its numbers, and the tokens behind them
+    float *rows;                // pinned: logits and hidden rows that were asked for
+    uint64_t rows_cap;          // floats
+    cudaEvent_t begin, end;
+    int n_logits, n_out;
+    bool has_run;
+    struct cuda_list *list; // that ran while profiling; NULL: no times
+    uint8_t *wants;         // [max_tokens] out rows that came back
+};
+
+struct cuda_backend {
+    struct backend base;
+    const struct plan *plan;
+    int device, n_sm;
+    bool has_experts;
+    struct cudaDeviceProp prop;
+    struct backend_sizes sizes;
+    const char *kv_name;
+    int kv_type;
+    struct arena arena;
+    struct cuda_layout layout;
+    uint8_t *weights, *memory; // device
+    uint8_t *kv[PLAN_MAX_KV_GROUPS];
+    uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
+    uint32_t n_pages[PLAN_MAX_KV_GROUPS];
+    struct cuda_list small_list, wide_list;
+    struct cuda_shape small[SMALL_ROWS + 1], wide; // small: by rows
+    cudaStream_t stream;
+    struct cuda_flight flight[N_FLIGHTS];
+    int n_in_flight, next; // steps in flight; the flight of the next submit
+    uint32_t epoch;
+    struct cuda_result *chosen[2]; // device: of this step and of the one before
+    int chosen_now;
+    struct choose_scratch choose;
+    bool profiling, is_lost;
+    uint64_t *times;       // pinned, for profiles
+    double cycle_ns;
+    struct step_stage *profile;
+    // results of the last wait
+    const float **logits, **hidden;
+    char variant[32];
+    char rounded[128]; // formats that were rounded at load, for people
+};
+
+// layout.c
+rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *sizes,
+                           struct arena *arena, struct cuda_layout *out, rn_error *err);
+// weights.c
+rn_status cuda_weights_load(struct cuda_backend *b, const struct backend_config *config,
+                            rn_error *err);
+// program.c
+rn_status cuda_program_make(struct cuda_backend *b, rn_error *err);
+void cuda_program_free(struct cuda_backend *b);
+// submit.c
+rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err);
+void cuda_flights_free(struct cuda_backend *b);
+rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_error *err);
+rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *err);
+
+// The op that makes the pair of two products, or NULL: OP_GATE whose inputs they are.
+const struct op *cuda_pair_of(const struct plan *plan, int op, int *second);
+// How a product's input is rounded: f16 (0) or bf16 (1).
+int cuda_input_type(const struct plan *plan, const struct op *op);
+// Whether each reader of the rows that op wrote is a product that reads 16-bit rows of one type; *type
+// is theirs.
+bool cuda_only_products_read(const struct plan *plan, int op, int *type);
+
+rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_error *err);
+
+#endif

@@ -1,0 +1,268 @@
+// The instructions that the kernels use, one function each. This is the only file with PTX. A build
+// for a CPU (tests/cuda/emulator) has its own file of the same functions, so kernels use these, the
+// built-in variables and the warp intrinsics of CUDA, and nothing else of the device.
+#ifndef RN_BACKEND_CUDA_DEVICE_CUH
+#define RN_BACKEND_CUDA_DEVICE_CUH
+
+#ifdef RN_EMULATED
+#include "emulator_device.h"
+#else
+
+#include <math.h>
+#include <stdint.h>
+
+#define DEV    __device__ __forceinline__
+// A function that is called, not inlined: it has registers of its own.
+#define DEV_CALL static __device__ __noinline__
+#define UNROLL   _Pragma("unroll")
+
+// The block's shared memory, all of it dynamic.
+#define SHARED_MEMORY(name) extern __shared__ __align__(128) uint8_t name[]
+
+DEV uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+// ---------------------------------------------------------------- loads and stores
+
+// Data that other blocks wrote in this launch: from the L2 cache.
+DEV uint4 load_l2(const uint4 *p) { return __ldcg(p); }
+DEV float4 load_l2(const float4 *p) { return __ldcg(p); }
+DEV float2 load_l2(const float2 *p) { return __ldcg(p); }
+DEV float load_l2(const float *p) { return __ldcg(p); }
+DEV uint32_t load_l2(const uint32_t *p) { return __ldcg(p); }
+DEV int32_t load_l2(const int32_t *p) { return __ldcg(p); }
+DEV uint2 load_l2(const uint2 *p) { return __ldcg(p); }
+DEV uint16_t load_l2(const uint16_t *p) { return __ldcg(p); }
+DEV uint8_t load_l2(const uint8_t *p) { return __ldcg(p); }
+
+// Brings the 128 bytes around p into the L2 cache, some time later.
+DEV void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
+// Data that is read once: past the first-level cache.
+DEV uint4 load_once(const uint4 *p) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+// Ordinary loads, which the compiler may move between two barriers.
+DEV uint4 shared_u128(uint32_t at) { return *(const uint4 *)__cvta_shared_to_generic(at); }
+DEV uint2 shared_u64(uint32_t at) { return *(const uint2 *)__cvta_shared_to_generic(at); }
+DEV uint32_t shared_u32(uint32_t at) { return *(const uint32_t *)__cvta_shared_to_generic(at); }
+
+// ---------------------------------------------------------------- ordering
+
+// Waits for n threads of the block, those that name the same barrier (1 to 15).
+DEV void barrier_sync(int barrier, int n) {
+    asm volatile("bar.sync %0,%1;" ::"r"(barrier), "r"(n) : "memory");
+}
+
+DEV void store_release(uint32_t *p, uint32_t v) {
+    asm volatile("st.release.gpu.global.u32 [%0],%1;" ::"l"(p), "r"(v) : "memory");
+}
+DEV uint32_t load_acquire(const uint32_t *p) {
+    uint32_t v;
+    asm volatile("ld.acquire.gpu.global.u32 %0,[%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+// In a loop; fence_acquire after it orders later loads.
+DEV uint32_t load_relaxed(const uint32_t *p) {
+    uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0,[%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+DEV void fence_acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// Adds; what was written before is seen by those that see the sum.
+DEV void add_release(uint32_t *p, uint32_t v) {
+    asm volatile("red.release.gpu.global.add.u32 [%0],%1;" ::"l"(p), "r"(v) : "memory");
+}
+// Adds and orders: what was written before is seen by those that see the sum.
+DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v) {
+    uint32_t old;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0,[%1],%2;"
+                 : "=r"(old)
+                 : "l"(p), "r"(v)
+                 : "memory");
+    return old;
+}
+// In a loop that waits for another block: lets other threads run.
+DEV void spin() {}
+
+// Cycles of this multiprocessor, for times of stages.
+DEV uint64_t cycles_now() { return (uint64_t)clock64(); }
+// Nanoseconds of the device.
+DEV uint64_t device_ns() {
+    uint64_t t;
+    asm volatile("mov.u64 %0,%%globaltimer;" : "=l"(t));
+    return t;
+}
+
+// A hang becomes an error.
+DEV void give_up() { __trap(); }
+
+// ---------------------------------------------------------------- copies into shared memory
+
+#if __CUDA_ARCH__ >= 900
+enum { FETCH_ARRIVALS = 1 };
+#else
+enum { FETCH_ARRIVALS = 32 };
+#endif
+
+DEV void fetch_init(uint64_t *barrier) {
+    asm volatile("mbarrier.init.shared.b64 [%0],%1;" ::"r"(shared_address(barrier)),
+                 "r"((int)FETCH_ARRIVALS)
+                 : "memory");
+}
+// After fetch_init of all barriers, before the block's first barrier.
+DEV void fetch_init_done() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::
+                     : "memory");
+#endif
+}
+
+// The whole warp: starts a copy of n bytes (a multiple of 16) whose end the barrier reports. The
+// warp has read all that was in `to` before.
+DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
+#if __CUDA_ARCH__ >= 900
+    if (lane == 0) {
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _,[%0],%1;" ::"r"(
+                         shared_address(barrier)),
+                     "r"(n)
+                     : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0],[%1],%2,[%3];" ::"r"(shared_address(to)),
+                     "l"(from), "r"(n), "r"(shared_address(barrier))
+                     : "memory");
+    }
+#else
+    for (uint32_t i = (uint32_t)lane * 16; i < n; i += 512)
+        asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(shared_address(to) + i),
+                     "l"((const char *)from + i)
+                     : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier))
+                 : "memory");
+#endif
+}
+
+// Waits until the copy with that parity (0 for the first use of the barrier, then 1, 0, ...) is in.
+DEV void fetch_wait(uint64_t *barrier, uint32_t parity) {
+    uint32_t done, tries = 0;
+    do {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p,[%1],%2; "
+                     "selp.u32 %0,1,0,p;}"
+                     : "=r"(done)
+                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "memory");
+#else
+        asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p,[%1],%2; "
+                     "selp.u32 %0,1,0,p;}"
+                     : "=r"(done)
+                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "memory");
+#endif
+        if (++tries > 1u << 26) give_up();
+    } while (!done);
+}
+
+// This thread's copies of 16 bytes from the L2 cache, in groups. A thread may read what its own
+// groups brought after copies_wait; other threads after a barrier behind that.
+DEV void copy_16(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(to), "l"(from) : "memory");
+}
+// Ends a group, which may be empty.
+DEV void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most the last N groups are on their way.
+template <int N> DEV void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// ---------------------------------------------------------------- arithmetic
+
+// c += a * b, 16 x 8 outputs over 16 k; a: rows, b: columns. The layout is PTX's m16n8k16.
+DEV void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+DEV void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two halves in a register, the first in the low bits. Each operation rounds once, to nearest even.
+DEV uint32_t half2_add(uint32_t a, uint32_t b) {
+    uint32_t d;
+    asm("add.rn.f16x2 %0,%1,%2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+DEV uint32_t half2_mul(uint32_t a, uint32_t b) {
+    uint32_t d;
+    asm("mul.rn.f16x2 %0,%1,%2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+DEV uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t d;
+    asm("fma.rn.f16x2 %0,%1,%2,%3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+// f32 to 16 bits, to nearest even. A finite f32 beyond the range of f16 becomes its largest number.
+DEV uint16_t f16_of(float x) {
+    uint16_t h;
+    const float bounded = x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x;
+    asm("cvt.rn.f16.f32 %0,%1;" : "=h"(h) : "f"(isinf(x) ? x : bounded));
+    return h;
+}
+DEV uint16_t bf16_of(float x) {
+    uint16_t h;
+    asm("cvt.rn.bf16.f32 %0,%1;" : "=h"(h) : "f"(x));
+    return h;
+}
+DEV float f32_of_f16(uint16_t h) {
+    float x;
+    asm("cvt.f32.f16 %0,%1;" : "=f"(x) : "h"(h));
+    return x;
+}
+DEV float f32_of_bf16(uint16_t h) { return __uint_as_float((uint32_t)h << 16); }
+
+// Two of them in a register, the first in the low bits; beyond the range of f16: infinity.
+DEV uint32_t f16x2_of(float low, float high) {
+    uint32_t d;
+    asm("cvt.rn.f16x2.f32 %0,%1,%2;" : "=r"(d) : "f"(high), "f"(low));
+    return d;
+}
+DEV uint32_t bf16x2_of(float low, float high) {
+    uint32_t d;
+    asm("cvt.rn.bf16x2.f32 %0,%1,%2;" : "=r"(d) : "f"(high), "f"(low));
+    return d;
+}
+
+// Bytes of a and b by the 4 low digits of the selector, which are below 8. __byte_perm would mask a
+// selector that is no constant, with an instruction more.
+DEV uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t selector) {
+    uint32_t d;
+    asm("prmt.b32 %0,%1,%2,%3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
+    return d;
+}
+// w & mask | bits, one instruction.
+template <uint32_t MASK, uint32_t BITS> DEV uint32_t and_or(uint32_t w) {
+    uint32_t d;
+    asm("lop3.b32 %0,%1,%2,%3,0xEA;" : "=r"(d) : "r"(w), "n"(MASK), "n"(BITS));
+    return d;
+}
+
+// ---------------------------------------------------------------- kernels for the host
+
+// name(): the kernel for cudaLaunchKernel. A kernel with a comma in its template arguments needs
+// parentheses around it.
+#define KERNEL_ENTRY(name, kernel, types)                                                          \
+    extern "C" const void *name(void) { return (const void *)static_cast<void(*) types>(kernel); }
+
+#endif
+#endif

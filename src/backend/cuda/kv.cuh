@@ -1,0 +1,404 @@
+// KV pages on the device: the layout of a head, its fragments for the matrix units, and the stages
+// that write pages: the append of keys and values, clears and copies, recurrent states. kv.c has
+// the same bytes for the host. Attention (attention.cuh) reads pages by the functions here.
+#ifndef RN_BACKEND_CUDA_KV_CUH
+#define RN_BACKEND_CUDA_KV_CUH
+
+#include "rmath.cuh"
+#include "stage.h"
+
+// A head has its keys, its values and, for int8, a scale of each position's key and value. Both are
+// stored as the registers of a matrix instruction's first operand, lane after lane: a warp that
+// loads 16 bytes a lane has fragments, with g = lane / 4 and t = lane % 4.
+//   K  units of 16 positions x 32 elements, [block of 32 elements][half of the page]. Of step h of
+//      a unit, lane has in register j the position g + 8 (j & 1) of the half and the elements
+//      8t + 4h + 2 (j >> 1) + {0, 1} of the block. 16 bits: [h][lane][j]; 8 bits: [lane][h][j & 1]
+//      words of 4 elements.
+//   V  units of 16 elements x 32 positions. Of step h (half of the page), lane has in register j
+//      the element g + 8 (j & 1) and the positions 16h + 8 (j >> 1) + 2t + {0, 1}. 16 bits:
+//      [h][lane][j]; 8 bits: [lane][h][j & 1] words of 4 positions.
+//   scales  f16 [position % 8][position / 8], of keys, then of values.
+// Elements are padded with zeros, keys to 32 and values to 16. A page is all zeros before its first
+// append, so the padding and the positions without an entry are zeros.
+//
+// Numbers. f16 (saturated), bf16, fp8 (e4m3, saturated): rounded to nearest even. int8: S =
+// f16(amax * (128 / 127)), code = rint(x * (128 / S)) within -127..127, and the number is code /
+// 128 * S. The fragments of int8 are code / 128.
+// An entry is not finite where an element of its value is beyond 0x1.fep127 or not a number, or
+// where its key is (int8, fp8). Its value is then stored as 0 and its key as NaN: a query that
+// sees it becomes NaN, and a query that does not see it is not changed by it.
+
+template <int TYPE> DEV constexpr bool kv_is_wide() { return TYPE == KV_F16 || TYPE == KV_BF16; }
+template <int TYPE> DEV constexpr uint32_t kv_unit_bytes() {
+    return kv_is_wide<TYPE>() ? 1024 : 512;
+}
+
+DEV int kv_blocks(int dim_k) { return (dim_k + 31) / 32; }
+DEV int kv_units(int dim_v) { return (dim_v + 15) / 16; }
+
+template <int TYPE> DEV uint32_t kv_k_bytes(int dim_k) {
+    return (uint32_t)kv_blocks(dim_k) * 2 * kv_unit_bytes<TYPE>();
+}
+template <int TYPE> DEV uint32_t kv_scales_at(int dim_k, int dim_v) {
+    return kv_k_bytes<TYPE>(dim_k) + (uint32_t)kv_units(dim_v) * kv_unit_bytes<TYPE>();
+}
+template <int TYPE> DEV uint32_t kv_head_bytes(int dim_k, int dim_v) {
+    return kv_scales_at<TYPE>(dim_k, dim_v) + (TYPE == KV_INT8 ? 2 * PAGE_TOKENS * 2 : 0);
+}
+
+// The head's part of the page of a block of positions.
+template <int TYPE>
+DEV uint8_t *kv_head_at(const struct stage_attention &s, const uint32_t *table, int page,
+                        int head_kv) {
+    return s.pages + table[page] * s.page_bytes + s.layer_at +
+           (uint64_t)((uint32_t)head_kv * kv_head_bytes<TYPE>(s.dim_k, s.dim_v));
+}
+
+// Offsets of an element from the head's keys and values; slot: the position in the page.
+template <int TYPE> DEV uint32_t kv_k_at(int slot, int d) {
+    const uint32_t unit = (uint32_t)(d / 32 * 2 + slot / 16) * kv_unit_bytes<TYPE>();
+    const uint32_t lane = (uint32_t)(slot % 8 * 4 + d % 32 / 8), h = (uint32_t)(d % 8 / 4);
+    const uint32_t low = (uint32_t)(slot % 16 / 8);
+    if (kv_is_wide<TYPE>())
+        return unit + h * 512 + lane * 16 + ((uint32_t)(d % 4 / 2) * 2 + low) * 4 +
+               (uint32_t)(d % 2) * 2;
+    return unit + lane * 16 + (h * 2 + low) * 4 + (uint32_t)(d % 4);
+}
+template <int TYPE> DEV uint32_t kv_v_at(int slot, int d) {
+    const uint32_t unit = (uint32_t)(d / 16) * kv_unit_bytes<TYPE>(), h = (uint32_t)(slot / 16);
+    const uint32_t lane = (uint32_t)(d % 8 * 4 + slot % 8 / 2), low = (uint32_t)(d % 16 / 8);
+    const uint32_t high = (uint32_t)(slot % 16 / 8);
+    if (kv_is_wide<TYPE>())
+        return unit + h * 512 + lane * 16 + (high * 2 + low) * 4 + (uint32_t)(slot % 2) * 2;
+    return unit + lane * 16 + (h * 2 + low) * 4 + high * 2 + (uint32_t)(slot % 2);
+}
+DEV uint32_t kv_scale_index(int slot) { return (uint32_t)(slot % 8 * 4 + slot / 8); }
+
+// ---------------------------------------------------------------- numbers
+
+template <int TYPE> DEV uint16_t kv_round(float x) {
+    return TYPE == KV_BF16 ? bf16_of(x) : f16_of(x);
+}
+
+// Of an entry of int8: codes are x * kv_code_factor, rounded.
+DEV uint16_t kv_scale_of(float most) { return f16_of(most * (128.0f / 127.0f)); }
+DEV float kv_code_factor(uint16_t scale) {
+    const float step = f32_of_f16(scale);
+    return step > 0.0f ? 128.0f / step : 0.0f;
+}
+DEV uint32_t int8_of(float x, float factor) {
+    const float y = x * factor;
+    const float bounded = y > 127.0f ? 127.0f : y < -127.0f ? -127.0f : y;
+    return (uint32_t)(int32_t)((bounded + 0x1.8p23f) - 0x1.8p23f) & 0xff;
+}
+
+// Finite x only. Above 448: 448.
+DEV uint32_t fp8_of(float x) {
+    const uint32_t bits = f32_to_bits(x), sign = bits >> 24 & 0x80;
+    uint32_t u = bits & 0x7fffffff;
+    const float a = f32_from_bits(u);
+    if (a >= 448.0f) return sign | 0x7e;
+    if (a < 0x1p-6f) return sign | (f32_to_bits(a * 512.0f + 0x1.8p23f) & 0xf);
+    u += 0x7ffff + (u >> 20 & 1);
+    return sign | ((u >> 20) - (120 << 3));
+}
+
+// Four codes as two registers of halves: the first pair, then the second.
+template <int TYPE> DEV void halves_of(uint32_t w, uint32_t &low, uint32_t &high) {
+    if (TYPE == KV_INT8) { // 8 + (code + 128) / 128, less 9
+        const uint32_t u = w ^ 0x80808080u;
+        low = half2_add(bytes_of(u, 0x48484848u, 0x4140), 0xc880c880u);
+        high = half2_add(bytes_of(u, 0x48484848u, 0x4342), 0xc880c880u);
+    } else { // the bits of f16, but for the bias of the exponent
+        const uint32_t a = bytes_of(w, 0, 0x1404), b = bytes_of(w, 0, 0x3424);
+        low = half2_mul((a & 0x80008000u) | (a >> 1 & 0x3f803f80u), 0x5c005c00u);
+        high = half2_mul((b & 0x80008000u) | (b >> 1 & 0x3f803f80u), 0x5c005c00u);
+    }
+}
+
+// The first operand of step h, from the 16 bytes of the lane: those of the step (16 bits), or of
+// the unit (8 bits).
+template <int TYPE> DEV void kv_fragment(uint32_t (&a)[4], const uint4 &v, int h) {
+    if (kv_is_wide<TYPE>()) {
+        a[0] = v.x, a[1] = v.y, a[2] = v.z, a[3] = v.w;
+        return;
+    }
+    halves_of<TYPE>(h ? v.z : v.x, a[0], a[2]);
+    halves_of<TYPE>(h ? v.w : v.y, a[1], a[3]);
+}
+
+template <int TYPE>
+DEV void kv_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if (TYPE == KV_BF16)
+        mma_bf16(c, a, b0, b1);
+    else
+        mma_f16(c, a, b0, b1);
+}
+
+// ---------------------------------------------------------------- heads before attention
+
+// One head's vector: RMS norm, then rope. A warp; x is its scratch of dim floats. The sum of
+// squares is by lanes, d = lane, lane + 32, ..., then by halves of the warp.
+struct head_rule {
+    const float *weight; // NULL: no norm
+    float eps;
+    int n_rot, halves;
+};
+
+DEV float warp_sum(float x) {
+    UNROLL for (int o = 16; o > 0; o /= 2) x = x + __shfl_xor_sync(0xffffffffu, x, o);
+    return x;
+}
+DEV float warp_max(float x) {
+    UNROLL for (int o = 16; o > 0; o /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, o));
+    return x;
+}
+
+// All loads of the first 128 elements are on their way before the first one is used.
+DEV void head_norm(float *x, const float *from, int dim, const struct head_rule &rule,
+                   const float2 *rope, int lane) {
+    const int n_pairs = rule.n_rot / 2;
+    float v[4], w[4], sum = 0.0f;
+    float2 turn[2];
+    UNROLL for (int i = 0; i < 4; i++) {
+        const int d = lane + 32 * i;
+        v[i] = d < dim ? load_l2(from + d) : 0.0f;
+        w[i] = rule.weight && d < dim ? rule.weight[d] : 0.0f;
+    }
+    UNROLL for (int i = 0; i < 2; i++) {
+        turn[i] = {0.0f, 0.0f};
+        if (lane + 32 * i < n_pairs) turn[i] = load_l2(rope + lane + 32 * i);
+    }
+    __syncwarp(); // the scratch is free
+    UNROLL for (int i = 0; i < 4; i++) {
+        const int d = lane + 32 * i;
+        sum = fmaf(v[i], v[i], sum);
+        if (d < dim) x[d] = v[i];
+    }
+    for (int d = lane + 128; d < dim; d += 32) {
+        const float y = load_l2(from + d);
+        sum = fmaf(y, y, sum);
+        x[d] = y;
+    }
+    if (rule.weight) {
+        const float r = 1.0f / sqrtf(warp_sum(sum) / (float)dim + rule.eps);
+        UNROLL for (int i = 0; i < 4; i++) {
+            if (lane + 32 * i < dim) x[lane + 32 * i] = (v[i] * r) * w[i];
+        }
+        for (int d = lane + 128; d < dim; d += 32) x[d] = (x[d] * r) * rule.weight[d];
+    }
+    __syncwarp();
+    if (n_pairs == 0) return;
+    for (int first = 0; first < n_pairs; first += 64) {
+        UNROLL for (int i = 0; i < 2; i++) {
+            const int p = first + lane + 32 * i;
+            if (p >= n_pairs) continue;
+            const float2 cs = first ? load_l2(rope + p) : turn[i];
+            float *x0 = x + (rule.halves ? p : 2 * p), *x1 = rule.halves ? x0 + n_pairs : x0 + 1;
+            const float a = *x0, b = *x1;
+            *x0 = fmaf(a, cs.x, -(b * cs.y));
+            *x1 = fmaf(a, cs.y, b * cs.x);
+        }
+    }
+    __syncwarp();
+}
+
+// ---------------------------------------------------------------- append
+
+#define KV_FINITE 0x1.fep127f
+
+DEV bool is_bounded(float x) { return fabsf(x) <= KV_FINITE; }
+
+// Keys of 16 bits: two elements a lane.
+template <int TYPE>
+DEV void key_put_wide(uint8_t *k, const float *x, int dim, int slot, bool is_bad, int lane) {
+    for (int d = 2 * lane; d < dim; d += 64) {
+        const uint32_t low = kv_round<TYPE>(x[d]), high = kv_round<TYPE>(x[d + 1]);
+        *(uint32_t *)(k + kv_k_at<TYPE>(slot, d)) = is_bad ? 0x7fff7fffu : low | high << 16;
+    }
+}
+
+// Keys of 8 bits: four elements a lane, of which the last two may be padding. scale: int8.
+template <int TYPE>
+DEV void key_put_narrow(uint8_t *k, uint16_t *scale, const float *x, int dim, int slot, bool is_bad,
+                        int lane) {
+    float most = 0.0f;
+    bool all = true;
+    for (int d = lane; d < dim; d += 32) {
+        most = fmaxf(most, fabsf(x[d]));
+        all = all && is_bounded(x[d]);
+    }
+    is_bad = is_bad || __ballot_sync(0xffffffffu, all) != 0xffffffffu;
+    const uint16_t step = kv_scale_of(warp_max(most));
+    const float factor = kv_code_factor(step);
+    for (int d = 4 * lane; d < dim; d += 128) {
+        uint32_t w = 0;
+        UNROLL for (int i = 0; i < 4; i++) {
+            if (d + i >= dim || (is_bad && TYPE == KV_INT8)) continue;
+            const uint32_t code = TYPE == KV_INT8 ? int8_of(x[d + i], factor)
+                                  : is_bad        ? 0x7f
+                                                  : fp8_of(x[d + i]);
+            w |= code << 8 * i;
+        }
+        *(uint32_t *)(k + kv_k_at<TYPE>(slot, d)) = w;
+    }
+    if (TYPE == KV_INT8 && lane == 0) *scale = is_bad ? 0x7fff : step;
+}
+
+// One element of a value.
+template <int TYPE>
+DEV void value_put(uint8_t *v, float x, int d, int slot, float factor, bool is_bad) {
+    const uint32_t at = kv_v_at<TYPE>(slot, d);
+    if (is_bad) x = 0.0f;
+    if (kv_is_wide<TYPE>())
+        *(uint16_t *)(v + at) = kv_round<TYPE>(x);
+    else
+        v[at] = (uint8_t)(TYPE == KV_INT8 ? int8_of(x, factor) : fp8_of(x));
+}
+
+// A position's key and value of a head, from the products' rows. A warp; x: scratch of dim_k
+// floats.
+template <int TYPE>
+DEV void entry_append(const struct stage_attention &s, uint8_t *head, int row, int head_kv,
+                      int slot, float *x, int lane) {
+    const float *from = s.v + (int64_t)row * s.ld_v + head_kv * s.dim_v;
+    const struct head_rule rule = {s.k_norm ? s.k_weight : nullptr, s.k_eps, s.n_rot, s.halves};
+    uint8_t *v = head + kv_k_bytes<TYPE>(s.dim_k);
+    uint16_t *scales = (uint16_t *)(head + kv_scales_at<TYPE>(s.dim_k, s.dim_v));
+    float y[4], most = 0.0f;
+    bool all = true;
+    UNROLL for (int i = 0; i < 4; i++) {
+        const int d = lane + 32 * i;
+        y[i] = d < s.dim_v ? load_l2(from + d) : 0.0f;
+    }
+    head_norm(x, s.k + (int64_t)row * s.ld_k + head_kv * s.dim_k, s.dim_k, rule,
+              (const float2 *)s.rope + (int64_t)row * (s.n_rot / 2), lane);
+    UNROLL for (int i = 0; i < 4; i++) {
+        most = fmaxf(most, fabsf(y[i]));
+        all = all && is_bounded(y[i]);
+    }
+    for (int d = lane + 128; d < s.dim_v; d += 32) {
+        const float e = load_l2(from + d);
+        most = fmaxf(most, fabsf(e));
+        all = all && is_bounded(e);
+    }
+    const bool is_bad = __ballot_sync(0xffffffffu, all) != 0xffffffffu;
+    const uint16_t step = is_bad || TYPE != KV_INT8 ? 0 : kv_scale_of(warp_max(most));
+    const float factor = kv_code_factor(step);
+    UNROLL for (int i = 0; i < 4; i++) {
+        const int d = lane + 32 * i;
+        if (d < s.dim_v) value_put<TYPE>(v, y[i], d, slot, factor, is_bad);
+    }
+    for (int d = lane + 128; d < s.dim_v; d += 32)
+        value_put<TYPE>(v, load_l2(from + d), d, slot, factor, is_bad);
+    if (TYPE == KV_INT8 && lane == 0) scales[PAGE_TOKENS + kv_scale_index(slot)] = step;
+    if (kv_is_wide<TYPE>())
+        key_put_wide<TYPE>(head, x, s.dim_k, slot, is_bad, lane);
+    else
+        key_put_narrow<TYPE>(head, scales + kv_scale_index(slot), x, s.dim_k, slot, is_bad, lane);
+}
+
+template <int TYPE>
+DEV void rows_append(const struct stage_attention &s, const struct step &step, int n_rows,
+                     uint8_t *shared) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    float *x = (float *)shared + warp * (ATTENTION_SHARED / N_WARPS / 4);
+    const int64_t n = (int64_t)n_rows * s.n_head_kv;
+    for (int64_t i = (int64_t)blockIdx.x * N_WARPS + warp; i < n;
+         i += (int64_t)gridDim.x * N_WARPS) {
+        const int row = (int)(i / s.n_head_kv), head_kv = (int)(i % s.n_head_kv);
+        const int pos = step.pos[row];
+        const uint32_t *table = step.tables + step.seq[step.row_seq[row]].table[s.group];
+        entry_append<TYPE>(s, kv_head_at<TYPE>(s, table, pos / PAGE_TOKENS, head_kv), row, head_kv,
+                           pos % PAGE_TOKENS, x, lane);
+    }
+}
+
+// The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
+DEV void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
+                    uint8_t *shared) {
+    static_assert(ATTENTION_SHARED / N_WARPS >= 1024 * 4, "a warp has room for a head");
+    switch (s.kv_type) {
+    case KV_F16:
+        rows_append<KV_F16>(s, step, n_rows, shared);
+        break;
+    case KV_BF16:
+        rows_append<KV_BF16>(s, step, n_rows, shared);
+        break;
+    case KV_INT8:
+        rows_append<KV_INT8>(s, step, n_rows, shared);
+        break;
+    case KV_FP8:
+        rows_append<KV_FP8>(s, step, n_rows, shared);
+        break;
+    }
+}
+
+// ---------------------------------------------------------------- other stages
+
+// Cosines and sines of the rows, times the magnitude: out is [n_rows, n_rot / 2, 2].
+DEV void rope_table_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+    const int n_pairs = s.n_rot / 2;
+    const int64_t n = (int64_t)n_rows * n_pairs, stride = (int64_t)gridDim.x * BLOCK_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += stride) {
+        const float angle = (float)step.pos[i / n_pairs] * s.inv_freq[i % n_pairs];
+        double sine, cosine;
+        rmath_sincos((double)angle, &sine, &cosine);
+        float2 turn;
+        turn.x = (float)cosine * s.magnitude;
+        turn.y = (float)sine * s.magnitude;
+        ((float2 *)s.out)[i] = turn;
+    }
+}
+
+// Clears and copies of pages, in order. A byte of a page depends only on the same byte of other
+// pages of its group, so a thread walks the whole list for its 16 bytes of the page.
+DEV void pages_run(const struct step &step) {
+    const uint64_t stride = (uint64_t)gridDim.x * BLOCK_THREADS;
+    for (int group = 0; group < STEP_GROUPS; group++) {
+        const uint64_t bytes = step.page_bytes[group];
+        for (uint64_t at = ((uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) * 16; at < bytes;
+             at += stride * 16) {
+            for (int i = 0; i < step.n_pages; i++) {
+                const struct step_page &page = step.page[i];
+                if (page.group != group) continue;
+                uint4 v = {0, 0, 0, 0};
+                if (page.from != UINT32_MAX)
+                    v = load_l2((const uint4 *)(step.kv[group] + page.from * bytes + at));
+                *(uint4 *)(step.kv[group] + page.page * bytes + at) = v;
+            }
+        }
+    }
+}
+
+// A recurrence: a thread has a channel of a sequence, whose rows are in order. The state is read
+// from the page of the position before the first row, and left in each page that the rows reach.
+DEV void recur_run(const struct stage_rows_op &s, const struct step &step, int rows) {
+    (void)rows; // always tokens
+    const uint64_t layer_at = (uint64_t)s.layer * (((uint64_t)s.state * 4 + 127) / 128 * 128);
+    const int64_t n = (int64_t)step.n_seqs * s.width, stride = (int64_t)gridDim.x * BLOCK_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += stride) {
+        const struct step_seq &seq = step.seq[i / s.width];
+        const uint32_t *table = step.tables + seq.table[s.group_kv];
+        const uint64_t channel = (uint64_t)(i % s.width);
+        uint8_t *pages = step.kv[s.group_kv] + layer_at + channel * 4;
+        const uint64_t page_bytes = step.page_bytes[s.group_kv];
+        float h = 0.0f;
+        if (seq.first_pos > 0)
+            h = load_l2(
+                (const float *)(pages + table[(seq.first_pos - 1) / PAGE_TOKENS] * page_bytes));
+        for (int r = 0; r < seq.n_tokens; r++) {
+            const int64_t row = seq.first_row + r;
+            const int pos = seq.first_pos + r;
+            const float x = load_l2(s.in + row * s.ld_in + channel);
+            const float g = load_l2(s.in2 + row * s.ld_in2 + channel);
+            const float a = 1.0f / (1.0f + rmath_exp(-g));
+            h = fmaf(a, h, (1.0f - a) * x);
+            s.out[row * s.ld_out + channel] = h;
+            if (pos % PAGE_TOKENS == PAGE_TOKENS - 1 || r + 1 == seq.n_tokens)
+                *(float *)(pages + table[pos / PAGE_TOKENS] * page_bytes) = h;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,213 @@
+// Where weights, buffers and scratch lie on the device. Also the questions about a plan that the
+// layout and the program must answer alike: which products form a gated pair, and which buffers
+// exist as 16-bit rows.
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+
+enum { ALIGN = 256 };
+
+static uint64_t take(uint64_t *at, uint64_t bytes) {
+    const uint64_t begin = (*at + ALIGN - 1) / ALIGN * ALIGN;
+    *at = begin + bytes;
+    return begin;
+}
+
+// ---------------------------------------------------------------- questions about a plan
+
+static bool is_product(const struct op *op) {
+    return op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
+}
+
+static bool reads(const struct op *op, int buffer) {
+    const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP ||
+                           op->kind == OP_COMBINE || (op->kind == OP_MATMUL && op->matmul.add) ||
+                           (op->kind == OP_NORM && op->norm.add) ||
+                           (op->kind == OP_EMBED && op->embed.add);
+    return op->in[0] == buffer || op->in[1] == buffer || (reads_out && op->out == buffer);
+}
+
+int cuda_input_type(const struct plan *plan, const struct op *op) {
+    return codec_at(codec_of(plan->weight[op->weight].format))->is_bf16;
+}
+
+bool cuda_only_products_read(const struct plan *plan, int index, int *type) {
+    const int buffer = plan->op[index].out;
+    bool any = false;
+    if (buffer == plan->hidden || buffer == plan->logits) return false;
+    for (int i = index + 1; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        if (reads(op, buffer)) {
+            if (!is_product(op) || op->in[0] != buffer || op->in[1] == buffer || op->out == buffer)
+                return false;
+            const int own = cuda_input_type(plan, op);
+            if (any && own != *type) return false;
+            *type = own;
+            any = true;
+        }
+        if (op->out == buffer) break;
+    }
+    return any;
+}
+
+static int uses_of(const struct plan *plan, int weight) {
+    int n = 0;
+    for (int i = 0; i < plan->n_op; i++) n += plan->op[i].weight == weight;
+    return n;
+}
+
+// Two neighbouring products of one input whose results meet in a gate that follows them, and are
+// read by nothing else.
+const struct op *cuda_pair_of(const struct plan *plan, int index, int *second) {
+    if (index + 2 >= plan->n_op) return NULL;
+    const struct op *a = &plan->op[index], *b = a + 1, *gate = a + 2;
+    if (!is_product(a) || b->kind != a->kind || gate->kind != OP_GATE) return NULL;
+    if (gate->in[0] != a->out || gate->in[1] != b->out || a->out == b->out) return NULL;
+    if (a->in[0] != b->in[0] || a->in[1] != b->in[1] || a->rows != b->rows) return NULL;
+    if (a->in[0] == a->out || a->in[0] == b->out) return NULL;
+    const struct plan_weight *wa = &plan->weight[a->weight], *wb = &plan->weight[b->weight];
+    if (wa->format != wb->format || wa->rows != wb->rows || wa->cols != wb->cols) return NULL;
+    if (wa->n_expert != wb->n_expert || a->weight == b->weight) return NULL;
+    if (uses_of(plan, a->weight) != 1 || uses_of(plan, b->weight) != 1) return NULL;
+    if ((a->bias == PLAN_NONE) != (b->bias == PLAN_NONE)) return NULL;
+    if (a->kind == OP_MATMUL && (a->matmul.add || b->matmul.add ||
+                                 a->matmul.scale != b->matmul.scale))
+        return NULL;
+    int type;
+    if (!cuda_only_products_read(plan, index + 2, &type)) return NULL;
+    // the second result is the gate's alone
+    for (int i = index + 3; i < plan->n_op; i++) {
+        if (reads(&plan->op[i], b->out) && b->out != gate->out) return NULL;
+        if (plan->op[i].out == b->out) break;
+    }
+    *second = index + 1;
+    return gate;
+}
+
+// ---------------------------------------------------------------- weights
+
+static void place_matrix(const struct plan *plan, struct cuda_layout *l, int index, int pair) {
+    const struct plan_weight *weight = &plan->weight[index];
+    struct cuda_weight *w = &l->weight[index];
+    if (w->use != USE_NONE) return;
+    w->use = pair == PLAN_NONE ? USE_MATRIX : USE_FIRST;
+    w->pair = pair;
+    w->codec = codec_of(weight->format);
+    w->n_units = (int)codec_units(weight->cols);
+    w->n_tiles = pair == PLAN_NONE ? (weight->rows + UNIT_ROWS - 1) / UNIT_ROWS
+                                   : (weight->rows + UNIT_ROWS / 2 - 1) / (UNIT_ROWS / 2);
+    w->bytes = (uint64_t)w->n_tiles * codec_tile_bytes(w->codec, weight->cols);
+    const uint64_t n = weight->n_expert ? (uint64_t)weight->n_expert : 1;
+    w->at = take(&l->weight_bytes, w->bytes * n);
+    if (weight->n_expert) w->table_at = take(&l->weight_bytes, n * sizeof(void *));
+    if (pair != PLAN_NONE) {
+        l->weight[pair] = *w;
+        l->weight[pair].use = USE_SECOND;
+    }
+}
+
+static void place_vector(const struct plan *plan, struct cuda_layout *l, int index) {
+    if (index == PLAN_NONE || l->weight[index].use == USE_VECTOR) return;
+    struct cuda_weight *w = &l->weight[index];
+    const struct plan_weight *weight = &plan->weight[index];
+    w->use = USE_VECTOR;
+    w->bytes = (uint64_t)weight->rows * (uint64_t)weight->cols * sizeof(float);
+    w->at = take(&l->weight_bytes, w->bytes);
+}
+
+static void place_weights(const struct plan *plan, struct cuda_layout *l) {
+    uint64_t pair_bias = 0;
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        int second;
+        const bool is_pair = cuda_pair_of(plan, i, &second) != NULL;
+        if (op->kind == OP_EMBED || is_product(op))
+            place_matrix(plan, l, op->weight, is_pair ? plan->op[second].weight : PLAN_NONE);
+        else
+            place_vector(plan, l, op->weight);
+        if (op->kind != OP_EMBED) place_vector(plan, l, op->bias);
+        if (is_pair && op->bias != PLAN_NONE) {
+            const struct plan_weight *bias = &plan->weight[op->bias];
+            pair_bias += (uint64_t)(bias->rows * bias->cols) * 2 * sizeof(float) + ALIGN;
+        }
+    }
+    l->pair_bias_at = take(&l->weight_bytes, pair_bias);
+    for (int r = 0; r < plan->n_rope; r++)
+        l->inv_freq_at[r] = take(&l->weight_bytes, (uint64_t)plan->rope[r].n_rot / 2 * 4 + 16);
+}
+
+// ---------------------------------------------------------------- buffers
+
+static int rows_max(const struct backend_sizes *sizes, enum row_domain rows) {
+    return rows == ROWS_LOGITS ? sizes->max_logits : sizes->max_tokens;
+}
+
+static void place_buffers(const struct plan *plan, const struct backend_sizes *sizes,
+                          struct cuda_layout *l) {
+    bool wants16[2];
+    for (int i = 0; i < plan->n_buffer; i++) {
+        const struct plan_buffer *buffer = &plan->buffer[i];
+        struct cuda_buffer *b = &l->buffer[i];
+        b->n_rows = (int64_t)rows_max(sizes, buffer->rows) * buffer->slots;
+        b->ld = (buffer->width + 31) / 32 * 32;
+        b->ld16 = b->ld;
+        b->at = take(&l->step_bytes, (uint64_t)b->n_rows * (uint64_t)b->ld * sizeof(float));
+        wants16[0] = wants16[1] = false;
+        for (int k = 0; k < plan->n_op; k++)
+            if (is_product(&plan->op[k]) && plan->op[k].in[0] == i)
+                wants16[cuda_input_type(plan, &plan->op[k])] = true;
+        for (int t = 0; t < 2; t++)
+            if (wants16[t])
+                b->at16[t] = take(&l->step_bytes, (uint64_t)b->n_rows * (uint64_t)b->ld16 * 2);
+    }
+}
+
+static void place_routes(const struct plan *plan, const struct backend_sizes *sizes,
+                         struct cuda_layout *l) {
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->kind != OP_ROUTE) continue;
+        const int n_expert = plan->buffer[op->in[0]].width;
+        if (n_expert > l->max_expert) l->max_expert = n_expert;
+        if (op->route.n_used > l->max_used) l->max_used = op->route.n_used;
+    }
+    const uint64_t pairs = (uint64_t)sizes->max_tokens * (uint64_t)l->max_used;
+    l->route_at = take(&l->step_bytes, (2 * (uint64_t)l->max_expert + pairs + 16) * 4);
+}
+
+rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *sizes,
+                           struct arena *arena, struct cuda_layout *out, rn_error *err) {
+    *out = (struct cuda_layout){0};
+    out->weight = arena_array(arena, (size_t)plan->n_weight + 1, sizeof *out->weight);
+    out->buffer = arena_array(arena, (size_t)plan->n_buffer + 1, sizeof *out->buffer);
+    if (!out->weight || !out->buffer)
+        return err_set(err, RN_ERR_NOMEM, "no memory for the layout of %d weights", plan->n_weight);
+    memset(out->weight, 0, sizeof *out->weight * ((size_t)plan->n_weight + 1));
+    memset(out->buffer, 0, sizeof *out->buffer * ((size_t)plan->n_buffer + 1));
+    if (plan->n_rope > CUDA_MAX_ROPE)
+        return err_set(err, RN_ERR_UNSUPPORTED, "cuda: %d kinds of rope, expected at most %d",
+                       plan->n_rope, CUDA_MAX_ROPE);
+    take(&out->step_bytes, ALIGN); // so that 0 means none
+    place_weights(plan, out);
+    place_buffers(plan, sizes, out);
+    place_routes(plan, sizes, out);
+    for (int r = 0; r < plan->n_rope; r++)
+        out->rope_at[r] = take(&out->step_bytes, (uint64_t)sizes->max_tokens *
+                                                     (uint64_t)plan->rope[r].n_rot * sizeof(float));
+    uint64_t parts = 0, counters = 0;
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->kind != OP_ATTENTION) continue;
+        const struct plan_kv_group *g = &plan->group[op->kv.group];
+        const uint64_t p = kv_parts_bytes(g, op->kv.n_head, sizes);
+        const uint64_t c = kv_counters_bytes(g, op->kv.n_head, sizes);
+        parts = p > parts ? p : parts;
+        counters = c > counters ? c : counters;
+    }
+    out->parts_at = take(&out->step_bytes, parts);
+    out->counters_at = take(&out->step_bytes, counters);
+    out->flags_at = take(&out->step_bytes, CUDA_MAX_BLOCKS * 4);
+    out->choose_at = take(&out->step_bytes, choose_scratch_bytes(sizes->max_logits, plan->n_vocab));
+    out->chosen_at = take(&out->step_bytes, 2 * CUDA_CHOSEN_BYTES(sizes->max_logits));
+    return RN_OK;
+}

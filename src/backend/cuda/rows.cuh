@@ -1,0 +1,245 @@
+// The ops that work on rows and elements: tables, gathers, norms of parts of rows, rope, gates,
+// routes, combinations. Every block takes some rows or elements; no result depends on which.
+#ifndef RN_BACKEND_CUDA_ROWS_CUH
+#define RN_BACKEND_CUDA_ROWS_CUH
+
+#include "activation.cuh"
+#include "codec.cuh"
+#include "input.cuh"
+
+DEV int64_t grid_thread() { return (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
+DEV int64_t grid_threads() { return (int64_t)gridDim.x * BLOCK_THREADS; }
+DEV int64_t grid_warp() { return grid_thread() / 32; }
+DEV int64_t grid_warps() { return grid_threads() / 32; }
+
+// ---------------------------------------------------------------- tables
+
+// The token of a row: given, or chosen by the step before.
+DEV int token_of(const struct step &step, int row) {
+    const int token = step.token[row];
+    if (token >= 0) return token;
+    const int chosen = load_l2(step.before + (-1 - token));
+    return chosen >= 0 ? chosen : 0; // its sequence has failed
+}
+
+template <int CODEC>
+DEV void embed_unit(const struct stage_rows_op &s, const uint8_t *unit, int in_tile, int at,
+                    float *out, int lane) {
+    uint32_t a[2][4];
+    codec_fragments<CODEC>(global_unit{unit}, lane, a);
+    if (lane / 4 != in_tile % 8) return;
+    UNROLL for (int h = 0; h < 2; h++) {
+        UNROLL for (int j = 0; j < 4; j++) {
+            if ((j & 1) != in_tile / 8) continue;
+            const int first = at + 8 * (lane % 4) + 4 * h + 2 * (j >> 1);
+            UNROLL for (int e = 0; e < 2; e++) {
+                const uint16_t bits = (uint16_t)(a[h][j] >> (16 * e));
+                float y = codec_is_bf16<CODEC>() ? f32_of_bf16(bits) : f32_of_f16(bits);
+                if (first + e >= s.width) continue;
+                if (s.scale != 1.0f) y = y * s.scale;
+                out[first + e] = s.add ? load_l2(out + first + e) + y : y;
+            }
+        }
+    }
+}
+
+// A warp decodes a unit, and keeps one of its rows.
+template <int CODEC>
+DEV void embed_rows(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+    const int lane = (int)threadIdx.x % 32;
+    for (int64_t i = grid_warp(); i < (int64_t)n_rows * s.n_units; i += grid_warps()) {
+        const int row = (int)(i / s.n_units), u = (int)(i % s.n_units);
+        int id = s.positions ? step.pos[row] : token_of(step, row);
+        if (id >= s.n_rows_table) id = s.n_rows_table - 1;
+        const uint8_t *unit =
+            s.table + ((int64_t)(id / UNIT_ROWS) * s.n_units + u) * s.unit_bytes;
+        embed_unit<CODEC>(s, unit, id % UNIT_ROWS, u * UNIT_COLS,
+                          s.out + (int64_t)row * s.ld_out, lane);
+    }
+}
+
+DEV_CALL void embed_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+    switch (s.codec) {
+#define X(id, unit_bytes, is_bf16)                                                                 \
+    case CODEC_##id:                                                                               \
+        embed_rows<CODEC_##id>(s, step, n_rows);                                                   \
+        break;
+        CODEC_LIST(X)
+#undef X
+    }
+}
+
+// ---------------------------------------------------------------- rows
+
+DEV_CALL void gather_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+    for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads()) {
+        const int64_t row = i / s.width, at = i % s.width;
+        s.out[row * s.ld_out + at] = load_l2(s.in + (int64_t)step.out_row[row] * s.ld_in + at);
+    }
+}
+
+// Norms of parts of a row, one by one: a warp has a part. The order of its sums is that of the
+// heads in attention: lane, lane + 32, ..., then shuffles.
+DEV void norm_parts_run(const struct stage_rows_op &s, int n_rows) {
+    const int lane = (int)threadIdx.x % 32, n_parts = s.width / s.group;
+    for (int64_t i = grid_warp(); i < (int64_t)n_rows * n_parts; i += grid_warps()) {
+        const int64_t row = i / n_parts, first = i % n_parts * s.group;
+        const float *in = s.in + row * s.ld_in + first;
+        float *out = s.out + row * s.ld_out + first;
+        float sum = 0.0f, mean = 0.0f;
+        if (s.norm.is_layer) {
+            for (int d = lane; d < s.group; d += 32) sum = sum + load_l2(in + d);
+            UNROLL for (int o = 16; o > 0; o /= 2) sum = sum + __shfl_xor_sync(0xffffffffu, sum, o);
+            mean = sum / (float)s.group;
+            sum = 0.0f;
+        }
+        for (int d = lane; d < s.group; d += 32) {
+            const float x = load_l2(in + d) - mean;
+            sum = fmaf(x, x, sum);
+        }
+        UNROLL for (int o = 16; o > 0; o /= 2) sum = sum + __shfl_xor_sync(0xffffffffu, sum, o);
+        const struct row_scale k = {1.0f / sqrtf(sum / (float)s.group + s.norm.eps), mean};
+        for (int d = lane; d < s.group; d += 32) {
+            const float y = normed(load_l2(in + d), k, s.norm, d);
+            out[d] = s.add ? load_l2(out + d) + y : y;
+        }
+    }
+}
+
+DEV_CALL void norm_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
+    if (s.group == s.width)
+        prepare_run(s, n_rows, norm_sums);
+    else
+        norm_parts_run(s, n_rows);
+}
+
+// In place, by the table of the step; a thread has a pair.
+DEV_CALL void rope_run(const struct stage_rows_op &s, const float2 *table, int n_rows) {
+    const int n_pairs = s.n_rot / 2;
+    const int64_t n = (int64_t)n_rows * s.n_head * n_pairs;
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
+        const int64_t row = i / (s.n_head * n_pairs);
+        const int rest = (int)(i % (s.n_head * n_pairs)), head = rest / n_pairs, p = rest % n_pairs;
+        float *x = s.out + row * s.ld_out + head * s.dim;
+        float *x0 = x + (s.halves ? p : 2 * p), *x1 = s.halves ? x0 + n_pairs : x0 + 1;
+        const float2 cs = load_l2(table + row * n_pairs + p);
+        const float a = load_l2(x0), b = load_l2(x1);
+        *x0 = fmaf(a, cs.x, -(b * cs.y));
+        *x1 = fmaf(a, cs.y, b * cs.x);
+    }
+}
+
+DEV_CALL void gate_run(const struct stage_rows_op &s, int n_rows) {
+    const int64_t n = (int64_t)n_rows * s.slots * s.width;
+    for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
+        const int64_t row = i / s.width, at = i % s.width;
+        const float g = load_l2(s.in + row * s.ld_in + at);
+        const float u = s.in2 ? load_l2(s.in2 + row * s.ld_in2 + at) : 0.0f;
+        const float y = gate_of(s.gate, g, u, s.in2 != nullptr);
+        if (s.out16)
+            s.out16[row * s.ld_out + at] = s.is_bf16 ? bf16_of(y) : f16_of(y);
+        else
+            s.out[row * s.ld_out + at] = y;
+    }
+}
+
+DEV_CALL void softcap_run(const struct stage_rows_op &s, int n_rows) {
+    for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads()) {
+        float *x = s.out + i / s.width * s.ld_out + i % s.width;
+        *x = s.cap * rmath_tanh(load_l2(x) / s.cap);
+    }
+}
+
+// ---------------------------------------------------------------- experts
+
+// The k largest logits of a row by rank; of equals the lower id. A warp.
+DEV void route_row(const struct stage_rows_op &s, const float *logit, float *out, int lane) {
+    const int n = s.width;
+    float top = 0.0f, sum = 0.0f;
+    for (int k = 0; k < s.n_used; k++) {
+        float best = 0.0f;
+        int id = -1;
+        for (int i = lane; i < n; i += 32) {
+            bool taken = false;
+            for (int t = 0; t < k && !taken; t++) taken = (int)out[t] == i;
+            const float x = load_l2(logit + i);
+            if (!taken && (id < 0 || x > best)) {
+                best = x;
+                id = i;
+            }
+        }
+        UNROLL for (int o = 16; o > 0; o /= 2) {
+            const float x = __shfl_xor_sync(0xffffffffu, best, o);
+            const int other = __shfl_xor_sync(0xffffffffu, id, o);
+            const bool wins = other >= 0 && (id < 0 || x > best || (!(best > x) && other < id));
+            best = wins ? x : best;
+            id = wins ? other : id;
+        }
+        if (k == 0) top = best;
+        const float p = rmath_exp(best - top);
+        sum = sum + p;
+        if (lane == 0) {
+            out[k] = (float)id;
+            out[s.n_used + k] = p;
+        }
+        __syncwarp();
+    }
+    if (!s.normalize) {
+        sum = 0.0f;
+        for (int i = lane; i < n; i += 32) sum = sum + rmath_exp(load_l2(logit + i) - top);
+        UNROLL for (int o = 16; o > 0; o /= 2) sum = sum + __shfl_xor_sync(0xffffffffu, sum, o);
+    }
+    if (lane < s.n_used) out[s.n_used + lane] = out[s.n_used + lane] / sum;
+    if (lane + 32 < s.n_used) out[s.n_used + lane + 32] = out[s.n_used + lane + 32] / sum;
+}
+
+// The routes of all rows, and the table of pairs by expert. One block.
+DEV_CALL void route_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+    if (blockIdx.x != 0) return;
+    const struct route_table &route = s.route;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int n_pairs = n_rows * s.n_used;
+    for (int r = warp; r < n_rows; r += N_WARPS)
+        route_row(s, s.in + (int64_t)r * s.ld_in, s.out + (int64_t)r * s.ld_out, lane);
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e < route.n_expert; e += BLOCK_THREADS) {
+        int n = 0;
+        for (int p = 0; p < n_pairs; p++)
+            n += (int)s.out[(int64_t)(p / s.n_used) * s.ld_out + p % s.n_used] == e;
+        route.first[e + 1] = n;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int n = 0, n_active = 0;
+        route.first[0] = 0;
+        for (int e = 0; e < route.n_expert; e++) {
+            if (route.first[e + 1] > 0) route.active[n_active++] = e;
+            n += route.first[e + 1];
+            route.first[e + 1] = n;
+        }
+        *route.n_active = n_active;
+        *step.touched += (uint64_t)n_active * s.expert_bytes;
+    }
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e < route.n_expert; e += BLOCK_THREADS) {
+        int at = route.first[e];
+        for (int p = 0; p < n_pairs; p++)
+            if ((int)s.out[(int64_t)(p / s.n_used) * s.ld_out + p % s.n_used] == e)
+                route.pair[at++] = p;
+    }
+}
+
+// out += the slots of a row, weighted, in the order of rank.
+DEV_CALL void combine_run(const struct stage_rows_op &s, int n_rows) {
+    for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads()) {
+        const int64_t row = i / s.width, at = i % s.width;
+        const float *weight = s.in2 + row * s.ld_in2 + s.n_used;
+        float y = 0.0f;
+        for (int k = 0; k < s.n_used; k++)
+            y = fmaf(load_l2(weight + k), load_l2(s.in + (row * s.n_used + k) * s.ld_in + at), y);
+        float *out = s.out + row * s.ld_out + at;
+        *out = load_l2(out) + y;
+    }
+}
+
+#endif

@@ -1,0 +1,221 @@
+// The program of a step as the kernels read it: plain data, for C and CUDA alike. program.c writes
+// the list of stages once; submit.c writes a `struct step` for each batch; step.cuh runs the stages
+// of the list one after the other, with a barrier of the whole grid between two of them.
+//
+// Words. A *tile* is 16 output rows of a matrix, a *unit* is a tile's part of 32 columns: the piece
+// of weights that a warp decodes at a time (codec.h). Units of a tile follow each other by columns,
+// tiles by rows. A *slice* is an eighth of a tile's units: slice s has units [s * n / 8, (s + 1) *
+// n / 8). A *team* is 8 warps, one for each slice; a block has two teams.
+#ifndef RN_BACKEND_CUDA_STAGE_H
+#define RN_BACKEND_CUDA_STAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    UNIT_ROWS = 16,
+    UNIT_COLS = 32,
+    N_SLICES = 8,
+    TEAM_THREADS = 256,
+    N_TEAMS = 2,
+    BLOCK_THREADS = TEAM_THREADS * N_TEAMS,
+    N_WARPS = BLOCK_THREADS / 32,
+    SMALL_ROWS = 8,          // rows of a step that runs as one launch
+    WIDE_ROWS = 32,          // rows that a product of a larger step takes at a time
+    MAX_PRODUCTS = 3,        // of a stage
+    STEP_GROUPS = 4,         // PLAN_MAX_KV_GROUPS
+    STAGED_COLS = 8192,      // columns of an input that a product may norm itself, at most
+};
+
+enum stage_kind {
+    STAGE_PAGES,     // clears and copies of KV pages
+    STAGE_EMBED,     // rows of a table
+    STAGE_GATHER,    // rows of tokens to out rows
+    STAGE_NORM,      // f32 to f32
+    STAGE_PREPARE,   // the input of a product: normed or not, to 16 bits
+    STAGE_PRODUCT,   // matrix products with a common input
+    STAGE_ROPE_TABLE, // cosines and sines of the rows, once a step
+    STAGE_ROPE,      // f32, in place
+    STAGE_APPEND,    // keys and values to pages
+    STAGE_ATTENTION, // with or without norm, rope and append before it
+    STAGE_RECUR,
+    STAGE_GATE,
+    STAGE_ROUTE,
+    STAGE_COMBINE,
+    STAGE_SOFTCAP,
+    STAGE_KINDS
+};
+
+enum stage_rows { STAGE_TOKENS, STAGE_OUT, STAGE_LOGITS }; // enum row_domain
+
+// How a product gets its input.
+enum input_kind {
+    INPUT_16,    // 16-bit rows in memory
+    INPUT_F32,   // f32 rows, rounded to 16 bits
+    INPUT_RMS,   // f32 rows, normed, then rounded
+    INPUT_LAYER, // the same by layer norm
+};
+
+// A norm of a row.
+struct norm_by {
+    const float *weight, *bias; // bias: layer norm only
+    float eps;
+    int is_layer;
+};
+
+// One matrix of a stage.
+struct product {
+    const uint8_t *weight;              // units
+    const uint8_t *const *expert;       // [n_expert] the same for each expert; NULL: none
+    const float *bias;                  // [rows], of experts [n_expert, rows]; NULL: none
+    float *out;                         // f32 [rows of the batch, ld]; NULL: out16
+    uint16_t *out16;                    // of gated pairs: 16-bit rows [.., ld]
+    int32_t codec, n_tiles, n_rows, ld; // n_rows: output rows that are stored
+    int32_t unit_bytes, slot_units;     // slot_units: units of a slot of the ring
+    int32_t add, gate;                  // add: out += ; gate: 1 + enum gate_kind of pairs: tile
+                                        // rows 0 to 7 are gates, 8 to 15 the factors
+    int32_t out_is_bf16;                // of out16
+    float scale, softcap;               // softcap 0: none
+};
+
+// Which row goes to which expert, written by STAGE_ROUTE. A pair is row * n_used + rank.
+struct route_table {
+    int32_t *first;  // [n_expert + 1] the first pair of each expert in `pair`
+    int32_t *active; // [n_expert] experts that have pairs
+    int32_t *pair;   // [rows * n_used] pairs by expert, then in order
+    int32_t *n_active;
+    int32_t n_expert, n_used;
+};
+
+struct stage_product {
+    const float *x;      // INPUT_F32 and normed ones: [rows, ldx]
+    const uint16_t *x16; // INPUT_16: [rows, ldx]
+    int32_t input, ldx, ldx16;
+    int32_t cols, n_units;       // n_units: of a tile; cols of the last one are padded
+    int32_t is_bf16;             // of the 16-bit input
+    int32_t n_products, n_tiles; // of all products together
+    int32_t n_tiles_rest;        // n_tiles modulo the blocks of the grid
+    struct norm_by norm;
+    int32_t is_routed; // experts: the rows are those of `route`
+    int32_t slots_in;  // experts: the input has a row for each (row, rank), not for each row
+    struct route_table route;
+    struct product product[MAX_PRODUCTS];
+};
+
+// A row operation: fields as the kind needs them.
+struct stage_rows_op {
+    const float *in, *in2;
+    float *out;
+    uint16_t *out16;             // PREPARE
+    int32_t ld_in, ld_in2, ld_out, width;
+    int32_t add, positions;      // EMBED, NORM
+    int32_t group;               // NORM: elements normed together
+    int32_t input, is_bf16;      // PREPARE: enum input_kind
+    int32_t gate, slots;         // GATE
+    int32_t n_head, dim, n_rot, halves; // ROPE
+    int32_t n_used, normalize;   // ROUTE, COMBINE
+    int32_t codec, unit_bytes, n_units; // EMBED
+    int32_t n_rows_table;        // EMBED: rows of the table
+    int32_t group_kv, layer, state; // RECUR
+    float scale, cap;
+    const uint8_t *table;        // EMBED: units
+    const float *inv_freq;       // ROPE [n_rot / 2]
+    float magnitude;
+    struct norm_by norm;
+    struct route_table route;
+    uint64_t expert_bytes;       // ROUTE: of one expert, in all products that read the route
+};
+
+// How a page stores keys and values; kv.h has their names, kv.cuh the layout.
+enum kv_type { KV_F16, KV_BF16, KV_INT8, KV_FP8, KV_TYPES };
+
+enum {
+    PAGE_TOKENS = 32,               // KV_PAGE_TOKENS
+    SPLIT_PAGES = 8,                // a split: the positions of one partial softmax
+    SPLIT_TOKENS = SPLIT_PAGES * PAGE_TOKENS,
+    ATTENTION_SHARED = 64 << 10,    // of a block
+    ATTENTION_PARTS = 96 << 20,     // bytes for results of splits
+    ATTENTION_STATES = 32 << 20,    // bytes for running results, a place for each team
+    ATTENTION_COUNTERS = 64 << 10,  // a split or a segment of splits has few
+};
+
+// See attention.cuh.
+struct stage_attention {
+    const float *q, *k, *v;      // f32 rows of tokens [.., ld]; k and v: of the fused form and APPEND
+    uint16_t *out16;             // [rows, ld_out]
+    float *out;                  // f32 instead, where out16 is NULL
+    int32_t ld_q, ld_k, ld_v, ld_out;
+    int32_t out_is_bf16;
+    int32_t q_is_out;            // q has a row for each out row, not for each token
+    int32_t group, layer;        // KV group; layer inside it
+    int32_t n_head, n_head_kv, dim_k, dim_v, window; // window 0: none
+    float scale, softcap;
+    const float *sinks;          // [n_head]; NULL: none
+    // before: norm of each head, rope, append. Fused where `fused` is not 0
+    int32_t fused;
+    int32_t q_norm, k_norm;      // whether there is one
+    const float *q_weight, *k_weight; // [dim_k]
+    float q_eps, k_eps;
+    int32_t n_rot, halves;       // n_rot 0: no rope
+    const float *rope;           // [tokens, n_rot / 2, 2] cosines and sines, of STAGE_ROPE_TABLE
+    int32_t kv_type;             // enum kv_type
+    uint64_t layer_at;           // bytes from a page to its layer
+    uint64_t page_bytes;
+    uint8_t *pages;              // of the group
+    float *parts;                // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
+    uint32_t *counters;          // scratch [ATTENTION_COUNTERS], all 0 between stages
+};
+
+struct stage {
+    int32_t kind;  // enum stage_kind
+    int32_t rows;  // enum stage_rows
+    int32_t ops;   // enum op_class, for times
+    int32_t flags; // STAGE_*
+    union {
+        struct stage_product product;
+        struct stage_rows_op row;
+        struct stage_attention attention;
+    };
+} __attribute__((aligned(16)));
+
+enum {
+    STAGE_NO_BARRIER = 1, // the next stage may run at once
+    STAGE_IF_HIDDEN = 2,  // only where hidden rows are wanted
+    STAGE_IF_UNFIT = 4,   // PREPARE: only where products cannot stage the rows themselves
+};
+
+struct step_seq {
+    int32_t first_row, n_tokens, first_pos;
+    int32_t first_out, n_out;
+    uint32_t table[STEP_GROUPS]; // its page table of each group: an index into step.tables
+};
+
+struct step_page {
+    int32_t group;
+    uint32_t page, from; // from UINT32_MAX: zeros
+    uint32_t pad;
+};
+
+// Whether a product can stage its input: n_rows rows of n_units units.
+#define STAGE_FITS(n_units, n_rows, x_bytes)                                                       \
+    ((n_rows) <= SMALL_ROWS && (uint64_t)(n_units) * (uint64_t)(n_rows) * 64 <= (x_bytes))
+
+// A batch on the device. Everything it points to is in one buffer that one copy brings.
+struct step {
+    int32_t n_tokens, n_out, n_logits, n_seqs, n_pages, wants_hidden;
+    uint32_t x_bytes; // of shared memory for staged inputs
+    uint32_t pad;
+    const int32_t *token;     // [n_tokens] negative: -1 - the row of the step before
+    const int32_t *pos;       // [n_tokens]
+    const int32_t *out_row;   // [n_out]
+    const int32_t *row_seq;   // [n_tokens] the sequence of a row
+    const struct step_seq *seq;
+    const uint32_t *tables;
+    const struct step_page *page;
+    const int32_t *before;    // tokens that the step before chose
+    uint64_t *touched;        // bytes of experts that were read
+    uint8_t *kv[STEP_GROUPS]; // pages of each group
+    uint64_t page_bytes[STEP_GROUPS];
+};
+
+#endif
