@@ -449,6 +449,9 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     else
         s.out = out.at;
     args.kind = STAGE_ATTENTION, args.rows = o.rows;
+    // what an earlier stage left is not used
+    CUDA(cudaMemset(s.parts, 0xff, 1 << 20));
+    CUDA(cudaMemset((uint8_t *)s.parts + ATTENTION_STATES, 0xff, 4 << 20));
     coverage(args, o.grid);
     stage_launch(args, o.grid);
     const std::vector<float> rows = out.get((size_t)(n_rows * ld));

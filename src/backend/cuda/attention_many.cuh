@@ -284,7 +284,6 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
             }
         }
     }
-    m.sync(); // the ring is not read any more
     if (w.is_part)
         part_arrive(s, shared_at);
     else if (is_busy && w.split_last >= w.seen_last)

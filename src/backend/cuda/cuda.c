@@ -134,19 +134,35 @@ static uint32_t staged_bytes(const struct cuda_backend *b, int n_rows) {
     return (x + 127) / 128 * 128;
 }
 
+// The bytes that a slot should hold: a slice of the narrowest product that is met often, so that
+// short slices do not waste room.
+static int slot_bytes_of(const struct cuda_backend *b) {
+    uint64_t large = 0, small = 0; // bytes of slices that are longer and shorter than a small slot
+    for (int i = 0; i < b->plan->n_op; i++) {
+        const struct op *op = &b->plan->op[i];
+        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
+        const struct cuda_weight *w = &b->layout.weight[op->weight];
+        const uint64_t slice = codec_tile_bytes(w->codec, b->plan->weight[op->weight].cols) / N_SLICES;
+        *(slice > SLOT_SMALL ? &large : &small) += w->bytes;
+    }
+    return large > small ? SLOT_LARGE : SLOT_SMALL;
+}
+
 // The rest of the shared memory is the rings'. A ring of a warp must hold at least two slots.
 static rn_status shape_make(const struct cuda_backend *b, uint32_t x_bytes, int n_tiles,
                             struct cuda_shape *out, rn_error *err) {
     const uint32_t all = (uint32_t)b->prop.sharedMemPerBlockOptin;
-    const uint32_t slot = N_WARPS * SLOT_BYTES, fixed = step_shared_bytes(0, n_tiles, x_bytes);
-    if (all < fixed + 2 * slot)
+    const uint32_t fixed = step_shared_bytes(0, 0, n_tiles, x_bytes), least = 2 * N_WARPS * SLOT_SMALL;
+    if (all < fixed + least)
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "%s: a block has %u bytes of shared memory, expected %u", b->prop.name, all,
-                       fixed + 2 * slot);
-    const uint32_t n = (all - fixed) / slot;
+                       fixed + least);
+    out->slot_bytes = slot_bytes_of(b);
+    if (all - fixed < 2u * N_WARPS * SLOT_LARGE) out->slot_bytes = SLOT_SMALL;
+    const uint32_t n = (all - fixed) / (uint32_t)(N_WARPS * out->slot_bytes);
     out->n_slots = n > RING_SLOTS_MAX ? RING_SLOTS_MAX : (int)n;
     out->x_bytes = x_bytes;
-    out->shared = step_shared_bytes(out->n_slots, n_tiles, x_bytes);
+    out->shared = step_shared_bytes(out->n_slots, out->slot_bytes, n_tiles, x_bytes);
     return RN_OK;
 }
 

@@ -78,7 +78,7 @@ struct cuda_list {
 
 // How a launch divides a block's shared memory.
 struct cuda_shape {
-    int n_slots;              // of a warp's ring
+    int n_slots, slot_bytes;  // of a warp's ring
     uint32_t x_bytes, shared; // staged input; all of it
 };
 

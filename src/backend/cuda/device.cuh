@@ -37,6 +37,15 @@ DEV uint8_t load_l2(const uint8_t *p) { return __ldcg(p); }
 // Brings the 128 bytes around p into the L2 cache, some time later.
 DEV void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
+// Brings n bytes (a multiple of 16) into the L2 cache, some time later.
+DEV void prefetch_bulk(const void *p, uint32_t n) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0],%1;" ::"l"(p), "r"(n) : "memory");
+#else
+    for (uint32_t i = 0; i < n; i += 128) prefetch_l2((const char *)p + i);
+#endif
+}
+
 // Data that is read once: past the first-level cache.
 DEV uint4 load_once(const uint4 *p) {
     uint4 v;

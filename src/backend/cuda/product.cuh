@@ -24,7 +24,8 @@ struct stream_now {
     int stride;              // bytes from tile to tile of the run
     int left;                // slices of the run that follow: tiles times groups
     int group, n_groups;     // of rows, of the slice after
-    int unit_bytes, slot_units;
+    int unit_bytes, slot_units; // of the run; slot_units: of a slot
+    int from_unit_bytes, from_slot_units; // the same of the slice that is being copied
     int slot_in, slot_out;   // slots to be filled and read next
     int n_free;              // slots that were read
     uint32_t parity;         // of slot_out
@@ -32,16 +33,35 @@ struct stream_now {
 
 struct warp_stream {
     struct stream_now now;
-    struct run_walk walk;
-    int stage, has_stage, rot; // the stage that is walked; whether it was begun; where it begins
-    int rot_now;               // the same of the stage that is computed
+    int n_runs;           // that were taken from the plan
+    struct run_walk walk; // of a stage of experts, which is walked by each warp
+    int is_walking;
+};
+
+// The runs that a team will go through. Weights never change, so a team's runs are planned some
+// stages ahead, by one thread, while the grid waits. Runs of experts are one entry: they are known
+// when their stage begins.
+struct planned_run {
+    const uint8_t *weight; // of the first tile
+    int stride, n;         // bytes from tile to tile; tiles
+    int n_units, n_groups; // of a tile; of rows
+    int unit_bytes, stage;
+    int is_routed, rot;
+};
+
+enum { RUN_SLOTS = 32 }; // enough for MAX_PRODUCTS runs of each stage that is described
+
+struct team_plan {
+    struct planned_run run[RUN_SLOTS];
+    int n[2];                // runs that were planned, seen from even and odd stages
+    int next_stage, rot;     // the next stage to plan, and where it begins
+    int rot_now;             // where the stage that is computed begins
 };
 
 // How far copies may run ahead: descriptions must be in shared memory, and experts are known only
 // when their stage begins.
 struct stream_limit {
     int n_stages; // of the list
-    int current;  // the stage that is computed
     int group_rows;
 };
 
@@ -51,62 +71,96 @@ struct block_memory {
     struct step *step;
     struct stream_limit *limit;
     struct warp_stream *stream; // [N_WARPS]
+    struct team_plan *plan;     // [N_TEAMS]
     uint64_t *full;             // [N_WARPS, n_slots] barriers of the rings
-    uint8_t *ring;              // [N_WARPS, n_slots, SLOT_BYTES]
+    uint8_t *ring;              // [N_WARPS, n_slots, slot_bytes]
     float4 *sums;               // [N_TEAMS, 2, N_SLICES, tiles of rows, 32]
     float *norm;                // [N_WARPS] partial sums of norms
     uint8_t *x;                 // the staged input
-    int n_slots;
+    int n_slots, slot_bytes;
 };
 
 DEV int slice_first(int slice, int n_units) { return slice * n_units / N_SLICES; }
 
-// Finds the next run whose slices of this warp have units. false: nothing more can be asked for now.
-DEV bool stream_next(struct warp_stream &w, struct stream_now &now, const struct block_memory &m,
-                     int warp) {
-    const int team = warp / N_SLICES, slice = warp % N_SLICES;
+// Plans the runs of the stages that are described. One thread of the team.
+DEV_CALL void runs_plan(const struct block_memory *memory, int current, int team) {
+    const struct block_memory &m = *memory;
+    struct team_plan &plan = m.plan[team];
     const struct stream_limit limit = *m.limit;
-    for (;;) {
-        if (w.stage >= limit.n_stages || w.stage >= limit.current + STAGE_SLOTS - 1) return false;
-        const struct stage &s = m.stages[w.stage % STAGE_SLOTS];
+    int n = plan.n[current & 1];
+    for (; plan.next_stage < limit.n_stages && plan.next_stage < current + STAGE_SLOTS - 1; plan.next_stage++) {
+        const struct stage &s = m.stages[plan.next_stage % STAGE_SLOTS];
         const int n_rows = s.kind == STAGE_PRODUCT ? stage_rows_of(s, *m.step) : 0;
-        if (n_rows == 0) {
-            w.stage++;
+        if (n_rows == 0) continue;
+        if (s.product.is_routed) {
+            struct planned_run &to = plan.run[n++ % RUN_SLOTS];
+            to.stage = plan.next_stage;
+            to.is_routed = 1;
+            to.rot = plan.rot; // tiles of experts do not move the next stage
             continue;
         }
-        if (!w.has_stage) {
-            if (s.product.is_routed && w.stage > limit.current) return false;
-            w.walk.begin(s.product, w.stage, team, w.rot);
-            w.has_stage = 1;
-        }
+        struct run_walk walk;
         struct run r;
-        if (!w.walk.next(s.product, n_rows, limit.group_rows, r)) {
-            w.rot = w.walk.rot_after(s.product, w.rot);
-            w.has_stage = 0;
-            w.stage++;
-            continue;
+        walk.begin(s.product, plan.next_stage, team, plan.rot);
+        while (walk.next(s.product, n_rows, limit.group_rows, r)) {
+            const struct product &p = s.product.product[r.product];
+            struct planned_run &to = plan.run[n++ % RUN_SLOTS];
+            const int tile_bytes = s.product.n_units * p.unit_bytes;
+            to.weight = p.weight + (uint64_t)r.tile * (uint64_t)tile_bytes;
+            to.stride = r.step * tile_bytes;
+            to.n = r.n;
+            to.n_units = s.product.n_units;
+            to.n_groups = r.n_groups;
+            to.unit_bytes = p.unit_bytes;
+            to.stage = plan.next_stage;
+            to.is_routed = 0;
+        }
+        plan.rot = walk.rot_after(s.product, plan.rot);
+    }
+    plan.n[(current + 1) & 1] = n; // other warps read the other one until the next barrier
+}
+
+// The next run of experts. Whole warps, whose lanes walk together.
+DEV_CALL void experts_next(const struct block_memory *memory, int warp, int lane) {
+    const struct block_memory &m = *memory;
+    const int team = warp / N_SLICES, slice = warp % N_SLICES;
+    struct warp_stream w = m.stream[warp];
+    __syncwarp();
+    const struct planned_run &run = m.plan[team].run[w.n_runs % RUN_SLOTS];
+    const struct stage &s = m.stages[run.stage % STAGE_SLOTS];
+    if (!w.is_walking) w.walk.begin(s.product, run.stage, team, run.rot);
+    w.is_walking = 1;
+    struct run r;
+    w.now.left = -1;
+    while (w.now.left < 0) {
+        if (!w.walk.next(s.product, stage_rows_of(s, *m.step), m.limit->group_rows, r)) {
+            w.is_walking = 0;
+            w.n_runs++;
+            break;
         }
         const struct product &p = s.product.product[r.product];
         const int n_units = s.product.n_units, first = slice_first(slice, n_units);
-        now.slice_units = slice_first(slice + 1, n_units) - first;
-        if (now.slice_units == 0) continue;
-        const uint8_t *base = s.product.is_routed ? p.expert[r.expert] : p.weight;
-        now.next = base + ((uint64_t)r.tile * (uint64_t)n_units + (uint64_t)first) *
-                              (uint64_t)p.unit_bytes;
-        now.stride = r.step * n_units * p.unit_bytes;
-        now.left = r.n * r.n_groups;
-        now.group = 0;
-        now.n_groups = r.n_groups;
-        now.unit_bytes = p.unit_bytes;
-        now.slot_units = p.slot_units;
-        return true;
+        w.now.slice_units = slice_first(slice + 1, n_units) - first;
+        if (w.now.slice_units == 0) continue;
+        w.now.next = p.expert[r.expert] + ((uint64_t)r.tile * (uint64_t)n_units + (uint64_t)first) *
+                                              (uint64_t)p.unit_bytes;
+        w.now.stride = r.step * n_units * p.unit_bytes;
+        w.now.left = r.n * r.n_groups;
+        w.now.group = 0;
+        w.now.n_groups = r.n_groups;
+        w.now.unit_bytes = p.unit_bytes;
+        w.now.slot_units = m.slot_bytes / p.unit_bytes;
     }
+    if (lane == 0) m.stream[warp] = w;
+    __syncwarp();
 }
 
 // A slice that follows in the run becomes this one.
 DEV void slice_take(struct stream_now &now) {
     now.from = now.next;
     now.units = now.slice_units;
+    now.from_unit_bytes = now.unit_bytes;
+    now.from_slot_units = now.slot_units;
     now.left--;
     if (++now.group == now.n_groups) {
         now.group = 0;
@@ -115,72 +169,84 @@ DEV void slice_take(struct stream_now &now) {
 }
 
 // One piece of this slice into a free slot.
-DEV void piece_ask(struct stream_now &now, uint8_t *ring, uint64_t *full, int n_slots, int lane) {
-    const int n = now.units < now.slot_units ? now.units : now.slot_units;
-    fetch(ring + (uint32_t)now.slot_in * SLOT_BYTES, now.from, (uint32_t)(n * now.unit_bytes),
+DEV void piece_ask(struct stream_now &now, uint8_t *ring, uint64_t *full, int n_slots,
+                   int slot_bytes, int lane) {
+    const int n = now.units < now.from_slot_units ? now.units : now.from_slot_units;
+    fetch(ring + now.slot_in * slot_bytes, now.from, (uint32_t)(n * now.from_unit_bytes),
           full + now.slot_in, lane);
-    now.from += n * now.unit_bytes;
+    now.from += n * now.from_unit_bytes;
     now.units -= n;
     now.slot_in = now.slot_in + 1 == n_slots ? 0 : now.slot_in + 1;
     now.n_free--;
 }
 
 DEV uint8_t *ring_of(const struct block_memory &m, int warp) {
-    return m.ring + (uint32_t)(warp * m.n_slots) * SLOT_BYTES;
+    return m.ring + warp * m.n_slots * m.slot_bytes;
 }
 
-// The run after this one, which has ended. Its description may be replaced from then on. A function
-// that is called: it is rare, and its registers are not the products'.
-DEV_CALL void run_find(const struct block_memory *memory, int warp, int lane) {
-    const struct block_memory &m = *memory;
-    struct warp_stream w = m.stream[warp]; // lanes walk together, each with a copy
-    __syncwarp();
-    w.now.left = stream_next(w, w.now, m, warp) ? w.now.left : -1;
-    if (lane == 0) {
-        struct warp_stream &to = m.stream[warp];
-        to.walk = w.walk;
-        to.stage = w.stage;
-        to.has_stage = w.has_stage;
-        to.rot = w.rot;
-        to.now.next = w.now.next;
-        to.now.slice_units = w.now.slice_units;
-        to.now.stride = w.now.stride;
-        to.now.left = w.now.left;
-        to.now.group = w.now.group;
-        to.now.n_groups = w.now.n_groups;
-        to.now.unit_bytes = w.now.unit_bytes;
-        to.now.slot_units = w.now.slot_units;
+// The run after this one; left is -1 where none is known. n_runs: of the stream.
+DEV void run_take(struct stream_now &now, int &n_runs, const struct block_memory &m, int current,
+                  int warp, int lane) {
+    const int slice = warp % N_SLICES;
+    const struct team_plan &plan = m.plan[warp / N_SLICES];
+    for (;;) {
+        now.left = -1;
+        if (n_runs >= plan.n[current & 1]) return;
+        const struct planned_run &run = plan.run[n_runs % RUN_SLOTS];
+        if (run.is_routed) {
+            if (run.stage > current) return;
+            __syncwarp();
+            if (lane == 0) {
+                m.stream[warp].n_runs = n_runs;
+                m.stream[warp].now = now;
+            }
+            __syncwarp();
+            experts_next(&m, warp, lane);
+            now = m.stream[warp].now;
+            n_runs = m.stream[warp].n_runs;
+            if (now.left >= 0) return;
+            continue;
+        }
+        const int first = slice_first(slice, run.n_units);
+        n_runs++;
+        now.slice_units = slice_first(slice + 1, run.n_units) - first;
+        if (now.slice_units == 0) continue;
+        now.next = run.weight + first * run.unit_bytes;
+        now.stride = run.stride;
+        now.left = run.n * run.n_groups;
+        now.group = 0;
+        now.n_groups = run.n_groups;
+        now.unit_bytes = run.unit_bytes;
+        now.slot_units = m.slot_bytes / run.unit_bytes;
+        return;
     }
-    __syncwarp();
-}
-
-DEV void run_take(struct stream_now &now, const struct block_memory &m, int warp, int lane) {
-    run_find(&m, warp, lane);
-    const struct stream_now &next = m.stream[warp].now;
-    now.next = next.next;
-    now.slice_units = next.slice_units;
-    now.stride = next.stride;
-    now.left = next.left;
-    now.group = next.group;
-    now.n_groups = next.n_groups;
-    now.unit_bytes = next.unit_bytes;
-    now.slot_units = next.slot_units;
 }
 
 // Asks for pieces as long as slots are free: at the start of a launch, and between stages, when a
-// stage that could not be walked before may have come nearer.
-DEV_CALL void stream_fill(const struct block_memory *memory, int warp, int lane) {
+// stage that could not be walked before may have come nearer. The slice after them comes into the
+// L2 cache, so that the memory does not idle while the grid waits.
+DEV_CALL void stream_fill(const struct block_memory *memory, int current, int warp, int lane) {
     const struct block_memory &m = *memory;
     struct stream_now now = m.stream[warp].now;
+    int n_runs = m.stream[warp].n_runs;
     if (now.left < 0) now.left = 0;
     for (;;) {
-        if (now.units == 0 && now.left == 0) run_take(now, m, warp, lane);
-        if (now.n_free == 0 || now.left < 0) break;
+        if (now.left == 0) run_take(now, n_runs, m, current, warp, lane);
+        if (now.n_free == 0 || (now.units == 0 && now.left < 0)) break;
         if (now.units == 0) slice_take(now);
-        piece_ask(now, ring_of(m, warp), m.full + warp * m.n_slots, m.n_slots, lane);
+        piece_ask(now, ring_of(m, warp), m.full + warp * m.n_slots, m.n_slots, m.slot_bytes, lane);
+    }
+    if (lane == 0 && now.units > 0) prefetch_bulk(now.from, (uint32_t)(now.units * now.from_unit_bytes));
+    if (lane == 0 && now.left > 0) {
+        const uint32_t bytes = (uint32_t)(now.slice_units * now.unit_bytes);
+        prefetch_bulk(now.next, bytes);
+        if (now.left > 1 && now.n_groups == 1) prefetch_bulk(now.next + now.stride, bytes);
     }
     __syncwarp();
-    if (lane == 0) m.stream[warp].now = now;
+    if (lane == 0) {
+        m.stream[warp].now = now;
+        m.stream[warp].n_runs = n_runs;
+    }
     __syncwarp();
 }
 
@@ -198,53 +264,43 @@ template <int CODEC> DEV void mma(float (&c)[4], const uint32_t (&a)[4], uint32_
         mma_f16(c, a, b0, b1);
 }
 
-// n units of a slot; the first one is unit `first` of the tile.
+// The operands of a unit.
+template <int NT> struct unit_operands {
+    uint32_t a[2][4];
+    uint4 b[NT];
+};
+
+template <int CODEC, int NT>
+DEV void unit_load(struct unit_operands<NT> &to, uint32_t slot, int u, int unit,
+                   const struct item_input<NT> &in, int lane) {
+    if (NT == 1 && in.shared)
+        to.b[0] = shared_u128(in.shared + (uint32_t)unit * in.step);
+    else
+        UNROLL for (int i = 0; i < NT; i++)
+            to.b[i] = *(const uint4 *)(in.row[i] + unit * UNIT_COLS);
+    codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane, to.a);
+}
+
+template <int CODEC, int NT>
+DEV void unit_multiply(float (&acc)[NT][4], const struct unit_operands<NT> &of) {
+    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], of.a[0], of.b[i].x, of.b[i].y);
+    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], of.a[1], of.b[i].z, of.b[i].w);
+}
+
+// n units of a slot; the first one is unit `first` of the tile. The operands of a unit are loaded
+// while the one before is multiplied.
 template <int CODEC, int NT>
 DEV void units_multiply(float (&acc)[NT][4], uint32_t slot, int first, int n,
                         const struct item_input<NT> &in, int lane) {
-    constexpr int BYTES = codec_unit_bytes<CODEC>();
-    constexpr int MOST = SLOT_BYTES / BYTES;
-    if (NT == 1 && in.shared) {
-        uint32_t x = in.shared + (uint32_t)first * in.step;
-        if (n == MOST) { // the common case without branches
-#pragma unroll 4
-            for (int u = 0; u < MOST; u++) {
-                uint32_t a[2][4];
-                codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * BYTES)}, lane, a);
-                const uint4 b = shared_u128(x);
-                x += in.step;
-                mma<CODEC>(acc[0], a[0], b.x, b.y);
-                mma<CODEC>(acc[0], a[1], b.z, b.w);
-            }
-            return;
-        }
+    struct unit_operands<NT> even, odd;
+    unit_load<CODEC, NT>(even, slot, 0, first, in, lane);
 #pragma unroll 1
-        for (int u = 0; u < n; u++) {
-            uint32_t a[2][4];
-            codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * BYTES)}, lane, a);
-            const uint4 b = shared_u128(x);
-            x += in.step;
-            mma<CODEC>(acc[0], a[0], b.x, b.y);
-            mma<CODEC>(acc[0], a[1], b.z, b.w);
-        }
-        return;
-    }
-    constexpr int AHEAD = NT == 1 ? 2 : 1;
-    uint4 b[AHEAD][NT];
-#pragma unroll 1
-    for (int begin = 0; begin < n; begin += AHEAD) {
-        UNROLL for (int u = 0; u < AHEAD; u++)
-            UNROLL for (int i = 0; i < NT; i++)
-                if (begin + u < n)
-                    b[u][i] = *(const uint4 *)(in.row[i] + (first + begin + u) * UNIT_COLS);
-        UNROLL for (int u = 0; u < AHEAD; u++) {
-            if (begin + u < n) {
-                uint32_t a[2][4];
-                codec_fragments<CODEC>(shared_unit{slot + (uint32_t)((begin + u) * BYTES)}, lane, a);
-                UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[0], b[u][i].x, b[u][i].y);
-                UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[1], b[u][i].z, b[u][i].w);
-            }
-        }
+    for (int u = 0; u < n; u += 2) {
+        const int next = u + 1 < n ? u + 1 : u, after = u + 2 < n ? u + 2 : u;
+        unit_load<CODEC, NT>(odd, slot, next, first + next, in, lane);
+        unit_multiply<CODEC, NT>(acc, even);
+        unit_load<CODEC, NT>(even, slot, after, first + after, in, lane);
+        if (u + 1 < n) unit_multiply<CODEC, NT>(acc, odd);
     }
 }
 
@@ -253,26 +309,25 @@ DEV void units_multiply(float (&acc)[NT][4], uint32_t slot, int first, int n,
 template <int CODEC, int NT>
 DEV void slice_multiply(float (&acc)[NT][4], struct stream_now &now, const struct block_memory &m,
                         const struct item_input<NT> &in, int n_units, int warp, int lane) {
-    constexpr int MOST = SLOT_BYTES / codec_unit_bytes<CODEC>();
     const int slice = warp % N_SLICES, end = slice_first(slice + 1, n_units);
-    const int n_slots = m.n_slots;
+    const int n_slots = m.n_slots, slot_bytes = m.slot_bytes;
+    const int most = slot_bytes / codec_unit_bytes<CODEC>();
     uint8_t *ring = ring_of(m, warp);
     uint64_t *full = m.full + warp * n_slots;
 #pragma unroll 1
-    for (int unit = slice_first(slice, n_units); unit < end; unit += MOST) {
-        const int n = end - unit < MOST ? end - unit : MOST;
+    for (int unit = slice_first(slice, n_units); unit < end; unit += most) {
+        const int n = end - unit < most ? end - unit : most;
         fetch_wait(full + now.slot_out, now.parity);
-        units_multiply<CODEC, NT>(acc, shared_address(ring) + (uint32_t)now.slot_out * SLOT_BYTES, unit,
-                                  n, in, lane);
+        units_multiply<CODEC, NT>(acc, shared_address(ring) + (uint32_t)(now.slot_out * slot_bytes),
+                                  unit, n, in, lane);
         __syncwarp();
         if (++now.slot_out == n_slots) {
             now.slot_out = 0;
             now.parity ^= 1;
         }
         now.n_free++;
-        if (now.units == 0 && now.left == 0) run_take(now, m, warp, lane);
         if (now.units == 0 && now.left > 0) slice_take(now);
-        if (now.units > 0) piece_ask(now, ring, full, n_slots, lane);
+        if (now.units > 0) piece_ask(now, ring, full, n_slots, slot_bytes, lane);
     }
 }
 
@@ -420,15 +475,16 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
 
 // The team's tiles of a stage, in the order of the stream.
 template <int NT>
-DEV void tiles_run(const struct stage *stage, const struct block_memory &m, int n_rows,
+DEV void tiles_run(const struct stage *stage, const struct block_memory &m, int current, int n_rows,
                    bool is_staged) {
     const struct stage_product &s = stage->product;
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int team = warp / N_SLICES, slice = warp % N_SLICES;
     struct stream_now now = m.stream[warp].now;
+    int n_runs = m.stream[warp].n_runs;
     struct run_walk walk;
     struct run r;
-    walk.begin(s, m.limit->current, team, m.stream[warp].rot_now);
+    walk.begin(s, current, team, m.plan[team].rot_now);
     float4 *sums = m.sums + team * 2 * N_SLICES * NT * 32;
     int turn = 0;
     while (walk.next(s, n_rows, 8 * NT, r)) {
@@ -437,6 +493,7 @@ DEV void tiles_run(const struct stage *stage, const struct block_memory &m, int 
         struct item at = {r.tile, 0, r.expert, r.first_pair, r.n_pairs};
         struct item_input<NT> in = item_input_of<NT>(s, at, m.x, is_staged, n_rows, lane);
         for (int left = r.n * r.n_groups; left > 0; left--) {
+            if (now.left == 0) run_take(now, n_runs, m, current, warp, lane);
             // the warps take turns at the end of a tile
             const bool finishes = turn % N_SLICES == slice;
             const struct item_out o = {&p, &s, at, n_rows, 8 * NT};
@@ -464,20 +521,20 @@ DEV void tiles_run(const struct stage *stage, const struct block_memory &m, int 
     __syncwarp();
     if (lane == 0) {
         m.stream[warp].now = now;
-        m.stream[warp].rot_now = walk.rot_after(s, m.stream[warp].rot_now);
+        m.stream[warp].n_runs = n_runs;
     }
     __syncwarp();
 }
 
 // A stage of products. Its first weights were asked for before.
 template <int NT>
-DEV void product_run(const struct stage &stage, const struct block_memory &m, int n_rows) {
+DEV void product_run(const struct stage &stage, const struct block_memory &m, int current, int n_rows) {
     const struct stage_product &s = stage.product;
     const bool is_staged = NT == 1 && !s.is_routed && STAGE_FITS(s.n_units, n_rows, m.step->x_bytes);
     // experts are known only now
-    if (s.is_routed) stream_fill(&m, (int)threadIdx.x / 32, (int)threadIdx.x % 32);
+    if (s.is_routed) stream_fill(&m, current, (int)threadIdx.x / 32, (int)threadIdx.x % 32);
     if (is_staged) input_stage(s, n_rows, m.x, m.norm);
-    tiles_run<NT>(&stage, m, n_rows, is_staged);
+    tiles_run<NT>(&stage, m, current, n_rows, is_staged);
 }
 
 #endif

@@ -217,7 +217,6 @@ static void product_init(struct compiler *c, struct product *p, int index) {
                           .unit_bytes = codec_at(w->codec)->unit_bytes,
                           .scale = op->kind == OP_MATMUL ? op->matmul.scale : 1.0f,
                           .add = op->kind == OP_MATMUL && op->matmul.add};
-    p->slot_units = SLOT_BYTES / p->unit_bytes;
     if (weight->n_expert)
         p->expert = (const uint8_t *const *)(const void *)(c->b->weights + w->table_at);
     if (gate) {
@@ -460,6 +459,7 @@ static int heads_add(struct compiler *c, int index, const struct heads *h) {
     }
     struct stage *stage = stage_add(c, STAGE_ATTENTION, h->attention, "attention");
     stage->attention = s;
+    if (s.fused) stage->flags |= STAGE_APPENDS;
     return h->n_after + 1;
 }
 

@@ -71,7 +71,7 @@ struct product {
     float *out;                         // f32 [rows of the batch, ld]; NULL: out16
     uint16_t *out16;                    // of gated pairs: 16-bit rows [.., ld]
     int32_t codec, n_tiles, n_rows, ld; // n_rows: output rows that are stored
-    int32_t unit_bytes, slot_units;     // slot_units: units of a slot of the ring
+    int32_t unit_bytes, pad;
     int32_t add, gate;                  // add: out += ; gate: 1 + enum gate_kind of pairs: tile
                                         // rows 0 to 7 are gates, 8 to 15 the factors
     int32_t out_is_bf16;                // of out16
@@ -182,6 +182,7 @@ enum {
     STAGE_NO_BARRIER = 1, // the next stage may run at once
     STAGE_IF_HIDDEN = 2,  // only where hidden rows are wanted
     STAGE_IF_UNFIT = 4,   // PREPARE: only where products cannot stage the rows themselves
+    STAGE_APPENDS = 8,    // attention that appends: runs for every token, whatever rows are wanted
 };
 
 struct step_seq {

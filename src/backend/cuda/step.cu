@@ -33,14 +33,14 @@ DEV void stage_prefetch(const struct stage &s) {
 
 template <int NT>
 DEV void stage_run(const struct stage &s, const struct step &step, const struct block_memory &m,
-                   int n_rows) {
+                   int current, int n_rows) {
     switch (s.kind) {
     case STAGE_PAGES: pages_run(step); break;
     case STAGE_EMBED: embed_run(s.row, step, n_rows); break;
     case STAGE_GATHER: gather_run(s.row, step, n_rows); break;
     case STAGE_NORM: norm_run(s.row, n_rows, m.norm); break;
     case STAGE_PREPARE: prepare_run(s.row, n_rows, m.norm); break;
-    case STAGE_PRODUCT: product_run<NT>(s, m, n_rows); break;
+    case STAGE_PRODUCT: product_run<NT>(s, m, current, n_rows); break;
     case STAGE_ROPE_TABLE: rope_table_run(s.row, step, n_rows); break;
     case STAGE_ROPE: rope_run(s.row, (const float2 *)s.row.in2, n_rows); break;
     case STAGE_APPEND: append_run(s.attention, step, n_rows, m.x); break;
@@ -65,7 +65,7 @@ template <int NT> DEV void step_run(const struct step_args &args, uint8_t *share
     static_assert(sizeof(struct stage) % 16 == 0, "descriptions are copied 16 bytes at a time");
     static_assert(128 + STAGE_SLOTS * sizeof(struct stage) + sizeof(struct step) +
                           N_WARPS * (sizeof(struct warp_stream) + RING_SLOTS_MAX * 8) +
-                          N_WARPS * 4 + sizeof(struct stream_limit) <=
+                          N_WARPS * 4 + N_TEAMS * sizeof(struct team_plan) + sizeof(struct stream_limit) <=
                       SHARED_HEAD,
                   "the head has room");
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -77,11 +77,13 @@ template <int NT> DEV void step_run(const struct step_args &args, uint8_t *share
         m.stream = (struct warp_stream *)(m.step + 1);
         m.full = (uint64_t *)(m.stream + N_WARPS);
         m.norm = (float *)(m.full + N_WARPS * RING_SLOTS_MAX);
-        m.limit = (struct stream_limit *)(m.norm + N_WARPS);
+        m.plan = (struct team_plan *)(m.norm + N_WARPS);
+        m.limit = (struct stream_limit *)(m.plan + N_TEAMS);
         m.ring = shared + SHARED_HEAD;
-        m.sums = (float4 *)(m.ring + (uint32_t)(N_WARPS * args.n_slots) * SLOT_BYTES);
+        m.sums = (float4 *)(m.ring + N_WARPS * args.n_slots * args.slot_bytes);
         m.x = (uint8_t *)(m.sums + N_TEAMS * 2 * N_SLICES * NT * 32);
         m.n_slots = args.n_slots;
+        m.slot_bytes = args.slot_bytes;
     }
     __syncthreads();
     if (warp < STAGE_SLOTS && warp < args.n_stages)
@@ -94,7 +96,13 @@ template <int NT> DEV void step_run(const struct step_args &args, uint8_t *share
         w.now.n_free = args.n_slots;
         m.stream[warp] = w;
     }
-    if (threadIdx.x == 0) *m.limit = {args.n_stages, 0, 8 * NT};
+    if (threadIdx.x == 0) {
+        *m.limit = {args.n_stages, 8 * NT};
+        for (int t = 0; t < N_TEAMS; t++) {
+            m.plan[t].n[0] = m.plan[t].n[1] = 0;
+            m.plan[t].next_stage = m.plan[t].rot = m.plan[t].rot_now = 0;
+        }
+    }
     fetch_init_done();
     copies_wait<0>();
     __syncthreads();
@@ -103,22 +111,30 @@ template <int NT> DEV void step_run(const struct step_args &args, uint8_t *share
     if (args.times && is_clock) args.times[0] = cycles_now();
 
     uint32_t epoch = args.epoch;
-    stream_fill(&m, warp, lane);
+    if (lane == 0 && warp % N_SLICES == 1) runs_plan(&m, -1, warp / N_SLICES);
+    __syncthreads();
+    stream_fill(&m, 0, warp, lane);
     for (int i = 0; i < args.n_stages; i++) {
         const struct stage &s = m.stages[i % STAGE_SLOTS];
         const int flags = s.flags;
         const int n_rows = stage_rows_of(s, *m.step);
         const bool runs = s.kind == STAGE_PAGES ? m.step->n_pages > 0 : n_rows > 0;
-        if (runs) stage_run<NT>(s, *m.step, m, n_rows);
+        if (runs) stage_run<NT>(s, *m.step, m, i, n_rows);
         if (i + 1 < args.n_stages) {
             const bool meets = runs && !(flags & STAGE_NO_BARRIER);
             if (warp == N_WARPS - 1) copies_wait<0>(); // asked for at the end of the stage before
             __syncthreads();
             if (meets) grid_arrive(args.arrived);
             stage_prefetch(m.stages[(i + 1) % STAGE_SLOTS]);
-            stream_fill(&m, warp, lane);
+            stream_fill(&m, i, warp, lane);
+            if (lane == 0 && warp % N_SLICES == 1) runs_plan(&m, i, warp / N_SLICES);
             if (meets) grid_wait(args.arrived, epoch += gridDim.x);
-            if (threadIdx.x == 0) m.limit->current = i + 1;
+            if (threadIdx.x == 0) {
+                const bool moves = runs && s.kind == STAGE_PRODUCT && !s.product.is_routed;
+                int rot = m.plan[0].rot_now + (moves ? s.product.n_tiles_rest : 0);
+                if (rot >= (int)gridDim.x) rot -= (int)gridDim.x;
+                m.plan[0].rot_now = m.plan[1].rot_now = rot;
+            }
             __syncthreads();
             // no warp reads the old description any more
             if (i + STAGE_SLOTS < args.n_stages && warp == N_WARPS - 1)

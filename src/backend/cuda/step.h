@@ -5,8 +5,9 @@
 #include "stage.h"
 
 enum {
-    SLOT_BYTES = 2304,    // of a ring: 8 units of 4 bits, 2 of 16 bits
-    SHARED_HEAD = 10240,  // descriptions, barriers, sums of norms
+    SLOT_SMALL = 2304, // bytes of a slot of a ring: 8 units of 4 bits, 2 of 16 bits
+    SLOT_LARGE = 4608, // 16 units of 4 bits, 4 of 16 bits
+    SHARED_HEAD = 12288,  // descriptions, barriers, sums of norms
     RING_SLOTS_MAX = 6,   // of a warp
 };
 
@@ -16,14 +17,15 @@ struct step_args {
     const struct step *step;
     uint32_t *arrived; // of the grid's barrier: blocks that came to one, in all launches together
     uint32_t epoch;    // the same before this launch
-    int32_t n_slots;  // of a warp's ring
+    int32_t n_slots, slot_bytes; // of a warp's ring
     uint64_t *times;  // [n_stages + 1] cycles; NULL: not wanted
     uint64_t *clock_begin, *clock_end; // nanoseconds of the device; NULL: not wanted
 };
 
 // Bytes of shared memory: the head, rings, sums of slices, x.
-static inline uint32_t step_shared_bytes(int n_slots, int n_tiles, uint32_t x_bytes) {
-    return SHARED_HEAD + (uint32_t)(N_WARPS * n_slots) * SLOT_BYTES +
+static inline uint32_t step_shared_bytes(int n_slots, int slot_bytes, int n_tiles,
+                                         uint32_t x_bytes) {
+    return SHARED_HEAD + (uint32_t)(N_WARPS * n_slots * slot_bytes) +
            (uint32_t)(N_TEAMS * 2 * N_SLICES * n_tiles * 512) + x_bytes;
 }
 

@@ -166,6 +166,7 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, u
 
 static int rows_of(const struct batch *batch, const struct stage *s, uint32_t x_bytes) {
     if ((s->flags & STAGE_IF_HIDDEN) && batch->n_out <= batch->n_logits) return 0;
+    if (s->flags & STAGE_APPENDS) return batch->n_tokens;
     const int n = s->rows == STAGE_TOKENS ? batch->n_tokens
                   : s->rows == STAGE_OUT  ? batch->n_out
                                           : batch->n_logits;
@@ -204,6 +205,7 @@ static cudaError_t launch_small(struct cuda_backend *b, struct cuda_flight *f,
                              .arrived = (uint32_t *)(void *)(b->memory + b->layout.flags_at),
                              .epoch = b->epoch,
                              .n_slots = shape->n_slots,
+                             .slot_bytes = shape->slot_bytes,
                              .times = f->list ? b->times : NULL,
                              .clock_begin = &result->clock[0],
                              .clock_end = &result->clock[1]};
@@ -227,6 +229,7 @@ static cudaError_t launch_wide(struct cuda_backend *b, const struct cuda_flight 
                                  .n_stages = 1,
                                  .step = (const struct step *)(const void *)f->upload_device,
                                  .n_slots = b->wide.n_slots,
+                                 .slot_bytes = b->wide.slot_bytes,
                                  .times = f->list ? b->times + 2 * i : NULL,
                                  .clock_begin = is_first ? &result->clock[0] : NULL,
                                  .clock_end = i == last ? &result->clock[1] : NULL};

@@ -17,6 +17,7 @@ enum { STAGE_SLOTS = 8 }; // stages whose descriptions are in shared memory: the
 // The rows of a stage in this step.
 DEV int stage_rows_of(const struct stage &stage, const struct step &step) {
     if ((stage.flags & STAGE_IF_HIDDEN) && !step.wants_hidden) return 0;
+    if (stage.flags & STAGE_APPENDS) return step.n_tokens;
     const int n = stage.rows == STAGE_TOKENS ? step.n_tokens
                   : stage.rows == STAGE_OUT  ? step.n_out
                                              : step.n_logits;
@@ -54,9 +55,9 @@ struct run_walk {
         place = first + ((team + stage) % N_TEAMS) * blocks;
     }
 
-    // Where the next stage begins.
+    // Where the next stage begins: tiles of experts are not part of the turn.
     DEV int rot_after(const struct stage_product &s, int rot) const {
-        rot += s.is_routed ? n_active * s.n_tiles % (int)gridDim.x : s.n_tiles_rest;
+        rot += s.is_routed ? 0 : s.n_tiles_rest;
         return rot < (int)gridDim.x ? rot : rot - (int)gridDim.x;
     }
 

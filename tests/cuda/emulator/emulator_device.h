@@ -348,6 +348,7 @@ inline late_copies &late_here() {
 }
 } // namespace emulator
 DEV void prefetch_l2(const void *) {}
+DEV void prefetch_bulk(const void *, uint32_t) {}
 DEV void copy_16(uint32_t to, const void *from) {
     emulator::late_copies &late = emulator::late_here();
     late.list.push_back({to, from, late.group});
