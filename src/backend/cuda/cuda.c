@@ -172,6 +172,11 @@ static rn_status shapes_make(struct cuda_backend *b, rn_error *err) {
         const rn_status status = shape_make(b, staged_bytes(b, n), 1, &b->small[n], err);
         if (status) return status;
         if (b->small[n].shared > most) most = b->small[n].shared;
+        b->small[n].is_fit = true;
+        for (int i = 0; i < b->plan->n_op; i++)
+            if (b->plan->op[i].kind == OP_MATMUL)
+                b->small[n].is_fit &= STAGE_FITS(
+                    codec_units(b->plan->weight[b->plan->op[i].weight].cols), n, b->small[n].x_bytes);
     }
     const uint32_t x = KV_SHARED_BYTES;
     const rn_status status = shape_make(b, x, WIDE_ROWS / 8, &b->wide, err);

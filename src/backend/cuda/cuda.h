@@ -80,6 +80,7 @@ struct cuda_list {
 struct cuda_shape {
     int n_slots, slot_bytes;  // of a warp's ring
     uint32_t x_bytes, shared; // staged input; all of it
+    bool is_fit;              // each input of a product can be staged
 };
 
 struct cuda_flight {
@@ -111,7 +112,7 @@ struct cuda_backend {
     uint8_t *kv[PLAN_MAX_KV_GROUPS];
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
     uint32_t n_pages[PLAN_MAX_KV_GROUPS];
-    struct cuda_list small_list, wide_list;
+    struct cuda_list fit_list, small_list, wide_list; // fit: inputs are staged, never prepared
     struct cuda_shape small[SMALL_ROWS + 1], wide; // small: by rows
     cudaStream_t stream;
     struct cuda_flight flight[N_FLIGHTS];

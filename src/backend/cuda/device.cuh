@@ -5,7 +5,7 @@
 #define RN_BACKEND_CUDA_DEVICE_CUH
 
 #ifdef RN_EMULATED
-#include "emulator_device.h"
+#include <emulator_device.h>
 #else
 
 #include <math.h>

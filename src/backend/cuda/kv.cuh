@@ -315,7 +315,7 @@ DEV void rows_append(const struct stage_attention &s, const struct step &step, i
 }
 
 // The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
-DEV void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
+DEV_CALL void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
                     uint8_t *shared) {
     static_assert(ATTENTION_SHARED / N_WARPS >= 1024 * 4, "a warp has room for a head");
     switch (s.kv_type) {
@@ -337,7 +337,7 @@ DEV void append_run(const struct stage_attention &s, const struct step &step, in
 // ---------------------------------------------------------------- other stages
 
 // Cosines and sines of the rows, times the magnitude: out is [n_rows, n_rot / 2, 2].
-DEV void rope_table_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+DEV_CALL void rope_table_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
     const int n_pairs = s.n_rot / 2;
     const int64_t n = (int64_t)n_rows * n_pairs, stride = (int64_t)gridDim.x * BLOCK_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += stride) {
@@ -353,7 +353,7 @@ DEV void rope_table_run(const struct stage_rows_op &s, const struct step &step, 
 
 // Clears and copies of pages, in order. A byte of a page depends only on the same byte of other
 // pages of its group, so a thread walks the whole list for its 16 bytes of the page.
-DEV void pages_run(const struct step &step) {
+DEV_CALL void pages_run(const struct step &step) {
     const uint64_t stride = (uint64_t)gridDim.x * BLOCK_THREADS;
     for (int group = 0; group < STEP_GROUPS; group++) {
         const uint64_t bytes = step.page_bytes[group];
@@ -373,7 +373,7 @@ DEV void pages_run(const struct step &step) {
 
 // A recurrence: a thread has a channel of a sequence, whose rows are in order. The state is read
 // from the page of the position before the first row, and left in each page that the rows reach.
-DEV void recur_run(const struct stage_rows_op &s, const struct step &step, int rows) {
+DEV_CALL void recur_run(const struct stage_rows_op &s, const struct step &step, int rows) {
     (void)rows; // always tokens
     const uint64_t layer_at = (uint64_t)s.layer * (((uint64_t)s.state * 4 + 127) / 128 * 128);
     const int64_t n = (int64_t)step.n_seqs * s.width, stride = (int64_t)gridDim.x * BLOCK_THREADS;

@@ -223,8 +223,7 @@ DEV void run_take(struct stream_now &now, int &n_runs, const struct block_memory
 }
 
 // Asks for pieces as long as slots are free: at the start of a launch, and between stages, when a
-// stage that could not be walked before may have come nearer. The slice after them comes into the
-// L2 cache, so that the memory does not idle while the grid waits.
+// stage that could not be walked before may have come nearer.
 DEV_CALL void stream_fill(const struct block_memory *memory, int current, int warp, int lane) {
     const struct block_memory &m = *memory;
     struct stream_now now = m.stream[warp].now;
@@ -235,12 +234,6 @@ DEV_CALL void stream_fill(const struct block_memory *memory, int current, int wa
         if (now.n_free == 0 || (now.units == 0 && now.left < 0)) break;
         if (now.units == 0) slice_take(now);
         piece_ask(now, ring_of(m, warp), m.full + warp * m.n_slots, m.n_slots, m.slot_bytes, lane);
-    }
-    if (lane == 0 && now.units > 0) prefetch_bulk(now.from, (uint32_t)(now.units * now.from_unit_bytes));
-    if (lane == 0 && now.left > 0) {
-        const uint32_t bytes = (uint32_t)(now.slice_units * now.unit_bytes);
-        prefetch_bulk(now.next, bytes);
-        if (now.left > 1 && now.n_groups == 1) prefetch_bulk(now.next + now.stride, bytes);
     }
     __syncwarp();
     if (lane == 0) {

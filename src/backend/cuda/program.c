@@ -1,11 +1,12 @@
-// Compiles the plan into two lists of stages: `small` for steps of up to SMALL_ROWS rows, which run
-// as one launch, and `wide` for larger steps, a launch for each stage. Both perform the same
+// Compiles the plan into lists of stages: `small` for steps of up to SMALL_ROWS rows, which run as
+// one launch (`fit` where every input can be staged), and `wide` for larger steps, a launch for each stage. Both perform the same
 // operations on a row. They differ in the place of a product's input (shared memory, or rows that
 // a stage prepared) and of keys (appended by attention itself, or by a stage before it).
 //
 // What is fused: a norm of whole rows into the products that read it; two products and their gate;
 // a soft cap into its product; norms of heads, rope and the append into attention.
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ struct compiler {
     struct cuda_backend *b;
     const struct plan *plan;
     struct cuda_list *list;
-    bool is_small;
+    bool is_small, is_fit; // is_fit: products stage their inputs
     int *norm_of;    // [n_op] of a product: the norm that is fused into it; PLAN_NONE
     bool *is_folded; // [n_op] nothing is left of this op but its part in another stage
     int *query_of;   // [n_op] of ATTENTION: the GATHER before it; PLAN_NONE
@@ -65,6 +66,27 @@ static struct stage *stage_add(struct compiler *c, enum stage_kind kind, const s
     s->rows = op ? (int)op->rows : STAGE_TOKENS;
     s->ops = op ? (int)op_class_of(op->kind) : OPS_OTHER;
     return s;
+}
+
+// "blk.3.ffn_gate.weight" is "ffn_gate".
+static int short_name(const char *name, const char **out) {
+    const char *dot;
+    if (strncmp(name, "blk.", 4) == 0 && (dot = strchr(name + 4, '.'))) name = dot + 1;
+    *out = name;
+    return (int)strcspn(name, ".");
+}
+
+// The kind of the ops from `first` on, and their weights: "matmul attn_q+attn_k+attn_v".
+static const char *name_of(struct compiler *c, int first, int n) {
+    char text[96];
+    int at = snprintf(text, sizeof text, "%s", op_name(c->plan->op[first].kind));
+    for (int i = first; i < first + n && at < (int)sizeof text - 1; i++) {
+        const char *name;
+        const int len = short_name(c->plan->weight[c->plan->op[i].weight].name, &name);
+        at += snprintf(text + at, sizeof text - (size_t)at, "%s%.*s", i == first ? " " : "+", len, name);
+    }
+    const char *copy = arena_strdup(&c->b->arena, text, strlen(text));
+    return copy ? copy : op_name(c->plan->op[first].kind);
 }
 
 // ---------------------------------------------------------------- what is fused into what
@@ -145,6 +167,7 @@ static void prepare_input(struct compiler *c, int index, bool always) {
     int written;
     if (norm == PLAN_NONE && is_written_as_16(c, writer_of(c, index, op->in[0]), &written)) return;
     const struct plan_buffer *buffer = &plan->buffer[source];
+    if (c->is_fit && !always) return;
     struct stage *s = stage_add(c, STAGE_PREPARE, op, "input");
     if (norm != PLAN_NONE) s->rows = (int)plan->op[norm].rows;
     s->ops = OPS_OTHER;
@@ -300,6 +323,9 @@ static int product_add(struct compiler *c, int index) {
         p->n_tiles += p->product[i].n_tiles;
     }
     p->n_products = n;
+    int second;
+    const bool is_pair = cuda_pair_of(plan, index, &second) != NULL;
+    c->list->name[c->list->n - 1] = name_of(c, index, is_pair ? 2 : n);
     p->n_tiles_rest = p->n_tiles % c->b->n_sm;
     return n;
 }
@@ -666,10 +692,11 @@ static void barriers_check(struct compiler *c) {
         c->list->stage[i].flags &= ~STAGE_NO_BARRIER;
 }
 
-static rn_status list_make(struct compiler *c, struct cuda_list *list, bool is_small) {
+static rn_status list_make(struct compiler *c, struct cuda_list *list, bool is_small, bool is_fit) {
     const struct plan *plan = c->plan;
     c->list = list;
     c->is_small = is_small;
+    c->is_fit = is_fit;
     c->pair_bias_at = c->b->layout.pair_bias_at;
     fold(c);
     begin_add(c);
@@ -708,16 +735,17 @@ rn_status cuda_program_make(struct cuda_backend *b, rn_error *err) {
     rn_status status = c.norm_of && c.is_folded
                            ? constants_upload(&c)
                            : err_set(err, RN_ERR_NOMEM, "no memory to compile %zu ops", n);
-    if (!status) status = list_make(&c, &b->small_list, true);
-    if (!status) status = list_make(&c, &b->wide_list, false);
+    if (!status) status = list_make(&c, &b->fit_list, true, true);
+    if (!status) status = list_make(&c, &b->small_list, true, false);
+    if (!status) status = list_make(&c, &b->wide_list, false, false);
     free(c.norm_of);
     free(c.is_folded);
     return status;
 }
 
 void cuda_program_free(struct cuda_backend *b) {
-    struct cuda_list *lists[] = {&b->small_list, &b->wide_list};
-    for (int i = 0; i < 2; i++) {
+    struct cuda_list *lists[] = {&b->fit_list, &b->small_list, &b->wide_list};
+    for (int i = 0; i < 3; i++) {
         free(lists[i]->stage);
         free(lists[i]->name);
         cudaFree(lists[i]->device);

@@ -61,11 +61,45 @@ DEV void stage_fetch(struct stage *to, const struct stage *from, int lane) {
     copies_commit();
 }
 
+// The arrays of a small step: copies in shared memory, since each stage of attention reads them, and
+// the weights that were streamed since have pushed them out of the L2 cache.
+struct step_arrays {
+    struct step_seq seq[SMALL_ROWS];
+    int32_t token[SMALL_ROWS], pos[SMALL_ROWS], out_row[SMALL_ROWS], row_seq[SMALL_ROWS];
+    uint32_t tables[STEP_TABLES];
+};
+
+// The whole block; ends with a barrier.
+DEV void step_copy(struct step *step, struct step_arrays *to) {
+    const int thread = (int)threadIdx.x;
+    const bool has_tables = step->n_tables <= STEP_TABLES;
+    if (thread < step->n_tokens) {
+        to->token[thread] = step->token[thread];
+        to->pos[thread] = step->pos[thread];
+        to->row_seq[thread] = step->row_seq[thread];
+    }
+    if (thread < step->n_out) to->out_row[thread] = step->out_row[thread];
+    if (thread < step->n_seqs) to->seq[thread] = step->seq[thread];
+    if (has_tables)
+        for (int i = thread; i < (int)step->n_tables; i += BLOCK_THREADS) to->tables[i] = step->tables[i];
+    __syncthreads();
+    if (thread == 0) {
+        step->token = to->token;
+        step->pos = to->pos;
+        step->out_row = to->out_row;
+        step->row_seq = to->row_seq;
+        step->seq = to->seq;
+        if (has_tables) step->tables = to->tables;
+    }
+    __syncthreads();
+}
+
 template <int NT> DEV void step_run(const struct step_args &args, uint8_t *shared) {
     static_assert(sizeof(struct stage) % 16 == 0, "descriptions are copied 16 bytes at a time");
     static_assert(128 + STAGE_SLOTS * sizeof(struct stage) + sizeof(struct step) +
                           N_WARPS * (sizeof(struct warp_stream) + RING_SLOTS_MAX * 8) +
-                          N_WARPS * 4 + N_TEAMS * sizeof(struct team_plan) + sizeof(struct stream_limit) <=
+                          N_WARPS * 4 + N_TEAMS * sizeof(struct team_plan) + sizeof(struct stream_limit) +
+                          sizeof(struct step_arrays) <=
                       SHARED_HEAD,
                   "the head has room");
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -106,6 +140,7 @@ template <int NT> DEV void step_run(const struct step_args &args, uint8_t *share
     fetch_init_done();
     copies_wait<0>();
     __syncthreads();
+    if (NT == 1) step_copy(m.step, (struct step_arrays *)(m.limit + 1));
     const bool is_clock = blockIdx.x == 0 && threadIdx.x == 0;
     if (args.clock_begin && is_clock) *args.clock_begin = device_ns();
     if (args.times && is_clock) args.times[0] = cycles_now();

@@ -7,7 +7,8 @@
 enum {
     SLOT_SMALL = 2304, // bytes of a slot of a ring: 8 units of 4 bits, 2 of 16 bits
     SLOT_LARGE = 4608, // 16 units of 4 bits, 4 of 16 bits
-    SHARED_HEAD = 12288,  // descriptions, barriers, sums of norms
+    SHARED_HEAD = 15360,  // descriptions, barriers, sums of norms
+    STEP_TABLES = 512,    // numbers of page tables that a small step copies to shared memory
     RING_SLOTS_MAX = 6,   // of a warp
 };
 

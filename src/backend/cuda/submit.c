@@ -69,6 +69,11 @@ void cuda_flights_free(struct cuda_backend *b) {
     free(b->profile);
 }
 
+// A list without preparations, where each input of n rows can be staged.
+static struct cuda_list *small_list(struct cuda_backend *b, int n_rows) {
+    return b->small[n_rows].is_fit ? &b->fit_list : &b->small_list;
+}
+
 static bool is_small(const struct batch *batch) {
     return batch->n_tokens > 0 && batch->n_tokens <= SMALL_ROWS;
 }
@@ -129,6 +134,7 @@ static void put_seqs(const struct cuda_backend *b, const struct batch *batch, st
     step->seq = (const struct step_seq *)(const void *)(p->device + seqs_at);
     step->row_seq = (const int32_t *)(const void *)(p->device + rows_at);
     step->tables = (const uint32_t *)(const void *)(p->device + tables_at);
+    step->n_tables = (uint32_t)((p->at - tables_at) / 4);
 }
 
 static void put_batch(const struct cuda_backend *b, const struct batch *batch, uint32_t x_bytes,
@@ -199,8 +205,9 @@ static cudaError_t launch_small(struct cuda_backend *b, struct cuda_flight *f,
                                 const struct batch *batch) {
     const struct cuda_shape *shape = &b->small[batch->n_tokens];
     struct cuda_result *result = b->chosen[b->chosen_now];
-    struct step_args args = {.stages = b->small_list.device,
-                             .n_stages = b->small_list.n,
+    const struct cuda_list *list = small_list(b, batch->n_tokens);
+    struct step_args args = {.stages = list->device,
+                             .n_stages = list->n,
                              .step = (const struct step *)(const void *)f->upload_device,
                              .arrived = (uint32_t *)(void *)(b->memory + b->layout.flags_at),
                              .epoch = b->epoch,
@@ -209,7 +216,7 @@ static cudaError_t launch_small(struct cuda_backend *b, struct cuda_flight *f,
                              .times = f->list ? b->times : NULL,
                              .clock_begin = &result->clock[0],
                              .clock_end = &result->clock[1]};
-    b->epoch += (uint32_t)(barriers_of(batch, &b->small_list, shape->x_bytes) * b->n_sm);
+    b->epoch += (uint32_t)(barriers_of(batch, list, shape->x_bytes) * b->n_sm);
     return launch(b, step_small(), &args, shape->shared, true);
 }
 
@@ -289,7 +296,7 @@ static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct
                      rn_error *err) {
     struct cuda_result *result = b->chosen[b->chosen_now];
     cudaError_t code = cudaSuccess;
-    f->list = !b->profiling ? NULL : is_small(batch) ? &b->small_list : &b->wide_list;
+    f->list = !b->profiling ? NULL : is_small(batch) ? small_list(b, batch->n_tokens) : &b->wide_list;
     if (b->has_experts) code = cudaMemsetAsync(result, 0, sizeof *result, b->stream);
     if (!code) code = is_small(batch) ? launch_small(b, f, batch) : launch_wide(b, f, batch);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "launching a step", err);
@@ -361,7 +368,7 @@ rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_err
 static void stages_report(struct cuda_backend *b, const struct cuda_flight *f,
                           struct step_result *out) {
     const struct cuda_list *list = f->list;
-    const bool is_one = list == &b->small_list;
+    const bool is_one = list != &b->wide_list;
     double scale = b->cycle_ns;
     const uint64_t cycles = b->times[list->n] - b->times[0];
     const uint64_t ns = f->result->clock[1] - f->result->clock[0];
