@@ -2,10 +2,12 @@
 #   SAN=address|undefined|address,undefined|thread   tests under a sanitizer, in a folder of its own: build-address and so on
 #   PREFIX, DESTDIR                the folders of `make install`
 #   STORY                          the subject of the story of `make run`
+#   CUDA_ARCHITECTURES             the GPUs that the CUDA backend is compiled for, such as 90a-real; all by default
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` runs, and its most actions
 #   DIFF_REQUESTS, DIFF_SEED       the number of requests that `make http-diff` compares, and their seed
 SAN           ?=
+CUDA_ARCHITECTURES ?=
 PREFIX        ?= /usr/local
 DESTDIR       ?=
 STORY         ?= a fox and a lantern
@@ -42,7 +44,7 @@ all: $(BUILD)/build.ninja ## build the program, the library and the programs tha
 $(BUILD)/build.ninja:
 	@case "$(SAN)" in ''|address|undefined|address,undefined|thread) ;; *) \
 	    echo "SAN=$(SAN): expected address, undefined, address,undefined or thread" >&2; exit 2;; esac
-	@$(call CONFIGURE,$(BUILD),$(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
+	@$(call CONFIGURE,$(BUILD),$(if $(CUDA_ARCHITECTURES),-DRUNNEL_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') $(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
 
 setup: ## install the Debian packages that are missing
 	@tools/setup
@@ -128,11 +130,11 @@ http-diff: ## compare how the server and llhttp split DIFF_REQUESTS requests (ne
 
 format: ## format the sources with clang-format
 	@tools/setup format
-	@find app examples include src tests \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 clang-format -i
+	@find app examples include src tests \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) -print0 | xargs -0 clang-format -i
 
 format-check: ## say which sources are not formatted
 	@tools/setup format
-	@find app examples include src tests \( -name '*.c' -o -name '*.h' \) -print0 \
+	@find app examples include src tests \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \) -print0 \
 	    | xargs -0 clang-format --dry-run --Werror
 
 help: ## this list

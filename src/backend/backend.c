@@ -86,11 +86,12 @@ rn_status table_find(const char *name, int device, const struct plugin_folders *
     return *out ? device_of(*out, device, out_device, &why, err) : unknown(name, folders, err);
 }
 
-// "cuda: no device here (no driver)", for a note.
+// "cuda: no device here (no driver)", for a note. Without a reason there is nothing to say: the
+// machine has no such hardware.
 static void note_skipped(char *out, size_t size, size_t *at, const char *name, const char *why) {
     char item[160];
-    snprintf(item, sizeof item, "%s: no device here%s%.80s%s", name, why[0] ? " (" : "", why,
-             why[0] ? ")" : "");
+    if (!why[0]) return;
+    snprintf(item, sizeof item, "%s: no device here (%.80s)", name, why);
     append(out, size, at, *at ? "; " : "", item);
 }
 

@@ -99,7 +99,8 @@ struct backend_class {
     const char *const *kv_types; // the names that a configuration may have; NULL ends them
     const char *kv_default;
     // The device of that number, from 0 on. RN_ERR_UNSUPPORTED: there is none on this machine.
-    // RN_ERR_ARG: there are some, and none of that number; the message names it and the range.
+    // Without a message the machine has no such hardware, and nobody is told. RN_ERR_ARG: there are
+    // some, and none of that number; the message names it and the range.
     rn_status (*device)(int index, struct backend_device *out, rn_error *err);
     // kv_type is one of kv_types.
     rn_status (*need)(const struct plan *plan, const struct backend_sizes *sizes,

@@ -246,7 +246,7 @@ struct model {
             e = c.type == KV_BF16 ? bf16_to_f32(f32_to_bf16(e)) : f16_to_f32(f32_to_f16(e));
         const int first = c.window ? std::max(0, pos - c.window + 1) : 0;
         std::vector<double> s;
-        double top = c.has_sinks ? (double)sinks[(size_t)h] : -INFINITY;
+        double top = c.has_sinks ? (double)sinks[(size_t)h] : (double)-INFINITY;
         for (int j = first; j <= pos; j++) {
             const std::vector<double> k = stored(head(seq, j, 1, h / c.ratio));
             double dot = 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/plugin.h"
 #include "base/clock.h"
@@ -23,11 +24,23 @@ rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_er
 
 enum { LEAST_MAJOR = 8 }; // of the compute capability: mma of 16-bit floats, copies to shared memory
 
+// Whether the machine has the vendor's kernel driver. Where it has not, a note that the GPU cannot
+// be used would only puzzle.
+static bool driver_is_here(void) {
+#ifdef RN_EMULATED
+    return true;
+#else
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/proc/driver/nvidia", F_OK) == 0 ||
+           access("/dev/dxg", F_OK) == 0;
+#endif
+}
+
 static rn_status device_check(int index, rn_error *err) {
     int n = 0;
     const cudaError_t code = cudaGetDeviceCount(&n);
     if (code || n == 0) {
         cudaGetLastError();
+        if (!driver_is_here()) return RN_ERR_UNSUPPORTED; // silently
         return err_set(err, RN_ERR_UNSUPPORTED, "%s",
                        code ? cudaGetErrorString(code) : "there is no GPU");
     }

@@ -113,8 +113,9 @@ DEV_CALL void norm_run(const struct stage_rows_op &s, int n_rows, float *norm_su
         norm_parts_run(s, n_rows);
 }
 
-// In place, by the table of the step; a thread has a pair.
-DEV_CALL void rope_run(const struct stage_rows_op &s, const float2 *table, int n_rows) {
+// In place, by the table of the step, which has a row for each token; a thread has a pair.
+DEV_CALL void rope_run(const struct stage_rows_op &s, const struct step &step, int rows, int n_rows) {
+    const float2 *table = (const float2 *)s.in2;
     const int n_pairs = s.n_rot / 2;
     const int64_t n = (int64_t)n_rows * s.n_head * n_pairs;
     for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
@@ -122,7 +123,8 @@ DEV_CALL void rope_run(const struct stage_rows_op &s, const float2 *table, int n
         const int rest = (int)(i % (s.n_head * n_pairs)), head = rest / n_pairs, p = rest % n_pairs;
         float *x = s.out + row * s.ld_out + head * s.dim;
         float *x0 = x + (s.halves ? p : 2 * p), *x1 = s.halves ? x0 + n_pairs : x0 + 1;
-        const float2 cs = load_l2(table + row * n_pairs + p);
+        const int64_t token = rows == STAGE_TOKENS ? row : step.out_row[row];
+        const float2 cs = load_l2(table + token * n_pairs + p);
         const float a = load_l2(x0), b = load_l2(x1);
         *x0 = fmaf(a, cs.x, -(b * cs.y));
         *x1 = fmaf(a, cs.y, b * cs.x);

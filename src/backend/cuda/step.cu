@@ -42,7 +42,7 @@ DEV void stage_run(const struct stage &s, const struct step &step, const struct 
     case STAGE_PREPARE: prepare_run(s.row, n_rows, m.norm); break;
     case STAGE_PRODUCT: product_run<NT>(s, m, current, n_rows); break;
     case STAGE_ROPE_TABLE: rope_table_run(s.row, step, n_rows); break;
-    case STAGE_ROPE: rope_run(s.row, (const float2 *)s.row.in2, n_rows); break;
+    case STAGE_ROPE: rope_run(s.row, step, s.rows, n_rows); break;
     case STAGE_APPEND: append_run(s.attention, step, n_rows, m.x); break;
     case STAGE_ATTENTION: attention_run(s.attention, step, s.rows, m.x); break;
     case STAGE_RECUR: recur_run(s.row, step, s.rows); break;

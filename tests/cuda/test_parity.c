@@ -1,0 +1,17 @@
+// The ops of the CUDA backend against the CPU's reference, on the random plans of
+// backend/test_parity.c. The CPU rounds inputs of block formats to 8 bits and the GPU all inputs to
+// 16, and fp8 pages have 4 bits of precision: rows agree to a tenth of their largest number.
+//
+// Routes and experts are not compared here. Rounding makes ties, and a tie another expert; and a
+// chain of two products into one number has no larger number beside it. The reference models with
+// experts cover them (test_golden.c). Heads of an odd size are refused.
+#include "cuda_engine.h"
+
+#define TABLE_LINES                                                                                \
+    {.way = {.find = cuda_class, .n_threads = 2},                                                  \
+     .reference = SCALAR,                                                                          \
+     .tolerance = 0.12,                                                                            \
+     .has_gaps = true,                                                                             \
+     .without = 1u << OP_ROUTE | 1u << OP_EXPERTS},
+
+#include "backend/test_parity.c"
