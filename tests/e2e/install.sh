@@ -11,6 +11,9 @@ files="./bin/runnel"
 ./include/runnel_status.h
 ./lib/librunnel.so.0.1.0
 ./lib/pkgconfig/runnel.pc"
+# the plug-in for GPUs, where a toolkit built it
+[ ! -e "$BUILD/runnel_cuda.so" ] || [ -n "$SAN" ] || files="$files
+./lib/runnel/runnel_cuda.so"
 equal "it installs the program, the library and what one builds with" "$files" \
     "$(cd "$prefix" && find . -type f -not -path './share/*' | LC_ALL=C sort)"
 equal "and completions for three shells" "./share/bash-completion/completions/runnel

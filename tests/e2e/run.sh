@@ -185,7 +185,7 @@ refused 2 "KV memory of $((page - 1)).0 KiB is too little: a page of 32 tokens t
 
 # Memory that does not suffice: a run that ends well says whether the bandwidth was measured.
 for kbytes in $([ -n "$SAN" ] || seq 40000 10000 100000); do
-    (ulimit -v "$kbytes"; unset RUNNEL_MODEL; exec "$BIN" run -p a -n 4 -t 1 --ignore-eos --seed 1 >out 2>err)
+    (ulimit -v "$kbytes"; unset RUNNEL_MODEL; exec "$BIN" run -p a -n 4 -t 1 --ignore-eos --seed 1 --backend cpu >out 2>err)
     case $? in
         0) expect "$kbytes KB: the share, or why not" grep -q 'memory.*% of\|bandwidth not measured' err ;;
         1) equal "$kbytes KB: one line: $(cat err)" 1/1 "$(grep -c "^runnel: .*\(memory\|cannot allocate\)" err)/$(wc -l <err)" ;;
