@@ -224,7 +224,7 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .cache_bytes = info.cache_bytes,
                             .drafters = e->draft ? e->draft->names : "",
                             .draft_max = e->draft ? e->draft->draft_max : 0,
-                            .note = e->place.note};
+                            .note = e->place.note[0] || !info.note ? e->place.note : info.note};
 }
 
 void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {

@@ -88,6 +88,7 @@ struct backend_info {
     const char *kv_type;      // as created
     const char *slow_formats; // that run on the slow reference, "Q4_K, Q6_K"; "": none
     uint64_t cache_bytes;     // of the last-level cache; 0: unknown
+    const char *note;         // what else people should know, one line; NULL: nothing
 };
 
 enum backend_math { BACKEND_INTEGERS, BACKEND_FLOATS };

@@ -20,11 +20,11 @@ static int n_cases(enum op_kind kind) {
 // ---------------------------------------------------------------- the table
 
 struct way {
-    const char *name;                // of the class
-    const struct backend_class *cls; // instead of a name; NULL: by the name
+    const char *name;                          // of the class
+    const struct backend_class *cls;           // instead of a name; NULL: by the name
     const struct backend_class *(*find)(void); // the same as a function
-    const char *variant;             // NULL: the best
-    int n_threads;                   // of the host
+    const char *variant;                       // NULL: the best
+    int n_threads;                             // of the host
 };
 
 struct parity {
@@ -68,7 +68,7 @@ struct runner {
 static rn_status runner_init(struct runner *r, const struct way *way) {
     *r = (struct runner){.cls = way->find ? way->find() : way->cls, .variant = way->variant};
     const rn_status status = r->cls ? r->cls->device(0, &r->device, NULL)
-                                      : backend_find(way->name, 0, &r->cls, &r->device, NULL);
+                                    : backend_find(way->name, 0, &r->cls, &r->device, NULL);
     return status ? status : pool_create_here(way->n_threads, false, &r->pool, NULL);
 }
 
@@ -191,7 +191,9 @@ static void compare(const struct parity *p, const struct parity_case *c, const c
         assert_int_equal(got->width[r], want->width[r]);
         const int i = differs_at(got->data + at, want->data + at, got->width[r], p->tolerance);
         check(i < 0, "%s %s, %d threads: %s %d (%s), KV %s: row %d, element %d of %d is %g, not %g",
-              p->way.name ? p->way.name : p->way.cls ? p->way.cls->name : "found",
+              p->way.name  ? p->way.name
+              : p->way.cls ? p->way.cls->name
+                           : "found",
               p->way.variant ? p->way.variant : "best", p->way.n_threads, op_name(c->kind),
               c->index, c->shape, kv_type, r, i, got->width[r], (double)got->data[at + (size_t)i],
               (double)want->data[at + (size_t)i]);
@@ -231,8 +233,8 @@ static bool runner_is_here(struct runner *r, const struct way *way) {
 }
 
 static bool same_way(const struct way *a, const struct way *b) {
-    return a->name == b->name && a->cls == b->cls && a->find == b->find && a->variant == b->variant &&
-           a->n_threads == b->n_threads;
+    return a->name == b->name && a->cls == b->cls && a->find == b->find &&
+           a->variant == b->variant && a->n_threads == b->n_threads;
 }
 
 static const struct rows *reference_rows(struct check *k, int t, const struct parity_case *c,

@@ -24,8 +24,8 @@ static void check_ids(const struct golden *g, const struct golden_run *run, floa
     for (int i = 0; i < g->n_next; i++) {
         if (run->ids[i] == g->next[i]) continue;
         const float lead = lead_of(golden_row(g, g->n_prompt - 1 + i), g->n_vocab);
-        check(lead <= 2 * difference, "%s: token %d is %d, expected %d by %g, difference %g", g->name,
-              i, run->ids[i], g->next[i], (double)lead, (double)difference);
+        check(lead <= 2 * difference, "%s: token %d is %d, expected %d by %g, difference %g",
+              g->name, i, run->ids[i], g->next[i], (double)lead, (double)difference);
         return;
     }
 }

@@ -302,7 +302,7 @@ DEV void item_run(const struct stage_attention &s, const struct attention_team &
 // The stage. rows: enum stage_rows, of the queries and the output; memory: ATTENTION_SHARED bytes
 // of shared memory. Every team plans the same items, and takes every n-th.
 DEV_CALL void attention_run(const struct stage_attention &s, const struct step &step, int rows,
-                       uint8_t *memory) {
+                            uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
     const struct attention_team m = team_of(shared_at);

@@ -1,6 +1,6 @@
 // The CUDA backend behind backend.h: device, need, create, destroy, and measuring. The runtime is
-// linked statically and opens the driver itself. So the plug-in loads on every machine, and device()
-// says whether there is a driver and a GPU.
+// linked statically and opens the driver itself. So the plug-in loads on every machine, and
+// device() says whether there is a driver and a GPU.
 #include "backend/cuda/cuda.h"
 
 #include <assert.h>
@@ -22,7 +22,9 @@ rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_er
 
 // ---------------------------------------------------------------- before there is one
 
-enum { LEAST_MAJOR = 8 }; // of the compute capability: mma of 16-bit floats, copies to shared memory
+enum {
+    LEAST_MAJOR = 8
+}; // of the compute capability: mma of 16-bit floats, copies to shared memory
 
 // Whether the machine has the vendor's kernel driver. Where it has not, a note that the GPU cannot
 // be used would only puzzle.
@@ -126,11 +128,12 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
     size_t free_bytes = 0, total_bytes = 0;
     cudaGetLastError();
     cudaMemGetInfo(&free_bytes, &total_bytes);
-    return err_set(err, RN_ERR_NOMEM,
-                   "%s: weights of %.1f GiB, a step of %.1f GiB and KV pages of %.1f GiB do not fit "
-                   "(%s)",
-                   b->prop.name, (double)weights / 0x1p30, (double)step / 0x1p30,
-                   (double)kv / 0x1p30, cudaGetErrorString(code));
+    return err_set(
+        err, RN_ERR_NOMEM,
+        "%s: weights of %.1f GiB, a step of %.1f GiB and KV pages of %.1f GiB do not fit "
+        "(%s)",
+        b->prop.name, (double)weights / 0x1p30, (double)step / 0x1p30, (double)kv / 0x1p30,
+        cudaGetErrorString(code));
 }
 
 // The staged inputs of a step of n rows: as many of them as leave the rings enough.
@@ -155,7 +158,8 @@ static int slot_bytes_of(const struct cuda_backend *b) {
         const struct op *op = &b->plan->op[i];
         if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
         const struct cuda_weight *w = &b->layout.weight[op->weight];
-        const uint64_t slice = codec_tile_bytes(w->codec, b->plan->weight[op->weight].cols) / N_SLICES;
+        const uint64_t slice =
+            codec_tile_bytes(w->codec, b->plan->weight[op->weight].cols) / N_SLICES;
         *(slice > SLOT_SMALL ? &large : &small) += w->bytes;
     }
     return large > small ? SLOT_LARGE : SLOT_SMALL;
@@ -165,7 +169,8 @@ static int slot_bytes_of(const struct cuda_backend *b) {
 static rn_status shape_make(const struct cuda_backend *b, uint32_t x_bytes, int n_tiles,
                             struct cuda_shape *out, rn_error *err) {
     const uint32_t all = (uint32_t)b->prop.sharedMemPerBlockOptin;
-    const uint32_t fixed = step_shared_bytes(0, 0, n_tiles, x_bytes), least = 2 * N_WARPS * SLOT_SMALL;
+    const uint32_t fixed = step_shared_bytes(0, 0, n_tiles, x_bytes),
+                   least = 2 * N_WARPS * SLOT_SMALL;
     if (all < fixed + least)
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "%s: a block has %u bytes of shared memory, expected %u", b->prop.name, all,
@@ -188,14 +193,15 @@ static rn_status shapes_make(struct cuda_backend *b, rn_error *err) {
         b->small[n].is_fit = true;
         for (int i = 0; i < b->plan->n_op; i++)
             if (b->plan->op[i].kind == OP_MATMUL)
-                b->small[n].is_fit &= STAGE_FITS(
-                    codec_units(b->plan->weight[b->plan->op[i].weight].cols), n, b->small[n].x_bytes);
+                b->small[n].is_fit &=
+                    STAGE_FITS(codec_units(b->plan->weight[b->plan->op[i].weight].cols), n,
+                               b->small[n].x_bytes);
     }
     const uint32_t x = KV_SHARED_BYTES;
     const rn_status status = shape_make(b, x, WIDE_ROWS / 8, &b->wide, err);
     if (status) return status;
-    cudaError_t code = cudaFuncSetAttribute(
-        step_small(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
+    cudaError_t code =
+        cudaFuncSetAttribute(step_small(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
     if (!code)
         code = cudaFuncSetAttribute(step_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     (int)b->wide.shared);
@@ -206,18 +212,19 @@ static void scratch_point(struct cuda_backend *b) {
     choose_scratch_init(&b->choose, b->sizes.max_logits, b->plan->n_vocab,
                         b->memory + b->layout.choose_at);
     for (int i = 0; i < 2; i++)
-        b->chosen[i] = (struct cuda_result *)(void *)(b->memory + b->layout.chosen_at +
-                                                      (uint64_t)i * CUDA_CHOSEN_BYTES(
-                                                                        b->sizes.max_logits));
+        b->chosen[i] =
+            (struct cuda_result *)(void *)(b->memory + b->layout.chosen_at +
+                                           (uint64_t)i * CUDA_CHOSEN_BYTES(b->sizes.max_logits));
 }
 
-// What was rounded at load: "F32".
-static void rounded_note(struct cuda_backend *b) {
+// Whether matrices in F32 were rounded.
+static bool has_rounded(const struct cuda_backend *b) {
     for (int i = 0; i < b->plan->n_weight; i++) {
         const enum weight_use use = b->layout.weight[i].use;
-        if (use == USE_VECTOR || use == USE_NONE || b->plan->weight[i].format != FORMAT_F32) continue;
-        snprintf(b->rounded, sizeof b->rounded, "F32");
+        if (use != USE_VECTOR && use != USE_NONE && b->plan->weight[i].format == FORMAT_F32)
+            return true;
     }
+    return false;
 }
 
 static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *config,
@@ -228,7 +235,8 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (!code) code = cudaGetDeviceProperties(&b->prop, b->device);
     if (!code) code = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "opening the device", err);
-    b->n_sm = b->prop.multiProcessorCount < CUDA_MAX_BLOCKS ? b->prop.multiProcessorCount : CUDA_MAX_BLOCKS;
+    b->n_sm = b->prop.multiProcessorCount < CUDA_MAX_BLOCKS ? b->prop.multiProcessorCount
+                                                            : CUDA_MAX_BLOCKS;
     snprintf(b->variant, sizeof b->variant, "sm_%d%d", b->prop.major, b->prop.minor);
     if (config->variant && strcmp(config->variant, b->variant) != 0)
         return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",
@@ -242,7 +250,6 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if ((s = memory_take(b, config, err))) return s;
     b->has_experts = b->layout.max_expert > 0;
     scratch_point(b);
-    rounded_note(b);
     if ((s = cuda_weights_load(b, config, err))) return s;
     if ((s = cuda_program_make(b, err))) return s;
     return cuda_flights_make(b, err);
@@ -252,7 +259,8 @@ static rn_status cuda_create(const struct plan *plan, const struct backend_confi
                              struct backend **out, rn_error *err) {
     *out = NULL;
     if (config->sizes.max_tokens < 1 || config->sizes.max_logits < 1 || config->sizes.max_seqs < 1)
-        return err_set(err, RN_ERR_ARG, "max_tokens %d, max_logits %d, max_seqs %d: expected 1 or more",
+        return err_set(err, RN_ERR_ARG,
+                       "max_tokens %d, max_logits %d, max_seqs %d: expected 1 or more",
                        config->sizes.max_tokens, config->sizes.max_logits, config->sizes.max_seqs);
     const char *kv_name = config->kv_type ? config->kv_type : "f16";
     if (kv_type_of(kv_name) < 0)
@@ -279,6 +287,8 @@ static void cuda_describe(const struct backend *backend, struct backend_info *ou
     *out = (struct backend_info){.variant = b->variant,
                                  .kv_type = b->kv_name,
                                  .slow_formats = "",
+                                 .note = has_rounded(b) ? "cuda: weights in F32 were rounded to F16"
+                                                        : NULL,
                                  .cache_bytes = (uint64_t)b->prop.l2CacheSize};
 }
 
@@ -339,7 +349,8 @@ static double cuda_bandwidth(struct backend *backend, uint64_t working_set, int 
             for (int k = 2; k >= 0; k--) {
                 if (best > 0 && clock_ns() > deadline) break;
                 const float ms = read_ms(b, from, n, blocks[i], threads[k], begin, end);
-                if (ms > 0 && (double)n / (double)ms * 1e3 > best) best = (double)n / (double)ms * 1e3;
+                if (ms > 0 && (double)n / (double)ms * 1e3 > best)
+                    best = (double)n / (double)ms * 1e3;
             }
         }
     }

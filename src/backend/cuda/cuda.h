@@ -26,7 +26,7 @@ enum weight_use {
 
 struct cuda_weight {
     enum weight_use use;
-    int pair;          // USE_FIRST: the second
+    int pair; // USE_FIRST: the second
     enum codec_id codec;
     int n_units;       // of a tile
     int64_t n_tiles;   // of one matrix
@@ -36,11 +36,11 @@ struct cuda_weight {
 };
 
 struct cuda_buffer {
-    uint64_t at;       // of the step's memory: f32 [rows * slots, ld]
+    uint64_t at; // of the step's memory: f32 [rows * slots, ld]
     int ld;
-    uint64_t at16[2];  // 16-bit rows [rows * slots, ld16], f16 and bf16; 0: none
+    uint64_t at16[2]; // 16-bit rows [rows * slots, ld16], f16 and bf16; 0: none
     int ld16;
-    int64_t n_rows;    // rows * slots
+    int64_t n_rows; // rows * slots
 };
 
 // The device's memory, by offsets: the same for `need` and for `create`.
@@ -49,12 +49,12 @@ struct cuda_layout {
     struct cuda_buffer *buffer; // [n_buffer]
     uint64_t weight_bytes;      // of all
     uint64_t step_bytes;
-    uint64_t rope_at[8];        // [n_rope] tables: [max_tokens, n_rot / 2] of cosine and sine
-    uint64_t inv_freq_at[8];    // of the weights' memory
-    uint64_t pair_bias_at;      // of the weights' memory: biases of pairs, one after the other
-    uint64_t route_at;          // tables of routes
+    uint64_t rope_at[8];     // [n_rope] tables: [max_tokens, n_rot / 2] of cosine and sine
+    uint64_t inv_freq_at[8]; // of the weights' memory
+    uint64_t pair_bias_at;   // of the weights' memory: biases of pairs, one after the other
+    uint64_t route_at;       // tables of routes
     uint64_t parts_at, counters_at;
-    uint64_t flags_at, choose_at, chosen_at, scratch_at;
+    uint64_t flags_at, choose_at, chosen_at;
     int max_expert, max_used;
 };
 
@@ -66,7 +66,7 @@ struct cuda_result {
     uint64_t expert_bytes; // that were read
     uint64_t pad;
 };
-#define CUDA_CHOSEN_BYTES(n) (sizeof(struct cuda_result) + ((uint64_t)(n) * 4 + 255) / 256 * 256)
+#define CUDA_CHOSEN_BYTES(n) (sizeof(struct cuda_result) + ((uint64_t)(n)*4 + 255) / 256 * 256)
 
 // A list of stages, and its copy on the device.
 struct cuda_list {
@@ -113,7 +113,7 @@ struct cuda_backend {
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
     uint32_t n_pages[PLAN_MAX_KV_GROUPS];
     struct cuda_list fit_list, small_list, wide_list; // fit: inputs are staged, never prepared
-    struct cuda_shape small[SMALL_ROWS + 1], wide; // small: by rows
+    struct cuda_shape small[SMALL_ROWS + 1], wide;    // small: by rows
     cudaStream_t stream;
     struct cuda_flight flight[N_FLIGHTS];
     int n_in_flight, next; // steps in flight; the flight of the next submit
@@ -122,13 +122,12 @@ struct cuda_backend {
     int chosen_now;
     struct choose_scratch choose;
     bool profiling, is_lost;
-    uint64_t *times;       // pinned, for profiles
+    uint64_t *times; // pinned, for profiles
     double cycle_ns;
     struct step_stage *profile;
     // results of the last wait
     const float **logits, **hidden;
     char variant[32];
-    char rounded[128]; // formats that were rounded at load, for people
 };
 
 // layout.c
@@ -150,8 +149,8 @@ rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *
 const struct op *cuda_pair_of(const struct plan *plan, int op, int *second);
 // How a product's input is rounded: f16 (0) or bf16 (1).
 int cuda_input_type(const struct plan *plan, const struct op *op);
-// Whether each reader of the rows that op wrote is a product that reads 16-bit rows of one type; *type
-// is theirs.
+// Whether each reader of the rows that op wrote is a product that reads 16-bit rows of one type;
+// *type is theirs.
 bool cuda_only_products_read(const struct plan *plan, int op, int *type);
 
 rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_error *err);

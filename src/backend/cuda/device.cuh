@@ -11,10 +11,10 @@
 #include <math.h>
 #include <stdint.h>
 
-#define DEV    __device__ __forceinline__
+#define DEV                 __device__ __forceinline__
 // A function that is called, not inlined: it has registers of its own.
-#define DEV_CALL static __device__ __noinline__
-#define UNROLL   _Pragma("unroll")
+#define DEV_CALL            static __device__ __noinline__
+#define UNROLL              _Pragma("unroll")
 
 // The block's shared memory, all of it dynamic.
 #define SHARED_MEMORY(name) extern __shared__ __align__(128) uint8_t name[]
@@ -193,15 +193,15 @@ template <int N> DEV void copies_wait() {
 // c += a * b, 16 x 8 outputs over 16 k; a: rows, b: columns. The layout is PTX's m16n8k16.
 DEV void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                 "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 DEV void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Two halves in a register, the first in the low bits. Each operation rounds once, to nearest even.

@@ -82,9 +82,8 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
     }
     if constexpr (INPUT == INPUT_LAYER) {
         float sum = 0.0f;
-        UNROLL for (int j = 0; j < INPUT_HELD; j++)
-            if (j * INPUT_STEP + first < cols)
-                sum = (((sum + held[j].x) + held[j].y) + held[j].z) + held[j].w; // zeros from cols on
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) if (j * INPUT_STEP + first < cols) sum =
+            (((sum + held[j].x) + held[j].y) + held[j].z) + held[j].w; // zeros from cols on
         for (int at = rest; at < cols; at += INPUT_STEP) {
             const float4 v = quad_load(row, at, cols);
             sum = (((sum + v.x) + v.y) + v.z) + v.w;
@@ -93,9 +92,8 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
     }
     if constexpr (IS_NORMED) {
         float sum = 0.0f;
-        UNROLL for (int j = 0; j < INPUT_HELD; j++)
-            if (j * INPUT_STEP + first < cols)
-                sum = square_add(sum, held[j], k.mean, j * INPUT_STEP + first, cols);
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) if (j * INPUT_STEP + first < cols) sum =
+            square_add(sum, held[j], k.mean, j * INPUT_STEP + first, cols);
         for (int at = rest; at < cols; at += INPUT_STEP)
             sum = square_add(sum, quad_load(row, at, cols), k.mean, at, cols);
         sum = group_sum(sum, norm_sums, group, in_group);
@@ -155,7 +153,7 @@ DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, floa
         }
     } else {
         const int group = (int)threadIdx.x / INPUT_THREADS;
-    const int in_group = (int)threadIdx.x % INPUT_THREADS;
+        const int in_group = (int)threadIdx.x % INPUT_THREADS;
         const bool is_bf16 = s.is_bf16 != 0;
         for (int r = group; r < n_rows; r += INPUT_GROUPS)
             row_prepare(s.x + (int64_t)r * s.ldx, s.cols, padded, s.input, s.norm,
@@ -163,7 +161,8 @@ DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, floa
                             uint2 pair;
                             pair.x = pair_of(v.x, v.y, is_bf16);
                             pair.y = pair_of(v.z, v.w, is_bf16);
-                            const int place = (at / UNIT_COLS * n_rows + r) * 64 + at % UNIT_COLS * 2;
+                            const int place =
+                                (at / UNIT_COLS * n_rows + r) * 64 + at % UNIT_COLS * 2;
                             *(uint2 *)(x + place) = pair;
                         });
     }
@@ -185,8 +184,8 @@ DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm
         const float *row = s.in + (int64_t)r * s.ld_in;
         if (s.out16) {
             uint16_t *out = s.out16 + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, padded, s.input, s.norm, norm_sums + group * INPUT_WARPS, group,
-                        in_group, [&](int at, float4 v) {
+            row_prepare(row, s.width, padded, s.input, s.norm, norm_sums + group * INPUT_WARPS,
+                        group, in_group, [&](int at, float4 v) {
                             uint2 pair;
                             pair.x = pair_of(v.x, v.y, is_bf16);
                             pair.y = pair_of(v.z, v.w, is_bf16);
@@ -194,8 +193,8 @@ DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm
                         });
         } else {
             float *out = s.out + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums + group * INPUT_WARPS, group,
-                        in_group, [&](int at, float4 v) {
+            row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums + group * INPUT_WARPS,
+                        group, in_group, [&](int at, float4 v) {
                             const float y[4] = {v.x, v.y, v.z, v.w};
                             UNROLL for (int e = 0; e < 4; e++) {
                                 if (at + e >= s.width) break;

@@ -316,7 +316,7 @@ DEV void rows_append(const struct stage_attention &s, const struct step &step, i
 
 // The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
 DEV_CALL void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
-                    uint8_t *shared) {
+                         uint8_t *shared) {
     static_assert(ATTENTION_SHARED / N_WARPS >= 1024 * 4, "a warp has room for a head");
     switch (s.kv_type) {
     case KV_F16:

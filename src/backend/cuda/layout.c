@@ -70,8 +70,8 @@ const struct op *cuda_pair_of(const struct plan *plan, int index, int *second) {
     if (wa->n_expert != wb->n_expert || a->weight == b->weight) return NULL;
     if (uses_of(plan, a->weight) != 1 || uses_of(plan, b->weight) != 1) return NULL;
     if ((a->bias == PLAN_NONE) != (b->bias == PLAN_NONE)) return NULL;
-    if (a->kind == OP_MATMUL && (a->matmul.add || b->matmul.add ||
-                                 a->matmul.scale != b->matmul.scale))
+    if (a->kind == OP_MATMUL &&
+        (a->matmul.add || b->matmul.add || a->matmul.scale != b->matmul.scale))
         return NULL;
     int type;
     if (!cuda_only_products_read(plan, index + 2, &type)) return NULL;

@@ -17,18 +17,18 @@
 // The weights of a warp: where its copies are. The warp's registers have the current run
 // (stream_now); here is what finds the next one, and between stages the registers.
 struct stream_now {
-    const uint8_t *from;     // the rest of the slice that is being copied
-    const uint8_t *next;     // the slice after it
-    int units;               // that are left of the slice
-    int slice_units;         // of each slice of the run
-    int stride;              // bytes from tile to tile of the run
-    int left;                // slices of the run that follow: tiles times groups
-    int group, n_groups;     // of rows, of the slice after
-    int unit_bytes, slot_units; // of the run; slot_units: of a slot
+    const uint8_t *from;                  // the rest of the slice that is being copied
+    const uint8_t *next;                  // the slice after it
+    int units;                            // that are left of the slice
+    int slice_units;                      // of each slice of the run
+    int stride;                           // bytes from tile to tile of the run
+    int left;                             // slices of the run that follow: tiles times groups
+    int group, n_groups;                  // of rows, of the slice after
+    int unit_bytes, slot_units;           // of the run; slot_units: of a slot
     int from_unit_bytes, from_slot_units; // the same of the slice that is being copied
-    int slot_in, slot_out;   // slots to be filled and read next
-    int n_free;              // slots that were read
-    uint32_t parity;         // of slot_out
+    int slot_in, slot_out;                // slots to be filled and read next
+    int n_free;                           // slots that were read
+    uint32_t parity;                      // of slot_out
 };
 
 struct warp_stream {
@@ -53,9 +53,9 @@ enum { RUN_SLOTS = 32 }; // enough for MAX_PRODUCTS runs of each stage that is d
 
 struct team_plan {
     struct planned_run run[RUN_SLOTS];
-    int n[2];                // runs that were planned, seen from even and odd stages
-    int next_stage, rot;     // the next stage to plan, and where it begins
-    int rot_now;             // where the stage that is computed begins
+    int n[2];            // runs that were planned, seen from even and odd stages
+    int next_stage, rot; // the next stage to plan, and where it begins
+    int rot_now;         // where the stage that is computed begins
 };
 
 // How far copies may run ahead: descriptions must be in shared memory, and experts are known only
@@ -67,7 +67,7 @@ struct stream_limit {
 
 // The shared memory of a block.
 struct block_memory {
-    struct stage *stages;       // [STAGE_SLOTS]
+    struct stage *stages; // [STAGE_SLOTS]
     struct step *step;
     struct stream_limit *limit;
     struct warp_stream *stream; // [N_WARPS]
@@ -88,7 +88,8 @@ DEV_CALL void runs_plan(const struct block_memory *memory, int current, int team
     struct team_plan &plan = m.plan[team];
     const struct stream_limit limit = *m.limit;
     int n = plan.n[current & 1];
-    for (; plan.next_stage < limit.n_stages && plan.next_stage < current + STAGE_SLOTS - 1; plan.next_stage++) {
+    for (; plan.next_stage < limit.n_stages && plan.next_stage < current + STAGE_SLOTS - 1;
+         plan.next_stage++) {
         const struct stage &s = m.stages[plan.next_stage % STAGE_SLOTS];
         const int n_rows = s.kind == STAGE_PRODUCT ? stage_rows_of(s, *m.step) : 0;
         if (n_rows == 0) continue;
@@ -269,9 +270,10 @@ DEV void unit_load(struct unit_operands<NT> &to, uint32_t slot, int u, int unit,
     if (NT == 1 && in.shared)
         to.b[0] = shared_u128(in.shared + (uint32_t)unit * in.step);
     else
-        UNROLL for (int i = 0; i < NT; i++)
-            to.b[i] = *(const uint4 *)(in.row[i] + unit * UNIT_COLS);
-    codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane, to.a);
+        UNROLL for (int i = 0; i < NT; i++) to.b[i] =
+            *(const uint4 *)(in.row[i] + unit * UNIT_COLS);
+    codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane,
+                           to.a);
 }
 
 template <int CODEC, int NT>
@@ -358,9 +360,7 @@ struct item_out {
 DEV int out_row_of(const struct item_out &o, int column) {
     const int index = o.at.group * o.group_rows + column;
     if (!o.stage->is_routed) return index < o.n_rows ? index : -1;
-    return index < o.at.n_pairs
-               ? load_l2(o.stage->route.pair + o.at.first_pair + index)
-               : -1;
+    return index < o.at.n_pairs ? load_l2(o.stage->route.pair + o.at.first_pair + index) : -1;
 }
 
 DEV float product_end(const struct product &p, const float *bias, float y, int row) {
@@ -370,11 +370,9 @@ DEV float product_end(const struct product &p, const float *bias, float y, int r
     return y;
 }
 
-// What the outputs of a lane are added to, asked for before the arithmetic: tile rows g and g + 8 of
-// two batch rows.
-template <int NT> struct tile_residual {
-    float4 at[NT];
-};
+// What the outputs of a lane are added to, asked for before the arithmetic: tile rows g and g + 8
+// of two batch rows.
+template <int NT> struct tile_residual { float4 at[NT]; };
 
 template <int NT>
 DEV void residual_load(struct tile_residual<NT> &r, const struct item_out &o, int lane) {
@@ -383,7 +381,8 @@ DEV void residual_load(struct tile_residual<NT> &r, const struct item_out &o, in
     UNROLL for (int i = 0; i < NT; i++) {
         const int column = i * 8 + 2 * (lane & 3);
         const int first = out_row_of(o, column), second = out_row_of(o, column + 1);
-        const float *a = p.out + (int64_t)first * p.ld + row, *b = p.out + (int64_t)second * p.ld + row;
+        const float *a = p.out + (int64_t)first * p.ld + row,
+                    *b = p.out + (int64_t)second * p.ld + row;
         r.at[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (first >= 0 && row < p.n_rows) r.at[i].x = load_l2(a);
         if (second >= 0 && row < p.n_rows) r.at[i].y = load_l2(b);
@@ -449,7 +448,8 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
     const int g = lane >> 2, t = lane & 3;
     if (is_staged) {
         in.step = (uint32_t)n_rows * 64;
-        in.shared = shared_address(x) + (uint32_t)(g < n_rows ? g : n_rows - 1) * 64 + (uint32_t)t * 16;
+        in.shared =
+            shared_address(x) + (uint32_t)(g < n_rows ? g : n_rows - 1) * 64 + (uint32_t)t * 16;
         return in;
     }
     UNROLL for (int i = 0; i < NT; i++) {
@@ -493,13 +493,11 @@ DEV void tiles_run(const struct stage *stage, const struct block_memory &m, int 
             struct tile_residual<NT> residual;
             if (finishes && p.add) residual_load<NT>(residual, o, lane);
             float acc[NT][4];
-            UNROLL for (int i = 0; i < NT; i++)
-                UNROLL for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
+            UNROLL for (int i = 0; i < NT; i++) UNROLL for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
             slice_of_codec<NT>(codec, acc, now, m, in, n_units, warp, lane);
             float4 *mine = sums + (turn & 1) * N_SLICES * NT * 32;
-            UNROLL for (int i = 0; i < NT; i++)
-                mine[(slice * NT + i) * 32 + lane] =
-                    make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
+            UNROLL for (int i = 0; i < NT; i++) mine[(slice * NT + i) * 32 + lane] =
+                make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
             barrier_sync(1 + team, TEAM_THREADS);
             // the sums of an item stay until the barrier of the next but one
             if (finishes) tile_finish<NT>(o, residual, mine, lane);
@@ -521,9 +519,11 @@ DEV void tiles_run(const struct stage *stage, const struct block_memory &m, int 
 
 // A stage of products. Its first weights were asked for before.
 template <int NT>
-DEV void product_run(const struct stage &stage, const struct block_memory &m, int current, int n_rows) {
+DEV void product_run(const struct stage &stage, const struct block_memory &m, int current,
+                     int n_rows) {
     const struct stage_product &s = stage.product;
-    const bool is_staged = NT == 1 && !s.is_routed && STAGE_FITS(s.n_units, n_rows, m.step->x_bytes);
+    const bool is_staged =
+        NT == 1 && !s.is_routed && STAGE_FITS(s.n_units, n_rows, m.step->x_bytes);
     // experts are known only now
     if (s.is_routed) stream_fill(&m, current, (int)threadIdx.x / 32, (int)threadIdx.x % 32);
     if (is_staged) input_stage(s, n_rows, m.x, m.norm);

@@ -1,7 +1,8 @@
 // Compiles the plan into lists of stages: `small` for steps of up to SMALL_ROWS rows, which run as
-// one launch (`fit` where every input can be staged), and `wide` for larger steps, a launch for each stage. Both perform the same
-// operations on a row. They differ in the place of a product's input (shared memory, or rows that
-// a stage prepared) and of keys (appended by attention itself, or by a stage before it).
+// one launch (`fit` where every input can be staged), and `wide` for larger steps, a launch for
+// each stage. Both perform the same operations on a row. They differ in the place of a product's
+// input (shared memory, or rows that a stage prepared) and of keys (appended by attention itself,
+// or by a stage before it).
 //
 // What is fused: a norm of whole rows into the products that read it; two products and their gate;
 // a soft cap into its product; norms of heads, rope and the append into attention.
@@ -17,9 +18,8 @@ struct compiler {
     const struct plan *plan;
     struct cuda_list *list;
     bool is_small, is_fit; // is_fit: products stage their inputs
-    int *norm_of;    // [n_op] of a product: the norm that is fused into it; PLAN_NONE
-    bool *is_folded; // [n_op] nothing is left of this op but its part in another stage
-    int *query_of;   // [n_op] of ATTENTION: the GATHER before it; PLAN_NONE
+    int *norm_of;          // [n_op] of a product: the norm that is fused into it; PLAN_NONE
+    bool *is_folded;       // [n_op] nothing is left of this op but its part in another stage
     uint64_t pair_bias_at;
     rn_status status;
     rn_error *err;
@@ -83,7 +83,8 @@ static const char *name_of(struct compiler *c, int first, int n) {
     for (int i = first; i < first + n && at < (int)sizeof text - 1; i++) {
         const char *name;
         const int len = short_name(c->plan->weight[c->plan->op[i].weight].name, &name);
-        at += snprintf(text + at, sizeof text - (size_t)at, "%s%.*s", i == first ? " " : "+", len, name);
+        at += snprintf(text + at, sizeof text - (size_t)at, "%s%.*s", i == first ? " " : "+", len,
+                       name);
     }
     const char *copy = arena_strdup(&c->b->arena, text, strlen(text));
     return copy ? copy : op_name(c->plan->op[first].kind);
@@ -180,10 +181,9 @@ static void prepare_input(struct compiler *c, int index, bool always) {
                                     .n_units = (int)codec_units(buffer->width),
                                     .slots = buffer->slots,
                                     .is_bf16 = type,
-                                    .input = norm == PLAN_NONE ? INPUT_F32
-                                             : plan->op[norm].norm.kind == NORM_LAYER
-                                                 ? INPUT_LAYER
-                                                 : INPUT_RMS};
+                                    .input = norm == PLAN_NONE                        ? INPUT_F32
+                                             : plan->op[norm].norm.kind == NORM_LAYER ? INPUT_LAYER
+                                                                                      : INPUT_RMS};
     if (norm != PLAN_NONE) s->row.norm = norm_by_of(c, &plan->op[norm]);
 }
 
@@ -217,8 +217,8 @@ static const float *pair_bias(struct compiler *c, const struct op *a, const stru
         const struct op *both[2] = {a, b};
         for (int i = 0; i < 2; i++) {
             const uint8_t *from = (const uint8_t *)vector_of(c, both[i]->bias) + e * part;
-            const cudaError_t code = cudaMemcpy(to + (2 * e + (uint64_t)i) * part, from, part,
-                                                cudaMemcpyDeviceToDevice);
+            const cudaError_t code =
+                cudaMemcpy(to + (2 * e + (uint64_t)i) * part, from, part, cudaMemcpyDeviceToDevice);
             if (code) c->status = cuda_fault(code, RN_ERR_IO, "copying biases", c->err);
         }
     }
@@ -272,7 +272,8 @@ static bool joins(const struct compiler *c, int first, int index) {
     if (c->norm_of[index] != c->norm_of[first]) return false;
     if (cuda_input_type(c->plan, a) != cuda_input_type(c->plan, b)) return false;
     if (c->plan->weight[a->weight].n_expert != c->plan->weight[b->weight].n_expert) return false;
-    if (cuda_pair_of(c->plan, index, &second) || cuda_pair_of(c->plan, first, &second)) return false;
+    if (cuda_pair_of(c->plan, index, &second) || cuda_pair_of(c->plan, first, &second))
+        return false;
     for (int i = first; i < index; i++)
         if (c->plan->op[i].out == b->out || c->plan->op[i].out == b->in[0]) return false;
     const int source =
@@ -306,8 +307,8 @@ static int product_add(struct compiler *c, int index) {
                                 .is_bf16 = type,
                                 .ldx = ld_of(c, source),
                                 .ldx16 = c->b->layout.buffer[op->in[0]].ld16,
-                                .input = is_16               ? INPUT_16
-                                         : norm == PLAN_NONE ? INPUT_F32
+                                .input = is_16                                    ? INPUT_16
+                                         : norm == PLAN_NONE                      ? INPUT_F32
                                          : plan->op[norm].norm.kind == NORM_LAYER ? INPUT_LAYER
                                                                                   : INPUT_RMS};
     if (norm != PLAN_NONE) p->norm = norm_by_of(c, &plan->op[norm]);
@@ -434,7 +435,8 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
         const struct plan_rope *r = &plan->rope[rope->rope.rope];
         s.n_rot = r->n_rot;
         s.halves = r->style == ROPE_HALVES;
-        s.rope = (const float *)(const void *)(c->b->memory + c->b->layout.rope_at[rope->rope.rope]);
+        s.rope =
+            (const float *)(const void *)(c->b->memory + c->b->layout.rope_at[rope->rope.rope]);
     }
     return s;
 }
@@ -540,8 +542,7 @@ static void gate_add(struct compiler *c, int index) {
     int type = 0;
     const bool is_16 = is_written_as_16(c, index, &type);
     s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
-                                    .in2 = op->in[1] == PLAN_NONE ? NULL
-                                                                  : buffer_f32(c, op->in[1]),
+                                    .in2 = op->in[1] == PLAN_NONE ? NULL : buffer_f32(c, op->in[1]),
                                     .out = buffer_f32(c, op->out),
                                     .out16 = is_16 ? buffer_16(c, op->out, type) : NULL,
                                     .is_bf16 = type,
@@ -621,12 +622,21 @@ static int op_add(struct compiler *c, int index) {
     const struct op *op = &c->plan->op[index];
     struct heads h;
     switch (op->kind) {
-    case OP_EMBED: embed_add(c, op); return 1;
-    case OP_GATHER: gather_add(c, op, true); return 1;
-    case OP_NORM: norm_add(c, op, 0); return 1;
+    case OP_EMBED:
+        embed_add(c, op);
+        return 1;
+    case OP_GATHER:
+        gather_add(c, op, true);
+        return 1;
+    case OP_NORM:
+        norm_add(c, op, 0);
+        return 1;
     case OP_MATMUL:
-    case OP_EXPERTS: return product_add(c, index);
-    case OP_ROPE: rope_add(c, op); return 1;
+    case OP_EXPERTS:
+        return product_add(c, index);
+    case OP_ROPE:
+        rope_add(c, op);
+        return 1;
     case OP_KV_APPEND:
         if (heads_find(c, index, &h)) return heads_add(c, index, &h);
         h = (struct heads){.append = op};
@@ -642,12 +652,23 @@ static int op_add(struct compiler *c, int index) {
         attention_output(c, &s->attention, index);
         return 1;
     }
-    case OP_RECUR: recur_add(c, op); return 1;
-    case OP_GATE: gate_add(c, index); return 1;
-    case OP_ROUTE: route_add(c, op); return 1;
-    case OP_COMBINE: combine_add(c, op); return 1;
-    case OP_SOFTCAP: softcap_add(c, op); return 1;
-    case OP_COUNT: break;
+    case OP_RECUR:
+        recur_add(c, op);
+        return 1;
+    case OP_GATE:
+        gate_add(c, index);
+        return 1;
+    case OP_ROUTE:
+        route_add(c, op);
+        return 1;
+    case OP_COMBINE:
+        combine_add(c, op);
+        return 1;
+    case OP_SOFTCAP:
+        softcap_add(c, op);
+        return 1;
+    case OP_COUNT:
+        break;
     }
     return 1;
 }
@@ -661,8 +682,7 @@ static void begin_add(struct compiler *c) {
         s->flags = STAGE_NO_BARRIER;
         s->row = (struct stage_rows_op){
             .out = (float *)(void *)(c->b->memory + c->b->layout.rope_at[r]),
-            .inv_freq =
-                (const float *)(const void *)(c->b->weights + c->b->layout.inv_freq_at[r]),
+            .inv_freq = (const float *)(const void *)(c->b->weights + c->b->layout.inv_freq_at[r]),
             .n_rot = rope->n_rot,
             .magnitude = rope->magnitude};
     }
@@ -721,9 +741,9 @@ static rn_status constants_upload(struct compiler *c) {
     struct cuda_backend *b = c->b;
     cudaError_t code = cudaMemset(b->memory, 0, b->layout.step_bytes);
     for (int r = 0; r < c->plan->n_rope && !code; r++)
-        code = cudaMemcpy(b->weights + b->layout.inv_freq_at[r], c->plan->rope[r].inv_freq,
-                          (size_t)c->plan->rope[r].n_rot / 2 * sizeof(float),
-                          cudaMemcpyHostToDevice);
+        code =
+            cudaMemcpy(b->weights + b->layout.inv_freq_at[r], c->plan->rope[r].inv_freq,
+                       (size_t)c->plan->rope[r].n_rot / 2 * sizeof(float), cudaMemcpyHostToDevice);
     return code ? cuda_fault(code, RN_ERR_IO, "uploading constants", c->err) : RN_OK;
 }
 

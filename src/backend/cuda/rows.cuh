@@ -51,10 +51,9 @@ DEV void embed_rows(const struct stage_rows_op &s, const struct step &step, int 
         const int row = (int)(i / s.n_units), u = (int)(i % s.n_units);
         int id = s.positions ? step.pos[row] : token_of(step, row);
         if (id >= s.n_rows_table) id = s.n_rows_table - 1;
-        const uint8_t *unit =
-            s.table + ((int64_t)(id / UNIT_ROWS) * s.n_units + u) * s.unit_bytes;
-        embed_unit<CODEC>(s, unit, id % UNIT_ROWS, u * UNIT_COLS,
-                          s.out + (int64_t)row * s.ld_out, lane);
+        const uint8_t *unit = s.table + ((int64_t)(id / UNIT_ROWS) * s.n_units + u) * s.unit_bytes;
+        embed_unit<CODEC>(s, unit, id % UNIT_ROWS, u * UNIT_COLS, s.out + (int64_t)row * s.ld_out,
+                          lane);
     }
 }
 
@@ -114,7 +113,8 @@ DEV_CALL void norm_run(const struct stage_rows_op &s, int n_rows, float *norm_su
 }
 
 // In place, by the table of the step, which has a row for each token; a thread has a pair.
-DEV_CALL void rope_run(const struct stage_rows_op &s, const struct step &step, int rows, int n_rows) {
+DEV_CALL void rope_run(const struct stage_rows_op &s, const struct step &step, int rows,
+                       int n_rows) {
     const float2 *table = (const float2 *)s.in2;
     const int n_pairs = s.n_rot / 2;
     const int64_t n = (int64_t)n_rows * s.n_head * n_pairs;

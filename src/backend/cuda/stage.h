@@ -20,24 +20,24 @@ enum {
     N_TEAMS = 2,
     BLOCK_THREADS = TEAM_THREADS * N_TEAMS,
     N_WARPS = BLOCK_THREADS / 32,
-    SMALL_ROWS = 8,          // rows of a step that runs as one launch
-    WIDE_ROWS = 32,          // rows that a product of a larger step takes at a time
-    MAX_PRODUCTS = 3,        // of a stage
-    STEP_GROUPS = 4,         // PLAN_MAX_KV_GROUPS
-    STAGED_COLS = 8192,      // columns of an input that a product may norm itself, at most
+    SMALL_ROWS = 8,     // rows of a step that runs as one launch
+    WIDE_ROWS = 32,     // rows that a product of a larger step takes at a time
+    MAX_PRODUCTS = 3,   // of a stage
+    STEP_GROUPS = 4,    // PLAN_MAX_KV_GROUPS
+    STAGED_COLS = 8192, // columns of an input that a product may norm itself, at most
 };
 
 enum stage_kind {
-    STAGE_PAGES,     // clears and copies of KV pages
-    STAGE_EMBED,     // rows of a table
-    STAGE_GATHER,    // rows of tokens to out rows
-    STAGE_NORM,      // f32 to f32
-    STAGE_PREPARE,   // the input of a product: normed or not, to 16 bits
-    STAGE_PRODUCT,   // matrix products with a common input
+    STAGE_PAGES,      // clears and copies of KV pages
+    STAGE_EMBED,      // rows of a table
+    STAGE_GATHER,     // rows of tokens to out rows
+    STAGE_NORM,       // f32 to f32
+    STAGE_PREPARE,    // the input of a product: normed or not, to 16 bits
+    STAGE_PRODUCT,    // matrix products with a common input
     STAGE_ROPE_TABLE, // cosines and sines of the rows, once a step
-    STAGE_ROPE,      // f32, in place
-    STAGE_APPEND,    // keys and values to pages
-    STAGE_ATTENTION, // with or without norm, rope and append before it
+    STAGE_ROPE,       // f32, in place
+    STAGE_APPEND,     // keys and values to pages
+    STAGE_ATTENTION,  // with or without norm, rope and append before it
     STAGE_RECUR,
     STAGE_GATE,
     STAGE_ROUTE,
@@ -72,10 +72,10 @@ struct product {
     uint16_t *out16;                    // of gated pairs: 16-bit rows [.., ld]
     int32_t codec, n_tiles, n_rows, ld; // n_rows: output rows that are stored
     int32_t unit_bytes, pad;
-    int32_t add, gate;                  // add: out += ; gate: 1 + enum gate_kind of pairs: tile
-                                        // rows 0 to 7 are gates, 8 to 15 the factors
-    int32_t out_is_bf16;                // of out16
-    float scale, softcap;               // softcap 0: none
+    int32_t add, gate;    // add: out += ; gate: 1 + enum gate_kind of pairs: tile
+                          // rows 0 to 7 are gates, 8 to 15 the factors
+    int32_t out_is_bf16;  // of out16
+    float scale, softcap; // softcap 0: none
 };
 
 // Which row goes to which expert, written by STAGE_ROUTE. A pair is row * n_used + rank.
@@ -106,64 +106,64 @@ struct stage_product {
 struct stage_rows_op {
     const float *in, *in2;
     float *out;
-    uint16_t *out16;             // PREPARE
+    uint16_t *out16; // PREPARE
     int32_t ld_in, ld_in2, ld_out, width;
-    int32_t add, positions;      // EMBED, NORM
-    int32_t group;               // NORM: elements normed together
-    int32_t input, is_bf16;      // PREPARE: enum input_kind
-    int32_t gate, slots;         // GATE
+    int32_t add, positions;             // EMBED, NORM
+    int32_t group;                      // NORM: elements normed together
+    int32_t input, is_bf16;             // PREPARE: enum input_kind
+    int32_t gate, slots;                // GATE
     int32_t n_head, dim, n_rot, halves; // ROPE
-    int32_t n_used, normalize;   // ROUTE, COMBINE
+    int32_t n_used, normalize;          // ROUTE, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
-    int32_t n_rows_table;        // EMBED: rows of the table
-    int32_t group_kv, layer, state; // RECUR
+    int32_t n_rows_table;               // EMBED: rows of the table
+    int32_t group_kv, layer, state;     // RECUR
     float scale, cap;
-    const uint8_t *table;        // EMBED: units
-    const float *inv_freq;       // ROPE [n_rot / 2]
+    const uint8_t *table;  // EMBED: units
+    const float *inv_freq; // ROPE [n_rot / 2]
     float magnitude;
     struct norm_by norm;
     struct route_table route;
-    uint64_t expert_bytes;       // ROUTE: of one expert, in all products that read the route
+    uint64_t expert_bytes; // ROUTE: of one expert, in all products that read the route
 };
 
 // How a page stores keys and values; kv.h has their names, kv.cuh the layout.
 enum kv_type { KV_F16, KV_BF16, KV_INT8, KV_FP8, KV_TYPES };
 
 enum {
-    PAGE_TOKENS = 32,               // KV_PAGE_TOKENS
-    SPLIT_PAGES = 8,                // a split: the positions of one partial softmax
+    PAGE_TOKENS = 32, // KV_PAGE_TOKENS
+    SPLIT_PAGES = 8,  // a split: the positions of one partial softmax
     SPLIT_TOKENS = SPLIT_PAGES * PAGE_TOKENS,
-    ATTENTION_SHARED = 64 << 10,    // of a block
-    ATTENTION_PARTS = 96 << 20,     // bytes for results of splits
-    ATTENTION_STATES = 32 << 20,    // bytes for running results, a place for each team
-    ATTENTION_COUNTERS = 64 << 10,  // a split or a segment of splits has few
+    ATTENTION_SHARED = 64 << 10,   // of a block
+    ATTENTION_PARTS = 96 << 20,    // bytes for results of splits
+    ATTENTION_STATES = 32 << 20,   // bytes for running results, a place for each team
+    ATTENTION_COUNTERS = 64 << 10, // a split or a segment of splits has few
 };
 
 // See attention.cuh.
 struct stage_attention {
-    const float *q, *k, *v;      // f32 rows of tokens [.., ld]; k and v: of the fused form and APPEND
-    uint16_t *out16;             // [rows, ld_out]
-    float *out;                  // f32 instead, where out16 is NULL
+    const float *q, *k, *v; // f32 rows of tokens [.., ld]; k and v: of the fused form and APPEND
+    uint16_t *out16;        // [rows, ld_out]
+    float *out;             // f32 instead, where out16 is NULL
     int32_t ld_q, ld_k, ld_v, ld_out;
     int32_t out_is_bf16;
-    int32_t q_is_out;            // q has a row for each out row, not for each token
-    int32_t group, layer;        // KV group; layer inside it
+    int32_t q_is_out;     // q has a row for each out row, not for each token
+    int32_t group, layer; // KV group; layer inside it
     int32_t n_head, n_head_kv, dim_k, dim_v, window; // window 0: none
     float scale, softcap;
-    const float *sinks;          // [n_head]; NULL: none
+    const float *sinks; // [n_head]; NULL: none
     // before: norm of each head, rope, append. Fused where `fused` is not 0
     int32_t fused;
-    int32_t q_norm, k_norm;      // whether there is one
+    int32_t q_norm, k_norm;           // whether there is one
     const float *q_weight, *k_weight; // [dim_k]
     float q_eps, k_eps;
-    int32_t n_rot, halves;       // n_rot 0: no rope
-    const float *rope;           // [tokens, n_rot / 2, 2] cosines and sines, of STAGE_ROPE_TABLE
-    int32_t kv_type;             // enum kv_type
-    uint64_t layer_at;           // bytes from a page to its layer
+    int32_t n_rot, halves; // n_rot 0: no rope
+    const float *rope;     // [tokens, n_rot / 2, 2] cosines and sines, of STAGE_ROPE_TABLE
+    int32_t kv_type;       // enum kv_type
+    uint64_t layer_at;     // bytes from a page to its layer
     uint64_t page_bytes;
-    uint8_t *pages;              // of the group
-    float *parts;                // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
-    uint32_t *counters;          // scratch [ATTENTION_COUNTERS], all 0 between stages
+    uint8_t *pages;     // of the group
+    float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
+    uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
 };
 
 struct stage {
@@ -199,17 +199,17 @@ struct step_page {
 
 // Whether a product can stage its input: n_rows rows of n_units units.
 #define STAGE_FITS(n_units, n_rows, x_bytes)                                                       \
-    ((n_rows) <= SMALL_ROWS && (uint64_t)(n_units) * (uint64_t)(n_rows) * 64 <= (x_bytes))
+    ((n_rows) <= SMALL_ROWS && (uint64_t)(n_units) * (uint64_t)(n_rows)*64 <= (x_bytes))
 
 // A batch on the device. Everything it points to is in one buffer that one copy brings.
 struct step {
     int32_t n_tokens, n_out, n_logits, n_seqs, n_pages, wants_hidden;
-    uint32_t x_bytes;  // of shared memory for staged inputs
-    uint32_t n_tables; // numbers of all page tables
-    const int32_t *token;     // [n_tokens] negative: -1 - the row of the step before
-    const int32_t *pos;       // [n_tokens]
-    const int32_t *out_row;   // [n_out]
-    const int32_t *row_seq;   // [n_tokens] the sequence of a row
+    uint32_t x_bytes;       // of shared memory for staged inputs
+    uint32_t n_tables;      // numbers of all page tables
+    const int32_t *token;   // [n_tokens] negative: -1 - the row of the step before
+    const int32_t *pos;     // [n_tokens]
+    const int32_t *out_row; // [n_out]
+    const int32_t *row_seq; // [n_tokens] the sequence of a row
     const struct step_seq *seq;
     const uint32_t *tables;
     const struct step_page *page;

@@ -35,22 +35,53 @@ template <int NT>
 DEV void stage_run(const struct stage &s, const struct step &step, const struct block_memory &m,
                    int current, int n_rows) {
     switch (s.kind) {
-    case STAGE_PAGES: pages_run(step); break;
-    case STAGE_EMBED: embed_run(s.row, step, n_rows); break;
-    case STAGE_GATHER: gather_run(s.row, step, n_rows); break;
-    case STAGE_NORM: norm_run(s.row, n_rows, m.norm); break;
-    case STAGE_PREPARE: prepare_run(s.row, n_rows, m.norm); break;
-    case STAGE_PRODUCT: product_run<NT>(s, m, current, n_rows); break;
-    case STAGE_ROPE_TABLE: rope_table_run(s.row, step, n_rows); break;
-    case STAGE_ROPE: rope_run(s.row, step, s.rows, n_rows); break;
-    case STAGE_APPEND: append_run(s.attention, step, n_rows, m.x); break;
-    case STAGE_ATTENTION: attention_run(s.attention, step, s.rows, m.x); break;
-    case STAGE_RECUR: recur_run(s.row, step, s.rows); break;
-    case STAGE_GATE: gate_run(s.row, n_rows); break;
-    case STAGE_ROUTE: route_run(s.row, step, n_rows); break;
-    case STAGE_COMBINE: combine_run(s.row, n_rows); break;
-    case STAGE_SOFTCAP: softcap_run(s.row, n_rows); break;
-    default: break;
+    case STAGE_PAGES:
+        pages_run(step);
+        break;
+    case STAGE_EMBED:
+        embed_run(s.row, step, n_rows);
+        break;
+    case STAGE_GATHER:
+        gather_run(s.row, step, n_rows);
+        break;
+    case STAGE_NORM:
+        norm_run(s.row, n_rows, m.norm);
+        break;
+    case STAGE_PREPARE:
+        prepare_run(s.row, n_rows, m.norm);
+        break;
+    case STAGE_PRODUCT:
+        product_run<NT>(s, m, current, n_rows);
+        break;
+    case STAGE_ROPE_TABLE:
+        rope_table_run(s.row, step, n_rows);
+        break;
+    case STAGE_ROPE:
+        rope_run(s.row, step, s.rows, n_rows);
+        break;
+    case STAGE_APPEND:
+        append_run(s.attention, step, n_rows, m.x);
+        break;
+    case STAGE_ATTENTION:
+        attention_run(s.attention, step, s.rows, m.x);
+        break;
+    case STAGE_RECUR:
+        recur_run(s.row, step, s.rows);
+        break;
+    case STAGE_GATE:
+        gate_run(s.row, n_rows);
+        break;
+    case STAGE_ROUTE:
+        route_run(s.row, step, n_rows);
+        break;
+    case STAGE_COMBINE:
+        combine_run(s.row, n_rows);
+        break;
+    case STAGE_SOFTCAP:
+        softcap_run(s.row, n_rows);
+        break;
+    default:
+        break;
     }
 }
 
@@ -61,8 +92,8 @@ DEV void stage_fetch(struct stage *to, const struct stage *from, int lane) {
     copies_commit();
 }
 
-// The arrays of a small step: copies in shared memory, since each stage of attention reads them, and
-// the weights that were streamed since have pushed them out of the L2 cache.
+// The arrays of a small step: copies in shared memory, since each stage of attention reads them,
+// and the weights that were streamed since have pushed them out of the L2 cache.
 struct step_arrays {
     struct step_seq seq[SMALL_ROWS];
     int32_t token[SMALL_ROWS], pos[SMALL_ROWS], out_row[SMALL_ROWS], row_seq[SMALL_ROWS];
@@ -81,7 +112,8 @@ DEV void step_copy(struct step *step, struct step_arrays *to) {
     if (thread < step->n_out) to->out_row[thread] = step->out_row[thread];
     if (thread < step->n_seqs) to->seq[thread] = step->seq[thread];
     if (has_tables)
-        for (int i = thread; i < (int)step->n_tables; i += BLOCK_THREADS) to->tables[i] = step->tables[i];
+        for (int i = thread; i < (int)step->n_tables; i += BLOCK_THREADS)
+            to->tables[i] = step->tables[i];
     __syncthreads();
     if (thread == 0) {
         step->token = to->token;
@@ -98,8 +130,8 @@ template <int NT> DEV void step_run(const struct step_args &args, uint8_t *share
     static_assert(sizeof(struct stage) % 16 == 0, "descriptions are copied 16 bytes at a time");
     static_assert(128 + STAGE_SLOTS * sizeof(struct stage) + sizeof(struct step) +
                           N_WARPS * (sizeof(struct warp_stream) + RING_SLOTS_MAX * 8) +
-                          N_WARPS * 4 + N_TEAMS * sizeof(struct team_plan) + sizeof(struct stream_limit) +
-                          sizeof(struct step_arrays) <=
+                          N_WARPS * 4 + N_TEAMS * sizeof(struct team_plan) +
+                          sizeof(struct stream_limit) + sizeof(struct step_arrays) <=
                       SHARED_HEAD,
                   "the head has room");
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -197,8 +229,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
 }
 
 // Reads memory, for its bandwidth: 16 bytes a thread, eight of them in flight.
-__global__ void __launch_bounds__(1024)
-    read_all(const uint4 *from, uint64_t n, uint32_t *out) {
+__global__ void __launch_bounds__(1024) read_all(const uint4 *from, uint64_t n, uint32_t *out) {
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t sum = 0;

@@ -5,11 +5,11 @@
 #include "stage.h"
 
 enum {
-    SLOT_SMALL = 2304, // bytes of a slot of a ring: 8 units of 4 bits, 2 of 16 bits
-    SLOT_LARGE = 4608, // 16 units of 4 bits, 4 of 16 bits
-    SHARED_HEAD = 15360,  // descriptions, barriers, sums of norms
-    STEP_TABLES = 512,    // numbers of page tables that a small step copies to shared memory
-    RING_SLOTS_MAX = 6,   // of a warp
+    SLOT_SMALL = 2304,   // bytes of a slot of a ring: 8 units of 4 bits, 2 of 16 bits
+    SLOT_LARGE = 4608,   // 16 units of 4 bits, 4 of 16 bits
+    SHARED_HEAD = 15360, // descriptions, barriers, sums of norms
+    STEP_TABLES = 512,   // numbers of page tables that a small step copies to shared memory
+    RING_SLOTS_MAX = 6,  // of a warp
 };
 
 struct step_args {
@@ -18,8 +18,8 @@ struct step_args {
     const struct step *step;
     uint32_t *arrived; // of the grid's barrier: blocks that came to one, in all launches together
     uint32_t epoch;    // the same before this launch
-    int32_t n_slots, slot_bytes; // of a warp's ring
-    uint64_t *times;  // [n_stages + 1] cycles; NULL: not wanted
+    int32_t n_slots, slot_bytes;       // of a warp's ring
+    uint64_t *times;                   // [n_stages + 1] cycles; NULL: not wanted
     uint64_t *clock_begin, *clock_end; // nanoseconds of the device; NULL: not wanted
 };
 

@@ -275,9 +275,9 @@ static rn_status rows_bring(struct cuda_backend *b, struct cuda_flight *f,
         if (!f->wants[i]) continue;
         const bool is_logits = i < batch->n_logits;
         const uint64_t n = is_logits ? vocab : width;
-        const cudaError_t code = cudaMemcpyAsync(
-            f->rows + at, row_at(b, is_logits ? plan->logits : plan->hidden, i),
-            n * sizeof(float), cudaMemcpyDeviceToHost, b->stream);
+        const cudaError_t code =
+            cudaMemcpyAsync(f->rows + at, row_at(b, is_logits ? plan->logits : plan->hidden, i),
+                            n * sizeof(float), cudaMemcpyDeviceToHost, b->stream);
         if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing logits", err);
         at += n;
     }
@@ -296,7 +296,9 @@ static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct
                      rn_error *err) {
     struct cuda_result *result = b->chosen[b->chosen_now];
     cudaError_t code = cudaSuccess;
-    f->list = !b->profiling ? NULL : is_small(batch) ? small_list(b, batch->n_tokens) : &b->wide_list;
+    f->list = !b->profiling     ? NULL
+              : is_small(batch) ? small_list(b, batch->n_tokens)
+                                : &b->wide_list;
     if (b->has_experts) code = cudaMemsetAsync(result, 0, sizeof *result, b->stream);
     if (!code) code = is_small(batch) ? launch_small(b, f, batch) : launch_wide(b, f, batch);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "launching a step", err);
@@ -307,7 +309,8 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
                         rn_error *err) {
     const bool is_choosing = chooses(batch);
     const uint64_t own = upload_bytes(b, batch);
-    const uint64_t all = own + (is_choosing ? choose_bytes(batch->choice, batch->n_logits) + 512 : 0);
+    const uint64_t all =
+        own + (is_choosing ? choose_bytes(batch->choice, batch->n_logits) + 512 : 0);
     rn_status status = grow_upload(f, all, err);
     if (status) return status;
     struct packer p = {f->upload, f->upload_device, 0};
@@ -322,7 +325,8 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     }
     cudaError_t code = cudaEventRecord(f->begin, b->stream);
     if (!code)
-        code = cudaMemcpyAsync(f->upload_device, f->upload, bytes, cudaMemcpyHostToDevice, b->stream);
+        code =
+            cudaMemcpyAsync(f->upload_device, f->upload, bytes, cudaMemcpyHostToDevice, b->stream);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing a batch to the device", err);
     f->has_run = batch->n_tokens > 0;
     f->n_logits = batch->n_logits;
@@ -336,7 +340,8 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
         if (code) return cuda_fault(code, RN_ERR_DEVICE, "choosing tokens", err);
     }
     if (batch->n_tokens > 0) {
-        const uint64_t n = sizeof(struct cuda_result) + (is_choosing ? (uint64_t)batch->n_logits * 4 : 0);
+        const uint64_t n =
+            sizeof(struct cuda_result) + (is_choosing ? (uint64_t)batch->n_logits * 4 : 0);
         if (!is_choosing) memset(f->result + 1, 0xff, (size_t)batch->n_logits * 4);
         code = cudaMemcpyAsync(f->result, b->chosen[b->chosen_now], n, cudaMemcpyDeviceToHost,
                                b->stream);
@@ -375,7 +380,8 @@ static void stages_report(struct cuda_backend *b, const struct cuda_flight *f,
     if (is_one && cycles > 0) scale = (double)ns / (double)cycles;
     for (int i = 0; i < list->n; i++) {
         const uint64_t *t = is_one ? b->times + i : b->times + 2 * i;
-        b->profile[i] = (struct step_stage){list->name[i], (uint64_t)((double)(t[1] - t[0]) * scale)};
+        b->profile[i] =
+            (struct step_stage){list->name[i], (uint64_t)((double)(t[1] - t[0]) * scale)};
         out->ops_ns[list->stage[i].ops] += b->profile[i].ns;
     }
     out->stage = b->profile;

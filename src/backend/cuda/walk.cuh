@@ -12,7 +12,9 @@
 #include "device.cuh"
 #include "stage.h"
 
-enum { STAGE_SLOTS = 8 }; // stages whose descriptions are in shared memory: the current one and 7 more
+enum {
+    STAGE_SLOTS = 8
+}; // stages whose descriptions are in shared memory: the current one and 7 more
 
 // The rows of a stage in this step.
 DEV int stage_rows_of(const struct stage &stage, const struct step &step) {
@@ -26,9 +28,9 @@ DEV int stage_rows_of(const struct stage &stage, const struct step &step) {
 }
 
 struct run {
-    int product;       // of the stage
-    int tile, step, n; // the first tile, the distance to the next, their number
-    int n_groups;      // of rows
+    int product;                     // of the stage
+    int tile, step, n;               // the first tile, the distance to the next, their number
+    int n_groups;                    // of rows
     int expert, first_pair, n_pairs; // of experts
 };
 

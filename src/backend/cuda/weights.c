@@ -89,8 +89,8 @@ static void tiles_run(void *ctx, int64_t begin, int64_t end, int worker) {
 }
 
 static rn_status piece_send(struct loading *load, uint8_t *to, uint64_t bytes, rn_error *err) {
-    cudaError_t code = cudaMemcpyAsync(to, load->piece[load->now], bytes, cudaMemcpyHostToDevice,
-                                       load->b->stream);
+    cudaError_t code =
+        cudaMemcpyAsync(to, load->piece[load->now], bytes, cudaMemcpyHostToDevice, load->b->stream);
     if (!code) code = cudaEventRecord(load->copied[load->now], load->b->stream);
     load->now ^= 1;
     return code ? cuda_fault(code, RN_ERR_IO, "copying weights to the device", err) : RN_OK;
@@ -116,8 +116,8 @@ static rn_status matrix_load(struct loading *load, struct tiles *t, int64_t n_ti
             if (err) *err = load->err;
             return load->status;
         }
-        const rn_status status =
-            piece_send(load, to + (uint64_t)first * t->tile_bytes, (uint64_t)n * t->tile_bytes, err);
+        const rn_status status = piece_send(load, to + (uint64_t)first * t->tile_bytes,
+                                            (uint64_t)n * t->tile_bytes, err);
         if (status) return status;
         report(load, file_bytes * (uint64_t)n / (uint64_t)n_tiles);
     }
@@ -142,8 +142,9 @@ static rn_status weight_load(struct loading *load, int index, rn_error *err) {
         if (second) t.second = second->n_expert ? second->expert_data[e] : second->data;
         const int64_t step = (int64_t)(FETCH_BYTES / (t.row_bytes * UNIT_ROWS));
         t.step = step > 0 ? step : 1;
-        const rn_status status = matrix_load(load, &t, w->n_tiles,
-                                             b->weights + w->at + (uint64_t)e * w->bytes, bytes, err);
+        const rn_status status =
+            matrix_load(load, &t, w->n_tiles, b->weights + w->at + (uint64_t)e * w->bytes, bytes,
+                        err);
         if (status) return status;
     }
     if (!weight->n_expert) return RN_OK;
@@ -163,9 +164,8 @@ static rn_status vector_load(struct loading *load, int index, rn_error *err) {
     float *values = malloc(w->bytes ? w->bytes : 1);
     uint8_t *buffer = malloc(weight->bytes ? weight->bytes : 1);
     const void *at = weight->data;
-    rn_status status = values && buffer
-                           ? RN_OK
-                           : err_set(err, RN_ERR_NOMEM, "no memory for %s", weight->name);
+    rn_status status =
+        values && buffer ? RN_OK : err_set(err, RN_ERR_NOMEM, "no memory for %s", weight->name);
     if (!status && load->b->plan->fetch)
         status = load->b->plan->fetch(load->b->plan->fetch_ctx, weight->data, weight->bytes, buffer,
                                       &at, err);
@@ -195,7 +195,8 @@ static rn_status loading_init(struct loading *load, rn_error *err) {
         if (w->use == USE_VECTOR) continue;
         const uint64_t tile = codec_tile_bytes(w->codec, weight->cols);
         const uint64_t rows = format_row_bytes(weight->format, weight->cols) * UNIT_ROWS;
-        const uint64_t all = tile * (uint64_t)w->n_tiles, most = all < PIECE_BYTES ? all : PIECE_BYTES;
+        const uint64_t all = tile * (uint64_t)w->n_tiles,
+                       most = all < PIECE_BYTES ? all : PIECE_BYTES;
         if (tile > load->piece_bytes) load->piece_bytes = tile;
         if (most > load->piece_bytes) load->piece_bytes = most;
         if (2 * rows > load->fetched_bytes) load->fetched_bytes = 2 * rows;

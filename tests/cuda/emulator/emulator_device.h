@@ -9,12 +9,11 @@
 #include "cuda_runtime_api.h"
 
 #include <map>
-#include <utility>
-#include <vector>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 #include <utility>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -25,7 +24,7 @@
 #define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define DEV_CALL static
+#define DEV_CALL     static
 #define DEV          __device__ __forceinline__
 #define UNROLL
 
