@@ -86,12 +86,11 @@ rn_status table_find(const char *name, int device, const struct plugin_folders *
     return *out ? device_of(*out, device, out_device, &why, err) : unknown(name, folders, err);
 }
 
-// "cuda: no device here (no driver)", for a note. Without a reason there is nothing to say: the
-// machine has no such hardware.
+// "cuda: no device here (no driver)", for a note.
 static void note_skipped(char *out, size_t size, size_t *at, const char *name, const char *why) {
     char item[160];
-    if (!why[0]) return;
-    snprintf(item, sizeof item, "%s: no device here (%.80s)", name, why);
+    snprintf(item, sizeof item, "%s: no device here%s%.80s%s", name, why[0] ? " (" : "", why,
+             why[0] ? ")" : "");
     append(out, size, at, *at ? "; " : "", item);
 }
 
@@ -123,7 +122,8 @@ rn_status table_best(const char *const *names, int device, const struct plugin_f
             if (err) *err = fault;
             return status;
         }
-        note_skipped(skipped, sizeof skipped, &at, (*out)->name, why.message);
+        if (!out_device->is_absent)
+            note_skipped(skipped, sizeof skipped, &at, (*out)->name, why.message);
     }
     *out = NULL;
     if (err) *err = fault; // of the backend that was tried last

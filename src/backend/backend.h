@@ -35,6 +35,8 @@ struct backend_device {
                   // apply, and the host's threads compute
     enum page_memory pages;
     int depth; // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
+    bool is_absent; // with RN_ERR_UNSUPPORTED: the machine has no such hardware at all, so only
+                    // people who ask for it are told
 };
 
 struct backend_sizes {
@@ -100,8 +102,7 @@ struct backend_class {
     const char *const *kv_types; // the names that a configuration may have; NULL ends them
     const char *kv_default;
     // The device of that number, from 0 on. RN_ERR_UNSUPPORTED: there is none on this machine.
-    // Without a message the machine has no such hardware, and nobody is told. RN_ERR_ARG: there are
-    // some, and none of that number; the message names it and the range.
+    // RN_ERR_ARG: there are some, and none of that number; the message names it and the range.
     rn_status (*device)(int index, struct backend_device *out, rn_error *err);
     // kv_type is one of kv_types.
     rn_status (*need)(const struct plan *plan, const struct backend_sizes *sizes,

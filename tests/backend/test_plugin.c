@@ -363,7 +363,7 @@ CASE(a_device_that_is_not_here_is_passed_over_with_a_note) {
     assert_string_equal(w->note, "absent: no device here (no driver); running on cpu");
     assert_int_equal(w->err.status, RN_OK);
     assert_int_equal(best(w, (const char *const[]){"silent", "absent", "good", NULL}), RN_OK);
-    assert_string_equal(w->note, "absent: no device here (no driver); "
+    assert_string_equal(w->note, "silent: no device here; absent: no device here (no driver); "
                                  "running on good");
 }
 

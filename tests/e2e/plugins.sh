@@ -12,6 +12,11 @@ equal "no plug-in: exit code" 0 "$code"
 expect "no plug-in: there is a note" test "$(grep -c 'running on' err)" = 0
 cp out plain
 
+# The plug-in of this build, on a machine without such hardware: only a user who asks for it is told.
+if [ -e "$BUILD/runnel_cuda.so" ] && [ ! -e /dev/nvidiactl ] && [ ! -e /proc/driver/nvidia ] && [ ! -e /dev/dxg ]; then
+    refused 2 "backend 'cuda': no device here (no NVIDIA driver)" run -m "$TINY" -q --backend cuda --prompt-ids 1,2,3 -n 2
+fi
+
 # The program's folder is here; its links are followed.
 mkdir -p moved/bin moved/lib/runnel elsewhere
 cp "$BIN" moved/bin/runnel

@@ -42,7 +42,7 @@ static rn_status device_check(int index, rn_error *err) {
     const cudaError_t code = cudaGetDeviceCount(&n);
     if (code || n == 0) {
         cudaGetLastError();
-        if (!driver_is_here()) return RN_ERR_UNSUPPORTED; // silently
+        if (!driver_is_here()) return err_set(err, RN_ERR_UNSUPPORTED, "no NVIDIA driver");
         return err_set(err, RN_ERR_UNSUPPORTED, "%s",
                        code ? cudaGetErrorString(code) : "there is no GPU");
     }
@@ -55,6 +55,7 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
     struct cudaDeviceProp prop;
     size_t free_bytes, total_bytes;
     const rn_status status = device_check(index, err);
+    out->is_absent = status == RN_ERR_UNSUPPORTED && !driver_is_here();
     if (status) return status;
     cudaError_t code = cudaGetDeviceProperties(&prop, index);
     if (!code) code = cudaSetDevice(index);
