@@ -34,7 +34,7 @@ struct backend_device {
     bool on_host; // it is the host: its memory is the process's own, so limits of its addresses
                   // apply, and the host's threads compute
     enum page_memory pages;
-    int depth; // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
+    int depth;      // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
     bool is_absent; // with RN_ERR_UNSUPPORTED: the machine has no such hardware at all, so only
                     // people who ask for it are told
 };

@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const op_names[OP_COUNT] = {
@@ -24,6 +25,33 @@ enum op_class op_class_of(enum op_kind kind) { return op_classes[kind]; }
 void plan_init(struct plan *plan) {
     memset(plan, 0, sizeof *plan);
     plan->logits = plan->hidden = PLAN_NONE;
+}
+
+// "blk.3.ffn_gate.weight" is "ffn_gate".
+static int short_name(const char *name, const char **out) {
+    const char *dot;
+    if (strncmp(name, "blk.", 4) == 0 && (dot = strchr(name + 4, '.'))) name = dot + 1;
+    *out = name;
+    return (int)strcspn(name, ".");
+}
+
+void plan_ops_name(const struct plan *plan, int first, int n, char out[PLAN_NAME]) {
+    int at = 0, kind = -1;
+    bool named = false;
+    for (int i = first; i < first + n && at < PLAN_NAME; i++) {
+        const struct op *op = &plan->op[i];
+        if ((int)op->kind != kind) {
+            at += snprintf(out + at, (size_t)(PLAN_NAME - at), "%s%s", at ? " " : "",
+                           op_name(op->kind));
+            named = false;
+        }
+        kind = (int)op->kind;
+        if (op->weight == PLAN_NONE || at >= PLAN_NAME) continue;
+        const char *text;
+        const int len = short_name(plan->weight[op->weight].name, &text);
+        at += snprintf(out + at, (size_t)(PLAN_NAME - at), "%s%.*s", named ? "+" : " ", len, text);
+        named = true;
+    }
 }
 
 void plan_deinit(struct plan *plan) {

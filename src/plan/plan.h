@@ -161,6 +161,10 @@ struct plan {
 
 const char *op_name(enum op_kind kind);
 enum op_class op_class_of(enum op_kind kind);
+// The kinds of the ops [first, first + n), each once, and the weights that they read, for people:
+// "matmul attn_q+attn_k".
+enum { PLAN_NAME = 96 };
+void plan_ops_name(const struct plan *plan, int first, int n, char out[PLAN_NAME]);
 
 // --- building. Out of memory marks the plan as failed, which plan_finish reports, so that builders
 // need no checks between; wrong shapes are asserts. Names are borrowed: literals, or strings that

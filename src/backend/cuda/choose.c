@@ -1,6 +1,6 @@
 // The host's side of choosing: it writes the description of a step's choices and launches kernels
 // that carry them out. The description says for each row which kernels have work there, so a step
-// launches only those that some row needs.
+// launches only the kernels that some row needs.
 #include "backend/cuda/choose.h"
 
 #include <assert.h>

@@ -118,13 +118,12 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
     uint64_t kv = 0;
     for (int g = 0; g < b->plan->n_group; g++) {
         b->page_bytes[g] = cuda_page_bytes(&b->plan->group[g], b->kv_type);
-        b->n_pages[g] = config->n_pages[g];
         kv += b->page_bytes[g] * config->n_pages[g];
     }
     cudaError_t code = cudaMalloc((void **)&b->weights, weights + 256);
     if (!code) code = cudaMalloc((void **)&b->memory, step + 256);
     for (int g = 0; g < b->plan->n_group && !code; g++)
-        code = cudaMalloc((void **)&b->kv[g], b->page_bytes[g] * b->n_pages[g] + 256);
+        code = cudaMalloc((void **)&b->kv[g], b->page_bytes[g] * config->n_pages[g] + 256);
     if (!code) return RN_OK;
     size_t free_bytes = 0, total_bytes = 0;
     cudaGetLastError();
@@ -236,8 +235,7 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (!code) code = cudaGetDeviceProperties(&b->prop, b->device);
     if (!code) code = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "opening the device", err);
-    b->n_sm = b->prop.multiProcessorCount < CUDA_MAX_BLOCKS ? b->prop.multiProcessorCount
-                                                            : CUDA_MAX_BLOCKS;
+    b->n_sm = b->prop.multiProcessorCount;
     snprintf(b->variant, sizeof b->variant, "sm_%d%d", b->prop.major, b->prop.minor);
     if (config->variant && strcmp(config->variant, b->variant) != 0)
         return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",

@@ -1,4 +1,4 @@
-// The CUDA backend's own state. cuda.c creates and destroys it; layout.c says what lies where;
+// The CUDA backend's own state. cuda.c creates and destroys it; layout.c says where each thing is;
 // weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps.
 //
 // Invariants: after create nothing on the device is allocated or moved. Steps run in the order of
@@ -54,11 +54,12 @@ struct cuda_layout {
     uint64_t pair_bias_at;   // of the weights' memory: biases of pairs, one after the other
     uint64_t route_at;       // tables of routes
     uint64_t parts_at, counters_at;
-    uint64_t flags_at, choose_at, chosen_at;
+    uint64_t arrived_at; // the counter of the grid's barrier
+    uint64_t choose_at, chosen_at;
     int max_expert, max_used;
 };
 
-enum { CUDA_MAX_ROPE = 8, CUDA_MAX_BLOCKS = 1024, N_FLIGHTS = BACKEND_MAX_DEPTH };
+enum { CUDA_MAX_ROPE = 8, N_FLIGHTS = BACKEND_MAX_DEPTH };
 
 // What the device leaves of a step for the host, and the next step: numbers, then the tokens.
 struct cuda_result {
@@ -111,13 +112,12 @@ struct cuda_backend {
     uint8_t *weights, *memory; // device
     uint8_t *kv[PLAN_MAX_KV_GROUPS];
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
-    uint32_t n_pages[PLAN_MAX_KV_GROUPS];
     struct cuda_list fit_list, small_list, wide_list; // fit: inputs are staged, never prepared
     struct cuda_shape small[SMALL_ROWS + 1], wide;    // small: by rows
     cudaStream_t stream;
     struct cuda_flight flight[N_FLIGHTS];
-    int n_in_flight, next; // steps in flight; the flight of the next submit
-    uint32_t epoch;
+    int n_in_flight, next;         // steps in flight; the flight of the next submit
+    uint32_t epoch;                // what `arrived` will be when the steps so far have run
     struct cuda_result *chosen[2]; // device: of this step and of the one before
     int chosen_now;
     struct choose_scratch choose;
@@ -145,6 +145,8 @@ void cuda_flights_free(struct cuda_backend *b);
 rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_error *err);
 rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *err);
 
+bool cuda_is_product(const struct op *op);
+bool cuda_reads(const struct op *op, int buffer);
 // The op that makes the pair of two products, or NULL: OP_GATE whose inputs they are.
 const struct op *cuda_pair_of(const struct plan *plan, int op, int *second);
 // How a product's input is rounded: f16 (0) or bf16 (1).

@@ -37,15 +37,6 @@ DEV uint8_t load_l2(const uint8_t *p) { return __ldcg(p); }
 // Brings the 128 bytes around p into the L2 cache, some time later.
 DEV void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-// Brings n bytes (a multiple of 16) into the L2 cache, some time later.
-DEV void prefetch_bulk(const void *p, uint32_t n) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0],%1;" ::"l"(p), "r"(n) : "memory");
-#else
-    for (uint32_t i = 0; i < n; i += 128) prefetch_l2((const char *)p + i);
-#endif
-}
-
 // Data that is read once: past the first-level cache.
 DEV uint4 load_once(const uint4 *p) {
     uint4 v;
@@ -62,7 +53,7 @@ DEV uint32_t shared_u32(uint32_t at) { return *(const uint32_t *)__cvta_shared_t
 
 // ---------------------------------------------------------------- ordering
 
-// Waits for n threads of the block, those that name the same barrier (1 to 15).
+// Waits for n threads of the block. All of them name the same barrier, 1 to 15.
 DEV void barrier_sync(int barrier, int n) {
     asm volatile("bar.sync %0,%1;" ::"r"(barrier), "r"(n) : "memory");
 }
@@ -75,18 +66,11 @@ DEV uint32_t load_acquire(const uint32_t *p) {
     asm volatile("ld.acquire.gpu.global.u32 %0,[%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
 }
-// In a loop; fence_acquire after it orders later loads.
-DEV uint32_t load_relaxed(const uint32_t *p) {
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0,[%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
-DEV void fence_acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-// Adds; what was written before is seen by those that see the sum.
+// Adds. A thread that sees the sum also sees all that this thread wrote before.
 DEV void add_release(uint32_t *p, uint32_t v) {
     asm volatile("red.release.gpu.global.add.u32 [%0],%1;" ::"l"(p), "r"(v) : "memory");
 }
-// Adds and orders: what was written before is seen by those that see the sum.
+// The same, and this thread sees what the threads that added before it had written.
 DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v) {
     uint32_t old;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0,[%1],%2;"

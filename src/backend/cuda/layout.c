@@ -15,11 +15,11 @@ static uint64_t take(uint64_t *at, uint64_t bytes) {
 
 // ---------------------------------------------------------------- questions about a plan
 
-static bool is_product(const struct op *op) {
+bool cuda_is_product(const struct op *op) {
     return op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
 }
 
-static bool reads(const struct op *op, int buffer) {
+bool cuda_reads(const struct op *op, int buffer) {
     const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP ||
                            op->kind == OP_COMBINE || (op->kind == OP_MATMUL && op->matmul.add) ||
                            (op->kind == OP_NORM && op->norm.add) ||
@@ -37,8 +37,9 @@ bool cuda_only_products_read(const struct plan *plan, int index, int *type) {
     if (buffer == plan->hidden || buffer == plan->logits) return false;
     for (int i = index + 1; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
-        if (reads(op, buffer)) {
-            if (!is_product(op) || op->in[0] != buffer || op->in[1] == buffer || op->out == buffer)
+        if (cuda_reads(op, buffer)) {
+            if (!cuda_is_product(op) || op->in[0] != buffer || op->in[1] == buffer ||
+                op->out == buffer)
                 return false;
             const int own = cuda_input_type(plan, op);
             if (any && own != *type) return false;
@@ -61,7 +62,7 @@ static int uses_of(const struct plan *plan, int weight) {
 const struct op *cuda_pair_of(const struct plan *plan, int index, int *second) {
     if (index + 2 >= plan->n_op) return NULL;
     const struct op *a = &plan->op[index], *b = a + 1, *gate = a + 2;
-    if (!is_product(a) || b->kind != a->kind || gate->kind != OP_GATE) return NULL;
+    if (!cuda_is_product(a) || b->kind != a->kind || gate->kind != OP_GATE) return NULL;
     if (gate->in[0] != a->out || gate->in[1] != b->out || a->out == b->out) return NULL;
     if (a->in[0] != b->in[0] || a->in[1] != b->in[1] || a->rows != b->rows) return NULL;
     if (a->in[0] == a->out || a->in[0] == b->out) return NULL;
@@ -77,7 +78,7 @@ const struct op *cuda_pair_of(const struct plan *plan, int index, int *second) {
     if (!cuda_only_products_read(plan, index + 2, &type)) return NULL;
     // the second result is the gate's alone
     for (int i = index + 3; i < plan->n_op; i++) {
-        if (reads(&plan->op[i], b->out) && b->out != gate->out) return NULL;
+        if (cuda_reads(&plan->op[i], b->out) && b->out != gate->out) return NULL;
         if (plan->op[i].out == b->out) break;
     }
     *second = index + 1;
@@ -121,7 +122,7 @@ static void place_weights(const struct plan *plan, struct cuda_layout *l) {
         const struct op *op = &plan->op[i];
         int second;
         const bool is_pair = cuda_pair_of(plan, i, &second) != NULL;
-        if (op->kind == OP_EMBED || is_product(op))
+        if (op->kind == OP_EMBED || cuda_is_product(op))
             place_matrix(plan, l, op->weight, is_pair ? plan->op[second].weight : PLAN_NONE);
         else
             place_vector(plan, l, op->weight);
@@ -154,7 +155,7 @@ static void place_buffers(const struct plan *plan, const struct backend_sizes *s
         b->at = take(&l->step_bytes, (uint64_t)b->n_rows * (uint64_t)b->ld * sizeof(float));
         wants16[0] = wants16[1] = false;
         for (int k = 0; k < plan->n_op; k++)
-            if (is_product(&plan->op[k]) && plan->op[k].in[0] == i)
+            if (cuda_is_product(&plan->op[k]) && plan->op[k].in[0] == i)
                 wants16[cuda_input_type(plan, &plan->op[k])] = true;
         for (int t = 0; t < 2; t++)
             if (wants16[t])
@@ -206,7 +207,7 @@ rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *
     }
     out->parts_at = take(&out->step_bytes, parts);
     out->counters_at = take(&out->step_bytes, counters);
-    out->flags_at = take(&out->step_bytes, CUDA_MAX_BLOCKS * 4);
+    out->arrived_at = take(&out->step_bytes, sizeof(uint32_t));
     out->choose_at = take(&out->step_bytes, choose_scratch_bytes(sizes->max_logits, plan->n_vocab));
     out->chosen_at = take(&out->step_bytes, 2 * CUDA_CHOSEN_BYTES(sizes->max_logits));
     return RN_OK;

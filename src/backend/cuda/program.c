@@ -7,7 +7,6 @@
 // What is fused: a norm of whole rows into the products that read it; two products and their gate;
 // a soft cap into its product; norms of heads, rope and the append into attention.
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,44 +67,17 @@ static struct stage *stage_add(struct compiler *c, enum stage_kind kind, const s
     return s;
 }
 
-// "blk.3.ffn_gate.weight" is "ffn_gate".
-static int short_name(const char *name, const char **out) {
-    const char *dot;
-    if (strncmp(name, "blk.", 4) == 0 && (dot = strchr(name + 4, '.'))) name = dot + 1;
-    *out = name;
-    return (int)strcspn(name, ".");
-}
-
-// The kind of the ops from `first` on, and their weights: "matmul attn_q+attn_k+attn_v".
 static const char *name_of(struct compiler *c, int first, int n) {
-    char text[96];
-    int at = snprintf(text, sizeof text, "%s", op_name(c->plan->op[first].kind));
-    for (int i = first; i < first + n && at < (int)sizeof text - 1; i++) {
-        const char *name;
-        const int len = short_name(c->plan->weight[c->plan->op[i].weight].name, &name);
-        at += snprintf(text + at, sizeof text - (size_t)at, "%s%.*s", i == first ? " " : "+", len,
-                       name);
-    }
+    char text[PLAN_NAME];
+    plan_ops_name(c->plan, first, n, text);
     const char *copy = arena_strdup(&c->b->arena, text, strlen(text));
     return copy ? copy : op_name(c->plan->op[first].kind);
 }
 
 // ---------------------------------------------------------------- what is fused into what
 
-static bool is_product(const struct op *op) {
-    return op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
-}
-
 static bool writes(const struct op *op, int buffer) {
     return op->out == buffer && op->kind != OP_KV_APPEND;
-}
-
-static bool reads(const struct op *op, int buffer) {
-    const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP ||
-                           op->kind == OP_COMBINE || (op->kind == OP_MATMUL && op->matmul.add) ||
-                           (op->kind == OP_NORM && op->norm.add) ||
-                           (op->kind == OP_EMBED && op->embed.add);
-    return op->in[0] == buffer || op->in[1] == buffer || (reads_out && op->out == buffer);
 }
 
 // A norm of whole rows whose readers are products. Its input stays as it is until the last of them.
@@ -118,8 +90,8 @@ static void fold_norm(struct compiler *c, int index) {
     int last = index;
     for (int i = index + 1; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
-        if (reads(op, norm->out)) {
-            if (!is_product(op) || op->in[0] != norm->out || op->in[1] == norm->out ||
+        if (cuda_reads(op, norm->out)) {
+            if (!cuda_is_product(op) || op->in[0] != norm->out || op->in[1] == norm->out ||
                 op->out == norm->out)
                 return;
             last = i;
@@ -130,7 +102,7 @@ static void fold_norm(struct compiler *c, int index) {
     for (int i = index + 1; i < last; i++) // the last product may write the norm's input
         if (writes(&plan->op[i], norm->in[0])) return;
     for (int i = index + 1; i <= last; i++)
-        if (is_product(&plan->op[i]) && plan->op[i].in[0] == norm->out) c->norm_of[i] = index;
+        if (cuda_is_product(&plan->op[i]) && plan->op[i].in[0] == norm->out) c->norm_of[i] = index;
     c->is_folded[index] = true;
 }
 
@@ -291,7 +263,7 @@ static int product_add(struct compiler *c, int index) {
     const struct plan_weight *weight = &plan->weight[op->weight];
     int n = 1, written;
     // the first product of an input prepares it
-    if (index == 0 || !is_product(op - 1) || (op - 1)->in[0] != op->in[0] ||
+    if (index == 0 || !cuda_is_product(op - 1) || (op - 1)->in[0] != op->in[0] ||
         cuda_input_type(plan, op - 1) != type || c->norm_of[index - 1] != norm ||
         (op - 1)->kind != op->kind)
         prepare_input(c, index, is_experts);

@@ -20,11 +20,10 @@ enum {
     N_TEAMS = 2,
     BLOCK_THREADS = TEAM_THREADS * N_TEAMS,
     N_WARPS = BLOCK_THREADS / 32,
-    SMALL_ROWS = 8,     // rows of a step that runs as one launch
-    WIDE_ROWS = 32,     // rows that a product of a larger step takes at a time
-    MAX_PRODUCTS = 3,   // of a stage
-    STEP_GROUPS = 4,    // PLAN_MAX_KV_GROUPS
-    STAGED_COLS = 8192, // columns of an input that a product may norm itself, at most
+    SMALL_ROWS = 8,   // rows of a step that runs as one launch
+    WIDE_ROWS = 32,   // rows that a product of a larger step takes at a time
+    MAX_PRODUCTS = 3, // of a stage
+    STEP_GROUPS = 4,  // PLAN_MAX_KV_GROUPS
 };
 
 enum stage_kind {

@@ -347,7 +347,6 @@ inline late_copies &late_here() {
 }
 } // namespace emulator
 DEV void prefetch_l2(const void *) {}
-DEV void prefetch_bulk(const void *, uint32_t) {}
 DEV void copy_16(uint32_t to, const void *from) {
     emulator::late_copies &late = emulator::late_here();
     late.list.push_back({to, from, late.group});
@@ -378,11 +377,6 @@ DEV uint32_t load_acquire(const uint32_t *p) {
     emulator::poll();
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
-DEV uint32_t load_relaxed(const uint32_t *p) {
-    emulator::poll();
-    return __atomic_load_n(p, __ATOMIC_RELAXED);
-}
-DEV void fence_acquire() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEV void add_release(uint32_t *p, uint32_t v) { atomicAdd(p, v); }
 DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v) {
     emulator::atomic_point();
