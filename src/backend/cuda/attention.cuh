@@ -1,9 +1,9 @@
-// Attention over KV pages: the stage, its arithmetic, and how a step's work becomes items of teams.
+// Attention over KV pages: the stage, its arithmetic, and how a step's work becomes items of blocks.
 // step.cu calls attention_run. The forms of an item are in attention_few.cuh and
 // attention_many.cuh, what they share in attention_item.cuh, and the layout of pages in kv.cuh.
 //
 // Invariant: the bits of a query row depend on its own sequence up to its position alone. They do
-// not depend on the batch, the chunks, the form, the teams or the blocks.
+// not depend on the batch, the chunks, the form or the blocks.
 #ifndef RN_BACKEND_CUDA_ATTENTION_CUH
 #define RN_BACKEND_CUDA_ATTENTION_CUH
 
@@ -31,7 +31,7 @@
 //
 // The work. The queries of a KV head are the rows of a sequence times the query heads of the KV
 // head. Queries are cut into tiles. An item is a tile of a KV head with one split, or with all
-// splits. A team has one item at a time, in the form "few" or "many". Neither the cut nor the form
+// splits. A block has one item at a time, in the form "few" or "many". Neither the cut nor the form
 // changes an operation above.
 
 // ---------------------------------------------------------------- the work of a step
@@ -72,7 +72,7 @@ DEV struct attention_shape shape_of(const struct stage_attention &s, const struc
     shape.split_first = low / SPLIT_TOKENS;
     shape.n_splits = high / SPLIT_TOKENS - shape.split_first + 1;
     shape.n_tiles = n_rows ? (shape.n_queries + shape.tile - 1) / shape.tile : 1;
-    // "few" also for more queries, while teams are idle
+    // "few" also for more queries, while blocks are idle
     const int64_t items = (int64_t)shape.n_tiles * s.n_head_kv * shape.n_splits * step.n_seqs;
     if (shape.n_tiles > 1 && items > n_workers) {
         shape.tile = many_tile(s);
@@ -101,7 +101,7 @@ struct attention_sums {
 };
 
 // What a sequence takes. Tiles are done whole where splits are few, or a tile is a small share of
-// the work of a team, or there is no room for parts.
+// the work of a block, or there is no room for parts.
 DEV struct attention_sums shape_takes(const struct stage_attention &s,
                                       const struct attention_shape &shape, uint32_t cost_all,
                                       int n_workers) {
@@ -195,12 +195,12 @@ DEV int table_find(const uint32_t *first, int n, uint32_t item) {
     return low;
 }
 
-// The item `index` of a sequence, and its queries, into the team's memory. A warp. slot and
+// The item `index` of a sequence, and its queries, into the block's memory. A warp. slot and
 // counter: the sequence's first ones, where it is not done whole.
 DEV void item_make(const struct stage_attention &s, const struct step &step,
                    const struct step_seq &seq, int rows, const struct attention_shape &shape,
                    bool is_whole, uint32_t index, uint32_t slot, uint32_t counter, int worker,
-                   const struct attention_team &m) {
+                   const struct attention_block &m) {
     const uint32_t jobs = (uint32_t)(shape.n_tiles * s.n_head_kv), job = index % jobs;
     const int n_head_kv = s.n_head_kv, in_tiles = (int)job / n_head_kv;
     // of whole ones the last tiles come first: they see most
@@ -241,8 +241,8 @@ DEV void item_make(const struct stage_attention &s, const struct step &step,
     if (m.lane == 0) m.item() = w;
 }
 
-// What the team knows of the items of up to ATTENTION_SEQS sequences. Of a single sequence there is
-// no table: the first warp of the team has its shape, and only it.
+// What the block knows of the items of up to ATTENTION_SEQS sequences. Of a single sequence there is
+// no table: the first warp of the block has its shape, and only it.
 struct attention_list {
     const struct attention_table *table;
     struct attention_shape shape;
@@ -250,10 +250,10 @@ struct attention_list {
     int first, n, n_workers, worker; // first, n: sequences
 };
 
-// The team's item `item` into its memory. A warp.
+// The block's item `item` into its memory. A warp.
 DEV void item_find(const struct stage_attention &s, const struct step &step, int rows,
                    const struct attention_list &list, uint32_t item,
-                   const struct attention_team &m) {
+                   const struct attention_block &m) {
     const uint32_t n_items = list.all.n_whole + list.all.n_split;
     const bool is_whole = item < list.all.n_whole, is_none = item >= n_items;
     const bool is_last = is_none || n_items - item <= (uint32_t)list.n_workers;
@@ -273,7 +273,7 @@ DEV void item_find(const struct stage_attention &s, const struct step &step, int
 }
 
 template <int TYPE>
-DEV void item_run_as(const struct stage_attention &s, const struct attention_team &m,
+DEV void item_run_as(const struct stage_attention &s, const struct attention_block &m,
                      uint32_t shared_at) {
     if (m.item().is_few)
         few_run<TYPE>(s, shared_at);
@@ -281,7 +281,7 @@ DEV void item_run_as(const struct stage_attention &s, const struct attention_tea
         many_run<TYPE>(s, shared_at);
 }
 
-DEV void item_run(const struct stage_attention &s, const struct attention_team &m,
+DEV void item_run(const struct stage_attention &s, const struct attention_block &m,
                   uint32_t shared_at) {
     switch (s.kv_type) {
     case KV_F16:
@@ -300,17 +300,17 @@ DEV void item_run(const struct stage_attention &s, const struct attention_team &
 }
 
 // The stage. rows: enum stage_rows, of the queries and the output; memory: ATTENTION_SHARED bytes
-// of shared memory. Every team plans the same items, and takes every n-th.
+// of shared memory. Every block plans the same items, and takes every n-th.
 DEV_CALL void attention_run(const struct stage_attention &s, const struct step &step, int rows,
                             uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
-    const struct attention_team m = team_of(shared_at);
+    const struct attention_block m = block_of(shared_at);
     const int places = ATTENTION_STATES / (kv_units(s.dim_v) * 8 * 32 * 16);
-    const int n_teams = (int)gridDim.x * N_TEAMS, n_workers = n_teams < places ? n_teams : places;
+    const int n_blocks = (int)gridDim.x, n_workers = n_blocks < places ? n_blocks : places;
     struct attention_list list = {};
     list.n_workers = n_workers;
-    list.worker = (int)blockIdx.x + m.id * (int)gridDim.x;
+    list.worker = (int)blockIdx.x;
     for (; list.first < step.n_seqs; list.first += ATTENTION_SEQS) {
         const int rest = step.n_seqs - list.first;
         list.n = rest < ATTENTION_SEQS ? rest : ATTENTION_SEQS;

@@ -1,5 +1,5 @@
 // Attention of up to 8 queries: a warp has a page of the split, whose fragments it loads straight
-// into registers. The team adds the sums of its warps in the order of pages, through shared memory.
+// into registers. The block adds the sums of its warps in the order of pages, through shared memory.
 // Called by attention.cuh.
 #ifndef RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 #define RN_BACKEND_CUDA_ATTENTION_FEW_CUH
@@ -39,7 +39,7 @@ DEV void page_append(const struct stage_attention &s, const struct attention_ite
 }
 
 // A split's m and l of both queries of a pair, from those of its pages.
-DEV float4 few_stats(const struct attention_team &m, int pair) {
+DEV float4 few_stats(const struct attention_block &m, int pair) {
     float v[4];
     UNROLL for (int q = 0; q < 2; q++) {
         v[2 * q] = -INFINITY, v[2 * q + 1] = 0.0f;
@@ -61,7 +61,7 @@ struct few_fold {
 };
 
 // Of a part only its head.
-DEV void few_fold_split(const struct attention_team &m, int split, struct few_fold &r) {
+DEV void few_fold_split(const struct attention_block &m, int split, struct few_fold &r) {
     const struct attention_item &w = m.item();
     const int n_pairs = (w.n + 1) / 2, pair = m.thread / 2 % n_pairs;
     const float4 stats = few_stats(m, w.is_part ? m.thread % n_pairs : pair);
@@ -76,8 +76,8 @@ DEV void few_fold_split(const struct attention_team &m, int split, struct few_fo
 
 // The end of a round of units: the sums of the warps, then what becomes of them. A thread has the
 // element [unit][g][pair][half of the unit]. Running results of the first 8 units are in shared
-// memory, `which` half of them; those of others in the team's state.
-DEV void few_round(const struct stage_attention &s, const struct attention_team &m, int split,
+// memory, `which` half of them; those of others in the block's state.
+DEV void few_round(const struct stage_attention &s, const struct attention_block &m, int split,
                    int unit, int round, int which, const struct few_fold &r) {
     const struct attention_item &w = m.item();
     const int n_pairs = (w.n + 1) / 2, pair = m.thread / 2 % n_pairs;
@@ -100,7 +100,7 @@ DEV void few_round(const struct stage_attention &s, const struct attention_team 
         ((float2 *)(slot + n_pairs))[at] = o;
         return;
     }
-    float2 *kept = unit < 8 ? (float2 *)(m.memory + KEPT_AT) + which * TEAM_THREADS + m.thread
+    float2 *kept = unit < 8 ? (float2 *)(m.memory + KEPT_AT) + which * BLOCK_THREADS + m.thread
                             : (float2 *)w.state + at;
     float2 sum = {0.0f, 0.0f};
     if (split != w.seen_first) sum = *kept;
@@ -117,7 +117,7 @@ DEV void few_round(const struct stage_attention &s, const struct attention_team 
 
 // A page's scores, before the scales.
 template <int TYPE>
-DEV void few_scores(const struct stage_attention &s, const struct attention_team &m,
+DEV void few_scores(const struct stage_attention &s, const struct attention_block &m,
                     const uint8_t *head, float (&score)[8], uint32_t &bad) {
     const int n_blocks = kv_blocks(s.dim_k);
     const uint32_t queries = shared_address(m.memory);
@@ -143,7 +143,7 @@ DEV void few_scores(const struct stage_attention &s, const struct attention_team
 
 // 8 units of a page's values, from unit u0 on: o of the warps, and the end of their rounds.
 template <int TYPE>
-DEV void few_values(const struct stage_attention &s, const struct attention_team &m, int split,
+DEV void few_values(const struct stage_attention &s, const struct attention_block &m, int split,
                     int u0, bool reads, page_fragments<TYPE> &f, const uint32_t (&b)[4],
                     const struct few_fold &fold) {
     const int n_units = kv_units(s.dim_v), n_pairs = (m.item().n + 1) / 2;
@@ -175,7 +175,7 @@ DEV void few_values(const struct stage_attention &s, const struct attention_team
 // prepared, the values to registers while the weights are computed.
 template <int TYPE>
 static __device__ __noinline__ void few_run(const struct stage_attention &s, uint32_t shared_at) {
-    const struct attention_team m = team_of(shared_at);
+    const struct attention_block m = block_of(shared_at);
     const struct attention_item &w = m.item();
     const int n_units = kv_units(s.dim_v), n_heads = head_warps(s.dim_k, EXCHANGE_BYTES);
     uint8_t *scratch = m.memory + EXCHANGE_AT;

@@ -1,4 +1,4 @@
-// An item of attention, the work of a team at a time, and what its two forms share: queries in
+// An item of attention, the work of a block at a time, and what its two forms share: queries in
 // shared memory, a page with 8 queries, running results, slots of parts and their fold.
 // attention.cuh has the arithmetic and makes the items; attention_few.cuh and attention_many.cuh
 // run them.
@@ -19,23 +19,23 @@ enum {
     FEW_QUERIES = 8,
     MANY_QUERIES = 64,
     SEGMENT_SPLITS = 32,
-    RING_SLOT = 4096, // bytes of keys or values that a team copies at a time
+    RING_SLOT = 4096, // bytes of keys or values that a block copies at a time
     RING_SLOTS = 6,
     QUERY_BYTES = 16 << 10,    // of the queries of an item in shared memory
     EXCHANGE_BYTES = 16 << 10, // of sums of warps
     TABLE_BYTES = 4352,
-    TEAM_BYTES = (ATTENTION_SHARED - TABLE_BYTES) / N_TEAMS,
-    // in a team's memory
+    ITEM_BYTES = ATTENTION_SHARED - TABLE_BYTES,
+    // in a block's memory
     KEPT_AT = 8 << 10, // of "few", whose queries take less: running results
     EXCHANGE_AT = 12 << 10,
     STATS_AT = EXCHANGE_AT + EXCHANGE_BYTES,
     QUERIES_AT = STATS_AT + 640, // struct item_query [MANY_QUERIES]
     ITEM_AT = QUERIES_AT + MANY_QUERIES * 16,
 };
-static_assert(TEAM_BYTES % 128 == 0, "a team's memory is aligned");
+static_assert(ITEM_BYTES % 128 == 0, "a block's memory is aligned");
 static_assert(QUERY_BYTES + 3 * RING_SLOT <= STATS_AT, "a ring has at least 3 slots");
 
-// An item: the work of a team at a time.
+// An item: the work of a block at a time.
 struct attention_item {
     int32_t head_kv, n;              // n: queries
     int32_t pos_last, lowest;        // of the queries' positions; the lowest that they see
@@ -43,7 +43,7 @@ struct attention_item {
     int32_t seen_first, seen_last;   // splits that the queries see; none: the last is -1
     int32_t is_part;                 // one split of several: the result goes to its slot
     int32_t is_few;
-    int32_t is_none, is_last; // of the team's items: there is no item; it is the last one
+    int32_t is_none, is_last; // of the block's items: there is no item; it is the last one
     int32_t first_row, first_pos, n_new; // of the sequence: rows and positions of the batch
     int32_t slot_split, slot_size;       // slots: from that split on; slot_size: float4
     int32_t chunks_first, chunks_split; // "many": chunks of the first split that is read, of others
@@ -51,9 +51,9 @@ struct attention_item {
     const uint32_t *table;              // of pages
     float4 *slots;
     uint32_t *counters; // [segments][2] arrivals, then events of the segment
-    float4 *state;      // this team's
+    float4 *state;      // this block's
 };
-static_assert(ITEM_AT + sizeof(struct attention_item) <= TEAM_BYTES, "a team's memory has room");
+static_assert(ITEM_AT + sizeof(struct attention_item) <= ITEM_BYTES, "a block's memory has room");
 
 // A query of an item.
 struct item_query {
@@ -62,10 +62,10 @@ struct item_query {
 
 // The threads that work together, and their memory. The item and its queries are read from shared
 // memory where they are needed: they would take too many registers.
-struct attention_team {
-    int id, thread, warp, lane, g, t; // thread and warp: in the team
+struct attention_block {
+    int thread, warp, lane, g, t;
     uint8_t *memory;
-    DEV void sync() const { barrier_sync(id + 1, TEAM_THREADS); }
+    DEV void sync() const { __syncthreads(); }
     DEV float *maxima() const { return (float *)(memory + STATS_AT); } // [page][query]
     DEV float *sums() const { return maxima() + SPLIT_PAGES * FEW_QUERIES; }
     DEV struct softmax_fold *folds() const; // [query] of the splits before
@@ -74,14 +74,13 @@ struct attention_team {
     DEV struct item_query *queries() const { return (struct item_query *)(memory + QUERIES_AT); }
 };
 
-DEV struct attention_team team_of(uint32_t shared_at) {
+DEV struct attention_block block_of(uint32_t shared_at) {
     SHARED_MEMORY(shared);
-    struct attention_team m;
-    m.id = (int)threadIdx.x / TEAM_THREADS;
-    m.thread = (int)threadIdx.x % TEAM_THREADS;
+    struct attention_block m;
+    m.thread = (int)threadIdx.x;
     m.warp = m.thread / 32, m.lane = m.thread % 32;
     m.g = m.lane / 4, m.t = m.lane % 4;
-    m.memory = shared + shared_at + TABLE_BYTES + m.id * TEAM_BYTES;
+    m.memory = shared + shared_at + TABLE_BYTES;
     return m;
 }
 
@@ -113,10 +112,10 @@ DEV int head_warps(int dim_k, int bytes) {
     return n < 8 ? n : 8;
 }
 
-// The queries of the item, normed, rotated and rounded, at the start of the team's memory. Each
+// The queries of the item, normed, rotated and rounded, at the start of the block's memory. Each
 // warp of the first n_warps has scratch. Warp `last` gets its queries last: it may be late.
 template <int TYPE>
-DEV void queries_load(const struct stage_attention &s, const struct attention_team &m,
+DEV void queries_load(const struct stage_attention &s, const struct attention_block &m,
                       uint8_t *scratch, int n_warps, int last) {
     const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
     if (m.warp >= n_warps) return;
@@ -149,7 +148,7 @@ struct lane_queries {
 };
 
 DEV struct lane_queries lane_queries_of(const struct stage_attention &s,
-                                        const struct attention_team &m, int first) {
+                                        const struct attention_block &m, int first) {
     struct lane_queries l;
     UNROLL for (int q = 0; q < 2; q++) {
         const int i = first + 2 * m.t + q;
@@ -246,7 +245,7 @@ DEV void page_operand(const float (&p)[8], const uint2 &scales, uint32_t (&b)[4]
 struct softmax_fold {
     float m, l;
 };
-DEV struct softmax_fold *attention_team::folds() const {
+DEV struct softmax_fold *attention_block::folds() const {
     return (struct softmax_fold *)(sums() + SPLIT_PAGES * FEW_QUERIES);
 }
 
@@ -277,7 +276,7 @@ struct query_end {
     int64_t at;
 };
 
-DEV struct query_end query_end_of(const struct stage_attention &s, const struct attention_team &m,
+DEV struct query_end query_end_of(const struct stage_attention &s, const struct attention_block &m,
                                   int index, const struct softmax_fold &f) {
     struct query_end e = {index < m.item().n, 1.0f, f.l, 0};
     if (!e.is_valid) return e;
@@ -309,14 +308,14 @@ DEV int slot_size(const struct stage_attention &s, int n_queries) {
 
 // ---------------------------------------------------------------- the fold of splits
 
-enum {                                              // places in a team's memory, for the fold
+enum {                                              // places in a block's memory, for the fold
     FOLD_BY_AT = 0,                                 // float2 [split][query]
     FOLD_END_AT = SEGMENT_SPLITS * FEW_QUERIES * 8, // float2 [query]: M, L
     FOLD_LIVE_AT = FOLD_END_AT + FEW_QUERIES * 8,   // uint32_t [query]: a bit a split
 };
 
 // Factors of a segment's splits for one query of 8. A warp; a lane has a split.
-DEV void segment_factors(const struct attention_team &m, const float4 *heads, const float4 *before,
+DEV void segment_factors(const struct attention_block &m, const float4 *heads, const float4 *before,
                          int n, int query) {
     const int pair = query / 2, odd = query % 2;
     struct softmax_fold f = {-INFINITY, 0.0f};
@@ -355,7 +354,7 @@ DEV void segment_factors(const struct attention_team &m, const float4 *heads, co
 
 // Of 8 queries: the parts of n splits from `parts` on, after `before`. The result goes out, or as a
 // part into the first slot.
-DEV void segment_fold_queries(const struct stage_attention &s, const struct attention_team &m,
+DEV void segment_fold_queries(const struct stage_attention &s, const struct attention_block &m,
                               float4 *parts, const float4 *before, int n, int first, bool is_last) {
     const int n_queries = m.item().n - first;
     const int n_pairs = ((n_queries < FEW_QUERIES ? n_queries : FEW_QUERIES) + 1) / 2;
@@ -365,7 +364,7 @@ DEV void segment_fold_queries(const struct stage_attention &s, const struct atte
     m.sync();
     const float2 *ends = (const float2 *)(m.memory + FOLD_END_AT);
     const uint32_t *live = (const uint32_t *)(m.memory + FOLD_LIVE_AT);
-    for (int e = m.thread; e < n_elements; e += TEAM_THREADS) {
+    for (int e = m.thread; e < n_elements; e += BLOCK_THREADS) {
         const int pair = e / 2 % n_pairs;
         const int d = e / (16 * n_pairs) * 16 + e / (2 * n_pairs) % 8 + 8 * (e % 2);
         const float2 *from = (const float2 *)(parts + n_pairs) + e;
@@ -400,8 +399,8 @@ DEV void segment_fold_queries(const struct stage_attention &s, const struct atte
     m.sync();
 }
 
-// Thread 0's word, for all threads of the team.
-DEV uint32_t team_word(const struct attention_team &m, uint32_t word) {
+// Thread 0's word, for all threads of the block.
+DEV uint32_t block_word(const struct attention_block &m, uint32_t word) {
     if (m.thread == 0) *m.flag() = word;
     m.sync();
     const uint32_t v = *m.flag();
@@ -410,11 +409,11 @@ DEV uint32_t team_word(const struct attention_team &m, uint32_t word) {
 }
 
 // The part of the item's split is in its slot: folds all segments that can be folded now. A
-// segment has two events: all its parts are there, and the segment before is folded. The team of
+// segment has two events: all its parts are there, and the segment before is folded. The block of
 // the second event folds it.
 static __device__ __noinline__ void part_arrive(const struct stage_attention &s,
                                                 uint32_t shared_at) {
-    const struct attention_team m = team_of(shared_at);
+    const struct attention_block m = block_of(shared_at);
     const struct attention_item w = m.item();
     const int base = w.slot_split;
     const int last = (w.seen_last - base) / SEGMENT_SPLITS;
@@ -432,7 +431,7 @@ static __device__ __noinline__ void part_arrive(const struct stage_attention &s,
             go = segment == first || add_acq_rel(counter + 1, 1) == 1;
         }
     }
-    go = team_word(m, go);
+    go = block_word(m, go);
     const float4 *before = nullptr;
     if (go && segment > first) {
         int at = base + (segment - 1) * SEGMENT_SPLITS;
@@ -453,7 +452,7 @@ static __device__ __noinline__ void part_arrive(const struct stage_attention &s,
         begin = base + segment * SEGMENT_SPLITS;
         end = begin + SEGMENT_SPLITS - 1 > w.seen_last ? w.seen_last : begin + SEGMENT_SPLITS - 1;
         go = m.thread == 0 ? add_acq_rel(w.counters + 2 * segment + 1, 1) == 1 : 0;
-        go = team_word(m, go);
+        go = block_word(m, go);
     }
 }
 

@@ -1,5 +1,5 @@
 // Attention of up to 64 queries: a warp has 8 of them. All warps read the pages of a split from a
-// ring in shared memory, which the team fills. A warp keeps the scores of a split in registers and
+// ring in shared memory, which the block fills. A warp keeps the scores of a split in registers and
 // adds the sums of pages in their order. Called by attention.cuh.
 #ifndef RN_BACKEND_CUDA_ATTENTION_MANY_CUH
 #define RN_BACKEND_CUDA_ATTENTION_MANY_CUH
@@ -34,7 +34,7 @@ DEV int split_last_of(const struct attention_item &w) {
 
 // Copies a chunk of the item, if it is this warp's.
 template <int TYPE>
-DEV void chunk_copy(const struct stage_attention &s, const struct attention_team &m, int chunk,
+DEV void chunk_copy(const struct stage_attention &s, const struct attention_block &m, int chunk,
                     int slot) {
     if (chunk % 8 != m.warp) return;
     const struct attention_item &w = m.item();
@@ -65,7 +65,7 @@ DEV void chunk_copy(const struct stage_attention &s, const struct attention_team
 
 // The address of the next chunk. The chunk before it is not read any more.
 template <int TYPE>
-DEV uint32_t chunk_take(const struct stage_attention &s, const struct attention_team &m,
+DEV uint32_t chunk_take(const struct stage_attention &s, const struct attention_block &m,
                         struct page_stream &stream) {
     const int n_slots = m.item().n_slots;
     if (stream.taken % 8 == m.warp) copies_wait<0>();
@@ -89,7 +89,7 @@ template <int TYPE> DEV void unit_fragments(uint32_t (&a)[2][4], uint32_t unit, 
 
 // New positions of the item's splits.
 template <int TYPE>
-DEV void many_append(const struct stage_attention &s, const struct attention_team &m,
+DEV void many_append(const struct stage_attention &s, const struct attention_block &m,
                      uint8_t *scratch, int n_warps) {
     const struct attention_item &w = m.item();
     int pos = w.split_first * SPLIT_TOKENS, end = (w.split_last + 1) * SPLIT_TOKENS;
@@ -104,7 +104,7 @@ DEV void many_append(const struct stage_attention &s, const struct attention_tea
 
 // A chunk of a page's keys: more of the scores of the warp's queries.
 template <int TYPE>
-DEV void many_scores(const struct stage_attention &s, const struct attention_team &m,
+DEV void many_scores(const struct stage_attention &s, const struct attention_block &m,
                      uint32_t chunk, int block, int n, float (&sum)[8], uint32_t &bad) {
     enum { CHUNK_BLOCKS = RING_SLOT / 2 / kv_unit_bytes<TYPE>() };
     const uint32_t queries = shared_address(m.memory);
@@ -129,7 +129,7 @@ DEV void many_scores(const struct stage_attention &s, const struct attention_tea
 
 // A chunk of a page's values: o of the page, added to o of the split.
 template <int TYPE, int UNITS>
-DEV void many_values(const struct attention_team &m, uint32_t chunk, int n, const uint32_t (&b)[4],
+DEV void many_values(const struct attention_block &m, uint32_t chunk, int n, const uint32_t (&b)[4],
                      float (&o)[UNITS][4]) {
     UNROLL for (int u = 0; u < UNITS; u++) {
         if (u >= n) continue;
@@ -143,7 +143,7 @@ DEV void many_values(const struct attention_team &m, uint32_t chunk, int n, cons
 }
 
 // What becomes of a split's o, a unit of the warp's queries: to its slot, or to the state.
-DEV void many_unit(const struct stage_attention &s, const struct attention_team &m, int split,
+DEV void many_unit(const struct stage_attention &s, const struct attention_block &m, int split,
                    int unit, const float (&o)[4], const struct fold_by (&by)[2]) {
     const struct attention_item &w = m.item();
     const int first = m.warp * FEW_QUERIES;
@@ -167,7 +167,7 @@ DEV void many_unit(const struct stage_attention &s, const struct attention_team 
 }
 
 // The results of a warp's queries, from the state.
-DEV void many_end(const struct stage_attention &s, const struct attention_team &m,
+DEV void many_end(const struct stage_attention &s, const struct attention_block &m,
                   const struct softmax_fold (&fold)[2]) {
     const int n_units = kv_units(s.dim_v);
     const float4 *state = m.item().state + m.warp * n_units * 32 + m.lane;
@@ -186,7 +186,7 @@ DEV void many_end(const struct stage_attention &s, const struct attention_team &
 
 // The scales of a page's keys (0) or values (1), the lane's positions.
 template <int TYPE>
-DEV uint2 page_scales(const struct stage_attention &s, const struct attention_team &m, int page,
+DEV uint2 page_scales(const struct stage_attention &s, const struct attention_block &m, int page,
                       int which) {
     uint2 v = {0, 0};
     if (TYPE == KV_INT8)
@@ -203,7 +203,7 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
         CHUNK_BLOCKS = RING_SLOT / 2 / kv_unit_bytes<TYPE>(), // of keys
         CHUNK_UNITS = RING_SLOT / kv_unit_bytes<TYPE>(),      // of values
     };
-    const struct attention_team m = team_of(shared_at);
+    const struct attention_block m = block_of(shared_at);
     struct attention_item &w = m.item();
     const int n_blocks = kv_blocks(s.dim_k), n_units = kv_units(s.dim_v);
     const int query_bytes = (w.n * query_stride(s.dim_k) + 127) / 128 * 128;

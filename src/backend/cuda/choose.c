@@ -2,6 +2,7 @@
 // that carry them out. The description says for each row which kernels have work there, so a step
 // launches only the kernels that some row needs.
 #include "backend/cuda/choose.h"
+#include "backend/cuda/launch.h"
 
 #include <assert.h>
 #include <string.h>
@@ -123,36 +124,34 @@ void choose_scratch_init(struct choose_scratch *scratch, int max_rows, int n_voc
 // ---------------------------------------------------------------- the launches
 
 static cudaError_t launch(const void *kernel, int n_rows, uint64_t blocks, int threads,
-                          uint64_t shared, struct choose_args *args, cudaStream_t stream) {
-    const dim3 grid = {(unsigned)((uint64_t)n_rows * blocks), 1, 1};
-    const dim3 block = {(unsigned)threads, 1, 1};
-    void *pointer[] = {args};
+                          uint64_t shared, struct choose_args *args, bool overlaps,
+                          cudaStream_t stream) {
     args->n_parts = (int32_t)blocks;
-    return cudaLaunchKernel(kernel, grid, block, pointer, shared, stream);
+    return cuda_launch(kernel, (uint64_t)n_rows * blocks, threads, shared, args, overlaps, stream);
 }
 
 // The kernels of some rows, in their order; each leaves rows alone that it has no work for.
 static cudaError_t launch_rows(const struct choose_plan *plan, int n_rows, struct choose_args *args,
-                               cudaStream_t stream) {
+                               bool overlaps, cudaStream_t stream) {
     const uint64_t n_parts = parts(plan->max_vocab, CHOOSE_PART_IDS);
     const int tops_shared = plan->flags & CHOOSE_EDITED ? CHOOSE_TOPS_SHARED : CHOOSE_HEAD_SHARED;
     cudaError_t code = launch(choose_tops(), n_rows, n_parts > 0 ? n_parts : 1, CHOOSE_PART_THREADS,
-                              (uint64_t)tops_shared, args, stream);
+                              (uint64_t)tops_shared, args, overlaps, stream);
     if (!code && plan->flags & CHOOSE_MEASURE)
         code = launch(choose_mass(), n_rows, parts(plan->max_vocab, CHOOSE_MASS_IDS),
-                      CHOOSE_MASS_THREADS, CHOOSE_MASS_SHARED, args, stream);
+                      CHOOSE_MASS_THREADS, CHOOSE_MASS_SHARED, args, overlaps, stream);
     if (!code && plan->flags & CHOOSE_FILTERS)
-        code =
-            launch(choose_filter(), n_rows, 1, CHOOSE_THREADS, CHOOSE_FILTER_SHARED, args, stream);
+        code = launch(choose_filter(), n_rows, 1, CHOOSE_THREADS, CHOOSE_FILTER_SHARED, args,
+                      overlaps, stream);
     if (!code && plan->flags & CHOOSE_PLAIN)
         code = launch(choose_draw(), n_rows, n_parts, CHOOSE_PART_THREADS, CHOOSE_DRAW_SHARED, args,
-                      stream);
+                      overlaps, stream);
     return code;
 }
 
 cudaError_t choose_launch(const struct choose_plan *plan, const uint8_t *base, const float *logits,
                           int64_t ld, int n_rows, const struct choose_scratch *scratch,
-                          int32_t *chosen, cudaStream_t stream) {
+                          int32_t *chosen, bool overlaps, cudaStream_t stream) {
     assert(n_rows == plan->n_rows);
     const struct choose_row *row = (const struct choose_row *)base;
     // only candidates need room of their own
@@ -166,7 +165,7 @@ cudaError_t choose_launch(const struct choose_plan *plan, const uint8_t *base, c
                                    .ld = ld,
                                    .chosen = chosen + first,
                                    .at = *scratch};
-        const cudaError_t code = launch_rows(plan, n, &args, stream);
+        const cudaError_t code = launch_rows(plan, n, &args, overlaps, stream);
         if (code) return code;
     }
     return cudaSuccess;

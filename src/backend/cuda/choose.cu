@@ -78,6 +78,8 @@ enum { PART_LOADS = CHOOSE_PART_IDS / CHOOSE_PART_THREADS };
 __global__ void __launch_bounds__(CHOOSE_PART_THREADS)
     tops_kernel(const __grid_constant__ struct choose_args args) {
     SHARED_MEMORY(shared);
+    dependents_launch();
+    dependency_wait();
     uint64_t *room = (uint64_t *)shared;
     struct staged &staged = *(struct staged *)(shared + CHOOSE_HEAD_SHARED);
     const int at = (int)blockIdx.x / args.n_parts, part = (int)blockIdx.x % args.n_parts;
@@ -149,6 +151,8 @@ __global__ void __launch_bounds__(CHOOSE_PART_THREADS)
 __global__ void __launch_bounds__(CHOOSE_MASS_THREADS)
     mass_kernel(const __grid_constant__ struct choose_args args) {
     SHARED_MEMORY(shared);
+    dependents_launch();
+    dependency_wait();
     uint64_t *sum = (uint64_t *)(shared + CHOOSE_HEAD_SHARED);
     const int at = (int)blockIdx.x / args.n_parts, part = (int)blockIdx.x % args.n_parts;
     const struct choose_row &row = args.row[at];
@@ -180,6 +184,8 @@ __global__ void __launch_bounds__(CHOOSE_MASS_THREADS)
 __global__ void __launch_bounds__(CHOOSE_PART_THREADS)
     draw_kernel(const __grid_constant__ struct choose_args args) {
     SHARED_MEMORY(shared);
+    dependents_launch();
+    dependency_wait();
     uint64_t *room = (uint64_t *)shared;
     const int at = (int)blockIdx.x / args.n_parts, part = (int)blockIdx.x % args.n_parts;
     const struct choose_row &row = args.row[at];
@@ -208,6 +214,8 @@ __global__ void __launch_bounds__(CHOOSE_PART_THREADS)
 __global__ void __launch_bounds__(CHOOSE_THREADS)
     filter_kernel(const __grid_constant__ struct choose_args args) {
     SHARED_MEMORY(shared);
+    dependents_launch();
+    dependency_wait();
     const int at = (int)blockIdx.x;
     const struct choose_row &row = args.row[at];
     if (!(row.flags & CHOOSE_FILTERS)) return;

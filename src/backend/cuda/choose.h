@@ -116,10 +116,11 @@ void choose_scratch_init(struct choose_scratch *scratch, int max_rows, int n_voc
 // --- the launches ---
 
 // Chooses a token for each row: chosen[row], -1: none is possible, or none is wanted. base: the
-// description's copy on the device. All pointers are the device's. n_rows is the plan's.
+// description's copy on the device. All pointers are the device's. n_rows is the plan's. overlaps:
+// launch.h.
 cudaError_t choose_launch(const struct choose_plan *plan, const uint8_t *base, const float *logits,
                           int64_t ld, int n_rows, const struct choose_scratch *scratch,
-                          int32_t *chosen, cudaStream_t stream);
+                          int32_t *chosen, bool overlaps, cudaStream_t stream);
 
 // The kernels, for cudaLaunchKernel; each takes a struct choose_args.
 const void *choose_tops(void);

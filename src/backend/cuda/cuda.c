@@ -136,75 +136,21 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
         cudaGetErrorString(code));
 }
 
-// The staged inputs of a step of n rows: as many of them as leave the rings enough.
-static uint32_t staged_bytes(const struct cuda_backend *b, int n_rows) {
-    enum { STAGED_MOST = 96 << 10 };
-    uint32_t x = KV_SHARED_BYTES;
-    for (int i = 0; i < b->plan->n_op; i++) {
-        const struct op *op = &b->plan->op[i];
-        if (op->kind != OP_MATMUL) continue;
-        const uint64_t bytes =
-            (uint64_t)codec_units(b->plan->weight[op->weight].cols) * 64 * (uint64_t)n_rows;
-        if (bytes <= STAGED_MOST && bytes > x) x = (uint32_t)bytes;
-    }
-    return (x + 127) / 128 * 128;
-}
-
-// The bytes that a slot should hold: a slice of the narrowest product that is met often, so that
-// short slices do not waste room.
-static int slot_bytes_of(const struct cuda_backend *b) {
-    uint64_t large = 0, small = 0; // bytes of slices that are longer and shorter than a small slot
-    for (int i = 0; i < b->plan->n_op; i++) {
-        const struct op *op = &b->plan->op[i];
-        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
-        const struct cuda_weight *w = &b->layout.weight[op->weight];
-        const uint64_t slice =
-            codec_tile_bytes(w->codec, b->plan->weight[op->weight].cols) / N_SLICES;
-        *(slice > SLOT_SMALL ? &large : &small) += w->bytes;
-    }
-    return large > small ? SLOT_LARGE : SLOT_SMALL;
-}
-
-// The rest of the shared memory is the rings'. A ring of a warp must hold at least two slots.
-static rn_status shape_make(const struct cuda_backend *b, uint32_t x_bytes, int n_tiles,
-                            struct cuda_shape *out, rn_error *err) {
-    const uint32_t all = (uint32_t)b->prop.sharedMemPerBlockOptin;
-    const uint32_t fixed = step_shared_bytes(0, 0, n_tiles, x_bytes),
-                   least = 2 * N_WARPS * SLOT_SMALL;
-    if (all < fixed + least)
+// The kernels may take as much shared memory as a block can have.
+static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
+    enum { LEAST = 96 << 10 };
+    b->shared_most = (uint32_t)b->prop.sharedMemPerBlockOptin;
+    b->overlaps = b->prop.major >= 9;
+    if (b->shared_most < LEAST)
         return err_set(err, RN_ERR_UNSUPPORTED,
-                       "%s: a block has %u bytes of shared memory, expected %u", b->prop.name, all,
-                       fixed + least);
-    out->slot_bytes = slot_bytes_of(b);
-    if (all - fixed < 2u * N_WARPS * SLOT_LARGE) out->slot_bytes = SLOT_SMALL;
-    const uint32_t n = (all - fixed) / (uint32_t)(N_WARPS * out->slot_bytes);
-    out->n_slots = n > RING_SLOTS_MAX ? RING_SLOTS_MAX : (int)n;
-    out->x_bytes = x_bytes;
-    out->shared = step_shared_bytes(out->n_slots, out->slot_bytes, n_tiles, x_bytes);
-    return RN_OK;
-}
-
-static rn_status shapes_make(struct cuda_backend *b, rn_error *err) {
-    uint32_t most = 0;
-    for (int n = 1; n <= SMALL_ROWS; n++) {
-        const rn_status status = shape_make(b, staged_bytes(b, n), 1, &b->small[n], err);
-        if (status) return status;
-        if (b->small[n].shared > most) most = b->small[n].shared;
-        b->small[n].is_fit = true;
-        for (int i = 0; i < b->plan->n_op; i++)
-            if (b->plan->op[i].kind == OP_MATMUL)
-                b->small[n].is_fit &=
-                    STAGE_FITS(codec_units(b->plan->weight[b->plan->op[i].weight].cols), n,
-                               b->small[n].x_bytes);
-    }
-    const uint32_t x = KV_SHARED_BYTES;
-    const rn_status status = shape_make(b, x, WIDE_ROWS / 8, &b->wide, err);
-    if (status) return status;
-    cudaError_t code =
-        cudaFuncSetAttribute(step_small(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
-    if (!code)
-        code = cudaFuncSetAttribute(step_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    (int)b->wide.shared);
+                       "%s: a block has %u bytes of shared memory, expected %d", b->prop.name,
+                       b->shared_most, (int)LEAST);
+    cudaError_t code = cudaFuncSetAttribute(
+        product_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+    for (int codec = 0; codec <= CODEC_COUNT && !code; codec++)
+        code = cudaFuncSetAttribute(product_small(codec),
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    (int)b->shared_most);
     return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
 }
 
@@ -240,12 +186,9 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (config->variant && strcmp(config->variant, b->variant) != 0)
         return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",
                        config->variant, b->variant);
-    int khz = 0;
-    if (!cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, b->device) && khz > 0)
-        b->cycle_ns = 1e6 / (double)khz;
     if ((s = plan_check(b->plan, b->kv_name, err))) return s;
     if ((s = cuda_layout_make(b->plan, &b->sizes, &b->arena, &b->layout, err))) return s;
-    if ((s = shapes_make(b, err))) return s;
+    if ((s = kernels_prepare(b, err))) return s;
     if ((s = memory_take(b, config, err))) return s;
     b->has_experts = b->layout.max_expert > 0;
     scratch_point(b);

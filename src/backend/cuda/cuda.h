@@ -1,5 +1,6 @@
 // The CUDA backend's own state. cuda.c creates and destroys it; layout.c says where each thing is;
 // weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps.
+// launch.h is one launch.
 //
 // Invariants: after create nothing on the device is allocated or moved. Steps run in the order of
 // their submits, in one stream. Each of the two flights has upload and result memory of its own, so
@@ -54,7 +55,6 @@ struct cuda_layout {
     uint64_t pair_bias_at;   // of the weights' memory: biases of pairs, one after the other
     uint64_t route_at;       // tables of routes
     uint64_t parts_at, counters_at;
-    uint64_t arrived_at; // the counter of the grid's barrier
     uint64_t choose_at, chosen_at;
     int max_expert, max_used;
 };
@@ -77,12 +77,22 @@ struct cuda_list {
     struct stage *device;
 };
 
-// How a launch divides a block's shared memory.
+// What a recorded step depends on; the rest is in the memory that its launches read.
 struct cuda_shape {
-    int n_slots, slot_bytes;  // of a warp's ring
-    uint32_t x_bytes, shared; // staged input; all of it
-    bool is_fit;              // each input of a product can be staged
+    const uint8_t *upload; // of the flight, on the device
+    int32_t chosen_now;
+    int32_t n_tokens, n_out, n_logits, has_pages, is_choosing;
+    struct choose_plan choose;
 };
+
+// A small step's launches, recorded: one call hands all of them over.
+struct cuda_graph {
+    struct cuda_shape shape;
+    cudaGraphExec_t exec; // NULL: none yet
+    uint64_t used;        // the number of the step that used it last
+};
+
+enum { N_GRAPHS = 32 };
 
 struct cuda_flight {
     uint8_t *upload;        // pinned
@@ -94,7 +104,7 @@ struct cuda_flight {
     cudaEvent_t begin, end;
     int n_logits, n_out;
     bool has_run;
-    struct cuda_list *list; // that ran while profiling; NULL: no times
+    const struct cuda_list *list; // that ran while profiling; NULL: no times
     uint8_t *wants;         // [max_tokens] out rows that came back
 };
 
@@ -112,18 +122,19 @@ struct cuda_backend {
     uint8_t *weights, *memory; // device
     uint8_t *kv[PLAN_MAX_KV_GROUPS];
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
-    struct cuda_list fit_list, small_list, wide_list; // fit: inputs are staged, never prepared
-    struct cuda_shape small[SMALL_ROWS + 1], wide;    // small: by rows
+    struct cuda_list small_list, wide_list;
+    uint32_t shared_most; // of a block
+    bool overlaps;        // launches may begin before the one before has ended
+    struct cuda_graph graph[N_GRAPHS];
+    uint64_t n_steps;
     cudaStream_t stream;
     struct cuda_flight flight[N_FLIGHTS];
     int n_in_flight, next;         // steps in flight; the flight of the next submit
-    uint32_t epoch;                // what `arrived` will be when the steps so far have run
     struct cuda_result *chosen[2]; // device: of this step and of the one before
     int chosen_now;
     struct choose_scratch choose;
     bool profiling, is_lost;
     uint64_t *times; // pinned, for profiles
-    double cycle_ns;
     struct step_stage *profile;
     // results of the last wait
     const float **logits, **hidden;

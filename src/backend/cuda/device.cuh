@@ -58,19 +58,8 @@ DEV void barrier_sync(int barrier, int n) {
     asm volatile("bar.sync %0,%1;" ::"r"(barrier), "r"(n) : "memory");
 }
 
-DEV void store_release(uint32_t *p, uint32_t v) {
-    asm volatile("st.release.gpu.global.u32 [%0],%1;" ::"l"(p), "r"(v) : "memory");
-}
-DEV uint32_t load_acquire(const uint32_t *p) {
-    uint32_t v;
-    asm volatile("ld.acquire.gpu.global.u32 %0,[%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
-// Adds. A thread that sees the sum also sees all that this thread wrote before.
-DEV void add_release(uint32_t *p, uint32_t v) {
-    asm volatile("red.release.gpu.global.add.u32 [%0],%1;" ::"l"(p), "r"(v) : "memory");
-}
-// The same, and this thread sees what the threads that added before it had written.
+// Adds, and returns what was there. This thread sees what the threads that added before it had
+// written before, and so on.
 DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v) {
     uint32_t old;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0,[%1],%2;"
@@ -79,11 +68,22 @@ DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v) {
                  : "memory");
     return old;
 }
-// In a loop that waits for another block: lets other threads run.
-DEV void spin() {}
 
-// Cycles of this multiprocessor, for times of stages.
-DEV uint64_t cycles_now() { return (uint64_t)clock64(); }
+// Launches that follow each other. The next launch may begin when every block of this one has
+// called dependents_launch or ended. dependency_wait returns when the launch before has ended and
+// all that it wrote is visible; so had the launches before it. Without such launches both are
+// nothing.
+DEV void dependents_launch() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+DEV void dependency_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Nanoseconds of the device.
 DEV uint64_t device_ns() {
     uint64_t t;

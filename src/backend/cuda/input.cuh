@@ -1,8 +1,8 @@
-// The input of a product as 16-bit rows: normed where the stage asks for it, then rounded. A small
-// step makes it in shared memory, each block for itself (input_stage); a larger one makes it once,
-// in memory (STAGE_PREPARE). Both perform the same operations:
-//   eight warps have a row. Lane v of their 256 sums the elements 4v .. 4v + 3 of each 1024 in
-//   order, by fmaf; then a warp by shuffles (16, 8, 4, 2, 1); then the eight warps in order.
+// The input of a product as 16-bit rows: normed where the stage asks for it, then rounded. A step
+// of few rows makes it in shared memory, each block for itself (input_stage); a larger one makes it
+// once, in memory (STAGE_PREPARE). Both perform the same operations:
+//   a block has a row. Thread v of its 256 sums the elements 4v .. 4v + 3 of each 1024 in order, by
+//   fmaf; then a warp by shuffles (16, 8, 4, 2, 1); then the eight warps in order.
 //   RMS: y = (x * (1 / sqrt(sum / n + eps))) * w. Layer: y = fmaf(d * r, w, bias), d = x - mean.
 #ifndef RN_BACKEND_CUDA_INPUT_CUH
 #define RN_BACKEND_CUDA_INPUT_CUH
@@ -11,11 +11,8 @@
 #include "stage.h"
 
 enum {
-    INPUT_GROUPS = N_TEAMS, // rows at a time
-    INPUT_WARPS = N_WARPS / INPUT_GROUPS,
-    INPUT_THREADS = 32 * INPUT_WARPS,
-    INPUT_STEP = 4 * INPUT_THREADS, // elements that a group has at a time
-    INPUT_HELD = 2,                 // quadruples of a row that a lane keeps in registers
+    INPUT_STEP = 4 * BLOCK_THREADS, // elements that a block has at a time
+    INPUT_HELD = 4,                 // quadruples of a row that a thread keeps in registers
 };
 
 DEV float4 quad_load(const float *row, int at, int cols) {
@@ -27,14 +24,13 @@ DEV float4 quad_load(const float *row, int at, int cols) {
     return v;
 }
 
-// The sum over the warps of a group. norm: INPUT_WARPS floats of the group.
-DEV float group_sum(float sum, float *norm, int group, int in_group) {
+// The sum over the block. norm: [N_WARPS].
+DEV float block_total(float sum, float *norm) {
     UNROLL for (int o = 16; o > 0; o /= 2) sum = sum + __shfl_xor_sync(0xffffffffu, sum, o);
-    barrier_sync(1 + group, INPUT_THREADS); // the last sum was read
-    if (in_group % 32 == 0) norm[in_group / 32] = sum;
-    barrier_sync(1 + group, INPUT_THREADS);
+    if (threadIdx.x % 32 == 0) norm[threadIdx.x / 32] = sum;
+    __syncthreads();
     sum = norm[0];
-    UNROLL for (int w = 1; w < INPUT_WARPS; w++) sum = sum + norm[w];
+    UNROLL for (int w = 1; w < N_WARPS; w++) sum = sum + norm[w];
     return sum;
 }
 
@@ -66,19 +62,24 @@ DEV uint32_t pair_of(float lo, float hi, bool is_bf16) {
                    : (uint32_t)f16_of(lo) | (uint32_t)f16_of(hi) << 16;
 }
 
-// One row by the warps of a group. store(at, quad): elements at .. at + 3 of the normed row,
-// zeros from cols on to padded.
-template <int INPUT, class STORE>
+// One row by the block. norm_sums: [2, N_WARPS], not read by other threads any more. ready() before
+// the row is read: the weights are there before. store(at, quad): elements at .. at + 3 of the
+// normed row, zeros from cols on to padded.
+template <int INPUT, class READY, class STORE>
 DEV void row_prepare_as(const float *row, int cols, int padded, const struct norm_by &norm,
-                        float *norm_sums, int group, int in_group, const STORE &store) {
+                        float *norm_sums, const READY &ready, const STORE &store) {
     constexpr bool IS_NORMED = INPUT == INPUT_RMS || INPUT == INPUT_LAYER;
     float4 held[INPUT_HELD], weight[INPUT_HELD]; // both are asked for before the first sum
     struct row_scale k = {1.0f, 0.0f};
-    const int first = in_group * 4, rest = INPUT_HELD * INPUT_STEP + first;
+    const int first = (int)threadIdx.x * 4, rest = INPUT_HELD * INPUT_STEP + first;
+    UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+        const int at = j * INPUT_STEP + first;
+        if (IS_NORMED && at + 3 < cols) weight[j] = *(const float4 *)(norm.weight + at);
+    }
+    ready();
     UNROLL for (int j = 0; j < INPUT_HELD; j++) {
         const int at = j * INPUT_STEP + first;
         if (at < cols) held[j] = quad_load(row, at, cols);
-        if (IS_NORMED && at + 3 < cols) weight[j] = *(const float4 *)(norm.weight + at);
     }
     if constexpr (INPUT == INPUT_LAYER) {
         float sum = 0.0f;
@@ -88,7 +89,7 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
             const float4 v = quad_load(row, at, cols);
             sum = (((sum + v.x) + v.y) + v.z) + v.w;
         }
-        k.mean = group_sum(sum, norm_sums, group, in_group) / (float)cols;
+        k.mean = block_total(sum, norm_sums + N_WARPS) / (float)cols;
     }
     if constexpr (IS_NORMED) {
         float sum = 0.0f;
@@ -96,7 +97,7 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
             square_add(sum, held[j], k.mean, j * INPUT_STEP + first, cols);
         for (int at = rest; at < cols; at += INPUT_STEP)
             sum = square_add(sum, quad_load(row, at, cols), k.mean, at, cols);
-        sum = group_sum(sum, norm_sums, group, in_group);
+        sum = block_total(sum, norm_sums);
         k.r = 1.0f / sqrtf(sum / (float)cols + norm.eps);
     }
     auto finish = [&](float4 v, int at, const float4 &w) {
@@ -128,43 +129,47 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
     }
 }
 
-template <class STORE>
+template <class READY, class STORE>
 DEV void row_prepare(const float *row, int cols, int padded, int input, const struct norm_by &norm,
-                     float *norm_sums, int group, int in_group, const STORE &store) {
+                     float *norm_sums, const READY &ready, const STORE &store) {
     if (input == INPUT_RMS)
-        row_prepare_as<INPUT_RMS>(row, cols, padded, norm, norm_sums, group, in_group, store);
+        row_prepare_as<INPUT_RMS>(row, cols, padded, norm, norm_sums, ready, store);
     else if (input == INPUT_LAYER)
-        row_prepare_as<INPUT_LAYER>(row, cols, padded, norm, norm_sums, group, in_group, store);
+        row_prepare_as<INPUT_LAYER>(row, cols, padded, norm, norm_sums, ready, store);
     else
-        row_prepare_as<INPUT_F32>(row, cols, padded, norm, norm_sums, group, in_group, store);
+        row_prepare_as<INPUT_F32>(row, cols, padded, norm, norm_sums, ready, store);
 }
 
 // ---------------------------------------------------------------- in shared memory
 
-// The rows at x: [unit, row, 32 elements of 16 bits]. The whole block; ends with a barrier.
+// The rows at x: [unit, row, 32 elements of 16 bits]. The whole block; waits for the launch before,
+// and ends with a barrier. norm_sums: [2, N_WARPS].
 DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
     const int padded = s.n_units * UNIT_COLS;
     if (s.input == INPUT_16) {
-        const int n = s.n_units * n_rows * 4; // pieces of 16 bytes
-        for (int i = (int)threadIdx.x; i < n; i += BLOCK_THREADS) {
-            const int unit = i / (4 * n_rows), rest = i % (4 * n_rows);
-            const uint16_t *row = s.x16 + (int64_t)(rest / 4) * s.ldx16;
-            ((uint4 *)x)[i] = load_l2((const uint4 *)(row + unit * UNIT_COLS + rest % 4 * 8));
+        dependency_wait();
+        for (int r = 0; r < n_rows; r++) {
+            const uint4 *row = (const uint4 *)(s.x16 + (int64_t)r * s.ldx16);
+#pragma unroll 4
+            for (int i = (int)threadIdx.x; i < s.n_units * 4; i += BLOCK_THREADS)
+                *(uint4 *)(x + (i / 4 * n_rows + r) * 64 + i % 4 * 16) = load_l2(row + i);
         }
     } else {
-        const int group = (int)threadIdx.x / INPUT_THREADS;
-        const int in_group = (int)threadIdx.x % INPUT_THREADS;
         const bool is_bf16 = s.is_bf16 != 0;
-        for (int r = group; r < n_rows; r += INPUT_GROUPS)
-            row_prepare(s.x + (int64_t)r * s.ldx, s.cols, padded, s.input, s.norm,
-                        norm_sums + group * INPUT_WARPS, group, in_group, [&](int at, float4 v) {
-                            uint2 pair;
-                            pair.x = pair_of(v.x, v.y, is_bf16);
-                            pair.y = pair_of(v.z, v.w, is_bf16);
-                            const int place =
-                                (at / UNIT_COLS * n_rows + r) * 64 + at % UNIT_COLS * 2;
-                            *(uint2 *)(x + place) = pair;
-                        });
+        for (int r = 0; r < n_rows; r++) {
+            if (r > 0) __syncthreads(); // the sums of the row before were read
+            row_prepare(
+                s.x + (int64_t)r * s.ldx, s.cols, padded, s.input, s.norm, norm_sums,
+                [&] {
+                    if (r == 0) dependency_wait();
+                },
+                [&](int at, float4 v) {
+                    uint2 pair;
+                    pair.x = pair_of(v.x, v.y, is_bf16);
+                    pair.y = pair_of(v.z, v.w, is_bf16);
+                    *(uint2 *)(x + (at / UNIT_COLS * n_rows + r) * 64 + at % UNIT_COLS * 2) = pair;
+                });
+        }
     }
     __syncthreads();
 }
@@ -174,18 +179,15 @@ DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, floa
 // STAGE_PREPARE: rows of f32 to 16-bit rows of ld_out elements, padded with zeros to whole units;
 // or, as STAGE_NORM of whole rows, to f32 rows.
 DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
-    const int group = (int)threadIdx.x / INPUT_THREADS;
-    const int in_group = (int)threadIdx.x % INPUT_THREADS;
     const int padded = (s.width + UNIT_COLS - 1) / UNIT_COLS * UNIT_COLS;
     const bool is_bf16 = s.is_bf16 != 0;
     if (s.slots > 1) n_rows *= s.slots;
-    for (int r = (int)blockIdx.x * INPUT_GROUPS + group; r < n_rows;
-         r += (int)gridDim.x * INPUT_GROUPS) {
+    for (int r = (int)blockIdx.x; r < n_rows; r += (int)gridDim.x) {
         const float *row = s.in + (int64_t)r * s.ld_in;
+        __syncthreads(); // the sums of the row before were read
         if (s.out16) {
             uint16_t *out = s.out16 + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, padded, s.input, s.norm, norm_sums + group * INPUT_WARPS,
-                        group, in_group, [&](int at, float4 v) {
+            row_prepare(row, s.width, padded, s.input, s.norm, norm_sums, [] {}, [&](int at, float4 v) {
                             uint2 pair;
                             pair.x = pair_of(v.x, v.y, is_bf16);
                             pair.y = pair_of(v.z, v.w, is_bf16);
@@ -193,8 +195,7 @@ DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm
                         });
         } else {
             float *out = s.out + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums + group * INPUT_WARPS,
-                        group, in_group, [&](int at, float4 v) {
+            row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums, [] {}, [&](int at, float4 v) {
                             const float y[4] = {v.x, v.y, v.z, v.w};
                             UNROLL for (int e = 0; e < 4; e++) {
                                 if (at + e >= s.width) break;

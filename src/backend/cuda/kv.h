@@ -22,7 +22,7 @@ uint64_t kv_head_bytes(int dim_k, int dim_v, int type);
 uint64_t cuda_page_bytes(const struct plan_kv_group *group, int type);
 
 // Scratch of attention: stage_attention.parts and .counters, which start as zeros. Sequences whose
-// results of splits find no place are done by one team each, so the bytes do not limit a batch.
+// results of splits find no place are done by one block each, so the bytes do not limit a batch.
 uint64_t kv_parts_bytes(const struct plan_kv_group *group, int n_head,
                         const struct backend_sizes *sizes);
 uint64_t kv_counters_bytes(const struct plan_kv_group *group, int n_head,

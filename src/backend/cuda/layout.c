@@ -207,7 +207,6 @@ rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *
     }
     out->parts_at = take(&out->step_bytes, parts);
     out->counters_at = take(&out->step_bytes, counters);
-    out->arrived_at = take(&out->step_bytes, sizeof(uint32_t));
     out->choose_at = take(&out->step_bytes, choose_scratch_bytes(sizes->max_logits, plan->n_vocab));
     out->chosen_at = take(&out->step_bytes, 2 * CUDA_CHOSEN_BYTES(sizes->max_logits));
     return RN_OK;

@@ -3,250 +3,129 @@
 // starts at 0; the 8 slices are added in order. A column of the mma never depends on the others, so
 // a row has the same bits alone and in any batch, whatever the grid.
 //
-// A team works on a tile, a warp of it on a slice. Each warp streams its weights through a ring of
-// its own in shared memory: the copies run ahead of the arithmetic and never wait for activations,
-// not even at the barrier between two stages. The sums of slices meet in shared memory.
+// A block works on a tile, a warp of it on a slice. Each warp streams its weights through a ring of
+// its own in shared memory. The first copies are asked for before the launch waits for the one
+// before it: weights never change. So the memory is busy while launches follow each other. The sums
+// of slices meet in shared memory.
 #ifndef RN_BACKEND_CUDA_PRODUCT_CUH
 #define RN_BACKEND_CUDA_PRODUCT_CUH
 
 #include "activation.cuh"
 #include "codec.cuh"
 #include "input.cuh"
-#include "walk.cuh"
+#include "step.h"
 
-// The weights of a warp: where its copies are. The warp's registers have the current run
-// (stream_now); here is what finds the next one, and between stages the registers.
-struct stream_now {
-    const uint8_t *from;                  // the rest of the slice that is being copied
-    const uint8_t *next;                  // the slice after it
-    int units;                            // that are left of the slice
-    int slice_units;                      // of each slice of the run
-    int stride;                           // bytes from tile to tile of the run
-    int left;                             // slices of the run that follow: tiles times groups
-    int group, n_groups;                  // of rows, of the slice after
-    int unit_bytes, slot_units;           // of the run; slot_units: of a slot
-    int from_unit_bytes, from_slot_units; // the same of the slice that is being copied
-    int slot_in, slot_out;                // slots to be filled and read next
-    int n_free;                           // slots that were read
-    uint32_t parity;                      // of slot_out
-};
+DEV void clock_begin(const struct launch_clock &clock) {
+    if (clock.begin && blockIdx.x == 0 && threadIdx.x == 0) *clock.begin = device_ns();
+}
+// The last block's time stays.
+DEV void clock_end(const struct launch_clock &clock) {
+    if (!clock.end) return;
+    __syncthreads();
+    if (threadIdx.x == 0) atomicMax((unsigned long long *)clock.end, device_ns());
+}
 
-struct warp_stream {
-    struct stream_now now;
-    int n_runs;           // that were taken from the plan
-    struct run_walk walk; // of a stage of experts, which is walked by each warp
-    int is_walking;
-};
-
-// The runs that a team will go through. Weights never change, so a team's runs are planned some
-// stages ahead, by one thread, while the grid waits. Runs of experts are one entry: they are known
-// when their stage begins.
-struct planned_run {
-    const uint8_t *weight; // of the first tile
-    int stride, n;         // bytes from tile to tile; tiles
-    int n_units, n_groups; // of a tile; of rows
-    int unit_bytes, stage;
-    int is_routed, rot;
-};
-
-enum { RUN_SLOTS = 32 }; // enough for MAX_PRODUCTS runs of each stage that is described
-
-struct team_plan {
-    struct planned_run run[RUN_SLOTS];
-    int n[2];            // runs that were planned, seen from even and odd stages
-    int next_stage, rot; // the next stage to plan, and where it begins
-    int rot_now;         // where the stage that is computed begins
-};
-
-// How far copies may run ahead: descriptions must be in shared memory, and experts are known only
-// when their stage begins.
-struct stream_limit {
-    int n_stages; // of the list
-    int group_rows;
-};
-
-// The shared memory of a block.
-struct block_memory {
-    struct stage *stages; // [STAGE_SLOTS]
-    struct step *step;
-    struct stream_limit *limit;
-    struct warp_stream *stream; // [N_WARPS]
-    struct team_plan *plan;     // [N_TEAMS]
-    uint64_t *full;             // [N_WARPS, n_slots] barriers of the rings
-    uint8_t *ring;              // [N_WARPS, n_slots, slot_bytes]
-    float4 *sums;               // [N_TEAMS, 2, N_SLICES, tiles of rows, 32]
-    float *norm;                // [N_WARPS] partial sums of norms
-    uint8_t *x;                 // the staged input
-    int n_slots, slot_bytes;
-};
+// The codec of a kernel that takes any: it asks each product.
+enum { CODEC_ANY = CODEC_COUNT };
 
 DEV int slice_first(int slice, int n_units) { return slice * n_units / N_SLICES; }
 
-// Plans the runs of the stages that are described. One thread of the team.
-DEV_CALL void runs_plan(const struct block_memory *memory, int current, int team) {
-    const struct block_memory &m = *memory;
-    struct team_plan &plan = m.plan[team];
-    const struct stream_limit limit = *m.limit;
-    int n = plan.n[current & 1];
-    for (; plan.next_stage < limit.n_stages && plan.next_stage < current + STAGE_SLOTS - 1;
-         plan.next_stage++) {
-        const struct stage &s = m.stages[plan.next_stage % STAGE_SLOTS];
-        const int n_rows = s.kind == STAGE_PRODUCT ? stage_rows_of(s, *m.step) : 0;
-        if (n_rows == 0) continue;
-        if (s.product.is_routed) {
-            struct planned_run &to = plan.run[n++ % RUN_SLOTS];
-            to.stage = plan.next_stage;
-            to.is_routed = 1;
-            to.rot = plan.rot; // tiles of experts do not move the next stage
-            continue;
+// ---------------------------------------------------------------- the work of a block
+
+// A tile, and the rows that it meets: all rows of the stage, or those of an expert.
+struct item {
+    const struct product *p;
+    int tile;
+    int n_groups;                    // of rows
+    int expert, first_pair, n_pairs; // of experts
+};
+
+// Item `index` of a stage: tiles of one product after the other; of experts those of each active
+// one.
+DEV struct item item_at(const struct stage_product &s, int index, int n_rows, int group_rows) {
+    struct item w = {s.product, index, 1, 0, 0, 0};
+    int n = n_rows;
+    if (s.is_routed) {
+        const int active = index / s.n_tiles;
+        w.tile -= active * s.n_tiles;
+        w.expert = load_l2(s.route.active + active);
+        w.first_pair = load_l2(s.route.first + w.expert);
+        n = w.n_pairs = load_l2(s.route.first + w.expert + 1) - w.first_pair;
+    }
+    if (s.n_products > 1) {
+        UNROLL for (int i = 0; i < MAX_PRODUCTS - 1; i++) {
+            if (i + 1 >= s.n_products || w.tile < w.p->n_tiles) break;
+            w.tile -= w.p->n_tiles;
+            w.p++;
         }
-        struct run_walk walk;
-        struct run r;
-        walk.begin(s.product, plan.next_stage, team, plan.rot);
-        while (walk.next(s.product, n_rows, limit.group_rows, r)) {
-            const struct product &p = s.product.product[r.product];
-            struct planned_run &to = plan.run[n++ % RUN_SLOTS];
-            const int tile_bytes = s.product.n_units * p.unit_bytes;
-            to.weight = p.weight + (uint64_t)r.tile * (uint64_t)tile_bytes;
-            to.stride = r.step * tile_bytes;
-            to.n = r.n;
-            to.n_units = s.product.n_units;
-            to.n_groups = r.n_groups;
-            to.unit_bytes = p.unit_bytes;
-            to.stage = plan.next_stage;
-            to.is_routed = 0;
-        }
-        plan.rot = walk.rot_after(s.product, plan.rot);
     }
-    plan.n[(current + 1) & 1] = n; // other warps read the other one until the next barrier
+    if (n > group_rows) w.n_groups = (n + group_rows - 1) / group_rows;
+    return w;
 }
 
-// The next run of experts. Whole warps, whose lanes walk together.
-DEV_CALL void experts_next(const struct block_memory *memory, int warp, int lane) {
-    const struct block_memory &m = *memory;
-    const int team = warp / N_SLICES, slice = warp % N_SLICES;
-    struct warp_stream w = m.stream[warp];
-    __syncwarp();
-    const struct planned_run &run = m.plan[team].run[w.n_runs % RUN_SLOTS];
-    const struct stage &s = m.stages[run.stage % STAGE_SLOTS];
-    if (!w.is_walking) w.walk.begin(s.product, run.stage, team, run.rot);
-    w.is_walking = 1;
-    struct run r;
-    w.now.left = -1;
-    while (w.now.left < 0) {
-        if (!w.walk.next(s.product, stage_rows_of(s, *m.step), m.limit->group_rows, r)) {
-            w.is_walking = 0;
-            w.n_runs++;
-            break;
-        }
-        const struct product &p = s.product.product[r.product];
-        const int n_units = s.product.n_units, first = slice_first(slice, n_units);
-        w.now.slice_units = slice_first(slice + 1, n_units) - first;
-        if (w.now.slice_units == 0) continue;
-        w.now.next = p.expert[r.expert] + ((uint64_t)r.tile * (uint64_t)n_units + (uint64_t)first) *
-                                              (uint64_t)p.unit_bytes;
-        w.now.stride = r.step * n_units * p.unit_bytes;
-        w.now.left = r.n * r.n_groups;
-        w.now.group = 0;
-        w.now.n_groups = r.n_groups;
-        w.now.unit_bytes = p.unit_bytes;
-        w.now.slot_units = m.slot_bytes / p.unit_bytes;
-    }
-    if (lane == 0) m.stream[warp] = w;
-    __syncwarp();
+DEV const uint8_t *item_weight(const struct stage_product &s, const struct item &w, int unit) {
+    const uint8_t *weight = s.is_routed ? w.p->expert[w.expert] : w.p->weight;
+    return weight +
+           ((uint64_t)w.tile * (uint64_t)s.n_units + (uint64_t)unit) * (uint64_t)w.p->unit_bytes;
 }
 
-// A slice that follows in the run becomes this one.
-DEV void slice_take(struct stream_now &now) {
-    now.from = now.next;
-    now.units = now.slice_units;
-    now.from_unit_bytes = now.unit_bytes;
-    now.from_slot_units = now.slot_units;
-    now.left--;
-    if (++now.group == now.n_groups) {
-        now.group = 0;
-        now.next += now.stride;
+// ---------------------------------------------------------------- the stream of weights
+
+// The copies of a warp: they go through its slices of the block's items in the order of the
+// arithmetic. A slot is asked for again when it was read.
+struct stream {
+    const uint8_t *at;    // the rest of the slice
+    const uint8_t *slice; // its start
+    int units, slice_units;
+    int again; // how often the slice follows once more: groups of rows
+    int unit_bytes;
+    int item, n_items; // the next item
+};
+
+struct ring {
+    uint8_t *at; // of this warp
+    uint64_t *full;
+    int n_slots, slot_bytes;
+};
+
+// The next slice; false: there is none.
+template <int NT>
+DEV bool slice_next(struct stream &c, const struct stage_product &s, int n_rows, int slice) {
+    if (c.again > 0) {
+        c.again--;
+        c.at = c.slice;
+        c.units = c.slice_units;
+        return c.units > 0;
     }
+    if (c.item >= c.n_items) return false;
+    const struct item w = item_at(s, c.item, n_rows, 8 * NT);
+    const int first = slice_first(slice, s.n_units);
+    c.item += (int)gridDim.x;
+    c.unit_bytes = w.p->unit_bytes;
+    c.slice_units = c.units = slice_first(slice + 1, s.n_units) - first;
+    c.slice = c.at = item_weight(s, w, first);
+    c.again = w.n_groups - 1;
+    return c.units > 0;
 }
 
-// One piece of this slice into a free slot.
-DEV void piece_ask(struct stream_now &now, uint8_t *ring, uint64_t *full, int n_slots,
-                   int slot_bytes, int lane) {
-    const int n = now.units < now.from_slot_units ? now.units : now.from_slot_units;
-    fetch(ring + now.slot_in * slot_bytes, now.from, (uint32_t)(n * now.from_unit_bytes),
-          full + now.slot_in, lane);
-    now.from += n * now.from_unit_bytes;
-    now.units -= n;
-    now.slot_in = now.slot_in + 1 == n_slots ? 0 : now.slot_in + 1;
-    now.n_free--;
+// Asks for the next piece; false: there is none.
+template <int NT>
+DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
+                   const struct stage_product &s, int n_rows, int slice, int lane) {
+    if (c.units == 0 && !slice_next<NT>(c, s, n_rows, slice)) return false;
+    const int most = SLOT_UNITS(c.unit_bytes), n = c.units < most ? c.units : most;
+    fetch(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * c.unit_bytes), ring.full + slot,
+          lane);
+    c.at += n * c.unit_bytes;
+    c.units -= n;
+    return true;
 }
 
-DEV uint8_t *ring_of(const struct block_memory &m, int warp) {
-    return m.ring + warp * m.n_slots * m.slot_bytes;
-}
-
-// The run after this one; left is -1 where none is known. n_runs: of the stream.
-DEV void run_take(struct stream_now &now, int &n_runs, const struct block_memory &m, int current,
-                  int warp, int lane) {
-    const int slice = warp % N_SLICES;
-    const struct team_plan &plan = m.plan[warp / N_SLICES];
-    for (;;) {
-        now.left = -1;
-        if (n_runs >= plan.n[current & 1]) return;
-        const struct planned_run &run = plan.run[n_runs % RUN_SLOTS];
-        if (run.is_routed) {
-            if (run.stage > current) return;
-            __syncwarp();
-            if (lane == 0) {
-                m.stream[warp].n_runs = n_runs;
-                m.stream[warp].now = now;
-            }
-            __syncwarp();
-            experts_next(&m, warp, lane);
-            now = m.stream[warp].now;
-            n_runs = m.stream[warp].n_runs;
-            if (now.left >= 0) return;
-            continue;
-        }
-        const int first = slice_first(slice, run.n_units);
-        n_runs++;
-        now.slice_units = slice_first(slice + 1, run.n_units) - first;
-        if (now.slice_units == 0) continue;
-        now.next = run.weight + first * run.unit_bytes;
-        now.stride = run.stride;
-        now.left = run.n * run.n_groups;
-        now.group = 0;
-        now.n_groups = run.n_groups;
-        now.unit_bytes = run.unit_bytes;
-        now.slot_units = m.slot_bytes / run.unit_bytes;
-        return;
-    }
-}
-
-// Asks for pieces as long as slots are free: at the start of a launch, and between stages, when a
-// stage that could not be walked before may have come nearer.
-DEV_CALL void stream_fill(const struct block_memory *memory, int current, int warp, int lane) {
-    const struct block_memory &m = *memory;
-    struct stream_now now = m.stream[warp].now;
-    int n_runs = m.stream[warp].n_runs;
-    if (now.left < 0) now.left = 0;
-    for (;;) {
-        if (now.left == 0) run_take(now, n_runs, m, current, warp, lane);
-        if (now.n_free == 0 || (now.units == 0 && now.left < 0)) break;
-        if (now.units == 0) slice_take(now);
-        piece_ask(now, ring_of(m, warp), m.full + warp * m.n_slots, m.n_slots, m.slot_bytes, lane);
-    }
-    __syncwarp();
-    if (lane == 0) {
-        m.stream[warp].now = now;
-        m.stream[warp].n_runs = n_runs;
-    }
-    __syncwarp();
-}
+// ---------------------------------------------------------------- a slice
 
 // Where the input rows of an item are, for this lane.
 template <int NT> struct item_input {
-    uint32_t shared;         // staged: the lane's first 16 bytes; 0: in memory
+    uint32_t shared;         // staged: the lane's first 16 bytes
     uint32_t step;           // staged: bytes from unit to unit
     const uint16_t *row[NT]; // the row of the lane's column in each tile of 8 rows, at its elements
 };
@@ -258,107 +137,83 @@ template <int CODEC> DEV void mma(float (&c)[4], const uint32_t (&a)[4], uint32_
         mma_f16(c, a, b0, b1);
 }
 
-// The operands of a unit.
-template <int NT> struct unit_operands {
+// Unit `u` of a slot, which is unit `unit` of the tile.
+template <int CODEC, int NT, bool IS_STAGED>
+DEV void unit_multiply(float (&acc)[NT][4], uint32_t slot, int u, int unit,
+                       const struct item_input<NT> &in, int lane) {
     uint32_t a[2][4];
     uint4 b[NT];
-};
-
-template <int CODEC, int NT>
-DEV void unit_load(struct unit_operands<NT> &to, uint32_t slot, int u, int unit,
-                   const struct item_input<NT> &in, int lane) {
-    if (NT == 1 && in.shared)
-        to.b[0] = shared_u128(in.shared + (uint32_t)unit * in.step);
+    if (IS_STAGED)
+        b[0] = shared_u128(in.shared + (uint32_t)unit * in.step);
     else
-        UNROLL for (int i = 0; i < NT; i++) to.b[i] =
-            *(const uint4 *)(in.row[i] + unit * UNIT_COLS);
-    codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane,
-                           to.a);
+        UNROLL for (int i = 0; i < NT; i++) b[i] = *(const uint4 *)(in.row[i] + unit * UNIT_COLS);
+    codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane, a);
+    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[0], b[i].x, b[i].y);
+    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[1], b[i].z, b[i].w);
 }
 
-template <int CODEC, int NT>
-DEV void unit_multiply(float (&acc)[NT][4], const struct unit_operands<NT> &of) {
-    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], of.a[0], of.b[i].x, of.b[i].y);
-    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], of.a[1], of.b[i].z, of.b[i].w);
-}
-
-// n units of a slot; the first one is unit `first` of the tile. The operands of a unit are loaded
-// while the one before is multiplied.
-template <int CODEC, int NT>
-DEV void units_multiply(float (&acc)[NT][4], uint32_t slot, int first, int n,
-                        const struct item_input<NT> &in, int lane) {
-    struct unit_operands<NT> even, odd;
-    unit_load<CODEC, NT>(even, slot, 0, first, in, lane);
+// The warp's slice of an item, from 0, units in order.
+template <int CODEC, int NT, bool IS_STAGED>
+DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring &ring, int &slot,
+                        uint32_t &parity, const struct item_input<NT> &in,
+                        const struct stage_product &s, int n_rows, int slice, int lane) {
+    constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>());
+    const int end = slice_first(slice + 1, s.n_units);
 #pragma unroll 1
-    for (int u = 0; u < n; u += 2) {
-        const int next = u + 1 < n ? u + 1 : u, after = u + 2 < n ? u + 2 : u;
-        unit_load<CODEC, NT>(odd, slot, next, first + next, in, lane);
-        unit_multiply<CODEC, NT>(acc, even);
-        unit_load<CODEC, NT>(even, slot, after, first + after, in, lane);
-        if (u + 1 < n) unit_multiply<CODEC, NT>(acc, odd);
-    }
-}
-
-// The warp's slice of an item, from 0, units in order. A slot that was read is asked for again at
-// once.
-template <int CODEC, int NT>
-DEV void slice_multiply(float (&acc)[NT][4], struct stream_now &now, const struct block_memory &m,
-                        const struct item_input<NT> &in, int n_units, int warp, int lane) {
-    const int slice = warp % N_SLICES, end = slice_first(slice + 1, n_units);
-    const int n_slots = m.n_slots, slot_bytes = m.slot_bytes;
-    const int most = slot_bytes / codec_unit_bytes<CODEC>();
-    uint8_t *ring = ring_of(m, warp);
-    uint64_t *full = m.full + warp * n_slots;
+    for (int unit = slice_first(slice, s.n_units); unit < end; unit += MOST) {
+        const uint32_t at = shared_address(ring.at) + (uint32_t)(slot * ring.slot_bytes);
+        fetch_wait(ring.full + slot, parity);
+        if (unit + MOST <= end) {
+            UNROLL for (int u = 0; u < MOST; u++)
+                unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u, unit + u, in, lane);
+        } else {
 #pragma unroll 1
-    for (int unit = slice_first(slice, n_units); unit < end; unit += most) {
-        const int n = end - unit < most ? end - unit : most;
-        fetch_wait(full + now.slot_out, now.parity);
-        units_multiply<CODEC, NT>(acc, shared_address(ring) + (uint32_t)(now.slot_out * slot_bytes),
-                                  unit, n, in, lane);
-        __syncwarp();
-        if (++now.slot_out == n_slots) {
-            now.slot_out = 0;
-            now.parity ^= 1;
+            for (int u = 0; unit + u < end; u++)
+                unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u, unit + u, in, lane);
         }
-        now.n_free++;
-        if (now.units == 0 && now.left > 0) slice_take(now);
-        if (now.units > 0) piece_ask(now, ring, full, n_slots, slot_bytes, lane);
+        __syncwarp();
+        piece_ask<NT>(c, ring, slot, s, n_rows, slice, lane);
+        if (++slot == ring.n_slots) {
+            slot = 0;
+            parity ^= 1;
+        }
     }
 }
 
-template <int NT>
-DEV void slice_of_codec(int codec, float (&acc)[NT][4], struct stream_now &now,
-                        const struct block_memory &m, const struct item_input<NT> &in, int n_units,
-                        int warp, int lane) {
-    switch (codec) {
+// CODEC_ANY: the codec of the item's product.
+template <int CODEC, int NT, bool IS_STAGED>
+DEV void slice_of(int codec, float (&acc)[NT][4], struct stream &c, const struct ring &ring,
+                  int &slot, uint32_t &parity, const struct item_input<NT> &in,
+                  const struct stage_product &s, int n_rows, int slice, int lane) {
+    if constexpr (CODEC != CODEC_ANY) {
+        slice_multiply<CODEC, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s, n_rows, slice,
+                                             lane);
+    } else {
+        switch (codec) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
-        slice_multiply<CODEC_##id, NT>(acc, now, m, in, n_units, warp, lane);                      \
+        slice_multiply<CODEC_##id, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s, n_rows,       \
+                                                  slice, lane);                                    \
         break;
-        CODEC_LIST(X)
+            CODEC_LIST(X)
 #undef X
+        }
     }
 }
 
 // ---------------------------------------------------------------- the end of a tile
 
-// A tile and a group of rows.
-struct item {
-    int tile, group;
-    int expert, first_pair, n_pairs; // of experts
-};
-
 struct item_out {
-    const struct product *p;
     const struct stage_product *stage;
     struct item at;
+    int group;
     int n_rows; // of the stage
     int group_rows;
 };
 
 // The row of the output for a column of the item; -1: none.
 DEV int out_row_of(const struct item_out &o, int column) {
-    const int index = o.at.group * o.group_rows + column;
+    const int index = o.group * o.group_rows + column;
     if (!o.stage->is_routed) return index < o.n_rows ? index : -1;
     return index < o.at.n_pairs ? load_l2(o.stage->route.pair + o.at.first_pair + index) : -1;
 }
@@ -376,7 +231,7 @@ template <int NT> struct tile_residual { float4 at[NT]; };
 
 template <int NT>
 DEV void residual_load(struct tile_residual<NT> &r, const struct item_out &o, int lane) {
-    const struct product &p = *o.p;
+    const struct product &p = *o.at.p;
     const int row = o.at.tile * UNIT_ROWS + (lane >> 2);
     UNROLL for (int i = 0; i < NT; i++) {
         const int column = i * 8 + 2 * (lane & 3);
@@ -394,7 +249,7 @@ DEV void residual_load(struct tile_residual<NT> &r, const struct item_out &o, in
 // Two outputs of one batch row: tile rows g and g + 8; r0 and r1 are what they are added to.
 DEV void tile_store(const struct item_out &o, int out_row, float y0, float y1, float r0, float r1,
                     int g) {
-    const struct product &p = *o.p;
+    const struct product &p = *o.at.p;
     const float *bias = p.bias;
     if (out_row < 0) return;
     if (bias && o.stage->is_routed) bias += (int64_t)o.at.expert * p.n_rows * (p.gate ? 2 : 1);
@@ -443,7 +298,8 @@ DEV void tile_finish(const struct item_out &o, const struct tile_residual<NT> &r
 
 template <int NT>
 DEV struct item_input<NT> item_input_of(const struct stage_product &s, const struct item &at,
-                                        const uint8_t *x, bool is_staged, int n_rows, int lane) {
+                                        int group, const uint8_t *x, bool is_staged, int n_rows,
+                                        int lane) {
     struct item_input<NT> in = {};
     const int g = lane >> 2, t = lane & 3;
     if (is_staged) {
@@ -453,7 +309,7 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
         return in;
     }
     UNROLL for (int i = 0; i < NT; i++) {
-        int row = (at.group * NT + i) * 8 + g;
+        int row = (group * NT + i) * 8 + g;
         if (s.is_routed) {
             row = row < at.n_pairs ? row : at.n_pairs - 1;
             row = load_l2(s.route.pair + at.first_pair + row);
@@ -466,68 +322,72 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
     return in;
 }
 
-// The team's tiles of a stage, in the order of the stream.
-template <int NT>
-DEV void tiles_run(const struct stage *stage, const struct block_memory &m, int current, int n_rows,
-                   bool is_staged) {
-    const struct stage_product &s = stage->product;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const int team = warp / N_SLICES, slice = warp % N_SLICES;
-    struct stream_now now = m.stream[warp].now;
-    int n_runs = m.stream[warp].n_runs;
-    struct run_walk walk;
-    struct run r;
-    walk.begin(s, current, team, m.plan[team].rot_now);
-    float4 *sums = m.sums + team * 2 * N_SLICES * NT * 32;
-    int turn = 0;
-    while (walk.next(s, n_rows, 8 * NT, r)) {
-        const struct product &p = s.product[r.product];
-        const int codec = p.codec, n_units = s.n_units;
-        struct item at = {r.tile, 0, r.expert, r.first_pair, r.n_pairs};
-        struct item_input<NT> in = item_input_of<NT>(s, at, m.x, is_staged, n_rows, lane);
-        for (int left = r.n * r.n_groups; left > 0; left--) {
-            if (now.left == 0) run_take(now, n_runs, m, current, warp, lane);
-            // the warps take turns at the end of a tile
-            const bool finishes = turn % N_SLICES == slice;
-            const struct item_out o = {&p, &s, at, n_rows, 8 * NT};
+// The block's items.
+template <int CODEC, int NT, bool IS_STAGED>
+DEV void items_run(const struct product_args &args, struct stream &c, const struct ring &ring,
+                   float4 *sums, const uint8_t *x) {
+    const struct stage_product &s = args.stage;
+    const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    int slot = 0, turn = 0;
+    uint32_t parity = 0;
+#pragma unroll 1
+    for (int index = (int)blockIdx.x; index < c.n_items; index += (int)gridDim.x) {
+        struct item_out o = {&s, item_at(s, index, args.n_rows, 8 * NT), 0, args.n_rows, 8 * NT};
+#pragma unroll 1
+        for (; o.group < o.at.n_groups; o.group++, turn++) {
+            const struct item_input<NT> in =
+                item_input_of<NT>(s, o.at, o.group, x, IS_STAGED, args.n_rows, lane);
+            const bool finishes = turn % N_SLICES == slice; // the warps take turns
             struct tile_residual<NT> residual;
-            if (finishes && p.add) residual_load<NT>(residual, o, lane);
+            if (finishes && o.at.p->add) residual_load<NT>(residual, o, lane);
             float acc[NT][4];
             UNROLL for (int i = 0; i < NT; i++) UNROLL for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
-            slice_of_codec<NT>(codec, acc, now, m, in, n_units, warp, lane);
+            slice_of<CODEC, NT, IS_STAGED>(o.at.p->codec, acc, c, ring, slot, parity, in, s,
+                                           args.n_rows, slice, lane);
             float4 *mine = sums + (turn & 1) * N_SLICES * NT * 32;
             UNROLL for (int i = 0; i < NT; i++) mine[(slice * NT + i) * 32 + lane] =
                 make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
-            barrier_sync(1 + team, TEAM_THREADS);
+            __syncthreads();
             // the sums of an item stay until the barrier of the next but one
             if (finishes) tile_finish<NT>(o, residual, mine, lane);
-            turn++;
-            if (++at.group == r.n_groups) {
-                at.group = 0;
-                at.tile += r.step;
-            }
-            if (r.n_groups > 1) in = item_input_of<NT>(s, at, m.x, is_staged, n_rows, lane);
         }
     }
-    __syncwarp();
-    if (lane == 0) {
-        m.stream[warp].now = now;
-        m.stream[warp].n_runs = n_runs;
-    }
-    __syncwarp();
 }
 
-// A stage of products. Its first weights were asked for before.
-template <int NT>
-DEV void product_run(const struct stage &stage, const struct block_memory &m, int current,
-                     int n_rows) {
-    const struct stage_product &s = stage.product;
-    const bool is_staged =
-        NT == 1 && !s.is_routed && STAGE_FITS(s.n_units, n_rows, m.step->x_bytes);
-    // experts are known only now
-    if (s.is_routed) stream_fill(&m, current, (int)threadIdx.x / 32, (int)threadIdx.x % 32);
-    if (is_staged) input_stage(s, n_rows, m.x, m.norm);
-    tiles_run<NT>(&stage, m, current, n_rows, is_staged);
+template <int CODEC, int NT> DEV void product_run(const struct product_args &args) {
+    SHARED_MEMORY(shared);
+    const struct stage_product &s = args.stage;
+    const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    uint64_t *full = (uint64_t *)shared;
+    float *norm = (float *)(full + N_WARPS * RING_SLOTS_MAX);
+    uint8_t *rings = shared + PRODUCT_HEAD;
+    float4 *sums = (float4 *)(rings + N_WARPS * args.n_slots * args.slot_bytes);
+    uint8_t *x = (uint8_t *)(sums + 2 * N_SLICES * NT * 32);
+    const struct ring ring = {rings + slice * args.n_slots * args.slot_bytes,
+                              full + slice * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
+    if (lane < args.n_slots) fetch_init(ring.full + lane);
+    fetch_init_done();
+    __syncwarp();
+    struct stream c = {};
+    c.item = (int)blockIdx.x;
+    if (s.is_routed) { // the experts are known behind the wait
+        dependents_launch();
+        dependency_wait();
+    }
+    c.n_items = s.n_tiles * (s.is_routed ? load_l2(s.route.n_active) : 1);
+    for (int i = 0; i < args.n_slots; i++)
+        if (!piece_ask<NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
+    if (!s.is_routed) dependents_launch();
+    if (NT == 1 && args.is_staged)
+        input_stage(s, args.n_rows, x, norm); // waits
+    else if (!s.is_routed)
+        dependency_wait();
+    clock_begin(args.clock);
+    if (NT == 1 && args.is_staged)
+        items_run<CODEC, NT, NT == 1>(args, c, ring, sums, x);
+    else
+        items_run<CODEC, NT, false>(args, c, ring, sums, x);
+    clock_end(args.clock);
 }
 
 #endif

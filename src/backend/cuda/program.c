@@ -1,6 +1,5 @@
-// Compiles the plan into lists of stages: `small` for steps of up to SMALL_ROWS rows, which run as
-// one launch (`fit` where every input can be staged), and `wide` for larger steps, a launch for
-// each stage. Both perform the same operations on a row. They differ in the place of a product's
+// Compiles the plan into lists of stages: `small` for steps of up to SMALL_ROWS rows, and `wide` for
+// larger ones. Both perform the same operations on a row. They differ in the place of a product's
 // input (shared memory, or rows that a stage prepared) and of keys (appended by attention itself,
 // or by a stage before it).
 //
@@ -16,7 +15,7 @@ struct compiler {
     struct cuda_backend *b;
     const struct plan *plan;
     struct cuda_list *list;
-    bool is_small, is_fit; // is_fit: products stage their inputs
+    bool is_small;
     int *norm_of;          // [n_op] of a product: the norm that is fused into it; PLAN_NONE
     bool *is_folded;       // [n_op] nothing is left of this op but its part in another stage
     uint64_t pair_bias_at;
@@ -140,7 +139,6 @@ static void prepare_input(struct compiler *c, int index, bool always) {
     int written;
     if (norm == PLAN_NONE && is_written_as_16(c, writer_of(c, index, op->in[0]), &written)) return;
     const struct plan_buffer *buffer = &plan->buffer[source];
-    if (c->is_fit && !always) return;
     struct stage *s = stage_add(c, STAGE_PREPARE, op, "input");
     if (norm != PLAN_NONE) s->rows = (int)plan->op[norm].rows;
     s->ops = OPS_OTHER;
@@ -299,7 +297,6 @@ static int product_add(struct compiler *c, int index) {
     int second;
     const bool is_pair = cuda_pair_of(plan, index, &second) != NULL;
     c->list->name[c->list->n - 1] = name_of(c, index, is_pair ? 2 : n);
-    p->n_tiles_rest = p->n_tiles % c->b->n_sm;
     return n;
 }
 
@@ -428,7 +425,7 @@ static void attention_output(const struct compiler *c, struct stage_attention *s
 
 static void gather_add(struct compiler *c, const struct op *op, bool waits) {
     struct stage *s = stage_add(c, STAGE_GATHER, op, "gather");
-    s->flags = waits ? 0 : STAGE_NO_BARRIER;
+    s->flags = waits ? 0 : STAGE_JOINS;
     s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
                                     .out = buffer_f32(c, op->out),
                                     .ld_in = ld_of(c, op->in[0]),
@@ -647,11 +644,11 @@ static int op_add(struct compiler *c, int index) {
 
 static void begin_add(struct compiler *c) {
     struct stage *s = stage_add(c, STAGE_PAGES, NULL, "pages");
-    s->flags = STAGE_NO_BARRIER; // no stage before the next barrier reads a page
+    s->flags = STAGE_JOINS;
     for (int r = 0; r < c->plan->n_rope; r++) {
         const struct plan_rope *rope = &c->plan->rope[r];
         s = stage_add(c, STAGE_ROPE_TABLE, NULL, "rope table");
-        s->flags = STAGE_NO_BARRIER;
+        s->flags = STAGE_JOINS;
         s->row = (struct stage_rows_op){
             .out = (float *)(void *)(c->b->memory + c->b->layout.rope_at[r]),
             .inv_freq = (const float *)(const void *)(c->b->weights + c->b->layout.inv_freq_at[r]),
@@ -675,20 +672,22 @@ static void fold(struct compiler *c) {
     }
 }
 
-// A stage that reads what the stage before wrote needs the barrier between them. The first stages
-// read nothing of each other; where the plan's first op reads pages, they wait.
-static void barriers_check(struct compiler *c) {
-    const enum op_kind first = c->plan->op[0].kind;
-    if (first == OP_EMBED || c->list->n < 2) return;
-    for (int i = 0; i < c->list->n && c->list->stage[i].kind <= STAGE_ROPE_TABLE; i++)
-        c->list->stage[i].flags &= ~STAGE_NO_BARRIER;
+// Stages of one launch are row stages. Pages and tables of rope join the embedding behind them.
+static void joins_check(struct compiler *c) {
+    struct stage *stage = c->list->stage;
+    for (int i = 0; i < c->list->n; i++) {
+        const int next = i + 1 < c->list->n ? stage[i + 1].kind : STAGE_PRODUCT;
+        const bool begins = stage[i].kind == STAGE_PAGES || stage[i].kind == STAGE_ROPE_TABLE;
+        const bool joins = begins ? next == STAGE_ROPE_TABLE || next == STAGE_EMBED
+                                  : next == STAGE_GATHER;
+        if (!joins) stage[i].flags &= ~STAGE_JOINS;
+    }
 }
 
-static rn_status list_make(struct compiler *c, struct cuda_list *list, bool is_small, bool is_fit) {
+static rn_status list_make(struct compiler *c, struct cuda_list *list, bool is_small) {
     const struct plan *plan = c->plan;
     c->list = list;
     c->is_small = is_small;
-    c->is_fit = is_fit;
     c->pair_bias_at = c->b->layout.pair_bias_at;
     fold(c);
     begin_add(c);
@@ -700,7 +699,7 @@ static rn_status list_make(struct compiler *c, struct cuda_list *list, bool is_s
             n = op_add(c, i);
         }
     }
-    barriers_check(c);
+    joins_check(c);
     if (c->status) return c->status;
     const uint64_t bytes = (uint64_t)list->n * sizeof *list->stage;
     cudaError_t code = cudaMalloc((void **)&list->device, bytes);
@@ -727,17 +726,16 @@ rn_status cuda_program_make(struct cuda_backend *b, rn_error *err) {
     rn_status status = c.norm_of && c.is_folded
                            ? constants_upload(&c)
                            : err_set(err, RN_ERR_NOMEM, "no memory to compile %zu ops", n);
-    if (!status) status = list_make(&c, &b->fit_list, true, true);
-    if (!status) status = list_make(&c, &b->small_list, true, false);
-    if (!status) status = list_make(&c, &b->wide_list, false, false);
+    if (!status) status = list_make(&c, &b->small_list, true);
+    if (!status) status = list_make(&c, &b->wide_list, false);
     free(c.norm_of);
     free(c.is_folded);
     return status;
 }
 
 void cuda_program_free(struct cuda_backend *b) {
-    struct cuda_list *lists[] = {&b->fit_list, &b->small_list, &b->wide_list};
-    for (int i = 0; i < 3; i++) {
+    struct cuda_list *lists[] = {&b->small_list, &b->wide_list};
+    for (int i = 0; i < 2; i++) {
         free(lists[i]->stage);
         free(lists[i]->name);
         cudaFree(lists[i]->device);

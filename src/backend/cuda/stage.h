@@ -1,11 +1,11 @@
 // The program of a step as the kernels read it: plain data, for C and CUDA alike. program.c writes
-// the list of stages once; submit.c writes a `struct step` for each batch; step.cuh runs the stages
-// of the list one after the other, with a barrier of the whole grid between two of them.
+// the list of stages once; submit.c writes a `struct step` for each batch and launches a kernel for
+// each stage.
 //
 // Words. A *tile* is 16 output rows of a matrix, a *unit* is a tile's part of 32 columns: the piece
 // of weights that a warp decodes at a time (codec.h). Units of a tile follow each other by columns,
 // tiles by rows. A *slice* is an eighth of a tile's units: slice s has units [s * n / 8, (s + 1) *
-// n / 8). A *team* is 8 warps, one for each slice; a block has two teams.
+// n / 8). A block has 8 warps, one for each slice.
 #ifndef RN_BACKEND_CUDA_STAGE_H
 #define RN_BACKEND_CUDA_STAGE_H
 
@@ -16,11 +16,9 @@ enum {
     UNIT_ROWS = 16,
     UNIT_COLS = 32,
     N_SLICES = 8,
-    TEAM_THREADS = 256,
-    N_TEAMS = 2,
-    BLOCK_THREADS = TEAM_THREADS * N_TEAMS,
+    BLOCK_THREADS = 256,
     N_WARPS = BLOCK_THREADS / 32,
-    SMALL_ROWS = 8,   // rows of a step that runs as one launch
+    SMALL_ROWS = 8,   // rows of a small step: the columns of one matrix instruction
     WIDE_ROWS = 32,   // rows that a product of a larger step takes at a time
     MAX_PRODUCTS = 3, // of a stage
     STEP_GROUPS = 4,  // PLAN_MAX_KV_GROUPS
@@ -93,7 +91,6 @@ struct stage_product {
     int32_t cols, n_units;       // n_units: of a tile; cols of the last one are padded
     int32_t is_bf16;             // of the 16-bit input
     int32_t n_products, n_tiles; // of all products together
-    int32_t n_tiles_rest;        // n_tiles modulo the blocks of the grid
     struct norm_by norm;
     int32_t is_routed; // experts: the rows are those of `route`
     int32_t slots_in;  // experts: the input has a row for each (row, rank), not for each row
@@ -132,9 +129,9 @@ enum {
     PAGE_TOKENS = 32, // KV_PAGE_TOKENS
     SPLIT_PAGES = 8,  // a split: the positions of one partial softmax
     SPLIT_TOKENS = SPLIT_PAGES * PAGE_TOKENS,
-    ATTENTION_SHARED = 64 << 10,   // of a block
+    ATTENTION_SHARED = 34944,      // of a block
     ATTENTION_PARTS = 96 << 20,    // bytes for results of splits
-    ATTENTION_STATES = 32 << 20,   // bytes for running results, a place for each team
+    ATTENTION_STATES = 32 << 20,   // bytes for running results, a place for each block
     ATTENTION_COUNTERS = 64 << 10, // a split or a segment of splits has few
 };
 
@@ -178,10 +175,10 @@ struct stage {
 } __attribute__((aligned(16)));
 
 enum {
-    STAGE_NO_BARRIER = 1, // the next stage may run at once
-    STAGE_IF_HIDDEN = 2,  // only where hidden rows are wanted
-    STAGE_IF_UNFIT = 4,   // PREPARE: only where products cannot stage the rows themselves
-    STAGE_APPENDS = 8,    // attention that appends: runs for every token, whatever rows are wanted
+    STAGE_JOINS = 1,     // the next stage reads nothing of this one: one launch runs both
+    STAGE_IF_HIDDEN = 2, // only where hidden rows are wanted
+    STAGE_IF_UNFIT = 4,  // PREPARE: only where products do not make their input themselves
+    STAGE_APPENDS = 8,   // attention that appends: runs for every token, whatever rows are wanted
 };
 
 struct step_seq {
@@ -196,15 +193,9 @@ struct step_page {
     uint32_t pad;
 };
 
-// Whether a product can stage its input: n_rows rows of n_units units.
-#define STAGE_FITS(n_units, n_rows, x_bytes)                                                       \
-    ((n_rows) <= SMALL_ROWS && (uint64_t)(n_units) * (uint64_t)(n_rows)*64 <= (x_bytes))
-
 // A batch on the device. Everything it points to is in one buffer that one copy brings.
 struct step {
     int32_t n_tokens, n_out, n_logits, n_seqs, n_pages, wants_hidden;
-    uint32_t x_bytes;       // of shared memory for staged inputs
-    uint32_t n_tables;      // numbers of all page tables
     const int32_t *token;   // [n_tokens] negative: -1 - the row of the step before
     const int32_t *pos;     // [n_tokens]
     const int32_t *out_row; // [n_out]

@@ -5,36 +5,61 @@
 #include "stage.h"
 
 enum {
-    SLOT_SMALL = 2304,   // bytes of a slot of a ring: 8 units of 4 bits, 2 of 16 bits
-    SLOT_LARGE = 4608,   // 16 units of 4 bits, 4 of 16 bits
-    SHARED_HEAD = 15360, // descriptions, barriers, sums of norms
-    STEP_TABLES = 512,   // numbers of page tables that a small step copies to shared memory
-    RING_SLOTS_MAX = 6,  // of a warp
+    RING_SLOTS_MAX = 8,   // of a warp
+    PRODUCT_HEAD = 1024,  // barriers of the rings, sums of norms
+    ROWS_JOINED = 4,      // stages that one launch runs at most
+    ROWS_SHARED = 6144,   // of a launch of row stages
 };
 
-struct step_args {
-    const struct stage *stages; // the list
-    int32_t first, n_stages;    // those of this launch
+// Units of a slot of a ring: a constant of the codec, so that a slot's arithmetic is one piece of
+// code.
+#define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : 8)
+
+// Nanoseconds of the device when a launch began and ended; NULL: not wanted.
+struct launch_clock {
+    uint64_t *begin, *end;
+};
+
+// A product. Its stage is in the arguments, so a block has it before it reads any memory.
+struct product_args {
+    struct stage_product stage;
+    struct launch_clock clock;
+    int32_t n_rows;
+    int32_t n_slots, slot_bytes; // of a warp's ring
+    int32_t is_staged;           // the input comes to shared memory
+};
+
+struct attention_args {
+    struct stage_attention stage;
     const struct step *step;
-    uint32_t *arrived; // of the grid's barrier: blocks that came to one, in all launches together
-    uint32_t epoch;    // the same before this launch
-    int32_t n_slots, slot_bytes;       // of a warp's ring
-    uint64_t *times;                   // [n_stages + 1] cycles; NULL: not wanted
-    uint64_t *clock_begin, *clock_end; // nanoseconds of the device; NULL: not wanted
+    struct launch_clock clock;
+    int32_t kind, rows, n_rows; // enum stage_kind: APPEND or ATTENTION
+};
+
+// Row stages that read nothing of each other.
+struct rows_args {
+    const struct stage *stages;
+    const struct step *step;
+    struct launch_clock clock;
+    int32_t n_stages;
+    int32_t n_rows[ROWS_JOINED];
 };
 
 // Bytes of shared memory: the head, rings, sums of slices, x.
-static inline uint32_t step_shared_bytes(int n_slots, int slot_bytes, int n_tiles,
-                                         uint32_t x_bytes) {
-    return SHARED_HEAD + (uint32_t)(N_WARPS * n_slots * slot_bytes) +
-           (uint32_t)(N_TEAMS * 2 * N_SLICES * n_tiles * 512) + x_bytes;
+static inline uint32_t product_shared_bytes(int n_slots, int slot_bytes, int n_tiles,
+                                            uint32_t x_bytes) {
+    return PRODUCT_HEAD + (uint32_t)(N_WARPS * n_slots * slot_bytes) +
+           (uint32_t)(2 * N_SLICES * n_tiles * 512) + x_bytes;
 }
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-const void *step_small(void); // kernels, for cudaLaunchKernel; both take a struct step_args
-const void *step_wide(void);
+// Kernels, for cudaLaunchKernel.
+const void *product_small(int codec); // enum codec_id; CODEC_COUNT: any, also of several products
+const void *product_wide(void);
+const void *attention_kernel(void);
+const void *rows_kernel(void);
 const void *read_kernel(void);
 #ifdef __cplusplus
 }

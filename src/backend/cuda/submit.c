@@ -1,10 +1,12 @@
-// Steps: a batch becomes one upload, a few launches and one copy back. A small step is one launch
-// of all stages, then the choice of tokens. Nothing here waits for the device but cuda_wait.
+// Steps: a batch becomes one upload, a launch for each stage and one copy back. The launches of a
+// small step are recorded once for each shape of a batch, then handed over by one call. Nothing
+// here waits for the device but cuda_wait.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/launch.h"
 
 // ---------------------------------------------------------------- flights
 
@@ -63,15 +65,12 @@ void cuda_flights_free(struct cuda_backend *b) {
         if (f->end) cudaEventDestroy(f->end);
         free(f->wants);
     }
+    for (int i = 0; i < N_GRAPHS; i++)
+        if (b->graph[i].exec) cudaGraphExecDestroy(b->graph[i].exec);
     free(b->logits);
     free(b->hidden);
     cudaFreeHost(b->times);
     free(b->profile);
-}
-
-// A list without preparations, where each input of n rows can be staged.
-static struct cuda_list *small_list(struct cuda_backend *b, int n_rows) {
-    return b->small[n_rows].is_fit ? &b->fit_list : &b->small_list;
 }
 
 static bool is_small(const struct batch *batch) {
@@ -79,6 +78,9 @@ static bool is_small(const struct batch *batch) {
 }
 
 // ---------------------------------------------------------------- the upload
+
+enum { CHOOSE_AT = 256 }; // of the choices' description: behind `struct step`
+static_assert(sizeof(struct step) <= CHOOSE_AT, "the step has room");
 
 // Takes room in the upload; offsets are the same on both sides.
 struct packer {
@@ -103,7 +105,7 @@ static uint64_t table_blocks(const struct batch_seq *seq) {
 }
 
 static uint64_t upload_bytes(const struct cuda_backend *b, const struct batch *batch) {
-    uint64_t bytes = sizeof(struct step) + 4 * ((uint64_t)batch->n_tokens * 4 + 16) + 64 +
+    uint64_t bytes = 4 * ((uint64_t)batch->n_tokens * 4 + 16) + 64 +
                      (uint64_t)batch->n_seqs * sizeof(struct step_seq) +
                      (uint64_t)batch->n_pages * sizeof(struct step_page);
     for (int s = 0; s < batch->n_seqs; s++)
@@ -134,19 +136,16 @@ static void put_seqs(const struct cuda_backend *b, const struct batch *batch, st
     step->seq = (const struct step_seq *)(const void *)(p->device + seqs_at);
     step->row_seq = (const int32_t *)(const void *)(p->device + rows_at);
     step->tables = (const uint32_t *)(const void *)(p->device + tables_at);
-    step->n_tables = (uint32_t)((p->at - tables_at) / 4);
 }
 
-static void put_batch(const struct cuda_backend *b, const struct batch *batch, uint32_t x_bytes,
-                      struct packer *p) {
-    const uint64_t at = room(p, sizeof(struct step));
+// `struct step` is at the start of the upload.
+static void put_batch(const struct cuda_backend *b, const struct batch *batch, struct packer *p) {
     struct step step = {.n_tokens = batch->n_tokens,
                         .n_out = batch->n_out,
                         .n_logits = batch->n_logits,
                         .n_seqs = batch->n_seqs,
                         .n_pages = batch->n_pages,
-                        .wants_hidden = batch->n_out > batch->n_logits,
-                        .x_bytes = x_bytes};
+                        .wants_hidden = batch->n_out > batch->n_logits};
     const uint64_t n = (uint64_t)batch->n_tokens * 4;
     step.token = put(p, batch->token, n);
     step.pos = put(p, batch->pos, n);
@@ -165,83 +164,128 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, u
         step.kv[g] = b->kv[g];
         step.page_bytes[g] = b->page_bytes[g];
     }
-    memcpy(p->host + at, &step, sizeof step);
+    memcpy(p->host, &step, sizeof step);
 }
 
 // ---------------------------------------------------------------- launches
 
-static int rows_of(const struct batch *batch, const struct stage *s, uint32_t x_bytes) {
+enum {
+    RING_BYTES = 72 << 10,   // of a block's rings, about
+    STAGED_BYTES = 32 << 10, // of the input in shared memory, at most
+    NORMED_ROWS = 2,         // rows that each block of a product norms for itself
+};
+
+// Whether the blocks of a product bring n rows of its input to shared memory themselves. Rows that
+// must be normed or rounded before are prepared by a stage of their own where they are many.
+static bool is_staged(int n_units, int n_rows, bool is_16) {
+    return n_rows <= (is_16 ? (int)SMALL_ROWS : (int)NORMED_ROWS) &&
+           n_units * n_rows * 64 <= STAGED_BYTES;
+}
+
+static int rows_of(const struct batch *batch, const struct stage *s) {
+    if (s->kind == STAGE_PAGES) return batch->n_pages;
     if ((s->flags & STAGE_IF_HIDDEN) && batch->n_out <= batch->n_logits) return 0;
     if (s->flags & STAGE_APPENDS) return batch->n_tokens;
     const int n = s->rows == STAGE_TOKENS ? batch->n_tokens
                   : s->rows == STAGE_OUT  ? batch->n_out
                                           : batch->n_logits;
-    if ((s->flags & STAGE_IF_UNFIT) && STAGE_FITS(s->row.n_units, n, x_bytes)) return 0;
+    if ((s->flags & STAGE_IF_UNFIT) && is_staged(s->row.n_units, n, false)) return 0;
     return n;
 }
 
-static bool runs(const struct batch *batch, const struct stage *s, uint32_t x_bytes) {
-    return s->kind == STAGE_PAGES ? batch->n_pages > 0 : rows_of(batch, s, x_bytes) > 0;
+static cudaError_t launch_product(struct cuda_backend *b, const struct stage *stage, int n_rows,
+                                  bool is_small, struct launch_clock clock) {
+    struct product_args args = {.stage = stage->product, .n_rows = n_rows, .clock = clock};
+    struct stage_product *s = &args.stage;
+    const bool is_16 = s->input == INPUT_16;
+    int codec = s->product[0].codec;
+    args.is_staged = is_small && !s->is_routed && is_staged(s->n_units, n_rows, is_16);
+    if (!args.is_staged) s->input = INPUT_16; // written so, or prepared
+    for (int i = 0; i < s->n_products; i++) {
+        const int unit = s->product[i].unit_bytes, bytes = SLOT_UNITS(unit) * unit;
+        if (bytes > args.slot_bytes) args.slot_bytes = bytes;
+        if (s->product[i].codec != codec) codec = CODEC_COUNT;
+    }
+    const int n_tiles = is_small ? 1 : WIDE_ROWS / 8;
+    static int ring_bytes, per_sm;
+    if (!ring_bytes) { ring_bytes = getenv("RN_RING") ? atoi(getenv("RN_RING")) << 10 : RING_BYTES; per_sm = getenv("RN_BPS") ? atoi(getenv("RN_BPS")) : 1; }
+    args.n_slots = ring_bytes / N_WARPS / args.slot_bytes;
+    if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
+    if (args.n_slots < 2) args.n_slots = 2;
+    const uint32_t x_bytes = args.is_staged ? (uint32_t)(s->n_units * n_rows * 64) : 0;
+    const uint32_t shared =
+        product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
+    assert(shared <= b->shared_most);
+    int blocks = b->n_sm * per_sm;
+    if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
+    return cuda_launch(is_small ? product_small(codec) : product_wide(), (uint64_t)blocks,
+                       BLOCK_THREADS, shared, &args, b->overlaps, b->stream);
 }
 
-// Barriers of the grid in one launch of all stages: as step.cu counts them.
-static int barriers_of(const struct batch *batch, const struct cuda_list *list, uint32_t x_bytes) {
-    int n = 0;
-    for (int i = 0; i + 1 < list->n; i++)
-        n += runs(batch, &list->stage[i], x_bytes) && !(list->stage[i].flags & STAGE_NO_BARRIER);
-    return n;
+static cudaError_t launch_attention(struct cuda_backend *b, const struct cuda_flight *f,
+                                    const struct stage *s, int n_rows, struct launch_clock clock) {
+    struct attention_args args = {.stage = s->attention,
+                                  .step = (const struct step *)(const void *)f->upload_device,
+                                  .clock = clock,
+                                  .kind = s->kind,
+                                  .rows = s->rows,
+                                  .n_rows = n_rows};
+    return cuda_launch(attention_kernel(), (uint64_t)b->n_sm, BLOCK_THREADS, ATTENTION_SHARED,
+                       &args, b->overlaps, b->stream);
 }
 
-static cudaError_t launch(struct cuda_backend *b, const void *kernel, struct step_args *args,
-                          uint32_t shared, bool is_cooperative) {
-    void *pointers[] = {args};
-    const dim3 grid = {(unsigned)b->n_sm, 1, 1}, block = {BLOCK_THREADS, 1, 1};
-    if (is_cooperative)
-        return cudaLaunchCooperativeKernel(kernel, grid, block, pointers, shared, b->stream);
-    return cudaLaunchKernel(kernel, grid, block, pointers, shared, b->stream);
-}
-
-static cudaError_t launch_small(struct cuda_backend *b, struct cuda_flight *f,
-                                const struct batch *batch) {
-    const struct cuda_shape *shape = &b->small[batch->n_tokens];
-    struct cuda_result *result = b->chosen[b->chosen_now];
-    const struct cuda_list *list = small_list(b, batch->n_tokens);
-    struct step_args args = {.stages = list->device,
-                             .n_stages = list->n,
+// One launch: the stage at `index`, or all that join it. *n: their number.
+static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_flight *f,
+                                const struct batch *batch, const struct cuda_list *list, int index,
+                                struct launch_clock clock, int *n) {
+    const struct stage *s = &list->stage[index];
+    struct rows_args args = {.stages = list->device + index,
                              .step = (const struct step *)(const void *)f->upload_device,
-                             .arrived = (uint32_t *)(void *)(b->memory + b->layout.arrived_at),
-                             .epoch = b->epoch,
-                             .n_slots = shape->n_slots,
-                             .slot_bytes = shape->slot_bytes,
-                             .times = f->list ? b->times : NULL,
-                             .clock_begin = &result->clock[0],
-                             .clock_end = &result->clock[1]};
-    b->epoch += (uint32_t)(barriers_of(batch, list, shape->x_bytes) * b->n_sm);
-    return launch(b, step_small(), &args, shape->shared, true);
+                             .clock = clock};
+    *n = 1;
+    if (s->kind == STAGE_PRODUCT)
+        return launch_product(b, s, rows_of(batch, s), list == &b->small_list, clock);
+    if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
+        return launch_attention(b, f, s, rows_of(batch, s), clock);
+    for (int i = 0; i < ROWS_JOINED; i++) {
+        args.n_rows[args.n_stages++] = rows_of(batch, s + i);
+        if (!(s[i].flags & STAGE_JOINS)) break;
+    }
+    *n = args.n_stages;
+    return cuda_launch(rows_kernel(), (uint64_t)b->n_sm, BLOCK_THREADS, ROWS_SHARED, &args,
+                       b->overlaps, b->stream);
 }
 
-static cudaError_t launch_wide(struct cuda_backend *b, const struct cuda_flight *f,
-                               const struct batch *batch) {
+// Whether the launch that begins with this stage has work.
+static bool has_work(const struct batch *batch, const struct cuda_list *list, int index) {
+    for (int i = index; i < index + ROWS_JOINED && i < list->n; i++) {
+        if (rows_of(batch, &list->stage[i]) > 0) return true;
+        if (!(list->stage[i].flags & STAGE_JOINS)) break;
+    }
+    return false;
+}
+
+// All stages of the batch. f->list: their times are wanted.
+static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_flight *f,
+                                 const struct batch *batch) {
+    const struct cuda_list *list = is_small(batch) ? &b->small_list : &b->wide_list;
     struct cuda_result *result = b->chosen[b->chosen_now];
-    const struct cuda_list *list = &b->wide_list;
     cudaError_t code = cudaSuccess;
+    bool is_first = true;
     int last = -1;
     for (int i = 0; i < list->n; i++)
-        if (runs(batch, &list->stage[i], 0)) last = i;
-    bool is_first = true;
-    for (int i = 0; i < list->n && !code; i++) {
-        if (!runs(batch, &list->stage[i], 0)) continue;
-        struct step_args args = {.stages = list->device,
-                                 .first = i,
-                                 .n_stages = 1,
-                                 .step = (const struct step *)(const void *)f->upload_device,
-                                 .n_slots = b->wide.n_slots,
-                                 .slot_bytes = b->wide.slot_bytes,
-                                 .times = f->list ? b->times + 2 * i : NULL,
-                                 .clock_begin = is_first ? &result->clock[0] : NULL,
-                                 .clock_end = i == last ? &result->clock[1] : NULL};
+        if (has_work(batch, list, i)) last = i;
+    if (b->has_experts) code = cudaMemsetAsync(result, 0, sizeof *result, b->stream);
+    for (int i = 0, n = 1; i < list->n && !code; i += n) {
+        n = 1;
+        if (!has_work(batch, list, i)) continue;
+        struct launch_clock clock = {f->list    ? &b->times[i]
+                                     : is_first ? &result->clock[0]
+                                                : NULL,
+                                     i == last ? &result->clock[1] : NULL};
         is_first = false;
-        code = launch(b, step_wide(), &args, b->wide.shared, false);
+        code = launch_stage(b, f, batch, list, i, clock, &n);
+        if (i <= last && i + n > last) break;
     }
     return code;
 }
@@ -292,53 +336,96 @@ static bool chooses(const struct batch *batch) {
     return false;
 }
 
-static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct batch *batch,
-                     rn_error *err) {
-    struct cuda_result *result = b->chosen[b->chosen_now];
+static cudaError_t launch_choice(struct cuda_backend *b, const struct cuda_shape *shape) {
+    return choose_launch(&shape->choose, shape->upload + CHOOSE_AT, row_at(b, b->plan->logits, 0),
+                         b->layout.buffer[b->plan->logits].ld, shape->n_logits, &b->choose,
+                         (int32_t *)(void *)(b->chosen[b->chosen_now] + 1), b->overlaps, b->stream);
+}
+
+static cudaError_t launch_all(struct cuda_backend *b, const struct cuda_flight *f,
+                              const struct batch *batch, const struct cuda_shape *shape) {
+    cudaError_t code = launch_stages(b, f, batch);
+    if (!code && shape->is_choosing) code = launch_choice(b, shape);
+    return code;
+}
+
+// The recorded step of that shape; it takes the place that was not used for longest.
+static cudaError_t graph_of(struct cuda_backend *b, const struct cuda_flight *f,
+                            const struct batch *batch, const struct cuda_shape *shape,
+                            cudaGraphExec_t *out) {
+    struct cuda_graph *g = &b->graph[0];
+    for (int i = 0; i < N_GRAPHS; i++) {
+        if (b->graph[i].exec && memcmp(&b->graph[i].shape, shape, sizeof *shape) == 0) {
+            b->graph[i].used = b->n_steps;
+            *out = b->graph[i].exec;
+            return cudaSuccess;
+        }
+        if (b->graph[i].used < g->used) g = &b->graph[i];
+    }
+    cudaGraph_t graph = NULL;
     cudaError_t code = cudaSuccess;
-    f->list = !b->profiling     ? NULL
-              : is_small(batch) ? small_list(b, batch->n_tokens)
-                                : &b->wide_list;
-    if (b->has_experts) code = cudaMemsetAsync(result, 0, sizeof *result, b->stream);
-    if (!code) code = is_small(batch) ? launch_small(b, f, batch) : launch_wide(b, f, batch);
-    if (code) return cuda_fault(code, RN_ERR_DEVICE, "launching a step", err);
-    return RN_OK;
+    if (g->exec) code = cudaGraphExecDestroy(g->exec);
+    g->exec = NULL;
+    if (!code) code = cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    if (code) return code;
+    code = launch_all(b, f, batch, shape);
+    const cudaError_t ended = cudaStreamEndCapture(b->stream, &graph);
+    if (!code) code = ended;
+    if (!code) code = cudaGraphInstantiate(&g->exec, graph, 0);
+    if (graph) cudaGraphDestroy(graph);
+    g->shape = *shape;
+    g->used = b->n_steps;
+    *out = g->exec;
+    return code;
+}
+
+static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct batch *batch,
+                     const struct cuda_shape *shape, rn_error *err) {
+    cudaGraphExec_t graph = NULL;
+    cudaError_t code;
+    f->list = !b->profiling ? NULL : is_small(batch) ? &b->small_list : &b->wide_list;
+    b->n_steps++;
+    if (is_small(batch) && !f->list) {
+        code = graph_of(b, f, batch, shape, &graph);
+        if (!code) code = cudaGraphLaunch(graph, b->stream);
+    } else {
+        code = launch_all(b, f, batch, shape);
+    }
+    return code ? cuda_fault(code, RN_ERR_DEVICE, "launching a step", err) : RN_OK;
 }
 
 static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const struct batch *batch,
                         rn_error *err) {
     const bool is_choosing = chooses(batch);
-    const uint64_t own = upload_bytes(b, batch);
-    const uint64_t all =
-        own + (is_choosing ? choose_bytes(batch->choice, batch->n_logits) + 512 : 0);
+    const uint64_t all = CHOOSE_AT + upload_bytes(b, batch) +
+                         (is_choosing ? choose_bytes(batch->choice, batch->n_logits) + 512 : 0);
     rn_status status = grow_upload(f, all, err);
     if (status) return status;
-    struct packer p = {f->upload, f->upload_device, 0};
-    struct choose_plan plan = {0};
-    put_batch(b, batch, is_small(batch) ? b->small[batch->n_tokens].x_bytes : 0, &p);
-    assert(p.at <= own);
-    const uint64_t choose_at = (p.at + 255) / 256 * 256;
-    uint64_t bytes = p.at;
-    if (is_choosing) {
-        choose_write(batch->choice, batch->n_logits, f->upload + choose_at, &plan);
-        bytes = choose_at + plan.bytes;
-    }
+    struct cuda_shape shape;
+    memset(&shape, 0, sizeof shape); // compared as bytes
+    shape.upload = f->upload_device;
+    shape.chosen_now = b->chosen_now;
+    shape.n_tokens = batch->n_tokens, shape.n_out = batch->n_out;
+    shape.n_logits = batch->n_logits, shape.has_pages = batch->n_pages > 0;
+    shape.is_choosing = is_choosing;
+    if (is_choosing)
+        choose_write(batch->choice, batch->n_logits, f->upload + CHOOSE_AT, &shape.choose);
+    // the description of choices is where every step has it, whatever follows
+    struct packer p = {f->upload, f->upload_device, CHOOSE_AT + shape.choose.bytes};
+    shape.choose.bytes = 0;
+    p.at = (p.at + 15) / 16 * 16;
+    put_batch(b, batch, &p);
+    assert(p.at <= all);
     cudaError_t code = cudaEventRecord(f->begin, b->stream);
     if (!code)
         code =
-            cudaMemcpyAsync(f->upload_device, f->upload, bytes, cudaMemcpyHostToDevice, b->stream);
+            cudaMemcpyAsync(f->upload_device, f->upload, p.at, cudaMemcpyHostToDevice, b->stream);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing a batch to the device", err);
     f->has_run = batch->n_tokens > 0;
     f->n_logits = batch->n_logits;
     f->n_out = batch->n_out;
-    if (batch->n_tokens > 0 || batch->n_pages > 0) status = run(b, f, batch, err);
+    if (batch->n_tokens > 0 || batch->n_pages > 0) status = run(b, f, batch, &shape, err);
     if (status) return status;
-    if (is_choosing) {
-        code = choose_launch(&plan, f->upload_device + choose_at, row_at(b, b->plan->logits, 0),
-                             b->layout.buffer[b->plan->logits].ld, batch->n_logits, &b->choose,
-                             (int32_t *)(void *)(b->chosen[b->chosen_now] + 1), b->stream);
-        if (code) return cuda_fault(code, RN_ERR_DEVICE, "choosing tokens", err);
-    }
     if (batch->n_tokens > 0) {
         const uint64_t n =
             sizeof(struct cuda_result) + (is_choosing ? (uint64_t)batch->n_logits * 4 : 0);
@@ -370,20 +457,20 @@ rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_err
     return RN_OK;
 }
 
+// A stage ends where the next one that ran begins.
 static void stages_report(struct cuda_backend *b, const struct cuda_flight *f,
                           struct step_result *out) {
     const struct cuda_list *list = f->list;
-    const bool is_one = list != &b->wide_list;
-    double scale = b->cycle_ns;
-    const uint64_t cycles = b->times[list->n] - b->times[0];
-    const uint64_t ns = f->result->clock[1] - f->result->clock[0];
-    if (is_one && cycles > 0) scale = (double)ns / (double)cycles;
-    for (int i = 0; i < list->n; i++) {
-        const uint64_t *t = is_one ? b->times + i : b->times + 2 * i;
-        b->profile[i] =
-            (struct step_stage){list->name[i], (uint64_t)((double)(t[1] - t[0]) * scale)};
+    uint64_t end = f->result->clock[1];
+    for (int i = list->n - 1; i >= 0; i--) {
+        b->profile[i] = (struct step_stage){list->name[i], 0};
+        if (b->times[i] == 0) continue; // did not run
+        if (end > b->times[i]) b->profile[i].ns = end - b->times[i];
         out->ops_ns[list->stage[i].ops] += b->profile[i].ns;
+        end = b->times[i];
+        b->times[i] = 0;
     }
+    f->result->clock[0] = end;
     out->stage = b->profile;
     out->n_stage = list->n;
 }
@@ -420,6 +507,7 @@ rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *
     if (!f->has_run) return RN_OK;
     results_point(b, f);
     out->token = (const int32_t *)(const void *)(f->result + 1);
+    if (f->list) stages_report(b, f, out);
     float ms = 0;
     cudaEventElapsedTime(&ms, f->begin, f->end);
     const uint64_t all_ns = (uint64_t)((double)ms * 1e6);
@@ -427,6 +515,5 @@ rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *
     if (out->run_ns > all_ns) out->run_ns = all_ns;
     out->choose_ns = all_ns - out->run_ns;
     if (b->has_experts) out->expert_bytes = f->result->expert_bytes;
-    if (f->list) stages_report(b, f, out);
     return RN_OK;
 }

@@ -347,6 +347,8 @@ inline late_copies &late_here() {
 }
 } // namespace emulator
 DEV void prefetch_l2(const void *) {}
+DEV void dependents_launch() {}
+DEV void dependency_wait() {}
 DEV void copy_16(uint32_t to, const void *from) {
     emulator::late_copies &late = emulator::late_here();
     late.list.push_back({to, from, late.group});
@@ -382,7 +384,6 @@ DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v) {
     emulator::atomic_point();
     return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
 }
-DEV uint64_t cycles_now() { return emulator::clock_ns(); } // a device of 1 GHz
 DEV uint64_t device_ns() { return emulator::clock_ns(); }
 DEV void spin() { emulator::poll(); }
 DEV void give_up() { emulator::trap(); }
