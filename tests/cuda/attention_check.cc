@@ -39,7 +39,17 @@ struct stage_args {
     struct stage_attention attention;
     struct stage_rows_op row;
     int kind, rows, n_rows;
+    int run; // splits of an item of the small form; 0: the other form
 };
+
+template <int TYPE> DEV void attention_stages(const struct stage_args &a, uint8_t *memory) {
+    if (a.kind == STAGE_APPEND)
+        append_run<TYPE>(a.attention, a.step, a.n_rows, memory);
+    else if (a.run > 0)
+        attention_small_run<TYPE>(a.attention, a.step, a.rows, a.run, memory);
+    else
+        attention_run<TYPE>(a.attention, a.step, a.rows, memory);
+}
 
 __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     stage_kernel(const __grid_constant__ struct stage_args a) {
@@ -53,10 +63,21 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         rope_table_run(a.row, a.step, a.n_rows);
         break;
     case STAGE_APPEND:
-        append_run(a.attention, a.step, a.n_rows, memory);
-        break;
     case STAGE_ATTENTION:
-        attention_run(a.attention, a.step, a.rows, memory);
+        switch (a.attention.kv_type) {
+        case KV_F16:
+            attention_stages<KV_F16>(a, memory);
+            break;
+        case KV_BF16:
+            attention_stages<KV_BF16>(a, memory);
+            break;
+        case KV_INT8:
+            attention_stages<KV_INT8>(a, memory);
+            break;
+        case KV_FP8:
+            attention_stages<KV_FP8>(a, memory);
+            break;
+        }
         break;
     case STAGE_RECUR:
         recur_run(a.row, a.step, a.rows);
@@ -71,7 +92,7 @@ KERNEL_ENTRY(stage_entry, stage_kernel, (struct stage_args))
 namespace {
 
 void stage_launch(struct stage_args &args, int grid) {
-    enum { SHARED = ATTENTION_SHARED + 256 };
+    enum { SHARED = ATTENTION_SHARED + SPLIT_PAGES * 2 * 8192 + 256 };
     void *list[] = {&args};
     CUDA(cudaFuncSetAttribute(stage_entry(), cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
     CUDA(cudaLaunchKernel(stage_entry(), dim3((unsigned)grid), dim3(BLOCK_THREADS), list, SHARED,
@@ -291,7 +312,7 @@ struct options {
 
 typedef std::map<std::pair<int, int>, std::vector<float>> row_map; // by sequence and position
 
-int n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments; // what the cases reached
+int n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments, n_small; // what the cases reached
 
 // Pages and sequences of one schedule. Pages have random numbers, other than in other schedules.
 struct world {
@@ -452,7 +473,12 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     // what an earlier stage left is not used
     CUDA(cudaMemset(s.parts, 0xff, 1 << 20));
     CUDA(cudaMemset((uint8_t *)s.parts + ATTENTION_STATES, 0xff, 4 << 20));
-    coverage(args, o.grid);
+    args.run = s.fused && !random.one_in(3) ? random.in(1, 4) : 0;
+    s.page_slots = random.in(1, 2);
+    if (args.run)
+        n_small++;
+    else
+        coverage(args, o.grid);
     stage_launch(args, o.grid);
     const std::vector<float> rows = out.get((size_t)(n_rows * ld));
     const std::vector<uint16_t> rows16 = out16.get((size_t)(n_rows * ld));

@@ -195,12 +195,13 @@ DEV int table_find(const uint32_t *first, int n, uint32_t item) {
     return low;
 }
 
-// The item `index` of a sequence, and its queries, into the block's memory. A warp. slot and
+// The item `index` of a sequence, and its queries, into the block's memory. A warp. run: splits of
+// an item that is not whole. slot and
 // counter: the sequence's first ones, where it is not done whole.
 DEV void item_make(const struct stage_attention &s, const struct step &step,
                    const struct step_seq &seq, int rows, const struct attention_shape &shape,
-                   bool is_whole, uint32_t index, uint32_t slot, uint32_t counter, int worker,
-                   const struct attention_block &m) {
+                   bool is_whole, int run, uint32_t index, uint32_t slot, uint32_t counter,
+                   int worker, const struct attention_block &m) {
     const uint32_t jobs = (uint32_t)(shape.n_tiles * s.n_head_kv), job = index % jobs;
     const int n_head_kv = s.n_head_kv, in_tiles = (int)job / n_head_kv;
     // of whole ones the last tiles come first: they see most
@@ -208,8 +209,9 @@ DEV void item_make(const struct stage_attention &s, const struct step &step,
     struct attention_item w = {};
     w.head_kv = (int)job % n_head_kv;
     w.n = shape.n_queries - first < shape.tile ? shape.n_queries - first : shape.tile;
-    w.split_first = shape.split_first + (is_whole ? 0 : (int)(index / jobs));
-    w.split_last = is_whole ? shape.split_first + shape.n_splits - 1 : w.split_first;
+    const int end = shape.split_first + shape.n_splits - 1;
+    w.split_first = shape.split_first + (is_whole ? 0 : (int)(index / jobs) * run);
+    w.split_last = is_whole || w.split_first + run - 1 > end ? end : w.split_first + run - 1;
     w.seen_last = -1;
     w.is_few = shape.is_few;
     w.first_row = seq.first_row, w.first_pos = seq.first_pos, w.n_new = seq.n_tokens;
@@ -228,8 +230,9 @@ DEV void item_make(const struct stage_attention &s, const struct step &step,
         w.seen_first = w.lowest / SPLIT_TOKENS;
         w.seen_last = w.pos_last / SPLIT_TOKENS;
     }
-    w.is_part = !is_whole && w.seen_first < w.seen_last && w.split_first >= w.seen_first &&
-                w.split_first <= w.seen_last;
+    w.is_part = !is_whole && w.seen_first < w.seen_last && w.split_last >= w.seen_first &&
+                w.split_first <= w.seen_last &&
+                (w.split_first > w.seen_first || w.split_last < w.seen_last);
     if (!is_whole) {
         w.slot_split = shape.split_first;
         w.slot_size = shape_slot_size(s, shape);
@@ -261,53 +264,81 @@ DEV void item_find(const struct stage_attention &s, const struct step &step, int
     if (is_none) return;
     const uint32_t index = is_whole ? item : item - list.all.n_whole;
     if (!list.table) {
-        item_make(s, step, step.seq[0], rows, list.shape, is_whole, index, 0, 0, list.worker, m);
+        item_make(s, step, step.seq[0], rows, list.shape, is_whole, 1, index, 0, 0, list.worker, m);
         return;
     }
     const uint32_t *firsts = is_whole ? list.table->whole_first : list.table->split_first;
     const int i = table_find(firsts, list.n, index);
     const struct step_seq &seq = step.seq[list.first + i];
     item_make(s, step, seq, rows, shape_of(s, step, seq, rows, list.n_workers), is_whole,
-              index - firsts[i], list.table->slot_first[i], list.table->counter_first[i],
+              1, index - firsts[i], list.table->slot_first[i], list.table->counter_first[i],
               list.worker, m);
 }
 
-template <int TYPE>
-DEV void item_run_as(const struct stage_attention &s, const struct attention_block &m,
-                     uint32_t shared_at) {
-    if (m.item().is_few)
-        few_run<TYPE>(s, shared_at);
-    else
-        many_run<TYPE>(s, shared_at);
+// ---------------------------------------------------------------- small steps
+
+// The item of a small step into the block's memory; false: there is none. A warp. Each tile of 8
+// queries is done for itself. An item has `run` splits of it; a sequence of few splits is done
+// whole.
+DEV bool small_item_find(const struct stage_attention &s, const struct step &step, int rows,
+                         int run, uint32_t item, const struct attention_block &m) {
+    uint64_t slot = 0, counter = 0;
+    for (int i = 0; i < step.n_seqs; i++) {
+        const struct step_seq &seq = step.seq[i];
+        const struct attention_shape shape = shape_of(s, step, seq, rows, INT32_MAX);
+        const uint32_t jobs = (uint32_t)(shape.n_tiles * s.n_head_kv);
+        const uint64_t slots = (uint64_t)jobs * (uint64_t)shape.n_splits *
+                               (uint64_t)shape_slot_size(s, shape);
+        const uint64_t counters = (uint64_t)jobs * (uint64_t)shape_segments(shape) * 2;
+        const bool is_whole = shape.n_splits <= (run > 2 ? run : 2) ||
+                              slot + slots > ATTENTION_PARTS / 16 ||
+                              counter + counters > ATTENTION_COUNTERS;
+        const uint32_t n = is_whole ? jobs : jobs * (uint32_t)((shape.n_splits + run - 1) / run);
+        if (item < n) {
+            item_make(s, step, seq, rows, shape, is_whole, run, item, (uint32_t)slot,
+                      (uint32_t)counter, (int)blockIdx.x, m);
+            return true;
+        }
+        item -= n;
+        if (!is_whole) slot += slots, counter += counters;
+    }
+    return false;
 }
 
-DEV void item_run(const struct stage_attention &s, const struct attention_block &m,
-                  uint32_t shared_at) {
-    switch (s.kv_type) {
-    case KV_F16:
-        item_run_as<KV_F16>(s, m, shared_at);
-        break;
-    case KV_BF16:
-        item_run_as<KV_BF16>(s, m, shared_at);
-        break;
-    case KV_INT8:
-        item_run_as<KV_INT8>(s, m, shared_at);
-        break;
-    case KV_FP8:
-        item_run_as<KV_FP8>(s, m, shared_at);
-        break;
+// The stage of a small step. The first item is planned before the launch waits.
+template <int TYPE>
+DEV void attention_small_run(const struct stage_attention &s, const struct step &step, int rows,
+                             int run, uint8_t *memory) {
+    SHARED_MEMORY(shared);
+    const uint32_t shared_at = (uint32_t)(memory - shared);
+    const struct attention_block m = block_of(shared_at);
+    page_stream<TYPE> c = stream_begin<TYPE>(s, m);
+    for (uint32_t item = blockIdx.x;; item += gridDim.x) {
+        if (m.warp == 0) {
+            const bool is_there = small_item_find(s, step, rows, run, item, m);
+            if (m.lane == 0) m.item().is_none = !is_there;
+        }
+        m.sync();
+        if (m.item().is_none) break;
+        few_item<TYPE>(s, c, shared_at);
+        m.sync(); // the memory is used again
     }
+    dependency_wait();
 }
+
+// ---------------------------------------------------------------- any step
 
 // The stage. rows: enum stage_rows, of the queries and the output; memory: ATTENTION_SHARED bytes
-// of shared memory. Every block plans the same items, and takes every n-th.
-DEV_CALL void attention_run(const struct stage_attention &s, const struct step &step, int rows,
+// of shared memory, then the slots of pages. Every block plans the same items, and takes every n-th.
+template <int TYPE>
+DEV void attention_run(const struct stage_attention &s, const struct step &step, int rows,
                             uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
     const struct attention_block m = block_of(shared_at);
     const int places = ATTENTION_STATES / (kv_units(s.dim_v) * 8 * 32 * 16);
     const int n_blocks = (int)gridDim.x, n_workers = n_blocks < places ? n_blocks : places;
+    page_stream<TYPE> c = stream_begin<TYPE>(s, m);
     struct attention_list list = {};
     list.n_workers = n_workers;
     list.worker = (int)blockIdx.x;
@@ -332,7 +363,10 @@ DEV_CALL void attention_run(const struct stage_attention &s, const struct step &
             m.sync();
             if (m.item().is_none) break;
             const bool is_last = m.item().is_last;
-            item_run(s, m, shared_at);
+            if (m.item().is_few)
+                few_item<TYPE>(s, c, shared_at);
+            else
+                many_run<TYPE>(s, shared_at);
             if (is_last) break;
             m.sync(); // the memory is used again
         }

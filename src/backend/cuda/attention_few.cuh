@@ -1,40 +1,112 @@
-// Attention of up to 8 queries: a warp has a page of the split, whose fragments it loads straight
-// into registers. The block adds the sums of its warps in the order of pages, through shared memory.
-// Called by attention.cuh.
+// Attention of up to 8 queries: a warp has a page of each split, which it brings to shared memory.
+// The block adds the sums of its warps in the order of pages, through shared memory. Called by
+// attention.cuh.
 #ifndef RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 #define RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 
 #include "attention_item.cuh"
 
-// 4 blocks of a page's keys, and 8 units of its values: 64 registers of 16 bits.
-template <int TYPE> struct page_fragments {
-    enum { STEPS = kv_is_wide<TYPE>() ? 2 : 1 }; // 16 bytes of a lane in a unit
-    uint4 v[16 / (3 - STEPS)];
-    DEV uint4 &at(int unit, int step) { return v[unit * STEPS + (STEPS == 2 ? step : 0)]; }
-    // Units [first, first + 8) of n, whose first one is at `from`. Others are zeros, also where n
-    // is 0: registers that are not written would be kept from one use to the next.
-    DEV void load(const uint8_t *from, int first, int n, int lane) {
-        UNROLL for (int u = 0; u < 8; u++) {
-            const uint8_t *unit = from + (uint32_t)(first + u) * kv_unit_bytes<TYPE>();
-            UNROLL for (int i = 0; i < STEPS; i++) {
-                uint4 x = {0, 0, 0, 0};
-                if (first + u < n) x = load_l2((const uint4 *)(unit + i * 512) + lane);
-                v[u * STEPS + i] = x;
-            }
-        }
-    }
+// A page comes in chunks: 4 blocks of its keys at a time, then 8 units of its values. A warp has two
+// slots in shared memory (one, where a block has little of it), and asks for a chunk when a slot is
+// free. So the chunks run ahead, also into the item's next split.
+enum { CHUNK_BLOCKS = 4, CHUNK_UNITS = 8 };
+
+DEV int chunks_k(int dim_k) { return (kv_blocks(dim_k) + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS; }
+DEV int chunks_v(int dim_v) { return (kv_units(dim_v) + CHUNK_UNITS - 1) / CHUNK_UNITS; }
+
+template <int TYPE> struct page_stream {
+    uint8_t *slots;
+    uint64_t *full;
+    uint32_t slot_bytes, n_slots;
+    uint32_t n_asked, n_read; // chunks, of all items of the block
+    int split, chunk;         // the next one to ask for
+    const uint8_t *head;      // of its page; NULL: none is left
 };
 
-// The new positions of a page, by the warp that reads it.
+// Whether the warp's page of a split is read, and written by this step.
+DEV bool page_is_read(const struct attention_item &w, int page) {
+    const int pos = page * PAGE_TOKENS, split = page / SPLIT_PAGES;
+    return split >= w.seen_first && split <= w.seen_last && pos <= w.pos_last &&
+           pos + PAGE_TOKENS > w.lowest;
+}
+DEV bool page_is_written(const struct stage_attention &s, const struct attention_item &w,
+                         int page) {
+    const int pos = page * PAGE_TOKENS;
+    return s.fused && pos < w.first_pos + w.n_new && pos + PAGE_TOKENS > w.first_pos;
+}
+
+// Goes to the next split whose page is read, from `split` on.
+template <int TYPE>
+DEV void stream_seek(page_stream<TYPE> &c, const struct stage_attention &s,
+                     const struct attention_block &m, int split) {
+    const struct attention_item &w = m.item();
+    c.head = nullptr;
+    c.chunk = 0;
+    for (c.split = split; c.split <= w.split_last; c.split++) {
+        const int page = c.split * SPLIT_PAGES + m.warp;
+        if (!page_is_read(w, page)) continue;
+        c.head = kv_head_at<TYPE>(s, w.table, page, w.head_kv);
+        return;
+    }
+}
+
+// Whether a page is in the slots as a whole: then new entries are put there, too.
+template <int TYPE>
+DEV bool page_fits(const page_stream<TYPE> &c, const struct stage_attention &s) {
+    return c.n_slots == 2 && chunks_k(s.dim_k) + chunks_v(s.dim_v) == 2;
+}
+
+// Asks for chunks while a slot is free. written: the last split whose new entries are in memory. A
+// page that does not fit and has new entries is asked for behind them.
+template <int TYPE>
+DEV void stream_ask(page_stream<TYPE> &c, const struct stage_attention &s,
+                    const struct attention_block &m, int written) {
+    const int n_k = chunks_k(s.dim_k), n_v = chunks_v(s.dim_v);
+    while (c.head && c.n_asked < c.n_read + c.n_slots) {
+        if (!page_fits(c, s) && c.split > written &&
+            page_is_written(s, m.item(), c.split * SPLIT_PAGES + m.warp))
+            return;
+        const bool is_value = c.chunk >= n_k;
+        const int first = is_value ? (c.chunk - n_k) * CHUNK_UNITS : c.chunk * CHUNK_BLOCKS * 2;
+        const int all = is_value ? kv_units(s.dim_v) : kv_blocks(s.dim_k) * 2;
+        const int n = all - first < 8 ? all - first : 8;
+        const uint8_t *from = c.head + (is_value ? kv_k_bytes<TYPE>(s.dim_k) : 0) +
+                              (uint32_t)first * kv_unit_bytes<TYPE>();
+        const uint32_t slot = c.n_slots == 2 ? c.n_asked & 1 : 0;
+        fetch(c.slots + slot * c.slot_bytes, from, (uint32_t)n * kv_unit_bytes<TYPE>(),
+              c.full + slot, m.lane);
+        c.n_asked++;
+        if (++c.chunk == n_k + n_v) stream_seek(c, s, m, c.split + 1);
+    }
+}
+
+// The next chunk is there: the address of its slot.
+template <int TYPE> DEV uint32_t stream_wait(const page_stream<TYPE> &c, uint32_t ahead) {
+    const uint32_t index = c.n_read + ahead, slot = c.n_slots == 2 ? index & 1 : 0;
+    fetch_wait(c.full + slot, (c.n_slots == 2 ? index >> 1 : index) & 1);
+    return shared_address(c.slots + slot * c.slot_bytes);
+}
+
+// The next chunk was read.
+template <int TYPE>
+DEV void stream_next(page_stream<TYPE> &c, const struct stage_attention &s,
+                     const struct attention_block &m, int written) {
+    __syncwarp();
+    c.n_read++;
+    stream_ask(c, s, m, written);
+}
+
+// The new positions of a page, by the warp that reads it. copy_k, copy_v: its slots, or NULL.
 template <int TYPE>
 DEV void page_append(const struct stage_attention &s, const struct attention_item &w, uint8_t *head,
-                     int page, float *x, int lane) {
+                     uint8_t *copy_k, uint8_t *copy_v, int page, float *x, int lane) {
     int pos = page * PAGE_TOKENS, end = pos + PAGE_TOKENS;
     pos = pos < w.first_pos ? w.first_pos : pos;
     end = end > w.first_pos + w.n_new ? w.first_pos + w.n_new : end;
     for (; pos < end; pos++)
-        entry_append<TYPE>(s, head, w.first_row + (pos - w.first_pos), w.head_kv, pos % PAGE_TOKENS,
-                           x, lane);
+        entry_append<TYPE>(s, head, copy_k, copy_v, w.first_row + (pos - w.first_pos), w.head_kv,
+                           pos % PAGE_TOKENS, x, lane);
+    copies_may_follow();
     __syncwarp();
 }
 
@@ -118,51 +190,53 @@ DEV void few_round(const struct stage_attention &s, const struct attention_block
 // A page's scores, before the scales.
 template <int TYPE>
 DEV void few_scores(const struct stage_attention &s, const struct attention_block &m,
-                    const uint8_t *head, float (&score)[8], uint32_t &bad) {
+                    page_stream<TYPE> &c, int split, float (&score)[8], uint32_t &bad) {
     const int n_blocks = kv_blocks(s.dim_k);
     const uint32_t queries = shared_address(m.memory);
     float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-    ROLLED for (int b0 = 0; b0 < n_blocks; b0 += 4) {
-        page_fragments<TYPE> f;
-        f.load(head, 2 * b0, 2 * n_blocks, m.lane);
-        UNROLL for (int b = 0; b < 4; b++) {
+    ROLLED for (int b0 = 0; b0 < n_blocks; b0 += CHUNK_BLOCKS) {
+        const uint32_t chunk = stream_wait(c, 0);
+        UNROLL for (int b = 0; b < CHUNK_BLOCKS; b++) {
             if (b0 + b >= n_blocks) continue;
             const uint4 q = query_fragment(queries, s.dim_k, m.g, b0 + b, m.t);
             UNROLL for (int half = 0; half < 2; half++) {
-                uint32_t a[4];
-                kv_fragment<TYPE>(a, f.at(2 * b + half, 0), 0);
-                kv_mma<TYPE>(sum[half], a, q.x, q.y);
-                kv_fragment<TYPE>(a, f.at(2 * b + half, 1), 1);
-                kv_mma<TYPE>(sum[half], a, q.z, q.w);
-                if (TYPE == KV_FP8 && b == 0 && b0 == 0) bad |= fp8_bad(f.at(half, 0)) << 2 * half;
+                const uint32_t unit = chunk + (uint32_t)(2 * b + half) * kv_unit_bytes<TYPE>();
+                uint32_t a[2][4];
+                unit_fragments<TYPE>(a, unit, m.lane);
+                kv_mma<TYPE>(sum[half], a[0], q.x, q.y);
+                kv_mma<TYPE>(sum[half], a[1], q.z, q.w);
+                if (TYPE == KV_FP8 && b == 0 && b0 == 0)
+                    bad |= fp8_bad(shared_u128(unit + (uint32_t)m.lane * 16)) << 2 * half;
             }
         }
+        stream_next(c, s, m, split);
     }
     UNROLL for (int i = 0; i < 8; i++) score[i] = sum[i / 4][i % 4];
 }
 
 // 8 units of a page's values, from unit u0 on: o of the warps, and the end of their rounds.
 template <int TYPE>
-DEV void few_values(const struct stage_attention &s, const struct attention_block &m, int split,
-                    int u0, bool reads, page_fragments<TYPE> &f, const uint32_t (&b)[4],
+DEV void few_values(const struct stage_attention &s, const struct attention_block &m,
+                    page_stream<TYPE> &c, int split, int u0, bool reads, const uint32_t (&b)[4],
                     const struct few_fold &fold) {
     const int n_units = kv_units(s.dim_v), n_pairs = (m.item().n + 1) / 2;
     const int round = n_pairs <= 2 ? 8 : 4; // units of a round
     float4 *to = (float4 *)(m.memory + EXCHANGE_AT + m.warp * (EXCHANGE_BYTES / 8));
+    const uint32_t chunk = reads ? stream_wait(c, 0) : 0;
     UNROLL for (int half = 0; half < 2; half++) {
         UNROLL for (int u = 4 * half; u < 4 * half + 4; u++) {
             if (!reads || u0 + u >= n_units) continue;
             float o[4] = {0, 0, 0, 0};
-            uint32_t a[4];
-            kv_fragment<TYPE>(a, f.at(u, 0), 0);
-            kv_mma<TYPE>(o, a, b[0], b[1]);
-            kv_fragment<TYPE>(a, f.at(u, 1), 1);
-            kv_mma<TYPE>(o, a, b[2], b[3]);
+            uint32_t a[2][4];
+            unit_fragments<TYPE>(a, chunk + (uint32_t)u * kv_unit_bytes<TYPE>(), m.lane);
+            kv_mma<TYPE>(o, a[0], b[0], b[1]);
+            kv_mma<TYPE>(o, a[1], b[2], b[3]);
             if (m.t >= n_pairs) continue;
             float4 v;
             v.x = o[0], v.y = o[1], v.z = o[2], v.w = o[3];
             to[((round == 8 ? u : u % 4) * 8 + m.g) * n_pairs + m.t] = v;
         }
+        if (half == 1 && reads) stream_next(c, s, m, split);
         const int unit = round == 8 ? u0 : u0 + 4 * half;
         if ((round == 8 && half == 0) || unit >= n_units) continue;
         m.sync();
@@ -171,54 +245,64 @@ DEV void few_values(const struct stage_attention &s, const struct attention_bloc
     }
 }
 
-// The item of up to 8 queries. The page is brought to the L2 cache while entries and queries are
-// prepared, the values to registers while the weights are computed.
+// The new positions of a split's pages. Heads of a warp need scratch, which few of them may share.
 template <int TYPE>
-static __device__ __noinline__ void few_run(const struct stage_attention &s, uint32_t shared_at) {
+DEV void few_append(const struct stage_attention &s, const struct attention_block &m,
+                    page_stream<TYPE> &c, int page, bool reads, uint8_t *scratch, int n_heads) {
+    const struct attention_item &w = m.item();
+    const bool writes = page_is_written(s, w, page);
+    for (int turn = 0; turn < N_WARPS && s.fused; turn += n_heads) {
+        if (writes && m.warp >= turn && m.warp < turn + n_heads) {
+            uint8_t *copy_k = nullptr, *copy_v = nullptr;
+            if (reads && page_fits(c, s)) { // the chunks are there before entries are put into them
+                stream_wait(c, 0);
+                stream_wait(c, 1);
+                copy_k = c.slots + (c.n_read & 1) * c.slot_bytes;
+                copy_v = c.slots + ((c.n_read + 1) & 1) * c.slot_bytes;
+            }
+            page_append<TYPE>(s, w, kv_head_at<TYPE>(s, w.table, page, w.head_kv), copy_k, copy_v,
+                              page, (float *)scratch + (m.warp - turn) * s.dim_k, m.lane);
+        }
+        if (n_heads < N_WARPS) m.sync();
+    }
+}
+
+// The item of up to 8 queries. Its first pages are asked for before the launch waits for the one
+// before it.
+template <int TYPE>
+DEV void few_item(const struct stage_attention &s, page_stream<TYPE> &c, uint32_t shared_at) {
     const struct attention_block m = block_of(shared_at);
     const struct attention_item &w = m.item();
     const int n_units = kv_units(s.dim_v), n_heads = head_warps(s.dim_k, EXCHANGE_BYTES);
     uint8_t *scratch = m.memory + EXCHANGE_AT;
+    stream_seek(c, s, m, w.split_first);
+    stream_ask(c, s, m, -1);
+    dependency_wait();
     ROLLED for (int split = w.split_first; split <= w.split_last; split++) {
-        const int page = split * SPLIT_PAGES + m.warp, pos = page * PAGE_TOKENS;
+        const int page = split * SPLIT_PAGES + m.warp;
         const bool is_seen = split >= w.seen_first && split <= w.seen_last;
-        const bool reads = is_seen && pos <= w.pos_last && pos + PAGE_TOKENS > w.lowest;
-        const bool writes =
-            s.fused && pos < w.first_pos + w.n_new && pos + PAGE_TOKENS > w.first_pos;
-        uint8_t *head = nullptr;
-        if (reads || writes) head = kv_head_at<TYPE>(s, w.table, page, w.head_kv);
-        if (reads)
-            for (uint32_t i = (uint32_t)m.lane * 128; i < kv_head_bytes<TYPE>(s.dim_k, s.dim_v);
-                 i += 32 * 128)
-                prefetch_l2(head + i);
-        for (int turn = 0; turn < 8 && s.fused; turn += n_heads) {
-            if (writes && m.warp >= turn && m.warp < turn + n_heads)
-                page_append<TYPE>(s, w, head, page, (float *)scratch + (m.warp - turn) * s.dim_k,
-                                  m.lane);
-            if (n_heads < 8) m.sync();
-        }
+        const bool reads = page_is_read(w, page);
+        few_append<TYPE>(s, m, c, page, reads, scratch, n_heads);
+        stream_ask(c, s, m, split);
         if (!is_seen) continue;
         if (split == w.seen_first || split == w.split_first) {
             queries_load<TYPE>(s, m, scratch, n_heads,
                                (w.first_pos + w.n_new - 1) / PAGE_TOKENS % SPLIT_PAGES);
             m.sync();
         }
-
-        page_fragments<TYPE> f;
         float score[8] = {0, 0, 0, 0, 0, 0, 0, 0}, top[2], l[2];
         uint2 scales_k = {0, 0}, scales_v = {0, 0};
         uint32_t bad = 0, b[4];
-        const uint8_t *values = head + kv_k_bytes<TYPE>(s.dim_k);
         if (reads) {
             if (TYPE == KV_INT8) {
-                const uint8_t *at = head + kv_scales_at<TYPE>(s.dim_k, s.dim_v);
+                const uint8_t *at = kv_head_at<TYPE>(s, w.table, page, w.head_kv) +
+                                    kv_scales_at<TYPE>(s.dim_k, s.dim_v);
                 scales_k = load_l2((const uint2 *)at + m.g);
                 scales_v = load_l2((const uint2 *)at + 8 + m.g);
             }
-            few_scores<TYPE>(s, m, head, score, bad);
+            few_scores<TYPE>(s, m, c, split, score, bad);
         }
         scores_finish<TYPE>(s, score, scales_k, bad, lane_queries_of(s, m, 0), page, m.g);
-        f.load(values, 0, reads ? n_units : 0, m.lane);
         page_max(score, top);
         if (m.lane < 4) {
             m.maxima()[m.warp * FEW_QUERIES + 2 * m.t] = top[0];
@@ -239,14 +323,25 @@ static __device__ __noinline__ void few_run(const struct stage_attention &s, uin
         m.sync();
         struct few_fold fold;
         few_fold_split(m, split, fold);
-        few_values<TYPE>(s, m, split, 0, reads, f, b, fold);
-        ROLLED for (int u0 = 8; u0 < n_units; u0 += 8) {
-            page_fragments<TYPE> more;
-            more.load(values, u0, reads ? n_units : 0, m.lane);
-            few_values<TYPE>(s, m, split, u0, reads, more, b, fold);
-        }
+        ROLLED for (int u0 = 0; u0 < n_units; u0 += CHUNK_UNITS)
+            few_values<TYPE>(s, m, c, split, u0, reads, b, fold);
     }
-    if (w.is_part) part_arrive(s, shared_at);
+    if (w.is_part) parts_end(s, shared_at);
+}
+
+// The slots of a warp, before its first item.
+template <int TYPE>
+DEV page_stream<TYPE> stream_begin(const struct stage_attention &s,
+                                   const struct attention_block &m) {
+    page_stream<TYPE> c = {};
+    c.slot_bytes = KV_SLOT_BYTES(s.dim_k, s.dim_v, kv_unit_bytes<TYPE>());
+    c.n_slots = (uint32_t)s.page_slots;
+    c.slots = m.pages + (uint32_t)m.warp * c.n_slots * c.slot_bytes;
+    c.full = (uint64_t *)(m.memory + FULL_AT) + m.warp * 2;
+    if (m.lane < 2) fetch_init(c.full + m.lane);
+    fetch_init_done();
+    __syncwarp();
+    return c;
 }
 
 #endif

@@ -30,7 +30,8 @@ enum {
     EXCHANGE_AT = 12 << 10,
     STATS_AT = EXCHANGE_AT + EXCHANGE_BYTES,
     QUERIES_AT = STATS_AT + 640, // struct item_query [MANY_QUERIES]
-    ITEM_AT = QUERIES_AT + MANY_QUERIES * 16,
+    FULL_AT = QUERIES_AT + MANY_QUERIES * 16, // barriers of "few" [warp][2]
+    ITEM_AT = FULL_AT + N_WARPS * 2 * 8,
 };
 static_assert(ITEM_BYTES % 128 == 0, "a block's memory is aligned");
 static_assert(QUERY_BYTES + 3 * RING_SLOT <= STATS_AT, "a ring has at least 3 slots");
@@ -65,6 +66,7 @@ struct item_query {
 struct attention_block {
     int thread, warp, lane, g, t;
     uint8_t *memory;
+    uint8_t *pages; // "few": [warp][2] slots
     DEV void sync() const { __syncthreads(); }
     DEV float *maxima() const { return (float *)(memory + STATS_AT); } // [page][query]
     DEV float *sums() const { return maxima() + SPLIT_PAGES * FEW_QUERIES; }
@@ -81,6 +83,7 @@ DEV struct attention_block block_of(uint32_t shared_at) {
     m.warp = m.thread / 32, m.lane = m.thread % 32;
     m.g = m.lane / 4, m.t = m.lane % 4;
     m.memory = shared + shared_at + TABLE_BYTES;
+    m.pages = shared + shared_at + ATTENTION_SHARED;
     return m;
 }
 
@@ -141,6 +144,14 @@ DEV uint4 query_fragment(uint32_t queries, int dim_k, int query, int block, int 
 }
 
 // ---------------------------------------------------------------- a page and 8 queries
+
+// The first operand of both steps of a unit in shared memory.
+template <int TYPE> DEV void unit_fragments(uint32_t (&a)[2][4], uint32_t unit, int lane) {
+    const uint4 v = shared_u128(unit + (uint32_t)lane * 16);
+    kv_fragment<TYPE>(a[0], v, 0);
+    kv_fragment<TYPE>(a[1], kv_is_wide<TYPE>() ? shared_u128(unit + 512 + (uint32_t)lane * 16) : v,
+                      1);
+}
 
 // A lane has 4 positions g + 8i of the page and 2 queries 2t + q of the 8: score [2i + q].
 struct lane_queries {
@@ -408,25 +419,26 @@ DEV uint32_t block_word(const struct attention_block &m, uint32_t word) {
     return v;
 }
 
-// The part of the item's split is in its slot: folds all segments that can be folded now. A
-// segment has two events: all its parts are there, and the segment before is folded. The block of
-// the second event folds it.
-static __device__ __noinline__ void part_arrive(const struct stage_attention &s,
-                                                uint32_t shared_at) {
+// Parts of splits [from, to], all of one segment, are in their slots: folds all segments that can
+// be folded now. A segment has two events: all its parts are there, and the segment before is
+// folded. The block of the second event folds it.
+static __device__ __noinline__ void parts_arrive(const struct stage_attention &s,
+                                                 uint32_t shared_at, int from, int to) {
     const struct attention_block m = block_of(shared_at);
     const struct attention_item w = m.item();
     const int base = w.slot_split;
     const int last = (w.seen_last - base) / SEGMENT_SPLITS;
     const int first = (w.seen_first - base) / SEGMENT_SPLITS;
-    int segment = (w.split_first - base) / SEGMENT_SPLITS;
+    int segment = (from - base) / SEGMENT_SPLITS;
     uint32_t go = 0;
-    m.sync(); // all of the part is written
+    m.sync(); // all of the parts are written
     int begin = base + segment * SEGMENT_SPLITS, end = begin + SEGMENT_SPLITS - 1;
     begin = begin < w.seen_first ? w.seen_first : begin;
     end = end > w.seen_last ? w.seen_last : end;
     if (m.thread == 0) {
         uint32_t *counter = w.counters + 2 * segment;
-        if (add_acq_rel(counter, 1) == (uint32_t)(end - begin)) {
+        const uint32_t n = (uint32_t)(to - from + 1);
+        if (add_acq_rel(counter, n) + n == (uint32_t)(end - begin + 1)) {
             *counter = 0;
             go = segment == first || add_acq_rel(counter + 1, 1) == 1;
         }
@@ -453,6 +465,19 @@ static __device__ __noinline__ void part_arrive(const struct stage_attention &s,
         end = begin + SEGMENT_SPLITS - 1 > w.seen_last ? w.seen_last : begin + SEGMENT_SPLITS - 1;
         go = m.thread == 0 ? add_acq_rel(w.counters + 2 * segment + 1, 1) == 1 : 0;
         go = block_word(m, go);
+    }
+}
+
+// The same for all splits of the item that were seen.
+DEV void parts_end(const struct stage_attention &s, uint32_t shared_at) {
+    const struct attention_item &w = block_of(shared_at).item();
+    int from = w.split_first < w.seen_first ? w.seen_first : w.split_first;
+    const int last = w.split_last > w.seen_last ? w.seen_last : w.split_last;
+    while (from <= last) {
+        int to = w.slot_split + ((from - w.slot_split) / SEGMENT_SPLITS + 1) * SEGMENT_SPLITS - 1;
+        if (to > last) to = last;
+        parts_arrive(s, shared_at, from, to);
+        from = to + 1;
     }
 }
 

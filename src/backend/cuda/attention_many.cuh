@@ -9,7 +9,7 @@
 // Pages are read in chunks of RING_SLOT bytes: of each split its keys page by page, then its
 // values, a chunk of elements of all pages after the other. A warp copies a chunk, the next one is
 // the next warp's. Slots that are not read are filled ahead.
-struct page_stream {
+struct chunk_stream {
     int taken, slot; // chunks that were read, and the slot of the next one
 };
 
@@ -66,7 +66,7 @@ DEV void chunk_copy(const struct stage_attention &s, const struct attention_bloc
 // The address of the next chunk. The chunk before it is not read any more.
 template <int TYPE>
 DEV uint32_t chunk_take(const struct stage_attention &s, const struct attention_block &m,
-                        struct page_stream &stream) {
+                        struct chunk_stream &stream) {
     const int n_slots = m.item().n_slots;
     if (stream.taken % 8 == m.warp) copies_wait<0>();
     m.sync();
@@ -77,14 +77,6 @@ DEV uint32_t chunk_take(const struct stage_attention &s, const struct attention_
     stream.taken++;
     stream.slot = stream.slot + 1 == n_slots ? 0 : stream.slot + 1;
     return address;
-}
-
-// The first operand of both steps of a unit in shared memory.
-template <int TYPE> DEV void unit_fragments(uint32_t (&a)[2][4], uint32_t unit, int lane) {
-    const uint4 v = shared_u128(unit + (uint32_t)lane * 16);
-    kv_fragment<TYPE>(a[0], v, 0);
-    kv_fragment<TYPE>(a[1], kv_is_wide<TYPE>() ? shared_u128(unit + 512 + (uint32_t)lane * 16) : v,
-                      1);
 }
 
 // New positions of the item's splits.
@@ -98,8 +90,8 @@ DEV void many_append(const struct stage_attention &s, const struct attention_blo
     if (m.warp >= n_warps) return;
     for (pos += m.warp; pos < end; pos += n_warps)
         entry_append<TYPE>(s, kv_head_at<TYPE>(s, w.table, pos / PAGE_TOKENS, w.head_kv),
-                           w.first_row + (pos - w.first_pos), w.head_kv, pos % PAGE_TOKENS,
-                           (float *)scratch + m.warp * s.dim_k, m.lane);
+                           nullptr, nullptr, w.first_row + (pos - w.first_pos), w.head_kv,
+                           pos % PAGE_TOKENS, (float *)scratch + m.warp * s.dim_k, m.lane);
 }
 
 // A chunk of a page's keys: more of the scores of the warp's queries.
@@ -224,7 +216,7 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
         w.chunks_split = SPLIT_PAGES * a_page;
     }
     m.sync();
-    struct page_stream stream = {0, 0};
+    struct chunk_stream stream = {0, 0};
     for (int i = 0; i + 1 < w.n_slots; i++) chunk_copy<TYPE>(s, m, i, i);
 
     const bool is_busy = m.warp * FEW_QUERIES < w.n;
@@ -285,7 +277,7 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
         }
     }
     if (w.is_part)
-        part_arrive(s, shared_at);
+        parts_end(s, shared_at);
     else if (is_busy && w.split_last >= w.seen_last)
         many_end(s, m, fold);
 }

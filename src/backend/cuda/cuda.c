@@ -100,13 +100,15 @@ static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *
 static void cuda_destroy(struct backend *backend) {
     struct cuda_backend *b = (struct cuda_backend *)backend;
     cudaSetDevice(b->device);
-    if (b->stream) cudaStreamSynchronize(b->stream);
+    cudaDeviceSynchronize();
     cuda_flights_free(b);
     cuda_program_free(b);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) cudaFree(b->kv[g]);
     cudaFree(b->weights);
     cudaFree(b->memory);
     if (b->stream) cudaStreamDestroy(b->stream);
+    if (b->up) cudaStreamDestroy(b->up);
+    if (b->down) cudaStreamDestroy(b->down);
     arena_deinit(&b->arena);
     cudaGetLastError();
     free(b);
@@ -138,7 +140,7 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
 
 // The kernels may take as much shared memory as a block can have.
 static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
-    enum { LEAST = 96 << 10 };
+    enum { LEAST = 96 << 10 }; // sm_89 and sm_120 have 99 KB
     b->shared_most = (uint32_t)b->prop.sharedMemPerBlockOptin;
     b->overlaps = b->prop.major >= 9;
     if (b->shared_most < LEAST)
@@ -149,6 +151,10 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
         product_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     for (int codec = 0; codec <= CODEC_COUNT && !code; codec++)
         code = cudaFuncSetAttribute(product_small(codec),
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    (int)b->shared_most);
+    for (int is_small = 0; is_small < 2 && !code; is_small++)
+        code = cudaFuncSetAttribute(attention_kernel(b->kv_type, is_small),
                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     (int)b->shared_most);
     return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
@@ -180,6 +186,8 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     cudaError_t code = cudaSetDevice(b->device);
     if (!code) code = cudaGetDeviceProperties(&b->prop, b->device);
     if (!code) code = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
+    if (!code) code = cudaStreamCreateWithFlags(&b->up, cudaStreamNonBlocking);
+    if (!code) code = cudaStreamCreateWithFlags(&b->down, cudaStreamNonBlocking);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "opening the device", err);
     b->n_sm = b->prop.multiProcessorCount;
     snprintf(b->variant, sizeof b->variant, "sm_%d%d", b->prop.major, b->prop.minor);
@@ -306,11 +314,12 @@ static void cuda_profile(struct backend *backend, bool on) {
     struct cuda_backend *b = (struct cuda_backend *)backend;
     const int n = b->small_list.n > b->wide_list.n ? b->small_list.n : b->wide_list.n;
     if (on && !b->times) {
-        if (cudaMallocHost((void **)&b->times, ((size_t)n * 2 + 2) * sizeof *b->times)) {
+        const size_t bytes = (size_t)n * sizeof *b->times;
+        if (cudaMalloc((void **)&b->times, bytes) || cudaMemset(b->times, 0, bytes) ||
+            cudaMallocHost((void **)&b->times_host, bytes)) {
             cudaGetLastError();
+            cudaFree(b->times);
             b->times = NULL;
-        } else {
-            memset(b->times, 0, ((size_t)n * 2 + 2) * sizeof *b->times);
         }
         b->profile = calloc((size_t)n, sizeof *b->profile);
     }

@@ -82,6 +82,7 @@ struct cuda_shape {
     const uint8_t *upload; // of the flight, on the device
     int32_t chosen_now;
     int32_t n_tokens, n_out, n_logits, has_pages, is_choosing;
+    int32_t n_splits, n_pages, seq_rows; // of attention, see attention_size
     struct choose_plan choose;
 };
 
@@ -101,7 +102,9 @@ struct cuda_flight {
     struct cuda_result *result; // pinned: its numbers, and the tokens behind them
     float *rows;                // pinned: logits and hidden rows that were asked for
     uint64_t rows_cap;          // floats
-    cudaEvent_t begin, end;
+    cudaEvent_t brought;    // the upload is on the device
+    cudaEvent_t begin, ran; // of the launches
+    cudaEvent_t end;        // the results are with the host
     int n_logits, n_out;
     bool has_run;
     const struct cuda_list *list; // that ran while profiling; NULL: no times
@@ -127,14 +130,15 @@ struct cuda_backend {
     bool overlaps;        // launches may begin before the one before has ended
     struct cuda_graph graph[N_GRAPHS];
     uint64_t n_steps;
-    cudaStream_t stream;
+    cudaStream_t stream;   // launches
+    cudaStream_t up, down; // copies: they must not hold up the launches of the next step
     struct cuda_flight flight[N_FLIGHTS];
     int n_in_flight, next;         // steps in flight; the flight of the next submit
     struct cuda_result *chosen[2]; // device: of this step and of the one before
     int chosen_now;
     struct choose_scratch choose;
     bool profiling, is_lost;
-    uint64_t *times; // pinned, for profiles
+    uint64_t *times, *times_host; // for profiles: when stages ended; the host's copy is pinned
     struct step_stage *profile;
     // results of the last wait
     const float **logits, **hidden;

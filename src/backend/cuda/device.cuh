@@ -139,6 +139,13 @@ DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int la
 #endif
 }
 
+// This thread's writes come before copies that the warp starts behind a __syncwarp.
+DEV void copies_may_follow() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+
 // Waits until the copy with that parity (0 for the first use of the barrier, then 1, 0, ...) is in.
 DEV void fetch_wait(uint64_t *barrier, uint32_t parity) {
     uint32_t done, tries = 0;

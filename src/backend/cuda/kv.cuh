@@ -211,17 +211,20 @@ DEV bool is_bounded(float x) { return fabsf(x) <= KV_FINITE; }
 
 // Keys of 16 bits: two elements a lane.
 template <int TYPE>
-DEV void key_put_wide(uint8_t *k, const float *x, int dim, int slot, bool is_bad, int lane) {
+DEV void key_put_wide(uint8_t *k, uint8_t *copy, const float *x, int dim, int slot, bool is_bad,
+                      int lane) {
     for (int d = 2 * lane; d < dim; d += 64) {
         const uint32_t low = kv_round<TYPE>(x[d]), high = kv_round<TYPE>(x[d + 1]);
-        *(uint32_t *)(k + kv_k_at<TYPE>(slot, d)) = is_bad ? 0x7fff7fffu : low | high << 16;
+        const uint32_t at = kv_k_at<TYPE>(slot, d), w = is_bad ? 0x7fff7fffu : low | high << 16;
+        *(uint32_t *)(k + at) = w;
+        if (copy) *(uint32_t *)(copy + at) = w;
     }
 }
 
 // Keys of 8 bits: four elements a lane, of which the last two may be padding. scale: int8.
 template <int TYPE>
-DEV void key_put_narrow(uint8_t *k, uint16_t *scale, const float *x, int dim, int slot, bool is_bad,
-                        int lane) {
+DEV void key_put_narrow(uint8_t *k, uint8_t *copy, uint16_t *scale, const float *x, int dim,
+                        int slot, bool is_bad, int lane) {
     float most = 0.0f;
     bool all = true;
     for (int d = lane; d < dim; d += 32) {
@@ -240,7 +243,9 @@ DEV void key_put_narrow(uint8_t *k, uint16_t *scale, const float *x, int dim, in
                                                   : fp8_of(x[d + i]);
             w |= code << 8 * i;
         }
-        *(uint32_t *)(k + kv_k_at<TYPE>(slot, d)) = w;
+        const uint32_t at = kv_k_at<TYPE>(slot, d);
+        *(uint32_t *)(k + at) = w;
+        if (copy) *(uint32_t *)(copy + at) = w;
     }
     if (TYPE == KV_INT8 && lane == 0) *scale = is_bad ? 0x7fff : step;
 }
@@ -257,10 +262,10 @@ DEV void value_put(uint8_t *v, float x, int d, int slot, float factor, bool is_b
 }
 
 // A position's key and value of a head, from the products' rows. A warp; x: scratch of dim_k
-// floats.
+// floats. copy_k, copy_v: where keys and values of the page are too; NULL: nowhere.
 template <int TYPE>
-DEV void entry_append(const struct stage_attention &s, uint8_t *head, int row, int head_kv,
-                      int slot, float *x, int lane) {
+DEV void entry_append(const struct stage_attention &s, uint8_t *head, uint8_t *copy_k,
+                      uint8_t *copy_v, int row, int head_kv, int slot, float *x, int lane) {
     const float *from = s.v + (int64_t)row * s.ld_v + head_kv * s.dim_v;
     const struct head_rule rule = {s.k_norm ? s.k_weight : nullptr, s.k_eps, s.n_rot, s.halves};
     uint8_t *v = head + kv_k_bytes<TYPE>(s.dim_k);
@@ -287,20 +292,25 @@ DEV void entry_append(const struct stage_attention &s, uint8_t *head, int row, i
     const float factor = kv_code_factor(step);
     UNROLL for (int i = 0; i < 4; i++) {
         const int d = lane + 32 * i;
-        if (d < s.dim_v) value_put<TYPE>(v, y[i], d, slot, factor, is_bad);
+        if (d >= s.dim_v) continue;
+        value_put<TYPE>(v, y[i], d, slot, factor, is_bad);
+        if (copy_v) value_put<TYPE>(copy_v, y[i], d, slot, factor, is_bad);
     }
     for (int d = lane + 128; d < s.dim_v; d += 32)
         value_put<TYPE>(v, load_l2(from + d), d, slot, factor, is_bad);
     if (TYPE == KV_INT8 && lane == 0) scales[PAGE_TOKENS + kv_scale_index(slot)] = step;
     if (kv_is_wide<TYPE>())
-        key_put_wide<TYPE>(head, x, s.dim_k, slot, is_bad, lane);
+        key_put_wide<TYPE>(head, copy_k, x, s.dim_k, slot, is_bad, lane);
     else
-        key_put_narrow<TYPE>(head, scales + kv_scale_index(slot), x, s.dim_k, slot, is_bad, lane);
+        key_put_narrow<TYPE>(head, copy_k, scales + kv_scale_index(slot), x, s.dim_k, slot, is_bad,
+                             lane);
 }
 
+// The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
 template <int TYPE>
-DEV void rows_append(const struct stage_attention &s, const struct step &step, int n_rows,
+DEV void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
                      uint8_t *shared) {
+    static_assert(ATTENTION_SHARED / N_WARPS >= 1024 * 4, "a warp has room for a head");
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     float *x = (float *)shared + warp * (ATTENTION_SHARED / N_WARPS / 4);
     const int64_t n = (int64_t)n_rows * s.n_head_kv;
@@ -309,28 +319,8 @@ DEV void rows_append(const struct stage_attention &s, const struct step &step, i
         const int row = (int)(i / s.n_head_kv), head_kv = (int)(i % s.n_head_kv);
         const int pos = step.pos[row];
         const uint32_t *table = step.tables + step.seq[step.row_seq[row]].table[s.group];
-        entry_append<TYPE>(s, kv_head_at<TYPE>(s, table, pos / PAGE_TOKENS, head_kv), row, head_kv,
-                           pos % PAGE_TOKENS, x, lane);
-    }
-}
-
-// The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
-DEV_CALL void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
-                         uint8_t *shared) {
-    static_assert(ATTENTION_SHARED / N_WARPS >= 1024 * 4, "a warp has room for a head");
-    switch (s.kv_type) {
-    case KV_F16:
-        rows_append<KV_F16>(s, step, n_rows, shared);
-        break;
-    case KV_BF16:
-        rows_append<KV_BF16>(s, step, n_rows, shared);
-        break;
-    case KV_INT8:
-        rows_append<KV_INT8>(s, step, n_rows, shared);
-        break;
-    case KV_FP8:
-        rows_append<KV_FP8>(s, step, n_rows, shared);
-        break;
+        entry_append<TYPE>(s, kv_head_at<TYPE>(s, table, pos / PAGE_TOKENS, head_kv), nullptr,
+                           nullptr, row, head_kv, pos % PAGE_TOKENS, x, lane);
     }
 }
 

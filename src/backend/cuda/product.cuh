@@ -25,7 +25,8 @@ DEV void clock_end(const struct launch_clock &clock) {
     if (threadIdx.x == 0) atomicMax((unsigned long long *)clock.end, device_ns());
 }
 
-// The codec of a kernel that takes any: it asks each product.
+// The codec of a kernel that takes any: it asks each product. Only such a kernel has experts, and
+// more than one group of rows.
 enum { CODEC_ANY = CODEC_COUNT };
 
 DEV int slice_first(int slice, int n_units) { return slice * n_units / N_SLICES; }
@@ -42,10 +43,11 @@ struct item {
 
 // Item `index` of a stage: tiles of one product after the other; of experts those of each active
 // one.
+template <int CODEC>
 DEV struct item item_at(const struct stage_product &s, int index, int n_rows, int group_rows) {
     struct item w = {s.product, index, 1, 0, 0, 0};
     int n = n_rows;
-    if (s.is_routed) {
+    if (CODEC == CODEC_ANY && s.is_routed) {
         const int active = index / s.n_tiles;
         w.tile -= active * s.n_tiles;
         w.expert = load_l2(s.route.active + active);
@@ -59,14 +61,20 @@ DEV struct item item_at(const struct stage_product &s, int index, int n_rows, in
             w.p++;
         }
     }
-    if (n > group_rows) w.n_groups = (n + group_rows - 1) / group_rows;
+    if (CODEC == CODEC_ANY && n > group_rows) w.n_groups = (n + group_rows - 1) / group_rows;
     return w;
 }
 
+template <int CODEC> DEV int unit_bytes_of(const struct product &p) {
+    return CODEC == CODEC_ANY ? p.unit_bytes : codec_unit_bytes<CODEC>();
+}
+
+template <int CODEC>
 DEV const uint8_t *item_weight(const struct stage_product &s, const struct item &w, int unit) {
-    const uint8_t *weight = s.is_routed ? w.p->expert[w.expert] : w.p->weight;
-    return weight +
-           ((uint64_t)w.tile * (uint64_t)s.n_units + (uint64_t)unit) * (uint64_t)w.p->unit_bytes;
+    const bool is_expert = CODEC == CODEC_ANY && s.is_routed;
+    const uint8_t *weight = is_expert ? w.p->expert[w.expert] : w.p->weight;
+    const uint32_t units = (uint32_t)w.tile * (uint32_t)s.n_units + (uint32_t)unit;
+    return weight + (uint64_t)units * (uint32_t)unit_bytes_of<CODEC>(*w.p);
 }
 
 // ---------------------------------------------------------------- the stream of weights
@@ -89,34 +97,34 @@ struct ring {
 };
 
 // The next slice; false: there is none.
-template <int NT>
+template <int CODEC, int NT>
 DEV bool slice_next(struct stream &c, const struct stage_product &s, int n_rows, int slice) {
-    if (c.again > 0) {
+    if (CODEC == CODEC_ANY && c.again > 0) {
         c.again--;
         c.at = c.slice;
         c.units = c.slice_units;
         return c.units > 0;
     }
     if (c.item >= c.n_items) return false;
-    const struct item w = item_at(s, c.item, n_rows, 8 * NT);
+    const struct item w = item_at<CODEC>(s, c.item, n_rows, 8 * NT);
     const int first = slice_first(slice, s.n_units);
     c.item += (int)gridDim.x;
-    c.unit_bytes = w.p->unit_bytes;
+    c.unit_bytes = unit_bytes_of<CODEC>(*w.p);
     c.slice_units = c.units = slice_first(slice + 1, s.n_units) - first;
-    c.slice = c.at = item_weight(s, w, first);
+    c.slice = c.at = item_weight<CODEC>(s, w, first);
     c.again = w.n_groups - 1;
     return c.units > 0;
 }
 
 // Asks for the next piece; false: there is none.
-template <int NT>
+template <int CODEC, int NT>
 DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
                    const struct stage_product &s, int n_rows, int slice, int lane) {
-    if (c.units == 0 && !slice_next<NT>(c, s, n_rows, slice)) return false;
-    const int most = SLOT_UNITS(c.unit_bytes), n = c.units < most ? c.units : most;
-    fetch(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * c.unit_bytes), ring.full + slot,
-          lane);
-    c.at += n * c.unit_bytes;
+    if (c.units == 0 && !slice_next<CODEC, NT>(c, s, n_rows, slice)) return false;
+    const int unit = CODEC == CODEC_ANY ? c.unit_bytes : codec_unit_bytes<CODEC>();
+    const int most = SLOT_UNITS(unit), n = c.units < most ? c.units : most;
+    fetch(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * unit), ring.full + slot, lane);
+    c.at += n * unit;
     c.units -= n;
     return true;
 }
@@ -152,8 +160,8 @@ DEV void unit_multiply(float (&acc)[NT][4], uint32_t slot, int u, int unit,
     UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[1], b[i].z, b[i].w);
 }
 
-// The warp's slice of an item, from 0, units in order.
-template <int CODEC, int NT, bool IS_STAGED>
+// The warp's slice of an item, from 0, units in order. KERNEL: CODEC, or CODEC_ANY.
+template <int KERNEL, int CODEC, int NT, bool IS_STAGED>
 DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring &ring, int &slot,
                         uint32_t &parity, const struct item_input<NT> &in,
                         const struct stage_product &s, int n_rows, int slice, int lane) {
@@ -172,7 +180,7 @@ DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring
                 unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u, unit + u, in, lane);
         }
         __syncwarp();
-        piece_ask<NT>(c, ring, slot, s, n_rows, slice, lane);
+        piece_ask<KERNEL, NT>(c, ring, slot, s, n_rows, slice, lane);
         if (++slot == ring.n_slots) {
             slot = 0;
             parity ^= 1;
@@ -186,14 +194,14 @@ DEV void slice_of(int codec, float (&acc)[NT][4], struct stream &c, const struct
                   int &slot, uint32_t &parity, const struct item_input<NT> &in,
                   const struct stage_product &s, int n_rows, int slice, int lane) {
     if constexpr (CODEC != CODEC_ANY) {
-        slice_multiply<CODEC, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s, n_rows, slice,
-                                             lane);
+        slice_multiply<CODEC, CODEC, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s, n_rows,
+                                                    slice, lane);
     } else {
         switch (codec) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
-        slice_multiply<CODEC_##id, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s, n_rows,       \
-                                                  slice, lane);                                    \
+        slice_multiply<CODEC_ANY, CODEC_##id, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s,    \
+                                                             n_rows, slice, lane);                 \
         break;
             CODEC_LIST(X)
 #undef X
@@ -212,9 +220,9 @@ struct item_out {
 };
 
 // The row of the output for a column of the item; -1: none.
-DEV int out_row_of(const struct item_out &o, int column) {
+template <int CODEC> DEV int out_row_of(const struct item_out &o, int column) {
     const int index = o.group * o.group_rows + column;
-    if (!o.stage->is_routed) return index < o.n_rows ? index : -1;
+    if (CODEC != CODEC_ANY || !o.stage->is_routed) return index < o.n_rows ? index : -1;
     return index < o.at.n_pairs ? load_l2(o.stage->route.pair + o.at.first_pair + index) : -1;
 }
 
@@ -229,13 +237,13 @@ DEV float product_end(const struct product &p, const float *bias, float y, int r
 // of two batch rows.
 template <int NT> struct tile_residual { float4 at[NT]; };
 
-template <int NT>
+template <int CODEC, int NT>
 DEV void residual_load(struct tile_residual<NT> &r, const struct item_out &o, int lane) {
     const struct product &p = *o.at.p;
     const int row = o.at.tile * UNIT_ROWS + (lane >> 2);
     UNROLL for (int i = 0; i < NT; i++) {
         const int column = i * 8 + 2 * (lane & 3);
-        const int first = out_row_of(o, column), second = out_row_of(o, column + 1);
+        const int first = out_row_of<CODEC>(o, column), second = out_row_of<CODEC>(o, column + 1);
         const float *a = p.out + (int64_t)first * p.ld + row,
                     *b = p.out + (int64_t)second * p.ld + row;
         r.at[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -247,12 +255,14 @@ DEV void residual_load(struct tile_residual<NT> &r, const struct item_out &o, in
 }
 
 // Two outputs of one batch row: tile rows g and g + 8; r0 and r1 are what they are added to.
+template <int CODEC>
 DEV void tile_store(const struct item_out &o, int out_row, float y0, float y1, float r0, float r1,
                     int g) {
     const struct product &p = *o.at.p;
     const float *bias = p.bias;
     if (out_row < 0) return;
-    if (bias && o.stage->is_routed) bias += (int64_t)o.at.expert * p.n_rows * (p.gate ? 2 : 1);
+    if (CODEC == CODEC_ANY && bias && o.stage->is_routed)
+        bias += (int64_t)o.at.expert * p.n_rows * (p.gate ? 2 : 1);
     if (p.gate) {
         const int row = o.at.tile * 8 + g;
         if (row >= p.n_rows) return;
@@ -276,7 +286,7 @@ DEV void tile_store(const struct item_out &o, int out_row, float y0, float y1, f
 }
 
 // Adds the slices in order and stores the tile. One warp.
-template <int NT>
+template <int CODEC, int NT>
 DEV void tile_finish(const struct item_out &o, const struct tile_residual<NT> &r,
                      const float4 *sums, int lane) {
     UNROLL for (int i = 0; i < NT; i++) {
@@ -289,14 +299,14 @@ DEV void tile_finish(const struct item_out &o, const struct tile_residual<NT> &r
             y.w = y.w + part.w;
         }
         const int column = i * 8 + 2 * (lane & 3), g = lane >> 2;
-        tile_store(o, out_row_of(o, column), y.x, y.z, r.at[i].x, r.at[i].z, g);
-        tile_store(o, out_row_of(o, column + 1), y.y, y.w, r.at[i].y, r.at[i].w, g);
+        tile_store<CODEC>(o, out_row_of<CODEC>(o, column), y.x, y.z, r.at[i].x, r.at[i].z, g);
+        tile_store<CODEC>(o, out_row_of<CODEC>(o, column + 1), y.y, y.w, r.at[i].y, r.at[i].w, g);
     }
 }
 
 // ---------------------------------------------------------------- a stage
 
-template <int NT>
+template <int CODEC, int NT>
 DEV struct item_input<NT> item_input_of(const struct stage_product &s, const struct item &at,
                                         int group, const uint8_t *x, bool is_staged, int n_rows,
                                         int lane) {
@@ -310,7 +320,7 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
     }
     UNROLL for (int i = 0; i < NT; i++) {
         int row = (group * NT + i) * 8 + g;
-        if (s.is_routed) {
+        if (CODEC == CODEC_ANY && s.is_routed) {
             row = row < at.n_pairs ? row : at.n_pairs - 1;
             row = load_l2(s.route.pair + at.first_pair + row);
             if (!s.slots_in) row /= s.route.n_used;
@@ -332,14 +342,14 @@ DEV void items_run(const struct product_args &args, struct stream &c, const stru
     uint32_t parity = 0;
 #pragma unroll 1
     for (int index = (int)blockIdx.x; index < c.n_items; index += (int)gridDim.x) {
-        struct item_out o = {&s, item_at(s, index, args.n_rows, 8 * NT), 0, args.n_rows, 8 * NT};
+        struct item_out o = {&s, item_at<CODEC>(s, index, args.n_rows, 8 * NT), 0, args.n_rows, 8 * NT};
 #pragma unroll 1
         for (; o.group < o.at.n_groups; o.group++, turn++) {
             const struct item_input<NT> in =
-                item_input_of<NT>(s, o.at, o.group, x, IS_STAGED, args.n_rows, lane);
+                item_input_of<CODEC, NT>(s, o.at, o.group, x, IS_STAGED, args.n_rows, lane);
             const bool finishes = turn % N_SLICES == slice; // the warps take turns
             struct tile_residual<NT> residual;
-            if (finishes && o.at.p->add) residual_load<NT>(residual, o, lane);
+            if (finishes && o.at.p->add) residual_load<CODEC, NT>(residual, o, lane);
             float acc[NT][4];
             UNROLL for (int i = 0; i < NT; i++) UNROLL for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
             slice_of<CODEC, NT, IS_STAGED>(o.at.p->codec, acc, c, ring, slot, parity, in, s,
@@ -349,7 +359,7 @@ DEV void items_run(const struct product_args &args, struct stream &c, const stru
                 make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
             __syncthreads();
             // the sums of an item stay until the barrier of the next but one
-            if (finishes) tile_finish<NT>(o, residual, mine, lane);
+            if (finishes) tile_finish<CODEC, NT>(o, residual, mine, lane);
         }
     }
 }
@@ -368,21 +378,22 @@ template <int CODEC, int NT> DEV void product_run(const struct product_args &arg
     if (lane < args.n_slots) fetch_init(ring.full + lane);
     fetch_init_done();
     __syncwarp();
+    const bool is_routed = CODEC == CODEC_ANY && s.is_routed;
     struct stream c = {};
     c.item = (int)blockIdx.x;
-    if (s.is_routed) { // the experts are known behind the wait
+    c.n_items = s.n_tiles;
+    if (is_routed) { // the experts are known behind the wait
         dependents_launch();
         dependency_wait();
+        c.n_items *= load_l2(s.route.n_active);
     }
-    c.n_items = s.n_tiles * (s.is_routed ? load_l2(s.route.n_active) : 1);
     for (int i = 0; i < args.n_slots; i++)
-        if (!piece_ask<NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
-    if (!s.is_routed) dependents_launch();
+        if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
+    if (!is_routed) dependents_launch();
     if (NT == 1 && args.is_staged)
         input_stage(s, args.n_rows, x, norm); // waits
-    else if (!s.is_routed)
+    else if (!is_routed)
         dependency_wait();
-    clock_begin(args.clock);
     if (NT == 1 && args.is_staged)
         items_run<CODEC, NT, NT == 1>(args, c, ring, sums, x);
     else

@@ -135,6 +135,15 @@ enum {
     ATTENTION_COUNTERS = 64 << 10, // a split or a segment of splits has few
 };
 
+// A slot of a page's keys or values in shared memory, of which each warp has two: at most 4 blocks of
+// 32 elements, or 8 units of 16.
+#define KV_SLOT_UNITS(n) ((n) < 8 ? (n) : 8)
+#define KV_SLOT_BYTES(dim_k, dim_v, unit_bytes)                                                    \
+    ((uint32_t)(KV_SLOT_UNITS(((dim_k) + 31) / 32 * 2) > KV_SLOT_UNITS(((dim_v) + 15) / 16)        \
+                    ? KV_SLOT_UNITS(((dim_k) + 31) / 32 * 2)                                       \
+                    : KV_SLOT_UNITS(((dim_v) + 15) / 16)) *                                        \
+     (uint32_t)(unit_bytes))
+
 // See attention.cuh.
 struct stage_attention {
     const float *q, *k, *v; // f32 rows of tokens [.., ld]; k and v: of the fused form and APPEND
@@ -160,6 +169,7 @@ struct stage_attention {
     uint8_t *pages;     // of the group
     float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
     uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
+    int32_t page_slots; // of a warp: 1 or 2, as a launch has room
 };
 
 struct stage {

@@ -8,8 +8,11 @@
 #include "rows.cuh"
 
 // Two blocks at least share a multiprocessor, so that the next launch finds room.
+#ifndef PRODUCT_BLOCKS
+#define PRODUCT_BLOCKS 2
+#endif
 template <int CODEC>
-__global__ void __launch_bounds__(BLOCK_THREADS, 2)
+__global__ void __launch_bounds__(BLOCK_THREADS, PRODUCT_BLOCKS)
     product_kernel_small(const __grid_constant__ struct product_args args) {
     product_run<CODEC, 1>(args);
 }
@@ -19,16 +22,26 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     product_run<CODEC_ANY, WIDE_ROWS / 8>(args);
 }
 
+// Two blocks share a multiprocessor, or one and blocks of a product.
+template <int TYPE>
 __global__ void __launch_bounds__(BLOCK_THREADS, 2)
+    attention_kernel_small(const __grid_constant__ struct attention_args args) {
+    SHARED_MEMORY(shared);
+    dependents_launch();
+    attention_small_run<TYPE>(args.stage, *args.step, args.rows, args.run, shared);
+    clock_end(args.clock);
+}
+
+template <int TYPE>
+__global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_kernel_any(const __grid_constant__ struct attention_args args) {
     SHARED_MEMORY(shared);
     dependents_launch();
     dependency_wait();
-    clock_begin(args.clock);
     if (args.kind == STAGE_APPEND)
-        append_run(args.stage, *args.step, args.n_rows, shared);
+        append_run<TYPE>(args.stage, *args.step, args.n_rows, shared);
     else
-        attention_run(args.stage, *args.step, args.rows, shared);
+        attention_run<TYPE>(args.stage, *args.step, args.rows, shared);
     clock_end(args.clock);
 }
 
@@ -122,7 +135,15 @@ CODEC_LIST(X)
 #undef X
 KERNEL_ENTRY(product_small_any, product_kernel_small<CODEC_ANY>, (struct product_args))
 KERNEL_ENTRY(product_wide, product_kernel_wide, (struct product_args))
-KERNEL_ENTRY(attention_kernel, attention_kernel_any, (struct attention_args))
+#define X(type)                                                                                    \
+    KERNEL_ENTRY(attention_small_##type, attention_kernel_small<KV_##type>,                        \
+                 (struct attention_args))                                                          \
+    KERNEL_ENTRY(attention_any_##type, attention_kernel_any<KV_##type>, (struct attention_args))
+X(F16)
+X(BF16)
+X(INT8)
+X(FP8)
+#undef X
 KERNEL_ENTRY(rows_kernel, rows_kernel_any, (struct rows_args))
 KERNEL_ENTRY(read_kernel, read_all, (const uint4 *, uint64_t, uint32_t *))
 
@@ -135,4 +156,18 @@ extern "C" const void *product_small(int codec) {
 #undef X
     }
     return product_small_any();
+}
+
+extern "C" const void *attention_kernel(int kv_type, int is_small) {
+    switch (kv_type) {
+#define X(type)                                                                                    \
+    case KV_##type:                                                                                \
+        return is_small ? attention_small_##type() : attention_any_##type();
+        X(F16)
+        X(BF16)
+        X(INT8)
+        X(FP8)
+#undef X
+    }
+    return nullptr;
 }

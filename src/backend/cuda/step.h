@@ -15,7 +15,7 @@ enum {
 // code.
 #define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : 8)
 
-// Nanoseconds of the device when a launch began and ended; NULL: not wanted.
+// Nanoseconds of the device when a launch began (row stages only) and ended; NULL: not wanted.
 struct launch_clock {
     uint64_t *begin, *end;
 };
@@ -34,6 +34,7 @@ struct attention_args {
     const struct step *step;
     struct launch_clock clock;
     int32_t kind, rows, n_rows; // enum stage_kind: APPEND or ATTENTION
+    int32_t run;                // splits of an item, of a small step
 };
 
 // Row stages that read nothing of each other.
@@ -58,7 +59,7 @@ extern "C" {
 // Kernels, for cudaLaunchKernel.
 const void *product_small(int codec); // enum codec_id; CODEC_COUNT: any, also of several products
 const void *product_wide(void);
-const void *attention_kernel(void);
+const void *attention_kernel(int kv_type, int is_small); // is_small: see attention_small_run
 const void *rows_kernel(void);
 const void *read_kernel(void);
 #ifdef __cplusplus

@@ -40,8 +40,10 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err) {
     for (int i = 0; i < N_FLIGHTS && !code; i++) {
         struct cuda_flight *f = &b->flight[i];
         code = cudaMallocHost((void **)&f->result, CUDA_CHOSEN_BYTES(b->sizes.max_logits));
+        if (!code) code = cudaEventCreateWithFlags(&f->brought, cudaEventDisableTiming);
         if (!code) code = cudaEventCreate(&f->begin);
-        if (!code) code = cudaEventCreate(&f->end);
+        if (!code) code = cudaEventCreate(&f->ran);
+        if (!code) code = cudaEventCreateWithFlags(&f->end, cudaEventDisableTiming);
         if (code) break;
         const rn_status status = grow_upload(f, 1 << 16, err);
         if (status) return status;
@@ -61,7 +63,9 @@ void cuda_flights_free(struct cuda_backend *b) {
         cudaFree(f->upload_device);
         cudaFreeHost(f->result);
         cudaFreeHost(f->rows);
+        if (f->brought) cudaEventDestroy(f->brought);
         if (f->begin) cudaEventDestroy(f->begin);
+        if (f->ran) cudaEventDestroy(f->ran);
         if (f->end) cudaEventDestroy(f->end);
         free(f->wants);
     }
@@ -69,7 +73,8 @@ void cuda_flights_free(struct cuda_backend *b) {
         if (b->graph[i].exec) cudaGraphExecDestroy(b->graph[i].exec);
     free(b->logits);
     free(b->hidden);
-    cudaFreeHost(b->times);
+    cudaFree(b->times);
+    cudaFreeHost(b->times_host);
     free(b->profile);
 }
 
@@ -198,7 +203,7 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     struct product_args args = {.stage = stage->product, .n_rows = n_rows, .clock = clock};
     struct stage_product *s = &args.stage;
     const bool is_16 = s->input == INPUT_16;
-    int codec = s->product[0].codec;
+    int codec = s->is_routed ? (int)CODEC_COUNT : s->product[0].codec;
     args.is_staged = is_small && !s->is_routed && is_staged(s->n_units, n_rows, is_16);
     if (!args.is_staged) s->input = INPUT_16; // written so, or prepared
     for (int i = 0; i < s->n_products; i++) {
@@ -222,31 +227,70 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
                        BLOCK_THREADS, shared, &args, b->overlaps, b->stream);
 }
 
-static cudaError_t launch_attention(struct cuda_backend *b, const struct cuda_flight *f,
-                                    const struct stage *s, int n_rows, struct launch_clock clock) {
+// The splits of all sequences, the most rows of one, and the most pages of a split. Numbers are
+// rounded up to two significant bits and a half, so that few shapes come of them.
+static void attention_size(const struct batch *batch, struct cuda_shape *shape) {
+    int n = 0, end = 0;
+    for (int i = 0; i < batch->n_seqs; i++) {
+        const struct batch_seq *seq = &batch->seq[i];
+        const int last = seq->first_pos + seq->n_tokens - 1;
+        n += last / SPLIT_TOKENS + 1;
+        if (last > end) end = last;
+        if (seq->n_tokens > shape->seq_rows) shape->seq_rows = seq->n_tokens;
+    }
+    int step = 1;
+    while (n > 8 * step) step *= 2;
+    shape->n_splits = (n + step - 1) / step * step;
+    for (shape->n_pages = 2; shape->n_pages < SPLIT_PAGES && end >= shape->n_pages * PAGE_TOKENS;)
+        shape->n_pages *= 2;
+}
+
+static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *s, int n_rows,
+                                    const struct cuda_shape *shape, struct launch_clock clock) {
     struct attention_args args = {.stage = s->attention,
-                                  .step = (const struct step *)(const void *)f->upload_device,
+                                  .step = (const struct step *)(const void *)shape->upload,
                                   .clock = clock,
                                   .kind = s->kind,
                                   .rows = s->rows,
                                   .n_rows = n_rows};
-    return cuda_launch(attention_kernel(), (uint64_t)b->n_sm, BLOCK_THREADS, ATTENTION_SHARED,
-                       &args, b->overlaps, b->stream);
+    struct stage_attention *a = &args.stage;
+    const int queries = shape->seq_rows * (a->n_head / a->n_head_kv);
+    const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
+    const int64_t items = (int64_t)n_tiles * a->n_head_kv * shape->n_splits;
+    const bool is_wide = a->kv_type == KV_F16 || a->kv_type == KV_BF16;
+    const uint32_t slot = KV_SLOT_BYTES(a->dim_k, a->dim_v, is_wide ? 1024 : 512);
+    a->page_slots = ATTENTION_SHARED + SPLIT_PAGES * 2 * slot <= b->shared_most ? 2 : 1;
+    const uint32_t slots = slot * (uint32_t)a->page_slots;
+    // many queries of long contexts share what they read
+    const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
+    const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
+    int64_t blocks = b->n_sm;
+    uint32_t shared = ATTENTION_SHARED + SPLIT_PAGES * slots;
+    if (is_small) {
+        args.run = (int)((items + blocks - 1) / blocks);
+        blocks = (items + args.run - 1) / args.run;
+        shared = ATTENTION_SHARED + (uint32_t)shape->n_pages * slots;
+    } else if (s->kind == STAGE_APPEND) {
+        shared = ATTENTION_SHARED;
+    }
+    return cuda_launch(attention_kernel(a->kv_type, is_small),
+                       (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared, &args,
+                       b->overlaps, b->stream);
 }
 
 // One launch: the stage at `index`, or all that join it. *n: their number.
-static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_flight *f,
-                                const struct batch *batch, const struct cuda_list *list, int index,
-                                struct launch_clock clock, int *n) {
+static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batch,
+                                const struct cuda_shape *shape, const struct cuda_list *list,
+                                int index, struct launch_clock clock, int *n) {
     const struct stage *s = &list->stage[index];
     struct rows_args args = {.stages = list->device + index,
-                             .step = (const struct step *)(const void *)f->upload_device,
+                             .step = (const struct step *)(const void *)shape->upload,
                              .clock = clock};
     *n = 1;
     if (s->kind == STAGE_PRODUCT)
         return launch_product(b, s, rows_of(batch, s), list == &b->small_list, clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
-        return launch_attention(b, f, s, rows_of(batch, s), clock);
+        return launch_attention(b, s, rows_of(batch, s), shape, clock);
     for (int i = 0; i < ROWS_JOINED; i++) {
         args.n_rows[args.n_stages++] = rows_of(batch, s + i);
         if (!(s[i].flags & STAGE_JOINS)) break;
@@ -267,7 +311,7 @@ static bool has_work(const struct batch *batch, const struct cuda_list *list, in
 
 // All stages of the batch. f->list: their times are wanted.
 static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_flight *f,
-                                 const struct batch *batch) {
+                                 const struct batch *batch, const struct cuda_shape *shape) {
     const struct cuda_list *list = is_small(batch) ? &b->small_list : &b->wide_list;
     struct cuda_result *result = b->chosen[b->chosen_now];
     cudaError_t code = cudaSuccess;
@@ -279,13 +323,12 @@ static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_fligh
     for (int i = 0, n = 1; i < list->n && !code; i += n) {
         n = 1;
         if (!has_work(batch, list, i)) continue;
-        struct launch_clock clock = {f->list    ? &b->times[i]
-                                     : is_first ? &result->clock[0]
-                                                : NULL,
-                                     i == last ? &result->clock[1] : NULL};
+        const struct launch_clock clock = {is_first    ? &result->clock[0] : NULL,
+                                           f->list     ? &b->times[i]
+                                           : i == last ? &result->clock[1]
+                                                       : NULL};
         is_first = false;
-        code = launch_stage(b, f, batch, list, i, clock, &n);
-        if (i <= last && i + n > last) break;
+        code = launch_stage(b, batch, shape, list, i, clock, &n);
     }
     return code;
 }
@@ -344,7 +387,7 @@ static cudaError_t launch_choice(struct cuda_backend *b, const struct cuda_shape
 
 static cudaError_t launch_all(struct cuda_backend *b, const struct cuda_flight *f,
                               const struct batch *batch, const struct cuda_shape *shape) {
-    cudaError_t code = launch_stages(b, f, batch);
+    cudaError_t code = launch_stages(b, f, batch, shape);
     if (!code && shape->is_choosing) code = launch_choice(b, shape);
     return code;
 }
@@ -408,36 +451,44 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     shape.n_tokens = batch->n_tokens, shape.n_out = batch->n_out;
     shape.n_logits = batch->n_logits, shape.has_pages = batch->n_pages > 0;
     shape.is_choosing = is_choosing;
+    attention_size(batch, &shape);
+    struct choose_plan choose = {0};
     if (is_choosing)
-        choose_write(batch->choice, batch->n_logits, f->upload + CHOOSE_AT, &shape.choose);
+        choose_write(batch->choice, batch->n_logits, f->upload + CHOOSE_AT, &choose);
+    shape.choose.n_rows = choose.n_rows, shape.choose.max_vocab = choose.max_vocab;
+    shape.choose.flags = choose.flags;
     // the description of choices is where every step has it, whatever follows
-    struct packer p = {f->upload, f->upload_device, CHOOSE_AT + shape.choose.bytes};
-    shape.choose.bytes = 0;
-    p.at = (p.at + 15) / 16 * 16;
+    struct packer p = {f->upload, f->upload_device, CHOOSE_AT + (choose.bytes + 15) / 16 * 16};
     put_batch(b, batch, &p);
     assert(p.at <= all);
-    cudaError_t code = cudaEventRecord(f->begin, b->stream);
-    if (!code)
-        code =
-            cudaMemcpyAsync(f->upload_device, f->upload, p.at, cudaMemcpyHostToDevice, b->stream);
+    cudaError_t code =
+        cudaMemcpyAsync(f->upload_device, f->upload, p.at, cudaMemcpyHostToDevice, b->up);
+    if (!code) code = cudaEventRecord(f->brought, b->up);
+    if (!code) code = cudaStreamWaitEvent(b->stream, f->brought, 0);
+    if (!code) code = cudaEventRecord(f->begin, b->stream);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing a batch to the device", err);
     f->has_run = batch->n_tokens > 0;
     f->n_logits = batch->n_logits;
     f->n_out = batch->n_out;
     if (batch->n_tokens > 0 || batch->n_pages > 0) status = run(b, f, batch, &shape, err);
     if (status) return status;
+    if (batch->n_tokens > 0) status = rows_bring(b, f, batch, err);
+    if (status) return status;
+    code = cudaEventRecord(f->ran, b->stream);
+    if (!code) code = cudaStreamWaitEvent(b->down, f->ran, 0);
     if (batch->n_tokens > 0) {
         const uint64_t n =
             sizeof(struct cuda_result) + (is_choosing ? (uint64_t)batch->n_logits * 4 : 0);
         if (!is_choosing) memset(f->result + 1, 0xff, (size_t)batch->n_logits * 4);
-        code = cudaMemcpyAsync(f->result, b->chosen[b->chosen_now], n, cudaMemcpyDeviceToHost,
-                               b->stream);
-        if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing tokens", err);
+        if (!code)
+            code = cudaMemcpyAsync(f->result, b->chosen[b->chosen_now], n, cudaMemcpyDeviceToHost,
+                                   b->down);
+        if (!code && f->list)
+            code = cudaMemcpyAsync(b->times_host, b->times, (size_t)f->list->n * sizeof *b->times,
+                                   cudaMemcpyDeviceToHost, b->down);
         b->chosen_now ^= 1;
-        status = rows_bring(b, f, batch, err);
     }
-    if (status) return status;
-    code = cudaEventRecord(f->end, b->stream);
+    if (!code) code = cudaEventRecord(f->end, b->down);
     return code ? cuda_fault(code, RN_ERR_DEVICE, "ending a step", err) : RN_OK;
 }
 
@@ -457,20 +508,18 @@ rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_err
     return RN_OK;
 }
 
-// A stage ends where the next one that ran begins.
+// A stage begins where the one before it ended. Times of stages that did not run are old.
 static void stages_report(struct cuda_backend *b, const struct cuda_flight *f,
                           struct step_result *out) {
     const struct cuda_list *list = f->list;
-    uint64_t end = f->result->clock[1];
-    for (int i = list->n - 1; i >= 0; i--) {
-        b->profile[i] = (struct step_stage){list->name[i], 0};
-        if (b->times[i] == 0) continue; // did not run
-        if (end > b->times[i]) b->profile[i].ns = end - b->times[i];
+    uint64_t begin = f->result->clock[0];
+    for (int i = 0; i < list->n; i++) {
+        const uint64_t end = b->times_host[i];
+        b->profile[i] = (struct step_stage){list->name[i], end > begin ? end - begin : 0};
         out->ops_ns[list->stage[i].ops] += b->profile[i].ns;
-        end = b->times[i];
-        b->times[i] = 0;
+        if (end > begin) begin = end;
     }
-    f->result->clock[0] = end;
+    f->result->clock[1] = begin;
     out->stage = b->profile;
     out->n_stage = list->n;
 }
@@ -509,7 +558,7 @@ rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *
     out->token = (const int32_t *)(const void *)(f->result + 1);
     if (f->list) stages_report(b, f, out);
     float ms = 0;
-    cudaEventElapsedTime(&ms, f->begin, f->end);
+    cudaEventElapsedTime(&ms, f->begin, f->ran);
     const uint64_t all_ns = (uint64_t)((double)ms * 1e6);
     out->run_ns = f->result->clock[1] - f->result->clock[0];
     if (out->run_ns > all_ns) out->run_ns = all_ns;
