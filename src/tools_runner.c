@@ -2,6 +2,10 @@
 // work. Sequence s of a work has the pages [s * n, s * n + n), so one ascending table serves every
 // work. Pages are zeroed once and keep the values of earlier runs: a depth needs no prompt, because
 // attention takes the same time for all keys.
+//
+// A device that has two steps in flight runs as it does behind the engine: it chooses the tokens
+// itself, the most likely ones, the next step takes them from the step before, and that step is
+// handed over while this one runs. Otherwise a step's logits are its result.
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +24,10 @@ struct tools_runner {
     uint32_t n_pages;
     uint32_t *page; // [n_pages] 0, 1, 2, ...
     struct batch_builder builder;
+    struct choice *choice; // [max_logits] the most likely token; NULL: the host would choose
+    struct choice_numbers greedy;
+    int depth;         // steps in flight
+    bool is_profiling; // times of stages are those of one step at a time
     uint64_t random;
     struct tools_stage *stage; // [max_stage] while stages are measured; NULL: none yet
     int n_stage, max_stage;
@@ -61,7 +69,7 @@ static struct work_step work_step(const struct tools_work *work, int step) {
 static void batch_make(struct tools_runner *runner, const struct tools_work *work, int step) {
     struct batch_builder *builder = &runner->builder;
     const struct work_step s = work_step(work, step);
-    batch_begin(builder, NULL);
+    batch_begin(builder, runner->choice);
     for (int i = 0; i < work->n_seqs; i++) {
         uint32_t *table[PLAN_MAX_KV_GROUPS];
         for (int g = 0; g < runner->plan->n_group; g++)
@@ -71,7 +79,9 @@ static void batch_make(struct tools_runner *runner, const struct tools_work *wor
                                                 .n_tokens = s.n_tokens,
                                                 .n_out = s.n_out});
     }
-    for (int r = 0; r < builder->batch.n_tokens; r++) builder->token[r] = token_draw(runner);
+    const bool follows = runner->choice && step > 0 && s.n_tokens == 1 && work->all_logits;
+    for (int r = 0; r < builder->batch.n_tokens; r++)
+        builder->token[r] = follows ? BATCH_OF_ROW(r) : token_draw(runner);
 }
 
 static void shape_make(const struct tools_runner *runner, const struct tools_work *work, int step,
@@ -116,16 +126,30 @@ rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work 
     const int all = work_steps(work), n_steps = max_steps && max_steps < all ? max_steps : all;
     *expert_bytes = 0;
     *ns = 0;
+    const struct backend_class *cls = runner->backend->cls;
+    const int depth = runner->is_profiling ? 1 : runner->depth;
     const uint64_t begin = clock_ns();
-    for (int i = 0; i < n_steps; i++) {
+    rn_status status = RN_OK;
+    int n_flown = 0, n_landed = 0;
+    while (n_landed < n_flown || (!status && n_flown < n_steps)) {
         struct step_result result;
-        if (stop && stop()) return err_set(err, RN_ERR_CANCELLED, "the measurement was cancelled");
-        batch_make(runner, work, i);
-        rn_status status = backend_run(runner->backend, &runner->builder.batch, &result, err);
+        if (!status && n_flown < n_steps && n_flown < n_landed + depth) {
+            if (stop && stop())
+                status = err_set(err, RN_ERR_CANCELLED, "the measurement was cancelled");
+            if (status) continue;
+            batch_make(runner, work, n_flown);
+            status = cls->submit(runner->backend, &runner->builder.batch, err);
+            n_flown += !status;
+            continue;
+        }
+        rn_error late = {0}; // the first fault is reported
+        const rn_status landed = cls->wait(runner->backend, &result, status ? &late : err);
+        n_landed++;
+        if (!status) status = landed;
         if (!status && result.n_stage > 0) status = stages_add(runner, &result, err);
-        if (status) return status;
-        *expert_bytes += result.expert_bytes;
+        if (!status) *expert_bytes += result.expert_bytes;
     }
+    if (status) return status;
     *ns = clock_ns() - begin;
     return RN_OK;
 }
@@ -210,6 +234,24 @@ static void works_measure(struct tools_runner *runner, const struct tools_work *
         runner->max_logits = larger(runner->max_logits, work->all_logits ? rows : work->n_seqs);
         if (pages > runner->n_pages) runner->n_pages = pages;
     }
+}
+
+// Where the device chooses: the neutral chain at temperature 0.
+static rn_status choices_make(struct tools_runner *runner, rn_error *err) {
+    const struct choice_numbers greedy = {
+#define SAMPLING_NUMBER(kind, id, field, neutral, ...) .field = neutral,
+#include "plan/sampling.def"
+    };
+    runner->depth = runner->place.device.depth;
+    if (runner->depth < 2) return RN_OK;
+    runner->choice = calloc((size_t)runner->max_logits, sizeof *runner->choice);
+    if (!runner->choice) return err_set(err, RN_ERR_NOMEM, "no memory for choices");
+    runner->greedy = greedy;
+    runner->greedy.temperature = 0;
+    for (int i = 0; i < runner->max_logits; i++)
+        runner->choice[i] =
+            (struct choice){.numbers = &runner->greedy, .n_vocab = runner->plan->n_vocab};
+    return RN_OK;
 }
 
 static rn_status allocate(struct tools_runner *runner, rn_error *err) {
@@ -307,6 +349,7 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
     works_measure(runner, works, n_works);
     status = allocate(runner, err);
     if (!status) status = backend_make(runner, options, err);
+    if (!status) status = choices_make(runner, err);
     if (status) {
         tools_runner_destroy(runner);
         return status;
@@ -321,6 +364,7 @@ void tools_runner_destroy(struct tools_runner *runner) {
     if (runner->pool) pool_destroy(runner->pool);
     free(runner->stage);
     batch_builder_deinit(&runner->builder);
+    free(runner->choice);
     free(runner->page);
     free(runner);
 }
@@ -362,8 +406,10 @@ rn_status tools_runner_stages(struct tools_runner *runner, const struct tools_wo
     *total_ns = 0;
     if (!cls->profile) return RN_OK;
     cls->profile(runner->backend, true);
+    runner->is_profiling = true;
     const rn_status status = tools_runner_run(runner, work, 0, stop, total_ns, &expert_bytes, err);
     cls->profile(runner->backend, false);
+    runner->is_profiling = false;
     if (status)
         free(runner->stage);
     else

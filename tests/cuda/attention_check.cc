@@ -42,13 +42,23 @@ struct stage_args {
     int run; // splits of an item of the small form; 0: the other form
 };
 
+template <int TYPE> DEV void small_stage(const struct stage_args &a, uint8_t *memory) {
+    const struct stage_attention &s = a.attention;
+    if (s.dim_k == 64 && s.dim_v == 64)
+        attention_small_run<kv_form<TYPE, 64>>(s, a.step, a.rows, a.run, memory);
+    else if (s.dim_k == 128 && s.dim_v == 128)
+        attention_small_run<kv_form<TYPE, 128>>(s, a.step, a.rows, a.run, memory);
+    else
+        attention_small_run<kv_form<TYPE, 0>>(s, a.step, a.rows, a.run, memory);
+}
+
 template <int TYPE> DEV void attention_stages(const struct stage_args &a, uint8_t *memory) {
     if (a.kind == STAGE_APPEND)
-        append_run<TYPE>(a.attention, a.step, a.n_rows, memory);
+        append_run<kv_form<TYPE, 0>>(a.attention, a.step, a.n_rows, memory);
     else if (a.run > 0)
-        attention_small_run<TYPE>(a.attention, a.step, a.rows, a.run, memory);
+        small_stage<TYPE>(a, memory);
     else
-        attention_run<TYPE>(a.attention, a.step, a.rows, memory);
+        attention_run<kv_form<TYPE, 0>>(a.attention, a.step, a.rows, memory);
 }
 
 __global__ void __launch_bounds__(BLOCK_THREADS, 1)
@@ -857,19 +867,19 @@ void case_codes() {
 #ifdef RN_EMULATED
     for (uint32_t code = 0; code < 256; code++) {
         uint32_t low, high;
-        halves_of<KV_INT8>(code | code << 16, low, high);
+        halves_of<kv_form<KV_INT8, 0>>(code | code << 16, low, high);
         CHECK(f16_to_f32((uint16_t)low) == (float)(int8_t)code / 128.0f && low == high);
-        halves_of<KV_FP8>(code << 8 | code << 24, low, high);
+        halves_of<kv_form<KV_FP8, 0>>(code << 8 | code << 24, low, high);
         const float x = f16_to_f32((uint16_t)(low >> 16));
         if ((code & 0x7f) == 0x7f) continue;
         CHECK(low == high && fp8_of(x) == code && model::fp8((double)x) == (double)x);
         const float more = x * 1.0625f, less = x * 0.9375f;
         CHECK(fabs(model::fp8((double)more)) == fabs((double)f16_to_f32([&] {
-                  halves_of<KV_FP8>(fp8_of(more) << 8, low, high);
+                  halves_of<kv_form<KV_FP8, 0>>(fp8_of(more) << 8, low, high);
                   return (uint16_t)(low >> 16);
               }())));
         CHECK(fabs(model::fp8((double)less)) == fabs((double)f16_to_f32([&] {
-                  halves_of<KV_FP8>(fp8_of(less) << 8, low, high);
+                  halves_of<kv_form<KV_FP8, 0>>(fp8_of(less) << 8, low, high);
                   return (uint16_t)(low >> 16);
               }())));
     }

@@ -306,13 +306,14 @@ DEV bool small_item_find(const struct stage_attention &s, const struct step &ste
 }
 
 // The stage of a small step. The first item is planned before the launch waits.
-template <int TYPE>
+template <class F>
 DEV void attention_small_run(const struct stage_attention &s, const struct step &step, int rows,
                              int run, uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
     const struct attention_block m = block_of(shared_at);
-    page_stream<TYPE> c = stream_begin<TYPE>(s, m);
+    TRACE(200);
+    page_stream<F> c = stream_begin<F>(s, m);
     for (uint32_t item = blockIdx.x;; item += gridDim.x) {
         if (m.warp == 0) {
             const bool is_there = small_item_find(s, step, rows, run, item, m);
@@ -320,7 +321,9 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
         }
         m.sync();
         if (m.item().is_none) break;
-        few_item<TYPE>(s, c, shared_at);
+        TRACE(201);
+        few_item<F>(s, c, shared_at);
+        TRACE(208);
         m.sync(); // the memory is used again
     }
     dependency_wait();
@@ -330,15 +333,15 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
 
 // The stage. rows: enum stage_rows, of the queries and the output; memory: ATTENTION_SHARED bytes
 // of shared memory, then the slots of pages. Every block plans the same items, and takes every n-th.
-template <int TYPE>
+template <class F>
 DEV void attention_run(const struct stage_attention &s, const struct step &step, int rows,
                             uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
     const struct attention_block m = block_of(shared_at);
-    const int places = ATTENTION_STATES / (kv_units(s.dim_v) * 8 * 32 * 16);
+    const int places = ATTENTION_STATES / (kv_units(F::dim_v(s)) * 8 * 32 * 16);
     const int n_blocks = (int)gridDim.x, n_workers = n_blocks < places ? n_blocks : places;
-    page_stream<TYPE> c = stream_begin<TYPE>(s, m);
+    page_stream<F> c = stream_begin<F>(s, m);
     struct attention_list list = {};
     list.n_workers = n_workers;
     list.worker = (int)blockIdx.x;
@@ -364,9 +367,9 @@ DEV void attention_run(const struct stage_attention &s, const struct step &step,
             if (m.item().is_none) break;
             const bool is_last = m.item().is_last;
             if (m.item().is_few)
-                few_item<TYPE>(s, c, shared_at);
+                few_item<F>(s, c, shared_at);
             else
-                many_run<TYPE>(s, shared_at);
+                many_run<F>(s, shared_at);
             if (is_last) break;
             m.sync(); // the memory is used again
         }

@@ -14,7 +14,7 @@ enum { CHUNK_BLOCKS = 4, CHUNK_UNITS = 8 };
 DEV int chunks_k(int dim_k) { return (kv_blocks(dim_k) + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS; }
 DEV int chunks_v(int dim_v) { return (kv_units(dim_v) + CHUNK_UNITS - 1) / CHUNK_UNITS; }
 
-template <int TYPE> struct page_stream {
+template <class F> struct page_stream {
     uint8_t *slots;
     uint64_t *full;
     uint32_t slot_bytes, n_slots;
@@ -36,8 +36,8 @@ DEV bool page_is_written(const struct stage_attention &s, const struct attention
 }
 
 // Goes to the next split whose page is read, from `split` on.
-template <int TYPE>
-DEV void stream_seek(page_stream<TYPE> &c, const struct stage_attention &s,
+template <class F>
+DEV void stream_seek(page_stream<F> &c, const struct stage_attention &s,
                      const struct attention_block &m, int split) {
     const struct attention_item &w = m.item();
     c.head = nullptr;
@@ -45,35 +45,35 @@ DEV void stream_seek(page_stream<TYPE> &c, const struct stage_attention &s,
     for (c.split = split; c.split <= w.split_last; c.split++) {
         const int page = c.split * SPLIT_PAGES + m.warp;
         if (!page_is_read(w, page)) continue;
-        c.head = kv_head_at<TYPE>(s, w.table, page, w.head_kv);
+        c.head = kv_head_at<F>(s, w.table, page, w.head_kv);
         return;
     }
 }
 
 // Whether a page is in the slots as a whole: then new entries are put there, too.
-template <int TYPE>
-DEV bool page_fits(const page_stream<TYPE> &c, const struct stage_attention &s) {
-    return c.n_slots == 2 && chunks_k(s.dim_k) + chunks_v(s.dim_v) == 2;
+template <class F>
+DEV bool page_fits(const page_stream<F> &c, const struct stage_attention &s) {
+    return c.n_slots == 2 && chunks_k(F::dim_k(s)) + chunks_v(F::dim_v(s)) == 2;
 }
 
 // Asks for chunks while a slot is free. written: the last split whose new entries are in memory. A
 // page that does not fit and has new entries is asked for behind them.
-template <int TYPE>
-DEV void stream_ask(page_stream<TYPE> &c, const struct stage_attention &s,
+template <class F>
+DEV void stream_ask(page_stream<F> &c, const struct stage_attention &s,
                     const struct attention_block &m, int written) {
-    const int n_k = chunks_k(s.dim_k), n_v = chunks_v(s.dim_v);
+    const int n_k = chunks_k(F::dim_k(s)), n_v = chunks_v(F::dim_v(s));
     while (c.head && c.n_asked < c.n_read + c.n_slots) {
         if (!page_fits(c, s) && c.split > written &&
             page_is_written(s, m.item(), c.split * SPLIT_PAGES + m.warp))
             return;
         const bool is_value = c.chunk >= n_k;
         const int first = is_value ? (c.chunk - n_k) * CHUNK_UNITS : c.chunk * CHUNK_BLOCKS * 2;
-        const int all = is_value ? kv_units(s.dim_v) : kv_blocks(s.dim_k) * 2;
+        const int all = is_value ? kv_units(F::dim_v(s)) : kv_blocks(F::dim_k(s)) * 2;
         const int n = all - first < 8 ? all - first : 8;
-        const uint8_t *from = c.head + (is_value ? kv_k_bytes<TYPE>(s.dim_k) : 0) +
-                              (uint32_t)first * kv_unit_bytes<TYPE>();
+        const uint8_t *from = c.head + (is_value ? kv_k_bytes<F>(F::dim_k(s)) : 0) +
+                              (uint32_t)first * kv_unit_bytes<F>();
         const uint32_t slot = c.n_slots == 2 ? c.n_asked & 1 : 0;
-        fetch(c.slots + slot * c.slot_bytes, from, (uint32_t)n * kv_unit_bytes<TYPE>(),
+        fetch(c.slots + slot * c.slot_bytes, from, (uint32_t)n * kv_unit_bytes<F>(),
               c.full + slot, m.lane);
         c.n_asked++;
         if (++c.chunk == n_k + n_v) stream_seek(c, s, m, c.split + 1);
@@ -81,15 +81,15 @@ DEV void stream_ask(page_stream<TYPE> &c, const struct stage_attention &s,
 }
 
 // The next chunk is there: the address of its slot.
-template <int TYPE> DEV uint32_t stream_wait(const page_stream<TYPE> &c, uint32_t ahead) {
+template <class F> DEV uint32_t stream_wait(const page_stream<F> &c, uint32_t ahead) {
     const uint32_t index = c.n_read + ahead, slot = c.n_slots == 2 ? index & 1 : 0;
     fetch_wait(c.full + slot, (c.n_slots == 2 ? index >> 1 : index) & 1);
     return shared_address(c.slots + slot * c.slot_bytes);
 }
 
 // The next chunk was read.
-template <int TYPE>
-DEV void stream_next(page_stream<TYPE> &c, const struct stage_attention &s,
+template <class F>
+DEV void stream_next(page_stream<F> &c, const struct stage_attention &s,
                      const struct attention_block &m, int written) {
     __syncwarp();
     c.n_read++;
@@ -97,14 +97,14 @@ DEV void stream_next(page_stream<TYPE> &c, const struct stage_attention &s,
 }
 
 // The new positions of a page, by the warp that reads it. copy_k, copy_v: its slots, or NULL.
-template <int TYPE>
+template <class F>
 DEV void page_append(const struct stage_attention &s, const struct attention_item &w, uint8_t *head,
                      uint8_t *copy_k, uint8_t *copy_v, int page, float *x, int lane) {
     int pos = page * PAGE_TOKENS, end = pos + PAGE_TOKENS;
     pos = pos < w.first_pos ? w.first_pos : pos;
     end = end > w.first_pos + w.n_new ? w.first_pos + w.n_new : end;
     for (; pos < end; pos++)
-        entry_append<TYPE>(s, head, copy_k, copy_v, w.first_row + (pos - w.first_pos), w.head_kv,
+        entry_append<F>(s, head, copy_k, copy_v, w.first_row + (pos - w.first_pos), w.head_kv,
                            pos % PAGE_TOKENS, x, lane);
     copies_may_follow();
     __syncwarp();
@@ -135,8 +135,8 @@ struct few_fold {
 // Of a part only its head.
 DEV void few_fold_split(const struct attention_block &m, int split, struct few_fold &r) {
     const struct attention_item &w = m.item();
-    const int n_pairs = (w.n + 1) / 2, pair = m.thread / 2 % n_pairs;
-    const float4 stats = few_stats(m, w.is_part ? m.thread % n_pairs : pair);
+    const int log = pairs_log(w.n), n_pairs = 1 << log, pair = m.thread / 2 & (n_pairs - 1);
+    const float4 stats = few_stats(m, w.is_part ? m.thread & (n_pairs - 1) : pair);
     UNROLL for (int q = 0; q < 2; q++) {
         r.f[q] = {-INFINITY, 0.0f};
         if (!w.is_part && split != w.seen_first) r.f[q] = m.folds()[2 * pair + q];
@@ -149,11 +149,12 @@ DEV void few_fold_split(const struct attention_block &m, int split, struct few_f
 // The end of a round of units: the sums of the warps, then what becomes of them. A thread has the
 // element [unit][g][pair][half of the unit]. Running results of the first 8 units are in shared
 // memory, `which` half of them; those of others in the block's state.
+template <class F>
 DEV void few_round(const struct stage_attention &s, const struct attention_block &m, int split,
                    int unit, int round, int which, const struct few_fold &r) {
     const struct attention_item &w = m.item();
-    const int n_pairs = (w.n + 1) / 2, pair = m.thread / 2 % n_pairs;
-    const int d = unit * 16 + m.thread / (16 * n_pairs) * 16 + m.thread / (2 * n_pairs) % 8 +
+    const int log = pairs_log(w.n), n_pairs = 1 << log, pair = m.thread / 2 & (n_pairs - 1);
+    const int d = unit * 16 + (m.thread >> (4 + log)) * 16 + (m.thread >> (1 + log)) % 8 +
                   8 * (m.thread % 2);
     const int warp_first = w.lowest / PAGE_TOKENS - split * SPLIT_PAGES;
     const int warp_last = w.pos_last / PAGE_TOKENS - split * SPLIT_PAGES;
@@ -165,7 +166,7 @@ DEV void few_round(const struct stage_attention &s, const struct attention_block
         o.x = o.x + v.x;
         o.y = o.y + v.y;
     }
-    if (m.thread >= round * 16 * n_pairs || d >= kv_units(s.dim_v) * 16) return;
+    if (m.thread >= round * 16 << log || d >= kv_units(F::dim_v(s)) * 16) return;
     const int at = unit * 16 * n_pairs + m.thread;
     if (w.is_part) {
         float4 *slot = w.slots + (int64_t)(split - w.slot_split) * w.slot_size;
@@ -188,24 +189,24 @@ DEV void few_round(const struct stage_attention &s, const struct attention_block
 }
 
 // A page's scores, before the scales.
-template <int TYPE>
+template <class F>
 DEV void few_scores(const struct stage_attention &s, const struct attention_block &m,
-                    page_stream<TYPE> &c, int split, float (&score)[8], uint32_t &bad) {
-    const int n_blocks = kv_blocks(s.dim_k);
+                    page_stream<F> &c, int split, float (&score)[8], uint32_t &bad) {
+    const int n_blocks = kv_blocks(F::dim_k(s));
     const uint32_t queries = shared_address(m.memory);
     float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
     ROLLED for (int b0 = 0; b0 < n_blocks; b0 += CHUNK_BLOCKS) {
         const uint32_t chunk = stream_wait(c, 0);
         UNROLL for (int b = 0; b < CHUNK_BLOCKS; b++) {
             if (b0 + b >= n_blocks) continue;
-            const uint4 q = query_fragment(queries, s.dim_k, m.g, b0 + b, m.t);
+            const uint4 q = query_fragment(queries, F::dim_k(s), m.g, b0 + b, m.t);
             UNROLL for (int half = 0; half < 2; half++) {
-                const uint32_t unit = chunk + (uint32_t)(2 * b + half) * kv_unit_bytes<TYPE>();
+                const uint32_t unit = chunk + (uint32_t)(2 * b + half) * kv_unit_bytes<F>();
                 uint32_t a[2][4];
-                unit_fragments<TYPE>(a, unit, m.lane);
-                kv_mma<TYPE>(sum[half], a[0], q.x, q.y);
-                kv_mma<TYPE>(sum[half], a[1], q.z, q.w);
-                if (TYPE == KV_FP8 && b == 0 && b0 == 0)
+                unit_fragments<F>(a, unit, m.lane);
+                kv_mma<F>(sum[half], a[0], q.x, q.y);
+                kv_mma<F>(sum[half], a[1], q.z, q.w);
+                if (F::TYPE == KV_FP8 && b == 0 && b0 == 0)
                     bad |= fp8_bad(shared_u128(unit + (uint32_t)m.lane * 16)) << 2 * half;
             }
         }
@@ -215,11 +216,11 @@ DEV void few_scores(const struct stage_attention &s, const struct attention_bloc
 }
 
 // 8 units of a page's values, from unit u0 on: o of the warps, and the end of their rounds.
-template <int TYPE>
+template <class F>
 DEV void few_values(const struct stage_attention &s, const struct attention_block &m,
-                    page_stream<TYPE> &c, int split, int u0, bool reads, const uint32_t (&b)[4],
+                    page_stream<F> &c, int split, int u0, bool reads, const uint32_t (&b)[4],
                     const struct few_fold &fold) {
-    const int n_units = kv_units(s.dim_v), n_pairs = (m.item().n + 1) / 2;
+    const int n_units = kv_units(F::dim_v(s)), n_pairs = 1 << pairs_log(m.item().n);
     const int round = n_pairs <= 2 ? 8 : 4; // units of a round
     float4 *to = (float4 *)(m.memory + EXCHANGE_AT + m.warp * (EXCHANGE_BYTES / 8));
     const uint32_t chunk = reads ? stream_wait(c, 0) : 0;
@@ -228,9 +229,9 @@ DEV void few_values(const struct stage_attention &s, const struct attention_bloc
             if (!reads || u0 + u >= n_units) continue;
             float o[4] = {0, 0, 0, 0};
             uint32_t a[2][4];
-            unit_fragments<TYPE>(a, chunk + (uint32_t)u * kv_unit_bytes<TYPE>(), m.lane);
-            kv_mma<TYPE>(o, a[0], b[0], b[1]);
-            kv_mma<TYPE>(o, a[1], b[2], b[3]);
+            unit_fragments<F>(a, chunk + (uint32_t)u * kv_unit_bytes<F>(), m.lane);
+            kv_mma<F>(o, a[0], b[0], b[1]);
+            kv_mma<F>(o, a[1], b[2], b[3]);
             if (m.t >= n_pairs) continue;
             float4 v;
             v.x = o[0], v.y = o[1], v.z = o[2], v.w = o[3];
@@ -240,15 +241,15 @@ DEV void few_values(const struct stage_attention &s, const struct attention_bloc
         const int unit = round == 8 ? u0 : u0 + 4 * half;
         if ((round == 8 && half == 0) || unit >= n_units) continue;
         m.sync();
-        few_round(s, m, split, unit, round, half, fold);
+        few_round<F>(s, m, split, unit, round, half, fold);
         if (unit + round < n_units || split < m.item().split_last) m.sync(); // it is written again
     }
 }
 
 // The new positions of a split's pages. Heads of a warp need scratch, which few of them may share.
-template <int TYPE>
+template <class F>
 DEV void few_append(const struct stage_attention &s, const struct attention_block &m,
-                    page_stream<TYPE> &c, int page, bool reads, uint8_t *scratch, int n_heads) {
+                    page_stream<F> &c, int page, bool reads, uint8_t *scratch, int n_heads) {
     const struct attention_item &w = m.item();
     const bool writes = page_is_written(s, w, page);
     for (int turn = 0; turn < N_WARPS && s.fused; turn += n_heads) {
@@ -260,8 +261,8 @@ DEV void few_append(const struct stage_attention &s, const struct attention_bloc
                 copy_k = c.slots + (c.n_read & 1) * c.slot_bytes;
                 copy_v = c.slots + ((c.n_read + 1) & 1) * c.slot_bytes;
             }
-            page_append<TYPE>(s, w, kv_head_at<TYPE>(s, w.table, page, w.head_kv), copy_k, copy_v,
-                              page, (float *)scratch + (m.warp - turn) * s.dim_k, m.lane);
+            page_append<F>(s, w, kv_head_at<F>(s, w.table, page, w.head_kv), copy_k, copy_v,
+                              page, (float *)scratch + (m.warp - turn) * F::dim_k(s), m.lane);
         }
         if (n_heads < N_WARPS) m.sync();
     }
@@ -269,40 +270,44 @@ DEV void few_append(const struct stage_attention &s, const struct attention_bloc
 
 // The item of up to 8 queries. Its first pages are asked for before the launch waits for the one
 // before it.
-template <int TYPE>
-DEV void few_item(const struct stage_attention &s, page_stream<TYPE> &c, uint32_t shared_at) {
+template <class F>
+DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t shared_at) {
     const struct attention_block m = block_of(shared_at);
     const struct attention_item &w = m.item();
-    const int n_units = kv_units(s.dim_v), n_heads = head_warps(s.dim_k, EXCHANGE_BYTES);
+    const int n_units = kv_units(F::dim_v(s)), n_heads = head_warps(F::dim_k(s), EXCHANGE_BYTES);
     uint8_t *scratch = m.memory + EXCHANGE_AT;
     stream_seek(c, s, m, w.split_first);
     stream_ask(c, s, m, -1);
+    TRACE(202);
     dependency_wait();
+    TRACE(203);
     ROLLED for (int split = w.split_first; split <= w.split_last; split++) {
         const int page = split * SPLIT_PAGES + m.warp;
         const bool is_seen = split >= w.seen_first && split <= w.seen_last;
         const bool reads = page_is_read(w, page);
-        few_append<TYPE>(s, m, c, page, reads, scratch, n_heads);
+        few_append<F>(s, m, c, page, reads, scratch, n_heads);
         stream_ask(c, s, m, split);
         if (!is_seen) continue;
         if (split == w.seen_first || split == w.split_first) {
-            queries_load<TYPE>(s, m, scratch, n_heads,
+            queries_load<F>(s, m, scratch, n_heads,
                                (w.first_pos + w.n_new - 1) / PAGE_TOKENS % SPLIT_PAGES);
             m.sync();
         }
+        TRACE(204);
         float score[8] = {0, 0, 0, 0, 0, 0, 0, 0}, top[2], l[2];
         uint2 scales_k = {0, 0}, scales_v = {0, 0};
         uint32_t bad = 0, b[4];
         if (reads) {
-            if (TYPE == KV_INT8) {
-                const uint8_t *at = kv_head_at<TYPE>(s, w.table, page, w.head_kv) +
-                                    kv_scales_at<TYPE>(s.dim_k, s.dim_v);
+            if (F::TYPE == KV_INT8) {
+                const uint8_t *at = kv_head_at<F>(s, w.table, page, w.head_kv) +
+                                    kv_scales_at<F>(F::dim_k(s), F::dim_v(s));
                 scales_k = load_l2((const uint2 *)at + m.g);
                 scales_v = load_l2((const uint2 *)at + 8 + m.g);
             }
-            few_scores<TYPE>(s, m, c, split, score, bad);
+            few_scores<F>(s, m, c, split, score, bad);
         }
-        scores_finish<TYPE>(s, score, scales_k, bad, lane_queries_of(s, m, 0), page, m.g);
+        TRACE(205);
+        scores_finish<F>(s, score, scales_k, bad, lane_queries_of(s, m, 0), page, m.g);
         page_max(score, top);
         if (m.lane < 4) {
             m.maxima()[m.warp * FEW_QUERIES + 2 * m.t] = top[0];
@@ -315,26 +320,27 @@ DEV void few_item(const struct stage_attention &s, page_stream<TYPE> &c, uint32_
             top[1] = fmaxf(top[1], of_page[1]);
         }
         page_weights(score, top, l);
-        page_operand<TYPE>(score, scales_v, b, m.g, m.t);
+        page_operand<F>(score, scales_v, b, m.g, m.t);
         if (m.lane < 4) {
             m.sums()[m.warp * FEW_QUERIES + 2 * m.t] = l[0];
             m.sums()[m.warp * FEW_QUERIES + 2 * m.t + 1] = l[1];
         }
         m.sync();
+        TRACE(206);
         struct few_fold fold;
         few_fold_split(m, split, fold);
         ROLLED for (int u0 = 0; u0 < n_units; u0 += CHUNK_UNITS)
-            few_values<TYPE>(s, m, c, split, u0, reads, b, fold);
+            few_values<F>(s, m, c, split, u0, reads, b, fold);
     }
     if (w.is_part) parts_end(s, shared_at);
 }
 
 // The slots of a warp, before its first item.
-template <int TYPE>
-DEV page_stream<TYPE> stream_begin(const struct stage_attention &s,
+template <class F>
+DEV page_stream<F> stream_begin(const struct stage_attention &s,
                                    const struct attention_block &m) {
-    page_stream<TYPE> c = {};
-    c.slot_bytes = KV_SLOT_BYTES(s.dim_k, s.dim_v, kv_unit_bytes<TYPE>());
+    page_stream<F> c = {};
+    c.slot_bytes = KV_SLOT_BYTES(F::dim_k(s), F::dim_v(s), kv_unit_bytes<F>());
     c.n_slots = (uint32_t)s.page_slots;
     c.slots = m.pages + (uint32_t)m.warp * c.n_slots * c.slot_bytes;
     c.full = (uint64_t *)(m.memory + FULL_AT) + m.warp * 2;

@@ -117,22 +117,22 @@ DEV int head_warps(int dim_k, int bytes) {
 
 // The queries of the item, normed, rotated and rounded, at the start of the block's memory. Each
 // warp of the first n_warps has scratch. Warp `last` gets its queries last: it may be late.
-template <int TYPE>
+template <class F>
 DEV void queries_load(const struct stage_attention &s, const struct attention_block &m,
                       uint8_t *scratch, int n_warps, int last) {
     const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
     if (m.warp >= n_warps) return;
-    float *x = (float *)scratch + m.warp * s.dim_k;
+    float *x = (float *)scratch + m.warp * F::dim_k(s);
     const int n = m.item().n;
     for (int i = n_warps == 8 ? (m.warp + 7 - last) % 8 : m.warp; i < n; i += n_warps) {
         const struct item_query q = m.queries()[i];
-        head_norm(x, s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * s.dim_k,
-                  s.dim_k, rule, (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2), m.lane);
-        uint8_t *to = m.memory + i * query_stride(s.dim_k);
-        for (int d = 2 * m.lane; d < kv_blocks(s.dim_k) * 32; d += 64) {
-            const uint32_t low = d < s.dim_k ? kv_round<TYPE>(x[d]) : 0;
-            const uint32_t high = d < s.dim_k ? kv_round<TYPE>(x[d + 1]) : 0;
-            *(uint32_t *)(to + ((uint32_t)(d * 2) ^ query_turn(s.dim_k, i))) = low | high << 16;
+        head_norm(x, s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * F::dim_k(s),
+                  F::dim_k(s), rule, (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2), m.lane);
+        uint8_t *to = m.memory + i * query_stride(F::dim_k(s));
+        for (int d = 2 * m.lane; d < kv_blocks(F::dim_k(s)) * 32; d += 64) {
+            const uint32_t low = d < F::dim_k(s) ? kv_round<F>(x[d]) : 0;
+            const uint32_t high = d < F::dim_k(s) ? kv_round<F>(x[d + 1]) : 0;
+            *(uint32_t *)(to + ((uint32_t)(d * 2) ^ query_turn(F::dim_k(s), i))) = low | high << 16;
         }
     }
 }
@@ -146,10 +146,10 @@ DEV uint4 query_fragment(uint32_t queries, int dim_k, int query, int block, int 
 // ---------------------------------------------------------------- a page and 8 queries
 
 // The first operand of both steps of a unit in shared memory.
-template <int TYPE> DEV void unit_fragments(uint32_t (&a)[2][4], uint32_t unit, int lane) {
+template <class F> DEV void unit_fragments(uint32_t (&a)[2][4], uint32_t unit, int lane) {
     const uint4 v = shared_u128(unit + (uint32_t)lane * 16);
-    kv_fragment<TYPE>(a[0], v, 0);
-    kv_fragment<TYPE>(a[1], kv_is_wide<TYPE>() ? shared_u128(unit + 512 + (uint32_t)lane * 16) : v,
+    kv_fragment<F>(a[0], v, 0);
+    kv_fragment<F>(a[1], kv_is_wide<F>() ? shared_u128(unit + 512 + (uint32_t)lane * 16) : v,
                       1);
 }
 
@@ -175,17 +175,13 @@ DEV void scales_of(float (&scale)[4], const uint2 &v) {
     scale[2] = f32_of_f16((uint16_t)v.y), scale[3] = f32_of_f16((uint16_t)(v.y >> 16));
 }
 
-static __device__ __noinline__ float score_capped(float x, float cap) {
-    return cap * rmath_tanh(x / cap);
-}
-
 // From sums of products to scores; -inf where the position is not visible. scales: of keys.
-template <int TYPE>
+template <class F>
 DEV void scores_finish(const struct stage_attention &s, float (&score)[8], const uint2 &scales,
                        uint32_t bad, const struct lane_queries &l, int page, int g) {
     float scale[4];
-    if (TYPE == KV_INT8) scales_of(scale, scales);
-    if (TYPE == KV_FP8) { // lanes of short heads have only padding
+    if (F::TYPE == KV_INT8) scales_of(scale, scales);
+    if (F::TYPE == KV_FP8) { // lanes of short heads have only padding
         bad |= __shfl_xor_sync(0xffffffffu, bad, 1);
         bad |= __shfl_xor_sync(0xffffffffu, bad, 2);
     }
@@ -193,10 +189,10 @@ DEV void scores_finish(const struct stage_attention &s, float (&score)[8], const
         const int pos = page * PAGE_TOKENS + g + 8 * i;
         UNROLL for (int q = 0; q < 2; q++) {
             float x = score[2 * i + q];
-            if (TYPE == KV_INT8) x = x * scale[i];
-            if (TYPE == KV_FP8 && (bad >> i & 1)) x = NAN;
+            if (F::TYPE == KV_INT8) x = x * scale[i];
+            if (F::TYPE == KV_FP8 && (bad >> i & 1)) x = NAN;
             x = x * s.scale;
-            if (s.softcap > 0.0f) x = score_capped(x, s.softcap);
+            if (s.softcap > 0.0f) x = rmath_capped(x, s.softcap);
             score[2 * i + q] = pos <= l.pos[q] && pos >= l.low[q] ? x : -INFINITY;
         }
     }
@@ -236,14 +232,14 @@ DEV void page_weights(float (&score)[8], const float (&m)[2], float (&l)[2]) {
 
 // The second operand of both steps of the values' product. Lanes have positions by rows and queries
 // by columns; the operand has them the other way, so each 8 x 8 is turned by shuffles.
-template <int TYPE>
+template <class F>
 DEV void page_operand(const float (&p)[8], const uint2 &scales, uint32_t (&b)[4], int g, int t) {
     float scale[4];
-    if (TYPE == KV_INT8) scales_of(scale, scales);
+    if (F::TYPE == KV_INT8) scales_of(scale, scales);
     UNROLL for (int i = 0; i < 4; i++) {
-        const float x = TYPE == KV_INT8 ? p[2 * i] * scale[i] : p[2 * i];
-        const float y = TYPE == KV_INT8 ? p[2 * i + 1] * scale[i] : p[2 * i + 1];
-        const uint32_t both = TYPE == KV_BF16 ? bf16x2_of(x, y) : f16x2_of(x, y);
+        const float x = F::TYPE == KV_INT8 ? p[2 * i] * scale[i] : p[2 * i];
+        const float y = F::TYPE == KV_INT8 ? p[2 * i + 1] * scale[i] : p[2 * i + 1];
+        const uint32_t both = F::TYPE == KV_BF16 ? bf16x2_of(x, y) : f16x2_of(x, y);
         const uint32_t even = __shfl_sync(0xffffffffu, both, 8 * t + g / 2);
         const uint32_t odd = __shfl_sync(0xffffffffu, both, 8 * t + 4 + g / 2);
         b[i] = bytes_of(even, odd, g & 1 ? 0x7632 : 0x5410);
@@ -270,8 +266,13 @@ DEV struct fold_by fold_split(struct softmax_fold &f, float m, float l) {
     struct fold_by by = {1.0f, 0.0f, l != 0.0f};
     if (!by.is_live) return by;
     const float top = fmaxf(f.m, m);
-    by.a = rmath_exp(f.m - top);
-    by.b = rmath_exp(m - top);
+    if (f.m == -INFINITY && fabsf(m) < INFINITY) { // the first one: the exponentials are known
+        by.a = 0.0f;
+        by.b = 1.0f;
+    } else {
+        by.a = rmath_exp_called(f.m - top);
+        by.b = rmath_exp_called(m - top);
+    }
     f.m = top;
     f.l = fmaf(l, by.b, f.l * by.a);
     return by;
@@ -295,8 +296,8 @@ DEV struct query_end query_end_of(const struct stage_attention &s, const struct 
     e.at = (int64_t)q.out_row * s.ld_out + q.head * s.dim_v;
     if (s.sinks) {
         const float sink = s.sinks[q.head], top = fmaxf(f.m, sink);
-        e.a = rmath_exp(f.m - top);
-        e.l = fmaf(f.l, e.a, rmath_exp(sink - top));
+        e.a = rmath_exp_called(f.m - top);
+        e.l = fmaf(f.l, e.a, rmath_exp_called(sink - top));
     }
     return e;
 }
@@ -310,11 +311,15 @@ DEV void result_put(const struct stage_attention &s, const struct query_end &e, 
         s.out16[e.at + d] = s.out_is_bf16 ? bf16_of(y) : f16_of(y);
 }
 
+// Pairs of up to 8 queries, as a power of two: 1, 2 or 4 of them.
+DEV int pairs_log(int n_queries) { return n_queries <= 2 ? 0 : n_queries <= 4 ? 1 : 2; }
+
 // Slots. Of each 8 queries, n_pairs of two: a head (m, l, m, l) of each pair, then o by units of 16
 // elements as [unit][g][pair] (o[g], o[g], o[g + 8], o[g + 8] of both queries).
 DEV int slot_pair_size(const struct stage_attention &s) { return 1 + kv_units(s.dim_v) * 8; }
 DEV int slot_size(const struct stage_attention &s, int n_queries) {
-    return (n_queries + 1) / 2 * slot_pair_size(s);
+    const int rest = n_queries % FEW_QUERIES;
+    return (n_queries / FEW_QUERIES * 4 + (rest ? 1 << pairs_log(rest) : 0)) * slot_pair_size(s);
 }
 
 // ---------------------------------------------------------------- the fold of splits
@@ -368,7 +373,7 @@ DEV void segment_factors(const struct attention_block &m, const float4 *heads, c
 DEV void segment_fold_queries(const struct stage_attention &s, const struct attention_block &m,
                               float4 *parts, const float4 *before, int n, int first, bool is_last) {
     const int n_queries = m.item().n - first;
-    const int n_pairs = ((n_queries < FEW_QUERIES ? n_queries : FEW_QUERIES) + 1) / 2;
+    const int log = pairs_log(n_queries), n_pairs = 1 << log;
     const int64_t slot_stride = (int64_t)m.item().slot_size * 2;
     const int n_elements = kv_units(s.dim_v) * 16 * n_pairs;
     if (m.warp < 2 * n_pairs) segment_factors(m, parts, before, n, m.warp);
@@ -376,8 +381,8 @@ DEV void segment_fold_queries(const struct stage_attention &s, const struct atte
     const float2 *ends = (const float2 *)(m.memory + FOLD_END_AT);
     const uint32_t *live = (const uint32_t *)(m.memory + FOLD_LIVE_AT);
     for (int e = m.thread; e < n_elements; e += BLOCK_THREADS) {
-        const int pair = e / 2 % n_pairs;
-        const int d = e / (16 * n_pairs) * 16 + e / (2 * n_pairs) % 8 + 8 * (e % 2);
+        const int pair = e / 2 & (n_pairs - 1);
+        const int d = (e >> (4 + log)) * 16 + (e >> (1 + log)) % 8 + 8 * (e % 2);
         const float2 *from = (const float2 *)(parts + n_pairs) + e;
         const float4 *by = (const float4 *)(m.memory + FOLD_BY_AT) + pair;
         const uint32_t live0 = live[2 * pair], live1 = live[2 * pair + 1];

@@ -33,13 +33,13 @@ DEV int split_last_of(const struct attention_item &w) {
 }
 
 // Copies a chunk of the item, if it is this warp's.
-template <int TYPE>
+template <class F>
 DEV void chunk_copy(const struct stage_attention &s, const struct attention_block &m, int chunk,
                     int slot) {
     if (chunk % 8 != m.warp) return;
     const struct attention_item &w = m.item();
-    const uint32_t k_bytes = kv_k_bytes<TYPE>(s.dim_k);
-    const uint32_t v_bytes = (uint32_t)kv_units(s.dim_v) * kv_unit_bytes<TYPE>();
+    const uint32_t k_bytes = kv_k_bytes<F>(F::dim_k(s));
+    const uint32_t v_bytes = (uint32_t)kv_units(F::dim_v(s)) * kv_unit_bytes<F>();
     int split = split_first_of(w);
     if (chunk >= w.chunks_first) {
         chunk -= w.chunks_first;
@@ -55,7 +55,7 @@ DEV void chunk_copy(const struct stage_attention &s, const struct attention_bloc
     const int page = first + (is_value ? chunk % n : chunk / n_k);
     const uint32_t at = (uint32_t)(is_value ? chunk / n : chunk % n_k) * RING_SLOT;
     const uint32_t bytes = is_value ? v_bytes : k_bytes;
-    const uint8_t *from = kv_head_at<TYPE>(s, w.table, page, w.head_kv) + (is_value ? k_bytes : 0);
+    const uint8_t *from = kv_head_at<F>(s, w.table, page, w.head_kv) + (is_value ? k_bytes : 0);
     const uint32_t to = shared_address(m.memory + w.query_bytes) + (uint32_t)(slot * RING_SLOT);
     UNROLL for (uint32_t i = (uint32_t)m.lane * 16; i < RING_SLOT; i += 512) {
         if (at + i < bytes) copy_16(to + i, from + at + i);
@@ -64,14 +64,14 @@ DEV void chunk_copy(const struct stage_attention &s, const struct attention_bloc
 }
 
 // The address of the next chunk. The chunk before it is not read any more.
-template <int TYPE>
+template <class F>
 DEV uint32_t chunk_take(const struct stage_attention &s, const struct attention_block &m,
                         struct chunk_stream &stream) {
     const int n_slots = m.item().n_slots;
     if (stream.taken % 8 == m.warp) copies_wait<0>();
     m.sync();
     const int before = stream.slot ? stream.slot - 1 : n_slots - 1;
-    chunk_copy<TYPE>(s, m, stream.taken + n_slots - 1, before);
+    chunk_copy<F>(s, m, stream.taken + n_slots - 1, before);
     const uint32_t address =
         shared_address(m.memory + m.item().query_bytes) + (uint32_t)(stream.slot * RING_SLOT);
     stream.taken++;
@@ -80,7 +80,7 @@ DEV uint32_t chunk_take(const struct stage_attention &s, const struct attention_
 }
 
 // New positions of the item's splits.
-template <int TYPE>
+template <class F>
 DEV void many_append(const struct stage_attention &s, const struct attention_block &m,
                      uint8_t *scratch, int n_warps) {
     const struct attention_item &w = m.item();
@@ -89,30 +89,30 @@ DEV void many_append(const struct stage_attention &s, const struct attention_blo
     end = end > w.first_pos + w.n_new ? w.first_pos + w.n_new : end;
     if (m.warp >= n_warps) return;
     for (pos += m.warp; pos < end; pos += n_warps)
-        entry_append<TYPE>(s, kv_head_at<TYPE>(s, w.table, pos / PAGE_TOKENS, w.head_kv),
+        entry_append<F>(s, kv_head_at<F>(s, w.table, pos / PAGE_TOKENS, w.head_kv),
                            nullptr, nullptr, w.first_row + (pos - w.first_pos), w.head_kv,
-                           pos % PAGE_TOKENS, (float *)scratch + m.warp * s.dim_k, m.lane);
+                           pos % PAGE_TOKENS, (float *)scratch + m.warp * F::dim_k(s), m.lane);
 }
 
 // A chunk of a page's keys: more of the scores of the warp's queries.
-template <int TYPE>
+template <class F>
 DEV void many_scores(const struct stage_attention &s, const struct attention_block &m,
                      uint32_t chunk, int block, int n, float (&sum)[8], uint32_t &bad) {
-    enum { CHUNK_BLOCKS = RING_SLOT / 2 / kv_unit_bytes<TYPE>() };
+    enum { CHUNK_BLOCKS = RING_SLOT / 2 / kv_unit_bytes<F>() };
     const uint32_t queries = shared_address(m.memory);
     float c[2][4];
     UNROLL for (int i = 0; i < 8; i++) c[i / 4][i % 4] = sum[i];
     UNROLL for (int b = 0; b < CHUNK_BLOCKS; b++) {
         if (block + b >= n) continue;
         const uint4 q =
-            query_fragment(queries, s.dim_k, m.warp * FEW_QUERIES + m.g, block + b, m.t);
+            query_fragment(queries, F::dim_k(s), m.warp * FEW_QUERIES + m.g, block + b, m.t);
         UNROLL for (int half = 0; half < 2; half++) {
-            const uint32_t unit = chunk + (uint32_t)(2 * b + half) * kv_unit_bytes<TYPE>();
+            const uint32_t unit = chunk + (uint32_t)(2 * b + half) * kv_unit_bytes<F>();
             uint32_t a[2][4];
-            unit_fragments<TYPE>(a, unit, m.lane);
-            kv_mma<TYPE>(c[half], a[0], q.x, q.y);
-            kv_mma<TYPE>(c[half], a[1], q.z, q.w);
-            if (TYPE == KV_FP8 && b == 0 && block == 0)
+            unit_fragments<F>(a, unit, m.lane);
+            kv_mma<F>(c[half], a[0], q.x, q.y);
+            kv_mma<F>(c[half], a[1], q.z, q.w);
+            if (F::TYPE == KV_FP8 && b == 0 && block == 0)
                 bad |= fp8_bad(shared_u128(unit + (uint32_t)m.lane * 16)) << 2 * half;
         }
     }
@@ -120,16 +120,16 @@ DEV void many_scores(const struct stage_attention &s, const struct attention_blo
 }
 
 // A chunk of a page's values: o of the page, added to o of the split.
-template <int TYPE, int UNITS>
+template <class F, int UNITS>
 DEV void many_values(const struct attention_block &m, uint32_t chunk, int n, const uint32_t (&b)[4],
                      float (&o)[UNITS][4]) {
     UNROLL for (int u = 0; u < UNITS; u++) {
         if (u >= n) continue;
         uint32_t a[2][4];
         float c[4] = {0, 0, 0, 0};
-        unit_fragments<TYPE>(a, chunk + (uint32_t)u * kv_unit_bytes<TYPE>(), m.lane);
-        kv_mma<TYPE>(c, a[0], b[0], b[1]);
-        kv_mma<TYPE>(c, a[1], b[2], b[3]);
+        unit_fragments<F>(a, chunk + (uint32_t)u * kv_unit_bytes<F>(), m.lane);
+        kv_mma<F>(c, a[0], b[0], b[1]);
+        kv_mma<F>(c, a[1], b[2], b[3]);
         UNROLL for (int j = 0; j < 4; j++) o[u][j] = o[u][j] + c[j];
     }
 }
@@ -139,7 +139,7 @@ DEV void many_unit(const struct stage_attention &s, const struct attention_block
                    int unit, const float (&o)[4], const struct fold_by (&by)[2]) {
     const struct attention_item &w = m.item();
     const int first = m.warp * FEW_QUERIES;
-    const int n_pairs = ((w.n - first < FEW_QUERIES ? w.n - first : FEW_QUERIES) + 1) / 2;
+    const int n_pairs = 1 << pairs_log(w.n - first);
     float4 v;
     v.x = o[0], v.y = o[1], v.z = o[2], v.w = o[3];
     if (w.is_part) {
@@ -177,39 +177,39 @@ DEV void many_end(const struct stage_attention &s, const struct attention_block 
 }
 
 // The scales of a page's keys (0) or values (1), the lane's positions.
-template <int TYPE>
+template <class F>
 DEV uint2 page_scales(const struct stage_attention &s, const struct attention_block &m, int page,
                       int which) {
     uint2 v = {0, 0};
-    if (TYPE == KV_INT8)
-        v = load_l2((const uint2 *)(kv_head_at<TYPE>(s, m.item().table, page, m.item().head_kv) +
-                                    kv_scales_at<TYPE>(s.dim_k, s.dim_v)) +
+    if (F::TYPE == KV_INT8)
+        v = load_l2((const uint2 *)(kv_head_at<F>(s, m.item().table, page, m.item().head_kv) +
+                                    kv_scales_at<F>(F::dim_k(s), F::dim_v(s))) +
                     8 * which + m.g);
     return v;
 }
 
 // The item of up to 64 queries: a warp has 8 of them.
-template <int TYPE>
+template <class F>
 static __device__ __noinline__ void many_run(const struct stage_attention &s, uint32_t shared_at) {
     enum {
-        CHUNK_BLOCKS = RING_SLOT / 2 / kv_unit_bytes<TYPE>(), // of keys
-        CHUNK_UNITS = RING_SLOT / kv_unit_bytes<TYPE>(),      // of values
+        CHUNK_BLOCKS = RING_SLOT / 2 / kv_unit_bytes<F>(), // of keys
+        CHUNK_UNITS = RING_SLOT / kv_unit_bytes<F>(),      // of values
     };
     const struct attention_block m = block_of(shared_at);
     struct attention_item &w = m.item();
-    const int n_blocks = kv_blocks(s.dim_k), n_units = kv_units(s.dim_v);
-    const int query_bytes = (w.n * query_stride(s.dim_k) + 127) / 128 * 128;
-    const int n_heads = head_warps(s.dim_k, STATS_AT - query_bytes);
+    const int n_blocks = kv_blocks(F::dim_k(s)), n_units = kv_units(F::dim_v(s));
+    const int query_bytes = (w.n * query_stride(F::dim_k(s)) + 127) / 128 * 128;
+    const int n_heads = head_warps(F::dim_k(s), STATS_AT - query_bytes);
     if (s.fused) {
-        many_append<TYPE>(s, m, m.memory + query_bytes, n_heads);
+        many_append<F>(s, m, m.memory + query_bytes, n_heads);
         m.sync();
     }
     if (split_first_of(w) > split_last_of(w)) return;
-    queries_load<TYPE>(s, m, m.memory + query_bytes, n_heads, 7);
+    queries_load<F>(s, m, m.memory + query_bytes, n_heads, 7);
     if (m.thread == 0) {
         const int split = split_first_of(w), free_slots = (STATS_AT - query_bytes) / RING_SLOT;
-        const int a_page = chunks_of(kv_k_bytes<TYPE>(s.dim_k)) +
-                           chunks_of((uint32_t)n_units * kv_unit_bytes<TYPE>());
+        const int a_page = chunks_of(kv_k_bytes<F>(F::dim_k(s))) +
+                           chunks_of((uint32_t)n_units * kv_unit_bytes<F>());
         w.query_bytes = query_bytes;
         w.n_slots = free_slots < RING_SLOTS ? free_slots : RING_SLOTS;
         w.chunks_first = (page_last_of(w, split) - page_first_of(w, split) + 1) * a_page;
@@ -217,7 +217,7 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
     }
     m.sync();
     struct chunk_stream stream = {0, 0};
-    for (int i = 0; i + 1 < w.n_slots; i++) chunk_copy<TYPE>(s, m, i, i);
+    for (int i = 0; i + 1 < w.n_slots; i++) chunk_copy<F>(s, m, i, i);
 
     const bool is_busy = m.warp * FEW_QUERIES < w.n;
     struct softmax_fold fold[2] = {{-INFINITY, 0.0f}, {-INFINITY, 0.0f}};
@@ -228,13 +228,13 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
         UNROLL for (int i = 0; i < SPLIT_PAGES; i++) {
             UNROLL for (int j = 0; j < 8; j++) score[i][j] = 0.0f;
             if (i < page_first || i > page_last) continue;
-            const uint2 scales = page_scales<TYPE>(s, m, split * SPLIT_PAGES + i, 0);
+            const uint2 scales = page_scales<F>(s, m, split * SPLIT_PAGES + i, 0);
             uint32_t bad = 0;
             ROLLED for (int b0 = 0; b0 < n_blocks; b0 += CHUNK_BLOCKS) {
-                const uint32_t chunk = chunk_take<TYPE>(s, m, stream);
-                if (is_busy) many_scores<TYPE>(s, m, chunk, b0, n_blocks, score[i], bad);
+                const uint32_t chunk = chunk_take<F>(s, m, stream);
+                if (is_busy) many_scores<F>(s, m, chunk, b0, n_blocks, score[i], bad);
             }
-            scores_finish<TYPE>(s, score[i], scales, bad,
+            scores_finish<F>(s, score[i], scales, bad,
                                 lane_queries_of(s, m, m.warp * FEW_QUERIES),
                                 split * SPLIT_PAGES + i, m.g);
             UNROLL for (int j = 0; j < 8; j++) top[j % 2] = fmaxf(top[j % 2], score[i][j]);
@@ -249,7 +249,7 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
             page_weights(score[i], top, page_l);
             l[0] = l[0] + page_l[0];
             l[1] = l[1] + page_l[1];
-            page_operand<TYPE>(score[i], page_scales<TYPE>(s, m, split * SPLIT_PAGES + i, 1), b[i],
+            page_operand<F>(score[i], page_scales<F>(s, m, split * SPLIT_PAGES + i, 1), b[i],
                                m.g, m.t);
         }
         struct fold_by by[2] = {};
@@ -268,8 +268,8 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
             UNROLL for (int j = 0; j < 4 * CHUNK_UNITS; j++) o[j / 4][j % 4] = 0.0f;
             UNROLL for (int i = 0; i < SPLIT_PAGES; i++) {
                 if (i < page_first || i > page_last) continue;
-                const uint32_t chunk = chunk_take<TYPE>(s, m, stream);
-                if (is_busy) many_values<TYPE, CHUNK_UNITS>(m, chunk, n_units - u0, b[i], o);
+                const uint32_t chunk = chunk_take<F>(s, m, stream);
+                if (is_busy) many_values<F, CHUNK_UNITS>(m, chunk, n_units - u0, b[i], o);
             }
             UNROLL for (int u = 0; u < CHUNK_UNITS; u++) {
                 if (is_busy && u0 + u < n_units) many_unit(s, m, split, u0 + u, o[u], by);

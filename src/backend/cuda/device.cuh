@@ -91,6 +91,24 @@ DEV uint64_t device_ns() {
     return t;
 }
 
+#ifdef RN_TRACE
+__device__ unsigned long long trace_at[3 * (1 << 20)];
+__device__ unsigned trace_n;
+#define TRACE(tag)                                                                                 \
+    do {                                                                                           \
+        if (threadIdx.x == 0 && (blockIdx.x == 0 || blockIdx.x == gridDim.x - 1)) {                \
+            const unsigned i_ = atomicAdd(&trace_n, 1);                                            \
+            if (i_ < 1 << 20) {                                                                    \
+                trace_at[3 * i_] = (tag);                                                          \
+                trace_at[3 * i_ + 1] = blockIdx.x;                                                 \
+                trace_at[3 * i_ + 2] = device_ns();                                                \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+#else
+#define TRACE(tag)
+#endif
+
 // A hang becomes an error.
 DEV void give_up() { __trap(); }
 
@@ -116,7 +134,9 @@ DEV void fetch_init_done() {
 }
 
 // The whole warp: starts a copy of n bytes (a multiple of 16) whose end the barrier reports. The
-// warp has read all that was in `to` before.
+// warp has read all that was in `to` before. IS_ONCE: the bytes are not read again soon, so they
+// leave the L2 cache first.
+template <bool IS_ONCE = false>
 DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
@@ -124,10 +144,17 @@ DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int la
                          shared_address(barrier)),
                      "r"(n)
                      : "memory");
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                     "[%0],[%1],%2,[%3];" ::"r"(shared_address(to)),
-                     "l"(from), "r"(n), "r"(shared_address(barrier))
-                     : "memory");
+        if (IS_ONCE)
+            asm volatile("{.reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy; "
+                         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                         ".L2::cache_hint [%0],[%1],%2,[%3],policy;}" ::"r"(shared_address(to)),
+                         "l"(from), "r"(n), "r"(shared_address(barrier))
+                         : "memory");
+        else
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                         "[%0],[%1],%2,[%3];" ::"r"(shared_address(to)),
+                         "l"(from), "r"(n), "r"(shared_address(barrier))
+                         : "memory");
     }
 #else
     for (uint32_t i = (uint32_t)lane * 16; i < n; i += 512)

@@ -62,12 +62,11 @@ DEV uint32_t pair_of(float lo, float hi, bool is_bf16) {
                    : (uint32_t)f16_of(lo) | (uint32_t)f16_of(hi) << 16;
 }
 
-// One row by the block. norm_sums: [2, N_WARPS], not read by other threads any more. ready() before
-// the row is read: the weights are there before. store(at, quad): elements at .. at + 3 of the
-// normed row, zeros from cols on to padded.
-template <int INPUT, class READY, class STORE>
+// One row by the block. norm_sums: [2, N_WARPS], not read by other threads any more. store(at,
+// quad): elements at .. at + 3 of the normed row, zeros from cols on to padded.
+template <int INPUT, class STORE>
 DEV void row_prepare_as(const float *row, int cols, int padded, const struct norm_by &norm,
-                        float *norm_sums, const READY &ready, const STORE &store) {
+                        float *norm_sums, const STORE &store) {
     constexpr bool IS_NORMED = INPUT == INPUT_RMS || INPUT == INPUT_LAYER;
     float4 held[INPUT_HELD], weight[INPUT_HELD]; // both are asked for before the first sum
     struct row_scale k = {1.0f, 0.0f};
@@ -75,10 +74,6 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
     UNROLL for (int j = 0; j < INPUT_HELD; j++) {
         const int at = j * INPUT_STEP + first;
         if (IS_NORMED && at + 3 < cols) weight[j] = *(const float4 *)(norm.weight + at);
-    }
-    ready();
-    UNROLL for (int j = 0; j < INPUT_HELD; j++) {
-        const int at = j * INPUT_STEP + first;
         if (at < cols) held[j] = quad_load(row, at, cols);
     }
     if constexpr (INPUT == INPUT_LAYER) {
@@ -129,46 +124,73 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
     }
 }
 
-template <class READY, class STORE>
+template <class STORE>
 DEV void row_prepare(const float *row, int cols, int padded, int input, const struct norm_by &norm,
-                     float *norm_sums, const READY &ready, const STORE &store) {
+                     float *norm_sums, const STORE &store) {
     if (input == INPUT_RMS)
-        row_prepare_as<INPUT_RMS>(row, cols, padded, norm, norm_sums, ready, store);
+        row_prepare_as<INPUT_RMS>(row, cols, padded, norm, norm_sums, store);
     else if (input == INPUT_LAYER)
-        row_prepare_as<INPUT_LAYER>(row, cols, padded, norm, norm_sums, ready, store);
+        row_prepare_as<INPUT_LAYER>(row, cols, padded, norm, norm_sums, store);
     else
-        row_prepare_as<INPUT_F32>(row, cols, padded, norm, norm_sums, ready, store);
+        row_prepare_as<INPUT_F32>(row, cols, padded, norm, norm_sums, store);
 }
 
 // ---------------------------------------------------------------- in shared memory
 
+// Rows by RMS norm, as row_prepare has them. cols is a multiple of 4, and a thread holds its part of
+// a row.
+template <bool IS_BF16>
+DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
+    const int first = (int)threadIdx.x * 4, cols = s.cols;
+    float4 weight[INPUT_HELD];
+    UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+        const int at = j * INPUT_STEP + first;
+        if (at < cols) weight[j] = *(const float4 *)(s.norm.weight + at);
+    }
+    dependency_wait();
+#pragma unroll 1
+    for (int r = 0; r < n_rows; r++) {
+        const float *row = s.x + (int64_t)r * s.ldx;
+        float4 v[INPUT_HELD];
+        float sum = 0.0f;
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+            v[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (j * INPUT_STEP + first < cols)
+                v[j] = load_l2((const float4 *)(row + j * INPUT_STEP + first));
+        }
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) if (j * INPUT_STEP + first < cols) sum =
+            square_add(sum, v[j], 0.0f, 0, 4);
+        // sums of neighbouring rows are in different places, so one barrier is enough
+        sum = block_total(sum, norm_sums + (r & 1) * N_WARPS);
+        const struct row_scale k = {1.0f / sqrtf(sum / (float)cols + s.norm.eps), 0.0f};
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+            const int at = j * INPUT_STEP + first;
+            if (at >= s.n_units * UNIT_COLS) continue;
+            uint2 pair = {0, 0};
+            if (at < cols) {
+                pair.x = pair_of(normed_by(v[j].x, k, false, weight[j].x, 0.0f),
+                                 normed_by(v[j].y, k, false, weight[j].y, 0.0f), IS_BF16);
+                pair.y = pair_of(normed_by(v[j].z, k, false, weight[j].z, 0.0f),
+                                 normed_by(v[j].w, k, false, weight[j].w, 0.0f), IS_BF16);
+            }
+            *(uint2 *)(x + (at / UNIT_COLS * n_rows + r) * 64 + at % UNIT_COLS * 2) = pair;
+        }
+    }
+}
+
 // The rows at x: [unit, row, 32 elements of 16 bits]. The whole block; waits for the launch before,
-// and ends with a barrier. norm_sums: [2, N_WARPS].
+// and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or INPUT_RMS.
+template <bool IS_BF16>
 DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
-    const int padded = s.n_units * UNIT_COLS;
-    if (s.input == INPUT_16) {
+    if (s.input == INPUT_RMS) {
+        rms_stage<IS_BF16>(s, n_rows, x, norm_sums);
+    } else {
         dependency_wait();
         for (int r = 0; r < n_rows; r++) {
             const uint4 *row = (const uint4 *)(s.x16 + (int64_t)r * s.ldx16);
 #pragma unroll 4
             for (int i = (int)threadIdx.x; i < s.n_units * 4; i += BLOCK_THREADS)
                 *(uint4 *)(x + (i / 4 * n_rows + r) * 64 + i % 4 * 16) = load_l2(row + i);
-        }
-    } else {
-        const bool is_bf16 = s.is_bf16 != 0;
-        for (int r = 0; r < n_rows; r++) {
-            if (r > 0) __syncthreads(); // the sums of the row before were read
-            row_prepare(
-                s.x + (int64_t)r * s.ldx, s.cols, padded, s.input, s.norm, norm_sums,
-                [&] {
-                    if (r == 0) dependency_wait();
-                },
-                [&](int at, float4 v) {
-                    uint2 pair;
-                    pair.x = pair_of(v.x, v.y, is_bf16);
-                    pair.y = pair_of(v.z, v.w, is_bf16);
-                    *(uint2 *)(x + (at / UNIT_COLS * n_rows + r) * 64 + at % UNIT_COLS * 2) = pair;
-                });
         }
     }
     __syncthreads();
@@ -187,7 +209,7 @@ DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm
         __syncthreads(); // the sums of the row before were read
         if (s.out16) {
             uint16_t *out = s.out16 + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, padded, s.input, s.norm, norm_sums, [] {}, [&](int at, float4 v) {
+            row_prepare(row, s.width, padded, s.input, s.norm, norm_sums, [&](int at, float4 v) {
                             uint2 pair;
                             pair.x = pair_of(v.x, v.y, is_bf16);
                             pair.y = pair_of(v.z, v.w, is_bf16);
@@ -195,7 +217,7 @@ DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm
                         });
         } else {
             float *out = s.out + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums, [] {}, [&](int at, float4 v) {
+            row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums, [&](int at, float4 v) {
                             const float y[4] = {v.x, v.y, v.z, v.w};
                             UNROLL for (int e = 0; e < 4; e++) {
                                 if (at + e >= s.width) break;

@@ -28,47 +28,55 @@
 // where its key is (int8, fp8). Its value is then stored as 0 and its key as NaN: a query that
 // sees it becomes NaN, and a query that does not see it is not changed by it.
 
-template <int TYPE> DEV constexpr bool kv_is_wide() { return TYPE == KV_F16 || TYPE == KV_BF16; }
-template <int TYPE> DEV constexpr uint32_t kv_unit_bytes() {
-    return kv_is_wide<TYPE>() ? 1024 : 512;
+// The form of a group's pages, which kernels are compiled for. DIM: elements of keys and of values;
+// 0: those of the stage.
+template <int KV_TYPE, int DIM> struct kv_form {
+    static constexpr int TYPE = KV_TYPE;
+    static DEV int dim_k(const struct stage_attention &s) { return DIM ? DIM : s.dim_k; }
+    static DEV int dim_v(const struct stage_attention &s) { return DIM ? DIM : s.dim_v; }
+};
+
+template <class F> DEV constexpr bool kv_is_wide() { return F::TYPE == KV_F16 || F::TYPE == KV_BF16; }
+template <class F> DEV constexpr uint32_t kv_unit_bytes() {
+    return kv_is_wide<F>() ? 1024 : 512;
 }
 
 DEV int kv_blocks(int dim_k) { return (dim_k + 31) / 32; }
 DEV int kv_units(int dim_v) { return (dim_v + 15) / 16; }
 
-template <int TYPE> DEV uint32_t kv_k_bytes(int dim_k) {
-    return (uint32_t)kv_blocks(dim_k) * 2 * kv_unit_bytes<TYPE>();
+template <class F> DEV uint32_t kv_k_bytes(int dim_k) {
+    return (uint32_t)kv_blocks(dim_k) * 2 * kv_unit_bytes<F>();
 }
-template <int TYPE> DEV uint32_t kv_scales_at(int dim_k, int dim_v) {
-    return kv_k_bytes<TYPE>(dim_k) + (uint32_t)kv_units(dim_v) * kv_unit_bytes<TYPE>();
+template <class F> DEV uint32_t kv_scales_at(int dim_k, int dim_v) {
+    return kv_k_bytes<F>(dim_k) + (uint32_t)kv_units(dim_v) * kv_unit_bytes<F>();
 }
-template <int TYPE> DEV uint32_t kv_head_bytes(int dim_k, int dim_v) {
-    return kv_scales_at<TYPE>(dim_k, dim_v) + (TYPE == KV_INT8 ? 2 * PAGE_TOKENS * 2 : 0);
+template <class F> DEV uint32_t kv_head_bytes(int dim_k, int dim_v) {
+    return kv_scales_at<F>(dim_k, dim_v) + (F::TYPE == KV_INT8 ? 2 * PAGE_TOKENS * 2 : 0);
 }
 
 // The head's part of the page of a block of positions.
-template <int TYPE>
+template <class F>
 DEV uint8_t *kv_head_at(const struct stage_attention &s, const uint32_t *table, int page,
                         int head_kv) {
     return s.pages + table[page] * s.page_bytes + s.layer_at +
-           (uint64_t)((uint32_t)head_kv * kv_head_bytes<TYPE>(s.dim_k, s.dim_v));
+           (uint64_t)((uint32_t)head_kv * kv_head_bytes<F>(F::dim_k(s), F::dim_v(s)));
 }
 
 // Offsets of an element from the head's keys and values; slot: the position in the page.
-template <int TYPE> DEV uint32_t kv_k_at(int slot, int d) {
-    const uint32_t unit = (uint32_t)(d / 32 * 2 + slot / 16) * kv_unit_bytes<TYPE>();
+template <class F> DEV uint32_t kv_k_at(int slot, int d) {
+    const uint32_t unit = (uint32_t)(d / 32 * 2 + slot / 16) * kv_unit_bytes<F>();
     const uint32_t lane = (uint32_t)(slot % 8 * 4 + d % 32 / 8), h = (uint32_t)(d % 8 / 4);
     const uint32_t low = (uint32_t)(slot % 16 / 8);
-    if (kv_is_wide<TYPE>())
+    if (kv_is_wide<F>())
         return unit + h * 512 + lane * 16 + ((uint32_t)(d % 4 / 2) * 2 + low) * 4 +
                (uint32_t)(d % 2) * 2;
     return unit + lane * 16 + (h * 2 + low) * 4 + (uint32_t)(d % 4);
 }
-template <int TYPE> DEV uint32_t kv_v_at(int slot, int d) {
-    const uint32_t unit = (uint32_t)(d / 16) * kv_unit_bytes<TYPE>(), h = (uint32_t)(slot / 16);
+template <class F> DEV uint32_t kv_v_at(int slot, int d) {
+    const uint32_t unit = (uint32_t)(d / 16) * kv_unit_bytes<F>(), h = (uint32_t)(slot / 16);
     const uint32_t lane = (uint32_t)(d % 8 * 4 + slot % 8 / 2), low = (uint32_t)(d % 16 / 8);
     const uint32_t high = (uint32_t)(slot % 16 / 8);
-    if (kv_is_wide<TYPE>())
+    if (kv_is_wide<F>())
         return unit + h * 512 + lane * 16 + (high * 2 + low) * 4 + (uint32_t)(slot % 2) * 2;
     return unit + lane * 16 + (h * 2 + low) * 4 + high * 2 + (uint32_t)(slot % 2);
 }
@@ -76,8 +84,8 @@ DEV uint32_t kv_scale_index(int slot) { return (uint32_t)(slot % 8 * 4 + slot / 
 
 // ---------------------------------------------------------------- numbers
 
-template <int TYPE> DEV uint16_t kv_round(float x) {
-    return TYPE == KV_BF16 ? bf16_of(x) : f16_of(x);
+template <class F> DEV uint16_t kv_round(float x) {
+    return F::TYPE == KV_BF16 ? bf16_of(x) : f16_of(x);
 }
 
 // Of an entry of int8: codes are x * kv_code_factor, rounded.
@@ -104,8 +112,8 @@ DEV uint32_t fp8_of(float x) {
 }
 
 // Four codes as two registers of halves: the first pair, then the second.
-template <int TYPE> DEV void halves_of(uint32_t w, uint32_t &low, uint32_t &high) {
-    if (TYPE == KV_INT8) { // 8 + (code + 128) / 128, less 9
+template <class F> DEV void halves_of(uint32_t w, uint32_t &low, uint32_t &high) {
+    if (F::TYPE == KV_INT8) { // 8 + (code + 128) / 128, less 9
         const uint32_t u = w ^ 0x80808080u;
         low = half2_add(bytes_of(u, 0x48484848u, 0x4140), 0xc880c880u);
         high = half2_add(bytes_of(u, 0x48484848u, 0x4342), 0xc880c880u);
@@ -118,18 +126,18 @@ template <int TYPE> DEV void halves_of(uint32_t w, uint32_t &low, uint32_t &high
 
 // The first operand of step h, from the 16 bytes of the lane: those of the step (16 bits), or of
 // the unit (8 bits).
-template <int TYPE> DEV void kv_fragment(uint32_t (&a)[4], const uint4 &v, int h) {
-    if (kv_is_wide<TYPE>()) {
+template <class F> DEV void kv_fragment(uint32_t (&a)[4], const uint4 &v, int h) {
+    if (kv_is_wide<F>()) {
         a[0] = v.x, a[1] = v.y, a[2] = v.z, a[3] = v.w;
         return;
     }
-    halves_of<TYPE>(h ? v.z : v.x, a[0], a[2]);
-    halves_of<TYPE>(h ? v.w : v.y, a[1], a[3]);
+    halves_of<F>(h ? v.z : v.x, a[0], a[2]);
+    halves_of<F>(h ? v.w : v.y, a[1], a[3]);
 }
 
-template <int TYPE>
+template <class F>
 DEV void kv_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    if (TYPE == KV_BF16)
+    if (F::TYPE == KV_BF16)
         mma_bf16(c, a, b0, b1);
     else
         mma_f16(c, a, b0, b1);
@@ -154,8 +162,9 @@ DEV float warp_max(float x) {
     return x;
 }
 
-// All loads of the first 128 elements are on their way before the first one is used.
-DEV void head_norm(float *x, const float *from, int dim, const struct head_rule &rule,
+// All loads of the first 128 elements are on their way before the first one is used. Keys and
+// queries share the code.
+DEV_CALL void head_norm(float *x, const float *from, int dim, const struct head_rule &rule,
                    const float2 *rope, int lane) {
     const int n_pairs = rule.n_rot / 2;
     float v[4], w[4], sum = 0.0f;
@@ -210,19 +219,19 @@ DEV void head_norm(float *x, const float *from, int dim, const struct head_rule 
 DEV bool is_bounded(float x) { return fabsf(x) <= KV_FINITE; }
 
 // Keys of 16 bits: two elements a lane.
-template <int TYPE>
+template <class F>
 DEV void key_put_wide(uint8_t *k, uint8_t *copy, const float *x, int dim, int slot, bool is_bad,
                       int lane) {
     for (int d = 2 * lane; d < dim; d += 64) {
-        const uint32_t low = kv_round<TYPE>(x[d]), high = kv_round<TYPE>(x[d + 1]);
-        const uint32_t at = kv_k_at<TYPE>(slot, d), w = is_bad ? 0x7fff7fffu : low | high << 16;
+        const uint32_t low = kv_round<F>(x[d]), high = kv_round<F>(x[d + 1]);
+        const uint32_t at = kv_k_at<F>(slot, d), w = is_bad ? 0x7fff7fffu : low | high << 16;
         *(uint32_t *)(k + at) = w;
         if (copy) *(uint32_t *)(copy + at) = w;
     }
 }
 
 // Keys of 8 bits: four elements a lane, of which the last two may be padding. scale: int8.
-template <int TYPE>
+template <class F>
 DEV void key_put_narrow(uint8_t *k, uint8_t *copy, uint16_t *scale, const float *x, int dim,
                         int slot, bool is_bad, int lane) {
     float most = 0.0f;
@@ -237,77 +246,77 @@ DEV void key_put_narrow(uint8_t *k, uint8_t *copy, uint16_t *scale, const float 
     for (int d = 4 * lane; d < dim; d += 128) {
         uint32_t w = 0;
         UNROLL for (int i = 0; i < 4; i++) {
-            if (d + i >= dim || (is_bad && TYPE == KV_INT8)) continue;
-            const uint32_t code = TYPE == KV_INT8 ? int8_of(x[d + i], factor)
+            if (d + i >= dim || (is_bad && F::TYPE == KV_INT8)) continue;
+            const uint32_t code = F::TYPE == KV_INT8 ? int8_of(x[d + i], factor)
                                   : is_bad        ? 0x7f
                                                   : fp8_of(x[d + i]);
             w |= code << 8 * i;
         }
-        const uint32_t at = kv_k_at<TYPE>(slot, d);
+        const uint32_t at = kv_k_at<F>(slot, d);
         *(uint32_t *)(k + at) = w;
         if (copy) *(uint32_t *)(copy + at) = w;
     }
-    if (TYPE == KV_INT8 && lane == 0) *scale = is_bad ? 0x7fff : step;
+    if (F::TYPE == KV_INT8 && lane == 0) *scale = is_bad ? 0x7fff : step;
 }
 
 // One element of a value.
-template <int TYPE>
+template <class F>
 DEV void value_put(uint8_t *v, float x, int d, int slot, float factor, bool is_bad) {
-    const uint32_t at = kv_v_at<TYPE>(slot, d);
+    const uint32_t at = kv_v_at<F>(slot, d);
     if (is_bad) x = 0.0f;
-    if (kv_is_wide<TYPE>())
-        *(uint16_t *)(v + at) = kv_round<TYPE>(x);
+    if (kv_is_wide<F>())
+        *(uint16_t *)(v + at) = kv_round<F>(x);
     else
-        v[at] = (uint8_t)(TYPE == KV_INT8 ? int8_of(x, factor) : fp8_of(x));
+        v[at] = (uint8_t)(F::TYPE == KV_INT8 ? int8_of(x, factor) : fp8_of(x));
 }
 
 // A position's key and value of a head, from the products' rows. A warp; x: scratch of dim_k
 // floats. copy_k, copy_v: where keys and values of the page are too; NULL: nowhere.
-template <int TYPE>
+template <class F>
 DEV void entry_append(const struct stage_attention &s, uint8_t *head, uint8_t *copy_k,
                       uint8_t *copy_v, int row, int head_kv, int slot, float *x, int lane) {
-    const float *from = s.v + (int64_t)row * s.ld_v + head_kv * s.dim_v;
+    const float *from = s.v + (int64_t)row * s.ld_v + head_kv * F::dim_v(s);
     const struct head_rule rule = {s.k_norm ? s.k_weight : nullptr, s.k_eps, s.n_rot, s.halves};
-    uint8_t *v = head + kv_k_bytes<TYPE>(s.dim_k);
-    uint16_t *scales = (uint16_t *)(head + kv_scales_at<TYPE>(s.dim_k, s.dim_v));
+    uint8_t *v = head + kv_k_bytes<F>(F::dim_k(s));
+    uint16_t *scales = (uint16_t *)(head + kv_scales_at<F>(F::dim_k(s), F::dim_v(s)));
     float y[4], most = 0.0f;
     bool all = true;
     UNROLL for (int i = 0; i < 4; i++) {
         const int d = lane + 32 * i;
-        y[i] = d < s.dim_v ? load_l2(from + d) : 0.0f;
+        y[i] = d < F::dim_v(s) ? load_l2(from + d) : 0.0f;
     }
-    head_norm(x, s.k + (int64_t)row * s.ld_k + head_kv * s.dim_k, s.dim_k, rule,
+    head_norm(x, s.k + (int64_t)row * s.ld_k + head_kv * F::dim_k(s), F::dim_k(s), rule,
               (const float2 *)s.rope + (int64_t)row * (s.n_rot / 2), lane);
     UNROLL for (int i = 0; i < 4; i++) {
         most = fmaxf(most, fabsf(y[i]));
         all = all && is_bounded(y[i]);
     }
-    for (int d = lane + 128; d < s.dim_v; d += 32) {
+    for (int d = lane + 128; d < F::dim_v(s); d += 32) {
         const float e = load_l2(from + d);
         most = fmaxf(most, fabsf(e));
         all = all && is_bounded(e);
     }
     const bool is_bad = __ballot_sync(0xffffffffu, all) != 0xffffffffu;
-    const uint16_t step = is_bad || TYPE != KV_INT8 ? 0 : kv_scale_of(warp_max(most));
+    const uint16_t step = is_bad || F::TYPE != KV_INT8 ? 0 : kv_scale_of(warp_max(most));
     const float factor = kv_code_factor(step);
     UNROLL for (int i = 0; i < 4; i++) {
         const int d = lane + 32 * i;
-        if (d >= s.dim_v) continue;
-        value_put<TYPE>(v, y[i], d, slot, factor, is_bad);
-        if (copy_v) value_put<TYPE>(copy_v, y[i], d, slot, factor, is_bad);
+        if (d >= F::dim_v(s)) continue;
+        value_put<F>(v, y[i], d, slot, factor, is_bad);
+        if (copy_v) value_put<F>(copy_v, y[i], d, slot, factor, is_bad);
     }
-    for (int d = lane + 128; d < s.dim_v; d += 32)
-        value_put<TYPE>(v, load_l2(from + d), d, slot, factor, is_bad);
-    if (TYPE == KV_INT8 && lane == 0) scales[PAGE_TOKENS + kv_scale_index(slot)] = step;
-    if (kv_is_wide<TYPE>())
-        key_put_wide<TYPE>(head, copy_k, x, s.dim_k, slot, is_bad, lane);
+    for (int d = lane + 128; d < F::dim_v(s); d += 32)
+        value_put<F>(v, load_l2(from + d), d, slot, factor, is_bad);
+    if (F::TYPE == KV_INT8 && lane == 0) scales[PAGE_TOKENS + kv_scale_index(slot)] = step;
+    if (kv_is_wide<F>())
+        key_put_wide<F>(head, copy_k, x, F::dim_k(s), slot, is_bad, lane);
     else
-        key_put_narrow<TYPE>(head, copy_k, scales + kv_scale_index(slot), x, s.dim_k, slot, is_bad,
+        key_put_narrow<F>(head, copy_k, scales + kv_scale_index(slot), x, F::dim_k(s), slot, is_bad,
                              lane);
 }
 
 // The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
-template <int TYPE>
+template <class F>
 DEV void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
                      uint8_t *shared) {
     static_assert(ATTENTION_SHARED / N_WARPS >= 1024 * 4, "a warp has room for a head");
@@ -319,7 +328,7 @@ DEV void append_run(const struct stage_attention &s, const struct step &step, in
         const int row = (int)(i / s.n_head_kv), head_kv = (int)(i % s.n_head_kv);
         const int pos = step.pos[row];
         const uint32_t *table = step.tables + step.seq[step.row_seq[row]].table[s.group];
-        entry_append<TYPE>(s, kv_head_at<TYPE>(s, table, pos / PAGE_TOKENS, head_kv), nullptr,
+        entry_append<F>(s, kv_head_at<F>(s, table, pos / PAGE_TOKENS, head_kv), nullptr,
                            nullptr, row, head_kv, pos % PAGE_TOKENS, x, lane);
     }
 }

@@ -123,7 +123,7 @@ DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
     if (c.units == 0 && !slice_next<CODEC, NT>(c, s, n_rows, slice)) return false;
     const int unit = CODEC == CODEC_ANY ? c.unit_bytes : codec_unit_bytes<CODEC>();
     const int most = SLOT_UNITS(unit), n = c.units < most ? c.units : most;
-    fetch(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * unit), ring.full + slot, lane);
+    fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * unit), ring.full + slot, lane);
     c.at += n * unit;
     c.units -= n;
     return true;
@@ -229,7 +229,7 @@ template <int CODEC> DEV int out_row_of(const struct item_out &o, int column) {
 DEV float product_end(const struct product &p, const float *bias, float y, int row) {
     if (p.scale != 1.0f) y = y * p.scale;
     if (bias) y = y + bias[row];
-    if (p.softcap > 0.0f) y = p.softcap * rmath_tanh(y / p.softcap);
+    if (p.softcap > 0.0f) y = rmath_capped(y, p.softcap);
     return y;
 }
 
@@ -299,8 +299,10 @@ DEV void tile_finish(const struct item_out &o, const struct tile_residual<NT> &r
             y.w = y.w + part.w;
         }
         const int column = i * 8 + 2 * (lane & 3), g = lane >> 2;
-        tile_store<CODEC>(o, out_row_of<CODEC>(o, column), y.x, y.z, r.at[i].x, r.at[i].z, g);
-        tile_store<CODEC>(o, out_row_of<CODEC>(o, column + 1), y.y, y.w, r.at[i].y, r.at[i].w, g);
+#pragma unroll 1
+        for (int c = 0; c < 2; c++)
+            tile_store<CODEC>(o, out_row_of<CODEC>(o, column + c), c ? y.y : y.x, c ? y.w : y.z,
+                              c ? r.at[i].y : r.at[i].x, c ? r.at[i].w : r.at[i].z, g);
     }
 }
 
@@ -359,12 +361,16 @@ DEV void items_run(const struct product_args &args, struct stream &c, const stru
                 make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
             __syncthreads();
             // the sums of an item stay until the barrier of the next but one
+            if (turn == 0) {
+                TRACE(105);
+            }
             if (finishes) tile_finish<CODEC, NT>(o, residual, mine, lane);
         }
     }
 }
 
-template <int CODEC, int NT> DEV void product_run(const struct product_args &args) {
+template <int CODEC, int NT, bool IS_STAGED>
+DEV void product_run(const struct product_args &args) {
     SHARED_MEMORY(shared);
     const struct stage_product &s = args.stage;
     const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -378,6 +384,7 @@ template <int CODEC, int NT> DEV void product_run(const struct product_args &arg
     if (lane < args.n_slots) fetch_init(ring.full + lane);
     fetch_init_done();
     __syncwarp();
+    TRACE(100);
     const bool is_routed = CODEC == CODEC_ANY && s.is_routed;
     struct stream c = {};
     c.item = (int)blockIdx.x;
@@ -389,15 +396,15 @@ template <int CODEC, int NT> DEV void product_run(const struct product_args &arg
     }
     for (int i = 0; i < args.n_slots; i++)
         if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
+    TRACE(101);
     if (!is_routed) dependents_launch();
-    if (NT == 1 && args.is_staged)
-        input_stage(s, args.n_rows, x, norm); // waits
+    if (IS_STAGED)
+        input_stage<codec_is_bf16<CODEC>()>(s, args.n_rows, x, norm); // waits
     else if (!is_routed)
         dependency_wait();
-    if (NT == 1 && args.is_staged)
-        items_run<CODEC, NT, NT == 1>(args, c, ring, sums, x);
-    else
-        items_run<CODEC, NT, false>(args, c, ring, sums, x);
+    TRACE(102);
+    items_run<CODEC, NT, IS_STAGED>(args, c, ring, sums, x);
+    TRACE(103);
     clock_end(args.clock);
 }
 

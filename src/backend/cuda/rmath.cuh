@@ -13,4 +13,9 @@
 #include "base/rmath.h"
 #undef inline
 
+// Where they are rare they are called, not inlined: code that runs once is fetched at some cost.
+DEV_CALL float rmath_exp_called(float x) { return rmath_exp(x); }
+// cap * tanh(x / cap)
+DEV_CALL float rmath_capped(float x, float cap) { return cap * rmath_tanh(x / cap); }
+
 #endif

@@ -148,7 +148,7 @@ DEV_CALL void gate_run(const struct stage_rows_op &s, int n_rows) {
 DEV_CALL void softcap_run(const struct stage_rows_op &s, int n_rows) {
     for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads()) {
         float *x = s.out + i / s.width * s.ld_out + i % s.width;
-        *x = s.cap * rmath_tanh(load_l2(x) / s.cap);
+        *x = rmath_capped(load_l2(x), s.cap);
     }
 }
 

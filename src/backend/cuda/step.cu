@@ -11,24 +11,24 @@
 #ifndef PRODUCT_BLOCKS
 #define PRODUCT_BLOCKS 2
 #endif
-template <int CODEC>
+template <int CODEC, bool IS_STAGED>
 __global__ void __launch_bounds__(BLOCK_THREADS, PRODUCT_BLOCKS)
     product_kernel_small(const __grid_constant__ struct product_args args) {
-    product_run<CODEC, 1>(args);
+    product_run<CODEC, 1, IS_STAGED>(args);
 }
 
 __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     product_kernel_wide(const __grid_constant__ struct product_args args) {
-    product_run<CODEC_ANY, WIDE_ROWS / 8>(args);
+    product_run<CODEC_ANY, WIDE_ROWS / 8, false>(args);
 }
 
 // Two blocks share a multiprocessor, or one and blocks of a product.
-template <int TYPE>
+template <int TYPE, int DIM>
 __global__ void __launch_bounds__(BLOCK_THREADS, 2)
     attention_kernel_small(const __grid_constant__ struct attention_args args) {
     SHARED_MEMORY(shared);
     dependents_launch();
-    attention_small_run<TYPE>(args.stage, *args.step, args.rows, args.run, shared);
+    attention_small_run<kv_form<TYPE, DIM>>(args.stage, *args.step, args.rows, args.run, shared);
     clock_end(args.clock);
 }
 
@@ -39,9 +39,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     dependents_launch();
     dependency_wait();
     if (args.kind == STAGE_APPEND)
-        append_run<TYPE>(args.stage, *args.step, args.n_rows, shared);
+        append_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.n_rows, shared);
     else
-        attention_run<TYPE>(args.stage, *args.step, args.rows, shared);
+        attention_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.rows, shared);
     clock_end(args.clock);
 }
 
@@ -105,10 +105,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
         ((uint64_t *)step)[i] = ((const uint64_t *)args.step)[i];
     __syncthreads();
     dependents_launch();
+    TRACE(300);
     dependency_wait();
+    TRACE(301);
     clock_begin(args.clock);
     for (int i = 0; i < args.n_stages; i++)
         if (args.n_rows[i] > 0) row_stage_run(stages[i], *step, args.n_rows[i], norm);
+    TRACE(302);
     clock_end(args.clock);
 }
 
@@ -130,44 +133,79 @@ __global__ void __launch_bounds__(1024) read_all(const uint4 *from, uint64_t n, 
 }
 
 #define X(id, unit_bytes, is_bf16)                                                                 \
-    KERNEL_ENTRY(product_small_##id, product_kernel_small<CODEC_##id>, (struct product_args))
+    KERNEL_ENTRY(product_small_##id, (product_kernel_small<CODEC_##id, false>),                    \
+                 (struct product_args))                                                            \
+    KERNEL_ENTRY(product_staged_##id, (product_kernel_small<CODEC_##id, true>),                    \
+                 (struct product_args))
 CODEC_LIST(X)
 #undef X
-KERNEL_ENTRY(product_small_any, product_kernel_small<CODEC_ANY>, (struct product_args))
+KERNEL_ENTRY(product_small_any, (product_kernel_small<CODEC_ANY, false>), (struct product_args))
+KERNEL_ENTRY(product_staged_any, (product_kernel_small<CODEC_ANY, true>), (struct product_args))
 KERNEL_ENTRY(product_wide, product_kernel_wide, (struct product_args))
+#define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
 #define X(type)                                                                                    \
-    KERNEL_ENTRY(attention_small_##type, attention_kernel_small<KV_##type>,                        \
+    KERNEL_ENTRY(attention_64_##type, (attention_kernel_small<KV_##type, 64>),                     \
+                 (struct attention_args))                                                          \
+    KERNEL_ENTRY(attention_128_##type, (attention_kernel_small<KV_##type, 128>),                   \
+                 (struct attention_args))                                                          \
+    KERNEL_ENTRY(attention_small_##type, (attention_kernel_small<KV_##type, 0>),                   \
                  (struct attention_args))                                                          \
     KERNEL_ENTRY(attention_any_##type, attention_kernel_any<KV_##type>, (struct attention_args))
-X(F16)
-X(BF16)
-X(INT8)
-X(FP8)
+KV_TYPE_LIST(X)
 #undef X
 KERNEL_ENTRY(rows_kernel, rows_kernel_any, (struct rows_args))
 KERNEL_ENTRY(read_kernel, read_all, (const uint4 *, uint64_t, uint32_t *))
 
-extern "C" const void *product_small(int codec) {
+extern "C" const void *product_small(int codec, int is_staged) {
     switch (codec) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
-        return product_small_##id();
+        return is_staged ? product_staged_##id() : product_small_##id();
         CODEC_LIST(X)
 #undef X
     }
-    return product_small_any();
+    return is_staged ? product_staged_any() : product_small_any();
 }
 
-extern "C" const void *attention_kernel(int kv_type, int is_small) {
+extern "C" const void *attention_small(int kv_type, int dim_k, int dim_v) {
+    const int dim = dim_k == dim_v ? dim_k : 0;
     switch (kv_type) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
-        return is_small ? attention_small_##type() : attention_any_##type();
-        X(F16)
-        X(BF16)
-        X(INT8)
-        X(FP8)
+        return dim == 64    ? attention_64_##type()                                                \
+               : dim == 128 ? attention_128_##type()                                               \
+                            : attention_small_##type();
+        KV_TYPE_LIST(X)
 #undef X
     }
     return nullptr;
 }
+
+extern "C" const void *attention_any(int kv_type) {
+    switch (kv_type) {
+#define X(type)                                                                                    \
+    case KV_##type:                                                                                \
+        return attention_any_##type();
+        KV_TYPE_LIST(X)
+#undef X
+    }
+    return nullptr;
+}
+
+#ifdef RN_TRACE
+#include <stdio.h>
+#include <stdlib.h>
+extern "C" void trace_dump(void) {
+    static unsigned long long at[3 * (1 << 20)];
+    unsigned n = 0;
+    if (!getenv("RN_TRACE")) return;
+    cudaMemcpyFromSymbol(&n, trace_n, sizeof n);
+    cudaMemcpyFromSymbol(at, trace_at, sizeof at);
+    if (n > 1 << 20) n = 1 << 20;
+    FILE *f = fopen(getenv("RN_TRACE"), "w");
+    unsigned from = n > 3000 ? n - 3000 : 0;
+    for (unsigned i = from; i < n; i++) fprintf(f, "%llu %llu %llu\n", at[3 * i], at[3 * i + 1], at[3 * i + 2] - at[3 * from + 2]);
+    fclose(f);
+}
+static struct at_exit_dump { ~at_exit_dump() {} } dump_object;
+#endif

@@ -26,7 +26,6 @@ struct product_args {
     struct launch_clock clock;
     int32_t n_rows;
     int32_t n_slots, slot_bytes; // of a warp's ring
-    int32_t is_staged;           // the input comes to shared memory
 };
 
 struct attention_args {
@@ -57,9 +56,12 @@ static inline uint32_t product_shared_bytes(int n_slots, int slot_bytes, int n_t
 extern "C" {
 #endif
 // Kernels, for cudaLaunchKernel.
-const void *product_small(int codec); // enum codec_id; CODEC_COUNT: any, also of several products
+// codec: enum codec_id; CODEC_COUNT: any, also of several products, but none of BF16 among others.
+// is_staged: each block brings the input to shared memory.
+const void *product_small(int codec, int is_staged);
 const void *product_wide(void);
-const void *attention_kernel(int kv_type, int is_small); // is_small: see attention_small_run
+const void *attention_small(int kv_type, int dim_k, int dim_v); // of attention_small_run
+const void *attention_any(int kv_type);
 const void *rows_kernel(void);
 const void *read_kernel(void);
 #ifdef __cplusplus

@@ -178,13 +178,16 @@ enum {
     RING_BYTES = 72 << 10,   // of a block's rings, about
     STAGED_BYTES = 32 << 10, // of the input in shared memory, at most
     NORMED_ROWS = 2,         // rows that each block of a product norms for itself
+    NORMED_COLS = 4096,      // of such rows: input.cuh
 };
 
 // Whether the blocks of a product bring n rows of its input to shared memory themselves. Rows that
 // must be normed or rounded before are prepared by a stage of their own where they are many.
-static bool is_staged(int n_units, int n_rows, bool is_16) {
-    return n_rows <= (is_16 ? (int)SMALL_ROWS : (int)NORMED_ROWS) &&
-           n_units * n_rows * 64 <= STAGED_BYTES;
+static bool is_staged(int input, int cols, int n_rows) {
+    const int n_units = (cols + UNIT_COLS - 1) / UNIT_COLS;
+    if (n_rows > SMALL_ROWS || n_units * n_rows * 64 > STAGED_BYTES) return false;
+    return input == INPUT_16 || (input == INPUT_RMS && n_rows <= NORMED_ROWS &&
+                                 cols <= NORMED_COLS && cols % 4 == 0);
 }
 
 static int rows_of(const struct batch *batch, const struct stage *s) {
@@ -194,7 +197,7 @@ static int rows_of(const struct batch *batch, const struct stage *s) {
     const int n = s->rows == STAGE_TOKENS ? batch->n_tokens
                   : s->rows == STAGE_OUT  ? batch->n_out
                                           : batch->n_logits;
-    if ((s->flags & STAGE_IF_UNFIT) && is_staged(s->row.n_units, n, false)) return 0;
+    if ((s->flags & STAGE_IF_UNFIT) && is_staged(s->row.input, s->row.width, n)) return 0;
     return n;
 }
 
@@ -202,28 +205,29 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
                                   bool is_small, struct launch_clock clock) {
     struct product_args args = {.stage = stage->product, .n_rows = n_rows, .clock = clock};
     struct stage_product *s = &args.stage;
-    const bool is_16 = s->input == INPUT_16;
     int codec = s->is_routed ? (int)CODEC_COUNT : s->product[0].codec;
-    args.is_staged = is_small && !s->is_routed && is_staged(s->n_units, n_rows, is_16);
-    if (!args.is_staged) s->input = INPUT_16; // written so, or prepared
+    const bool stages = is_small && !s->is_routed && is_staged(s->input, s->cols, n_rows);
+    if (!stages) s->input = INPUT_16; // written so, or prepared
     for (int i = 0; i < s->n_products; i++) {
         const int unit = s->product[i].unit_bytes, bytes = SLOT_UNITS(unit) * unit;
         if (bytes > args.slot_bytes) args.slot_bytes = bytes;
         if (s->product[i].codec != codec) codec = CODEC_COUNT;
     }
     const int n_tiles = is_small ? 1 : WIDE_ROWS / 8;
-    static int ring_bytes, per_sm;
-    if (!ring_bytes) { ring_bytes = getenv("RN_RING") ? atoi(getenv("RN_RING")) << 10 : RING_BYTES; per_sm = getenv("RN_BPS") ? atoi(getenv("RN_BPS")) : 1; }
-    args.n_slots = ring_bytes / N_WARPS / args.slot_bytes;
+    static int ring_bytes, most_blocks;
+    if (!ring_bytes) { ring_bytes = getenv("RN_RING") ? atoi(getenv("RN_RING")) << 10 : RING_BYTES; most_blocks = getenv("RN_BPS") ? atoi(getenv("RN_BPS")) : 2; }
+    int per_sm = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
+    if (per_sm > most_blocks) per_sm = most_blocks;
+    args.n_slots = ring_bytes / per_sm / N_WARPS / args.slot_bytes;
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
-    const uint32_t x_bytes = args.is_staged ? (uint32_t)(s->n_units * n_rows * 64) : 0;
+    const uint32_t x_bytes = stages ? (uint32_t)(s->n_units * n_rows * 64) : 0;
     const uint32_t shared =
         product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
     assert(shared <= b->shared_most);
     int blocks = b->n_sm * per_sm;
     if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
-    return cuda_launch(is_small ? product_small(codec) : product_wide(), (uint64_t)blocks,
+    return cuda_launch(is_small ? product_small(codec, stages) : product_wide(), (uint64_t)blocks,
                        BLOCK_THREADS, shared, &args, b->overlaps, b->stream);
 }
 
@@ -273,8 +277,9 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
     } else if (s->kind == STAGE_APPEND) {
         shared = ATTENTION_SHARED;
     }
-    return cuda_launch(attention_kernel(a->kv_type, is_small),
-                       (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared, &args,
+    const void *kernel = is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v)
+                                  : attention_any(a->kv_type);
+    return cuda_launch(kernel, (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared, &args,
                        b->overlaps, b->stream);
 }
 

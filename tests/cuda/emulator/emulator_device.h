@@ -349,6 +349,7 @@ inline late_copies &late_here() {
 DEV void prefetch_l2(const void *) {}
 DEV void dependents_launch() {}
 DEV void dependency_wait() {}
+#define TRACE(tag)
 DEV void copies_may_follow() {}
 DEV void copy_16(uint32_t to, const void *from) {
     emulator::late_copies &late = emulator::late_here();
@@ -394,6 +395,7 @@ DEV void give_up() { emulator::trap(); }
 enum { FETCH_ARRIVALS = 32 };
 DEV void fetch_init(uint64_t *barrier) { emulator::fetch_barrier_init(barrier); }
 DEV void fetch_init_done() {}
+template <bool IS_ONCE = false>
 DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     emulator::fetch_begin(to, from, n, barrier, lane);
 }
