@@ -297,6 +297,7 @@ DEV bool small_item_find(const struct stage_attention &s, const struct step &ste
         if (item < n) {
             item_make(s, step, seq, rows, shape, is_whole, run, item, (uint32_t)slot,
                       (uint32_t)counter, (int)blockIdx.x, m);
+            if (m.lane == 0) m.item().is_last = i + 1 == step.n_seqs && item + gridDim.x >= n;
             return true;
         }
         item -= n;
@@ -322,8 +323,10 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
         m.sync();
         if (m.item().is_none) break;
         TRACE(201);
+        const bool is_last = m.item().is_last;
         few_item<F>(s, c, shared_at);
         TRACE(208);
+        if (is_last) return;
         m.sync(); // the memory is used again
     }
     dependency_wait();

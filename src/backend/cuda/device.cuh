@@ -57,6 +57,10 @@ DEV uint32_t shared_u32(uint32_t at) { return *(const uint32_t *)__cvta_shared_t
 DEV void barrier_sync(int barrier, int n) {
     asm volatile("bar.sync %0,%1;" ::"r"(barrier), "r"(n) : "memory");
 }
+// One of the n threads, but it does not wait.
+DEV void barrier_arrive(int barrier, int n) {
+    asm volatile("bar.arrive %0,%1;" ::"r"(barrier), "r"(n) : "memory");
+}
 
 // Adds, and returns what was there. This thread sees what the threads that added before it had
 // written before, and so on.
@@ -177,7 +181,7 @@ DEV void copies_may_follow() {
 DEV void fetch_wait(uint64_t *barrier, uint32_t parity) {
     uint32_t done, tries = 0;
     do {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900 && !defined(RN_TESTWAIT)
         asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p,[%1],%2; "
                      "selp.u32 %0,1,0,p;}"
                      : "=r"(done)

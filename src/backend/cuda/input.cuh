@@ -24,11 +24,15 @@ DEV float4 quad_load(const float *row, int at, int cols) {
     return v;
 }
 
+// Of the threads that have rows: the block's first 256.
+enum { INPUT_BARRIER = 15 };
+DEV void input_sync() { barrier_sync(INPUT_BARRIER, BLOCK_THREADS); }
+
 // The sum over the block. norm: [N_WARPS].
 DEV float block_total(float sum, float *norm) {
     UNROLL for (int o = 16; o > 0; o /= 2) sum = sum + __shfl_xor_sync(0xffffffffu, sum, o);
     if (threadIdx.x % 32 == 0) norm[threadIdx.x / 32] = sum;
-    __syncthreads();
+    input_sync();
     sum = norm[0];
     UNROLL for (int w = 1; w < N_WARPS; w++) sum = sum + norm[w];
     return sum;
@@ -148,16 +152,21 @@ DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float 
         if (at < cols) weight[j] = *(const float4 *)(s.norm.weight + at);
     }
     dependency_wait();
+    float4 next[INPUT_HELD]; // of the row behind this one: on its way
+    auto ask = [&](int r) {
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+            next[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            const float *at = s.x + (int64_t)r * s.ldx + (j * INPUT_STEP + first);
+            if (j * INPUT_STEP + first < cols) next[j] = load_l2((const float4 *)at);
+        }
+    };
+    ask(0);
 #pragma unroll 1
     for (int r = 0; r < n_rows; r++) {
-        const float *row = s.x + (int64_t)r * s.ldx;
         float4 v[INPUT_HELD];
         float sum = 0.0f;
-        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
-            v[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (j * INPUT_STEP + first < cols)
-                v[j] = load_l2((const float4 *)(row + j * INPUT_STEP + first));
-        }
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) v[j] = next[j];
+        if (r + 1 < n_rows) ask(r + 1);
         UNROLL for (int j = 0; j < INPUT_HELD; j++) if (j * INPUT_STEP + first < cols) sum =
             square_add(sum, v[j], 0.0f, 0, 4);
         // sums of neighbouring rows are in different places, so one barrier is enough
@@ -178,8 +187,8 @@ DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float 
     }
 }
 
-// The rows at x: [unit, row, 32 elements of 16 bits]. The whole block; waits for the launch before,
-// and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or INPUT_RMS.
+// The rows at x: [unit, row, 32 elements of 16 bits]. The block's first 256 threads; waits for the
+// launch before, and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or INPUT_RMS.
 template <bool IS_BF16>
 DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
     if (s.input == INPUT_RMS) {
@@ -193,7 +202,7 @@ DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, floa
                 *(uint4 *)(x + (i / 4 * n_rows + r) * 64 + i % 4 * 16) = load_l2(row + i);
         }
     }
-    __syncthreads();
+    input_sync();
 }
 
 // ---------------------------------------------------------------- in memory

@@ -6,7 +6,8 @@
 // A block works on a tile, a warp of it on a slice. Each warp streams its weights through a ring of
 // its own in shared memory. The first copies are asked for before the launch waits for the one
 // before it: weights never change. So the memory is busy while launches follow each other. The sums
-// of slices meet in shared memory.
+// of slices meet in shared memory, where a ninth warp adds and stores them. The others go on with
+// the next tile meanwhile, and none of them waits for another.
 #ifndef RN_BACKEND_CUDA_PRODUCT_CUH
 #define RN_BACKEND_CUDA_PRODUCT_CUH
 
@@ -166,19 +167,20 @@ DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring
                         uint32_t &parity, const struct item_input<NT> &in,
                         const struct stage_product &s, int n_rows, int slice, int lane) {
     constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>());
+    constexpr int GROUP = codec_unit_bytes<CODEC>() >= 1024 ? 4 : 8; // units that overlap
     const int end = slice_first(slice + 1, s.n_units);
 #pragma unroll 1
     for (int unit = slice_first(slice, s.n_units); unit < end; unit += MOST) {
         const uint32_t at = shared_address(ring.at) + (uint32_t)(slot * ring.slot_bytes);
         fetch_wait(ring.full + slot, parity);
-        if (unit + MOST <= end) {
-            UNROLL for (int u = 0; u < MOST; u++)
-                unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u, unit + u, in, lane);
-        } else {
+        const int n = unit + MOST <= end ? MOST : end - unit;
+        int u = 0;
 #pragma unroll 1
-            for (int u = 0; unit + u < end; u++)
-                unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u, unit + u, in, lane);
-        }
+        for (; u + GROUP <= n; u += GROUP)
+            UNROLL for (int i = 0; i < GROUP; i++)
+                unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u + i, unit + u + i, in, lane);
+#pragma unroll 1
+        for (; u < n; u++) unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u, unit + u, in, lane);
         __syncwarp();
         piece_ask<KERNEL, NT>(c, ring, slot, s, n_rows, slice, lane);
         if (++slot == ring.n_slots) {
@@ -334,37 +336,72 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
     return in;
 }
 
-// The block's items.
+// Sums of tiles in shared memory: [N_SUMS, N_SLICES, NT, 32 lanes]. A barrier for each place says
+// that it is full, another that it is empty.
+enum { N_SUMS = 2, SUMS_FULL = 1, SUMS_EMPTY = SUMS_FULL + N_SUMS };
+
+DEV int sums_size(int nt) { return N_SLICES * nt * 32; }
+
+// The block's items, a slice of each. A warp of the first eight.
 template <int CODEC, int NT, bool IS_STAGED>
-DEV void items_run(const struct product_args &args, struct stream &c, const struct ring &ring,
-                   float4 *sums, const uint8_t *x) {
+DEV void slices_run(const struct product_args &args, struct stream &c, const struct ring &ring,
+                    float4 *sums, const uint8_t *x, int slice, int lane) {
     const struct stage_product &s = args.stage;
-    const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int slot = 0, turn = 0;
     uint32_t parity = 0;
 #pragma unroll 1
     for (int index = (int)blockIdx.x; index < c.n_items; index += (int)gridDim.x) {
-        struct item_out o = {&s, item_at<CODEC>(s, index, args.n_rows, 8 * NT), 0, args.n_rows, 8 * NT};
+        const struct item at = item_at<CODEC>(s, index, args.n_rows, 8 * NT);
 #pragma unroll 1
-        for (; o.group < o.at.n_groups; o.group++, turn++) {
+        for (int group = 0; group < at.n_groups; group++, turn++) {
             const struct item_input<NT> in =
-                item_input_of<CODEC, NT>(s, o.at, o.group, x, IS_STAGED, args.n_rows, lane);
-            const bool finishes = turn % N_SLICES == slice; // the warps take turns
-            struct tile_residual<NT> residual;
-            if (finishes && o.at.p->add) residual_load<CODEC, NT>(residual, o, lane);
+                item_input_of<CODEC, NT>(s, at, group, x, IS_STAGED, args.n_rows, lane);
             float acc[NT][4];
             UNROLL for (int i = 0; i < NT; i++) UNROLL for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
-            slice_of<CODEC, NT, IS_STAGED>(o.at.p->codec, acc, c, ring, slot, parity, in, s,
+            slice_of<CODEC, NT, IS_STAGED>(at.p->codec, acc, c, ring, slot, parity, in, s,
                                            args.n_rows, slice, lane);
-            float4 *mine = sums + (turn & 1) * N_SLICES * NT * 32;
-            UNROLL for (int i = 0; i < NT; i++) mine[(slice * NT + i) * 32 + lane] =
+            const int place = turn % N_SUMS;
+            if (turn >= N_SUMS) barrier_sync(SUMS_EMPTY + place, PRODUCT_THREADS);
+            float4 *mine = sums + place * sums_size(NT) + slice * NT * 32 + lane;
+            UNROLL for (int i = 0; i < NT; i++) mine[i * 32] =
                 make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
-            __syncthreads();
-            // the sums of an item stay until the barrier of the next but one
-            if (turn == 0) {
-                TRACE(105);
-            }
-            if (finishes) tile_finish<CODEC, NT>(o, residual, mine, lane);
+            barrier_arrive(SUMS_FULL + place, PRODUCT_THREADS);
+        }
+    }
+}
+
+// Sums that the block will have.
+template <int CODEC, int NT>
+DEV int turns_of(const struct stage_product &s, int n_items, int n_rows) {
+    if constexpr (CODEC != CODEC_ANY) {
+        return (n_items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
+    } else {
+        int n = 0;
+        for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x)
+            n += item_at<CODEC>(s, index, n_rows, 8 * NT).n_groups;
+        return n;
+    }
+}
+
+// The ends of the block's items. The ninth warp.
+template <int CODEC, int NT>
+DEV void tiles_end(const struct product_args &args, int n_items, const float4 *sums, int lane) {
+    const struct stage_product &s = args.stage;
+    const int n_turns = turns_of<CODEC, NT>(s, n_items, args.n_rows);
+    int turn = 0;
+#pragma unroll 1
+    for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x) {
+        struct item_out o = {&s, item_at<CODEC>(s, index, args.n_rows, 8 * NT), 0, args.n_rows,
+                             8 * NT};
+#pragma unroll 1
+        for (; o.group < o.at.n_groups; o.group++, turn++) {
+            const int place = turn % N_SUMS;
+            struct tile_residual<NT> residual;
+            if (o.at.p->add) residual_load<CODEC, NT>(residual, o, lane);
+            barrier_sync(SUMS_FULL + place, PRODUCT_THREADS);
+            tile_finish<CODEC, NT>(o, residual, sums + place * sums_size(NT), lane);
+            __syncwarp();
+            if (turn + N_SUMS < n_turns) barrier_arrive(SUMS_EMPTY + place, PRODUCT_THREADS);
         }
     }
 }
@@ -378,33 +415,36 @@ DEV void product_run(const struct product_args &args) {
     float *norm = (float *)(full + N_WARPS * RING_SLOTS_MAX);
     uint8_t *rings = shared + PRODUCT_HEAD;
     float4 *sums = (float4 *)(rings + N_WARPS * args.n_slots * args.slot_bytes);
-    uint8_t *x = (uint8_t *)(sums + 2 * N_SLICES * NT * 32);
-    const struct ring ring = {rings + slice * args.n_slots * args.slot_bytes,
-                              full + slice * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
-    if (lane < args.n_slots) fetch_init(ring.full + lane);
-    fetch_init_done();
-    __syncwarp();
-    TRACE(100);
+    uint8_t *x = (uint8_t *)(sums + N_SUMS * sums_size(NT));
     const bool is_routed = CODEC == CODEC_ANY && s.is_routed;
-    struct stream c = {};
-    c.item = (int)blockIdx.x;
-    c.n_items = s.n_tiles;
+    int n_items = s.n_tiles;
     if (is_routed) { // the experts are known behind the wait
         dependents_launch();
         dependency_wait();
-        c.n_items *= load_l2(s.route.n_active);
+        n_items *= load_l2(s.route.n_active);
     }
-    for (int i = 0; i < args.n_slots; i++)
-        if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
-    TRACE(101);
-    if (!is_routed) dependents_launch();
-    if (IS_STAGED)
-        input_stage<codec_is_bf16<CODEC>()>(s, args.n_rows, x, norm); // waits
-    else if (!is_routed)
+    if (slice == N_SLICES) {
+        if (!is_routed) dependents_launch();
         dependency_wait();
-    TRACE(102);
-    items_run<CODEC, NT, IS_STAGED>(args, c, ring, sums, x);
-    TRACE(103);
+        tiles_end<CODEC, NT>(args, n_items, sums, lane);
+    } else {
+        const struct ring ring = {rings + slice * args.n_slots * args.slot_bytes,
+                                  full + slice * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
+        struct stream c = {};
+        c.item = (int)blockIdx.x;
+        c.n_items = n_items;
+        if (lane < args.n_slots) fetch_init(ring.full + lane);
+        fetch_init_done();
+        __syncwarp();
+        for (int i = 0; i < args.n_slots; i++)
+            if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
+        if (!is_routed) dependents_launch();
+        if (IS_STAGED)
+            input_stage<codec_is_bf16<CODEC>()>(s, args.n_rows, x, norm); // waits
+        else if (!is_routed)
+            dependency_wait();
+        slices_run<CODEC, NT, IS_STAGED>(args, c, ring, sums, x, slice, lane);
+    }
     clock_end(args.clock);
 }
 

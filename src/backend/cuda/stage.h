@@ -5,7 +5,7 @@
 // Words. A *tile* is 16 output rows of a matrix, a *unit* is a tile's part of 32 columns: the piece
 // of weights that a warp decodes at a time (codec.h). Units of a tile follow each other by columns,
 // tiles by rows. A *slice* is an eighth of a tile's units: slice s has units [s * n / 8, (s + 1) *
-// n / 8). A block has 8 warps, one for each slice.
+// n / 8). A block has 8 warps, one for each slice; of a product it has one more.
 #ifndef RN_BACKEND_CUDA_STAGE_H
 #define RN_BACKEND_CUDA_STAGE_H
 
@@ -18,6 +18,7 @@ enum {
     N_SLICES = 8,
     BLOCK_THREADS = 256,
     N_WARPS = BLOCK_THREADS / 32,
+    PRODUCT_THREADS = BLOCK_THREADS + 32, // of a product: a warp more ends the tiles
     SMALL_ROWS = 8,   // rows of a small step: the columns of one matrix instruction
     WIDE_ROWS = 32,   // rows that a product of a larger step takes at a time
     MAX_PRODUCTS = 3, // of a stage

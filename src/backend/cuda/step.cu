@@ -12,12 +12,12 @@
 #define PRODUCT_BLOCKS 2
 #endif
 template <int CODEC, bool IS_STAGED>
-__global__ void __launch_bounds__(BLOCK_THREADS, PRODUCT_BLOCKS)
+__global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
     product_kernel_small(const __grid_constant__ struct product_args args) {
     product_run<CODEC, 1, IS_STAGED>(args);
 }
 
-__global__ void __launch_bounds__(BLOCK_THREADS, 1)
+__global__ void __launch_bounds__(PRODUCT_THREADS, 1)
     product_kernel_wide(const __grid_constant__ struct product_args args) {
     product_run<CODEC_ANY, WIDE_ROWS / 8, false>(args);
 }

@@ -13,7 +13,10 @@ enum {
 
 // Units of a slot of a ring: a constant of the codec, so that a slot's arithmetic is one piece of
 // code.
-#define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : 8)
+#ifndef RN_QS
+#define RN_QS 16
+#endif
+#define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : RN_QS)
 
 // Nanoseconds of the device when a launch began (row stages only) and ended; NULL: not wanted.
 struct launch_clock {

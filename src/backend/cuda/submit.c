@@ -177,7 +177,7 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
 enum {
     RING_BYTES = 72 << 10,   // of a block's rings, about
     STAGED_BYTES = 32 << 10, // of the input in shared memory, at most
-    NORMED_ROWS = 2,         // rows that each block of a product norms for itself
+    NORMED_ROWS = 8,         // rows that each block of a product norms for itself
     NORMED_COLS = 4096,      // of such rows: input.cuh
 };
 
@@ -214,21 +214,22 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
         if (s->product[i].codec != codec) codec = CODEC_COUNT;
     }
     const int n_tiles = is_small ? 1 : WIDE_ROWS / 8;
-    static int ring_bytes, most_blocks;
-    if (!ring_bytes) { ring_bytes = getenv("RN_RING") ? atoi(getenv("RN_RING")) << 10 : RING_BYTES; most_blocks = getenv("RN_BPS") ? atoi(getenv("RN_BPS")) : 2; }
+    const uint32_t x_bytes = stages ? (uint32_t)(s->n_units * n_rows * 64) : 0;
+    static int budget_kb, most_blocks;
+    if (!budget_kb) { budget_kb = getenv("RN_BUDGET") ? atoi(getenv("RN_BUDGET")) : 112; most_blocks = getenv("RN_BPS") ? atoi(getenv("RN_BPS")) : 2; }
     int per_sm = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
     if (per_sm > most_blocks) per_sm = most_blocks;
-    args.n_slots = ring_bytes / per_sm / N_WARPS / args.slot_bytes;
+    const uint32_t fixed = product_shared_bytes(0, 0, n_tiles, x_bytes) + 1024;
+    const int left = (int)((uint32_t)(budget_kb << 10) / (uint32_t)per_sm) - (int)fixed;
+    args.n_slots = left / (N_WARPS * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
-    const uint32_t x_bytes = stages ? (uint32_t)(s->n_units * n_rows * 64) : 0;
-    const uint32_t shared =
-        product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
+    const uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
     assert(shared <= b->shared_most);
     int blocks = b->n_sm * per_sm;
     if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
     return cuda_launch(is_small ? product_small(codec, stages) : product_wide(), (uint64_t)blocks,
-                       BLOCK_THREADS, shared, &args, b->overlaps, b->stream);
+                       PRODUCT_THREADS, shared, &args, b->overlaps, b->stream);
 }
 
 // The splits of all sequences, the most rows of one, and the most pages of a split. Numbers are

@@ -546,6 +546,15 @@ void barrier_wait(int number, int n) {
     wait_at(number ? "barrier_sync" : "__syncthreads", (uint64_t)number);
 }
 
+void barrier_arrive(int number, int n) {
+    block *b = self()->team->owner;
+    named_barrier *barrier = &b->barriers[number];
+    if (barrier->arrived && barrier->n != n)
+        fail("barrier %d of %d threads, but others wait there for %d", number, n, barrier->n);
+    barrier->n = n;
+    if (++barrier->arrived == n) barrier_open(b, barrier);
+}
+
 void collective(const collective_kind *kind, uint32_t mask, void *data) {
     fiber *f = self();
     warp *w = f->team;

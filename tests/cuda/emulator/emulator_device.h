@@ -51,6 +51,7 @@ struct collective_kind {
 extern const collective_kind KIND_SYNCWARP, KIND_SHUFFLE, KIND_VOTE, KIND_MMA_F16, KIND_MMA_BF16;
 void collective(const collective_kind *kind, uint32_t mask, void *data);
 
+void barrier_arrive(int number, int n);
 void barrier_wait(int barrier, int n); // barrier 0: all threads of the block
 void poll();                           // another thread may run; nothing happened yet
 void progress();                       // the running thread changed what others may wait for
@@ -372,6 +373,11 @@ DEV void barrier_sync(int barrier, int n) {
     if (barrier < 1 || barrier > 15 || n < 32 || n % 32)
         emulator::fail("barrier %d of %d threads is not possible", barrier, n);
     emulator::barrier_wait(barrier, n);
+}
+DEV void barrier_arrive(int barrier, int n) {
+    if (barrier < 1 || barrier > 15 || n < 32 || n % 32)
+        emulator::fail("barrier %d of %d threads is not possible", barrier, n);
+    emulator::barrier_arrive(barrier, n);
 }
 DEV void store_release(uint32_t *p, uint32_t v) {
     emulator::atomic_point();
