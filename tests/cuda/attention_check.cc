@@ -102,7 +102,7 @@ KERNEL_ENTRY(stage_entry, stage_kernel, (struct stage_args))
 namespace {
 
 void stage_launch(struct stage_args &args, int grid) {
-    enum { SHARED = ATTENTION_SHARED + SPLIT_PAGES * 2 * 8192 + 256 };
+    enum { SHARED = ATTENTION_SHARED + SPLIT_PAGES * KV_SLOTS_MAX * KV_CHUNK_UNITS * 1024 + 256 };
     void *list[] = {&args};
     CUDA(cudaFuncSetAttribute(stage_entry(), cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
     CUDA(cudaLaunchKernel(stage_entry(), dim3((unsigned)grid), dim3(BLOCK_THREADS), list, SHARED,
@@ -484,7 +484,7 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     CUDA(cudaMemset(s.parts, 0xff, 1 << 20));
     CUDA(cudaMemset((uint8_t *)s.parts + ATTENTION_STATES, 0xff, 4 << 20));
     args.run = s.fused && !random.one_in(3) ? random.in(1, 4) : 0;
-    s.page_slots = random.in(1, 2);
+    s.page_slots = 1 << random.in(0, 2);
     if (args.run)
         n_small++;
     else

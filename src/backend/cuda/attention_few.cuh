@@ -6,10 +6,10 @@
 
 #include "attention_item.cuh"
 
-// A page comes in chunks: 4 blocks of its keys at a time, then 8 units of its values. A warp has two
-// slots in shared memory (one, where a block has little of it), and asks for a chunk when a slot is
-// free. So the chunks run ahead, also into the item's next split.
-enum { CHUNK_BLOCKS = 4, CHUNK_UNITS = 8 };
+// A page comes in chunks of 4 units: of its keys, then of its values. A warp has 1, 2 or 4 slots in
+// shared memory, and asks for a chunk when a slot is free. So the chunks run ahead, also into the
+// item's next split.
+enum { CHUNK_BLOCKS = KV_CHUNK_UNITS / 2, CHUNK_UNITS = KV_CHUNK_UNITS };
 
 DEV int chunks_k(int dim_k) { return (kv_blocks(dim_k) + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS; }
 DEV int chunks_v(int dim_v) { return (kv_units(dim_v) + CHUNK_UNITS - 1) / CHUNK_UNITS; }
@@ -17,7 +17,7 @@ DEV int chunks_v(int dim_v) { return (kv_units(dim_v) + CHUNK_UNITS - 1) / CHUNK
 template <class F> struct page_stream {
     uint8_t *slots;
     uint64_t *full;
-    uint32_t slot_bytes, n_slots;
+    uint32_t n_slots, log; // log: of n_slots
     uint32_t n_asked, n_read; // chunks, of all items of the block
     int split, chunk;         // the next one to ask for
     const uint8_t *head;      // of its page; NULL: none is left
@@ -50,11 +50,12 @@ DEV void stream_seek(page_stream<F> &c, const struct stage_attention &s,
     }
 }
 
-// Whether a page is in the slots as a whole: then new entries are put there, too.
+// Whether a page is in the slots as a whole, in its own order: then new entries are put there, too.
 template <class F>
 DEV bool page_fits(const page_stream<F> &c, const struct stage_attention &s) {
-    return c.n_slots == 2 && chunks_k(F::dim_k(s)) + chunks_v(F::dim_v(s)) == 2;
+    return (int)c.n_slots == chunks_k(F::dim_k(s)) + chunks_v(F::dim_v(s));
 }
+template <class F> DEV constexpr uint32_t chunk_bytes() { return CHUNK_UNITS * kv_unit_bytes<F>(); }
 
 // Asks for chunks while a slot is free. written: the last split whose new entries are in memory. A
 // page that does not fit and has new entries is asked for behind them.
@@ -69,22 +70,22 @@ DEV void stream_ask(page_stream<F> &c, const struct stage_attention &s,
         const bool is_value = c.chunk >= n_k;
         const int first = is_value ? (c.chunk - n_k) * CHUNK_UNITS : c.chunk * CHUNK_BLOCKS * 2;
         const int all = is_value ? kv_units(F::dim_v(s)) : kv_blocks(F::dim_k(s)) * 2;
-        const int n = all - first < 8 ? all - first : 8;
+        const int n = all - first < CHUNK_UNITS ? all - first : (int)CHUNK_UNITS;
         const uint8_t *from = c.head + (is_value ? kv_k_bytes<F>(F::dim_k(s)) : 0) +
                               (uint32_t)first * kv_unit_bytes<F>();
-        const uint32_t slot = c.n_slots == 2 ? c.n_asked & 1 : 0;
-        fetch(c.slots + slot * c.slot_bytes, from, (uint32_t)n * kv_unit_bytes<F>(),
+        const uint32_t slot = c.n_asked & (c.n_slots - 1);
+        fetch(c.slots + slot * chunk_bytes<F>(), from, (uint32_t)n * kv_unit_bytes<F>(),
               c.full + slot, m.lane);
         c.n_asked++;
         if (++c.chunk == n_k + n_v) stream_seek(c, s, m, c.split + 1);
     }
 }
 
-// The next chunk is there: the address of its slot.
+// The chunk `ahead` of the next one is there: the address of its slot.
 template <class F> DEV uint32_t stream_wait(const page_stream<F> &c, uint32_t ahead) {
-    const uint32_t index = c.n_read + ahead, slot = c.n_slots == 2 ? index & 1 : 0;
-    fetch_wait(c.full + slot, (c.n_slots == 2 ? index >> 1 : index) & 1);
-    return shared_address(c.slots + slot * c.slot_bytes);
+    const uint32_t index = c.n_read + ahead, slot = index & (c.n_slots - 1);
+    fetch_wait(c.full + slot, index >> c.log & 1);
+    return shared_address(c.slots + slot * chunk_bytes<F>());
 }
 
 // The next chunk was read.
@@ -215,7 +216,7 @@ DEV void few_scores(const struct stage_attention &s, const struct attention_bloc
     UNROLL for (int i = 0; i < 8; i++) score[i] = sum[i / 4][i % 4];
 }
 
-// 8 units of a page's values, from unit u0 on: o of the warps, and the end of their rounds.
+// Two chunks of a page's values, from unit u0 on: o of the warps, and the end of their rounds.
 template <class F>
 DEV void few_values(const struct stage_attention &s, const struct attention_block &m,
                     page_stream<F> &c, int split, int u0, bool reads, const uint32_t (&b)[4],
@@ -223,10 +224,12 @@ DEV void few_values(const struct stage_attention &s, const struct attention_bloc
     const int n_units = kv_units(F::dim_v(s)), n_pairs = 1 << pairs_log(m.item().n);
     const int round = n_pairs <= 2 ? 8 : 4; // units of a round
     float4 *to = (float4 *)(m.memory + EXCHANGE_AT + m.warp * (EXCHANGE_BYTES / 8));
-    const uint32_t chunk = reads ? stream_wait(c, 0) : 0;
     UNROLL for (int half = 0; half < 2; half++) {
-        UNROLL for (int u = 4 * half; u < 4 * half + 4; u++) {
-            if (!reads || u0 + u >= n_units) continue;
+        const int first = u0 + CHUNK_UNITS * half; // unit of the chunk
+        const bool has_chunk = reads && first < n_units;
+        const uint32_t chunk = has_chunk ? stream_wait(c, 0) : 0;
+        UNROLL for (int u = 0; u < CHUNK_UNITS; u++) {
+            if (!has_chunk || first + u >= n_units) continue;
             float o[4] = {0, 0, 0, 0};
             uint32_t a[2][4];
             unit_fragments<F>(a, chunk + (uint32_t)u * kv_unit_bytes<F>(), m.lane);
@@ -235,10 +238,10 @@ DEV void few_values(const struct stage_attention &s, const struct attention_bloc
             if (m.t >= n_pairs) continue;
             float4 v;
             v.x = o[0], v.y = o[1], v.z = o[2], v.w = o[3];
-            to[((round == 8 ? u : u % 4) * 8 + m.g) * n_pairs + m.t] = v;
+            to[((round == 8 ? u + CHUNK_UNITS * half : u) * 8 + m.g) * n_pairs + m.t] = v;
         }
-        if (half == 1 && reads) stream_next(c, s, m, split);
-        const int unit = round == 8 ? u0 : u0 + 4 * half;
+        if (has_chunk) stream_next(c, s, m, split);
+        const int unit = round == 8 ? u0 : first;
         if ((round == 8 && half == 0) || unit >= n_units) continue;
         m.sync();
         few_round<F>(s, m, split, unit, round, half, fold);
@@ -256,10 +259,9 @@ DEV void few_append(const struct stage_attention &s, const struct attention_bloc
         if (writes && m.warp >= turn && m.warp < turn + n_heads) {
             uint8_t *copy_k = nullptr, *copy_v = nullptr;
             if (reads && page_fits(c, s)) { // the chunks are there before entries are put into them
-                stream_wait(c, 0);
-                stream_wait(c, 1);
-                copy_k = c.slots + (c.n_read & 1) * c.slot_bytes;
-                copy_v = c.slots + ((c.n_read + 1) & 1) * c.slot_bytes;
+                for (uint32_t i = 0; i < c.n_slots; i++) stream_wait(c, i);
+                copy_k = c.slots;
+                copy_v = c.slots + (uint32_t)chunks_k(F::dim_k(s)) * chunk_bytes<F>();
             }
             page_append<F>(s, w, kv_head_at<F>(s, w.table, page, w.head_kv), copy_k, copy_v,
                               page, (float *)scratch + (m.warp - turn) * F::dim_k(s), m.lane);
@@ -329,7 +331,7 @@ DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t s
         TRACE(206);
         struct few_fold fold;
         few_fold_split(m, split, fold);
-        ROLLED for (int u0 = 0; u0 < n_units; u0 += CHUNK_UNITS)
+        ROLLED for (int u0 = 0; u0 < n_units; u0 += 2 * CHUNK_UNITS)
             few_values<F>(s, m, c, split, u0, reads, b, fold);
     }
     if (w.is_part) parts_end(s, shared_at);
@@ -340,11 +342,11 @@ template <class F>
 DEV page_stream<F> stream_begin(const struct stage_attention &s,
                                    const struct attention_block &m) {
     page_stream<F> c = {};
-    c.slot_bytes = KV_SLOT_BYTES(F::dim_k(s), F::dim_v(s), kv_unit_bytes<F>());
     c.n_slots = (uint32_t)s.page_slots;
-    c.slots = m.pages + (uint32_t)m.warp * c.n_slots * c.slot_bytes;
-    c.full = (uint64_t *)(m.memory + FULL_AT) + m.warp * 2;
-    if (m.lane < 2) fetch_init(c.full + m.lane);
+    c.log = c.n_slots == 4 ? 2 : c.n_slots == 2 ? 1 : 0;
+    c.slots = m.pages + (uint32_t)m.warp * c.n_slots * chunk_bytes<F>();
+    c.full = (uint64_t *)(m.memory + FULL_AT) + m.warp * KV_SLOTS_MAX;
+    if (m.lane < (int)c.n_slots) fetch_init(c.full + m.lane);
     fetch_init_done();
     __syncwarp();
     return c;

@@ -30,8 +30,8 @@ enum {
     EXCHANGE_AT = 12 << 10,
     STATS_AT = EXCHANGE_AT + EXCHANGE_BYTES,
     QUERIES_AT = STATS_AT + 640, // struct item_query [MANY_QUERIES]
-    FULL_AT = QUERIES_AT + MANY_QUERIES * 16, // barriers of "few" [warp][2]
-    ITEM_AT = FULL_AT + N_WARPS * 2 * 8,
+    FULL_AT = QUERIES_AT + MANY_QUERIES * 16, // barriers of "few"
+    ITEM_AT = FULL_AT + N_WARPS * KV_SLOTS_MAX * 8,
 };
 static_assert(ITEM_BYTES % 128 == 0, "a block's memory is aligned");
 static_assert(QUERY_BYTES + 3 * RING_SLOT <= STATS_AT, "a ring has at least 3 slots");
@@ -66,7 +66,7 @@ struct item_query {
 struct attention_block {
     int thread, warp, lane, g, t;
     uint8_t *memory;
-    uint8_t *pages; // "few": [warp][2] slots
+    uint8_t *pages; // "few": [warp][page_slots] chunks
     DEV void sync() const { __syncthreads(); }
     DEV float *maxima() const { return (float *)(memory + STATS_AT); } // [page][query]
     DEV float *sums() const { return maxima() + SPLIT_PAGES * FEW_QUERIES; }

@@ -146,41 +146,69 @@ template <int CODEC> DEV void mma(float (&c)[4], const uint32_t (&a)[4], uint32_
         mma_f16(c, a, b0, b1);
 }
 
-// Unit `u` of a slot, which is unit `unit` of the tile.
-template <int CODEC, int NT, bool IS_STAGED>
-DEV void unit_multiply(float (&acc)[NT][4], uint32_t slot, int u, int unit,
-                       const struct item_input<NT> &in, int lane) {
-    uint32_t a[2][4];
-    uint4 b[NT];
+// The input of unit `unit` of the tile.
+template <int NT, bool IS_STAGED>
+DEV void input_load(uint4 (&b)[NT], const struct item_input<NT> &in, int unit) {
     if (IS_STAGED)
         b[0] = shared_u128(in.shared + (uint32_t)unit * in.step);
     else
         UNROLL for (int i = 0; i < NT; i++) b[i] = *(const uint4 *)(in.row[i] + unit * UNIT_COLS);
+}
+
+// Unit `u` of a slot.
+template <int CODEC, int NT>
+DEV void unit_multiply(float (&acc)[NT][4], uint32_t slot, int u, const uint4 (&b)[NT], int lane) {
+    uint32_t a[2][4];
     codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane, a);
     UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[0], b[i].x, b[i].y);
     UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[1], b[i].z, b[i].w);
 }
 
-// The warp's slice of an item, from 0, units in order. KERNEL: CODEC, or CODEC_ANY.
+// Units that are multiplied in one piece of code, so that their loads overlap.
+template <int CODEC> DEV constexpr int group_units() {
+    return codec_unit_bytes<CODEC>() >= 1024 ? 4 : 8;
+}
+
+// The warp's slice of an item, from 0, units in order. KERNEL: CODEC, or CODEC_ANY. Where 8 rows of
+// the input are in memory, a group's part of it is asked for while the group before is multiplied.
 template <int KERNEL, int CODEC, int NT, bool IS_STAGED>
 DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring &ring, int &slot,
                         uint32_t &parity, const struct item_input<NT> &in,
                         const struct stage_product &s, int n_rows, int slice, int lane) {
-    constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>());
-    constexpr int GROUP = codec_unit_bytes<CODEC>() >= 1024 ? 4 : 8; // units that overlap
-    const int end = slice_first(slice + 1, s.n_units);
+    constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>()), GROUP = group_units<CODEC>();
+    constexpr bool IS_AHEAD = NT == 1 && !IS_STAGED && KERNEL != CODEC_ANY;
+    const int first = slice_first(slice, s.n_units), end = slice_first(slice + 1, s.n_units);
+    uint4 ahead[IS_AHEAD ? GROUP : 1][NT];
+    if (IS_AHEAD)
+        UNROLL for (int i = 0; i < GROUP; i++) if (first + i < end)
+            input_load<NT, false>(ahead[i], in, first + i);
 #pragma unroll 1
-    for (int unit = slice_first(slice, s.n_units); unit < end; unit += MOST) {
+    for (int unit = first; unit < end; unit += MOST) {
         const uint32_t at = shared_address(ring.at) + (uint32_t)(slot * ring.slot_bytes);
         fetch_wait(ring.full + slot, parity);
         const int n = unit + MOST <= end ? MOST : end - unit;
         int u = 0;
 #pragma unroll 1
-        for (; u + GROUP <= n; u += GROUP)
+        for (; u + GROUP <= n; u += GROUP) {
+            uint4 b[GROUP][NT];
+            UNROLL for (int i = 0; i < GROUP; i++) {
+                if (!IS_AHEAD) {
+                    input_load<NT, IS_STAGED>(b[i], in, unit + u + i);
+                    continue;
+                }
+                b[i][0] = ahead[i][0];
+                const int next = unit + u + GROUP + i;
+                if (next < end) input_load<NT, false>(ahead[i], in, next);
+            }
             UNROLL for (int i = 0; i < GROUP; i++)
-                unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u + i, unit + u + i, in, lane);
+                unit_multiply<CODEC, NT>(acc, at, u + i, b[i], lane);
+        }
 #pragma unroll 1
-        for (; u < n; u++) unit_multiply<CODEC, NT, IS_STAGED>(acc, at, u, unit + u, in, lane);
+        for (; u < n; u++) {
+            uint4 b[NT];
+            input_load<NT, IS_STAGED>(b, in, unit + u);
+            unit_multiply<CODEC, NT>(acc, at, u, b, lane);
+        }
         __syncwarp();
         piece_ask<KERNEL, NT>(c, ring, slot, s, n_rows, slice, lane);
         if (++slot == ring.n_slots) {

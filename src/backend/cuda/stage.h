@@ -130,20 +130,14 @@ enum {
     PAGE_TOKENS = 32, // KV_PAGE_TOKENS
     SPLIT_PAGES = 8,  // a split: the positions of one partial softmax
     SPLIT_TOKENS = SPLIT_PAGES * PAGE_TOKENS,
-    ATTENTION_SHARED = 34944,      // of a block
+    ATTENTION_SHARED = 35200,      // of a block
     ATTENTION_PARTS = 96 << 20,    // bytes for results of splits
     ATTENTION_STATES = 32 << 20,   // bytes for running results, a place for each block
     ATTENTION_COUNTERS = 64 << 10, // a split or a segment of splits has few
 };
 
-// A slot of a page's keys or values in shared memory, of which each warp has two: at most 4 blocks of
-// 32 elements, or 8 units of 16.
-#define KV_SLOT_UNITS(n) ((n) < 8 ? (n) : 8)
-#define KV_SLOT_BYTES(dim_k, dim_v, unit_bytes)                                                    \
-    ((uint32_t)(KV_SLOT_UNITS(((dim_k) + 31) / 32 * 2) > KV_SLOT_UNITS(((dim_v) + 15) / 16)        \
-                    ? KV_SLOT_UNITS(((dim_k) + 31) / 32 * 2)                                       \
-                    : KV_SLOT_UNITS(((dim_v) + 15) / 16)) *                                        \
-     (uint32_t)(unit_bytes))
+// Pages come to shared memory in chunks of units of 16 positions or elements (kv.cuh).
+enum { KV_CHUNK_UNITS = 4, KV_SLOTS_MAX = 4 };
 
 // See attention.cuh.
 struct stage_attention {
@@ -170,7 +164,7 @@ struct stage_attention {
     uint8_t *pages;     // of the group
     float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
     uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
-    int32_t page_slots; // of a warp: 1 or 2, as a launch has room
+    int32_t page_slots; // chunks of a warp: 1, 2 or 4, as a launch has room
 };
 
 struct stage {

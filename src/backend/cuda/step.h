@@ -13,10 +13,7 @@ enum {
 
 // Units of a slot of a ring: a constant of the codec, so that a slot's arithmetic is one piece of
 // code.
-#ifndef RN_QS
-#define RN_QS 16
-#endif
-#define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : RN_QS)
+#define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : (unit_bytes) > 320 ? 8 : 16)
 
 // Nanoseconds of the device when a launch began (row stages only) and ended; NULL: not wanted.
 struct launch_clock {

@@ -185,7 +185,9 @@ enum {
 // must be normed or rounded before are prepared by a stage of their own where they are many.
 static bool is_staged(int input, int cols, int n_rows) {
     const int n_units = (cols + UNIT_COLS - 1) / UNIT_COLS;
-    if (n_rows > SMALL_ROWS || n_units * n_rows * 64 > STAGED_BYTES) return false;
+    static int staged_bytes;
+    if (!staged_bytes) staged_bytes = getenv("RN_STAGED") ? atoi(getenv("RN_STAGED")) << 10 : STAGED_BYTES;
+    if (n_rows > SMALL_ROWS || n_units * n_rows * 64 > staged_bytes) return false;
     return input == INPUT_16 || (input == INPUT_RMS && n_rows <= NORMED_ROWS &&
                                  cols <= NORMED_COLS && cols % 4 == 0);
 }
@@ -250,6 +252,19 @@ static void attention_size(const struct batch *batch, struct cuda_shape *shape) 
         shape->n_pages *= 2;
 }
 
+// Slots of a warp for chunks of its pages; *shared grows by those of n_pages warps.
+static int page_slots_of(const struct stage_attention *a, bool is_long, uint32_t most, int n_pages,
+                         uint32_t *shared) {
+    const uint32_t unit = a->kv_type == KV_F16 || a->kv_type == KV_BF16 ? 1024 : 512;
+    const int n = ((a->dim_k + 31) / 32 * 2 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS +
+                  ((a->dim_v + 15) / 16 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS;
+    int slots = n <= 2 || is_long ? 2 : KV_SLOTS_MAX;
+    while (slots > 1 && *shared + (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit > most)
+        slots /= 2;
+    *shared += (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit;
+    return slots;
+}
+
 static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *s, int n_rows,
                                     const struct cuda_shape *shape, struct launch_clock clock) {
     struct attention_args args = {.stage = s->attention,
@@ -262,19 +277,18 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
     const int queries = shape->seq_rows * (a->n_head / a->n_head_kv);
     const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
     const int64_t items = (int64_t)n_tiles * a->n_head_kv * shape->n_splits;
-    const bool is_wide = a->kv_type == KV_F16 || a->kv_type == KV_BF16;
-    const uint32_t slot = KV_SLOT_BYTES(a->dim_k, a->dim_v, is_wide ? 1024 : 512);
-    a->page_slots = ATTENTION_SHARED + SPLIT_PAGES * 2 * slot <= b->shared_most ? 2 : 1;
-    const uint32_t slots = slot * (uint32_t)a->page_slots;
     // many queries of long contexts share what they read
     const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
     const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
-    int64_t blocks = b->n_sm;
-    uint32_t shared = ATTENTION_SHARED + SPLIT_PAGES * slots;
+    // of short contexts a warp has room for a page; of long ones two blocks share a multiprocessor
+    const bool is_long = items > b->n_sm;
+    const int n_pages = is_small ? shape->n_pages : (int)SPLIT_PAGES;
+    int64_t blocks = is_small && is_long ? 2 * b->n_sm : b->n_sm;
+    uint32_t shared = ATTENTION_SHARED;
+    a->page_slots = page_slots_of(a, is_long, b->shared_most, n_pages, &shared);
     if (is_small) {
         args.run = (int)((items + blocks - 1) / blocks);
         blocks = (items + args.run - 1) / args.run;
-        shared = ATTENTION_SHARED + (uint32_t)shape->n_pages * slots;
     } else if (s->kind == STAGE_APPEND) {
         shared = ATTENTION_SHARED;
     }
