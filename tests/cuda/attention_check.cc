@@ -102,7 +102,10 @@ KERNEL_ENTRY(stage_entry, stage_kernel, (struct stage_args))
 namespace {
 
 void stage_launch(struct stage_args &args, int grid) {
-    enum { SHARED = ATTENTION_SHARED + SPLIT_PAGES * KV_SLOTS_MAX * KV_CHUNK_UNITS * 1024 + 256 };
+    enum {
+        SHARED = ATTENTION_SHARED + SPLIT_PAGES * KV_SLOTS_MAX * KV_CHUNK_UNITS * 1024 +
+                 N_WARPS * SPLIT_SCORES + 256
+    };
     void *list[] = {&args};
     CUDA(cudaFuncSetAttribute(stage_entry(), cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
     CUDA(cudaLaunchKernel(stage_entry(), dim3((unsigned)grid), dim3(BLOCK_THREADS), list, SHARED,
@@ -322,7 +325,8 @@ struct options {
 
 typedef std::map<std::pair<int, int>, std::vector<float>> row_map; // by sequence and position
 
-int n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments, n_small; // what the cases reached
+int n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments,
+    n_small; // what the cases reached
 
 // Pages and sequences of one schedule. Pages have random numbers, other than in other schedules.
 struct world {
@@ -485,6 +489,7 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     CUDA(cudaMemset((uint8_t *)s.parts + ATTENTION_STATES, 0xff, 4 << 20));
     args.run = s.fused && !random.one_in(3) ? random.in(1, 4) : 0;
     s.page_slots = 1 << random.in(0, 2);
+    s.has_scores = s.dim_k <= 128 && s.dim_v <= 128 && random.one_in(2);
     if (args.run)
         n_small++;
     else

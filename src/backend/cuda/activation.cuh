@@ -4,7 +4,8 @@
 
 #include "rmath.cuh"
 
-// kind: enum gate_kind. Not inlined: it is called in few places, and code is fetched at some cost. has_up: u multiplies; otherwise the activation alone.
+// kind: enum gate_kind. Not inlined: it is called in few places, and code is fetched at some cost.
+// has_up: u multiplies; otherwise the activation alone.
 DEV_CALL float gate_of(int kind, float g, float u, bool has_up) {
     if (kind == 0) { // silu
         const float v = g / (1.0f + rmath_exp(-g));

@@ -1,5 +1,5 @@
-// Attention over KV pages: the stage, its arithmetic, and how a step's work becomes items of blocks.
-// step.cu calls attention_run. The forms of an item are in attention_few.cuh and
+// Attention over KV pages: the stage, its arithmetic, and how a step's work becomes items of
+// blocks. step.cu calls attention_run. The forms of an item are in attention_few.cuh and
 // attention_many.cuh, what they share in attention_item.cuh, and the layout of pages in kv.cuh.
 //
 // Invariant: the bits of a query row depend on its own sequence up to its position alone. They do
@@ -244,8 +244,8 @@ DEV void item_make(const struct stage_attention &s, const struct step &step,
     if (m.lane == 0) m.item() = w;
 }
 
-// What the block knows of the items of up to ATTENTION_SEQS sequences. Of a single sequence there is
-// no table: the first warp of the block has its shape, and only it.
+// What the block knows of the items of up to ATTENTION_SEQS sequences. Of a single sequence there
+// is no table: the first warp of the block has its shape, and only it.
 struct attention_list {
     const struct attention_table *table;
     struct attention_shape shape;
@@ -270,8 +270,8 @@ DEV void item_find(const struct stage_attention &s, const struct step &step, int
     const uint32_t *firsts = is_whole ? list.table->whole_first : list.table->split_first;
     const int i = table_find(firsts, list.n, index);
     const struct step_seq &seq = step.seq[list.first + i];
-    item_make(s, step, seq, rows, shape_of(s, step, seq, rows, list.n_workers), is_whole,
-              1, index - firsts[i], list.table->slot_first[i], list.table->counter_first[i],
+    item_make(s, step, seq, rows, shape_of(s, step, seq, rows, list.n_workers), is_whole, 1,
+              index - firsts[i], list.table->slot_first[i], list.table->counter_first[i],
               list.worker, m);
 }
 
@@ -287,8 +287,8 @@ DEV bool small_item_find(const struct stage_attention &s, const struct step &ste
         const struct step_seq &seq = step.seq[i];
         const struct attention_shape shape = shape_of(s, step, seq, rows, INT32_MAX);
         const uint32_t jobs = (uint32_t)(shape.n_tiles * s.n_head_kv);
-        const uint64_t slots = (uint64_t)jobs * (uint64_t)shape.n_splits *
-                               (uint64_t)shape_slot_size(s, shape);
+        const uint64_t slots =
+            (uint64_t)jobs * (uint64_t)shape.n_splits * (uint64_t)shape_slot_size(s, shape);
         const uint64_t counters = (uint64_t)jobs * (uint64_t)shape_segments(shape) * 2;
         const bool is_whole = shape.n_splits <= (run > 2 ? run : 2) ||
                               slot + slots > ATTENTION_PARTS / 16 ||
@@ -313,7 +313,6 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
     const struct attention_block m = block_of(shared_at);
-    TRACE(200);
     page_stream<F> c = stream_begin<F>(s, m);
     for (uint32_t item = blockIdx.x;; item += gridDim.x) {
         if (m.warp == 0) {
@@ -322,10 +321,8 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
         }
         m.sync();
         if (m.item().is_none) break;
-        TRACE(201);
         const bool is_last = m.item().is_last;
         few_item<F>(s, c, shared_at);
-        TRACE(208);
         if (is_last) return;
         m.sync(); // the memory is used again
     }
@@ -335,10 +332,11 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
 // ---------------------------------------------------------------- any step
 
 // The stage. rows: enum stage_rows, of the queries and the output; memory: ATTENTION_SHARED bytes
-// of shared memory, then the slots of pages. Every block plans the same items, and takes every n-th.
+// of shared memory, then the slots of pages. Every block plans the same items, and takes every
+// n-th.
 template <class F>
 DEV void attention_run(const struct stage_attention &s, const struct step &step, int rows,
-                            uint8_t *memory) {
+                       uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
     const struct attention_block m = block_of(shared_at);

@@ -29,7 +29,7 @@ enum {
     KEPT_AT = 8 << 10, // of "few", whose queries take less: running results
     EXCHANGE_AT = 12 << 10,
     STATS_AT = EXCHANGE_AT + EXCHANGE_BYTES,
-    QUERIES_AT = STATS_AT + 640, // struct item_query [MANY_QUERIES]
+    QUERIES_AT = STATS_AT + 640,              // struct item_query [MANY_QUERIES]
     FULL_AT = QUERIES_AT + MANY_QUERIES * 16, // barriers of "few"
     ITEM_AT = FULL_AT + N_WARPS * KV_SLOTS_MAX * 8,
 };
@@ -126,8 +126,10 @@ DEV void queries_load(const struct stage_attention &s, const struct attention_bl
     const int n = m.item().n;
     for (int i = n_warps == 8 ? (m.warp + 7 - last) % 8 : m.warp; i < n; i += n_warps) {
         const struct item_query q = m.queries()[i];
-        head_norm(x, s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * F::dim_k(s),
-                  F::dim_k(s), rule, (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2), m.lane);
+        head_norm(x,
+                  s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * F::dim_k(s),
+                  F::dim_k(s), rule, (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2),
+                  m.lane);
         uint8_t *to = m.memory + i * query_stride(F::dim_k(s));
         for (int d = 2 * m.lane; d < kv_blocks(F::dim_k(s)) * 32; d += 64) {
             const uint32_t low = d < F::dim_k(s) ? kv_round<F>(x[d]) : 0;
@@ -149,8 +151,7 @@ DEV uint4 query_fragment(uint32_t queries, int dim_k, int query, int block, int 
 template <class F> DEV void unit_fragments(uint32_t (&a)[2][4], uint32_t unit, int lane) {
     const uint4 v = shared_u128(unit + (uint32_t)lane * 16);
     kv_fragment<F>(a[0], v, 0);
-    kv_fragment<F>(a[1], kv_is_wide<F>() ? shared_u128(unit + 512 + (uint32_t)lane * 16) : v,
-                      1);
+    kv_fragment<F>(a[1], kv_is_wide<F>() ? shared_u128(unit + 512 + (uint32_t)lane * 16) : v, 1);
 }
 
 // A lane has 4 positions g + 8i of the page and 2 queries 2t + q of the 8: score [2i + q].

@@ -89,9 +89,9 @@ DEV void many_append(const struct stage_attention &s, const struct attention_blo
     end = end > w.first_pos + w.n_new ? w.first_pos + w.n_new : end;
     if (m.warp >= n_warps) return;
     for (pos += m.warp; pos < end; pos += n_warps)
-        entry_append<F>(s, kv_head_at<F>(s, w.table, pos / PAGE_TOKENS, w.head_kv),
-                           nullptr, nullptr, w.first_row + (pos - w.first_pos), w.head_kv,
-                           pos % PAGE_TOKENS, (float *)scratch + m.warp * F::dim_k(s), m.lane);
+        entry_append<F>(s, kv_head_at<F>(s, w.table, pos / PAGE_TOKENS, w.head_kv), nullptr,
+                        nullptr, w.first_row + (pos - w.first_pos), w.head_kv, pos % PAGE_TOKENS,
+                        (float *)scratch + m.warp * F::dim_k(s), m.lane);
 }
 
 // A chunk of a page's keys: more of the scores of the warp's queries.
@@ -234,9 +234,8 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
                 const uint32_t chunk = chunk_take<F>(s, m, stream);
                 if (is_busy) many_scores<F>(s, m, chunk, b0, n_blocks, score[i], bad);
             }
-            scores_finish<F>(s, score[i], scales, bad,
-                                lane_queries_of(s, m, m.warp * FEW_QUERIES),
-                                split * SPLIT_PAGES + i, m.g);
+            scores_finish<F>(s, score[i], scales, bad, lane_queries_of(s, m, m.warp * FEW_QUERIES),
+                             split * SPLIT_PAGES + i, m.g);
             UNROLL for (int j = 0; j < 8; j++) top[j % 2] = fmaxf(top[j % 2], score[i][j]);
         }
         top[0] = queries_max(top[0]);
@@ -249,8 +248,8 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
             page_weights(score[i], top, page_l);
             l[0] = l[0] + page_l[0];
             l[1] = l[1] + page_l[1];
-            page_operand<F>(score[i], page_scales<F>(s, m, split * SPLIT_PAGES + i, 1), b[i],
-                               m.g, m.t);
+            page_operand<F>(score[i], page_scales<F>(s, m, split * SPLIT_PAGES + i, 1), b[i], m.g,
+                            m.t);
         }
         struct fold_by by[2] = {};
         if (w.is_part) {

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 
 static const struct backend_class backend_cuda;
-extern void trace_dump(void) __attribute__((weak));
 
 rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_error *err) {
     cudaGetLastError(); // a later call must not report it again
@@ -102,7 +101,6 @@ static void cuda_destroy(struct backend *backend) {
     struct cuda_backend *b = (struct cuda_backend *)backend;
     cudaSetDevice(b->device);
     cudaDeviceSynchronize();
-    if (trace_dump) trace_dump();
     cuda_flights_free(b);
     cuda_program_free(b);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) cudaFree(b->kv[g]);
@@ -149,20 +147,22 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "%s: a block has %u bytes of shared memory, expected %d", b->prop.name,
                        b->shared_most, (int)LEAST);
-    cudaError_t code = cudaFuncSetAttribute(
-        product_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+    cudaError_t code =
+        cudaFuncSetAttribute(product_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)b->shared_most);
     for (int i = 0; i < 2 * (CODEC_COUNT + 1) && !code; i++)
-        code = cudaFuncSetAttribute(product_small(i / 2, i % 2),
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    (int)b->shared_most);
+        code =
+            cudaFuncSetAttribute(product_small(i / 2, i % 2),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     if (!code)
-        code = cudaFuncSetAttribute(attention_any(b->kv_type),
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    (int)b->shared_most);
+        code =
+            cudaFuncSetAttribute(attention_any(b->kv_type),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     for (int g = 0; g < b->plan->n_group && !code; g++)
-        code = cudaFuncSetAttribute(
-            attention_small(b->kv_type, b->plan->group[g].dim_k, b->plan->group[g].dim_v),
-            cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+        code =
+            cudaFuncSetAttribute(attention_small(b->kv_type, b->plan->group[g].dim_k,
+                                                 b->plan->group[g].dim_v),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
 }
 

@@ -102,13 +102,13 @@ struct cuda_flight {
     struct cuda_result *result; // pinned: its numbers, and the tokens behind them
     float *rows;                // pinned: logits and hidden rows that were asked for
     uint64_t rows_cap;          // floats
-    cudaEvent_t brought;    // the upload is on the device
-    cudaEvent_t begin, ran; // of the launches
-    cudaEvent_t end;        // the results are with the host
+    cudaEvent_t brought;        // the upload is on the device
+    cudaEvent_t begin, ran;     // of the launches
+    cudaEvent_t end;            // the results are with the host
     int n_logits, n_out;
     bool has_run;
     const struct cuda_list *list; // that ran while profiling; NULL: no times
-    uint8_t *wants;         // [max_tokens] out rows that came back
+    uint8_t *wants;               // [max_tokens] out rows that came back
 };
 
 struct cuda_backend {

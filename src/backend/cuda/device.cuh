@@ -95,24 +95,6 @@ DEV uint64_t device_ns() {
     return t;
 }
 
-#ifdef RN_TRACE
-__device__ unsigned long long trace_at[3 * (1 << 20)];
-__device__ unsigned trace_n;
-#define TRACE(tag)                                                                                 \
-    do {                                                                                           \
-        if (threadIdx.x == 0 && (blockIdx.x == 0 || blockIdx.x == gridDim.x - 1)) {                \
-            const unsigned i_ = atomicAdd(&trace_n, 1);                                            \
-            if (i_ < 1 << 20) {                                                                    \
-                trace_at[3 * i_] = (tag);                                                          \
-                trace_at[3 * i_ + 1] = blockIdx.x;                                                 \
-                trace_at[3 * i_ + 2] = device_ns();                                                \
-            }                                                                                      \
-        }                                                                                          \
-    } while (0)
-#else
-#define TRACE(tag)
-#endif
-
 // A hang becomes an error.
 DEV void give_up() { __trap(); }
 
@@ -181,7 +163,7 @@ DEV void copies_may_follow() {
 DEV void fetch_wait(uint64_t *barrier, uint32_t parity) {
     uint32_t done, tries = 0;
     do {
-#if __CUDA_ARCH__ >= 900 && !defined(RN_TESTWAIT)
+#if __CUDA_ARCH__ >= 900
         asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p,[%1],%2; "
                      "selp.u32 %0,1,0,p;}"
                      : "=r"(done)

@@ -141,8 +141,8 @@ DEV void row_prepare(const float *row, int cols, int padded, int input, const st
 
 // ---------------------------------------------------------------- in shared memory
 
-// Rows by RMS norm, as row_prepare has them. cols is a multiple of 4, and a thread holds its part of
-// a row.
+// Rows by RMS norm, as row_prepare has them. cols is a multiple of 4, and a thread holds its part
+// of a row.
 template <bool IS_BF16>
 DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
     const int first = (int)threadIdx.x * 4, cols = s.cols;
@@ -188,7 +188,8 @@ DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float 
 }
 
 // The rows at x: [unit, row, 32 elements of 16 bits]. The block's first 256 threads; waits for the
-// launch before, and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or INPUT_RMS.
+// launch before, and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or
+// INPUT_RMS.
 template <bool IS_BF16>
 DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
     if (s.input == INPUT_RMS) {
@@ -219,20 +220,20 @@ DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm
         if (s.out16) {
             uint16_t *out = s.out16 + (int64_t)r * s.ld_out;
             row_prepare(row, s.width, padded, s.input, s.norm, norm_sums, [&](int at, float4 v) {
-                            uint2 pair;
-                            pair.x = pair_of(v.x, v.y, is_bf16);
-                            pair.y = pair_of(v.z, v.w, is_bf16);
-                            *(uint2 *)(out + at) = pair;
-                        });
+                uint2 pair;
+                pair.x = pair_of(v.x, v.y, is_bf16);
+                pair.y = pair_of(v.z, v.w, is_bf16);
+                *(uint2 *)(out + at) = pair;
+            });
         } else {
             float *out = s.out + (int64_t)r * s.ld_out;
             row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums, [&](int at, float4 v) {
-                            const float y[4] = {v.x, v.y, v.z, v.w};
-                            UNROLL for (int e = 0; e < 4; e++) {
-                                if (at + e >= s.width) break;
-                                out[at + e] = s.add ? load_l2(out + at + e) + y[e] : y[e];
-                            }
-                        });
+                const float y[4] = {v.x, v.y, v.z, v.w};
+                UNROLL for (int e = 0; e < 4; e++) {
+                    if (at + e >= s.width) break;
+                    out[at + e] = s.add ? load_l2(out + at + e) + y[e] : y[e];
+                }
+            });
         }
     }
 }

@@ -36,10 +36,10 @@ template <int KV_TYPE, int DIM> struct kv_form {
     static DEV int dim_v(const struct stage_attention &s) { return DIM ? DIM : s.dim_v; }
 };
 
-template <class F> DEV constexpr bool kv_is_wide() { return F::TYPE == KV_F16 || F::TYPE == KV_BF16; }
-template <class F> DEV constexpr uint32_t kv_unit_bytes() {
-    return kv_is_wide<F>() ? 1024 : 512;
+template <class F> DEV constexpr bool kv_is_wide() {
+    return F::TYPE == KV_F16 || F::TYPE == KV_BF16;
 }
+template <class F> DEV constexpr uint32_t kv_unit_bytes() { return kv_is_wide<F>() ? 1024 : 512; }
 
 DEV int kv_blocks(int dim_k) { return (dim_k + 31) / 32; }
 DEV int kv_units(int dim_v) { return (dim_v + 15) / 16; }
@@ -165,7 +165,7 @@ DEV float warp_max(float x) {
 // All loads of the first 128 elements are on their way before the first one is used. Keys and
 // queries share the code.
 DEV_CALL void head_norm(float *x, const float *from, int dim, const struct head_rule &rule,
-                   const float2 *rope, int lane) {
+                        const float2 *rope, int lane) {
     const int n_pairs = rule.n_rot / 2;
     float v[4], w[4], sum = 0.0f;
     float2 turn[2];
@@ -248,8 +248,8 @@ DEV void key_put_narrow(uint8_t *k, uint8_t *copy, uint16_t *scale, const float 
         UNROLL for (int i = 0; i < 4; i++) {
             if (d + i >= dim || (is_bad && F::TYPE == KV_INT8)) continue;
             const uint32_t code = F::TYPE == KV_INT8 ? int8_of(x[d + i], factor)
-                                  : is_bad        ? 0x7f
-                                                  : fp8_of(x[d + i]);
+                                  : is_bad           ? 0x7f
+                                                     : fp8_of(x[d + i]);
             w |= code << 8 * i;
         }
         const uint32_t at = kv_k_at<F>(slot, d);
@@ -312,13 +312,13 @@ DEV void entry_append(const struct stage_attention &s, uint8_t *head, uint8_t *c
         key_put_wide<F>(head, copy_k, x, F::dim_k(s), slot, is_bad, lane);
     else
         key_put_narrow<F>(head, copy_k, scales + kv_scale_index(slot), x, F::dim_k(s), slot, is_bad,
-                             lane);
+                          lane);
 }
 
 // The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
 template <class F>
 DEV void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
-                     uint8_t *shared) {
+                    uint8_t *shared) {
     static_assert(ATTENTION_SHARED / N_WARPS >= 1024 * 4, "a warp has room for a head");
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     float *x = (float *)shared + warp * (ATTENTION_SHARED / N_WARPS / 4);
@@ -328,8 +328,8 @@ DEV void append_run(const struct stage_attention &s, const struct step &step, in
         const int row = (int)(i / s.n_head_kv), head_kv = (int)(i % s.n_head_kv);
         const int pos = step.pos[row];
         const uint32_t *table = step.tables + step.seq[step.row_seq[row]].table[s.group];
-        entry_append<F>(s, kv_head_at<F>(s, table, pos / PAGE_TOKENS, head_kv), nullptr,
-                           nullptr, row, head_kv, pos % PAGE_TOKENS, x, lane);
+        entry_append<F>(s, kv_head_at<F>(s, table, pos / PAGE_TOKENS, head_kv), nullptr, nullptr,
+                        row, head_kv, pos % PAGE_TOKENS, x, lane);
     }
 }
 

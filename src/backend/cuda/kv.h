@@ -9,7 +9,6 @@
 #include "backend/backend.h"
 #include "backend/cuda/stage.h"
 
-
 extern const char *const cuda_kv_names[KV_TYPES + 1]; // by enum kv_type; the last is NULL
 int kv_type_of(const char *name);                     // -1: unknown
 

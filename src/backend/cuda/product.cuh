@@ -124,7 +124,8 @@ DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
     if (c.units == 0 && !slice_next<CODEC, NT>(c, s, n_rows, slice)) return false;
     const int unit = CODEC == CODEC_ANY ? c.unit_bytes : codec_unit_bytes<CODEC>();
     const int most = SLOT_UNITS(unit), n = c.units < most ? c.units : most;
-    fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * unit), ring.full + slot, lane);
+    fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * unit), ring.full + slot,
+                lane);
     c.at += n * unit;
     c.units -= n;
     return true;
@@ -366,7 +367,11 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
 
 // Sums of tiles in shared memory: [N_SUMS, N_SLICES, NT, 32 lanes]. A barrier for each place says
 // that it is full, another that it is empty.
-enum { N_SUMS = 2, SUMS_FULL = 1, SUMS_EMPTY = SUMS_FULL + N_SUMS };
+enum {
+    N_SUMS = 2,
+    SUMS_FULL = 1,
+    SUMS_EMPTY = SUMS_FULL + N_SUMS
+};
 
 DEV int sums_size(int nt) { return N_SLICES * nt * 32; }
 
@@ -434,8 +439,7 @@ DEV void tiles_end(const struct product_args &args, int n_items, const float4 *s
     }
 }
 
-template <int CODEC, int NT, bool IS_STAGED>
-DEV void product_run(const struct product_args &args) {
+template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct product_args &args) {
     SHARED_MEMORY(shared);
     const struct stage_product &s = args.stage;
     const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;

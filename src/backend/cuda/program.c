@@ -1,7 +1,7 @@
-// Compiles the plan into lists of stages: `small` for steps of up to SMALL_ROWS rows, and `wide` for
-// larger ones. Both perform the same operations on a row. They differ in the place of a product's
-// input (shared memory, or rows that a stage prepared) and of keys (appended by attention itself,
-// or by a stage before it).
+// Compiles the plan into lists of stages: `small` for steps of up to SMALL_ROWS rows, and `wide`
+// for larger ones. Both perform the same operations on a row. They differ in the place of a
+// product's input (shared memory, or rows that a stage prepared) and of keys (appended by attention
+// itself, or by a stage before it).
 //
 // What is fused: a norm of whole rows into the products that read it; two products and their gate;
 // a soft cap into its product; norms of heads, rope and the append into attention.
@@ -16,8 +16,8 @@ struct compiler {
     const struct plan *plan;
     struct cuda_list *list;
     bool is_small;
-    int *norm_of;          // [n_op] of a product: the norm that is fused into it; PLAN_NONE
-    bool *is_folded;       // [n_op] nothing is left of this op but its part in another stage
+    int *norm_of;    // [n_op] of a product: the norm that is fused into it; PLAN_NONE
+    bool *is_folded; // [n_op] nothing is left of this op but its part in another stage
     uint64_t pair_bias_at;
     rn_status status;
     rn_error *err;
@@ -678,8 +678,8 @@ static void joins_check(struct compiler *c) {
     for (int i = 0; i < c->list->n; i++) {
         const int next = i + 1 < c->list->n ? stage[i + 1].kind : STAGE_PRODUCT;
         const bool begins = stage[i].kind == STAGE_PAGES || stage[i].kind == STAGE_ROPE_TABLE;
-        const bool joins = begins ? next == STAGE_ROPE_TABLE || next == STAGE_EMBED
-                                  : next == STAGE_GATHER;
+        const bool joins =
+            begins ? next == STAGE_ROPE_TABLE || next == STAGE_EMBED : next == STAGE_GATHER;
         if (!joins) stage[i].flags &= ~STAGE_JOINS;
     }
 }

@@ -137,7 +137,11 @@ enum {
 };
 
 // Pages come to shared memory in chunks of units of 16 positions or elements (kv.cuh).
-enum { KV_CHUNK_UNITS = 4, KV_SLOTS_MAX = 4 };
+enum {
+    KV_CHUNK_UNITS = 4,
+    KV_SLOTS_MAX = 4,
+    SPLIT_SCORES = SPLIT_TOKENS * 8 * 4, // bytes of the scores of a split, of 8 queries
+};
 
 // See attention.cuh.
 struct stage_attention {
@@ -165,6 +169,7 @@ struct stage_attention {
     float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
     uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
     int32_t page_slots; // chunks of a warp: 1, 2 or 4, as a launch has room
+    int32_t has_scores; // there is room for the scores of a split behind them
 };
 
 struct stage {

@@ -7,10 +7,6 @@
 #include "product.cuh"
 #include "rows.cuh"
 
-// Two blocks at least share a multiprocessor, so that the next launch finds room.
-#ifndef PRODUCT_BLOCKS
-#define PRODUCT_BLOCKS 2
-#endif
 template <int CODEC, bool IS_STAGED>
 __global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
     product_kernel_small(const __grid_constant__ struct product_args args) {
@@ -105,13 +101,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
         ((uint64_t *)step)[i] = ((const uint64_t *)args.step)[i];
     __syncthreads();
     dependents_launch();
-    TRACE(300);
     dependency_wait();
-    TRACE(301);
     clock_begin(args.clock);
     for (int i = 0; i < args.n_stages; i++)
         if (args.n_rows[i] > 0) row_stage_run(stages[i], *step, args.n_rows[i], norm);
-    TRACE(302);
     clock_end(args.clock);
 }
 
@@ -191,21 +184,3 @@ extern "C" const void *attention_any(int kv_type) {
     }
     return nullptr;
 }
-
-#ifdef RN_TRACE
-#include <stdio.h>
-#include <stdlib.h>
-extern "C" void trace_dump(void) {
-    static unsigned long long at[3 * (1 << 20)];
-    unsigned n = 0;
-    if (!getenv("RN_TRACE")) return;
-    cudaMemcpyFromSymbol(&n, trace_n, sizeof n);
-    cudaMemcpyFromSymbol(at, trace_at, sizeof at);
-    if (n > 1 << 20) n = 1 << 20;
-    FILE *f = fopen(getenv("RN_TRACE"), "w");
-    unsigned from = n > 3000 ? n - 3000 : 0;
-    for (unsigned i = from; i < n; i++) fprintf(f, "%llu %llu %llu\n", at[3 * i], at[3 * i + 1], at[3 * i + 2] - at[3 * from + 2]);
-    fclose(f);
-}
-static struct at_exit_dump { ~at_exit_dump() {} } dump_object;
-#endif

@@ -5,10 +5,11 @@
 #include "stage.h"
 
 enum {
-    RING_SLOTS_MAX = 8,   // of a warp
-    PRODUCT_HEAD = 1024,  // barriers of the rings, sums of norms
-    ROWS_JOINED = 4,      // stages that one launch runs at most
-    ROWS_SHARED = 6144,   // of a launch of row stages
+    PRODUCT_BLOCKS = 2,  // of a product on a multiprocessor, where it has tiles for them
+    RING_SLOTS_MAX = 8,  // of a warp
+    PRODUCT_HEAD = 1024, // barriers of the rings, sums of norms
+    ROWS_JOINED = 4,     // stages that one launch runs at most
+    ROWS_SHARED = 6144,  // of a launch of row stages
 };
 
 // Units of a slot of a ring: a constant of the codec, so that a slot's arithmetic is one piece of

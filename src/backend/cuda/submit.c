@@ -174,8 +174,12 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
 
 // ---------------------------------------------------------------- launches
 
+// Tuning; no bits depend on it. docs/benchmarks/h200.md has the figures.
 enum {
-    RING_BYTES = 72 << 10,   // of a block's rings, about
+    // Shared memory of a product on a multiprocessor, about. The rest is for the next launch, whose
+    // weights come while this one ends; small units need more in flight
+    SHARED_LARGE = 112 << 10,
+    SHARED_SMALL = 160 << 10,
     STAGED_BYTES = 32 << 10, // of the input in shared memory, at most
     NORMED_ROWS = 8,         // rows that each block of a product norms for itself
     NORMED_COLS = 4096,      // of such rows: input.cuh
@@ -185,11 +189,9 @@ enum {
 // must be normed or rounded before are prepared by a stage of their own where they are many.
 static bool is_staged(int input, int cols, int n_rows) {
     const int n_units = (cols + UNIT_COLS - 1) / UNIT_COLS;
-    static int staged_bytes;
-    if (!staged_bytes) staged_bytes = getenv("RN_STAGED") ? atoi(getenv("RN_STAGED")) << 10 : STAGED_BYTES;
-    if (n_rows > SMALL_ROWS || n_units * n_rows * 64 > staged_bytes) return false;
-    return input == INPUT_16 || (input == INPUT_RMS && n_rows <= NORMED_ROWS &&
-                                 cols <= NORMED_COLS && cols % 4 == 0);
+    if (n_rows > SMALL_ROWS || n_units * n_rows * 64 > STAGED_BYTES) return false;
+    return input == INPUT_16 ||
+           (input == INPUT_RMS && n_rows <= NORMED_ROWS && cols <= NORMED_COLS && cols % 4 == 0);
 }
 
 static int rows_of(const struct batch *batch, const struct stage *s) {
@@ -217,12 +219,11 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     }
     const int n_tiles = is_small ? 1 : WIDE_ROWS / 8;
     const uint32_t x_bytes = stages ? (uint32_t)(s->n_units * n_rows * 64) : 0;
-    static int budget_kb, most_blocks;
-    if (!budget_kb) { budget_kb = getenv("RN_BUDGET") ? atoi(getenv("RN_BUDGET")) : 112; most_blocks = getenv("RN_BPS") ? atoi(getenv("RN_BPS")) : 2; }
-    int per_sm = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
-    if (per_sm > most_blocks) per_sm = most_blocks;
+    const int tiles_each = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
+    const int per_sm = tiles_each < PRODUCT_BLOCKS ? tiles_each : (int)PRODUCT_BLOCKS;
+    const int budget = s->product[0].unit_bytes > 320 ? SHARED_LARGE : SHARED_SMALL;
     const uint32_t fixed = product_shared_bytes(0, 0, n_tiles, x_bytes) + 1024;
-    const int left = (int)((uint32_t)(budget_kb << 10) / (uint32_t)per_sm) - (int)fixed;
+    const int left = budget / per_sm - (int)fixed;
     args.n_slots = left / (N_WARPS * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
@@ -258,7 +259,7 @@ static int page_slots_of(const struct stage_attention *a, bool is_long, uint32_t
     const uint32_t unit = a->kv_type == KV_F16 || a->kv_type == KV_BF16 ? 1024 : 512;
     const int n = ((a->dim_k + 31) / 32 * 2 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS +
                   ((a->dim_v + 15) / 16 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS;
-    int slots = n <= 2 || is_long ? 2 : KV_SLOTS_MAX;
+    int slots = n <= 2 && !is_long ? 2 : KV_SLOTS_MAX;
     while (slots > 1 && *shared + (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit > most)
         slots /= 2;
     *shared += (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit;
@@ -280,22 +281,27 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
     // many queries of long contexts share what they read
     const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
     const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
-    // of short contexts a warp has room for a page; of long ones two blocks share a multiprocessor
-    const bool is_long = items > b->n_sm;
+    // of long contexts each warp has a split
+    const uint32_t scores = N_WARPS * SPLIT_SCORES;
+    const bool is_long = is_small && items > 2 * b->n_sm && a->dim_k <= 128 && a->dim_v <= 128 &&
+                         b->shared_most > 2 * scores + ATTENTION_SHARED;
     const int n_pages = is_small ? shape->n_pages : (int)SPLIT_PAGES;
-    int64_t blocks = is_small && is_long ? 2 * b->n_sm : b->n_sm;
+    int64_t blocks = b->n_sm;
     uint32_t shared = ATTENTION_SHARED;
-    a->page_slots = page_slots_of(a, is_long, b->shared_most, n_pages, &shared);
+    a->has_scores = is_long;
+    a->page_slots =
+        page_slots_of(a, is_long, b->shared_most - (is_long ? scores : 0), n_pages, &shared);
+    if (is_long) shared += scores;
     if (is_small) {
         args.run = (int)((items + blocks - 1) / blocks);
         blocks = (items + args.run - 1) / args.run;
     } else if (s->kind == STAGE_APPEND) {
         shared = ATTENTION_SHARED;
     }
-    const void *kernel = is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v)
-                                  : attention_any(a->kv_type);
-    return cuda_launch(kernel, (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared, &args,
-                       b->overlaps, b->stream);
+    const void *kernel =
+        is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v) : attention_any(a->kv_type);
+    return cuda_launch(kernel, (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared,
+                       &args, b->overlaps, b->stream);
 }
 
 // One launch: the stage at `index`, or all that join it. *n: their number.
@@ -343,7 +349,7 @@ static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_fligh
     for (int i = 0, n = 1; i < list->n && !code; i += n) {
         n = 1;
         if (!has_work(batch, list, i)) continue;
-        const struct launch_clock clock = {is_first    ? &result->clock[0] : NULL,
+        const struct launch_clock clock = {is_first ? &result->clock[0] : NULL,
                                            f->list     ? &b->times[i]
                                            : i == last ? &result->clock[1]
                                                        : NULL};
@@ -473,8 +479,7 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     shape.is_choosing = is_choosing;
     attention_size(batch, &shape);
     struct choose_plan choose = {0};
-    if (is_choosing)
-        choose_write(batch->choice, batch->n_logits, f->upload + CHOOSE_AT, &choose);
+    if (is_choosing) choose_write(batch->choice, batch->n_logits, f->upload + CHOOSE_AT, &choose);
     shape.choose.n_rows = choose.n_rows, shape.choose.max_vocab = choose.max_vocab;
     shape.choose.flags = choose.flags;
     // the description of choices is where every step has it, whatever follows

@@ -350,7 +350,6 @@ inline late_copies &late_here() {
 DEV void prefetch_l2(const void *) {}
 DEV void dependents_launch() {}
 DEV void dependency_wait() {}
-#define TRACE(tag)
 DEV void copies_may_follow() {}
 DEV void copy_16(uint32_t to, const void *from) {
     emulator::late_copies &late = emulator::late_here();
