@@ -40,16 +40,22 @@ struct stage_args {
     struct stage_rows_op row;
     int kind, rows, n_rows;
     int run; // splits of an item of the small form; 0: the other form
+    bool is_long;
 };
 
 template <int TYPE> DEV void small_stage(const struct stage_args &a, uint8_t *memory) {
     const struct stage_attention &s = a.attention;
-    if (s.dim_k == 64 && s.dim_v == 64)
-        attention_small_run<kv_form<TYPE, 64>>(s, a.step, a.rows, a.run, memory);
-    else if (s.dim_k == 128 && s.dim_v == 128)
-        attention_small_run<kv_form<TYPE, 128>>(s, a.step, a.rows, a.run, memory);
+    const int dim = s.dim_k == s.dim_v ? s.dim_k : 0;
+    if (dim == 64 && a.is_long)
+        attention_small_run<kv_form<TYPE, 64>, true>(s, a.step, a.rows, a.run, memory);
+    else if (dim == 64)
+        attention_small_run<kv_form<TYPE, 64>, false>(s, a.step, a.rows, a.run, memory);
+    else if (dim == 128)
+        attention_small_run<kv_form<TYPE, 128>, true>(s, a.step, a.rows, a.run, memory);
+    else if (a.is_long && s.dim_k <= 128 && s.dim_v <= 128)
+        attention_small_run<kv_form<TYPE, 0>, true>(s, a.step, a.rows, a.run, memory);
     else
-        attention_small_run<kv_form<TYPE, 0>>(s, a.step, a.rows, a.run, memory);
+        attention_small_run<kv_form<TYPE, 0>, false>(s, a.step, a.rows, a.run, memory);
 }
 
 template <int TYPE> DEV void attention_stages(const struct stage_args &a, uint8_t *memory) {
@@ -489,7 +495,7 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     CUDA(cudaMemset((uint8_t *)s.parts + ATTENTION_STATES, 0xff, 4 << 20));
     args.run = s.fused && !random.one_in(3) ? random.in(1, 4) : 0;
     s.page_slots = 1 << random.in(0, 2);
-    s.has_scores = s.dim_k <= 128 && s.dim_v <= 128 && random.one_in(2);
+    args.is_long = random.one_in(2);
     if (args.run)
         n_small++;
     else

@@ -407,7 +407,7 @@ DEV int splits_run(const struct stage_attention &s, const struct attention_block
     int end = w.split_last < w.seen_last ? w.split_last : w.seen_last;
     const int written = w.first_pos / SPLIT_TOKENS;
     if (s.fused && end >= written) end = written - 1;
-    if (!w.is_part || !s.has_scores || end < begin) return w.split_first;
+    if (!w.is_part || end < begin) return w.split_first;
     float *kept = lane_scores(s, m, (uint32_t)(N_WARPS * s.page_slots) * chunk_bytes<F>());
     bool is_first = true;
     ROLLED for (int split = begin + m.warp; is_first || split <= end; split += N_WARPS) {
@@ -436,14 +436,15 @@ DEV int splits_run(const struct stage_attention &s, const struct attention_block
 }
 
 // The item of up to 8 queries. Its first pages are asked for before the launch waits for the one
-// before it.
-template <class F>
+// before it. IS_LONG: splits of old positions are done by single warps.
+template <class F, bool IS_LONG>
 DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t shared_at) {
     const struct attention_block m = block_of(shared_at);
     const struct attention_item &w = m.item();
     const int n_units = kv_units(F::dim_v(s)), n_heads = head_warps(F::dim_k(s), EXCHANGE_BYTES);
     uint8_t *scratch = m.memory + EXCHANGE_AT;
-    const int first = splits_run<F>(s, m, c, scratch, n_heads);
+    int first = w.split_first;
+    if (IS_LONG) first = splits_run<F>(s, m, c, scratch, n_heads);
     stream_seek(c, s, m, first);
     stream_ask(c, s, m, -1);
     dependency_wait();

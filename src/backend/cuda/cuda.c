@@ -158,11 +158,12 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
         code =
             cudaFuncSetAttribute(attention_any(b->kv_type),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
-    for (int g = 0; g < b->plan->n_group && !code; g++)
+    for (int i = 0; i < 2 * b->plan->n_group && !code; i++) {
+        const struct plan_kv_group *group = &b->plan->group[i / 2];
         code =
-            cudaFuncSetAttribute(attention_small(b->kv_type, b->plan->group[g].dim_k,
-                                                 b->plan->group[g].dim_v),
+            cudaFuncSetAttribute(attention_small(b->kv_type, group->dim_k, group->dim_v, i % 2),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+    }
     return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
 }
 

@@ -169,7 +169,6 @@ struct stage_attention {
     float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
     uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
     int32_t page_slots; // chunks of a warp: 1, 2 or 4, as a launch has room
-    int32_t has_scores; // there is room for the scores of a split behind them
 };
 
 struct stage {

@@ -19,12 +19,13 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1)
 }
 
 // Two blocks share a multiprocessor, or one and blocks of a product.
-template <int TYPE, int DIM>
+template <int TYPE, int DIM, bool IS_LONG>
 __global__ void __launch_bounds__(BLOCK_THREADS, 2)
     attention_kernel_small(const __grid_constant__ struct attention_args args) {
     SHARED_MEMORY(shared);
     dependents_launch();
-    attention_small_run<kv_form<TYPE, DIM>>(args.stage, *args.step, args.rows, args.run, shared);
+    attention_small_run<kv_form<TYPE, DIM>, IS_LONG>(args.stage, *args.step, args.rows, args.run,
+                                                     shared);
     clock_end(args.clock);
 }
 
@@ -136,13 +137,15 @@ KERNEL_ENTRY(product_small_any, (product_kernel_small<CODEC_ANY, false>), (struc
 KERNEL_ENTRY(product_staged_any, (product_kernel_small<CODEC_ANY, true>), (struct product_args))
 KERNEL_ENTRY(product_wide, product_kernel_wide, (struct product_args))
 #define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
+#define ATTENTION_ENTRY(name, dim, is_long, type)                                                  \
+    KERNEL_ENTRY(name##_##type, (attention_kernel_small<KV_##type, dim, is_long>),                 \
+                 (struct attention_args))
 #define X(type)                                                                                    \
-    KERNEL_ENTRY(attention_64_##type, (attention_kernel_small<KV_##type, 64>),                     \
-                 (struct attention_args))                                                          \
-    KERNEL_ENTRY(attention_128_##type, (attention_kernel_small<KV_##type, 128>),                   \
-                 (struct attention_args))                                                          \
-    KERNEL_ENTRY(attention_small_##type, (attention_kernel_small<KV_##type, 0>),                   \
-                 (struct attention_args))                                                          \
+    ATTENTION_ENTRY(attention_64, 64, false, type)                                                 \
+    ATTENTION_ENTRY(attention_128, 128, false, type)                                               \
+    ATTENTION_ENTRY(attention_other, 0, false, type)                                               \
+    ATTENTION_ENTRY(attention_long_64, 64, true, type)                                             \
+    ATTENTION_ENTRY(attention_long_128, 128, true, type)                                           \
     KERNEL_ENTRY(attention_any_##type, attention_kernel_any<KV_##type>, (struct attention_args))
 KV_TYPE_LIST(X)
 #undef X
@@ -160,14 +163,14 @@ extern "C" const void *product_small(int codec, int is_staged) {
     return is_staged ? product_staged_any() : product_small_any();
 }
 
-extern "C" const void *attention_small(int kv_type, int dim_k, int dim_v) {
+extern "C" const void *attention_small(int kv_type, int dim_k, int dim_v, int is_long) {
     const int dim = dim_k == dim_v ? dim_k : 0;
     switch (kv_type) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
-        return dim == 64    ? attention_64_##type()                                                \
-               : dim == 128 ? attention_128_##type()                                               \
-                            : attention_small_##type();
+        if (dim == 64) return is_long ? attention_long_64_##type() : attention_64_##type();        \
+        if (dim == 128) return is_long ? attention_long_128_##type() : attention_128_##type();     \
+        return attention_other_##type();
         KV_TYPE_LIST(X)
 #undef X
     }

@@ -14,7 +14,7 @@ enum {
 
 // Units of a slot of a ring: a constant of the codec, so that a slot's arithmetic is one piece of
 // code.
-#define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : (unit_bytes) > 320 ? 8 : 16)
+#define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : 8)
 
 // Nanoseconds of the device when a launch began (row stages only) and ended; NULL: not wanted.
 struct launch_clock {
@@ -61,7 +61,8 @@ extern "C" {
 // is_staged: each block brings the input to shared memory.
 const void *product_small(int codec, int is_staged);
 const void *product_wide(void);
-const void *attention_small(int kv_type, int dim_k, int dim_v); // of attention_small_run
+// Of attention_small_run. is_long: with a split for each warp, of heads of 64 or 128 elements.
+const void *attention_small(int kv_type, int dim_k, int dim_v, int is_long);
 const void *attention_any(int kv_type);
 const void *rows_kernel(void);
 const void *read_kernel(void);

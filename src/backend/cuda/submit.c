@@ -177,9 +177,10 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
 // Tuning; no bits depend on it. docs/benchmarks/h200.md has the figures.
 enum {
     // Shared memory of a product on a multiprocessor, about. The rest is for the next launch, whose
-    // weights come while this one ends; small units need more in flight
-    SHARED_LARGE = 112 << 10,
-    SHARED_SMALL = 160 << 10,
+    // weights come while this one ends. Short tiles need more in flight
+    SHARED_LONG = 112 << 10,
+    SHARED_SHORT = 160 << 10,
+    SHORT_TILE = 20 << 10,   // bytes
     STAGED_BYTES = 32 << 10, // of the input in shared memory, at most
     NORMED_ROWS = 8,         // rows that each block of a product norms for itself
     NORMED_COLS = 4096,      // of such rows: input.cuh
@@ -221,7 +222,8 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     const uint32_t x_bytes = stages ? (uint32_t)(s->n_units * n_rows * 64) : 0;
     const int tiles_each = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
     const int per_sm = tiles_each < PRODUCT_BLOCKS ? tiles_each : (int)PRODUCT_BLOCKS;
-    const int budget = s->product[0].unit_bytes > 320 ? SHARED_LARGE : SHARED_SMALL;
+    const int tile_bytes = s->n_units * s->product[0].unit_bytes;
+    const int budget = tile_bytes > SHORT_TILE ? SHARED_LONG : SHARED_SHORT;
     const uint32_t fixed = product_shared_bytes(0, 0, n_tiles, x_bytes) + 1024;
     const int left = budget / per_sm - (int)fixed;
     args.n_slots = left / (N_WARPS * args.slot_bytes);
@@ -283,12 +285,12 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
     const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
     // of long contexts each warp has a split
     const uint32_t scores = N_WARPS * SPLIT_SCORES;
-    const bool is_long = is_small && items > 2 * b->n_sm && a->dim_k <= 128 && a->dim_v <= 128 &&
+    const bool is_long = is_small && items > 2 * b->n_sm && a->dim_k == a->dim_v &&
+                         (a->dim_k == 64 || a->dim_k == 128) &&
                          b->shared_most > 2 * scores + ATTENTION_SHARED;
     const int n_pages = is_small ? shape->n_pages : (int)SPLIT_PAGES;
     int64_t blocks = b->n_sm;
     uint32_t shared = ATTENTION_SHARED;
-    a->has_scores = is_long;
     a->page_slots =
         page_slots_of(a, is_long, b->shared_most - (is_long ? scores : 0), n_pages, &shared);
     if (is_long) shared += scores;
@@ -298,8 +300,8 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
     } else if (s->kind == STAGE_APPEND) {
         shared = ATTENTION_SHARED;
     }
-    const void *kernel =
-        is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v) : attention_any(a->kv_type);
+    const void *kernel = is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v, is_long)
+                                  : attention_any(a->kv_type);
     return cuda_launch(kernel, (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared,
                        &args, b->overlaps, b->stream);
 }
