@@ -140,13 +140,15 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
 
 // The kernels may take as much shared memory as a block can have.
 static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
-    enum { LEAST = 96 << 10 }; // sm_89 and sm_120 have 99 KB
+    // LEAST: sm_89 and sm_120 have 99 KB; RINGS: of a product beside its input
+    enum { LEAST = 96 << 10, RINGS = 80 << 10, STAGED = 32 << 10 };
     b->shared_most = (uint32_t)b->prop.sharedMemPerBlockOptin;
     b->overlaps = b->prop.major >= 9;
     if (b->shared_most < LEAST)
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "%s: a block has %u bytes of shared memory, expected %d", b->prop.name,
                        b->shared_most, (int)LEAST);
+    b->staged_most = b->shared_most - RINGS < STAGED ? b->shared_most - RINGS : STAGED;
     cudaError_t code =
         cudaFuncSetAttribute(product_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                              (int)b->shared_most);

@@ -127,6 +127,7 @@ struct cuda_backend {
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
     struct cuda_list small_list, wide_list;
     uint32_t shared_most; // of a block
+    uint32_t staged_most; // of a product's input in shared memory
     bool overlaps;        // launches may begin before the one before has ended
     struct cuda_graph graph[N_GRAPHS];
     uint64_t n_steps;

@@ -177,32 +177,32 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
 // Tuning; no bits depend on it. docs/benchmarks/h200.md has the figures.
 enum {
     // Shared memory of a product on a multiprocessor, about. The rest is for the next launch, whose
-    // weights come while this one ends. Short tiles need more in flight
-    SHARED_LONG = 112 << 10,
+    // weights come while this one ends. Short stages of small units need more in flight
+    SHARED_USUAL = 112 << 10,
     SHARED_SHORT = 160 << 10,
-    SHORT_TILE = 20 << 10,   // bytes
-    STAGED_BYTES = 32 << 10, // of the input in shared memory, at most
-    NORMED_ROWS = 8,         // rows that each block of a product norms for itself
-    NORMED_COLS = 4096,      // of such rows: input.cuh
+    SHORT_UNIT = 320,       // bytes
+    SHORT_STAGE = 24 << 20, // bytes
+    NORMED_ROWS = 8,        // rows that each block of a product norms for itself
+    NORMED_COLS = 4096,     // of such rows: input.cuh
 };
 
 // Whether the blocks of a product bring n rows of its input to shared memory themselves. Rows that
 // must be normed or rounded before are prepared by a stage of their own where they are many.
-static bool is_staged(int input, int cols, int n_rows) {
+static bool is_staged(const struct cuda_backend *b, int input, int cols, int n_rows) {
     const int n_units = (cols + UNIT_COLS - 1) / UNIT_COLS;
-    if (n_rows > SMALL_ROWS || n_units * n_rows * 64 > STAGED_BYTES) return false;
+    if (n_rows > SMALL_ROWS || (uint32_t)(n_units * n_rows) * 64 > b->staged_most) return false;
     return input == INPUT_16 ||
            (input == INPUT_RMS && n_rows <= NORMED_ROWS && cols <= NORMED_COLS && cols % 4 == 0);
 }
 
-static int rows_of(const struct batch *batch, const struct stage *s) {
+static int rows_of(const struct cuda_backend *b, const struct batch *batch, const struct stage *s) {
     if (s->kind == STAGE_PAGES) return batch->n_pages;
     if ((s->flags & STAGE_IF_HIDDEN) && batch->n_out <= batch->n_logits) return 0;
     if (s->flags & STAGE_APPENDS) return batch->n_tokens;
     const int n = s->rows == STAGE_TOKENS ? batch->n_tokens
                   : s->rows == STAGE_OUT  ? batch->n_out
                                           : batch->n_logits;
-    if ((s->flags & STAGE_IF_UNFIT) && is_staged(s->row.input, s->row.width, n)) return 0;
+    if ((s->flags & STAGE_IF_UNFIT) && is_staged(b, s->row.input, s->row.width, n)) return 0;
     return n;
 }
 
@@ -211,7 +211,7 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     struct product_args args = {.stage = stage->product, .n_rows = n_rows, .clock = clock};
     struct stage_product *s = &args.stage;
     int codec = s->is_routed ? (int)CODEC_COUNT : s->product[0].codec;
-    const bool stages = is_small && !s->is_routed && is_staged(s->input, s->cols, n_rows);
+    const bool stages = is_small && !s->is_routed && is_staged(b, s->input, s->cols, n_rows);
     if (!stages) s->input = INPUT_16; // written so, or prepared
     for (int i = 0; i < s->n_products; i++) {
         const int unit = s->product[i].unit_bytes, bytes = SLOT_UNITS(unit) * unit;
@@ -222,14 +222,20 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     const uint32_t x_bytes = stages ? (uint32_t)(s->n_units * n_rows * 64) : 0;
     const int tiles_each = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
     const int per_sm = tiles_each < PRODUCT_BLOCKS ? tiles_each : (int)PRODUCT_BLOCKS;
-    const int tile_bytes = s->n_units * s->product[0].unit_bytes;
-    const int budget = tile_bytes > SHORT_TILE ? SHARED_LONG : SHARED_SHORT;
+    const int unit = s->product[0].unit_bytes;
+    const bool is_short =
+        unit <= SHORT_UNIT && (int64_t)s->n_tiles * s->n_units * unit <= SHORT_STAGE;
+    const int budget = is_short ? SHARED_SHORT : SHARED_USUAL;
     const uint32_t fixed = product_shared_bytes(0, 0, n_tiles, x_bytes) + 1024;
     const int left = budget / per_sm - (int)fixed;
     args.n_slots = left / (N_WARPS * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
-    const uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
+    uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
+    if (shared > b->shared_most) { // a GPU of 99 KB
+        args.n_slots = 1;
+        shared = product_shared_bytes(1, args.slot_bytes, n_tiles, x_bytes);
+    }
     assert(shared <= b->shared_most);
     int blocks = b->n_sm * per_sm;
     if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
@@ -316,11 +322,11 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batc
                              .clock = clock};
     *n = 1;
     if (s->kind == STAGE_PRODUCT)
-        return launch_product(b, s, rows_of(batch, s), list == &b->small_list, clock);
+        return launch_product(b, s, rows_of(b, batch, s), list == &b->small_list, clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
-        return launch_attention(b, s, rows_of(batch, s), shape, clock);
+        return launch_attention(b, s, rows_of(b, batch, s), shape, clock);
     for (int i = 0; i < ROWS_JOINED; i++) {
-        args.n_rows[args.n_stages++] = rows_of(batch, s + i);
+        args.n_rows[args.n_stages++] = rows_of(b, batch, s + i);
         if (!(s[i].flags & STAGE_JOINS)) break;
     }
     *n = args.n_stages;
@@ -329,9 +335,10 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batc
 }
 
 // Whether the launch that begins with this stage has work.
-static bool has_work(const struct batch *batch, const struct cuda_list *list, int index) {
+static bool has_work(const struct cuda_backend *b, const struct batch *batch,
+                     const struct cuda_list *list, int index) {
     for (int i = index; i < index + ROWS_JOINED && i < list->n; i++) {
-        if (rows_of(batch, &list->stage[i]) > 0) return true;
+        if (rows_of(b, batch, &list->stage[i]) > 0) return true;
         if (!(list->stage[i].flags & STAGE_JOINS)) break;
     }
     return false;
@@ -346,11 +353,11 @@ static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_fligh
     bool is_first = true;
     int last = -1;
     for (int i = 0; i < list->n; i++)
-        if (has_work(batch, list, i)) last = i;
+        if (has_work(b, batch, list, i)) last = i;
     if (b->has_experts) code = cudaMemsetAsync(result, 0, sizeof *result, b->stream);
     for (int i = 0, n = 1; i < list->n && !code; i += n) {
         n = 1;
-        if (!has_work(batch, list, i)) continue;
+        if (!has_work(b, batch, list, i)) continue;
         const struct launch_clock clock = {is_first ? &result->clock[0] : NULL,
                                            f->list     ? &b->times[i]
                                            : i == last ? &result->clock[1]

@@ -47,7 +47,7 @@ struct allocation {
     void *base; // of malloc
 };
 enum { GUARD_BYTES = 256, N_PROCESSORS = 3, BLOCKS_PER_PROCESSOR = 2 };
-constexpr size_t SHARED_OPTIN = 232448, SHARED_PROCESSOR = 233472;
+constexpr size_t SHARED_PROCESSOR = 233472;
 
 std::recursive_mutex lock;
 cudaError_t last = cudaSuccess, lost = cudaSuccess;
@@ -71,6 +71,11 @@ struct call {
     call c;                                                                                        \
     if (!c.ok()) return c.end(c.status)
 
+// Shared memory that a block can have: 227 KB as sm_90 has it, or what RUNNEL_EMULATOR_SHARED says.
+size_t shared_optin() {
+    const char *text = getenv("RUNNEL_EMULATOR_SHARED");
+    return text ? (size_t)strtoull(text, nullptr, 0) : 232448;
+}
 size_t device_total() {
     const char *text = getenv("RUNNEL_EMULATOR_BYTES");
     return text ? (size_t)strtoull(text, nullptr, 0) : (size_t)4 << 30;
@@ -317,7 +322,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     p.maxThreadsPerMultiProcessor = 2048;
     p.sharedMemPerMultiprocessor = SHARED_PROCESSOR;
     p.cooperativeLaunch = 1;
-    p.sharedMemPerBlockOptin = SHARED_OPTIN;
+    p.sharedMemPerBlockOptin = shared_optin();
     p.maxBlocksPerMultiProcessor = 32;
     p.reservedSharedMemPerBlock = 1024;
     *prop = p;
@@ -367,7 +372,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
         *value = 1;
         break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = (int)SHARED_OPTIN;
+        *value = (int)shared_optin();
         break;
     default:
         return c.end(cudaErrorInvalidValue);
@@ -561,7 +566,7 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
     emulator::kernel *k = kernel_at(func);
     if (!k) return c.end(cudaErrorInvalidDeviceFunction);
     if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize) return c.end(cudaSuccess);
-    if (value < 0 || (size_t)value > SHARED_OPTIN) return c.end(cudaErrorInvalidValue);
+    if (value < 0 || (size_t)value > shared_optin()) return c.end(cudaErrorInvalidValue);
     k->shared_limit = (size_t)value;
     return c.end(cudaSuccess);
 }

@@ -148,6 +148,26 @@ __global__ void halves_kernel(int *out) {
 }
 KERNEL_ENTRY(halves_entry, halves_kernel, (int *))
 
+// One warp hands numbers to another through two places, and goes on while they are read.
+__global__ void hand_kernel(int *out) {
+    SHARED_MEMORY(shared);
+    int *cells = (int *)shared;
+    const int lane = (int)threadIdx.x % 32;
+    for (int i = 0; i < 9; i++) {
+        const int place = i % 2;
+        if (threadIdx.x < 32) {
+            if (i >= 2) barrier_sync(3 + place, 64);
+            cells[place * 32 + lane] = 100 * i + lane;
+            barrier_arrive(1 + place, 64);
+        } else {
+            barrier_sync(1 + place, 64);
+            out[i * 32 + lane] = cells[place * 32 + lane];
+            if (i + 2 < 9) barrier_arrive(3 + place, 64);
+        }
+    }
+}
+KERNEL_ENTRY(hand_entry, hand_kernel, (int *))
+
 enum fault { FAULT_BARRIER, FAULT_LANES, FAULT_EXIT, FAULT_POLL, FAULT_SHARED, FAULT_GUARD };
 
 __global__ void fault_kernel(int kind, uint32_t *p) {
@@ -271,6 +291,14 @@ static void test_halves() {
     CUDA(cudaLaunchKernel(halves_entry(), 1, 128, args, 512, nullptr));
     const std::vector<int> got = host_copy(out, 128);
     for (int i = 0; i < 128; i++) CHECK(got[(size_t)i] == (i % 64 + 5 + i / 64) % 64);
+}
+
+static void test_hand() {
+    int *out = device_copy(std::vector<int>(9 * 32));
+    void *args[] = {&out};
+    CUDA(cudaLaunchKernel(hand_entry(), 1, 64, args, 256, nullptr));
+    const std::vector<int> got = host_copy(out, 9 * 32);
+    for (int i = 0; i < 9 * 32; i++) CHECK(got[(size_t)i] == 100 * (i / 32) + i % 32);
 }
 
 // Copies and launches of two streams, ordered by an event; then the same as a graph, twice.
@@ -434,6 +462,7 @@ int main() {
         test_ring();
         test_grid();
         test_halves();
+        test_hand();
         test_streams();
         if (seed < 2) test_faults();
         if (seed < 2) test_give_up();
