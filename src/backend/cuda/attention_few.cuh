@@ -319,9 +319,7 @@ template <class F> struct split_pages {
 };
 
 // The scores of a lane in shared memory: [page][8], interleaved by lanes.
-DEV float *lane_scores(const struct stage_attention &s, const struct attention_block &m,
-                       uint32_t pages_bytes) {
-    (void)s;
+DEV float *lane_scores(const struct attention_block &m, uint32_t pages_bytes) {
     return (float *)(m.pages + pages_bytes + (uint32_t)m.warp * SPLIT_SCORES) + m.lane;
 }
 
@@ -408,7 +406,7 @@ DEV int splits_run(const struct stage_attention &s, const struct attention_block
     const int written = w.first_pos / SPLIT_TOKENS;
     if (s.fused && end >= written) end = written - 1;
     if (!w.is_part || end < begin) return w.split_first;
-    float *kept = lane_scores(s, m, (uint32_t)(N_WARPS * s.page_slots) * chunk_bytes<F>());
+    float *kept = lane_scores(m, (uint32_t)(N_WARPS * s.page_slots) * chunk_bytes<F>());
     bool is_first = true;
     ROLLED for (int split = begin + m.warp; is_first || split <= end; split += N_WARPS) {
         const bool is_mine = split <= end;

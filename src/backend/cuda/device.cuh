@@ -34,9 +34,6 @@ DEV uint2 load_l2(const uint2 *p) { return __ldcg(p); }
 DEV uint16_t load_l2(const uint16_t *p) { return __ldcg(p); }
 DEV uint8_t load_l2(const uint8_t *p) { return __ldcg(p); }
 
-// Brings the 128 bytes around p into the L2 cache, some time later.
-DEV void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-
 // Data that is read once: past the first-level cache.
 DEV uint4 load_once(const uint4 *p) {
     uint4 v;

@@ -204,7 +204,7 @@ struct step_page {
 
 // A batch on the device. Everything it points to is in one buffer that one copy brings.
 struct step {
-    int32_t n_tokens, n_out, n_logits, n_seqs, n_pages, wants_hidden;
+    int32_t n_tokens, n_out, n_logits, n_seqs, n_pages;
     const int32_t *token;   // [n_tokens] negative: -1 - the row of the step before
     const int32_t *pos;     // [n_tokens]
     const int32_t *out_row; // [n_out]

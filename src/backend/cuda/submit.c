@@ -149,8 +149,7 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
                         .n_out = batch->n_out,
                         .n_logits = batch->n_logits,
                         .n_seqs = batch->n_seqs,
-                        .n_pages = batch->n_pages,
-                        .wants_hidden = batch->n_out > batch->n_logits};
+                        .n_pages = batch->n_pages};
     const uint64_t n = (uint64_t)batch->n_tokens * 4;
     step.token = put(p, batch->token, n);
     step.pos = put(p, batch->pos, n);
@@ -182,17 +181,16 @@ enum {
     SHARED_SHORT = 160 << 10,
     SHORT_UNIT = 320,       // bytes
     SHORT_STAGE = 24 << 20, // bytes
-    NORMED_ROWS = 8,        // rows that each block of a product norms for itself
-    NORMED_COLS = 4096,     // of such rows: input.cuh
+    NORMED_COLS = 4096,     // of rows that each block of a product norms for itself: input.cuh
 };
 
-// Whether the blocks of a product bring n rows of its input to shared memory themselves. Rows that
-// must be normed or rounded before are prepared by a stage of their own where they are many.
+// Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS
+// norm where it is asked for. A stage of their own prepares other rows: wide ones, many, other
+// norms.
 static bool is_staged(const struct cuda_backend *b, int input, int cols, int n_rows) {
     const int n_units = (cols + UNIT_COLS - 1) / UNIT_COLS;
     if (n_rows > SMALL_ROWS || (uint32_t)(n_units * n_rows) * 64 > b->staged_most) return false;
-    return input == INPUT_16 ||
-           (input == INPUT_RMS && n_rows <= NORMED_ROWS && cols <= NORMED_COLS && cols % 4 == 0);
+    return input == INPUT_16 || (input == INPUT_RMS && cols <= NORMED_COLS && cols % 4 == 0);
 }
 
 static int rows_of(const struct cuda_backend *b, const struct batch *batch, const struct stage *s) {
@@ -244,7 +242,7 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
 }
 
 // The splits of all sequences, the most rows of one, and the most pages of a split. Numbers are
-// rounded up to two significant bits and a half, so that few shapes come of them.
+// rounded up to three bits, so that few shapes come of them.
 static void attention_size(const struct batch *batch, struct cuda_shape *shape) {
     int n = 0, end = 0;
     for (int i = 0; i < batch->n_seqs; i++) {

@@ -347,7 +347,6 @@ inline late_copies &late_here() {
     return all[{blockIdx.x, threadIdx.x}];
 }
 } // namespace emulator
-DEV void prefetch_l2(const void *) {}
 DEV void dependents_launch() {}
 DEV void dependency_wait() {}
 DEV void copies_may_follow() {}
