@@ -1,0 +1,202 @@
+// Products on the emulator: a row has the same bits alone, among eight and among forty, whether
+// each block norms the input or a stage prepares it, by the kernel of its codec, by the one of any
+// codec and by that of larger steps, on grids of different sizes.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <vector>
+
+#include "codec.h"
+#include "cuda_runtime_api.h"
+#include "step.h"
+
+namespace {
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                 \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define CUDA(call) CHECK((call) == cudaSuccess)
+
+uint64_t state = 88172645463325252u;
+uint32_t random_below(uint32_t n) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 33) % n;
+}
+float random_float() { return (float)random_below(2001) / 1000.0f - 1.0f; }
+
+// Halves of about the size of weights.
+uint16_t random_half(bool is_bf16) {
+    return (uint16_t)((random_below(2) << 15) |
+                      (is_bf16 ? 0x3c00 + random_below(0x100) : 0x2000 + random_below(0x800)));
+}
+
+template <class T> T *device(const std::vector<T> &data) {
+    T *at;
+    CUDA(cudaMalloc((void **)&at, data.size() * sizeof(T) + 256));
+    CUDA(cudaMemcpy(at, data.data(), data.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return at;
+}
+
+struct shape {
+    int codec, cols, n_tiles[2], n_products;
+    bool has_gate, adds;
+};
+
+struct memory {
+    std::vector<void *> all;
+    template <class T> T *put(const std::vector<T> &data) {
+        T *at = device(data);
+        all.push_back(at);
+        return at;
+    }
+    ~memory() {
+        for (void *at : all) cudaFree(at);
+    }
+};
+
+enum { MOST_ROWS = 40 };
+
+void launch(const void *kernel, int blocks, int threads, uint32_t shared, void *args) {
+    void *list[] = {args};
+    CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 232448));
+    CUDA(cudaLaunchKernel(kernel, dim3((unsigned)blocks), dim3((unsigned)threads), list, shared,
+                          nullptr));
+    CUDA(cudaDeviceSynchronize());
+}
+
+struct bench {
+    shape c;
+    memory m;
+    stage_product s = {};
+    int ld_out, rows_out;
+    std::vector<float> residual;
+    float *out;
+    uint16_t *out16;
+
+    explicit bench(const shape &from) : c(from) {
+        const int n_units = (c.cols + UNIT_COLS - 1) / UNIT_COLS;
+        const int unit_bytes = codec_at((enum codec_id)c.codec)->unit_bytes;
+        const bool is_bf16 = c.codec == CODEC_BF16;
+        std::vector<float> x(MOST_ROWS * (size_t)c.cols), weight((size_t)c.cols);
+        for (float &v : x) v = 8.0f * random_float();
+        for (float &v : weight) v = random_float();
+        s.x = m.put(x), s.ldx = c.cols, s.cols = c.cols, s.n_units = n_units, s.is_bf16 = is_bf16;
+        s.x16 = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * n_units * UNIT_COLS)));
+        s.ldx16 = n_units * UNIT_COLS;
+        s.norm.weight = m.put(weight), s.norm.eps = 1e-5f;
+        s.n_products = c.n_products;
+        rows_out = 0;
+        for (int i = 0; i < c.n_products; i++) rows_out += c.n_tiles[i] * UNIT_ROWS;
+        ld_out = rows_out;
+        residual.resize((size_t)(MOST_ROWS * ld_out));
+        for (float &v : residual) v = random_float();
+        out = m.put(residual);
+        out16 = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * ld_out)));
+        int first = 0;
+        for (int i = 0; i < c.n_products; i++) {
+            product &p = s.product[i];
+            std::vector<uint16_t> units((size_t)(c.n_tiles[i] * n_units) * unit_bytes / 2);
+            for (size_t k = 0; k < units.size(); k++) {
+                const size_t at = k * 2 % (size_t)unit_bytes;
+                const bool is_half = unit_bytes == 1024 || at >= (size_t)(unit_bytes - 32);
+                units[k] = is_half ? random_half(is_bf16) : (uint16_t)random_below(65536);
+            }
+            p.weight = (const uint8_t *)m.put(units);
+            p.codec = c.codec, p.unit_bytes = unit_bytes, p.n_tiles = c.n_tiles[i];
+            p.n_rows = c.has_gate ? c.n_tiles[i] * 8 : c.n_tiles[i] * UNIT_ROWS - 3;
+            p.ld = ld_out, p.scale = 1.0f, p.add = c.adds;
+            p.gate = c.has_gate ? 1 : 0, p.out_is_bf16 = is_bf16;
+            p.out = c.has_gate ? nullptr : out + first;
+            p.out16 = c.has_gate ? out16 + first : nullptr;
+            first += c.n_tiles[i] * UNIT_ROWS;
+            s.n_tiles += c.n_tiles[i];
+        }
+        prepare();
+    }
+
+    // All rows, by the stage that prepares them.
+    void prepare() {
+        stage one = {};
+        one.kind = STAGE_PREPARE;
+        one.row.in = s.x, one.row.ld_in = s.ldx, one.row.width = c.cols;
+        one.row.out16 = (uint16_t *)s.x16, one.row.ld_out = s.ldx16;
+        one.row.is_bf16 = s.is_bf16, one.row.input = INPUT_RMS, one.row.norm = s.norm;
+        struct step step = {};
+        rows_args args = {};
+        args.stages = m.put(std::vector<stage>(1, one));
+        args.step = m.put(std::vector<struct step>(1, step));
+        args.n_stages = 1, args.n_rows[0] = MOST_ROWS;
+        launch(rows_kernel(), 3, BLOCK_THREADS, ROWS_SHARED, &args);
+    }
+
+    // The outputs of n rows from `first` on, as bytes.
+    std::vector<uint8_t> run(const void *kernel, int first, int n, bool is_staged, bool is_wide) {
+        product_args args = {};
+        args.stage = s, args.n_rows = n;
+        args.stage.x += (int64_t)first * s.ldx;
+        args.stage.x16 += (int64_t)first * s.ldx16;
+        args.stage.input = is_staged ? INPUT_RMS : INPUT_16;
+        CUDA(cudaMemcpy(out, residual.data() + (size_t)(first * ld_out),
+                        (size_t)(n * ld_out) * sizeof(float), cudaMemcpyHostToDevice));
+        CUDA(cudaMemset(out16, 0, (size_t)(MOST_ROWS * ld_out) * 2));
+        args.n_slots = 1 + (int)random_below(4);
+        args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
+        const uint32_t x_bytes = is_staged ? (uint32_t)(s.n_units * n * 64) : 0;
+        launch(kernel, 1 + (int)random_below(4), PRODUCT_THREADS,
+               product_shared_bytes(args.n_slots, args.slot_bytes, is_wide ? WIDE_ROWS / 8 : 1,
+                                    x_bytes),
+               &args);
+        const size_t bytes = (size_t)(n * ld_out) * (c.has_gate ? 2 : 4);
+        std::vector<uint8_t> got(bytes);
+        CUDA(cudaMemcpy(got.data(), c.has_gate ? (void *)out16 : (void *)out, bytes,
+                        cudaMemcpyDeviceToHost));
+        return got;
+    }
+};
+
+void case_run(const shape &c) {
+    bench b(c);
+    const size_t row_bytes = (size_t)b.ld_out * (c.has_gate ? 2 : 4);
+    std::vector<uint8_t> alone;
+    for (int r = 0; r < MOST_ROWS; r++) {
+        const std::vector<uint8_t> row = b.run(product_small(c.codec, true), r, 1, true, false);
+        alone.insert(alone.end(), row.begin(), row.end());
+    }
+    const auto same = [&](const std::vector<uint8_t> &got, int first, const char *what) {
+        if (memcmp(got.data(), alone.data() + (size_t)first * row_bytes, got.size()) == 0) return;
+        printf("%s of %s: rows from %d on differ\n", what, codec_at((enum codec_id)c.codec)->name,
+               first);
+        exit(1);
+    };
+    const int n = 2 + (int)random_below(7), first = (int)random_below(MOST_ROWS - 8);
+    same(b.run(product_small(c.codec, true), first, n, true, false), first, "staged rows");
+    same(b.run(product_small(c.codec, false), first, n, false, false), first, "prepared rows");
+    if (c.codec != CODEC_BF16) // whose stages have one codec
+        same(b.run(product_small(CODEC_COUNT, true), first, n, true, false), first, "any, staged");
+    same(b.run(product_small(CODEC_COUNT, false), first, n, false, false), first, "any, prepared");
+    same(b.run(product_wide(), first, n, false, true), first, "few rows of a larger step");
+    same(b.run(product_wide(), 0, MOST_ROWS, false, true), 0, "all rows of a larger step");
+}
+
+} // namespace
+
+int main() {
+    static const int codecs[] = {CODEC_F16, CODEC_BF16, CODEC_Q8, CODEC_Q4};
+    static const int widths[] = {96, 1312, 4096};
+    for (int i = 0; i < 12; i++) {
+        shape c = {};
+        c.codec = codecs[i % 4], c.cols = widths[i / 4];
+        c.has_gate = random_below(3) == 0, c.adds = !c.has_gate && random_below(2);
+        c.n_products = c.has_gate ? 1 : 1 + (int)random_below(2);
+        c.n_tiles[0] = 1 + (int)random_below(9), c.n_tiles[1] = 1 + (int)random_below(3);
+        case_run(c);
+    }
+    printf("ok\n");
+    return 0;
+}
