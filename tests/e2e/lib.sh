@@ -11,7 +11,7 @@ export TINY=$DATA/golden/llama/model.gguf
 export SMALL=$MODELS/tale-1m-f16.gguf # a start with it takes a tenth of the embedded model's CPU time
 export VOCAB=$DATA/tokenizers/gpt-2/vocab.gguf
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap '[ "$BASHPID" = $$ ] && rm -rf "$work"' EXIT # a child that has not become its program yet must not
 cd "$work" || exit 1
 checks=0
 failures=0
