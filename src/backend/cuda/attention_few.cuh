@@ -56,6 +56,20 @@ template <class F> DEV bool page_fits(const page_stream<F> &c, const struct stag
 }
 template <class F> DEV constexpr uint32_t chunk_bytes() { return CHUNK_UNITS * kv_unit_bytes<F>(); }
 
+// Asks for chunk `index` of a page's keys or values. A slot is free.
+template <class F>
+DEV void chunk_ask(page_stream<F> &c, const struct stage_attention &s,
+                   const struct attention_block &m, const uint8_t *head, bool is_value, int index) {
+    const int first = index * CHUNK_UNITS;
+    const int all = is_value ? kv_units(F::dim_v(s)) : kv_blocks(F::dim_k(s)) * 2;
+    const int n = all - first < CHUNK_UNITS ? all - first : (int)CHUNK_UNITS;
+    const uint32_t slot = c.n_asked & (c.n_slots - 1);
+    if (is_value) head += kv_k_bytes<F>(F::dim_k(s));
+    fetch(c.slots + slot * chunk_bytes<F>(), head + (uint32_t)first * kv_unit_bytes<F>(),
+          (uint32_t)n * kv_unit_bytes<F>(), c.full + slot, m.lane);
+    c.n_asked++;
+}
+
 // Asks for chunks while a slot is free. written: the last split whose new entries are in memory. A
 // page that does not fit and has new entries is asked for behind them.
 template <class F>
@@ -67,15 +81,7 @@ DEV void stream_ask(page_stream<F> &c, const struct stage_attention &s,
             page_is_written(s, m.item(), c.split * SPLIT_PAGES + m.warp))
             return;
         const bool is_value = c.chunk >= n_k;
-        const int first = is_value ? (c.chunk - n_k) * CHUNK_UNITS : c.chunk * CHUNK_BLOCKS * 2;
-        const int all = is_value ? kv_units(F::dim_v(s)) : kv_blocks(F::dim_k(s)) * 2;
-        const int n = all - first < CHUNK_UNITS ? all - first : (int)CHUNK_UNITS;
-        const uint8_t *from = c.head + (is_value ? kv_k_bytes<F>(F::dim_k(s)) : 0) +
-                              (uint32_t)first * kv_unit_bytes<F>();
-        const uint32_t slot = c.n_asked & (c.n_slots - 1);
-        fetch(c.slots + slot * chunk_bytes<F>(), from, (uint32_t)n * kv_unit_bytes<F>(),
-              c.full + slot, m.lane);
-        c.n_asked++;
+        chunk_ask(c, s, m, c.head, is_value, is_value ? c.chunk - n_k : c.chunk);
         if (++c.chunk == n_k + n_v) stream_seek(c, s, m, c.split + 1);
     }
 }
@@ -292,24 +298,13 @@ template <class F> struct split_pages {
         while (chunk < n * (n_k + n_v) && c.n_asked < c.n_read + c.n_slots) {
             const bool is_value = chunk >= n * n_k;
             const int in = is_value ? chunk - n * n_k : chunk, per = is_value ? n_v : n_k;
-            const int of_page = in % per, unit = of_page * CHUNK_UNITS;
-            const int all = is_value ? kv_units(F::dim_v(s)) : kv_blocks(F::dim_k(s)) * 2;
-            const int units = all - unit < CHUNK_UNITS ? all - unit : (int)CHUNK_UNITS;
-            const uint8_t *head = head_of(s, m, first + in / per);
-            const uint32_t slot = c.n_asked & (c.n_slots - 1);
-            fetch(c.slots + slot * chunk_bytes<F>(),
-                  head + (is_value ? kv_k_bytes<F>(F::dim_k(s)) : 0) +
-                      (uint32_t)unit * kv_unit_bytes<F>(),
-                  (uint32_t)units * kv_unit_bytes<F>(), c.full + slot, m.lane);
-            c.n_asked++;
+            chunk_ask(c, s, m, head_of(s, m, first + in / per), is_value, in % per);
             chunk++;
         }
     }
     DEV const uint8_t *head_of(const struct stage_attention &s, const struct attention_block &m,
                                int i) const {
-        const uint64_t id = __shfl_sync(0xffffffffu, page, i);
-        return s.pages + id * s.page_bytes + s.layer_at +
-               (uint64_t)((uint32_t)m.item().head_kv * kv_head_bytes<F>(F::dim_k(s), F::dim_v(s)));
+        return kv_head_in<F>(s, __shfl_sync(0xffffffffu, page, i), m.item().head_kv);
     }
     DEV void next(const struct stage_attention &s, const struct attention_block &m) {
         __syncwarp();

@@ -2,11 +2,11 @@
 // that carry them out. The description says for each row which kernels have work there, so a step
 // launches only the kernels that some row needs.
 #include "backend/cuda/choose.h"
-#include "backend/cuda/launch.h"
 
 #include <assert.h>
 #include <string.h>
 
+#include "backend/cuda/launch.h"
 #include "plan/noise.h"
 
 enum { ALIGN = 16, SCRATCH_ALIGN = 256 };

@@ -54,12 +54,16 @@ template <class F> DEV uint32_t kv_head_bytes(int dim_k, int dim_v) {
     return kv_scales_at<F>(dim_k, dim_v) + (F::TYPE == KV_INT8 ? 2 * PAGE_TOKENS * 2 : 0);
 }
 
-// The head's part of the page of a block of positions.
+// A head's part of a page, and of the page of a block of positions.
+template <class F>
+DEV uint8_t *kv_head_in(const struct stage_attention &s, uint64_t page_id, int head_kv) {
+    return s.pages + page_id * s.page_bytes + s.layer_at +
+           (uint64_t)((uint32_t)head_kv * kv_head_bytes<F>(F::dim_k(s), F::dim_v(s)));
+}
 template <class F>
 DEV uint8_t *kv_head_at(const struct stage_attention &s, const uint32_t *table, int page,
                         int head_kv) {
-    return s.pages + table[page] * s.page_bytes + s.layer_at +
-           (uint64_t)((uint32_t)head_kv * kv_head_bytes<F>(F::dim_k(s), F::dim_v(s)));
+    return kv_head_in<F>(s, table[page], head_kv);
 }
 
 // Offsets of an element from the head's keys and values; slot: the position in the page.

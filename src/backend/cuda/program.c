@@ -148,7 +148,6 @@ static void prepare_input(struct compiler *c, int index, bool always) {
                                     .ld_in = ld_of(c, source),
                                     .ld_out = c->b->layout.buffer[op->in[0]].ld16,
                                     .width = buffer->width,
-                                    .n_units = (int)codec_units(buffer->width),
                                     .slots = buffer->slots,
                                     .is_bf16 = type,
                                     .input = norm == PLAN_NONE                        ? INPUT_F32
