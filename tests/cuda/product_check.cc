@@ -122,17 +122,12 @@ struct bench {
 
     // All rows, by the stage that prepares them.
     void prepare() {
-        stage one = {};
-        one.kind = STAGE_PREPARE;
-        one.row.in = s.x, one.row.ld_in = s.ldx, one.row.width = c.cols;
-        one.row.out16 = (uint16_t *)s.x16, one.row.ld_out = s.ldx16;
-        one.row.is_bf16 = s.is_bf16, one.row.input = INPUT_RMS, one.row.norm = s.norm;
-        struct step step = {};
-        rows_args args = {};
-        args.stages = m.put(std::vector<stage>(1, one));
-        args.step = m.put(std::vector<struct step>(1, step));
-        args.n_stages = 1, args.n_rows[0] = MOST_ROWS;
-        launch(rows_kernel(), 3, BLOCK_THREADS, ROWS_SHARED, &args);
+        prepare_args args = {};
+        args.stage.in = s.x, args.stage.ld_in = s.ldx, args.stage.width = c.cols;
+        args.stage.out16 = (uint16_t *)s.x16, args.stage.ld_out = s.ldx16;
+        args.stage.is_bf16 = s.is_bf16, args.stage.input = INPUT_RMS, args.stage.norm = s.norm;
+        args.n_rows = MOST_ROWS;
+        launch(prepare_kernel(INPUT_RMS), 3, BLOCK_THREADS, 2 * N_WARPS * sizeof(float), &args);
     }
 
     // The outputs of n rows from `first` on, as bytes.

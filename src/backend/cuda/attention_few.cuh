@@ -102,20 +102,6 @@ DEV void stream_next(page_stream<F> &c, const struct stage_attention &s,
     stream_ask(c, s, m, written);
 }
 
-// The new positions of a page, by the warp that reads it. copy_k, copy_v: its slots, or NULL.
-template <class F>
-DEV void page_append(const struct stage_attention &s, const struct attention_item &w, uint8_t *head,
-                     uint8_t *copy_k, uint8_t *copy_v, int page, float *x, int lane) {
-    int pos = page * PAGE_TOKENS, end = pos + PAGE_TOKENS;
-    pos = pos < w.first_pos ? w.first_pos : pos;
-    end = end > w.first_pos + w.n_new ? w.first_pos + w.n_new : end;
-    for (; pos < end; pos++)
-        entry_append<F>(s, head, copy_k, copy_v, w.first_row + (pos - w.first_pos), w.head_kv,
-                        pos % PAGE_TOKENS, x, lane);
-    copies_may_follow();
-    __syncwarp();
-}
-
 // A split's m and l of both queries of a pair, from those of its pages.
 DEV float4 few_stats(const struct attention_block &m, int pair) {
     float v[4];
@@ -260,25 +246,37 @@ DEV void few_values(const struct stage_attention &s, const struct attention_bloc
     }
 }
 
-// The new positions of a split's pages. Heads of a warp need scratch, which few of them may share.
+// The new positions of a split, to pages and to the slots that have them already. They are dealt to
+// the n_heads warps that have scratch; a single one is done by the warp of its page, which then
+// waits for no other.
 template <class F>
 DEV void few_append(const struct stage_attention &s, const struct attention_block &m,
-                    page_stream<F> &c, int page, bool reads, uint8_t *scratch, int n_heads) {
+                    page_stream<F> &c, int split, bool reads, uint8_t *scratch, int n_heads) {
     const struct attention_item &w = m.item();
-    const bool writes = page_is_written(s, w, page);
-    for (int turn = 0; turn < N_WARPS && s.fused; turn += n_heads) {
-        if (writes && m.warp >= turn && m.warp < turn + n_heads) {
-            uint8_t *copy_k = nullptr, *copy_v = nullptr;
-            if (reads && page_fits(c, s)) { // the chunks are there before entries are put into them
-                for (uint32_t i = 0; i < c.n_slots; i++) stream_wait(c, i);
-                copy_k = c.slots;
-                copy_v = c.slots + (uint32_t)chunks_k(F::dim_k(s)) * chunk_bytes<F>();
-            }
-            page_append<F>(s, w, kv_head_at<F>(s, w.table, page, w.head_kv), copy_k, copy_v, page,
-                           (float *)scratch + (m.warp - turn) * F::dim_k(s), m.lane);
+    int begin = split * SPLIT_TOKENS, end = begin + SPLIT_TOKENS;
+    begin = begin < w.first_pos ? w.first_pos : begin;
+    end = end > w.first_pos + w.n_new ? w.first_pos + w.n_new : end;
+    if (!s.fused || begin >= end) return;
+    const bool is_one = end - begin == 1 && n_heads == N_WARPS, fits = page_fits(c, s);
+    if (fits && reads && page_is_written(s, w, split * SPLIT_PAGES + m.warp))
+        for (uint32_t i = 0; i < c.n_slots; i++) stream_wait(c, i); // the copies do not follow
+    if (!is_one) m.sync();
+    const bool takes_part = is_one ? m.warp == begin / PAGE_TOKENS % SPLIT_PAGES : m.warp < n_heads;
+    int pos = takes_part ? begin + (is_one ? 0 : m.warp) : end;
+    ROLLED for (; pos < end; pos += n_heads) {
+        const int page = pos / PAGE_TOKENS;
+        uint8_t *copy_k = nullptr, *copy_v = nullptr;
+        if (fits && page_is_read(w, page)) {
+            copy_k = m.pages + (uint32_t)(page % SPLIT_PAGES) * c.n_slots * chunk_bytes<F>();
+            copy_v = copy_k + (uint32_t)chunks_k(F::dim_k(s)) * chunk_bytes<F>();
         }
-        if (n_heads < N_WARPS) m.sync();
+        entry_append<F>(s, kv_head_at<F>(s, w.table, page, w.head_kv), copy_k, copy_v,
+                        w.first_row + (pos - w.first_pos), w.head_kv, pos % PAGE_TOKENS,
+                        (float *)scratch + m.warp * F::dim_k(s), m.lane);
     }
+    copies_may_follow();
+    __syncwarp();
+    if (!is_one) m.sync();
 }
 
 // ---------------------------------------------------------------- a split for each warp
@@ -445,7 +443,7 @@ DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t s
         const int page = split * SPLIT_PAGES + m.warp;
         const bool is_seen = split >= w.seen_first && split <= w.seen_last;
         const bool reads = page_is_read(w, page);
-        few_append<F>(s, m, c, page, reads, scratch, n_heads);
+        few_append<F>(s, m, c, split, reads, scratch, n_heads);
         stream_ask(c, s, m, split);
         if (!is_seen) continue;
         if (split == w.seen_first || split == first) {

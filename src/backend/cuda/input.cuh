@@ -66,18 +66,29 @@ DEV uint32_t pair_of(float lo, float hi, bool is_bf16) {
                    : (uint32_t)f16_of(lo) | (uint32_t)f16_of(hi) << 16;
 }
 
+// A thread's weights of a norm, of the elements that it holds. They never change, so they are asked
+// for before a launch waits, and before the weights of a product: behind those they would be late.
+struct norm_weights {
+    float4 at[INPUT_HELD];
+};
+DEV void norm_weights_load(struct norm_weights &w, const float *weight, int cols) {
+    UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+        const int at = j * INPUT_STEP + (int)threadIdx.x * 4;
+        if (at + 3 < cols) w.at[j] = *(const float4 *)(weight + at);
+    }
+}
+
 // One row by the block. norm_sums: [2, N_WARPS], not read by other threads any more. store(at,
 // quad): elements at .. at + 3 of the normed row, zeros from cols on to padded.
 template <int INPUT, class STORE>
-DEV void row_prepare_as(const float *row, int cols, int padded, const struct norm_by &norm,
-                        float *norm_sums, const STORE &store) {
+DEV void row_prepare(const float *row, int cols, int padded, const struct norm_by &norm,
+                     const struct norm_weights &weights, float *norm_sums, const STORE &store) {
     constexpr bool IS_NORMED = INPUT == INPUT_RMS || INPUT == INPUT_LAYER;
-    float4 held[INPUT_HELD], weight[INPUT_HELD]; // both are asked for before the first sum
+    float4 held[INPUT_HELD];
     struct row_scale k = {1.0f, 0.0f};
     const int first = (int)threadIdx.x * 4, rest = INPUT_HELD * INPUT_STEP + first;
     UNROLL for (int j = 0; j < INPUT_HELD; j++) {
         const int at = j * INPUT_STEP + first;
-        if (IS_NORMED && at + 3 < cols) weight[j] = *(const float4 *)(norm.weight + at);
         if (at < cols) held[j] = quad_load(row, at, cols);
     }
     if constexpr (INPUT == INPUT_LAYER) {
@@ -119,7 +130,7 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
     UNROLL for (int j = 0; j < INPUT_HELD; j++) {
         const int at = j * INPUT_STEP + first;
         if (at < padded)
-            finish(at < cols ? held[j] : make_float4(0.0f, 0.0f, 0.0f, 0.0f), at, weight[j]);
+            finish(at < cols ? held[j] : make_float4(0.0f, 0.0f, 0.0f, 0.0f), at, weights.at[j]);
     }
     for (int at = rest; at < padded; at += INPUT_STEP) {
         float4 w = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -128,29 +139,14 @@ DEV void row_prepare_as(const float *row, int cols, int padded, const struct nor
     }
 }
 
-template <class STORE>
-DEV void row_prepare(const float *row, int cols, int padded, int input, const struct norm_by &norm,
-                     float *norm_sums, const STORE &store) {
-    if (input == INPUT_RMS)
-        row_prepare_as<INPUT_RMS>(row, cols, padded, norm, norm_sums, store);
-    else if (input == INPUT_LAYER)
-        row_prepare_as<INPUT_LAYER>(row, cols, padded, norm, norm_sums, store);
-    else
-        row_prepare_as<INPUT_F32>(row, cols, padded, norm, norm_sums, store);
-}
-
 // ---------------------------------------------------------------- in shared memory
 
 // Rows by RMS norm, as row_prepare has them. cols is a multiple of 4, and a thread holds its part
 // of a row.
 template <bool IS_BF16>
-DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
+DEV void rms_stage(const struct stage_product &s, const struct norm_weights &weights, int n_rows,
+                   uint8_t *x, float *norm_sums) {
     const int first = (int)threadIdx.x * 4, cols = s.cols;
-    float4 weight[INPUT_HELD];
-    UNROLL for (int j = 0; j < INPUT_HELD; j++) {
-        const int at = j * INPUT_STEP + first;
-        if (at < cols) weight[j] = *(const float4 *)(s.norm.weight + at);
-    }
     dependency_wait();
     float4 next[INPUT_HELD]; // of the row behind this one: on its way
     auto ask = [&](int r) {
@@ -177,10 +173,11 @@ DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float 
             if (at >= s.n_units * UNIT_COLS) continue;
             uint2 pair = {0, 0};
             if (at < cols) {
-                pair.x = pair_of(normed_by(v[j].x, k, false, weight[j].x, 0.0f),
-                                 normed_by(v[j].y, k, false, weight[j].y, 0.0f), IS_BF16);
-                pair.y = pair_of(normed_by(v[j].z, k, false, weight[j].z, 0.0f),
-                                 normed_by(v[j].w, k, false, weight[j].w, 0.0f), IS_BF16);
+                const float4 w = weights.at[j];
+                pair.x = pair_of(normed_by(v[j].x, k, false, w.x, 0.0f),
+                                 normed_by(v[j].y, k, false, w.y, 0.0f), IS_BF16);
+                pair.y = pair_of(normed_by(v[j].z, k, false, w.z, 0.0f),
+                                 normed_by(v[j].w, k, false, w.w, 0.0f), IS_BF16);
             }
             *(uint2 *)(x + (at / UNIT_COLS * n_rows + r) * 64 + at % UNIT_COLS * 2) = pair;
         }
@@ -191,16 +188,19 @@ DEV void rms_stage(const struct stage_product &s, int n_rows, uint8_t *x, float 
 // launch before, and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or
 // INPUT_RMS.
 template <bool IS_BF16>
-DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, float *norm_sums) {
+DEV void input_stage(const struct stage_product &s, const struct norm_weights &weights, int n_rows,
+                     uint8_t *x, float *norm_sums) {
     if (s.input == INPUT_RMS) {
-        rms_stage<IS_BF16>(s, n_rows, x, norm_sums);
+        rms_stage<IS_BF16>(s, weights, n_rows, x, norm_sums);
     } else {
+        // rows in turn, so that all of their loads are on their way together
         dependency_wait();
-        for (int r = 0; r < n_rows; r++) {
-            const uint4 *row = (const uint4 *)(s.x16 + (int64_t)r * s.ldx16);
+        const int n = s.n_units * 4;
 #pragma unroll 4
-            for (int i = (int)threadIdx.x; i < s.n_units * 4; i += BLOCK_THREADS)
-                *(uint4 *)(x + (i / 4 * n_rows + r) * 64 + i % 4 * 16) = load_l2(row + i);
+        for (int i = (int)threadIdx.x; i < n * n_rows; i += BLOCK_THREADS) {
+            const int at = i / n_rows, r = i - at * n_rows;
+            const uint4 *row = (const uint4 *)(s.x16 + (int64_t)r * s.ldx16);
+            *(uint4 *)(x + (at / 4 * n_rows + r) * 64 + at % 4 * 16) = load_l2(row + at);
         }
     }
     input_sync();
@@ -208,34 +208,58 @@ DEV void input_stage(const struct stage_product &s, int n_rows, uint8_t *x, floa
 
 // ---------------------------------------------------------------- in memory
 
-// STAGE_PREPARE: rows of f32 to 16-bit rows of ld_out elements, padded with zeros to whole units;
-// or, as STAGE_NORM of whole rows, to f32 rows.
-DEV_CALL void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
+// Rows of a stage, with those of each slot.
+DEV int rows_with_slots(const struct stage_rows_op &s, int n_rows) {
+    return s.slots > 1 ? n_rows * s.slots : n_rows;
+}
+
+// STAGE_PREPARE: rows of f32 to 16-bit rows of ld_out elements, padded with zeros to whole units.
+// Waits for the launch before.
+template <int INPUT>
+DEV void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
     const int padded = (s.width + UNIT_COLS - 1) / UNIT_COLS * UNIT_COLS;
     const bool is_bf16 = s.is_bf16 != 0;
-    if (s.slots > 1) n_rows *= s.slots;
+    struct norm_weights weights;
+    if (INPUT != INPUT_F32) norm_weights_load(weights, s.norm.weight, s.width);
+    n_rows = rows_with_slots(s, n_rows);
+    dependency_wait();
     for (int r = (int)blockIdx.x; r < n_rows; r += (int)gridDim.x) {
-        const float *row = s.in + (int64_t)r * s.ld_in;
-        __syncthreads(); // the sums of the row before were read
-        if (s.out16) {
-            uint16_t *out = s.out16 + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, padded, s.input, s.norm, norm_sums, [&](int at, float4 v) {
-                uint2 pair;
-                pair.x = pair_of(v.x, v.y, is_bf16);
-                pair.y = pair_of(v.z, v.w, is_bf16);
-                *(uint2 *)(out + at) = pair;
-            });
-        } else {
-            float *out = s.out + (int64_t)r * s.ld_out;
-            row_prepare(row, s.width, s.width, s.input, s.norm, norm_sums, [&](int at, float4 v) {
-                const float y[4] = {v.x, v.y, v.z, v.w};
-                UNROLL for (int e = 0; e < 4; e++) {
-                    if (at + e >= s.width) break;
-                    out[at + e] = s.add ? load_l2(out + at + e) + y[e] : y[e];
-                }
-            });
-        }
+        uint16_t *out = s.out16 + (int64_t)r * s.ld_out;
+        row_prepare<INPUT>(s.in + (int64_t)r * s.ld_in, s.width, padded, s.norm, weights, norm_sums,
+                           [&](int at, float4 v) {
+                               uint2 pair;
+                               pair.x = pair_of(v.x, v.y, is_bf16);
+                               pair.y = pair_of(v.z, v.w, is_bf16);
+                               *(uint2 *)(out + at) = pair;
+                           });
+        __syncthreads(); // the sums were read
     }
+}
+
+// STAGE_NORM of whole rows, to f32.
+template <int INPUT>
+DEV void norm_rows_as(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
+    struct norm_weights weights;
+    norm_weights_load(weights, s.norm.weight, s.width);
+    n_rows = rows_with_slots(s, n_rows);
+    for (int r = (int)blockIdx.x; r < n_rows; r += (int)gridDim.x) {
+        float *out = s.out + (int64_t)r * s.ld_out;
+        row_prepare<INPUT>(s.in + (int64_t)r * s.ld_in, s.width, s.width, s.norm, weights,
+                           norm_sums, [&](int at, float4 v) {
+                               const float y[4] = {v.x, v.y, v.z, v.w};
+                               UNROLL for (int e = 0; e < 4; e++) {
+                                   if (at + e >= s.width) break;
+                                   out[at + e] = s.add ? load_l2(out + at + e) + y[e] : y[e];
+                               }
+                           });
+        __syncthreads(); // the sums were read
+    }
+}
+DEV void norm_rows_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
+    if (s.input == INPUT_RMS)
+        norm_rows_as<INPUT_RMS>(s, n_rows, norm_sums);
+    else
+        norm_rows_as<INPUT_LAYER>(s, n_rows, norm_sums);
 }
 
 #endif

@@ -465,6 +465,8 @@ template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct p
         struct stream c = {};
         c.item = (int)blockIdx.x;
         c.n_items = n_items;
+        struct norm_weights weights;
+        if (IS_STAGED && s.input == INPUT_RMS) norm_weights_load(weights, s.norm.weight, s.cols);
         if (lane < args.n_slots) fetch_init(ring.full + lane);
         fetch_init_done();
         __syncwarp();
@@ -472,7 +474,7 @@ template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct p
             if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
         if (!is_routed) dependents_launch();
         if (IS_STAGED)
-            input_stage<codec_is_bf16<CODEC>()>(s, args.n_rows, x, norm); // waits
+            input_stage<codec_is_bf16<CODEC>()>(s, weights, args.n_rows, x, norm); // waits
         else if (!is_routed)
             dependency_wait();
         slices_run<CODEC, NT, IS_STAGED>(args, c, ring, sums, x, slice, lane);

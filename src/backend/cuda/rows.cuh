@@ -107,7 +107,7 @@ DEV void norm_parts_run(const struct stage_rows_op &s, int n_rows) {
 
 DEV_CALL void norm_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
     if (s.group == s.width)
-        prepare_run(s, n_rows, norm_sums);
+        norm_rows_run(s, n_rows, norm_sums);
     else
         norm_parts_run(s, n_rows);
 }

@@ -42,6 +42,16 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     clock_end(args.clock);
 }
 
+// A block has a row.
+template <int INPUT>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+    prepare_kernel_of(const __grid_constant__ struct prepare_args args) {
+    SHARED_MEMORY(shared);
+    dependents_launch();
+    prepare_run<INPUT>(args.stage, args.n_rows, (float *)shared);
+    clock_end(args.clock);
+}
+
 DEV void row_stage_run(const struct stage &s, const struct step &step, int n_rows, float *norm) {
     switch (s.kind) {
     case STAGE_PAGES:
@@ -55,9 +65,6 @@ DEV void row_stage_run(const struct stage &s, const struct step &step, int n_row
         break;
     case STAGE_NORM:
         norm_run(s.row, n_rows, norm);
-        break;
-    case STAGE_PREPARE:
-        prepare_run(s.row, n_rows, norm);
         break;
     case STAGE_ROPE_TABLE:
         rope_table_run(s.row, step, n_rows);
@@ -149,6 +156,9 @@ KERNEL_ENTRY(product_wide, product_kernel_wide, (struct product_args))
     KERNEL_ENTRY(attention_any_##type, attention_kernel_any<KV_##type>, (struct attention_args))
 KV_TYPE_LIST(X)
 #undef X
+KERNEL_ENTRY(prepare_f32, prepare_kernel_of<INPUT_F32>, (struct prepare_args))
+KERNEL_ENTRY(prepare_rms, prepare_kernel_of<INPUT_RMS>, (struct prepare_args))
+KERNEL_ENTRY(prepare_layer, prepare_kernel_of<INPUT_LAYER>, (struct prepare_args))
 KERNEL_ENTRY(rows_kernel, rows_kernel_any, (struct rows_args))
 KERNEL_ENTRY(read_kernel, read_all, (const uint4 *, uint64_t, uint32_t *))
 
@@ -161,6 +171,12 @@ extern "C" const void *product_small(int codec, int is_staged) {
 #undef X
     }
     return is_staged ? product_staged_any() : product_small_any();
+}
+
+extern "C" const void *prepare_kernel(int input) {
+    return input == INPUT_RMS     ? prepare_rms()
+           : input == INPUT_LAYER ? prepare_layer()
+                                  : prepare_f32();
 }
 
 extern "C" const void *attention_small(int kv_type, int dim_k, int dim_v, int is_long) {

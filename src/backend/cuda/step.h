@@ -37,6 +37,13 @@ struct attention_args {
     int32_t run;                // splits of an item, of a small step
 };
 
+// STAGE_PREPARE.
+struct prepare_args {
+    struct stage_rows_op stage;
+    struct launch_clock clock;
+    int32_t n_rows;
+};
+
 // Row stages that read nothing of each other.
 struct rows_args {
     const struct stage *stages;
@@ -64,6 +71,8 @@ const void *product_wide(void);
 // Of attention_small_run. is_long: with a split for each warp, of heads of 64 or 128 elements.
 const void *attention_small(int kv_type, int dim_k, int dim_v, int is_long);
 const void *attention_any(int kv_type);
+// input: enum input_kind, but INPUT_16.
+const void *prepare_kernel(int input);
 const void *rows_kernel(void);
 const void *read_kernel(void);
 #ifdef __cplusplus

@@ -179,9 +179,10 @@ enum {
     // weights come while this one ends. Short stages of small units need more in flight
     SHARED_USUAL = 112 << 10,
     SHARED_SHORT = 160 << 10,
-    SHORT_UNIT = 320,       // bytes
-    SHORT_STAGE = 24 << 20, // bytes
-    NORMED_COLS = 4096,     // of rows that each block of a product norms for itself: input.cuh
+    SHARED_ALONE = 216 << 10, // long units that are not staged: no third block may come in
+    SHORT_UNIT = 320,         // bytes
+    SHORT_STAGE = 24 << 20,   // bytes
+    NORMED_COLS = 4096,       // of rows that each block of a product norms for itself: input.cuh
 };
 
 // Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS
@@ -223,7 +224,9 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     const int unit = s->product[0].unit_bytes;
     const bool is_short =
         unit <= SHORT_UNIT && (int64_t)s->n_tiles * s->n_units * unit <= SHORT_STAGE;
-    const int budget = is_short ? SHARED_SHORT : SHARED_USUAL;
+    const int budget = !stages && unit > SHORT_UNIT ? SHARED_ALONE
+                       : is_short                   ? SHARED_SHORT
+                                                    : SHARED_USUAL;
     const uint32_t fixed = product_shared_bytes(0, 0, n_tiles, x_bytes) + 1024;
     const int left = budget / per_sm - (int)fixed;
     args.n_slots = left / (N_WARPS * args.slot_bytes);
@@ -239,6 +242,15 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
     return cuda_launch(is_small ? product_small(codec, stages) : product_wide(), (uint64_t)blocks,
                        PRODUCT_THREADS, shared, &args, b->overlaps, b->stream);
+}
+
+static cudaError_t launch_prepare(struct cuda_backend *b, const struct stage *s, int n_rows,
+                                  struct launch_clock clock) {
+    struct prepare_args args = {.stage = s->row, .clock = clock, .n_rows = n_rows};
+    const int64_t rows = (int64_t)n_rows * (s->row.slots > 1 ? s->row.slots : 1);
+    const int64_t most = 4 * (int64_t)b->n_sm;
+    return cuda_launch(prepare_kernel(s->row.input), (uint64_t)(rows < most ? rows : most),
+                       BLOCK_THREADS, 2 * N_WARPS * sizeof(float), &args, b->overlaps, b->stream);
 }
 
 // The splits of all sequences, the most rows of one, and the most pages of a split. Numbers are
@@ -321,6 +333,7 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batc
     *n = 1;
     if (s->kind == STAGE_PRODUCT)
         return launch_product(b, s, rows_of(b, batch, s), list == &b->small_list, clock);
+    if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, batch, s), clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
         return launch_attention(b, s, rows_of(b, batch, s), shape, clock);
     for (int i = 0; i < ROWS_JOINED; i++) {
