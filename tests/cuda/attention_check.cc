@@ -6,7 +6,7 @@
 // 3. Stages without matrices (rope table, clears and copies of pages, recurrences) have the bits of
 //    the formulas in docs/NUMERICS.md.
 // Usage: attention_check [first case [cases]]. Also for a device: nvcc -x cu, without RN_EMULATED.
-#include "attention.cuh"
+#include "attention_long.cuh"
 
 #include <algorithm>
 #include <map>
@@ -46,16 +46,12 @@ struct stage_args {
 template <int TYPE> DEV void small_stage(const struct stage_args &a, uint8_t *memory) {
     const struct stage_attention &s = a.attention;
     const int dim = s.dim_k == s.dim_v ? s.dim_k : 0;
-    if (dim == 64 && a.is_long)
-        attention_small_run<kv_form<TYPE, 64>, true>(s, a.step, a.rows, a.run, memory);
-    else if (dim == 64)
-        attention_small_run<kv_form<TYPE, 64>, false>(s, a.step, a.rows, a.run, memory);
+    if (dim == 64)
+        attention_small_run<kv_form<TYPE, 64>>(s, a.step, a.rows, a.run, true, memory);
     else if (dim == 128)
-        attention_small_run<kv_form<TYPE, 128>, true>(s, a.step, a.rows, a.run, memory);
-    else if (a.is_long && s.dim_k <= 128 && s.dim_v <= 128)
-        attention_small_run<kv_form<TYPE, 0>, true>(s, a.step, a.rows, a.run, memory);
+        attention_small_run<kv_form<TYPE, 128>>(s, a.step, a.rows, a.run, true, memory);
     else
-        attention_small_run<kv_form<TYPE, 0>, false>(s, a.step, a.rows, a.run, memory);
+        attention_small_run<kv_form<TYPE, 0>>(s, a.step, a.rows, a.run, false, memory);
 }
 
 template <int TYPE> DEV void attention_stages(const struct stage_args &a, uint8_t *memory) {
@@ -101,22 +97,62 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     }
 }
 
+template <int TYPE> DEV void long_stage(const struct stage_args &a, uint8_t *memory) {
+    if (a.attention.dim_k == 64)
+        attention_long_run<kv_form<TYPE, 64>>(a.attention, a.step, a.rows, memory, true);
+    else
+        attention_long_run<kv_form<TYPE, 128>>(a.attention, a.step, a.rows, memory, false);
+}
+
+__global__ void __launch_bounds__(LONG_THREADS, 1)
+    long_kernel(const __grid_constant__ struct stage_args a) {
+    SHARED_MEMORY(shared);
+    switch (a.attention.kv_type) {
+    case KV_F16:
+        return long_stage<KV_F16>(a, shared);
+    case KV_BF16:
+        return long_stage<KV_BF16>(a, shared);
+    case KV_INT8:
+        return long_stage<KV_INT8>(a, shared);
+    case KV_FP8:
+        return long_stage<KV_FP8>(a, shared);
+    }
+}
+
+__global__ void __launch_bounds__(BLOCK_THREADS, 1)
+    fold_kernel(const __grid_constant__ struct stage_args a) {
+    SHARED_MEMORY(shared);
+    attention_fold_run(a.attention, a.step, a.rows, shared);
+}
+
 } // namespace
 
 KERNEL_ENTRY(stage_entry, stage_kernel, (struct stage_args))
+KERNEL_ENTRY(long_entry, long_kernel, (struct stage_args))
+KERNEL_ENTRY(fold_entry, fold_kernel, (struct stage_args))
 
 namespace {
 
-void stage_launch(struct stage_args &args, int grid) {
-    enum {
-        SHARED = ATTENTION_SHARED + SPLIT_PAGES * KV_SLOTS_MAX * KV_CHUNK_UNITS * 1024 +
-                 N_WARPS * SPLIT_SCORES + 256
-    };
+int n_long; // launches of attention_long.cuh
+
+void launch(const void *kernel, struct stage_args &args, int grid, int threads, int shared) {
     void *list[] = {&args};
-    CUDA(cudaFuncSetAttribute(stage_entry(), cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
-    CUDA(cudaLaunchKernel(stage_entry(), dim3((unsigned)grid), dim3(BLOCK_THREADS), list, SHARED,
-                          nullptr));
+    CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    CUDA(cudaLaunchKernel(kernel, dim3((unsigned)grid), dim3((unsigned)threads), list,
+                          (size_t)shared, nullptr));
     CUDA(cudaDeviceSynchronize());
+}
+
+void stage_launch(struct stage_args &args, int grid) {
+    enum { SHARED = ATTENTION_SHARED + SPLIT_PAGES * KV_SLOTS_MAX * KV_CHUNK_UNITS * 1024 + 256 };
+    const stage_attention &s = args.attention;
+    if (args.is_long && args.run && s.dim_k == s.dim_v && (s.dim_k == 64 || s.dim_k == 128)) {
+        n_long++;
+        launch(long_entry(), args, grid, LONG_THREADS, LONG_SHARED);
+        launch(fold_entry(), args, grid, BLOCK_THREADS, FOLD_SHARED);
+        return;
+    }
+    launch(stage_entry(), args, grid, BLOCK_THREADS, SHARED);
 }
 
 // ---------------------------------------------------------------- memory of the device
@@ -698,7 +734,11 @@ void case_rows(scratch_memory &scratch, random_source &random) {
 // Long contexts: the history is only appended.
 void case_long(scratch_memory &scratch, random_source &random) {
     shape c = shape_draw(random);
+    const bool has_pairs =
+        case_now % 12 == 5; // the heads of attention_long.cuh, in steps of few rows
     c.dim_k = random.of({16, 32, 64}), c.dim_v = random.of({16, 32, 48});
+    if (has_pairs) c.dim_k = c.dim_v = random.of({64, 128}), c.q_is_out = false;
+    c.type = case_now / 12 % KV_TYPES;
     c.n_rot = c.n_rot ? c.dim_k : 0;
     c.n_kv = random.in(1, 2);
     c.window = random.one_in(4) ? random.of({600, 2500}) : 0;
@@ -725,8 +765,8 @@ void case_long(scratch_memory &scratch, random_source &random) {
                 w.run({{s, n_rows[(size_t)s] - history[(size_t)s], 1}},
                       {false, STAGE_TOKENS, grid, 0, false});
         else
-            schedule_run(w, random, n_rows, (const int[]){0, 40, 40, 5}[i], i == 3, false, n_seqs,
-                         grid);
+            schedule_run(w, random, n_rows, (const int[]){0, 40, has_pairs ? 8 : 40, 5}[i],
+                         i == 3 || (has_pairs && i == 2), false, n_seqs, grid);
         if (i == 0) {
             first = w.result;
             rows_check(w, random, 4);
@@ -918,5 +958,6 @@ int main(int argc, char **argv) {
     printf("ok; the largest error is %.2f of the bound; several splits: few %d whole, %d in parts; "
            "many %d whole, %d in parts; %d of several segments\n",
            worst, n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments);
+    printf("%d small steps, %d of them of the long form\n", n_small, n_long);
     return 0;
 }

@@ -307,9 +307,9 @@ DEV bool small_item_find(const struct stage_attention &s, const struct step &ste
 }
 
 // The stage of a small step. The first item is planned before the launch waits.
-template <class F, bool IS_LONG>
+template <class F>
 DEV void attention_small_run(const struct stage_attention &s, const struct step &step, int rows,
-                             int run, uint8_t *memory) {
+                             int run, bool is_early, uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
     const struct attention_block m = block_of(shared_at);
@@ -322,7 +322,7 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
         m.sync();
         if (m.item().is_none) break;
         const bool is_last = m.item().is_last;
-        few_item<F, IS_LONG>(s, c, shared_at);
+        few_item<F, true>(s, c, shared_at, is_early);
         if (is_last) return;
         m.sync(); // the memory is used again
     }
@@ -368,7 +368,7 @@ DEV void attention_run(const struct stage_attention &s, const struct step &step,
             if (m.item().is_none) break;
             const bool is_last = m.item().is_last;
             if (m.item().is_few)
-                few_item<F, false>(s, c, shared_at);
+                few_item<F, true>(s, c, shared_at, true);
             else
                 many_run<F>(s, shared_at);
             if (is_last) break;

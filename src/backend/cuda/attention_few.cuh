@@ -182,19 +182,19 @@ DEV void few_round(const struct stage_attention &s, const struct attention_block
 
 // A chunk of a page's keys, from block b0 on: more of its scores.
 template <class F>
-DEV void scores_chunk(const struct stage_attention &s, const struct attention_block &m,
-                      uint32_t chunk, uint32_t queries, int b0, float (&sum)[2][4], uint32_t &bad) {
+DEV void scores_chunk(const struct stage_attention &s, uint32_t chunk, uint32_t queries, int b0,
+                      float (&sum)[2][4], uint32_t &bad, int lane) {
     UNROLL for (int b = 0; b < CHUNK_BLOCKS; b++) {
         if (b0 + b >= kv_blocks(F::dim_k(s))) continue;
-        const uint4 q = query_fragment(queries, F::dim_k(s), m.g, b0 + b, m.t);
+        const uint4 q = query_fragment(queries, F::dim_k(s), lane / 4, b0 + b, lane % 4);
         UNROLL for (int half = 0; half < 2; half++) {
             const uint32_t unit = chunk + (uint32_t)(2 * b + half) * kv_unit_bytes<F>();
             uint32_t a[2][4];
-            unit_fragments<F>(a, unit, m.lane);
+            unit_fragments<F>(a, unit, lane);
             kv_mma<F>(sum[half], a[0], q.x, q.y);
             kv_mma<F>(sum[half], a[1], q.z, q.w);
             if (F::TYPE == KV_FP8 && b == 0 && b0 == 0)
-                bad |= fp8_bad(shared_u128(unit + (uint32_t)m.lane * 16)) << 2 * half;
+                bad |= fp8_bad(shared_u128(unit + (uint32_t)lane * 16)) << 2 * half;
         }
     }
 }
@@ -207,7 +207,7 @@ DEV void few_scores(const struct stage_attention &s, const struct attention_bloc
     const uint32_t queries = shared_address(m.memory);
     float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
     ROLLED for (int b0 = 0; b0 < n_blocks; b0 += CHUNK_BLOCKS) {
-        scores_chunk<F>(s, m, stream_wait(c, 0), queries, b0, sum, bad);
+        scores_chunk<F>(s, stream_wait(c, 0), queries, b0, sum, bad, m.lane);
         stream_next(c, s, m, split);
     }
     UNROLL for (int i = 0; i < 8; i++) score[i] = sum[i / 4][i % 4];
@@ -279,174 +279,28 @@ DEV void few_append(const struct stage_attention &s, const struct attention_bloc
     if (!is_one) m.sync();
 }
 
-// ---------------------------------------------------------------- a split for each warp
-
-// Of a long context a warp has a whole split, and no warp waits for another: first all keys, whose
-// scores it keeps in shared memory, then all values. Splits with new positions are not done so.
-
-// The pages of a warp's split that are seen: chunks of all keys, then of all values.
-template <class F> struct split_pages {
-    page_stream<F> &c;
-    int first, last; // pages of the split
-    uint32_t page;   // of lane i: page i
-    int chunk;       // the next one
-    DEV void ask(const struct stage_attention &s, const struct attention_block &m) {
-        const int n_k = chunks_k(F::dim_k(s)), n_v = chunks_v(F::dim_v(s));
-        const int n = last - first + 1;
-        while (chunk < n * (n_k + n_v) && c.n_asked < c.n_read + c.n_slots) {
-            const bool is_value = chunk >= n * n_k;
-            const int in = is_value ? chunk - n * n_k : chunk, per = is_value ? n_v : n_k;
-            chunk_ask(c, s, m, head_of(s, m, first + in / per), is_value, in % per);
-            chunk++;
-        }
-    }
-    DEV const uint8_t *head_of(const struct stage_attention &s, const struct attention_block &m,
-                               int i) const {
-        return kv_head_in<F>(s, __shfl_sync(0xffffffffu, page, i), m.item().head_kv);
-    }
-    DEV void next(const struct stage_attention &s, const struct attention_block &m) {
-        __syncwarp();
-        c.n_read++;
-        ask(s, m);
-    }
-};
-
-// The scores of a lane in shared memory: [page][8], interleaved by lanes.
-DEV float *lane_scores(const struct attention_block &m, uint32_t pages_bytes) {
-    return (float *)(m.pages + pages_bytes + (uint32_t)m.warp * SPLIT_SCORES) + m.lane;
-}
-
-template <class F>
-DEV void split_scores(const struct stage_attention &s, const struct attention_block &m,
-                      split_pages<F> &p, int split, float *kept, float (&top)[2]) {
-    const int n_blocks = kv_blocks(F::dim_k(s));
-    const uint32_t queries = shared_address(m.memory);
-    const struct lane_queries l = lane_queries_of(s, m, 0);
-    top[0] = top[1] = -INFINITY;
-    ROLLED for (int i = p.first; i <= p.last; i++) {
-        float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, score[8], most[2];
-        uint32_t bad = 0;
-        uint2 scales = {0, 0};
-        if (F::TYPE == KV_INT8)
-            scales = load_l2(
-                (const uint2 *)(p.head_of(s, m, i) + kv_scales_at<F>(F::dim_k(s), F::dim_v(s))) +
-                m.g);
-        ROLLED for (int b0 = 0; b0 < n_blocks; b0 += CHUNK_BLOCKS) {
-            scores_chunk<F>(s, m, stream_wait(p.c, 0), queries, b0, sum, bad);
-            p.next(s, m);
-        }
-        UNROLL for (int k = 0; k < 8; k++) score[k] = sum[k / 4][k % 4];
-        scores_finish<F>(s, score, scales, bad, l, split * SPLIT_PAGES + i, m.g);
-        page_max(score, most);
-        top[0] = fmaxf(top[0], most[0]), top[1] = fmaxf(top[1], most[1]);
-        UNROLL for (int k = 0; k < 8; k++) kept[(i * 8 + k) * 32] = score[k];
-    }
-}
-
-template <class F>
-DEV void split_values(const struct stage_attention &s, const struct attention_block &m,
-                      split_pages<F> &p, int split, const float *kept, const float (&top)[2]) {
-    enum { UNITS = 8 };
-    const struct attention_item &w = m.item();
-    const int n_units = kv_units(F::dim_v(s)), n_pairs = 1 << pairs_log(w.n);
-    float o[UNITS][4], l[2] = {0.0f, 0.0f};
-    UNROLL for (int u = 0; u < UNITS; u++) UNROLL for (int k = 0; k < 4; k++) o[u][k] = 0.0f;
-    ROLLED for (int i = p.first; i <= p.last; i++) {
-        float score[8], of_page[2];
-        uint32_t b[4];
-        uint2 scales = {0, 0};
-        if (F::TYPE == KV_INT8)
-            scales = load_l2(
-                (const uint2 *)(p.head_of(s, m, i) + kv_scales_at<F>(F::dim_k(s), F::dim_v(s))) +
-                8 + m.g);
-        UNROLL for (int k = 0; k < 8; k++) score[k] = kept[(i * 8 + k) * 32];
-        page_weights(score, top, of_page);
-        page_operand<F>(score, scales, b, m.g, m.t);
-        UNROLL for (int q = 0; q < 2; q++) l[q] = l[q] + of_page[q];
-        UNROLL for (int u0 = 0; u0 < UNITS; u0 += CHUNK_UNITS) {
-            if (u0 >= n_units) continue;
-            const uint32_t chunk = stream_wait(p.c, 0);
-            UNROLL for (int u = 0; u < CHUNK_UNITS; u++) {
-                if (u0 + u >= n_units) continue;
-                float v[4] = {0, 0, 0, 0};
-                uint32_t a[2][4];
-                unit_fragments<F>(a, chunk + (uint32_t)u * kv_unit_bytes<F>(), m.lane);
-                kv_mma<F>(v, a[0], b[0], b[1]);
-                kv_mma<F>(v, a[1], b[2], b[3]);
-                UNROLL for (int k = 0; k < 4; k++) o[u0 + u][k] = o[u0 + u][k] + v[k];
-            }
-            p.next(s, m);
-        }
-    }
-    float4 *slot = w.slots + (int64_t)(split - w.slot_split) * w.slot_size;
-    if (m.t >= n_pairs) return;
-    if (m.g == 0) slot[m.t] = make_float4(top[0], l[0], top[1], l[1]);
-    UNROLL for (int u = 0; u < UNITS; u++) {
-        if (u >= n_units) continue;
-        slot[n_pairs + (u * 8 + m.g) * n_pairs + m.t] =
-            make_float4(o[u][0], o[u][1], o[u][2], o[u][3]);
-    }
-}
-
-// The splits of a part that have no new positions: one for each warp, then the next eight. The
-// queries must be prepared, so the launch waits here. Returns the first split that is left.
-template <class F>
-DEV int splits_run(const struct stage_attention &s, const struct attention_block &m,
-                   page_stream<F> &c, uint8_t *scratch, int n_heads) {
-    const struct attention_item &w = m.item();
-    const int begin = w.split_first > w.seen_first ? w.split_first : w.seen_first;
-    int end = w.split_last < w.seen_last ? w.split_last : w.seen_last;
-    const int written = w.first_pos / SPLIT_TOKENS;
-    if (s.fused && end >= written) end = written - 1;
-    if (!w.is_part || end < begin) return w.split_first;
-    float *kept = lane_scores(m, (uint32_t)(N_WARPS * s.page_slots) * chunk_bytes<F>());
-    bool is_first = true;
-    ROLLED for (int split = begin + m.warp; is_first || split <= end; split += N_WARPS) {
-        const bool is_mine = split <= end;
-        const int low = w.lowest / PAGE_TOKENS - split * SPLIT_PAGES;
-        const int high = w.pos_last / PAGE_TOKENS - split * SPLIT_PAGES;
-        split_pages<F> p = {c, low > 0 ? low : 0, high < SPLIT_PAGES ? high : SPLIT_PAGES - 1, 0,
-                            0};
-        if (!is_mine) p.last = p.first - 1;
-        if (m.lane >= p.first && m.lane <= p.last) p.page = w.table[split * SPLIT_PAGES + m.lane];
-        __syncwarp();
-        p.ask(s, m);
-        if (is_first) {
-            dependency_wait();
-            queries_load<F>(s, m, scratch, n_heads, 0);
-            m.sync();
-            is_first = false;
-        }
-        if (!is_mine) continue;
-        float top[2];
-        split_scores<F>(s, m, p, split, kept, top);
-        split_values<F>(s, m, p, split, kept, top);
-    }
-    m.sync(); // the scratch is used again
-    return end + 1;
-}
-
 // The item of up to 8 queries. Its first pages are asked for before the launch waits for the one
-// before it. IS_LONG: splits of old positions are done by single warps.
-template <class F, bool IS_LONG>
-DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t shared_at) {
+// before it, where is_early: nothing else of the step writes them. FOLDS: parts are folded by the
+// block that brings the last one.
+template <class F, bool FOLDS>
+DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t shared_at,
+                  bool is_early) {
     const struct attention_block m = block_of(shared_at);
     const struct attention_item &w = m.item();
     const int n_units = kv_units(F::dim_v(s)), n_heads = head_warps(F::dim_k(s), EXCHANGE_BYTES);
     uint8_t *scratch = m.memory + EXCHANGE_AT;
-    int first = w.split_first;
-    if (IS_LONG) first = splits_run<F>(s, m, c, scratch, n_heads);
-    stream_seek(c, s, m, first);
+    if (!is_early) dependency_wait();
+    stream_seek(c, s, m, w.split_first);
     stream_ask(c, s, m, -1);
     dependency_wait();
-    ROLLED for (int split = first; split <= w.split_last; split++) {
+    ROLLED for (int split = w.split_first; split <= w.split_last; split++) {
         const int page = split * SPLIT_PAGES + m.warp;
         const bool is_seen = split >= w.seen_first && split <= w.seen_last;
         const bool reads = page_is_read(w, page);
         few_append<F>(s, m, c, split, reads, scratch, n_heads);
         stream_ask(c, s, m, split);
         if (!is_seen) continue;
-        if (split == w.seen_first || split == first) {
+        if (split == w.seen_first || split == w.split_first) {
             queries_load<F>(s, m, scratch, n_heads,
                             (w.first_pos + w.n_new - 1) / PAGE_TOKENS % SPLIT_PAGES);
             m.sync();
@@ -487,7 +341,7 @@ DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t s
         ROLLED for (int u0 = 0; u0 < n_units; u0 += 2 * CHUNK_UNITS)
             few_values<F>(s, m, c, split, u0, reads, b, fold);
     }
-    if (w.is_part) parts_end(s, shared_at);
+    if (FOLDS && w.is_part) parts_end(s, shared_at);
 }
 
 // The slots of a warp, before its first item.

@@ -7,11 +7,14 @@
 
 #include "kv.cuh"
 
-// Of a loop that is large or rare: it stays a loop.
+// Of a loop that is large or rare: it stays a loop. Of one whose number of turns is not known: its
+// loads overlap.
 #ifdef RN_EMULATED
 #define ROLLED
+#define UNROLL_8
 #else
-#define ROLLED _Pragma("unroll 1")
+#define ROLLED   _Pragma("unroll 1")
+#define UNROLL_8 _Pragma("unroll 8")
 #endif
 
 enum {
@@ -19,7 +22,8 @@ enum {
     FEW_QUERIES = 8,
     MANY_QUERIES = 64,
     SEGMENT_SPLITS = 32,
-    RING_SLOT = 4096, // bytes of keys or values that a block copies at a time
+    ATTENTION_BARRIER = 14, // of the 256 threads that have an item
+    RING_SLOT = 4096,       // bytes of keys or values that a block copies at a time
     RING_SLOTS = 6,
     QUERY_BYTES = 16 << 10,    // of the queries of an item in shared memory
     EXCHANGE_BYTES = 16 << 10, // of sums of warps
@@ -67,7 +71,7 @@ struct attention_block {
     int thread, warp, lane, g, t;
     uint8_t *memory;
     uint8_t *pages; // "few": [warp][page_slots] chunks
-    DEV void sync() const { __syncthreads(); }
+    DEV void sync() const { barrier_sync(ATTENTION_BARRIER, BLOCK_THREADS); }
     DEV float *maxima() const { return (float *)(memory + STATS_AT); } // [page][query]
     DEV float *sums() const { return maxima() + SPLIT_PAGES * FEW_QUERIES; }
     DEV struct softmax_fold *folds() const; // [query] of the splits before
@@ -115,6 +119,17 @@ DEV int head_warps(int dim_k, int bytes) {
     return n < 8 ? n : 8;
 }
 
+// Query i, rounded. A warp.
+template <class F>
+DEV void query_put(uint8_t *queries, int i, const float *x, int dim_k, int lane) {
+    uint8_t *to = queries + i * query_stride(dim_k);
+    for (int d = 2 * lane; d < kv_blocks(dim_k) * 32; d += 64) {
+        const uint32_t low = d < dim_k ? kv_round<F>(x[d]) : 0;
+        const uint32_t high = d < dim_k ? kv_round<F>(x[d + 1]) : 0;
+        *(uint32_t *)(to + ((uint32_t)(d * 2) ^ query_turn(dim_k, i))) = low | high << 16;
+    }
+}
+
 // The queries of the item, normed, rotated and rounded, at the start of the block's memory. Each
 // warp of the first n_warps has scratch. Warp `last` gets its queries last: it may be late.
 template <class F>
@@ -130,12 +145,7 @@ DEV void queries_load(const struct stage_attention &s, const struct attention_bl
                   s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * F::dim_k(s),
                   F::dim_k(s), rule, (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2),
                   m.lane);
-        uint8_t *to = m.memory + i * query_stride(F::dim_k(s));
-        for (int d = 2 * m.lane; d < kv_blocks(F::dim_k(s)) * 32; d += 64) {
-            const uint32_t low = d < F::dim_k(s) ? kv_round<F>(x[d]) : 0;
-            const uint32_t high = d < F::dim_k(s) ? kv_round<F>(x[d + 1]) : 0;
-            *(uint32_t *)(to + ((uint32_t)(d * 2) ^ query_turn(F::dim_k(s), i))) = low | high << 16;
-        }
+        query_put<F>(m.memory, i, x, F::dim_k(s), m.lane);
     }
 }
 

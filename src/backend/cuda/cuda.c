@@ -162,10 +162,15 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     for (int i = 0; i < 2 * b->plan->n_group && !code; i++) {
         const struct plan_kv_group *group = &b->plan->group[i / 2];
-        code =
-            cudaFuncSetAttribute(attention_small(b->kv_type, group->dim_k, group->dim_v, i % 2),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+        const void *kernel = i % 2 ? attention_long(b->kv_type, group->dim_k, group->dim_v)
+                                   : attention_small(b->kv_type, group->dim_k, group->dim_v);
+        if (kernel)
+            code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)b->shared_most);
     }
+    if (!code && b->shared_most >= LONG_SHARED)
+        code = cudaFuncSetAttribute(attention_fold(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    FOLD_SHARED);
     return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
 }
 

@@ -116,6 +116,11 @@ DEV void fetch_init_done() {
 #endif
 }
 
+// The barrier is not used any more; its memory may be.
+DEV void fetch_end(uint64_t *barrier) {
+    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
 // The whole warp: starts a copy of n bytes (a multiple of 16) whose end the barrier reports. The
 // warp has read all that was in `to` before. IS_ONCE: the bytes are not read again soon, so they
 // leave the L2 cache first.

@@ -30,8 +30,9 @@
 
 // The form of a group's pages, which kernels are compiled for. DIM: elements of keys and of values;
 // 0: those of the stage.
-template <int KV_TYPE, int DIM> struct kv_form {
+template <int KV_TYPE, int KV_DIM> struct kv_form {
     static constexpr int TYPE = KV_TYPE;
+    static constexpr int DIM = KV_DIM;
     static DEV int dim_k(const struct stage_attention &s) { return DIM ? DIM : s.dim_k; }
     static DEV int dim_v(const struct stage_attention &s) { return DIM ? DIM : s.dim_v; }
 };

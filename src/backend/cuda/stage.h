@@ -136,11 +136,17 @@ enum {
     ATTENTION_COUNTERS = 64 << 10, // a split or a segment of splits has few
 };
 
+// Attention of long contexts: threads and shared memory of its two launches.
+enum {
+    LONG_THREADS = 512,
+    LONG_SHARED = 217600,
+    FOLD_SHARED = 117376,
+};
+
 // Pages come to shared memory in chunks of units of 16 positions or elements (kv.cuh).
 enum {
     KV_CHUNK_UNITS = 4,
     KV_SLOTS_MAX = 4,
-    SPLIT_SCORES = SPLIT_TOKENS * 8 * 4, // bytes of the scores of a split, of 8 queries
 };
 
 // See attention.cuh.

@@ -3,7 +3,7 @@
 // only behind dependency_wait. What the host brought for the step is there from the start.
 #include "step.h"
 
-#include "attention.cuh"
+#include "attention_long.cuh"
 #include "product.cuh"
 #include "rows.cuh"
 
@@ -19,13 +19,30 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1)
 }
 
 // Two blocks share a multiprocessor, or one and blocks of a product.
-template <int TYPE, int DIM, bool IS_LONG>
+template <int TYPE, int DIM>
 __global__ void __launch_bounds__(BLOCK_THREADS, 2)
     attention_kernel_small(const __grid_constant__ struct attention_args args) {
     SHARED_MEMORY(shared);
     dependents_launch();
-    attention_small_run<kv_form<TYPE, DIM>, IS_LONG>(args.stage, *args.step, args.rows, args.run,
-                                                     shared);
+    attention_small_run<kv_form<TYPE, DIM>>(args.stage, *args.step, args.rows, args.run,
+                                            args.is_early != 0, shared);
+    clock_end(args.clock);
+}
+
+template <int TYPE, int DIM>
+__global__ void __launch_bounds__(LONG_THREADS, 1)
+    attention_kernel_long(const __grid_constant__ struct attention_args args) {
+    SHARED_MEMORY(shared);
+    dependents_launch();
+    attention_long_run<kv_form<TYPE, DIM>>(args.stage, *args.step, args.rows, shared,
+                                           args.is_early != 0);
+}
+
+__global__ void __launch_bounds__(BLOCK_THREADS)
+    attention_kernel_fold(const __grid_constant__ struct attention_args args) {
+    SHARED_MEMORY(shared);
+    dependents_launch();
+    attention_fold_run(args.stage, *args.step, args.rows, shared);
     clock_end(args.clock);
 }
 
@@ -144,18 +161,18 @@ KERNEL_ENTRY(product_small_any, (product_kernel_small<CODEC_ANY, false>), (struc
 KERNEL_ENTRY(product_staged_any, (product_kernel_small<CODEC_ANY, true>), (struct product_args))
 KERNEL_ENTRY(product_wide, product_kernel_wide, (struct product_args))
 #define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
-#define ATTENTION_ENTRY(name, dim, is_long, type)                                                  \
-    KERNEL_ENTRY(name##_##type, (attention_kernel_small<KV_##type, dim, is_long>),                 \
-                 (struct attention_args))
+#define ATTENTION_ENTRY(name, kernel, dim, type)                                                   \
+    KERNEL_ENTRY(name##_##type, (kernel<KV_##type, dim>), (struct attention_args))
 #define X(type)                                                                                    \
-    ATTENTION_ENTRY(attention_64, 64, false, type)                                                 \
-    ATTENTION_ENTRY(attention_128, 128, false, type)                                               \
-    ATTENTION_ENTRY(attention_other, 0, false, type)                                               \
-    ATTENTION_ENTRY(attention_long_64, 64, true, type)                                             \
-    ATTENTION_ENTRY(attention_long_128, 128, true, type)                                           \
+    ATTENTION_ENTRY(attention_64, attention_kernel_small, 64, type)                                \
+    ATTENTION_ENTRY(attention_128, attention_kernel_small, 128, type)                              \
+    ATTENTION_ENTRY(attention_other, attention_kernel_small, 0, type)                              \
+    ATTENTION_ENTRY(attention_long_64, attention_kernel_long, 64, type)                            \
+    ATTENTION_ENTRY(attention_long_128, attention_kernel_long, 128, type)                          \
     KERNEL_ENTRY(attention_any_##type, attention_kernel_any<KV_##type>, (struct attention_args))
 KV_TYPE_LIST(X)
 #undef X
+KERNEL_ENTRY(attention_fold, attention_kernel_fold, (struct attention_args))
 KERNEL_ENTRY(prepare_f32, prepare_kernel_of<INPUT_F32>, (struct prepare_args))
 KERNEL_ENTRY(prepare_rms, prepare_kernel_of<INPUT_RMS>, (struct prepare_args))
 KERNEL_ENTRY(prepare_layer, prepare_kernel_of<INPUT_LAYER>, (struct prepare_args))
@@ -179,14 +196,26 @@ extern "C" const void *prepare_kernel(int input) {
                                   : prepare_f32();
 }
 
-extern "C" const void *attention_small(int kv_type, int dim_k, int dim_v, int is_long) {
+extern "C" const void *attention_small(int kv_type, int dim_k, int dim_v) {
     const int dim = dim_k == dim_v ? dim_k : 0;
     switch (kv_type) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
-        if (dim == 64) return is_long ? attention_long_64_##type() : attention_64_##type();        \
-        if (dim == 128) return is_long ? attention_long_128_##type() : attention_128_##type();     \
-        return attention_other_##type();
+        return dim == 64    ? attention_64_##type()                                                \
+               : dim == 128 ? attention_128_##type()                                               \
+                            : attention_other_##type();
+        KV_TYPE_LIST(X)
+#undef X
+    }
+    return nullptr;
+}
+
+extern "C" const void *attention_long(int kv_type, int dim_k, int dim_v) {
+    if (dim_k != dim_v || (dim_k != 64 && dim_k != 128)) return nullptr;
+    switch (kv_type) {
+#define X(type)                                                                                    \
+    case KV_##type:                                                                                \
+        return dim_k == 64 ? attention_long_64_##type() : attention_long_128_##type();
         KV_TYPE_LIST(X)
 #undef X
     }

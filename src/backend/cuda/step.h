@@ -35,6 +35,7 @@ struct attention_args {
     struct launch_clock clock;
     int32_t kind, rows, n_rows; // enum stage_kind: APPEND or ATTENTION
     int32_t run;                // splits of an item, of a small step
+    int32_t is_early;           // no stage of the step clears or copies pages
 };
 
 // STAGE_PREPARE.
@@ -68,8 +69,11 @@ extern "C" {
 // is_staged: each block brings the input to shared memory.
 const void *product_small(int codec, int is_staged);
 const void *product_wide(void);
-// Of attention_small_run. is_long: with a split for each warp, of heads of 64 or 128 elements.
-const void *attention_small(int kv_type, int dim_k, int dim_v, int is_long);
+// Of attention_small_run.
+const void *attention_small(int kv_type, int dim_k, int dim_v);
+// Of attention_long_run, which has heads of 64 or 128 elements; NULL: others. A fold follows it.
+const void *attention_long(int kv_type, int dim_k, int dim_v);
+const void *attention_fold(void);
 const void *attention_any(int kv_type);
 // input: enum input_kind, but INPUT_16.
 const void *prepare_kernel(int input);

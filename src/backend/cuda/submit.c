@@ -272,16 +272,33 @@ static void attention_size(const struct batch *batch, struct cuda_shape *shape) 
 }
 
 // Slots of a warp for chunks of its pages; *shared grows by those of n_pages warps.
-static int page_slots_of(const struct stage_attention *a, bool is_long, uint32_t most, int n_pages,
+static int page_slots_of(const struct stage_attention *a, uint32_t most, int n_pages,
                          uint32_t *shared) {
     const uint32_t unit = a->kv_type == KV_F16 || a->kv_type == KV_BF16 ? 1024 : 512;
     const int n = ((a->dim_k + 31) / 32 * 2 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS +
                   ((a->dim_v + 15) / 16 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS;
-    int slots = n <= 2 && !is_long ? 2 : KV_SLOTS_MAX;
+    int slots = n <= 2 ? 2 : KV_SLOTS_MAX;
     while (slots > 1 && *shared + (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit > most)
         slots /= 2;
     *shared += (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit;
     return slots;
+}
+
+// The splits of long contexts, then their fold.
+static cudaError_t launch_long(struct cuda_backend *b, struct attention_args *args, int n_tiles) {
+    struct stage_attention *a = &args->stage;
+    const struct launch_clock clock = args->clock;
+    const int units = n_tiles * a->n_head_kv * ((a->dim_v + 15) / 16);
+    uint32_t shared = ATTENTION_SHARED;
+    a->page_slots = page_slots_of(a, LONG_SHARED, SPLIT_PAGES, &shared);
+    args->clock = (struct launch_clock){0};
+    const cudaError_t code =
+        cuda_launch(attention_long(a->kv_type, a->dim_k, a->dim_v), (uint64_t)b->n_sm, LONG_THREADS,
+                    LONG_SHARED, args, b->overlaps, b->stream);
+    if (code) return code;
+    args->clock = clock;
+    return cuda_launch(attention_fold(), (uint64_t)(units < 2 * b->n_sm ? units : 2 * b->n_sm),
+                       BLOCK_THREADS, FOLD_SHARED, args, b->overlaps, b->stream);
 }
 
 static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *s, int n_rows,
@@ -291,33 +308,30 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
                                   .clock = clock,
                                   .kind = s->kind,
                                   .rows = s->rows,
-                                  .n_rows = n_rows};
+                                  .n_rows = n_rows,
+                                  .is_early = !shape->has_pages};
     struct stage_attention *a = &args.stage;
     const int queries = shape->seq_rows * (a->n_head / a->n_head_kv);
     const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
     const int64_t items = (int64_t)n_tiles * a->n_head_kv * shape->n_splits;
     // many queries of long contexts share what they read
     const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
+    if (is_small && items > 2 * b->n_sm && b->shared_most >= LONG_SHARED &&
+        attention_long(a->kv_type, a->dim_k, a->dim_v))
+        return launch_long(b, &args, n_tiles);
     const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
-    // of long contexts each warp has a split
-    const uint32_t scores = N_WARPS * SPLIT_SCORES;
-    const bool is_long = is_small && items > 2 * b->n_sm && a->dim_k == a->dim_v &&
-                         (a->dim_k == 64 || a->dim_k == 128) &&
-                         b->shared_most > 2 * scores + ATTENTION_SHARED;
     const int n_pages = is_small ? shape->n_pages : (int)SPLIT_PAGES;
     int64_t blocks = b->n_sm;
     uint32_t shared = ATTENTION_SHARED;
-    a->page_slots =
-        page_slots_of(a, is_long, b->shared_most - (is_long ? scores : 0), n_pages, &shared);
-    if (is_long) shared += scores;
+    a->page_slots = page_slots_of(a, b->shared_most, n_pages, &shared);
     if (is_small) {
         args.run = (int)((items + blocks - 1) / blocks);
         blocks = (items + args.run - 1) / args.run;
     } else if (s->kind == STAGE_APPEND) {
         shared = ATTENTION_SHARED;
     }
-    const void *kernel = is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v, is_long)
-                                  : attention_any(a->kv_type);
+    const void *kernel =
+        is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v) : attention_any(a->kv_type);
     return cuda_launch(kernel, (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared,
                        &args, b->overlaps, b->stream);
 }

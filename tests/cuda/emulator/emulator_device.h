@@ -399,6 +399,7 @@ DEV void give_up() { emulator::trap(); }
 enum { FETCH_ARRIVALS = 32 };
 DEV void fetch_init(uint64_t *barrier) { emulator::fetch_barrier_init(barrier); }
 DEV void fetch_init_done() {}
+DEV void fetch_end(uint64_t *barrier) { *barrier = 0; }
 template <bool IS_ONCE = false>
 DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     emulator::fetch_begin(to, from, n, barrier, lane);
