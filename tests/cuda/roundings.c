@@ -239,16 +239,16 @@ static void site_take(const struct site *s, int row, const float *logits) {
     }
 }
 
-static void batch_run(const struct reading *d, struct backend *backend, int n_group,
+static void batch_run(struct backend *backend, int n_group, const int32_t *token, int n,
                       struct step_result *result) {
     enum { MAX_PAGES = 64 };
     uint32_t page[MAX_PAGES], *table[PLAN_MAX_KV_GROUPS];
     struct batch_page clear[PLAN_MAX_KV_GROUPS * MAX_PAGES];
-    const int n_pages = (d->n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+    const int n_pages = (n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
     struct batch_builder builder;
     rn_error err = {0};
     assert_true(n_pages <= MAX_PAGES);
-    assert_int_equal(batch_builder_init(&builder, n_group, d->n, d->n, 1, &err), RN_OK);
+    assert_int_equal(batch_builder_init(&builder, n_group, n, n, 1, &err), RN_OK);
     batch_begin(&builder, NULL);
     for (int i = 0; i < n_pages; i++) page[i] = (uint32_t)i;
     for (int g = 0; g < n_group; g++) {
@@ -256,32 +256,32 @@ static void batch_run(const struct reading *d, struct backend *backend, int n_gr
         for (int i = 0; i < n_pages; i++)
             clear[g * n_pages + i] = (struct batch_page){g, page[i], BATCH_ZERO};
     }
-    batch_add(&builder, &(struct batch_rows){.page_table = table,
-                                             .n_tokens = d->n,
-                                             .token = d->token,
-                                             .n_out = d->n});
+    batch_add(&builder,
+              &(struct batch_rows){.page_table = table, .n_tokens = n, .token = token, .n_out = n});
     builder.batch.page = clear;
     builder.batch.n_pages = n_group * n_pages;
     check(backend_run(backend, &builder.batch, result, &err) == RN_OK, "%s", err.message);
     batch_builder_deinit(&builder);
 }
 
-static void tapped_run(struct reading *d, const struct plan *plan, int part, struct pool *pool) {
-    struct backend_config config = {.kv_type = d->kv_type, .sizes = {d->n, d->n, 1}, .pool = pool};
+void roundings_run(const struct backend_class *cls, const struct plan *plan, const char *kv_type,
+                   const int32_t *token, int n, float *logits) {
+    struct backend_config config = {.kv_type = kv_type, .sizes = {n, n, 1}};
     struct backend *backend;
     struct step_result result;
     rn_error err = {0};
-    for (int g = 0; g < plan->n_group; g++)
-        config.n_pages[g] = (uint32_t)(d->n / KV_PAGE_TOKENS + 1);
-    check(d->cls->create(plan, &config, &backend, &err) == RN_OK, "%s", err.message);
-    batch_run(d, backend, plan->n_group, &result);
-    for (int s = 0; s < d->n_site; s++)
-        for (int r = 0; r < d->n && d->site[s].part == part; r++)
-            site_take(&d->site[s], r, result.logits[r]);
+    for (int g = 0; g < plan->n_group; g++) config.n_pages[g] = (uint32_t)(n / KV_PAGE_TOKENS + 1);
+    assert_int_equal(pool_create_here(1, true, &config.pool, NULL), RN_OK);
+    check(cls->create(plan, &config, &backend, &err) == RN_OK, "%s", err.message);
+    batch_run(backend, plan->n_group, token, n, &result);
+    for (int r = 0; r < n; r++)
+        memcpy(logits + (size_t)r * (size_t)plan->n_vocab, result.logits[r],
+               (size_t)plan->n_vocab * sizeof *logits);
     backend_destroy(backend);
+    pool_destroy(config.pool);
 }
 
-static void part_read(struct reading *d, int part, struct pool *pool) {
+static void part_read(struct reading *d, int part) {
     struct tapped t = {.n = 0};
     rn_error err = {0};
     for (int i = 0; i < d->n_site; i++) {
@@ -293,14 +293,17 @@ static void part_read(struct reading *d, int part, struct pool *pool) {
     tapped_init(d, &t);
     tapped_fill(d, &t, part);
     check(plan_finish(&t.plan, &err) == RN_OK, "%s", err.message);
-    tapped_run(d, &t.plan, part, pool);
+    float *logits = zeros((size_t)d->n * (size_t)t.n, sizeof *logits);
+    roundings_run(d->cls, &t.plan, d->kv_type, d->token, d->n, logits);
     for (int i = 0; i < d->n_site; i++) {
         struct site *s = &d->site[i];
         if (s->part != part) continue;
+        for (int r = 0; r < d->n; r++) site_take(s, r, logits + (size_t)r * (size_t)t.n);
         free(s->ones);
         free(s->each);
         free(s->bias);
     }
+    free(logits);
     plan_deinit(&t.plan);
     free(t.buffer);
 }
@@ -308,13 +311,10 @@ static void part_read(struct reading *d, int part, struct pool *pool) {
 void roundings_read(struct roundings *out, const struct backend_class *cls, const struct plan *plan,
                     const char *kv_type, const int32_t *token, int n) {
     struct reading *d = zeros(1, sizeof *d);
-    struct pool *pool;
     *d = (struct reading){.plan = plan, .cls = cls, .kv_type = kv_type, .token = token, .n = n};
     for (int i = 0; i < 2; i++) out->in[i] = zeros((size_t)plan->n_op, sizeof *out->in[i]);
     sites_find(d, out);
-    assert_int_equal(pool_create_here(1, true, &pool, NULL), RN_OK);
-    for (int part = 0; part < d->n_part; part++) part_read(d, part, pool);
-    pool_destroy(pool);
+    for (int part = 0; part < d->n_part; part++) part_read(d, part);
     out->owned = zeros((size_t)d->n_site, sizeof *out->owned);
     out->n_owned = d->n_site;
     for (int i = 0; i < d->n_site; i++) out->owned[i] = d->site[i].value;

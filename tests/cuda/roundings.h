@@ -20,4 +20,8 @@ void roundings_read(struct roundings *out, const struct backend_class *cls, cons
                     const char *kv_type, const int32_t *token, int n);
 void roundings_free(struct roundings *r);
 
+// The logits of the same sequence, [n, n_vocab]. Nothing of the plan is changed.
+void roundings_run(const struct backend_class *cls, const struct plan *plan, const char *kv_type,
+                   const int32_t *token, int n, float *logits);
+
 #endif
