@@ -9,8 +9,8 @@
 
 enum { SPLIT = 256 }; // positions of attention whose weights share a maximum
 
-// Next to the middle of two 16-bit numbers: this part of the row's largest number. f16 has 11
-// digits, so it is a 16th of the distance between two numbers there. Errors of f32 are below it.
+// Next to the middle of two 16-bit numbers: this part of the row's largest number. It is at most a
+// 16th of the distance between two f16 numbers there. The emulator's errors are half of it.
 #define NEAR 0x1p-15
 
 struct evaluation {
