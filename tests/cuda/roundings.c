@@ -1,6 +1,10 @@
 // See roundings.h. The taps of a layer are in one plan: the ops up to the last tap, with the taps
 // among them. All rows are rows of tokens there, so that one kind of tap is enough.
 //
+// A tap must not change how a backend fuses ops, so that bits stay the same. An input is tapped in
+// front of a product that reads it, and values behind their product. Attention itself may norm and
+// turn queries and keys. So they are computed once more, in a buffer beside theirs.
+//
 // An input with slots has a row for each expert of a token. Its tap is an op EXPERTS, whose matrix
 // puts the row at a place of the expert's own, and COMBINE, which multiplies it by the weight w of
 // the expert. A bias of 1 at a further place gives w itself. A 16-bit number times w, divided by w,
@@ -16,6 +20,10 @@ enum { MAX_SITES = 512 };
 struct site {
     int op, in;      // the first op that reads it, and which of its inputs it is
     int part;        // the plan that has its tap
+    int before;      // op that the tap is in front of
+    int buffer;      // that is tapped
+    int first, end;  // of queries, keys and values: ops [first, end) that write it are among these
+    bool is_single;  // the same: one head, which is normed
     int at, width;   // place in the logits of that plan; width: of the input
     int n_expert;    // of an input with slots; 0: it has none
     bool is_bf16;    // its type
@@ -23,6 +31,7 @@ struct site {
     uint16_t *ones;  // of the tap: a matrix, or one for each expert
     uint16_t **each; // [n_expert] these
     float *bias;     // of a tap with experts
+    uint8_t *twice[2]; // of a single head: weights and biases of two
 };
 
 struct reading {
@@ -70,25 +79,60 @@ static struct site *site_add(struct reading *d, int index, int in, int part) {
     const struct plan_buffer *buffer = &d->plan->buffer[op->in[in]];
     check(d->n_site < MAX_SITES, "more than %d inputs", MAX_SITES);
     struct site *s = &d->site[d->n_site++];
-    *s = (struct site){
-        .op = index, .in = in, .part = part, .width = buffer->width, .is_bf16 = is_bf16_of(d, op)};
+    *s = (struct site){.op = index,
+                       .in = in,
+                       .part = part,
+                       .before = index,
+                       .buffer = op->in[in],
+                       .width = buffer->width,
+                       .is_bf16 = is_bf16_of(d, op)};
     if (buffer->slots > 1) s->n_expert = d->plan->weight[op->weight].n_expert;
     const size_t rows = (size_t)d->n * (size_t)(s->n_expert ? s->n_expert : 1);
     s->value = zeros(rows * (size_t)s->width, sizeof *s->value);
     return s;
 }
 
+// The product that wrote the buffer, in front of `index`.
+static int product_of(const struct plan *plan, int index, int buffer) {
+    for (int i = index - 1; i >= 0; i--)
+        if (plan->op[i].kind == OP_MATMUL && plan->op[i].out == buffer) return i;
+    check(false, "op %d reads what no product wrote", index);
+    return PLAN_NONE;
+}
+
+// A query, key or value of attention. append: the op that stores keys and values. The tap is behind
+// the last product in front of it.
+static struct site *entry_add(struct reading *d, int index, int in, int append, int part) {
+    const struct plan *plan = d->plan;
+    const int dim = plan->group[plan->op[append].kv.group].dim_k;
+    struct site *s = site_add(d, index, in, part);
+    for (int i = index - 1; i > append; i--)
+        if (plan->op[i].kind == OP_GATHER && plan->op[i].out == s->buffer)
+            s->buffer = plan->op[i].in[0];
+    s->first = product_of(plan, append, s->buffer);
+    s->end = append;
+    s->before = append;
+    while (plan->op[s->before - 1].kind != OP_MATMUL) s->before--;
+    for (int i = s->first; i < append; i++)
+        s->is_single |= plan->op[i].kind == OP_NORM && plan->op[i].out == s->buffer &&
+                        s->width == dim && plan->op[i].norm.group == dim;
+    return s;
+}
+
 // All sites of the plan. A layer is a part; ops behind the layers belong to the last one.
 static void sites_find(struct reading *d, struct roundings *out) {
-    int layer = -1, part = -1;
+    int layer = -1, part = -1, append = -1;
     for (int i = 0; i < d->plan->n_op; i++) {
         const struct op *op = &d->plan->op[i];
         if (op->layer >= 0 && op->layer != layer) part++, layer = op->layer;
-        if (op->kind == OP_KV_APPEND)
-            out->in[1][i] = site_add(d, i, 1, part)->value;
-        else if (op->kind != OP_ATTENTION && !is_product(op))
-            continue;
-        struct site *s = is_product(op) ? site_shared(d, i) : NULL;
+        if (op->kind == OP_KV_APPEND) {
+            append = i;
+            out->in[1][i] = entry_add(d, i, 1, append, part)->value;
+        }
+        if (op->kind == OP_KV_APPEND || op->kind == OP_ATTENTION)
+            out->in[0][i] = entry_add(d, i, 0, append, part)->value;
+        if (!is_product(op)) continue;
+        struct site *s = site_shared(d, i);
         out->in[0][i] = (s ? s : site_add(d, i, 0, part))->value;
     }
     d->n_part = part + 1;
@@ -108,14 +152,17 @@ static int mapped(const struct tapped *t, int buffer) {
     return buffer == PLAN_NONE ? PLAN_NONE : t->buffer[buffer];
 }
 
+// Columns of a tap's matrix.
+static int cols_of(const struct site *s) { return s->is_single ? 2 * s->width : s->width; }
+
 // Ones of a tap: row `at + i` of the matrix takes element i.
 static void ones_put(const struct site *s, uint16_t *matrix, int at) {
     for (int i = 0; i < s->width; i++)
-        matrix[(size_t)(at + i) * (size_t)s->width + (size_t)i] = s->is_bf16 ? 0x3f80 : 0x3c00;
+        matrix[(size_t)(at + i) * (size_t)cols_of(s) + (size_t)i] = s->is_bf16 ? 0x3f80 : 0x3c00;
 }
 
 static int ones_add(struct tapped *t, struct site *s) {
-    const size_t size = (size_t)t->n * (size_t)s->width;
+    const size_t size = (size_t)t->n * (size_t)cols_of(s);
     const int n_expert = s->n_expert, n = n_expert ? n_expert : 1;
     s->ones = zeros(size * (size_t)n, sizeof *s->ones);
     s->each = zeros((size_t)n, sizeof *s->each);
@@ -127,7 +174,7 @@ static int ones_add(struct tapped *t, struct site *s) {
                            &(struct plan_weight){.name = "tap",
                                                  .format = s->is_bf16 ? FORMAT_BF16 : FORMAT_F16,
                                                  .rows = t->n,
-                                                 .cols = s->width,
+                                                 .cols = cols_of(s),
                                                  .data = n_expert ? NULL : s->ones,
                                                  .bytes = size * (size_t)n * sizeof *s->ones,
                                                  .n_expert = n_expert,
@@ -150,11 +197,51 @@ static int bias_add(struct tapped *t, struct site *s) {
                                                            .bytes = size * sizeof *s->bias});
 }
 
+// Two times the rows of a matrix, or a vector two times; PLAN_NONE stays.
+static int twice_add(struct tapped *t, int weight, uint8_t **data) {
+    if (weight == PLAN_NONE) return PLAN_NONE;
+    struct plan_weight w = t->plan.weight[weight];
+    *data = zeros(2, w.bytes);
+    memcpy(*data, w.data, w.bytes);
+    memcpy(*data + w.bytes, w.data, w.bytes);
+    *(w.rows == 1 ? &w.cols : &w.rows) *= 2;
+    w.bytes *= 2;
+    w.data = *data;
+    return plan_add_weight(&t->plan, &w);
+}
+
+// Queries or keys in a buffer of their own, by copies of the ops that write them. Norms of whole
+// rows and of heads have different sums, so a single head gets a second one beside it.
+static int beside_add(const struct reading *d, struct tapped *t, struct site *s) {
+    const int beside = plan_add_buffer(&t->plan, "beside", cols_of(s), ROWS_TOKENS);
+    for (int i = s->first; i < s->end; i++) {
+        struct op op = d->plan->op[i];
+        if (op.out != s->buffer) continue;
+        op.in[0] = op.in[0] == s->buffer ? beside : mapped(t, op.in[0]);
+        op.out = beside;
+        if (s->is_single && op.kind == OP_MATMUL) {
+            op.weight = twice_add(t, op.weight, &s->twice[0]);
+            op.bias = twice_add(t, op.bias, &s->twice[1]);
+        }
+        if (s->is_single && op.kind == OP_ROPE) op.rope.n_head = 2;
+        plan_add_op(&t->plan, &op);
+    }
+    return beside;
+}
+
+// Whether other ops than a product write it.
+static bool is_changed(const struct reading *d, const struct site *s) {
+    for (int i = s->first + 1; i < s->end; i++)
+        if (d->plan->op[i].out == s->buffer) return true;
+    return false;
+}
+
 static void tap_add(const struct reading *d, struct tapped *t, struct site *s) {
     const struct op *op = &d->plan->op[s->op];
+    const int from = is_changed(d, s) ? beside_add(d, t, s) : mapped(t, s->buffer);
     struct op tap = {.kind = OP_MATMUL,
                      .layer = op->layer,
-                     .in = {mapped(t, op->in[s->in]), PLAN_NONE},
+                     .in = {from, PLAN_NONE},
                      .out = t->tap,
                      .weight = ones_add(t, s),
                      .bias = PLAN_NONE};
@@ -200,11 +287,11 @@ static void tapped_init(const struct reading *d, struct tapped *t) {
 static void tapped_fill(struct reading *d, struct tapped *t, int part) {
     int last = -1;
     for (int s = 0; s < d->n_site; s++)
-        if (d->site[s].part == part && d->site[s].op > last) last = d->site[s].op;
+        if (d->site[s].part == part && d->site[s].before > last) last = d->site[s].before;
     for (int i = 0; i <= last; i++) {
         struct op op = d->plan->op[i];
         for (int s = 0; s < d->n_site; s++)
-            if (d->site[s].part == part && d->site[s].op == i) tap_add(d, t, &d->site[s]);
+            if (d->site[s].part == part && d->site[s].before == i) tap_add(d, t, &d->site[s]);
         if (op.kind == OP_GATHER) t->buffer[op.out] = t->buffer[op.in[0]];
         if (op.kind == OP_GATHER || i == last) continue;
         op.rows = ROWS_TOKENS;
@@ -302,6 +389,8 @@ static void part_read(struct reading *d, int part) {
         free(s->ones);
         free(s->each);
         free(s->bias);
+        free(s->twice[0]);
+        free(s->twice[1]);
     }
     free(logits);
     plan_deinit(&t.plan);
