@@ -461,8 +461,8 @@ void world::run(const std::vector<part> &parts, const options &o) {
     args.step.row_seq = row_seq.put(of_row);
     args.step.seq = seqs.put(list);
     args.step.tables = tables.put(ids);
-    args.step.kv[1] = pages.at;
-    args.step.page_bytes[1] = page_bytes;
+    args.step.kv[1] = {pages.at, page_bytes / LAYERS, page_bytes / LAYERS * (uint64_t)n_pages,
+                       LAYERS};
 
     rope.resize((size_t)n_tokens * (size_t)c.n_rot + 16);
     args.row.out = rope.at;
@@ -487,7 +487,8 @@ void world::run(const std::vector<part> &parts, const options &o) {
     s.k = k.put(ks), s.v = v.put(vs);
     s.ld_k = ld_k, s.ld_v = ld_v;
     s.group = 1, s.layer = LAYER;
-    s.n_head = c.n_head(), s.n_head_kv = c.n_kv, s.dim_k = c.dim_k, s.dim_v = c.dim_v;
+    s.n_head = c.n_head(), s.n_head_kv = c.n_kv, s.ratio = c.ratio, s.dim_k = c.dim_k,
+    s.dim_v = c.dim_v;
     s.window = c.window, s.scale = c.scale, s.softcap = c.softcap;
     s.sinks = c.has_sinks ? sinks.put(m.sinks) : nullptr;
     s.fused = o.fused;
@@ -497,9 +498,8 @@ void world::run(const std::vector<part> &parts, const options &o) {
     s.n_rot = c.n_rot, s.halves = c.halves;
     s.rope = rope.at;
     s.kv_type = c.type;
-    s.layer_at = page_bytes / LAYERS * LAYER;
-    s.page_bytes = page_bytes;
-    s.pages = pages.at;
+    s.page_bytes = args.step.kv[1].page_bytes;
+    s.pages = pages.at + LAYER * args.step.kv[1].layer_bytes;
     s.parts = scratch.parts.at;
     s.counters = scratch.counters.at;
     if (!o.fused || o.appends_only) {
@@ -614,9 +614,13 @@ void pages_compare(const world &a, const world &b) {
     const std::vector<uint8_t> y = b.pages.get((size_t)b.n_pages * b.page_bytes);
     for (size_t s = 0; s < a.table.size(); s++) {
         CHECK(a.length[s] == b.length[s]);
-        for (size_t i = 0; i < a.table[s].size(); i++)
-            CHECK(memcmp(&x[a.table[s][i] * a.page_bytes], &y[b.table[s][i] * b.page_bytes],
-                         a.page_bytes) == 0);
+        const uint64_t bytes = a.page_bytes / LAYERS; // of a page and a layer
+        for (size_t i = 0; i < a.table[s].size() * LAYERS; i++) {
+            const size_t layer = i % LAYERS;
+            CHECK(memcmp(&x[(layer * (size_t)a.n_pages + a.table[s][i / LAYERS]) * bytes],
+                         &y[(layer * (size_t)b.n_pages + b.table[s][i / LAYERS]) * bytes],
+                         bytes) == 0);
+        }
     }
 }
 
@@ -821,15 +825,15 @@ void case_poison(scratch_memory &scratch, random_source &random) {
     }
 }
 
-// Clears and copies in order, on two groups.
+// Clears and copies in order, on two groups of two layers.
 void case_pages(random_source &random) {
-    enum { PAGES = 9 };
+    enum { PAGES = 9, N_LAYER = 2 };
     const uint64_t bytes[2] = {128 * (uint64_t)random.in(1, 90), 128 * (uint64_t)random.in(1, 9)};
     std::vector<uint8_t> model_of[2];
     device_array<uint8_t> kv[2];
     std::vector<step_page> list;
     for (int g = 0; g < 2; g++) {
-        for (uint64_t i = 0; i < PAGES * bytes[g]; i++)
+        for (uint64_t i = 0; i < N_LAYER * PAGES * bytes[g]; i++)
             model_of[g].push_back((uint8_t)random.next());
         kv[g].put(model_of[g]);
     }
@@ -838,11 +842,13 @@ void case_pages(random_source &random) {
         step_page page = {g * 2, (uint32_t)random.below(PAGES), (uint32_t)random.below(PAGES), 0};
         if (random.one_in(3) || page.page == page.from) page.from = UINT32_MAX;
         list.push_back(page);
-        uint8_t *to = &model_of[g][page.page * bytes[g]];
-        if (page.from == UINT32_MAX)
-            memset(to, 0, bytes[g]);
-        else
-            memcpy(to, &model_of[g][page.from * bytes[g]], bytes[g]);
+        for (int layer = 0; layer < N_LAYER; layer++) {
+            uint8_t *of_layer = &model_of[g][(uint64_t)layer * PAGES * bytes[g]];
+            if (page.from == UINT32_MAX)
+                memset(of_layer + page.page * bytes[g], 0, bytes[g]);
+            else
+                memcpy(of_layer + page.page * bytes[g], of_layer + page.from * bytes[g], bytes[g]);
+        }
     }
     device_array<step_page> pages;
     stage_args args = {};
@@ -850,7 +856,7 @@ void case_pages(random_source &random) {
     args.step.n_pages = (int)list.size();
     args.step.page = pages.put(list);
     for (int g = 0; g < 2; g++)
-        args.step.kv[2 * g] = kv[g].at, args.step.page_bytes[2 * g] = bytes[g];
+        args.step.kv[2 * g] = {kv[g].at, bytes[g], PAGES * bytes[g], N_LAYER};
     stage_launch(args, random.in(1, 3));
     for (int g = 0; g < 2; g++) CHECK(kv[g].get(model_of[g].size()) == model_of[g]);
 }
@@ -901,7 +907,7 @@ void case_recur(random_source &random) {
         args.step.n_seqs = (int)list.size();
         args.step.seq = seqs.put(list);
         args.step.tables = tables.put(ids);
-        args.step.kv[3] = pages.at, args.step.page_bytes[3] = 2 * LAYER_BYTES;
+        args.step.kv[3] = {pages.at, LAYER_BYTES, LAYER_BYTES * SEQS * 4, 2};
         args.row.in = in.put(xs), args.row.in2 = in2.put(gs);
         out.resize(xs.size());
         args.row.out = out.at;

@@ -261,7 +261,7 @@ static void device_choose(struct device *d, const std::vector<struct choice> &ch
     cuda(cudaMemcpy(d->logits, logits.data(), (size_t)n * (size_t)ld * sizeof(float),
                     cudaMemcpyHostToDevice));
     cuda(cudaMemset(d->chosen, 0x55, (size_t)n * sizeof(int32_t)));
-    cuda(choose_launch(&plan, d->description, d->logits, ld, n, &d->scratch, d->chosen, false,
+    cuda(choose_launch(&plan, d->description, d->logits, ld, n, &d->scratch, d->chosen, NULL, false,
                        NULL));
     cuda(cudaMemcpy(out, d->chosen, (size_t)n * sizeof(int32_t), cudaMemcpyDeviceToHost));
 }

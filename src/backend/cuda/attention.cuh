@@ -60,12 +60,11 @@ DEV int lowest_seen(const struct stage_attention &s, int pos) {
 DEV struct attention_shape shape_of(const struct stage_attention &s, const struct step &step,
                                     const struct step_seq &seq, int rows, int n_workers) {
     const int n_rows = rows == STAGE_OUT ? seq.n_out : seq.n_tokens;
-    struct attention_shape shape = {
-        n_rows * (s.n_head / s.n_head_kv), few_tile(s), 0, 0, 0, 1, true};
+    struct attention_shape shape = {n_rows * s.ratio, few_tile(s), 0, 0, 0, 1, true};
     if (n_rows == 0 && !s.fused) return shape;
     int low = seq.first_pos, high = seq.first_pos + seq.n_tokens - 1; // of the append
     if (n_rows > 0) {
-        const int seen = lowest_seen(s, query_at(s, step, seq, rows, 0, 0).pos);
+        const int seen = s.window > 0 ? lowest_seen(s, query_at(s, step, seq, rows, 0, 0).pos) : 0;
         low = !s.fused || seen < low ? seen : low;
         if (!s.fused) high = query_at(s, step, seq, rows, 0, shape.n_queries - 1).pos;
     }

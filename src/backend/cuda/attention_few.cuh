@@ -274,7 +274,7 @@ DEV void few_append(const struct stage_attention &s, const struct attention_bloc
                         w.first_row + (pos - w.first_pos), w.head_kv, pos % PAGE_TOKENS,
                         (float *)scratch + m.warp * F::dim_k(s), m.lane);
     }
-    copies_may_follow();
+    if (!fits || split < w.split_last) copies_may_follow();
     __syncwarp();
     if (!is_one) m.sync();
 }

@@ -94,7 +94,7 @@ DEV struct attention_block block_of(uint32_t shared_at) {
 // Query `index` of a sequence's KV head.
 DEV struct item_query query_at(const struct stage_attention &s, const struct step &step,
                                const struct step_seq &seq, int rows, int head_kv, int index) {
-    const int ratio = s.n_head / s.n_head_kv, i = index / ratio;
+    const int ratio = s.ratio, i = index < ratio ? 0 : index / ratio; // most steps have one row
     struct item_query q;
     q.token = rows == STAGE_OUT ? step.out_row[seq.first_out + i] : seq.first_row + i;
     q.out_row = rows == STAGE_OUT ? seq.first_out + i : q.token;

@@ -83,6 +83,11 @@ DEV void few_item_find(const struct stage_attention &s, const struct step &step,
     }
 }
 
+// The tile of a job; most steps have one.
+DEV int job_tile(const struct stage_attention &s, uint32_t job) {
+    return (int)job < s.n_head_kv ? 0 : (int)job / s.n_head_kv;
+}
+
 // A split of old positions with a tile of queries: the work of a pair at a time.
 struct pair_item {
     const struct step_seq *seq;
@@ -90,7 +95,7 @@ struct pair_item {
     float4 *slot;
     int head_kv, first, n; // queries
     int split;
-    int page_first, page_last; // that are seen, of the split; none: the last is less
+    int page_first; // of those that are seen, of the split
 };
 
 DEV bool pair_item_find(const struct stage_attention &s, const struct step &step, int rows,
@@ -105,21 +110,22 @@ DEV bool pair_item_find(const struct stage_attention &s, const struct step &step
             continue;
         }
         const uint32_t job = index % l.jobs, in = index / l.jobs;
-        const int tile = (int)job / s.n_head_kv, rest = l.shape.n_queries - tile * l.shape.tile;
+        const int tile = job_tile(s, job), rest = l.shape.n_queries - tile * l.shape.tile;
         p.seq = &step.seq[i];
-        p.head_kv = (int)job % s.n_head_kv;
+        p.head_kv = (int)job - tile * s.n_head_kv;
         p.first = tile * l.shape.tile;
         p.n = rest < l.shape.tile ? rest : l.shape.tile;
         p.split = l.shape.split_first + (int)in;
         p.table = step.tables + p.seq->table[s.group] + p.split * SPLIT_PAGES;
         p.slot = (float4 *)s.parts + ATTENTION_STATES / 16 + l.slot +
                  ((int64_t)job * l.shape.n_splits + in) * shape_slot_size(s, l.shape);
-        const int lowest = lowest_seen(s, query_at(s, step, *p.seq, rows, p.head_kv, p.first).pos);
-        const int last = query_at(s, step, *p.seq, rows, p.head_kv, p.first + p.n - 1).pos;
-        const int low = lowest / PAGE_TOKENS - p.split * SPLIT_PAGES;
-        const int high = last / PAGE_TOKENS - p.split * SPLIT_PAGES;
-        p.page_first = low > 0 ? low : 0;
-        p.page_last = high < SPLIT_PAGES ? high : SPLIT_PAGES - 1;
+        p.page_first = 0;
+        if (s.window > 0) {
+            const int lowest =
+                lowest_seen(s, query_at(s, step, *p.seq, rows, p.head_kv, p.first).pos);
+            const int low = lowest / PAGE_TOKENS - p.split * SPLIT_PAGES;
+            p.page_first = low > 0 ? low : 0;
+        }
         return true;
     }
     return false;
@@ -176,15 +182,16 @@ template <class F>
 DEV void pair_ask(pair_warp<F> &w, const struct stage_attention &s, const struct pair_item &p) {
     constexpr uint32_t UNIT = kv_unit_bytes<F>();
     const int own = w.page_own(p);
-    const int n_k = own > p.page_last ? 0 : ((p.page_last - own) / 2 + 1) * w.N_K;
-    const int n = n_k + p.page_last - p.page_first + 1;
+    const int n_k = own > (SPLIT_PAGES - 1) ? 0 : (((SPLIT_PAGES - 1) - own) / 2 + 1) * w.N_K;
+    const int n = n_k + (SPLIT_PAGES - 1) - p.page_first + 1;
     while (w.chunk < n && w.n_asked < w.n_read + w.N_SLOTS) {
         const bool is_key = w.chunk < n_k;
         const int index = is_key ? own + w.chunk / w.N_K * 2 : p.page_first + w.chunk - n_k;
         const uint32_t at = is_key ? (uint32_t)(w.chunk % w.N_K) * (CHUNK_UNITS * UNIT)
                                    : kv_k_bytes<F>(F::DIM) + (uint32_t)(w.half * w.UNITS) * UNIT;
-        fetch(w.slot(w.n_asked), w.head(s, p, index) + at,
-              (uint32_t)(is_key ? (int)CHUNK_UNITS : w.UNITS) * UNIT, w.full(w.n_asked), w.lane);
+        fetch<true>(w.slot(w.n_asked), w.head(s, p, index) + at,
+                    (uint32_t)(is_key ? (int)CHUNK_UNITS : w.UNITS) * UNIT, w.full(w.n_asked),
+                    w.lane);
         w.n_asked++;
         w.chunk++;
     }
@@ -200,17 +207,36 @@ DEV void pair_next(pair_warp<F> &w, const struct stage_attention &s, const struc
     pair_ask(w, s, p);
 }
 
-// The queries of the pair, as queries_load has them; each warp prepares every second one.
+// The queries of the pair, as queries_load has them; each warp prepares every second one. All of
+// them are asked for before the first one is used, and before the pages: behind those they would
+// be late.
+template <class F> struct pair_queries {
+    enum { N = FEW_QUERIES / 2 };
+    struct head_load load[N];
+};
 template <class F>
-DEV void pair_queries(const pair_warp<F> &w, const struct stage_attention &s,
-                      const struct step &step, int rows, const struct pair_item &p) {
-    const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
-    float *x = (float *)w.kept(w.half, 0);
-    ROLLED for (int i = w.half; i < p.n; i += 2) {
+DEV void queries_ask(pair_queries<F> &x, const pair_warp<F> &w, const struct stage_attention &s,
+                     const struct step &step, int rows, const struct pair_item &p) {
+    UNROLL for (int k = 0; k < x.N; k++) {
+        const int i = 2 * k + w.half;
+        if (i >= p.n) continue;
         const struct item_query q = query_at(s, step, *p.seq, rows, p.head_kv, p.first + i);
-        head_norm(x, s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * F::DIM,
-                  F::DIM, rule, (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2), w.lane);
-        query_put<F>(w.queries(), i, x, F::DIM, w.lane);
+        head_ask(x.load[k],
+                 s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * F::DIM,
+                 F::DIM, s.q_norm ? s.q_weight : nullptr, s.n_rot,
+                 (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2), w.lane);
+    }
+}
+template <class F>
+DEV void queries_put(const pair_queries<F> &x, const pair_warp<F> &w,
+                     const struct stage_attention &s, const struct pair_item &p) {
+    const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
+    float *to = (float *)w.kept(w.half, 0);
+    UNROLL for (int k = 0; k < x.N; k++) {
+        const int i = 2 * k + w.half;
+        if (i >= p.n) continue;
+        head_finish(to, x.load[k], nullptr, F::DIM, rule, nullptr, w.lane); // of at most 128
+        query_put<F>(w.queries(), i, to, F::DIM, w.lane);
     }
 }
 
@@ -220,7 +246,7 @@ DEV void pair_scores(pair_warp<F> &w, const struct stage_attention &s, const str
                      const struct lane_queries &l, float (&top)[2]) {
     const uint32_t queries = shared_address(w.queries());
     top[0] = top[1] = -INFINITY;
-    ROLLED for (int i = w.page_own(p); i <= p.page_last; i += 2) {
+    ROLLED for (int i = w.page_own(p); i <= (SPLIT_PAGES - 1); i += 2) {
         float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, score[8], most[2];
         uint32_t bad = 0;
         uint2 scales = {0, 0};
@@ -244,7 +270,7 @@ DEV void pair_scores(pair_warp<F> &w, const struct stage_attention &s, const str
 template <class F>
 DEV void pair_weights(const pair_warp<F> &w, const struct stage_attention &s,
                       const struct pair_item &p, const float (&top)[2]) {
-    ROLLED for (int i = w.page_own(p); i <= p.page_last; i += 2) {
+    ROLLED for (int i = w.page_own(p); i <= (SPLIT_PAGES - 1); i += 2) {
         float score[8], of_page[2];
         uint32_t b[4];
         uint2 scales = {0, 0};
@@ -271,7 +297,7 @@ DEV void pair_values(pair_warp<F> &w, const struct stage_attention &s, const str
     const int n_pairs = 1 << pairs_log(p.n);
     float o[UNITS][4], l[2] = {0.0f, 0.0f};
     UNROLL for (int u = 0; u < UNITS; u++) UNROLL for (int k = 0; k < 4; k++) o[u][k] = 0.0f;
-    ROLLED for (int i = p.page_first; i <= p.page_last; i++) {
+    ROLLED for (int i = p.page_first; i <= (SPLIT_PAGES - 1); i++) {
         const uint4 b = shared_u128(shared_address(w.kept(i & 1, i)) + (uint32_t)w.lane * 16);
         UNROLL for (int q = 0; q < 2; q++) l[q] = l[q] + w.sums()[i * FEW_QUERIES + 2 * w.t + q];
         const uint32_t chunk = pair_wait(w);
@@ -294,34 +320,45 @@ DEV void pair_values(pair_warp<F> &w, const struct stage_attention &s, const str
     }
 }
 
+// The pair's first item. All blocks that have no item of "few" come first, by pairs; so the others
+// have fewer splits.
+DEV uint32_t pair_first(int pair, uint32_t n_few) {
+    const uint32_t n = n_few < gridDim.x ? gridDim.x - n_few : gridDim.x;
+    if (blockIdx.x < n) return (uint32_t)pair * n + blockIdx.x;
+    return n * LONG_PAIRS + (uint32_t)pair * (gridDim.x - n) + (blockIdx.x - n);
+}
+
 // The splits of old positions. is_early: pages may be read before the launch waits.
 template <class F>
 DEV void pairs_run(const struct stage_attention &s, const struct step &step, int rows,
-                   uint8_t *shared, bool is_early) {
+                   uint32_t n_few, uint8_t *shared, bool is_early) {
     pair_warp<F> w = pair_warp_of<F>(shared);
     if (w.lane < w.N_SLOTS) fetch_init(w.full((uint32_t)w.lane));
     fetch_init_done();
     __syncwarp();
-    if (!is_early) dependency_wait();
-    bool has_waited = !is_early;
     struct pair_item p;
-    ROLLED for (uint32_t index = blockIdx.x * LONG_PAIRS + (uint32_t)w.pair;
-                pair_item_find(s, step, rows, index, p); index += gridDim.x * LONG_PAIRS) {
-        if (p.page_last < p.page_first) continue; // a window ends before it
+    ROLLED for (uint32_t index = pair_first(w.pair, n_few); pair_item_find(s, step, rows, index, p);
+                index += gridDim.x * LONG_PAIRS) {
+        if (p.page_first >= SPLIT_PAGES) continue; // a window begins behind it
         w.page = 0;
-        if (w.lane >= p.page_first && w.lane <= p.page_last) w.page = p.table[w.lane];
+        if (w.lane >= p.page_first && w.lane < SPLIT_PAGES) w.page = p.table[w.lane];
         w.chunk = 0;
         __syncwarp();
+        if (!is_early) dependency_wait();
         pair_ask(w, s, p);
-        if (!has_waited) dependency_wait();
-        has_waited = true;
-        struct lane_queries l;
+        dependency_wait();
+        pair_queries<F> x;
+        queries_ask(x, w, s, step, rows, p);
+        struct lane_queries l; // all positions are old
         UNROLL for (int q = 0; q < 2; q++) {
             const int i = 2 * w.t + q;
-            l.pos[q] = i < p.n ? query_at(s, step, *p.seq, rows, p.head_kv, p.first + i).pos : -1;
-            l.low[q] = s.window > 0 ? l.pos[q] - s.window + 1 : 0;
+            l.pos[q] = i < p.n ? INT32_MAX : -1;
+            l.low[q] = 0;
+            if (s.window > 0 && i < p.n)
+                l.low[q] =
+                    query_at(s, step, *p.seq, rows, p.head_kv, p.first + i).pos - s.window + 1;
         }
-        pair_queries(w, s, step, rows, p);
+        queries_put(x, w, s, p);
         w.sync();
         float top[2];
         pair_scores(w, s, p, l, top);
@@ -335,7 +372,6 @@ DEV void pairs_run(const struct stage_attention &s, const struct step &step, int
         pair_values(w, s, p, top);
         w.sync(); // the memory of the pair is used again
     }
-    if (!has_waited) dependency_wait();
 }
 
 // ---------------------------------------------------------------- the launches
@@ -360,7 +396,7 @@ DEV void attention_long_run(const struct stage_attention &s, const struct step &
         }
         __syncthreads();
     }
-    pairs_run<F>(s, step, rows, shared, is_early);
+    pairs_run<F>(s, step, rows, n_few, shared, is_early);
 }
 
 enum {

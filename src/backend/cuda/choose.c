@@ -151,7 +151,7 @@ static cudaError_t launch_rows(const struct choose_plan *plan, int n_rows, struc
 
 cudaError_t choose_launch(const struct choose_plan *plan, const uint8_t *base, const float *logits,
                           int64_t ld, int n_rows, const struct choose_scratch *scratch,
-                          int32_t *chosen, bool overlaps, cudaStream_t stream) {
+                          int32_t *chosen, uint64_t *clock, bool overlaps, cudaStream_t stream) {
     assert(n_rows == plan->n_rows);
     const struct choose_row *row = (const struct choose_row *)base;
     // only candidates need room of their own
@@ -164,6 +164,7 @@ cudaError_t choose_launch(const struct choose_plan *plan, const uint8_t *base, c
                                    .logits = logits + first * ld,
                                    .ld = ld,
                                    .chosen = chosen + first,
+                                   .clock = clock,
                                    .at = *scratch};
         const cudaError_t code = launch_rows(plan, n, &args, overlaps, stream);
         if (code) return code;

@@ -19,6 +19,11 @@ DEV bool last_to_arrive(uint32_t *arrived, int n, uint64_t *room) {
     return room[ROOM] != 0;
 }
 
+DEV void chosen_put(const struct choose_args &args, int row, int32_t token) {
+    args.chosen[row] = token;
+    if (args.clock) atomicMax((unsigned long long *)args.clock, device_ns());
+}
+
 // The block's key among those of its row: the last block to arrive writes the token.
 DEV void choose_best(const struct choose_args &args, uint64_t *keys, uint64_t key, int row,
                      int part, int n_parts, uint64_t *room) {
@@ -32,7 +37,7 @@ DEV void choose_best(const struct choose_args &args, uint64_t *keys, uint64_t ke
     }
     best = block_max(best, room);
     if (threadIdx.x == 0)
-        args.chosen[row] = best && isfinite(best_float(best)) ? best_id(best) : -1;
+        chosen_put(args, row, best && isfinite(best_float(best)) ? best_id(best) : -1);
 }
 
 // A part of a row whose logits change.
@@ -86,7 +91,7 @@ __global__ void __launch_bounds__(CHOOSE_PART_THREADS)
     const struct choose_row &row = args.row[at];
     const uint32_t flags = row.flags;
     if (!(flags & CHOOSE_WANTED)) {
-        if (part == 0 && threadIdx.x == 0) args.chosen[at] = -1;
+        if (part == 0 && threadIdx.x == 0) chosen_put(args, at, -1);
         return;
     }
     const int first = part * CHOOSE_PART_IDS, n_parts = row_parts(row);
@@ -220,7 +225,7 @@ __global__ void __launch_bounds__(CHOOSE_THREADS)
     const struct choose_row &row = args.row[at];
     if (!(row.flags & CHOOSE_FILTERS)) return;
     const int32_t token = filter_choose(args, row, at, *(struct filter_memory *)shared);
-    if (threadIdx.x == 0) args.chosen[at] = token;
+    if (threadIdx.x == 0) chosen_put(args, at, token);
 }
 
 KERNEL_ENTRY(choose_tops, tops_kernel, (struct choose_args))

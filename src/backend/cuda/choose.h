@@ -90,6 +90,7 @@ struct choose_args {
     const float *logits;          // of that row
     int64_t ld;
     int32_t *chosen; // of that row
+    uint64_t *clock; // nanoseconds of the device when a choice was made; NULL: not wanted
     struct choose_scratch at;
     int32_t n_parts, pad; // n_parts: blocks of a row
 };
@@ -116,11 +117,11 @@ void choose_scratch_init(struct choose_scratch *scratch, int max_rows, int n_voc
 // --- the launches ---
 
 // Chooses a token for each row: chosen[row], -1: none is possible, or none is wanted. base: the
-// description's copy on the device. All pointers are the device's. n_rows is the plan's. overlaps:
-// launch.h.
+// description's copy on the device. All pointers are the device's. n_rows is the plan's. clock:
+// struct choose_args; overlaps: launch.h.
 cudaError_t choose_launch(const struct choose_plan *plan, const uint8_t *base, const float *logits,
                           int64_t ld, int n_rows, const struct choose_scratch *scratch,
-                          int32_t *chosen, bool overlaps, cudaStream_t stream);
+                          int32_t *chosen, uint64_t *clock, bool overlaps, cudaStream_t stream);
 
 // The kernels, for cudaLaunchKernel; each takes a struct choose_args.
 const void *choose_tops(void);

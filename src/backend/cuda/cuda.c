@@ -103,7 +103,7 @@ static void cuda_destroy(struct backend *backend) {
     cudaDeviceSynchronize();
     cuda_flights_free(b);
     cuda_program_free(b);
-    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) cudaFree(b->kv[g]);
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) cudaFree(b->kv[g].at);
     cudaFree(b->weights);
     cudaFree(b->memory);
     if (b->stream) cudaStreamDestroy(b->stream);
@@ -119,13 +119,17 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
     const uint64_t weights = b->layout.weight_bytes, step = b->layout.step_bytes;
     uint64_t kv = 0;
     for (int g = 0; g < b->plan->n_group; g++) {
-        b->page_bytes[g] = cuda_page_bytes(&b->plan->group[g], b->kv_type);
-        kv += b->page_bytes[g] * config->n_pages[g];
+        const uint64_t n_layer = (uint64_t)b->plan->group[g].n_layer;
+        const uint64_t bytes = cuda_page_bytes(&b->plan->group[g], b->kv_type);
+        b->kv[g].n_layer = n_layer;
+        b->kv[g].page_bytes = bytes / n_layer;
+        b->kv[g].layer_bytes = bytes / n_layer * config->n_pages[g];
+        kv += bytes * config->n_pages[g];
     }
     cudaError_t code = cudaMalloc((void **)&b->weights, weights + 256);
     if (!code) code = cudaMalloc((void **)&b->memory, step + 256);
     for (int g = 0; g < b->plan->n_group && !code; g++)
-        code = cudaMalloc((void **)&b->kv[g], b->page_bytes[g] * config->n_pages[g] + 256);
+        code = cudaMalloc((void **)&b->kv[g].at, b->kv[g].layer_bytes * b->kv[g].n_layer + 256);
     if (!code) return RN_OK;
     size_t free_bytes = 0, total_bytes = 0;
     cudaGetLastError();

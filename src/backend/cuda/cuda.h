@@ -63,9 +63,8 @@ enum { CUDA_MAX_ROPE = 8, N_FLIGHTS = BACKEND_MAX_DEPTH };
 
 // What the device leaves of a step for the host, and the next step: numbers, then the tokens.
 struct cuda_result {
-    uint64_t clock[2];     // nanoseconds at the start and the end of the stages
+    uint64_t clock[3];     // nanoseconds at the start and the end of the stages, and of the choice
     uint64_t expert_bytes; // that were read
-    uint64_t pad;
 };
 #define CUDA_CHOSEN_BYTES(n) (sizeof(struct cuda_result) + ((uint64_t)(n)*4 + 255) / 256 * 256)
 
@@ -103,10 +102,10 @@ struct cuda_flight {
     float *rows;                // pinned: logits and hidden rows that were asked for
     uint64_t rows_cap;          // floats
     cudaEvent_t brought;        // the upload is on the device
-    cudaEvent_t begin, ran;     // of the launches
+    cudaEvent_t ran;            // the launches have ended
     cudaEvent_t end;            // the results are with the host
     int n_logits, n_out;
-    bool has_run;
+    bool has_run, is_choosing;
     const struct cuda_list *list; // that ran while profiling; NULL: no times
     uint8_t *wants;               // [max_tokens] out rows that came back
 };
@@ -123,8 +122,7 @@ struct cuda_backend {
     struct arena arena;
     struct cuda_layout layout;
     uint8_t *weights, *memory; // device
-    uint8_t *kv[PLAN_MAX_KV_GROUPS];
-    uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
+    struct step_kv kv[PLAN_MAX_KV_GROUPS];
     struct cuda_list small_list, wide_list;
     uint32_t shared_most; // of a block
     uint32_t staged_most; // of a product's input in shared memory

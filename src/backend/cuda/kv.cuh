@@ -58,7 +58,7 @@ template <class F> DEV uint32_t kv_head_bytes(int dim_k, int dim_v) {
 // A head's part of a page, and of the page of a block of positions.
 template <class F>
 DEV uint8_t *kv_head_in(const struct stage_attention &s, uint64_t page_id, int head_kv) {
-    return s.pages + page_id * s.page_bytes + s.layer_at +
+    return s.pages + page_id * s.page_bytes +
            (uint64_t)((uint32_t)head_kv * kv_head_bytes<F>(F::dim_k(s), F::dim_v(s)));
 }
 template <class F>
@@ -167,27 +167,34 @@ DEV float warp_max(float x) {
     return x;
 }
 
-// All loads of the first 128 elements are on their way before the first one is used. Keys and
-// queries share the code.
-DEV_CALL void head_norm(float *x, const float *from, int dim, const struct head_rule &rule,
-                        const float2 *rope, int lane) {
-    const int n_pairs = rule.n_rot / 2;
-    float v[4], w[4], sum = 0.0f;
+// What a lane loads of a head: of its first 128 elements.
+struct head_load {
+    float v[4], w[4];
     float2 turn[2];
+};
+DEV void head_ask(struct head_load &l, const float *from, int dim, const float *weight, int n_rot,
+                  const float2 *rope, int lane) {
     UNROLL for (int i = 0; i < 4; i++) {
         const int d = lane + 32 * i;
-        v[i] = d < dim ? load_l2(from + d) : 0.0f;
-        w[i] = rule.weight && d < dim ? rule.weight[d] : 0.0f;
+        l.v[i] = d < dim ? load_l2(from + d) : 0.0f;
+        l.w[i] = weight && d < dim ? weight[d] : 0.0f;
     }
     UNROLL for (int i = 0; i < 2; i++) {
-        turn[i] = {0.0f, 0.0f};
-        if (lane + 32 * i < n_pairs) turn[i] = load_l2(rope + lane + 32 * i);
+        l.turn[i] = {0.0f, 0.0f};
+        if (lane + 32 * i < n_rot / 2) l.turn[i] = load_l2(rope + lane + 32 * i);
     }
+}
+
+// The head, from what was loaded; from, rope: the rest of a head of more than 128 elements.
+DEV void head_finish(float *x, const struct head_load &l, const float *from, int dim,
+                     const struct head_rule &rule, const float2 *rope, int lane) {
+    const int n_pairs = rule.n_rot / 2;
+    float sum = 0.0f;
     __syncwarp(); // the scratch is free
     UNROLL for (int i = 0; i < 4; i++) {
         const int d = lane + 32 * i;
-        sum = fmaf(v[i], v[i], sum);
-        if (d < dim) x[d] = v[i];
+        sum = fmaf(l.v[i], l.v[i], sum);
+        if (d < dim) x[d] = l.v[i];
     }
     for (int d = lane + 128; d < dim; d += 32) {
         const float y = load_l2(from + d);
@@ -197,7 +204,7 @@ DEV_CALL void head_norm(float *x, const float *from, int dim, const struct head_
     if (rule.weight) {
         const float r = 1.0f / sqrtf(warp_sum(sum) / (float)dim + rule.eps);
         UNROLL for (int i = 0; i < 4; i++) {
-            if (lane + 32 * i < dim) x[lane + 32 * i] = (v[i] * r) * w[i];
+            if (lane + 32 * i < dim) x[lane + 32 * i] = (l.v[i] * r) * l.w[i];
         }
         for (int d = lane + 128; d < dim; d += 32) x[d] = (x[d] * r) * rule.weight[d];
     }
@@ -207,7 +214,7 @@ DEV_CALL void head_norm(float *x, const float *from, int dim, const struct head_
         UNROLL for (int i = 0; i < 2; i++) {
             const int p = first + lane + 32 * i;
             if (p >= n_pairs) continue;
-            const float2 cs = first ? load_l2(rope + p) : turn[i];
+            const float2 cs = first ? load_l2(rope + p) : l.turn[i];
             float *x0 = x + (rule.halves ? p : 2 * p), *x1 = rule.halves ? x0 + n_pairs : x0 + 1;
             const float a = *x0, b = *x1;
             *x0 = fmaf(a, cs.x, -(b * cs.y));
@@ -215,6 +222,14 @@ DEV_CALL void head_norm(float *x, const float *from, int dim, const struct head_
         }
     }
     __syncwarp();
+}
+
+// Keys and queries share the code.
+DEV_CALL void head_norm(float *x, const float *from, int dim, const struct head_rule &rule,
+                        const float2 *rope, int lane) {
+    struct head_load l;
+    head_ask(l, from, dim, rule.weight, rule.n_rot, rope, lane);
+    head_finish(x, l, from, dim, rule, rope, lane);
 }
 
 // ---------------------------------------------------------------- append
@@ -360,16 +375,19 @@ DEV_CALL void rope_table_run(const struct stage_rows_op &s, const struct step &s
 DEV_CALL void pages_run(const struct step &step) {
     const uint64_t stride = (uint64_t)gridDim.x * BLOCK_THREADS;
     for (int group = 0; group < STEP_GROUPS; group++) {
-        const uint64_t bytes = step.page_bytes[group];
-        for (uint64_t at = ((uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) * 16; at < bytes;
-             at += stride * 16) {
-            for (int i = 0; i < step.n_pages; i++) {
-                const struct step_page &page = step.page[i];
+        const struct step_kv &kv = step.kv[group];
+        const uint64_t bytes = kv.page_bytes * kv.n_layer;
+        for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) * 16; i < bytes;
+             i += stride * 16) {
+            const uint64_t layer = i / kv.page_bytes;
+            uint8_t *at = kv.at + layer * kv.layer_bytes + (i - layer * kv.page_bytes);
+            for (int p = 0; p < step.n_pages; p++) {
+                const struct step_page &page = step.page[p];
                 if (page.group != group) continue;
                 uint4 v = {0, 0, 0, 0};
                 if (page.from != UINT32_MAX)
-                    v = load_l2((const uint4 *)(step.kv[group] + page.from * bytes + at));
-                *(uint4 *)(step.kv[group] + page.page * bytes + at) = v;
+                    v = load_l2((const uint4 *)(at + page.from * kv.page_bytes));
+                *(uint4 *)(at + page.page * kv.page_bytes) = v;
             }
         }
     }
@@ -379,18 +397,17 @@ DEV_CALL void pages_run(const struct step &step) {
 // from the page of the position before the first row, and left in each page that the rows reach.
 DEV_CALL void recur_run(const struct stage_rows_op &s, const struct step &step, int rows) {
     (void)rows; // always tokens
-    const uint64_t layer_at = (uint64_t)s.layer * (((uint64_t)s.state * 4 + 127) / 128 * 128);
+    const struct step_kv &kv = step.kv[s.group_kv];
     const int64_t n = (int64_t)step.n_seqs * s.width, stride = (int64_t)gridDim.x * BLOCK_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += stride) {
         const struct step_seq &seq = step.seq[i / s.width];
         const uint32_t *table = step.tables + seq.table[s.group_kv];
         const uint64_t channel = (uint64_t)(i % s.width);
-        uint8_t *pages = step.kv[s.group_kv] + layer_at + channel * 4;
-        const uint64_t page_bytes = step.page_bytes[s.group_kv];
+        uint8_t *pages = kv.at + (uint64_t)s.layer * kv.layer_bytes + channel * 4;
         float h = 0.0f;
         if (seq.first_pos > 0)
             h = load_l2(
-                (const float *)(pages + table[(seq.first_pos - 1) / PAGE_TOKENS] * page_bytes));
+                (const float *)(pages + table[(seq.first_pos - 1) / PAGE_TOKENS] * kv.page_bytes));
         for (int r = 0; r < seq.n_tokens; r++) {
             const int64_t row = seq.first_row + r;
             const int pos = seq.first_pos + r;
@@ -400,7 +417,7 @@ DEV_CALL void recur_run(const struct stage_rows_op &s, const struct step &step, 
             h = fmaf(a, h, (1.0f - a) * x);
             s.out[row * s.ld_out + channel] = h;
             if (pos % PAGE_TOKENS == PAGE_TOKENS - 1 || r + 1 == seq.n_tokens)
-                *(float *)(pages + table[pos / PAGE_TOKENS] * page_bytes) = h;
+                *(float *)(pages + table[pos / PAGE_TOKENS] * kv.page_bytes) = h;
         }
     }
 }

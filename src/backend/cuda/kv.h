@@ -1,8 +1,9 @@
 // The KV types of the CUDA backend and the bytes of their pages, for the host. The layout inside a
 // page is kv.cuh's. Called by cuda.c and layout.c.
 //
-// A page has PAGE_TOKENS positions of all layers of a group: for each layer and then each KV head
-// the keys, the values, and the scales where the type has them. Layers of a group have equal bytes.
+// A page has PAGE_TOKENS positions of all layers of a group: for each KV head of a layer the keys,
+// the values, and the scales where the type has them. Layers of a group have equal bytes. All pages
+// of a layer are together (struct step_kv).
 #ifndef RN_BACKEND_CUDA_KV_H
 #define RN_BACKEND_CUDA_KV_H
 

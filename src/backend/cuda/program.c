@@ -372,15 +372,15 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
                                 .layer = op->kv.layer,
                                 .n_head = op->kv.n_head,
                                 .n_head_kv = group->n_head_kv,
+                                .ratio = op->kv.n_head / group->n_head_kv,
                                 .dim_k = group->dim_k,
                                 .dim_v = group->dim_v,
                                 .window = group->kind == KV_WINDOW ? group->window : 0,
                                 .scale = op->kv.scale,
                                 .softcap = op->kv.softcap,
                                 .kv_type = c->b->kv_type,
-                                .page_bytes = c->b->page_bytes[op->kv.group],
-                                .pages = c->b->kv[op->kv.group]};
-    s.layer_at = s.page_bytes / (uint64_t)group->n_layer * (uint64_t)op->kv.layer;
+                                .page_bytes = c->b->kv[op->kv.group].page_bytes};
+    s.pages = c->b->kv[op->kv.group].at + (uint64_t)s.layer * c->b->kv[op->kv.group].layer_bytes;
     s.parts = (float *)(void *)(c->b->memory + c->b->layout.parts_at);
     s.counters = (uint32_t *)(void *)(c->b->memory + c->b->layout.counters_at);
     if (h->append) {

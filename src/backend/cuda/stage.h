@@ -156,9 +156,10 @@ struct stage_attention {
     float *out;             // f32 instead, where out16 is NULL
     int32_t ld_q, ld_k, ld_v, ld_out;
     int32_t out_is_bf16;
-    int32_t q_is_out;     // q has a row for each out row, not for each token
-    int32_t group, layer; // KV group; layer inside it
-    int32_t n_head, n_head_kv, dim_k, dim_v, window; // window 0: none
+    int32_t q_is_out;                 // q has a row for each out row, not for each token
+    int32_t group, layer;             // KV group; layer inside it
+    int32_t n_head, n_head_kv, ratio; // ratio: query heads of a KV head
+    int32_t dim_k, dim_v, window;     // window 0: none
     float scale, softcap;
     const float *sinks; // [n_head]; NULL: none
     // before: norm of each head, rope, append. Fused where `fused` is not 0
@@ -169,12 +170,11 @@ struct stage_attention {
     int32_t n_rot, halves; // n_rot 0: no rope
     const float *rope;     // [tokens, n_rot / 2, 2] cosines and sines, of STAGE_ROPE_TABLE
     int32_t kv_type;       // enum kv_type
-    uint64_t layer_at;     // bytes from a page to its layer
-    uint64_t page_bytes;
-    uint8_t *pages;     // of the group
-    float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
-    uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
-    int32_t page_slots; // chunks of a warp: 1, 2 or 4, as a launch has room
+    uint64_t page_bytes;   // of a page, of this layer
+    uint8_t *pages;        // of this layer
+    float *parts;          // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
+    uint32_t *counters;    // scratch [ATTENTION_COUNTERS], all 0 between stages
+    int32_t page_slots;    // chunks of a warp: 1, 2 or 4, as a launch has room
 };
 
 struct stage {
@@ -208,6 +208,14 @@ struct step_page {
     uint32_t pad;
 };
 
+// The pages of a group: of each layer all pages, one after the other. A step reads one layer after
+// the other, so it needs few entries of the address tables at a time.
+struct step_kv {
+    uint8_t *at;
+    uint64_t page_bytes, layer_bytes; // of a page, and of all pages, of one layer
+    uint64_t n_layer;
+};
+
 // A batch on the device. Everything it points to is in one buffer that one copy brings.
 struct step {
     int32_t n_tokens, n_out, n_logits, n_seqs, n_pages;
@@ -218,10 +226,9 @@ struct step {
     const struct step_seq *seq;
     const uint32_t *tables;
     const struct step_page *page;
-    const int32_t *before;    // tokens that the step before chose
-    uint64_t *touched;        // bytes of experts that were read
-    uint8_t *kv[STEP_GROUPS]; // pages of each group
-    uint64_t page_bytes[STEP_GROUPS];
+    const int32_t *before; // tokens that the step before chose
+    uint64_t *touched;     // bytes of experts that were read
+    struct step_kv kv[STEP_GROUPS];
 };
 
 #endif

@@ -41,8 +41,7 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err) {
         struct cuda_flight *f = &b->flight[i];
         code = cudaMallocHost((void **)&f->result, CUDA_CHOSEN_BYTES(b->sizes.max_logits));
         if (!code) code = cudaEventCreateWithFlags(&f->brought, cudaEventDisableTiming);
-        if (!code) code = cudaEventCreate(&f->begin);
-        if (!code) code = cudaEventCreate(&f->ran);
+        if (!code) code = cudaEventCreateWithFlags(&f->ran, cudaEventDisableTiming);
         if (!code) code = cudaEventCreateWithFlags(&f->end, cudaEventDisableTiming);
         if (code) break;
         const rn_status status = grow_upload(f, 1 << 16, err);
@@ -64,7 +63,6 @@ void cuda_flights_free(struct cuda_backend *b) {
         cudaFreeHost(f->result);
         cudaFreeHost(f->rows);
         if (f->brought) cudaEventDestroy(f->brought);
-        if (f->begin) cudaEventDestroy(f->begin);
         if (f->ran) cudaEventDestroy(f->ran);
         if (f->end) cudaEventDestroy(f->end);
         free(f->wants);
@@ -164,10 +162,7 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
                                       .from = batch->page[i].from};
     step.page = (const struct step_page *)(const void *)(p->device + pages_at);
     put_seqs(b, batch, p, &step);
-    for (int g = 0; g < b->plan->n_group; g++) {
-        step.kv[g] = b->kv[g];
-        step.page_bytes[g] = b->page_bytes[g];
-    }
+    for (int g = 0; g < b->plan->n_group; g++) step.kv[g] = b->kv[g];
     memcpy(p->host, &step, sizeof step);
 }
 
@@ -176,13 +171,13 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
 // Tuning; no bits depend on it. docs/benchmarks/h200.md has the figures.
 enum {
     // Shared memory of a product on a multiprocessor, about. The rest is for the next launch, whose
-    // weights come while this one ends. Short stages of small units need more in flight
+    // weights come while this one ends. Short slices of small units need more in flight
     SHARED_USUAL = 112 << 10,
     SHARED_SHORT = 160 << 10,
-    SHARED_ALONE = 216 << 10, // long units that are not staged: no third block may come in
-    SHORT_UNIT = 320,         // bytes
-    SHORT_STAGE = 24 << 20,   // bytes
-    NORMED_COLS = 4096,       // of rows that each block of a product norms for itself: input.cuh
+    SHARED_ALONE = 216 << 10,   // long units that are not staged: no third block may come in
+    SHORT_UNIT = 320,           // bytes
+    SHORT_UNITS = 8 * N_SLICES, // of a tile
+    NORMED_COLS = 4096,         // of rows that each block of a product norms for itself: input.cuh
 };
 
 // Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS
@@ -222,8 +217,7 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     const int tiles_each = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
     const int per_sm = tiles_each < PRODUCT_BLOCKS ? tiles_each : (int)PRODUCT_BLOCKS;
     const int unit = s->product[0].unit_bytes;
-    const bool is_short =
-        unit <= SHORT_UNIT && (int64_t)s->n_tiles * s->n_units * unit <= SHORT_STAGE;
+    const bool is_short = unit <= SHORT_UNIT && (s->n_units <= SHORT_UNITS || per_sm == 1);
     const int budget = !stages && unit > SHORT_UNIT ? SHARED_ALONE
                        : is_short                   ? SHARED_SHORT
                                                     : SHARED_USUAL;
@@ -311,7 +305,7 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
                                   .n_rows = n_rows,
                                   .is_early = !shape->has_pages};
     struct stage_attention *a = &args.stage;
-    const int queries = shape->seq_rows * (a->n_head / a->n_head_kv);
+    const int queries = shape->seq_rows * a->ratio;
     const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
     const int64_t items = (int64_t)n_tiles * a->n_head_kv * shape->n_splits;
     // many queries of long contexts share what they read
@@ -442,7 +436,8 @@ static bool chooses(const struct batch *batch) {
 static cudaError_t launch_choice(struct cuda_backend *b, const struct cuda_shape *shape) {
     return choose_launch(&shape->choose, shape->upload + CHOOSE_AT, row_at(b, b->plan->logits, 0),
                          b->layout.buffer[b->plan->logits].ld, shape->n_logits, &b->choose,
-                         (int32_t *)(void *)(b->chosen[b->chosen_now] + 1), b->overlaps, b->stream);
+                         (int32_t *)(void *)(b->chosen[b->chosen_now] + 1),
+                         &b->chosen[b->chosen_now]->clock[2], b->overlaps, b->stream);
 }
 
 static cudaError_t launch_all(struct cuda_backend *b, const struct cuda_flight *f,
@@ -523,10 +518,13 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     cudaError_t code =
         cudaMemcpyAsync(f->upload_device, f->upload, p.at, cudaMemcpyHostToDevice, b->up);
     if (!code) code = cudaEventRecord(f->brought, b->up);
-    if (!code) code = cudaStreamWaitEvent(b->stream, f->brought, 0);
-    if (!code) code = cudaEventRecord(f->begin, b->stream);
+    // while another step runs there is time to wait here: on the device it would take more
+    if (!code)
+        code = b->n_in_flight > 0 ? cudaEventSynchronize(f->brought)
+                                  : cudaStreamWaitEvent(b->stream, f->brought, 0);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing a batch to the device", err);
     f->has_run = batch->n_tokens > 0;
+    f->is_choosing = is_choosing;
     f->n_logits = batch->n_logits;
     f->n_out = batch->n_out;
     if (batch->n_tokens > 0 || batch->n_pages > 0) status = run(b, f, batch, &shape, err);
@@ -616,12 +614,9 @@ rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *
     results_point(b, f);
     out->token = (const int32_t *)(const void *)(f->result + 1);
     if (f->list) stages_report(b, f, out);
-    float ms = 0;
-    cudaEventElapsedTime(&ms, f->begin, f->ran);
-    const uint64_t all_ns = (uint64_t)((double)ms * 1e6);
-    out->run_ns = f->result->clock[1] - f->result->clock[0];
-    if (out->run_ns > all_ns) out->run_ns = all_ns;
-    out->choose_ns = all_ns - out->run_ns;
+    const uint64_t *clock = f->result->clock;
+    out->run_ns = clock[1] - clock[0];
+    out->choose_ns = f->is_choosing && clock[2] > clock[1] ? clock[2] - clock[1] : 0;
     if (b->has_experts) out->expert_bytes = f->result->expert_bytes;
     return RN_OK;
 }
