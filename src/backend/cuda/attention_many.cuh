@@ -69,7 +69,7 @@ DEV uint32_t chunk_take(const struct stage_attention &s, const struct attention_
                         struct chunk_stream &stream) {
     const int n_slots = m.item().n_slots;
     if (stream.taken % 8 == m.warp) copies_wait<0>();
-    m.sync();
+    __syncthreads();
     const int before = stream.slot ? stream.slot - 1 : n_slots - 1;
     chunk_copy<F>(s, m, stream.taken + n_slots - 1, before);
     const uint32_t address =
@@ -202,7 +202,7 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
     const int n_heads = head_warps(F::dim_k(s), STATS_AT - query_bytes);
     if (s.fused) {
         many_append<F>(s, m, m.memory + query_bytes, n_heads);
-        m.sync();
+        __syncthreads();
     }
     if (split_first_of(w) > split_last_of(w)) return;
     queries_load<F>(s, m, m.memory + query_bytes, n_heads, 7);
@@ -215,7 +215,7 @@ static __device__ __noinline__ void many_run(const struct stage_attention &s, ui
         w.chunks_first = (page_last_of(w, split) - page_first_of(w, split) + 1) * a_page;
         w.chunks_split = SPLIT_PAGES * a_page;
     }
-    m.sync();
+    __syncthreads();
     struct chunk_stream stream = {0, 0};
     for (int i = 0; i + 1 < w.n_slots; i++) chunk_copy<F>(s, m, i, i);
 

@@ -205,7 +205,11 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     struct product_args args = {.stage = stage->product, .n_rows = n_rows, .clock = clock};
     struct stage_product *s = &args.stage;
     int codec = s->is_routed ? (int)CODEC_COUNT : s->product[0].codec;
-    const bool stages = is_small && !s->is_routed && is_staged(b, s->input, s->cols, n_rows);
+    // long stages of long units read rows of 16 bits from memory: the rings are worth more
+    const bool reads =
+        s->input == INPUT_16 && s->product[0].unit_bytes > SHORT_UNIT && s->n_tiles > b->n_sm;
+    const bool stages =
+        is_small && !s->is_routed && !reads && is_staged(b, s->input, s->cols, n_rows);
     if (!stages) s->input = INPUT_16; // written so, or prepared
     for (int i = 0; i < s->n_products; i++) {
         const int unit = s->product[i].unit_bytes, bytes = SLOT_UNITS(unit) * unit;
