@@ -1,6 +1,7 @@
 // Attention over KV pages: the stage, its arithmetic, and how a step's work becomes items of
-// blocks. step.cu calls attention_run. The forms of an item are in attention_few.cuh and
-// attention_many.cuh, what they share in attention_item.cuh, and the layout of pages in kv.cuh.
+// blocks. step.cu calls attention_run and attention_small_run. The forms of an item are in
+// attention_few.cuh and attention_many.cuh, what they share in attention_item.cuh, and the layout
+// of pages in kv.cuh. Steps of few rows with long contexts are attention_long.cuh's.
 //
 // Invariant: the bits of a query row depend on its own sequence up to its position alone. They do
 // not depend on the batch, the chunks, the form or the blocks.
@@ -323,6 +324,7 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
         const bool is_last = m.item().is_last;
         few_item<F, true>(s, c, shared_at, is_early);
         if (is_last) return;
+        copies_may_follow();
         m.sync(); // the memory is used again
     }
     dependency_wait();

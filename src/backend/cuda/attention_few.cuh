@@ -1,6 +1,6 @@
 // Attention of up to 8 queries: a warp has a page of each split, which it brings to shared memory.
 // The block adds the sums of its warps in the order of pages, through shared memory. Called by
-// attention.cuh.
+// attention.cuh and attention_long.cuh.
 #ifndef RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 #define RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 
@@ -259,7 +259,8 @@ DEV void few_append(const struct stage_attention &s, const struct attention_bloc
     if (!s.fused || begin >= end) return;
     const bool is_one = end - begin == 1 && n_heads == N_WARPS, fits = page_fits(c, s);
     if (fits && reads && page_is_written(s, w, split * SPLIT_PAGES + m.warp))
-        for (uint32_t i = 0; i < c.n_slots; i++) stream_wait(c, i); // the copies do not follow
+        for (uint32_t i = 0; i < c.n_slots; i++)
+            stream_wait(c, i); // so no copy overwrites the new entries
     if (!is_one) m.sync();
     const bool takes_part = is_one ? m.warp == begin / PAGE_TOKENS % SPLIT_PAGES : m.warp < n_heads;
     int pos = takes_part ? begin + (is_one ? 0 : m.warp) : end;

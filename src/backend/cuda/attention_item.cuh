@@ -7,8 +7,8 @@
 
 #include "kv.cuh"
 
-// Of a loop that is large or rare: it stays a loop. Of one whose number of turns is not known: its
-// loads overlap.
+// ROLLED: a large or rare loop is not unrolled. UNROLL_8: the number of turns is not known, and
+// loads of several turns overlap.
 #ifdef RN_EMULATED
 #define ROLLED
 #define UNROLL_8

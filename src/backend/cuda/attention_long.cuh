@@ -37,7 +37,7 @@ struct long_seq {
     bool is_whole;
 };
 
-// The sequences in order. slot: behind those of the sequences before.
+// The sequences in order. slot: the first free one; it moves past this sequence.
 DEV struct long_seq long_seq_at(const struct stage_attention &s, const struct step &step, int rows,
                                 int index, uint64_t &slot) {
     const struct step_seq &seq = step.seq[index];
@@ -95,7 +95,7 @@ struct pair_item {
     float4 *slot;
     int head_kv, first, n; // queries
     int split;
-    int page_first; // of those that are seen, of the split
+    int page_first; // the first visible page of the split
 };
 
 DEV bool pair_item_find(const struct stage_attention &s, const struct step &step, int rows,
@@ -182,8 +182,8 @@ template <class F>
 DEV void pair_ask(pair_warp<F> &w, const struct stage_attention &s, const struct pair_item &p) {
     constexpr uint32_t UNIT = kv_unit_bytes<F>();
     const int own = w.page_own(p);
-    const int n_k = own > (SPLIT_PAGES - 1) ? 0 : (((SPLIT_PAGES - 1) - own) / 2 + 1) * w.N_K;
-    const int n = n_k + (SPLIT_PAGES - 1) - p.page_first + 1;
+    const int n_k = (SPLIT_PAGES - own + 1) / 2 * w.N_K;
+    const int n = n_k + SPLIT_PAGES - p.page_first;
     while (w.chunk < n && w.n_asked < w.n_read + w.N_SLOTS) {
         const bool is_key = w.chunk < n_k;
         const int index = is_key ? own + w.chunk / w.N_K * 2 : p.page_first + w.chunk - n_k;
@@ -208,8 +208,7 @@ DEV void pair_next(pair_warp<F> &w, const struct stage_attention &s, const struc
 }
 
 // The queries of the pair, as queries_load has them; each warp prepares every second one. All of
-// them are asked for before the first one is used, and before the pages: behind those they would
-// be late.
+// them are asked for before the first one is used.
 template <class F> struct pair_queries {
     enum { N = FEW_QUERIES / 2 };
     struct head_load load[N];
@@ -246,7 +245,7 @@ DEV void pair_scores(pair_warp<F> &w, const struct stage_attention &s, const str
                      const struct lane_queries &l, float (&top)[2]) {
     const uint32_t queries = shared_address(w.queries());
     top[0] = top[1] = -INFINITY;
-    ROLLED for (int i = w.page_own(p); i <= (SPLIT_PAGES - 1); i += 2) {
+    ROLLED for (int i = w.page_own(p); i < SPLIT_PAGES; i += 2) {
         float sum[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, score[8], most[2];
         uint32_t bad = 0;
         uint2 scales = {0, 0};
@@ -270,7 +269,7 @@ DEV void pair_scores(pair_warp<F> &w, const struct stage_attention &s, const str
 template <class F>
 DEV void pair_weights(const pair_warp<F> &w, const struct stage_attention &s,
                       const struct pair_item &p, const float (&top)[2]) {
-    ROLLED for (int i = w.page_own(p); i <= (SPLIT_PAGES - 1); i += 2) {
+    ROLLED for (int i = w.page_own(p); i < SPLIT_PAGES; i += 2) {
         float score[8], of_page[2];
         uint32_t b[4];
         uint2 scales = {0, 0};
@@ -279,9 +278,9 @@ DEV void pair_weights(const pair_warp<F> &w, const struct stage_attention &s,
                              8 + w.g);
         const float *kept = (const float *)w.kept(w.half, i) + w.lane;
         UNROLL for (int k = 0; k < 8; k++) score[k] = kept[k * 32];
-        page_weights(score, top, of_page); // the lanes have read theirs
+        page_weights(score, top, of_page);
         page_operand<F>(score, scales, b, w.g, w.t);
-        __syncwarp();
+        __syncwarp(); // all lanes have read their scores
         ((uint4 *)w.kept(w.half, i))[w.lane] = make_uint4(b[0], b[1], b[2], b[3]);
         if (w.lane >= 4) continue;
         w.sums()[i * FEW_QUERIES + 2 * w.t] = of_page[0];
@@ -297,7 +296,7 @@ DEV void pair_values(pair_warp<F> &w, const struct stage_attention &s, const str
     const int n_pairs = 1 << pairs_log(p.n);
     float o[UNITS][4], l[2] = {0.0f, 0.0f};
     UNROLL for (int u = 0; u < UNITS; u++) UNROLL for (int k = 0; k < 4; k++) o[u][k] = 0.0f;
-    ROLLED for (int i = p.page_first; i <= (SPLIT_PAGES - 1); i++) {
+    ROLLED for (int i = p.page_first; i < SPLIT_PAGES; i++) {
         const uint4 b = shared_u128(shared_address(w.kept(i & 1, i)) + (uint32_t)w.lane * 16);
         UNROLL for (int q = 0; q < 2; q++) l[q] = l[q] + w.sums()[i * FEW_QUERIES + 2 * w.t + q];
         const uint32_t chunk = pair_wait(w);
@@ -320,8 +319,8 @@ DEV void pair_values(pair_warp<F> &w, const struct stage_attention &s, const str
     }
 }
 
-// The pair's first item. All blocks that have no item of "few" come first, by pairs; so the others
-// have fewer splits.
+// The pair's first item. Blocks without an item of "few" take the first splits, so the other blocks
+// get fewer.
 DEV uint32_t pair_first(int pair, uint32_t n_few) {
     const uint32_t n = n_few < gridDim.x ? gridDim.x - n_few : gridDim.x;
     if (blockIdx.x < n) return (uint32_t)pair * n + blockIdx.x;
@@ -339,7 +338,7 @@ DEV void pairs_run(const struct stage_attention &s, const struct step &step, int
     struct pair_item p;
     ROLLED for (uint32_t index = pair_first(w.pair, n_few); pair_item_find(s, step, rows, index, p);
                 index += gridDim.x * LONG_PAIRS) {
-        if (p.page_first >= SPLIT_PAGES) continue; // a window begins behind it
+        if (p.page_first >= SPLIT_PAGES) continue; // the window begins after it
         w.page = 0;
         if (w.lane >= p.page_first && w.lane < SPLIT_PAGES) w.page = p.table[w.lane];
         w.chunk = 0;
@@ -389,6 +388,7 @@ DEV void attention_long_run(const struct stage_attention &s, const struct step &
                 if (m.warp == 0) few_item_find(s, step, rows, item, m);
                 m.sync();
                 few_item<F, false>(s, c, LONG_ITEM_AT, is_early);
+                copies_may_follow();
                 m.sync(); // the memory is used again
             }
             if (m.lane < (int)c.n_slots) fetch_end(c.full + m.lane);
@@ -400,15 +400,21 @@ DEV void attention_long_run(const struct stage_attention &s, const struct step &
 }
 
 enum {
-    FOLD_SPLITS = 128, // at a time
+#ifdef RN_EMULATED
+    FOLD_SPLITS = 32, // at a time; tests have contexts of a few more
+#else
+    FOLD_SPLITS = 128,
+#endif
     FOLD_QUERY = FOLD_SPLITS * 8 + 32,
-    // in shared memory, behind an item's: of a query its factors and live splits; (m, l) of splits;
-    // parts of a unit
-    FOLD_FACTORS_AT = ATTENTION_SHARED,
+    // in shared memory, where an item has its queries: of a query its factors and live splits;
+    // (m, l) of splits. Behind the item: parts of a unit
+    FOLD_FACTORS_AT = TABLE_BYTES,
     FOLD_HEADS_AT = FOLD_FACTORS_AT + FEW_QUERIES * FOLD_QUERY,
-    FOLD_PARTS_AT = FOLD_HEADS_AT + FOLD_SPLITS * FEW_QUERIES * 8,
+    FOLD_PARTS_AT = ATTENTION_SHARED,
 };
-static_assert(FOLD_PARTS_AT + FOLD_SPLITS * 512 <= FOLD_SHARED, "a block has room");
+static_assert(FOLD_HEADS_AT + FOLD_SPLITS * FEW_QUERIES * 8 <= TABLE_BYTES + STATS_AT &&
+                  FOLD_PARTS_AT + FOLD_SPLITS * 512 <= FOLD_SHARED,
+              "a block has room");
 
 // Factors of n splits for one query, by a warp. top: the largest m of the splits before; at the end
 // that of these, too.

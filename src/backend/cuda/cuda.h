@@ -63,7 +63,7 @@ enum { CUDA_MAX_ROPE = 8, N_FLIGHTS = BACKEND_MAX_DEPTH };
 
 // What the device leaves of a step for the host, and the next step: numbers, then the tokens.
 struct cuda_result {
-    uint64_t clock[3];     // nanoseconds at the start and the end of the stages, and of the choice
+    uint64_t clock[3];     // nanoseconds: start of the stages, their end, end of the choice
     uint64_t expert_bytes; // that were read
 };
 #define CUDA_CHOSEN_BYTES(n) (sizeof(struct cuda_result) + ((uint64_t)(n)*4 + 255) / 256 * 256)

@@ -325,8 +325,11 @@ DEV void entry_append(const struct stage_attention &s, uint8_t *head, uint8_t *c
         value_put<F>(v, y[i], d, slot, factor, is_bad);
         if (copy_v) value_put<F>(copy_v, y[i], d, slot, factor, is_bad);
     }
-    for (int d = lane + 128; d < F::dim_v(s); d += 32)
-        value_put<F>(v, load_l2(from + d), d, slot, factor, is_bad);
+    for (int d = lane + 128; d < F::dim_v(s); d += 32) {
+        const float e = load_l2(from + d);
+        value_put<F>(v, e, d, slot, factor, is_bad);
+        if (copy_v) value_put<F>(copy_v, e, d, slot, factor, is_bad);
+    }
     if (F::TYPE == KV_INT8 && lane == 0) scales[PAGE_TOKENS + kv_scale_index(slot)] = step;
     if (kv_is_wide<F>())
         key_put_wide<F>(head, copy_k, x, F::dim_k(s), slot, is_bad, lane);

@@ -370,7 +370,6 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
     const struct op *rope = h->k_rope ? h->k_rope : h->q_rope;
     struct stage_attention s = {.group = op->kv.group,
                                 .layer = op->kv.layer,
-                                .n_head = op->kv.n_head,
                                 .n_head_kv = group->n_head_kv,
                                 .ratio = op->kv.n_head / group->n_head_kv,
                                 .dim_k = group->dim_k,
@@ -569,7 +568,6 @@ static void softcap_add(struct compiler *c, const struct op *op) {
 }
 
 static void recur_add(struct compiler *c, const struct op *op) {
-    const struct plan_kv_group *group = &c->plan->group[op->kv.group];
     struct stage *s = stage_add(c, STAGE_RECUR, op, "recur");
     s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
                                     .in2 = buffer_f32(c, op->in[1]),
@@ -579,8 +577,7 @@ static void recur_add(struct compiler *c, const struct op *op) {
                                     .ld_out = ld_of(c, op->out),
                                     .width = c->plan->buffer[op->out].width,
                                     .group_kv = op->kv.group,
-                                    .layer = op->kv.layer,
-                                    .state = group->state};
+                                    .layer = op->kv.layer};
 }
 
 // ---------------------------------------------------------------- the list

@@ -113,7 +113,7 @@ struct stage_rows_op {
     int32_t n_used, normalize;          // ROUTE, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
-    int32_t group_kv, layer, state;     // RECUR
+    int32_t group_kv, layer;            // RECUR
     float scale, cap;
     const uint8_t *table;  // EMBED: units
     const float *inv_freq; // ROPE [n_rot / 2]
@@ -140,7 +140,7 @@ enum {
 enum {
     LONG_THREADS = 512,
     LONG_SHARED = 217600,
-    FOLD_SHARED = 117376,
+    FOLD_SHARED = 100736,
 };
 
 // Pages come to shared memory in chunks of units of 16 positions or elements (kv.cuh).
@@ -156,10 +156,10 @@ struct stage_attention {
     float *out;             // f32 instead, where out16 is NULL
     int32_t ld_q, ld_k, ld_v, ld_out;
     int32_t out_is_bf16;
-    int32_t q_is_out;                 // q has a row for each out row, not for each token
-    int32_t group, layer;             // KV group; layer inside it
-    int32_t n_head, n_head_kv, ratio; // ratio: query heads of a KV head
-    int32_t dim_k, dim_v, window;     // window 0: none
+    int32_t q_is_out;             // q has a row for each out row, not for each token
+    int32_t group, layer;         // KV group; layer inside it
+    int32_t n_head_kv, ratio;     // ratio: query heads of a KV head
+    int32_t dim_k, dim_v, window; // window 0: none
     float scale, softcap;
     const float *sinks; // [n_head]; NULL: none
     // before: norm of each head, rope, append. Fused where `fused` is not 0

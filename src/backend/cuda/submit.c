@@ -1,6 +1,6 @@
 // Steps: a batch becomes one upload, a launch for each stage and one copy back. The launches of a
 // small step are recorded once for each shape of a batch, then handed over by one call. Nothing
-// here waits for the device but cuda_wait.
+// here waits for a step but cuda_wait.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,16 +225,15 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     const int budget = !stages && unit > SHORT_UNIT ? SHARED_ALONE
                        : is_short                   ? SHARED_SHORT
                                                     : SHARED_USUAL;
+    const int all = (int)b->prop.sharedMemPerMultiprocessor - per_sm * 1024;
     const uint32_t fixed = product_shared_bytes(0, 0, n_tiles, x_bytes) + 1024;
-    const int left = budget / per_sm - (int)fixed;
+    const int left = (budget < all ? budget : all) / per_sm - (int)fixed;
     args.n_slots = left / (N_WARPS * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
     uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
-    if (shared > b->shared_most) { // a GPU of 99 KB
-        args.n_slots = 1;
-        shared = product_shared_bytes(1, args.slot_bytes, n_tiles, x_bytes);
-    }
+    while (args.n_slots > 1 && shared > b->shared_most) // of other GPUs
+        shared = product_shared_bytes(--args.n_slots, args.slot_bytes, n_tiles, x_bytes);
     assert(shared <= b->shared_most);
     int blocks = b->n_sm * per_sm;
     if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
@@ -283,10 +282,11 @@ static int page_slots_of(const struct stage_attention *a, uint32_t most, int n_p
 }
 
 // The splits of long contexts, then their fold.
-static cudaError_t launch_long(struct cuda_backend *b, struct attention_args *args, int n_tiles) {
+static cudaError_t launch_long(struct cuda_backend *b, struct attention_args *args, int n_tiles,
+                               int n_tokens) {
     struct stage_attention *a = &args->stage;
     const struct launch_clock clock = args->clock;
-    const int units = n_tiles * a->n_head_kv * ((a->dim_v + 15) / 16);
+    const int64_t units = (int64_t)n_tiles * a->n_head_kv * ((a->dim_v + 15) / 16) * n_tokens;
     uint32_t shared = ATTENTION_SHARED;
     a->page_slots = page_slots_of(a, LONG_SHARED, SPLIT_PAGES, &shared);
     args->clock = (struct launch_clock){0};
@@ -307,16 +307,19 @@ static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *
                                   .kind = s->kind,
                                   .rows = s->rows,
                                   .n_rows = n_rows,
-                                  .is_early = !shape->has_pages};
+                                  .is_early = !shape->has_pages && !b->profiling};
     struct stage_attention *a = &args.stage;
     const int queries = shape->seq_rows * a->ratio;
     const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
-    const int64_t items = (int64_t)n_tiles * a->n_head_kv * shape->n_splits;
+    int n_splits = shape->n_splits; // that are seen
+    const int most = shape->n_tokens * ((a->window + shape->seq_rows - 2) / SPLIT_TOKENS + 2);
+    if (a->window > 0 && n_splits > most) n_splits = most;
+    const int64_t items = (int64_t)n_tiles * a->n_head_kv * n_splits;
     // many queries of long contexts share what they read
     const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
     if (is_small && items > 2 * b->n_sm && b->shared_most >= LONG_SHARED &&
         attention_long(a->kv_type, a->dim_k, a->dim_v))
-        return launch_long(b, &args, n_tiles);
+        return launch_long(b, &args, n_tiles, shape->n_tokens);
     const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
     const int n_pages = is_small ? shape->n_pages : (int)SPLIT_PAGES;
     int64_t blocks = b->n_sm;
@@ -522,7 +525,7 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     cudaError_t code =
         cudaMemcpyAsync(f->upload_device, f->upload, p.at, cudaMemcpyHostToDevice, b->up);
     if (!code) code = cudaEventRecord(f->brought, b->up);
-    // while another step runs there is time to wait here: on the device it would take more
+    // while another step runs there is time to wait here; a wait on the stream would cost more
     if (!code)
         code = b->n_in_flight > 0 ? cudaEventSynchronize(f->brought)
                                   : cudaStreamWaitEvent(b->stream, f->brought, 0);

@@ -587,6 +587,13 @@ void fetch_barrier_init(uint64_t *barrier) {
     *word = {BARRIER_MAGIC, 0, 0};
 }
 
+void fetch_barrier_end(uint64_t *barrier) {
+    fetch_word *word = (fetch_word *)barrier;
+    if (word->magic == BARRIER_MAGIC && word->busy - 1 < self()->team->owner->copies.size())
+        fail("fetch_end of a barrier with a copy in flight");
+    *word = {};
+}
+
 static fetch_word *fetch_word_at(uint64_t *barrier) {
     fetch_word *word = (fetch_word *)barrier;
     if (shared_address(barrier) % 8 || word->magic != BARRIER_MAGIC)

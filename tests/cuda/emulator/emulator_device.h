@@ -193,6 +193,7 @@ uint64_t clock_ns();
 void fetch_begin(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane);
 void fetch_end(uint64_t *barrier, uint32_t parity);
 void fetch_barrier_init(uint64_t *barrier);
+void fetch_barrier_end(uint64_t *barrier);
 
 } // namespace emulator
 
@@ -399,7 +400,7 @@ DEV void give_up() { emulator::trap(); }
 enum { FETCH_ARRIVALS = 32 };
 DEV void fetch_init(uint64_t *barrier) { emulator::fetch_barrier_init(barrier); }
 DEV void fetch_init_done() {}
-DEV void fetch_end(uint64_t *barrier) { *barrier = 0; }
+DEV void fetch_end(uint64_t *barrier) { emulator::fetch_barrier_end(barrier); }
 template <bool IS_ONCE = false>
 DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     emulator::fetch_begin(to, from, n, barrier, lane);
