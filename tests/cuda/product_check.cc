@@ -141,6 +141,7 @@ struct bench {
                         (size_t)(n * ld_out) * sizeof(float), cudaMemcpyHostToDevice));
         CUDA(cudaMemset(out16, 0, (size_t)(MOST_ROWS * ld_out) * 2));
         args.n_slots = 1 + (int)random_below(4);
+        args.n_early = is_staged ? (int)random_below((uint32_t)args.n_slots + 1) : args.n_slots;
         args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
         const uint32_t x_bytes = is_staged ? (uint32_t)(s.n_units * n * 64) : 0;
         launch(kernel, 1 + (int)random_below(4), PRODUCT_THREADS,

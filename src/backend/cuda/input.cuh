@@ -143,9 +143,9 @@ DEV void row_prepare(const float *row, int cols, int padded, const struct norm_b
 
 // Rows by RMS norm, as row_prepare has them. cols is a multiple of 4, and a thread holds its part
 // of a row.
-template <bool IS_BF16>
+template <bool IS_BF16, class THEN>
 DEV void rms_stage(const struct stage_product &s, const struct norm_weights &weights, int n_rows,
-                   uint8_t *x, float *norm_sums) {
+                   uint8_t *x, float *norm_sums, const THEN &then) {
     const int first = (int)threadIdx.x * 4, cols = s.cols;
     dependency_wait();
     float4 next[INPUT_HELD]; // of the row behind this one: on its way
@@ -157,6 +157,7 @@ DEV void rms_stage(const struct stage_product &s, const struct norm_weights &wei
         }
     };
     ask(0);
+    then();
 #pragma unroll 1
     for (int r = 0; r < n_rows; r++) {
         float4 v[INPUT_HELD];
@@ -187,21 +188,37 @@ DEV void rms_stage(const struct stage_product &s, const struct norm_weights &wei
 // The rows at x: [unit, row, 32 elements of 16 bits]. The block's first 256 threads; waits for the
 // launch before, and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or
 // INPUT_RMS.
-template <bool IS_BF16>
+template <bool IS_BF16, class THEN>
 DEV void input_stage(const struct stage_product &s, const struct norm_weights &weights, int n_rows,
-                     uint8_t *x, float *norm_sums) {
+                     uint8_t *x, float *norm_sums, const THEN &then) {
     if (s.input == INPUT_RMS) {
-        rms_stage<IS_BF16>(s, weights, n_rows, x, norm_sums);
+        rms_stage<IS_BF16>(s, weights, n_rows, x, norm_sums, then);
     } else {
         // rows in turn, so that all of their loads are on their way together
+        const int n = s.n_units * 4 * n_rows;
+        auto row_of = [&](int i) { return i % n_rows; };
+        auto load = [&](int i) {
+            const uint4 *row = (const uint4 *)(s.x16 + (int64_t)row_of(i) * s.ldx16);
+            return load_l2(row + i / n_rows);
+        };
+        auto store = [&](int i, const uint4 &v) {
+            const int at = i / n_rows;
+            *(uint4 *)(x + (at / 4 * n_rows + row_of(i)) * 64 + at % 4 * 16) = v;
+        };
+        uint4 held[INPUT_HELD];
         dependency_wait();
-        const int n = s.n_units * 4;
-#pragma unroll 4
-        for (int i = (int)threadIdx.x; i < n * n_rows; i += BLOCK_THREADS) {
-            const int at = i / n_rows, r = i - at * n_rows;
-            const uint4 *row = (const uint4 *)(s.x16 + (int64_t)r * s.ldx16);
-            *(uint4 *)(x + (at / 4 * n_rows + r) * 64 + at % 4 * 16) = load_l2(row + at);
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+            const int i = j * BLOCK_THREADS + (int)threadIdx.x;
+            if (i < n) held[j] = load(i);
         }
+        then();
+        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+            const int i = j * BLOCK_THREADS + (int)threadIdx.x;
+            if (i < n) store(i, held[j]);
+        }
+#pragma unroll 4
+        for (int i = INPUT_HELD * BLOCK_THREADS + (int)threadIdx.x; i < n; i += BLOCK_THREADS)
+            store(i, load(i));
     }
     input_sync();
 }

@@ -470,11 +470,16 @@ template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct p
         if (lane < args.n_slots) fetch_init(ring.full + lane);
         fetch_init_done();
         __syncwarp();
-        for (int i = 0; i < args.n_slots; i++)
-            if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
+        int i = 0;
+        auto ask = [&](int end) {
+            for (; i < end; i++)
+                if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
+        };
+        ask(args.n_early);
         if (!is_routed) dependents_launch();
-        if (IS_STAGED)
-            input_stage<codec_is_bf16<CODEC>()>(s, weights, args.n_rows, x, norm); // waits
+        if (IS_STAGED) // waits
+            input_stage<codec_is_bf16<CODEC>()>(s, weights, args.n_rows, x, norm,
+                                                [&] { ask(args.n_slots); });
         else if (!is_routed)
             dependency_wait();
         slices_run<CODEC, NT, IS_STAGED>(args, c, ring, sums, x, slice, lane);

@@ -27,6 +27,7 @@ struct product_args {
     struct launch_clock clock;
     int32_t n_rows;
     int32_t n_slots, slot_bytes; // of a warp's ring
+    int32_t n_early;             // slots that are asked for before the launch waits
 };
 
 struct attention_args {

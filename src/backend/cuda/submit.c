@@ -200,6 +200,14 @@ static int rows_of(const struct cuda_backend *b, const struct batch *batch, cons
     return n;
 }
 
+// Slots of a ring that a staged product asks for before it waits. Its input comes behind them, and
+// late where they are many; the other slots follow the input. Short stages of small units wait for
+// nothing but the input; those of long units have most of their weights in the rings.
+static int slots_early(int unit_bytes, int n_units, bool is_short) {
+    if (is_short) return 0;
+    return unit_bytes > SHORT_UNIT && n_units <= SHORT_UNITS ? RING_SLOTS_MAX : 1;
+}
+
 static cudaError_t launch_product(struct cuda_backend *b, const struct stage *stage, int n_rows,
                                   bool is_small, struct launch_clock clock) {
     struct product_args args = {.stage = stage->product, .n_rows = n_rows, .clock = clock};
@@ -235,6 +243,8 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     while (args.n_slots > 1 && shared > b->shared_most) // of other GPUs
         shared = product_shared_bytes(--args.n_slots, args.slot_bytes, n_tiles, x_bytes);
     assert(shared <= b->shared_most);
+    args.n_early = stages ? slots_early(unit, s->n_units, is_short) : args.n_slots;
+    if (args.n_early > args.n_slots) args.n_early = args.n_slots;
     int blocks = b->n_sm * per_sm;
     if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
     return cuda_launch(is_small ? product_small(codec, stages) : product_wide(), (uint64_t)blocks,
