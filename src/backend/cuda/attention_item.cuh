@@ -341,6 +341,28 @@ enum {                                              // places in a block's memor
     FOLD_LIVE_AT = FOLD_END_AT + FEW_QUERIES * 8,   // uint32_t [query]: a bit a split
 };
 
+// What multiplies O and o of up to 32 splits of a query; a lane has the m and l of one. top: the
+// largest m of the splits before; then up to the lane's own.
+struct split_factors {
+    float2 by;
+    uint32_t live; // a bit a split
+};
+DEV struct split_factors split_factors_of(float2 ml, float &top, int lane) {
+    const bool is_live = ml.y != 0.0f;
+    const float first = top;
+    struct split_factors f;
+    f.live = __ballot_sync(0xffffffffu, is_live);
+    top = is_live ? fmaxf(first, ml.x) : first;
+    UNROLL for (int o = 1; o < 32; o *= 2) {
+        const float other = __shfl_up_sync(0xffffffffu, top, (unsigned)o);
+        if (lane >= o) top = fmaxf(top, other);
+    }
+    const float other = __shfl_up_sync(0xffffffffu, top, 1), before = lane ? other : first;
+    f.by.x = is_live ? rmath_exp(before - top) : 1.0f;
+    f.by.y = is_live ? rmath_exp(ml.x - top) : 0.0f;
+    return f;
+}
+
 // Factors of a segment's splits for one query of 8. A warp; a lane has a split.
 DEV void segment_factors(const struct attention_block &m, const float4 *heads, const float4 *before,
                          int n, int query) {
@@ -353,29 +375,19 @@ DEV void segment_factors(const struct attention_block &m, const float4 *heads, c
     float2 ml = {-INFINITY, 0.0f};
     if (m.lane < n)
         ml = load_l2((const float2 *)(heads + (int64_t)m.lane * m.item().slot_size + pair) + odd);
-    const bool is_live = ml.y != 0.0f;
-    const uint32_t live = __ballot_sync(0xffffffffu, is_live);
-    float top = is_live ? fmaxf(f.m, ml.x) : f.m;
-    UNROLL for (int o = 1; o < 32; o *= 2) {
-        const float other = __shfl_up_sync(0xffffffffu, top, (unsigned)o);
-        if (m.lane >= o) top = fmaxf(top, other);
-    }
-    const float other = __shfl_up_sync(0xffffffffu, top, 1);
-    const float top_before = m.lane ? other : f.m;
-    float2 by;
-    by.x = is_live ? rmath_exp(top_before - top) : 1.0f;
-    by.y = is_live ? rmath_exp(ml.x - top) : 0.0f;
+    const struct split_factors s = split_factors_of(ml, f.m, m.lane);
     for (int j = 0; j < n; j++) {
         const float l = __shfl_sync(0xffffffffu, ml.y, j);
-        const float a = __shfl_sync(0xffffffffu, by.x, j), b = __shfl_sync(0xffffffffu, by.y, j);
-        if (live >> j & 1) f.l = fmaf(l, b, f.l * a);
+        const float a = __shfl_sync(0xffffffffu, s.by.x, j);
+        const float b = __shfl_sync(0xffffffffu, s.by.y, j);
+        if (s.live >> j & 1) f.l = fmaf(l, b, f.l * a);
     }
-    ((float2 *)(m.memory + FOLD_BY_AT))[m.lane * FEW_QUERIES + query] = by;
+    ((float2 *)(m.memory + FOLD_BY_AT))[m.lane * FEW_QUERIES + query] = s.by;
     if (m.lane == 31) {
         float2 end;
-        end.x = top, end.y = f.l;
+        end.x = f.m, end.y = f.l;
         ((float2 *)(m.memory + FOLD_END_AT))[query] = end;
-        ((uint32_t *)(m.memory + FOLD_LIVE_AT))[query] = live;
+        ((uint32_t *)(m.memory + FOLD_LIVE_AT))[query] = s.live;
     }
 }
 

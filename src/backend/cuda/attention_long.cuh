@@ -426,21 +426,10 @@ DEV void fold_factors(uint8_t *shared, int query, int n, float &top, int lane) {
         const int j = j0 + lane;
         float2 ml = {-INFINITY, 0.0f};
         if (j < n) ml = heads[j * FEW_QUERIES];
-        const bool is_live = ml.y != 0.0f;
-        float most = is_live ? fmaxf(top, ml.x) : top;
-        UNROLL for (int o = 1; o < 32; o *= 2) {
-            const float other = __shfl_up_sync(0xffffffffu, most, (unsigned)o);
-            if (lane >= o) most = fmaxf(most, other);
-        }
-        const float other = __shfl_up_sync(0xffffffffu, most, 1);
-        const float before = lane ? other : top;
-        float2 f;
-        f.x = is_live ? rmath_exp(before - most) : 1.0f;
-        f.y = is_live ? rmath_exp(ml.x - most) : 0.0f;
-        by[j] = f;
-        const uint32_t all = __ballot_sync(0xffffffffu, is_live);
-        if (lane == 0) live[j0 / 32] = all;
-        top = __shfl_sync(0xffffffffu, most, 31);
+        const struct split_factors f = split_factors_of(ml, top, lane);
+        by[j] = f.by;
+        if (lane == 0) live[j0 / 32] = f.live;
+        top = __shfl_sync(0xffffffffu, top, 31);
     }
 }
 
