@@ -486,7 +486,7 @@ void world::run(const std::vector<part> &parts, const options &o) {
     s.ld_q = s.q_is_out ? c.n_head() * c.dim_k : ld_q;
     s.k = k.put(ks), s.v = v.put(vs);
     s.ld_k = ld_k, s.ld_v = ld_v;
-    s.group = 1, s.layer = LAYER;
+    s.group = 1;
     s.n_head_kv = c.n_kv, s.ratio = c.ratio, s.dim_k = c.dim_k, s.dim_v = c.dim_v;
     s.window = c.window, s.scale = c.scale, s.softcap = c.softcap;
     s.sinks = c.has_sinks ? sinks.put(m.sinks) : nullptr;

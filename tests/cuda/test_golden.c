@@ -22,7 +22,7 @@ enum {
 
 #define MOST_F64   1e-3  // of a logit to the evaluation with the same roundings
 #define MOST_EXACT 1e-4  // of the evaluation without roundings to the reference
-#define MOST_TIES  0.005 // of all roundings, those that are the device's
+#define MOST_TIES  0.005 // share of the roundings that the device decides
 
 // Distances are the largest of all logits.
 struct figures {

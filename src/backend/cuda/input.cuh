@@ -187,7 +187,7 @@ DEV void rms_stage(const struct stage_product &s, const struct norm_weights &wei
 
 // The rows at x: [unit, row, 32 elements of 16 bits]. The block's first 256 threads; waits for the
 // launch before, and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or
-// INPUT_RMS.
+// INPUT_RMS. then(): called when the first of the input is on its way.
 template <bool IS_BF16, class THEN>
 DEV void input_stage(const struct stage_product &s, const struct norm_weights &weights, int n_rows,
                      uint8_t *x, float *norm_sums, const THEN &then) {

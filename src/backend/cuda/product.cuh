@@ -5,9 +5,10 @@
 //
 // A block works on a tile, a warp of it on a slice. Each warp streams its weights through a ring of
 // its own in shared memory. The first copies are asked for before the launch waits for the one
-// before it: weights never change. So the memory is busy while launches follow each other. The sums
-// of slices meet in shared memory, where a ninth warp adds and stores them. The others go on with
-// the next tile meanwhile, and none of them waits for another.
+// before it: weights never change. So the memory is busy while launches follow each other. The
+// other copies are asked for behind the input, which would stand behind them in the memory's queue.
+// The sums of slices meet in shared memory, where a ninth warp adds and stores them. The others go
+// on with the next tile meanwhile, and none of them waits for another.
 #ifndef RN_BACKEND_CUDA_PRODUCT_CUH
 #define RN_BACKEND_CUDA_PRODUCT_CUH
 
@@ -165,18 +166,14 @@ DEV void unit_multiply(float (&acc)[NT][4], uint32_t slot, int u, const uint4 (&
     UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[1], b[i].z, b[i].w);
 }
 
-// Units that are multiplied in one piece of code, so that their loads overlap.
-template <int CODEC> DEV constexpr int group_units() {
-    return codec_unit_bytes<CODEC>() >= 1024 ? 4 : 8;
-}
-
 // The warp's slice of an item, from 0, units in order. KERNEL: CODEC, or CODEC_ANY. Where 8 rows of
 // the input are in memory, a group's part of it is asked for while the group before is multiplied.
 template <int KERNEL, int CODEC, int NT, bool IS_STAGED>
 DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring &ring, int &slot,
                         uint32_t &parity, const struct item_input<NT> &in,
                         const struct stage_product &s, int n_rows, int slice, int lane) {
-    constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>()), GROUP = group_units<CODEC>();
+    constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>());
+    constexpr int GROUP = MOST; // units of one piece of code, whose loads overlap
     constexpr bool IS_AHEAD = NT == 1 && !IS_STAGED && KERNEL != CODEC_ANY;
     const int first = slice_first(slice, s.n_units), end = slice_first(slice + 1, s.n_units);
     uint4 ahead[IS_AHEAD ? GROUP : 1][NT];

@@ -369,7 +369,6 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
     const struct plan_kv_group *group = &plan->group[op->kv.group];
     const struct op *rope = h->k_rope ? h->k_rope : h->q_rope;
     struct stage_attention s = {.group = op->kv.group,
-                                .layer = op->kv.layer,
                                 .n_head_kv = group->n_head_kv,
                                 .ratio = op->kv.n_head / group->n_head_kv,
                                 .dim_k = group->dim_k,
@@ -379,7 +378,8 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
                                 .softcap = op->kv.softcap,
                                 .kv_type = c->b->kv_type,
                                 .page_bytes = c->b->kv[op->kv.group].page_bytes};
-    s.pages = c->b->kv[op->kv.group].at + (uint64_t)s.layer * c->b->kv[op->kv.group].layer_bytes;
+    s.pages =
+        c->b->kv[op->kv.group].at + (uint64_t)op->kv.layer * c->b->kv[op->kv.group].layer_bytes;
     s.parts = (float *)(void *)(c->b->memory + c->b->layout.parts_at);
     s.counters = (uint32_t *)(void *)(c->b->memory + c->b->layout.counters_at);
     if (h->append) {

@@ -157,7 +157,7 @@ struct stage_attention {
     int32_t ld_q, ld_k, ld_v, ld_out;
     int32_t out_is_bf16;
     int32_t q_is_out;             // q has a row for each out row, not for each token
-    int32_t group, layer;         // KV group; layer inside it
+    int32_t group;                // KV group
     int32_t n_head_kv, ratio;     // ratio: query heads of a KV head
     int32_t dim_k, dim_v, window; // window 0: none
     float scale, softcap;
