@@ -1,6 +1,7 @@
-// Our own exp, tanh, log, sin and cos. They use only fmaf, + - * / and integer operations on bit
-// patterns, so every instruction set can perform the identical sequence and give identical bits.
-// The constants are named because the SIMD twins (backend/cpu/ops_simd.h) read them too.
+// Our own exp, tanh, log, sin, cos and functions of them. They use only fmaf, + - * / and integer
+// operations on bit patterns, so every instruction set can perform the identical sequence and give
+// identical bits. The constants are named because the SIMD twins (backend/cpu/ops_simd.h) read them
+// too.
 //
 // Errors against the true value: exp and tanh below 2 ulp; log, sin, cos and the exp in double far
 // below one f32 ulp.
@@ -72,6 +73,8 @@ static inline float rmath_tanh(float x) {
     return f32_from_bits(f32_to_bits(y) | (f32_to_bits(x) & 0x80000000u));
 }
 
+static inline float rmath_sigmoid(float x) { return 1.0f / (1.0f + rmath_exp(-x)); }
+
 // Natural logarithm in double, for normal positive x: log(m 2^e) = e ln 2 + 2 atanh(t),
 // t = (m - 1) / (m + 1), m in [sqrt(1/2), sqrt(2)). Error below 1e-14 times the larger of 1 and the
 // result.
@@ -90,6 +93,12 @@ static inline double rmath_log(double x) {
     double series = 0;
     for (int k = 19; k >= 1; k -= 2) series = series * z + 1.0 / k;
     return exponent * 0.6931471805599453 + 2 * t * series;
+}
+
+// log(1 + exp(x)). Beyond 20 it is x to the last bit.
+static inline float rmath_softplus(float x) {
+    if (!(x <= 20.0f)) return x;
+    return (float)rmath_log(1.0 + (double)rmath_exp(x));
 }
 
 // exp in double, for |x| up to 700: 2^n exp(r), |r| <= ln 2 / 2. Relative error below 1e-13.

@@ -24,7 +24,9 @@ struct builder {
     bool *used;                             // [tensors of the file] bound by someone
     int embd;                               // the embedding's weight
     int rope[MODEL_MAX_ROPE];               // in the plan, for each of hparams.rope
-    struct kv_place place[MODEL_MAX_LAYER]; // [n_layer]
+    struct kv_place place[MODEL_MAX_LAYER]; // [n_layer] of keys and values
+    struct kv_place state[MODEL_MAX_LAYER]; // [n_layer] of the recurrence
+    int last_mixer; // the last layer in which rows meet: behind it, only out rows are computed
     // Tensors that are missing are added to these weights, with the shape that they should have;
     // NULL: a missing tensor is an error. The same weights as above.
     struct weights *describe;
@@ -33,6 +35,7 @@ struct builder {
 // One architecture: everything that runnel knows about it is in the file that defines it.
 struct arch {
     const char *name; // general.architecture
+    bool is_hybrid;   // layers may be without attention or feed-forward
     // Reads the hyper-parameters that are the architecture's own (the common part is read), and
     // refuses a file that it cannot run. Layers that differ are made different here.
     rn_status (*read)(struct hparams *hp, const struct weights *weights, rn_error *err);
@@ -71,6 +74,9 @@ rn_status hparams_int(const struct weights *weights, const char *key, int min, i
                       bool required, int *out, rn_error *err);
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err);
+// One value for each layer, [hp->n_layer]: a number for all of them, or a list.
+rn_status hparams_layers(const struct hparams *hp, const struct weights *weights, const char *key,
+                         int min, int max, bool required, int *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);
 
 // An architecture's values where the file has none.
@@ -89,6 +95,11 @@ struct hparams_defaults {
 // rope.
 rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
                           const struct hparams_defaults *defaults, rn_error *err);
+// Reads the router's kind and scale, and the width of the shared expert, for all layers with
+// experts. The first layers may be dense (leading_dense_block_count). score: where the file says
+// none.
+rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum route_score score,
+                         rn_error *err);
 // Refuse a file without experts, and one with them.
 rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
                                rn_error *err);
@@ -125,6 +136,13 @@ void build_route(struct builder *b, const struct layer *l, int logits, int route
 void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,
                    const char *name);
 void build_combine(struct builder *b, int in, int route, int out);
+void build_columns(struct builder *b, int in, int out, int n, int len, int from, int stride_from,
+                   int to, int stride_to);
+// Names of tensors are as files have them: `a` and `d` without ".weight", `dt` with ".bias".
+void build_conv(struct builder *b, const struct layer *l, int in, int out, const char *name,
+                bool silu);
+void build_delta(struct builder *b, const struct layer *l, int in, int a, int beta, int out);
+void build_scan(struct builder *b, const struct layer *l, int in, int dt, int out);
 void build_softcap(struct builder *b, int buffer, float cap);
 
 // rope.c: the frequencies of one of hparams.rope; PLAN_NONE after an error.
@@ -139,5 +157,6 @@ void stack_build(struct builder *b);
 void stack_embed(struct builder *b);
 void stack_layers(struct builder *b);
 void stack_head(struct builder *b, enum norm_kind norm);
+void stack_head_named(struct builder *b, enum norm_kind norm, const char *name);
 
 #endif

@@ -47,9 +47,11 @@ static struct ffn_buffers ffn_buffers(struct builder *b, const struct layer *l) 
 void blocks_declare(struct builder *b, const struct layer *l) {
     block_stream(b);
     block_buffer(b, "h", b->model->hp.n_embd, 1);
-    query_buffer(b, l);
-    heads_buffer(b, l);
-    ffn_buffers(b, l);
+    if (l->n_head_kv > 0) {
+        query_buffer(b, l);
+        heads_buffer(b, l);
+    }
+    if (l->n_expert > 0 || l->n_ff > 0) ffn_buffers(b, l);
 }
 
 // --- the residual stream ---
@@ -119,25 +121,34 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv) {
     build_rope(b, qkv.k, b->rope[l->rope], l->n_head_kv, l->dim_k);
 }
 
-// The last layer crosses to the out rows with the residual stream and with the buffer that its
-// block works on next. The block continues with the returned buffer.
-static int go_over(struct builder *b, int carried) {
-    if (b->layer != b->model->hp.n_layer - 1 || b->plan->failed) return carried;
-    const struct plan_buffer from = b->plan->buffer[carried];
+// The last layer in which rows meet crosses to the out rows with the residual stream and with the
+// buffers that its block works on next. The block continues with *carried and *more.
+void block_go_over(struct builder *b, int *carried, int *more) {
+    if (b->layer != b->last_mixer || b->plan->failed) return;
     const int x = block_stream(b);
     b->rows = ROWS_OUT;
-    const int out = block_buffer(b, from.name, from.width, from.slots);
+    int *const each[] = {carried, more};
+    struct plan_buffer from[2];
+    int out[2];
+    for (int i = 0; i < 2; i++) {
+        if (!each[i] || *each[i] == PLAN_NONE) continue;
+        from[i] = b->plan->buffer[*each[i]];
+        out[i] = block_buffer(b, from[i].name, from[i].width, from[i].slots);
+    }
     build_gather(b, x, block_stream(b));
-    build_gather(b, carried, out);
-    return out;
+    for (int i = 0; i < 2; i++) {
+        if (!each[i] || *each[i] == PLAN_NONE) continue;
+        build_gather(b, *each[i], out[i]);
+        *each[i] = out[i];
+    }
 }
 
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks) {
     const struct kv_place place = b->place[b->layer];
     build_kv_append(b, qkv.k, qkv.v, place);
-    const int q = go_over(b, qkv.q);
+    block_go_over(b, &qkv.q, NULL);
     const int a = heads_buffer(b, l);
-    build_attention(b, l, q, a, place, sinks);
+    build_attention(b, l, qkv.q, a, place, sinks);
     return a;
 }
 
@@ -170,8 +181,27 @@ int block_plain(struct builder *b, const struct layer *l, int in, enum gate_kind
     return t.gate;
 }
 
+void block_shared_expert(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
+                         bool is_gated) {
+    const int hidden = block_buffer(b, "shared", l->n_ff_shared, 1);
+    if (is_gated) {
+        const int up = block_buffer(b, "shared_up", l->n_ff_shared, 1);
+        build_linear(b, in, hidden, (struct linear){.name = "ffn_gate_shexp"});
+        build_linear(b, in, up, (struct linear){.name = "ffn_up_shexp"});
+        build_gate(b, gate, hidden, up, hidden);
+    } else {
+        build_linear(b, in, hidden, (struct linear){.name = "ffn_up_shexp"});
+        build_gate(b, gate, hidden, PLAN_NONE, hidden);
+    }
+    if (bind_present(b, "ffn_gate_inp_shexp")) { // before the product, which is linear
+        const int factor = block_buffer(b, "shared_gate", 1, 1);
+        build_linear(b, in, factor, (struct linear){.name = "ffn_gate_inp_shexp"});
+        build_gate(b, GATE_SIGMOID, factor, hidden, hidden);
+    }
+    block_add(b, hidden, "ffn_down_shexp");
+}
+
 void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
-    assert(b->model->hp.residual_scale == 1); // combine adds as it is
     const struct ffn_buffers t = ffn_buffers(b, l);
     build_linear(b, in, t.router, (struct linear){.name = "ffn_gate_inp"});
     build_route(b, l, t.router, t.route);

@@ -34,6 +34,14 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv); // if
 // softmax; PLAN_NONE: none.
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks);
 
+// --- recurrence: the input of the product that leads back to the stream ---
+// LFM2: a convolution between two gates. Leads to shortconv.out_proj.
+int block_short_conv(struct builder *b, const struct layer *l, int in);
+// Qwen's gated delta rule. Leads to ssm_out.
+int block_delta(struct builder *b, const struct layer *l, int in);
+// Mamba-2. Leads to ssm_out.
+int block_mamba(struct builder *b, const struct layer *l, int in);
+
 // --- feed-forward: the input of ffn_down ---
 int block_gated(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 int block_gated_fused(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
@@ -41,10 +49,19 @@ int block_plain(struct builder *b, const struct layer *l, int in, enum gate_kind
 // Experts, added to the stream.
 void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 
+// The expert of all tokens, added to the stream: with a gate matrix or without, its result times a
+// sigmoid of its own where the file has ffn_gate_inp_shexp.
+void block_shared_expert(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
+                         bool is_gated);
+
 // --- pieces that several architectures share ---
 // Experts where the layer has them, else block_gated and ffn_down; added to the stream.
 void block_feed_forward(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 // Llama's layer.
 void layer_llama(struct builder *b, const struct layer *l);
+
+// blocks.c, for blocks_state.c: behind the last mixing of rows, the stream and these buffers
+// continue with the out rows. PLAN_NONE and NULL: none.
+void block_go_over(struct builder *b, int *carried, int *more);
 
 #endif

@@ -9,10 +9,10 @@ enum { NAME_MAX_BYTES = 128 };
 
 // "blk.3.attn_q.weight" in a layer, "output.weight" outside.
 static void tensor_name(const struct builder *b, const char *name, const char *kind, char *out) {
-    if (b->layer < 0)
-        snprintf(out, NAME_MAX_BYTES, "%s.%s", name, kind);
-    else
-        snprintf(out, NAME_MAX_BYTES, "blk.%d.%s.%s", b->layer, name, kind);
+    char block[24] = "";
+    const char *dot = *kind ? "." : ""; // some names of recurrent layers end without a kind
+    if (b->layer >= 0) snprintf(block, sizeof block, "blk.%d.", b->layer);
+    snprintf(out, NAME_MAX_BYTES, "%s%.80s%s%.20s", block, name, dot, kind);
 }
 
 static const struct tensor_view *tensor_find(const struct builder *b, const char *name,
@@ -242,7 +242,11 @@ void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const c
                 int group, bool add) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_NORM, in, out);
-    op.weight = bind_vector(b, name, group);
+    const struct tensor_view *tensor = tensor_find(b, name, "weight");
+    const int n_group = width_of(b, out) / group;
+    const bool is_whole = tensor && n_group > 1 && tensor->dim[1] == n_group; // a factor for each
+    op.weight = is_whole ? bind_floats(b, name, "weight", group, 0, group, n_group)
+                         : bind_vector(b, name, group);
     if (kind == NORM_LAYER) op.bias = bind_floats(b, name, "bias", group, 0, group, 1);
     op.norm.kind = kind;
     op.norm.group = group;
@@ -319,6 +323,10 @@ void build_route(struct builder *b, const struct layer *l, int logits, int route
     struct op op = new_op(b, OP_ROUTE, logits, route);
     op.route.n_used = l->n_expert_used;
     op.route.normalize = l->normalize_experts;
+    op.route.score = l->score;
+    op.route.scale = l->expert_scale;
+    if (tensor_find(b, "exp_probs_b", "bias"))
+        op.bias = bind_floats(b, "exp_probs_b", "bias", l->n_expert, 0, l->n_expert, 1);
     op_add(b, &op);
 }
 
@@ -338,6 +346,79 @@ void build_combine(struct builder *b, int in, int route, int out) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_COMBINE, in, out);
     op.in[1] = route;
+    op_add(b, &op);
+}
+
+void build_columns(struct builder *b, int in, int out, int n, int len, int from, int stride_from,
+                   int to, int stride_to) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_COLUMNS, in, out);
+    op.columns.n = n;
+    op.columns.len = len;
+    op.columns.from = from;
+    op.columns.stride_from = stride_from;
+    op.columns.to = to;
+    op.columns.stride_to = stride_to;
+    op_add(b, &op);
+}
+
+// ---------------------------------------------------------------- ops with a state
+
+static struct op state_op(const struct builder *b, enum op_kind kind, const struct layer *l, int in,
+                          int out) {
+    const struct recurrence *r = &l->recurrence;
+    struct op op = new_op(b, kind, in, out);
+    op.state.group = b->state[b->layer].group;
+    op.state.layer = b->state[b->layer].layer;
+    op.state.at = kind == OP_CONV ? 0 : (r->taps - 1) * r->n_channel;
+    op.state.n_head = r->n_head;
+    op.state.n_key = r->n_key;
+    op.state.dim_k = r->dim_k;
+    op.state.dim_v = r->dim_v;
+    op.state.taps = r->taps;
+    op.state.is_tiled = r->is_tiled;
+    op.state.eps = b->model->hp.norm_eps;
+    op.state.dt_min = r->dt_min;
+    op.state.dt_max = r->dt_max;
+    return op;
+}
+
+void build_conv(struct builder *b, const struct layer *l, int in, int out, const char *name,
+                bool silu) {
+    if (stopped(b)) return;
+    struct op op = state_op(b, OP_CONV, l, in, out);
+    const int n = l->recurrence.n_channel, taps = l->recurrence.taps;
+    op.weight = bind_floats(b, name, "weight", taps, 0, taps, n);
+    if (tensor_find(b, name, "bias")) op.bias = bind_floats(b, name, "bias", n, 0, n, 1);
+    op.state.silu = silu;
+    op_add(b, &op);
+}
+
+// A number for each head: a vector, or a column.
+static int bind_heads(struct builder *b, const char *name, const char *kind, int n) {
+    const struct tensor_view *tensor = tensor_find(b, name, kind);
+    const bool is_column = tensor && tensor->n_dims == 2 && tensor->dim[0] == 1;
+    return is_column ? bind_floats(b, name, kind, 1, 0, 1, n)
+                     : bind_floats(b, name, kind, n, 0, n, 1);
+}
+
+void build_delta(struct builder *b, const struct layer *l, int in, int a, int beta, int out) {
+    if (stopped(b)) return;
+    struct op op = state_op(b, OP_DELTA, l, in, out);
+    op.in[1] = a;
+    op.state.beta = beta;
+    op.weight = bind_heads(b, "ssm_a", "", l->recurrence.n_head);
+    op.bias = bind_heads(b, "ssm_dt", "bias", l->recurrence.n_head);
+    op_add(b, &op);
+}
+
+void build_scan(struct builder *b, const struct layer *l, int in, int dt, int out) {
+    if (stopped(b)) return;
+    struct op op = state_op(b, OP_SCAN, l, in, out);
+    op.in[1] = dt;
+    op.weight = bind_heads(b, "ssm_a", "", l->recurrence.n_head);
+    op.bias = bind_heads(b, "ssm_dt", "bias", l->recurrence.n_head);
+    op.state.skip = bind_heads(b, "ssm_d", "", l->recurrence.n_head);
     op_add(b, &op);
 }
 

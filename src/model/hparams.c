@@ -14,7 +14,7 @@ enum {
     MAX_HEAD = 1024,
     MAX_HEAD_DIM = KV_DIM_MAX,
     MAX_CTX = 1 << 26,
-    MAX_EXPERT = 4096,
+    MAX_EXPERT = PLAN_MAX_EXPERT,
 };
 
 static const struct meta_view *find(const struct weights *weights, const char *key, char *name,
@@ -82,6 +82,33 @@ rn_status hparams_int(const struct weights *weights, const char *key, int min, i
     return RN_OK;
 }
 
+rn_status hparams_layers(const struct hparams *hp, const struct weights *weights, const char *key,
+                         int min, int max, bool required, int *out, rn_error *err) {
+    char name[160], place[40];
+    const struct meta_view *meta = find(weights, key, name, sizeof name);
+    if (!meta || meta->type != META_ARRAY) {
+        int all = out[0];
+        const rn_status s = hparams_int(weights, key, min, max, required, &all, err);
+        for (int i = 0; i < hp->n_layer; i++) out[i] = all;
+        return s;
+    }
+    if (meta->count < (uint64_t)hp->n_layer)
+        return err_set(err, RN_ERR_MODEL, "%s: key %s has %llu items, expected %d",
+                       weights_name(weights), name, (unsigned long long)meta->count, hp->n_layer);
+    for (int i = 0; i < hp->n_layer; i++) {
+        int64_t item;
+        if (!meta_item_i64(meta, (uint64_t)i, &item))
+            return err_set(err, RN_ERR_MODEL, "%s: key %s: item %d is not an integer",
+                           weights_name(weights), name, i);
+        if (item < min || item > max)
+            return err_set(err, RN_ERR_MODEL, "%s: key %s: item %d is %lld, expected %d to %d%s",
+                           weights_name(weights), name, i, (long long)item, min, max,
+                           place_text(meta, place));
+        out[i] = (int)item;
+    }
+    return RN_OK;
+}
+
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err) {
     char name[160], place[40];
@@ -126,25 +153,12 @@ static rn_status read_vocab(struct hparams *hp, const struct weights *weights, r
     return RN_OK;
 }
 
-static rn_status read_heads(const struct hparams *hp, const struct weights *weights,
-                            struct layer *l, rn_error *err) {
-    rn_status s;
-    if ((s = hparams_int(weights, "attention.head_count", 1, MAX_HEAD, true, &l->n_head, err)))
-        return s;
-    l->n_head_kv = l->n_head;
-    if ((s = hparams_int(weights, "attention.head_count_kv", 1, MAX_HEAD, false, &l->n_head_kv,
-                         err)))
-        return s;
+// Of layers that have attention: of a model in which all layers are alike, this is layer 0.
+static rn_status check_heads(const struct hparams *hp, const struct weights *weights,
+                             const struct layer *l, rn_error *err) {
     if (l->n_head % l->n_head_kv != 0)
         return err_set(err, RN_ERR_MODEL, "%s: %d heads are not a multiple of %d key/value heads",
                        weights_name(weights), l->n_head, l->n_head_kv);
-    l->dim_k = hp->n_embd / l->n_head;
-    if ((s = hparams_int(weights, "attention.key_length", 1, MAX_HEAD_DIM, false, &l->dim_k, err)))
-        return s;
-    l->dim_v = hp->n_embd / l->n_head;
-    if ((s = hparams_int(weights, "attention.value_length", 1, MAX_HEAD_DIM, false, &l->dim_v,
-                         err)))
-        return s;
     if (l->dim_k < 1 || l->dim_v < 1)
         return err_set(err, RN_ERR_MODEL, "%s: a width of %d leaves nothing for each of %d heads",
                        weights_name(weights), hp->n_embd, l->n_head);
@@ -152,30 +166,64 @@ static rn_status read_heads(const struct hparams *hp, const struct weights *weig
         return err_set(err, RN_ERR_MODEL,
                        "%s: head sizes of %d (keys) and %d (values), expected at most %d",
                        weights_name(weights), l->dim_k, l->dim_v, MAX_HEAD_DIM);
-    l->attn_scale = 1.0f / sqrtf((float)l->dim_k);
     return RN_OK;
 }
 
-// The first layer stands for all of them until an architecture makes them differ.
-static void spread(struct hparams *hp) {
-    for (int i = 1; i < hp->n_layer; i++) hp->layer[i] = hp->layer[0];
+// Layers of a hybrid may differ; other models have one value, and a list of equal ones is the same.
+static rn_status read_each(const struct hparams *hp, const struct weights *weights, const char *key,
+                           bool is_hybrid, int max, bool required, int *out, rn_error *err) {
+    if (is_hybrid) return hparams_layers(hp, weights, key, 0, max, required, out, err);
+    const rn_status s = hparams_int(weights, key, 1, max, required, out, err);
+    for (int i = 1; i < hp->n_layer; i++) out[i] = out[0];
+    return s;
 }
 
-rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    struct layer *l = &hp->layer[0];
+static rn_status read_heads(struct hparams *hp, const struct weights *weights, bool is_hybrid,
+                            rn_error *err) {
+    int n_head[MODEL_MAX_LAYER] = {0}, n_head_kv[MODEL_MAX_LAYER];
+    rn_status s;
+    if ((s = read_each(hp, weights, "attention.head_count", is_hybrid, MAX_HEAD, true, n_head,
+                       err)))
+        return s;
+    memcpy(n_head_kv, n_head, sizeof n_head_kv);
+    if ((s = read_each(hp, weights, "attention.head_count_kv", is_hybrid, MAX_HEAD, false,
+                       n_head_kv, err)))
+        return s;
+    for (int i = 0; i < hp->n_layer; i++) {
+        struct layer *l = &hp->layer[i];
+        l->n_head = n_head[i];
+        l->n_head_kv = n_head[i] ? n_head_kv[i] : 0;
+        if (l->n_head_kv == 0) continue;
+        l->dim_k = l->dim_v = hp->n_embd / l->n_head;
+        if ((s = hparams_int(weights, "attention.key_length", 1, MAX_HEAD_DIM, false, &l->dim_k,
+                             err)))
+            return s;
+        if ((s = hparams_int(weights, "attention.value_length", 1, MAX_HEAD_DIM, false, &l->dim_v,
+                             err)))
+            return s;
+        if ((s = check_heads(hp, weights, l, err))) return s;
+        l->attn_scale = 1.0f / sqrtf((float)l->dim_k);
+    }
+    return RN_OK;
+}
+
+rn_status hparams_common(struct hparams *hp, const struct weights *weights, bool is_hybrid,
+                         rn_error *err) {
+    int n_ff[MODEL_MAX_LAYER] = {0};
     rn_status s;
     *hp = (struct hparams){.embd_scale = 1, .residual_scale = 1, .logit_scale = 1};
-    *l = (struct layer){.kind = KV_FULL, .rope = PLAN_NONE};
     if ((s = hparams_int(weights, "block_count", 1, MODEL_MAX_LAYER, true, &hp->n_layer, err)))
         return s;
     if ((s = hparams_int(weights, "context_length", 1, MAX_CTX, true, &hp->n_ctx, err))) return s;
     if ((s = hparams_int(weights, "embedding_length", 1, MAX_EMBD, true, &hp->n_embd, err)))
         return s;
-    if ((s = hparams_int(weights, "feed_forward_length", 1, MAX_FF, true, &l->n_ff, err))) return s;
-    if ((s = read_heads(hp, weights, l, err))) return s;
-    if ((s = read_vocab(hp, weights, err))) return s;
-    spread(hp);
-    return RN_OK;
+    if ((s = read_each(hp, weights, "feed_forward_length", is_hybrid, MAX_FF, !is_hybrid, n_ff,
+                       err)))
+        return s;
+    for (int i = 0; i < hp->n_layer; i++)
+        hp->layer[i] = (struct layer){.kind = KV_FULL, .rope = PLAN_NONE, .n_ff = n_ff[i]};
+    if ((s = read_heads(hp, weights, is_hybrid, err))) return s;
+    return read_vocab(hp, weights, err);
 }
 
 static rn_status read_scaling_type(const struct weights *weights, enum rope_scaling *out,
@@ -245,12 +293,20 @@ static rn_status read_scaling(struct hparams_rope *rope, const struct weights *w
                          err);
 }
 
+// The layer that stands for all of them until an architecture makes them differ: the first one, or
+// the first with attention.
+static struct layer *spoken_for(struct hparams *hp) {
+    for (int i = 0; i < hp->n_layer; i++)
+        if (hp->layer[i].n_head_kv > 0) return &hp->layer[i];
+    return &hp->layer[0];
+}
+
 // rope[0] is that of layers that see everything, rope[1] that of layers with a window: the same, or
 // without scaling where its base is another.
 static rn_status read_rope(struct hparams *hp, const struct weights *weights,
                            const struct hparams_defaults *defaults, rn_error *err) {
     struct hparams_rope *rope = &hp->rope[0], *local = &hp->rope[1];
-    const int dim_k = hp->layer[0].dim_k;
+    const int dim_k = spoken_for(hp)->dim_k;
     bool halves = false;
     rn_status s;
     *rope = (struct hparams_rope){.n_rot = dim_k, .base = 10000, .factor = 1, .magnitude = 1};
@@ -348,7 +404,7 @@ static rn_status refuse_window(const struct weights *weights, rn_error *err) {
 
 static rn_status read_attention(struct hparams *hp, const struct weights *weights,
                                 const struct hparams_defaults *defaults, rn_error *err) {
-    struct layer *l = &hp->layer[0];
+    struct layer *l = spoken_for(hp);
     rn_status s;
     l->attn_softcap = defaults->attn_softcap;
     hp->logit_softcap = defaults->logit_softcap;
@@ -364,23 +420,86 @@ static rn_status read_attention(struct hparams *hp, const struct weights *weight
                          err);
 }
 
+// The numbers that hparams_decoder read of one layer become those of all.
+static void spread(struct hparams *hp, const struct layer *from) {
+    for (int i = 0; i < hp->n_layer; i++) {
+        struct layer *l = &hp->layer[i];
+        l->attn_scale = from->attn_scale;
+        l->attn_softcap = from->attn_softcap;
+        l->rope = l->n_head_kv > 0 ? 0 : PLAN_NONE;
+        l->n_expert = from->n_expert;
+        l->n_expert_used = from->n_expert_used;
+        l->n_ff_expert = from->n_ff_expert;
+        l->normalize_experts = from->normalize_experts;
+    }
+}
+
 rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
                           const struct hparams_defaults *defaults, rn_error *err) {
-    struct layer *l = &hp->layer[0];
+    struct layer *l = spoken_for(hp);
     rn_status s;
     if ((s = read_attention(hp, weights, defaults, err))) return s;
-    if ((s = read_rope(hp, weights, defaults, err))) return s;
+    if (l->n_head_kv > 0 && (s = read_rope(hp, weights, defaults, err))) return s;
     if ((s = read_experts(l, weights, err))) return s;
-    l->rope = 0;
-    spread(hp);
+    spread(hp, l);
     return defaults->window_period ? read_window(hp, weights, defaults, err)
                                    : refuse_window(weights, err);
+}
+
+// As files name the score of a router: 1 a softmax, 2 sigmoids.
+static rn_status read_score(const struct weights *weights, enum route_score *out, rn_error *err) {
+    int score = *out == ROUTE_SIGMOID ? 2 : 1;
+    const rn_status s = hparams_int(weights, "expert_gating_func", 1, 2, false, &score, err);
+    *out = score == 2 ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+    return s;
+}
+
+static rn_status refuse_groups(const struct weights *weights, rn_error *err) {
+    char name[160];
+    int n = 1;
+    const rn_status s = hparams_int(weights, "expert_group_count", 0, MAX_EXPERT, false, &n, err);
+    if (s || n <= 1) return s;
+    find(weights, "expert_group_count", name, sizeof name);
+    return err_set(err, RN_ERR_UNSUPPORTED, "%s: key %s is %d: groups of experts are not supported",
+                   weights_name(weights), name, n);
+}
+
+rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum route_score score,
+                         rn_error *err) {
+    int shared = 0, n_dense = 0;
+    float scale = 0;
+    rn_status s;
+    if ((s = read_score(weights, &score, err))) return s;
+    if ((s = refuse_groups(weights, err))) return s;
+    if ((s = hparams_float(weights, "expert_weights_scale", 0, 1e6, false, &scale, err))) return s;
+    if ((s = hparams_int(weights, "expert_shared_feed_forward_length", 0, MAX_FF, false, &shared,
+                         err)))
+        return s;
+    if ((s = hparams_int(weights, "leading_dense_block_count", 0, MODEL_MAX_LAYER, false, &n_dense,
+                         err)))
+        return s;
+    for (int i = 0; i < hp->n_layer; i++) {
+        struct layer *l = &hp->layer[i];
+        if (i < n_dense) l->n_expert = 0;
+        if (l->n_expert == 0) continue;
+        l->score = score;
+        l->expert_scale = scale == 1 ? 0 : scale;
+        l->n_ff_shared = shared;
+    }
+    return RN_OK;
+}
+
+// Experts of the layers that have some.
+static int experts_of_some(const struct hparams *hp) {
+    for (int i = 0; i < hp->n_layer; i++)
+        if (hp->layer[i].n_expert > 0) return hp->layer[i].n_expert;
+    return 0;
 }
 
 rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
                                rn_error *err) {
     char name[160];
-    if (hp->layer[0].n_expert > 0) return RN_OK;
+    if (experts_of_some(hp) > 0) return RN_OK;
     find(weights, "expert_count", name, sizeof name);
     return err_set(err, RN_ERR_MODEL, "%s: key %s is missing or 0", weights_name(weights), name);
 }
@@ -388,8 +507,8 @@ rn_status hparams_need_experts(const struct hparams *hp, const struct weights *w
 rn_status hparams_refuse_experts(const struct hparams *hp, const struct weights *weights,
                                  rn_error *err) {
     char name[160];
-    if (hp->layer[0].n_expert == 0) return RN_OK;
+    if (experts_of_some(hp) == 0) return RN_OK;
     find(weights, "expert_count", name, sizeof name);
     return err_set(err, RN_ERR_UNSUPPORTED, "%s: key %s is %d: experts are not supported here",
-                   weights_name(weights), name, hp->layer[0].n_expert);
+                   weights_name(weights), name, experts_of_some(hp));
 }

@@ -4,6 +4,8 @@
 
 #include "model/model.h"
 
-rn_status hparams_common(struct hparams *hp, const struct weights *weights, rn_error *err);
+// is_hybrid: layers may be without attention or feed-forward, and differ in them.
+rn_status hparams_common(struct hparams *hp, const struct weights *weights, bool is_hybrid,
+                         rn_error *err);
 
 #endif

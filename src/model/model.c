@@ -95,7 +95,7 @@ rn_status model_init_arch(struct model *model, const struct arch *arch,
     plan_init(&model->plan);
     model->arch = arch;
     rn_status s;
-    if ((s = hparams_common(&model->hp, weights, err))) return s;
+    if ((s = hparams_common(&model->hp, weights, arch->is_hybrid, err))) return s;
     if ((s = arch->read(&model->hp, weights, err))) return s;
     if ((s = build_plan(model, weights, NULL, err))) {
         plan_deinit(&model->plan);
@@ -121,7 +121,7 @@ static rn_status describe_tensors(struct weights *weights, rn_error *err) {
     if (!model) return err_set(err, RN_ERR_NOMEM, "no memory for a model");
     plan_init(&model->plan);
     rn_status s = find_arch(weights, &arch, err);
-    if (!s) s = hparams_common(&model->hp, weights, err);
+    if (!s) s = hparams_common(&model->hp, weights, arch->is_hybrid, err);
     if (!s) s = arch->read(&model->hp, weights, err);
     if (!s) {
         model->arch = arch;

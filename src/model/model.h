@@ -23,16 +23,28 @@ struct hparams_rope {
     float magnitude;            // multiplies cos and sin, besides yarn's own
 };
 
+// The recurrence of a layer: a convolution, which may lead to a head-wise state.
+struct recurrence {
+    int taps, n_channel;             // of the convolution; taps 0: the layer has none
+    int n_head, n_key, dim_k, dim_v; // of the state behind it, as in op.state; n_head 0: none
+    bool is_tiled;                   // as in op.state
+    float dt_min, dt_max;
+};
+
 // One layer. Layers of a model may differ in each of these.
 struct layer {
-    enum kv_kind kind;                        // of the state that it keeps
-    int n_head, n_head_kv, dim_k, dim_v;      // dim_*: per head
+    enum kv_kind kind;                   // of the attention's keys and values
+    int n_head, n_head_kv, dim_k, dim_v; // dim_*: per head. n_head_kv 0: no attention
+    struct recurrence recurrence;
     int window;                               // positions that it sees; 0: all
     int rope;                                 // index into hparams.rope; PLAN_NONE: not rotated
     float attn_scale, attn_softcap;           // of the scores; softcap 0: none
-    int n_ff;                                 // width of the dense feed-forward
+    int n_ff;                                 // width of the dense feed-forward; 0: none
+    int n_ff_shared;                          // width of the expert of all tokens; 0: none
     int n_expert, n_expert_used, n_ff_expert; // n_expert 0: the feed-forward is dense
     bool normalize_experts;                   // the weights of a token's experts sum to 1
+    enum route_score score;                   // of the router's logits
+    float expert_scale;                       // multiplies these weights; 0: none
 };
 
 // The metadata's numbers, checked: every count is in a sane range, so products fit 64 bits and row

@@ -17,23 +17,24 @@ static int declare_buffers(struct builder *b) {
     b->rows = ROWS_TOKENS;
     for (int i = 0; i < hp->n_layer; i++) {
         const struct layer *l = &hp->layer[i];
+        if (l->n_head_kv == 0) continue;
         block_buffer(b, "k", l->n_head_kv * l->dim_k, 1);
         block_buffer(b, "v", l->n_head_kv * l->dim_v, 1);
     }
     return plan_add_buffer(b->plan, "logits", hp->n_vocab, ROWS_LOGITS);
 }
 
-static bool shares_group(const struct layer *l, const struct plan_kv_group *group) {
-    return group->kind == l->kind && group->n_head_kv == l->n_head_kv && group->dim_k == l->dim_k &&
-           group->dim_v == l->dim_v && group->window == l->window;
+static bool shares_group(const struct plan_kv_group *a, const struct plan_kv_group *b) {
+    return a->kind == b->kind && a->n_head_kv == b->n_head_kv && a->dim_k == b->dim_k &&
+           a->dim_v == b->dim_v && a->window == b->window && a->state == b->state;
 }
 
 // Puts the layer into the first group of its kind and width; a new one if there is none.
-static void add_to_group(struct builder *b, int layer) {
-    const struct layer *l = &b->model->hp.layer[layer];
+static void add_to_group(struct builder *b, int layer, const struct plan_kv_group *like,
+                         struct kv_place *place) {
     struct plan *plan = b->plan;
     int g = 0;
-    while (g < plan->n_group && !shares_group(l, &plan->group[g])) g++;
+    while (g < plan->n_group && !shares_group(like, &plan->group[g])) g++;
     if (g == PLAN_MAX_KV_GROUPS) {
         b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
                             "%s: layer %d has another width or window than the %d kinds of layers "
@@ -41,23 +42,46 @@ static void add_to_group(struct builder *b, int layer) {
                             weights_name(b->weights), layer, PLAN_MAX_KV_GROUPS);
         return;
     }
-    if (g == plan->n_group)
-        plan_add_kv_group(plan, &(struct plan_kv_group){.kind = l->kind,
-                                                        .n_head_kv = l->n_head_kv,
-                                                        .dim_k = l->dim_k,
-                                                        .dim_v = l->dim_v,
-                                                        .window = l->window});
-    b->place[layer] = (struct kv_place){g, plan->group[g].n_layer++};
+    if (g == plan->n_group) plan_add_kv_group(plan, like);
+    *place = (struct kv_place){g, plan->group[g].n_layer++};
+}
+
+static void add_keys(struct builder *b, int layer) {
+    const struct layer *l = &b->model->hp.layer[layer];
+    const struct plan_kv_group like = {.kind = l->kind,
+                                       .n_head_kv = l->n_head_kv,
+                                       .dim_k = l->dim_k,
+                                       .dim_v = l->dim_v,
+                                       .window = l->window};
+    add_to_group(b, layer, &like, &b->place[layer]);
+}
+
+static void add_state(struct builder *b, int layer) {
+    const struct recurrence *r = &b->model->hp.layer[layer].recurrence;
+    const int64_t floats =
+        (int64_t)(r->taps - 1) * r->n_channel + (int64_t)r->n_head * r->dim_k * r->dim_v;
+    if (floats > INT32_MAX) {
+        b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
+                            "%s: layer %d has a state of %lld numbers, expected at most %d",
+                            weights_name(b->weights), layer, (long long)floats, INT32_MAX);
+        return;
+    }
+    const struct plan_kv_group like = {.kind = KV_RECURRENT, .state = (int)floats};
+    add_to_group(b, layer, &like, &b->state[layer]);
 }
 
 // Layers of one kind and width have one page table: first layers that see everything, then layers
-// with a window.
+// with a window, then states.
 static void add_groups(struct builder *b) {
     static const enum kv_kind kinds[] = {KV_FULL, KV_WINDOW};
     const struct hparams *hp = &b->model->hp;
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < hp->n_layer && !b->status; i++)
-            if (hp->layer[i].kind == kinds[k]) add_to_group(b, i);
+            if (hp->layer[i].n_head_kv > 0 && hp->layer[i].kind == kinds[k]) add_keys(b, i);
+    for (int i = 0; i < hp->n_layer && !b->status; i++)
+        if (hp->layer[i].recurrence.taps > 0) add_state(b, i);
+    for (int i = 0; i < hp->n_layer; i++)
+        if (hp->layer[i].n_head_kv > 0 || hp->layer[i].recurrence.taps > 0) b->last_mixer = i;
 }
 
 // The frequencies that some layer uses.
@@ -91,8 +115,12 @@ void stack_layers(struct builder *b) {
 
 // The head is the embedding where the file has none of its own.
 void stack_head(struct builder *b, enum norm_kind norm) {
+    stack_head_named(b, norm, "output_norm");
+}
+
+void stack_head_named(struct builder *b, enum norm_kind norm, const char *name) {
     const struct hparams *hp = &b->model->hp;
-    const int h = block_norm(b, norm, "output_norm"), logits = b->plan->logits;
+    const int h = block_norm(b, norm, name), logits = b->plan->logits;
     const bool is_tied = !bind_present(b, "output");
     const int head = is_tied ? b->embd : bind_matrix(b, "output", hp->n_vocab, hp->n_embd);
     build_head(b, h, logits, head, hp->logit_scale);

@@ -56,6 +56,24 @@ static uint64_t rows_of(const struct batch_shape *shape, enum row_domain rows) {
 
 // A sequence's state is read when its rows begin and written when they end; the states that blocks
 // leave on the way are not counted.
+static void state_cost(const struct plan *plan, const struct op *op,
+                       const struct batch_shape *shape, struct cost *cost) {
+    const uint64_t rows = rows_of(shape, op->rows);
+    const uint64_t floats = (uint64_t)op_state_floats(plan, op);
+    const uint64_t n_seqs = (uint64_t)shape->kv_read[op->state.group][op->rows];
+    cost->kv_read_bytes = cost->kv_write_bytes = n_seqs * floats * sizeof(float);
+    cost->weight_bytes = vector_bytes(plan, op->weight) + vector_bytes(plan, op->bias);
+    if (op->kind == OP_CONV) { // an activation is taken as 4
+        const uint64_t width = (uint64_t)plan->buffer[op->out].width;
+        cost->flops = rows * width * (2 * (uint64_t)op->state.taps + 4);
+        return;
+    }
+    if (op->kind == OP_DELTA) cost->act_bytes += rows * width_bytes(plan, op->state.beta);
+    if (op->kind == OP_SCAN) cost->weight_bytes += vector_bytes(plan, op->state.skip);
+    cost->flops = rows * floats * (op->kind == OP_DELTA ? 8 : 5);
+}
+
+// As above, of the plain recurrence.
 static void recur_cost(const struct plan *plan, const struct op *op, const struct kv_bytes *kv,
                        const struct batch_shape *shape, struct cost *cost) {
     const struct plan_kv_group *group = &plan->group[op->kv.group];
@@ -115,6 +133,14 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
     }
     case OP_RECUR:
         recur_cost(plan, op, kv, shape, &cost);
+        break;
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SCAN:
+        state_cost(plan, op, shape, &cost);
+        break;
+    case OP_COLUMNS:
+        cost.act_bytes = rows * 2 * (uint64_t)(op->columns.n * op->columns.len) * sizeof(float);
         break;
     case OP_GATE:
         cost.flops = rows * width * (uint64_t)plan->buffer[op->out].slots * 4;

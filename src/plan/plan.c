@@ -166,12 +166,78 @@ static void check_recur(const struct plan *plan, const struct op *op) {
     (void)group;
 }
 
+bool op_has_state(enum op_kind kind) {
+    return kind == OP_RECUR || kind == OP_CONV || kind == OP_DELTA || kind == OP_SCAN;
+}
+
+int64_t op_state_floats(const struct plan *plan, const struct op *op) {
+    if (op->kind == OP_CONV) return (int64_t)plan->buffer[op->out].width * (op->state.taps - 1);
+    return (int64_t)op->state.n_head * op->state.dim_k * op->state.dim_v;
+}
+
+static int64_t weight_floats(const struct plan *plan, int weight) {
+    return plan->weight[weight].rows * plan->weight[weight].cols;
+}
+
+// Shapes of DELTA and SCAN.
+static void check_heads(const struct plan *plan, const struct op *op) {
+    const int n_head = op->state.n_head, n_key = op->state.n_key;
+    const int values = n_head * op->state.dim_v, keys = n_key * op->state.dim_k;
+    assert(n_key > 0 && n_head % n_key == 0);
+    assert(plan->buffer[op->in[0]].width == values + 2 * keys);
+    assert(plan->buffer[op->in[1]].width == n_head && plan->buffer[op->in[1]].rows == op->rows);
+    assert(plan->buffer[op->out].width == values);
+    assert(weight_floats(plan, op->weight) == n_head && weight_floats(plan, op->bias) == n_head);
+    if (op->kind == OP_DELTA) {
+        assert(plan->buffer[op->state.beta].width == n_head);
+        assert(plan->buffer[op->state.beta].rows == op->rows);
+    } else {
+        assert(weight_floats(plan, op->state.skip) == n_head);
+    }
+    (void)values, (void)keys;
+}
+
+static void check_state(const struct plan *plan, const struct op *op) {
+    assert(op->rows == ROWS_TOKENS); // the state passes through every row
+    assert(op->state.group >= 0 && op->state.group < plan->n_group);
+    const struct plan_kv_group *group = &plan->group[op->state.group];
+    assert(group->kind == KV_RECURRENT);
+    assert(op->state.layer >= 0 && op->state.layer < group->n_layer);
+    assert(op->state.at >= 0 && op->state.at + op_state_floats(plan, op) <= group->state);
+    assert(plan->buffer[op->in[0]].rows == op->rows && plan->buffer[op->in[0]].slots == 1);
+    assert(plan->buffer[op->out].slots == 1 && op->out != op->in[0]);
+    if (op->kind == OP_CONV) {
+        const struct plan_weight *weight = &plan->weight[op->weight];
+        assert(op->state.taps > 1 && op->state.taps <= PLAN_MAX_TAPS);
+        assert(weight->rows == plan->buffer[op->out].width && weight->cols == op->state.taps);
+        assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
+        assert(op->bias == PLAN_NONE || weight_floats(plan, op->bias) == weight->rows);
+        (void)weight;
+    } else {
+        check_heads(plan, op);
+    }
+    (void)group;
+}
+
+static void check_columns(const struct plan *plan, const struct op *op) {
+    const struct plan_buffer *in = &plan->buffer[op->in[0]], *out = &plan->buffer[op->out];
+    assert(in->rows == op->rows && in->slots == 1 && out->slots == 1 && op->out != op->in[0]);
+    assert(op->columns.n > 0 && op->columns.len > 0);
+    assert(op->columns.from >= 0 && op->columns.to >= 0);
+    assert(op->columns.from + (op->columns.n - 1) * op->columns.stride_from + op->columns.len <=
+           in->width);
+    assert(op->columns.to + (op->columns.n - 1) * op->columns.stride_to + op->columns.len <=
+           out->width);
+    (void)in, (void)out;
+}
+
 static void check_norm(const struct plan *plan, const struct op *op) {
     const struct plan_buffer *in = &plan->buffer[op->in[0]], *out = &plan->buffer[op->out];
     assert(in->rows == op->rows && in->width == out->width);
     assert(in->slots == 1 && out->slots == 1);
     assert(out->width % op->norm.group == 0);
-    assert(plan->weight[op->weight].cols == op->norm.group);
+    assert(weight_floats(plan, op->weight) == op->norm.group ||
+           (op->norm.kind == NORM_RMS && weight_floats(plan, op->weight) == out->width));
     assert(op->bias == PLAN_NONE || plan->weight[op->bias].cols == op->norm.group);
     assert((op->norm.kind == NORM_LAYER) == (op->bias != PLAN_NONE));
     (void)in, (void)out;
@@ -182,8 +248,10 @@ static void check_gate(const struct plan *plan, const struct op *op) {
     for (int i = 0; i < 2; i++) {
         if (op->in[i] == PLAN_NONE) continue;
         const struct plan_buffer *in = &plan->buffer[op->in[i]];
-        assert(in->rows == op->rows && in->width == out->width && in->slots == out->slots);
-        (void)in;
+        const bool is_factor = i == 0 && in->width == 1 && op->in[1] != PLAN_NONE;
+        assert(in->rows == op->rows && (is_factor || in->width == out->width));
+        assert(in->slots == out->slots);
+        (void)in, (void)is_factor;
     }
     assert(op->in[0] != PLAN_NONE && (unsigned)op->gate < GATE_COUNT);
     (void)out;
@@ -241,14 +309,24 @@ static void check_op(const struct plan *plan, const struct op *op) {
     case OP_RECUR:
         check_recur(plan, op);
         break;
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SCAN:
+        check_state(plan, op);
+        break;
     case OP_GATE:
         check_gate(plan, op);
+        break;
+    case OP_COLUMNS:
+        check_columns(plan, op);
         break;
     case OP_ROUTE:
         assert(plan->buffer[op->in[0]].rows == op->rows);
         assert(op->route.n_used > 0 && op->route.n_used <= PLAN_MAX_USED);
         assert(plan->buffer[op->out].width == 2 * op->route.n_used);
         assert(plan->buffer[op->in[0]].width >= op->route.n_used);
+        assert(op->bias == PLAN_NONE ||
+               weight_floats(plan, op->bias) == plan->buffer[op->in[0]].width);
         break;
     case OP_EXPERTS:
     case OP_COMBINE:

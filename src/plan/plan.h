@@ -19,7 +19,9 @@ enum {
     KV_PAGE_TOKENS = 32, // positions of a KV page
     KV_DIM_MAX = 1024,   // elements of a head
 };
-enum { PLAN_MAX_KV_GROUPS = 4, PLAN_MAX_USED = 64, PLAN_NONE = -1 }; // USED: experts of a token
+enum { PLAN_MAX_TAPS = 16 }; // of a convolution
+enum { PLAN_MAX_KV_GROUPS = 4, PLAN_NONE = -1 };
+enum { PLAN_MAX_EXPERT = 4096, PLAN_MAX_USED = 64 }; // USED: experts of a token
 
 enum op_kind {
 #define OP(name, text, class) OP_##name,
@@ -78,7 +80,16 @@ struct plan_kv_group {
 };
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
-enum gate_kind { GATE_SILU, GATE_GELU, GATE_SWIGLU_OAI, GATE_COUNT };
+enum gate_kind {
+    GATE_SILU,
+    GATE_GELU,
+    GATE_SWIGLU_OAI,
+    GATE_SIGMOID,
+    GATE_RELU2, // the square of the positive part
+    GATE_NONE,  // the input itself: a plain product
+    GATE_COUNT
+};
+enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 
 // Of the gate kind that clamps: the bound of both inputs, and the factor inside the sigmoid.
 #define GATE_OAI_LIMIT 7.0f
@@ -91,7 +102,8 @@ struct op {
     int in[2];  // buffers; PLAN_NONE where unused
     int out;    // buffer
     int weight; // PLAN_NONE where unused; ATTENTION: the sinks, one logit per query head
-    int bias;   // MATMUL, NORM_LAYER: a vector; EXPERTS: a row per expert; PLAN_NONE: none
+    int bias;   // MATMUL, NORM_LAYER, CONV: a vector; EXPERTS: a row per expert; ROUTE: added to
+                // the scores for the choice alone; DELTA, SCAN: of the time step; PLAN_NONE: none
     union {
         struct {
             float scale;    // multiplies the row (gemma, granite); 1 otherwise
@@ -100,7 +112,8 @@ struct op {
         } embed;
         struct {
             enum norm_kind kind;
-            int group; // elements normed together: the width, or a head's size
+            int group; // elements normed together: the width, or a head's size. The weight has
+                       // that many elements, for all groups, or as many as the row
             float eps;
             bool add; // out += norm (a norm after the block) instead of out =
         } norm;
@@ -119,10 +132,39 @@ struct op {
             float scale;      // ATTENTION: of the scores
             float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none
         } kv;
-        enum gate_kind gate; // out = act(in[0]) * in[1]; in[1] PLAN_NONE: act alone
+        // Ops with a state, see docs/HYBRID.md. All start like kv.
+        //   CONV   in[0]: channels. weight: [channels, taps]
+        //   DELTA  in[0]: q, k of all key heads, v of all heads. in[1]: a of each head. weight: A
+        //   SCAN   in[0]: x of all heads, B and C of all groups. in[1]: dt of each head. weight: A
+        struct {
+            int group, layer;
+            int at;               // where the op's part of the layer's state begins, in floats
+            int n_head;           // DELTA: of values; SCAN: of x
+            int n_key;            // DELTA: key heads; SCAN: groups of B and C
+            int dim_k, dim_v;     // a head's state is [dim_k, dim_v]
+            int taps;             // CONV
+            bool silu;            // CONV: act
+            bool is_tiled;        // DELTA: head h has key head h % n_key, else h / (n_head / n_key)
+            int beta;             // DELTA: the buffer of b of each head
+            int skip;             // SCAN: the weight D
+            float eps;            // DELTA: in the norms of q and k
+            float dt_min, dt_max; // SCAN: bounds of dt
+        } state;
+        // out = act(in[0]) * in[1]; in[1] PLAN_NONE: act alone. An in[0] of width 1 is the factor
+        // of the whole row.
+        enum gate_kind gate;
+        // COLUMNS: of each of n parts of a row, `len` floats from `from` on go to `to` of out's
+        // part. Other floats of out stay.
+        struct {
+            int n, len;
+            int from, stride_from; // stride: floats of a part
+            int to, stride_to;
+        } columns;
         struct {
             int n_used;     // ROUTE: the best n_used of in[0]'s logits; out is [ids, weights]
             bool normalize; // weights sum to 1 over the chosen; otherwise over all
+            enum route_score score;
+            float scale; // multiplies the weights; 0: nothing does
         } route;
         // EXPERTS: in[0] is the input (slots 1: each of a token's experts gets the row), in[1] the
         // route, out has a slot for each expert used. COMBINE: out += the slots of in[0], weighted
@@ -159,6 +201,10 @@ struct plan {
                  // none to give
 };
 
+// Whether the op reads and writes a page of a recurrent group.
+bool op_has_state(enum op_kind kind);
+// The floats of a layer's state that the op of a kind with op.state has.
+int64_t op_state_floats(const struct plan *plan, const struct op *op);
 const char *op_name(enum op_kind kind);
 enum op_class op_class_of(enum op_kind kind);
 // The kinds of the ops [first, first + n), each once, and the weights that they read, for people:

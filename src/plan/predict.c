@@ -89,7 +89,7 @@ static bool is_product(const struct op *op) {
 // Products that share an input are one stage.
 static bool starts_stage(const struct plan *plan, int i) {
     const struct op *op = &plan->op[i], *before = op - 1;
-    if (op->kind == OP_ATTENTION || op->kind == OP_RECUR) return true;
+    if (op->kind == OP_ATTENTION || op_has_state(op->kind)) return true;
     if (!is_product(op)) return false;
     return i == 0 || before->kind != op->kind || before->in[0] != op->in[0];
 }
@@ -146,6 +146,18 @@ static void rate_attention(struct step *step, const struct cost *cost) {
     step->out->part_ns[BOUND_HOST] += a->fixed_ns;
 }
 
+// A state streams through the caches; its rows are arithmetic.
+static void rate_state(struct step *step, const struct op *op, const struct cost *cost) {
+    const struct predict_rates *rates = step->machine->rates;
+    const struct predict_op *like = &rates->op[op->kind];
+    const double bytes = (double)(cost->kv_read_bytes + cost->kv_write_bytes);
+    const double bytes_ns = bytes / rates->bandwidth * 1e9;
+    const double rows_ns = (double)cost->act_bytes / sizeof(float) * like->float_ns +
+                           (double)cost->flops / rates->float_flops * 1e9;
+    spend(step, BOUND_KV, bytes_ns, larger(bytes_ns, rows_ns));
+    step->out->part_ns[BOUND_HOST] += like->fixed_ns;
+}
+
 static void rate_op(struct step *step, int i, const struct cost *cost) {
     const struct op *op = &step->plan->op[i];
     const struct predict_op *rate = &step->machine->rates->op[op->kind];
@@ -155,6 +167,8 @@ static void rate_op(struct step *step, int i, const struct cost *cost) {
         if (is_first) step->out->part_ns[BOUND_HOST] += rate->fixed_ns;
     } else if (op->kind == OP_ATTENTION) {
         rate_attention(step, cost);
+    } else if (op->kind != OP_RECUR && op_has_state(op->kind)) {
+        rate_state(step, op, cost);
     } else {
         const double floats =
             (double)(cost->act_bytes + cost->kv_read_bytes + cost->kv_write_bytes) / sizeof(float);

@@ -21,7 +21,6 @@ void hf_string(struct hf_config *c, const struct hf_object *object, const char *
 double hf_measure(struct hf_config *c, const struct hf_object *object, const char *key,
                   double fallback);
 
-void hf_put_bool(struct hf_config *c, const char *suffix, bool value);
 void hf_put_string(struct hf_config *c, const char *suffix, const char *value);
 void hf_put_bools(struct hf_config *c, const char *suffix, const uint8_t *values, int64_t count);
 // Metadata under any key; the data are copied.

@@ -150,6 +150,16 @@ void hf_fail_value(struct hf_config *c, rn_status status, const struct hf_object
 // Metadata under "<arch>.<suffix>".
 void hf_put_u32(struct hf_config *c, const char *suffix, int64_t value);
 void hf_put_f32(struct hf_config *c, const char *suffix, double value);
+void hf_put_bool(struct hf_config *c, const char *suffix, bool value);
+void hf_put_u32s(struct hf_config *c, const char *suffix, const uint32_t *values, int64_t count);
+
+// hf_config.c: of each layer the index of its type in names, [n_layer]; names end with NULL. False:
+// there is no layer_types, or it is wrong.
+bool hf_layer_types(struct hf_config *c, const char *const *names, uint8_t *out);
+// The integers of an array, at most `max` of them, each from 0 to `most`; returns their number.
+int64_t hf_ints(struct hf_config *c, const char *key, int64_t most, int64_t *out, int64_t max);
+// An array of hf_config's n_layer items, in the weights' arena; NULL: no memory, or an error came.
+uint32_t *hf_layers_new(struct hf_config *c);
 
 // hf_config.c: windows of every layer, of layers 0, 2, 4 and on, of those from max_window_layers
 // on.
@@ -171,6 +181,7 @@ hf_map hf_map_view;            // the file's bytes
 hf_map hf_map_head;            // a view, unless the head is tied to the embedding
 hf_map hf_map_ignore;          // nothing: computed buffers, and tensors that read images
 hf_map hf_map_add_one;         // a vector with 1 added
+hf_map hf_map_taps;            // [channels, 1, taps] of a convolution, as [channels, taps]
 hf_map hf_map_transposed;      // of [in, out], as Conv1D has it
 hf_map hf_map_expert;          // one expert's matrix: a slice of the GGUF tensor
 hf_map hf_map_experts_gate_up; // [experts, 2 ff, in], the gate's rows first

@@ -147,7 +147,7 @@ static void head_dim_read(struct hf_config *c) {
     if (c->head_dim) {
         hf_put_u32(c, "attention.key_length", c->head_dim);
         hf_put_u32(c, "attention.value_length", c->head_dim);
-    } else {
+    } else if (c->n_head > 0) {
         c->head_dim = c->n_embd / c->n_head;
     }
 }
@@ -161,7 +161,41 @@ static void experts_check(struct hf_config *c) {
 
 // --- windows ---
 
-static void layer_types_read(struct hf_config *c, uint8_t *is_local) {
+uint32_t *hf_layers_new(struct hf_config *c) {
+    if (c->status != RN_OK) return NULL;
+    uint32_t *layers = arena_array(&c->weights->arena, (size_t)c->n_layer, sizeof *layers);
+    if (!layers) hf_fail(c, RN_ERR_NOMEM, "out of memory");
+    return layers;
+}
+
+int64_t hf_ints(struct hf_config *c, const char *key, int64_t most, int64_t *out, int64_t max) {
+    const struct hf_value value = hf_find(c, &c->root, key);
+    struct jread json;
+    int64_t count = 0;
+    if (c->status != RN_OK) return 0;
+    jread_init(&json, value.text, value.len);
+    bool ok = value.text && jread_enter_array(&json);
+    while (ok && jread_next_item(&json)) {
+        int64_t item = 0;
+        ok = count < max && jread_i64(&json, &item) && item >= 0 && item <= most;
+        if (ok) out[count++] = item;
+    }
+    if (ok) return count;
+    char expected[80];
+    snprintf(expected, sizeof expected, "at most %lld integers of 0 to %lld", (long long)max,
+             (long long)most);
+    hf_fail_value(c, RN_ERR_MODEL, &c->root, key, expected);
+    return 0;
+}
+
+static int index_of(const struct jread_text *text, const char *const *names) {
+    int i = 0;
+    while (names[i] && !jread_equals(text, names[i])) i++;
+    return names[i] ? i : -1;
+}
+
+bool hf_layer_types(struct hf_config *c, const char *const *names, uint8_t *out) {
+    if (!hf_has(c, &c->root, "layer_types")) return false;
     const struct hf_value value = hf_find(c, &c->root, "layer_types");
     struct jread json;
     struct jread_text text;
@@ -171,13 +205,13 @@ static void layer_types_read(struct hf_config *c, uint8_t *is_local) {
     while (ok && jread_next_item(&json)) {
         ok = jread_string(&json, &text);
         if (!ok) break;
-        const bool local = jread_equals(&text, "sliding_attention");
-        if (!local && !jread_equals(&text, "full_attention")) {
+        const int index = index_of(&text, names);
+        if (index < 0) {
             hf_fail(c, RN_ERR_UNSUPPORTED, "layer_types: \"%.*s\" is not supported",
                     (int)(text.len < 40 ? text.len : 40), text.data);
-            return;
+            return false;
         }
-        if (count < c->n_layer) is_local[count] = local;
+        if (count < c->n_layer) out[count] = (uint8_t)index;
         count++;
     }
     if (!ok) {
@@ -186,6 +220,7 @@ static void layer_types_read(struct hf_config *c, uint8_t *is_local) {
         hf_fail(c, RN_ERR_MODEL, "layer_types has %lld items, num_hidden_layers is %lld",
                 (long long)count, (long long)c->n_layer);
     }
+    return c->status == RN_OK;
 }
 
 void hf_window_all(struct hf_config *c, uint8_t *is_local) {
@@ -232,7 +267,8 @@ static void window_read(struct hf_config *c) {
         return;
     }
     if (has_types) {
-        layer_types_read(c, is_local);
+        static const char *const names[] = {"full_attention", "sliding_attention", NULL};
+        hf_layer_types(c, names, is_local);
     } else if (hf_has(c, &c->root, "sliding_window")) {
         window->mark(c, is_local);
     }

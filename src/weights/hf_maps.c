@@ -101,6 +101,17 @@ void hf_map_add_one(struct hf_mapper *m) {
         hf_copy_add_one(data, m->tensor, format_of(m->tensor));
 }
 
+void hf_map_taps(struct hf_mapper *m) {
+    char name[HF_GGUF_NAME_MAX];
+    if (!check_float(m) || !check_shape(m, m->tensor, 3, 0, 1, 0, 0)) return;
+    hf_mapper_name(m, "", name);
+    struct tensor_view *view = view_push(m, name);
+    if (!view) return;
+    view->n_dims = 2;
+    view->dim[1] = m->tensor->dim[2];
+    view->dim[2] = 1;
+}
+
 void hf_map_transposed(struct hf_mapper *m) {
     const struct st_tensor *t = m->tensor;
     char name[HF_GGUF_NAME_MAX];

@@ -248,6 +248,15 @@ void hf_put_string(struct hf_config *c, const char *suffix, const char *value) {
                                   .bytes = len});
 }
 
+void hf_put_u32s(struct hf_config *c, const char *suffix, const uint32_t *values, int64_t count) {
+    put_suffix(c, suffix,
+               (struct meta_view){.type = META_ARRAY,
+                                  .item_type = META_U32,
+                                  .count = (uint64_t)count,
+                                  .data = (const uint8_t *)values,
+                                  .bytes = (uint64_t)count * sizeof *values});
+}
+
 void hf_put_bools(struct hf_config *c, const char *suffix, const uint8_t *values, int64_t count) {
     put_suffix(c, suffix,
                (struct meta_view){.type = META_ARRAY,

@@ -252,13 +252,13 @@ CASE(recur_equals_the_reference) {
 CASE(route_takes_the_best_and_of_equals_the_lower) {
     const float logit[] = {1, 3, 2, 3, -INFINITY, 2};
     float id[4], weight[4];
-    reference_route(logit, 6, 4, true, id, weight);
+    reference_route(&(struct route_args){.n = 6, .k = 4, .normalize = true}, logit, id, weight);
     const float want[] = {1, 3, 2, 5};
     assert_memory_equal(id, want, sizeof want);
     const double e = exp(-1), sum = 2 + 2 * e;
     assert_true(fabs((double)weight[0] - 1 / sum) < 1e-6);
     assert_true(fabs((double)weight[3] - e / sum) < 1e-6);
-    reference_route(logit, 6, 2, false, id, weight); // of all six
+    reference_route(&(struct route_args){.n = 6, .k = 2}, logit, id, weight); // of all six
     const double all = 2 + 2 * e + exp(-2);
     assert_true(fabs((double)weight[1] - 1 / all) < 1e-6);
 }
@@ -266,10 +266,16 @@ CASE(route_takes_the_best_and_of_equals_the_lower) {
 CASE(route_chooses_different_experts_whatever_the_logits) {
     for (int round = 0; round < 500; round++) {
         const int n = 1 + (int)(rng() % 40), k = 1 + (int)(rng() % (uint32_t)n);
-        float logit[40], id[40], weight[40];
+        float logit[40], bias[40], id[40], weight[40];
+        for (int i = 0; i < n; i++) bias[i] = (float)(rng() % 3);
         for (int i = 0; i < n; i++)
             logit[i] = rng() % 4 == 0 ? NAN : rng() % 4 == 0 ? -INFINITY : (float)(rng() % 3);
-        reference_route(logit, n, k, rng() % 2, id, weight);
+        const struct route_args args = {.n = n,
+                                        .k = k,
+                                        .bias = rng() % 2 ? bias : NULL,
+                                        .score = rng() % 2 ? ROUTE_SIGMOID : ROUTE_SOFTMAX,
+                                        .normalize = rng() % 2};
+        reference_route(&args, logit, id, weight);
         for (int j = 0; j < k; j++) {
             assert_true(id[j] >= 0 && id[j] < (float)n && id[j] == floorf(id[j]));
             for (int t = 0; t < j; t++) assert_true(id[t] != id[j]);

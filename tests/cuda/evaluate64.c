@@ -550,6 +550,10 @@ static void run(struct evaluation *e, int index) {
         softcap(e, op);
         return;
     case OP_RECUR:
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SCAN:
+    case OP_COLUMNS:
     case OP_COUNT:
         break;
     }

@@ -185,6 +185,7 @@ struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first
 
 void cpu_attention_stage(struct cpu_backend *b, const struct op *op);
 void cpu_recur_stage(struct cpu_backend *b, const struct op *op);
+void cpu_state_stage(struct cpu_backend *b, const struct op *op);
 void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows);
 void cpu_combine_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);

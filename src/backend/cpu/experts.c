@@ -15,10 +15,17 @@ static void route_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
     const int used = op->route.n_used, n = job->b->plan->buffer[op->in[0]].width;
+    const struct route_args args = {
+        .n = n,
+        .k = used,
+        .bias = op->bias == PLAN_NONE ? NULL : job->b->weight[op->bias].vector,
+        .score = op->route.score,
+        .normalize = op->route.normalize,
+        .scale = op->route.scale,
+    };
     for (int64_t r = begin; r < end; r++) {
         float *out = cpu_row_at(job->b, op->out, r);
-        reference_route(cpu_row_at(job->b, op->in[0], r), n, used, op->route.normalize, out,
-                        out + used);
+        reference_route(&args, cpu_row_at(job->b, op->in[0], r), out, out + used);
     }
 }
 

@@ -121,6 +121,22 @@ static void carve_vector(struct cpu_backend *b, int index, struct region_carver 
     b->weight[index].vector = vector;
 }
 
+// The taps of a convolution, [channels, taps] in the file: a row for each tap.
+static void carve_taps(struct cpu_backend *b, int index, struct region_carver *carver) {
+    const struct plan_weight *weight = &b->plan->weight[index];
+    const int64_t n = weight->rows, taps = weight->cols;
+    float *vector = region_carve(carver, (uint64_t)(n * taps), sizeof(float));
+    if (!vector) return;
+    const uint64_t row_bytes = format_row_bytes(weight->format, taps);
+    for (int64_t c = 0; c < n; c++) {
+        float row[PLAN_MAX_TAPS];
+        format_decode(weight->format, (const uint8_t *)weight->data + (uint64_t)c * row_bytes, row,
+                      taps);
+        for (int64_t t = 0; t < taps; t++) vector[t * n + c] = row[t];
+    }
+    b->weight[index].vector = vector;
+}
+
 static void carve_all(struct cpu_backend *b, const struct backend_config *config,
                       struct region_carver *carver) {
     carve_buffers(b, carver);
@@ -130,6 +146,9 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
     for (int i = 0; i < b->plan->n_op; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind == OP_NORM || op->kind == OP_ATTENTION) carve_vector(b, op->weight, carver);
+        if (op->kind == OP_DELTA || op->kind == OP_SCAN) carve_vector(b, op->weight, carver);
+        if (op->kind == OP_SCAN) carve_vector(b, op->state.skip, carver);
+        if (op->kind == OP_CONV) carve_taps(b, op->weight, carver);
         carve_vector(b, op->bias, carver);
     }
 }

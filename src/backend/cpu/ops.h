@@ -88,6 +88,55 @@ struct recur_args {
     float *after;        // [n] the state after the last row; may be `before`
 };
 
+// The ops with a state work on rows of one sequence, in order. `before` is the state before the
+// first row (NULL: zeros), `after` that behind the last one; they may be the same.
+
+// n neighbouring channels.
+struct conv_args {
+    const float *x; // [n_rows, ldx]
+    float *y;       // [n_rows, ldy], not x
+    int64_t ldx, ldy;
+    int n_rows, n, taps;
+    const float *w;    // [taps, ld]
+    const float *bias; // NULL: none
+    const float *before;
+    float *after; // [taps - 1, ld]: the last inputs, the oldest first
+    int64_t ld;   // all channels
+    bool silu;
+};
+
+// n neighbouring columns of one head. A row's logits are one apart from the next row's by their ld.
+struct delta_args {
+    const float *q, *k, *v; // [n_rows, ld]: dim_k, dim_k and n of them
+    int64_t ld;
+    const float *a, *b; // [n_rows, ld_a], [n_rows, ld_b]
+    int64_t ld_a, ld_b;
+    float decay, bias; // A and dt of the head
+    float *y;          // [n_rows, ldy]
+    int64_t ldy;
+    int n_rows, n, dim_k;
+    const float *before;
+    float *after;   // [dim_k, lds]
+    int64_t lds;    // of both
+    float eps;      // in the norms of q and k
+    float *scratch; // [2 * dim_k]
+};
+
+struct scan_args {
+    const float *x, *b, *c; // [n_rows, ld]: n, dim_k and dim_k of them
+    int64_t ld;
+    const float *dt; // [n_rows, ld_dt]
+    int64_t ld_dt;
+    float decay, bias, skip; // A, the bias of dt, and D of the head
+    float dt_min, dt_max;
+    float *y; // [n_rows, ldy]
+    int64_t ldy;
+    int n_rows, n, dim_k;
+    const float *before;
+    float *after; // [dim_k, lds]
+    int64_t lds;
+};
+
 struct cpu_ops {
     enum cpu_isa isa;
     const char *name;
@@ -112,6 +161,9 @@ struct cpu_ops {
     void (*softcap)(float *x, float cap, int64_t n);
     void (*kv_append)(const struct kv_append_args *args);
     void (*recur)(const struct recur_args *args);
+    void (*conv)(const struct conv_args *args);
+    void (*delta)(const struct delta_args *args);
+    void (*scan)(const struct scan_args *args);
     // scratch: attention_scratch() floats, aligned to 64 bytes.
     void (*attention)(const struct attention_args *args, float *scratch);
     // Folds the parts of all splits in ascending order, so that the bits are those of one call

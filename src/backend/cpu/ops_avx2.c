@@ -270,10 +270,16 @@ static bool is_here_vnni(void) {
     .rope = simd_rope,                                                                             \
     .gate = {[GATE_SILU] = simd_gate_silu,                                                         \
              [GATE_GELU] = simd_gate_gelu,                                                         \
-             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai},                                            \
+             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai,                                             \
+             [GATE_SIGMOID] = simd_gate_sigmoid,                                                   \
+             [GATE_RELU2] = simd_gate_relu2,                                                       \
+             [GATE_NONE] = simd_gate_none},                                                        \
     .combine = simd_combine,                                                                       \
     .softcap = simd_softcap,                                                                       \
     .recur = simd_recur,                                                                           \
+    .conv = simd_conv,                                                                             \
+    .delta = simd_delta,                                                                           \
+    .scan = simd_scan,                                                                             \
     .kv_append = simd_kv_append,                                                                   \
     .attention = simd_attention,                                                                   \
     .attention_fold = simd_attention_fold,                                                         \

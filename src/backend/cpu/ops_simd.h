@@ -174,6 +174,13 @@ INLINE v16 act_gelu(v16 g) {
     return v_fma(half, v_tanh(v_mul(v_set(GELU_SCALE), inner)), half);
 }
 
+INLINE v16 act_sigmoid(v16 g) { return v_div(v_set(1.0f), v_add(v_set(1.0f), v_exp(v_negate(g)))); }
+
+INLINE v16 act_relu2(v16 g) {
+    const v16 a = v_less(g, v_set(0), v_set(0), g);
+    return v_mul(a, a);
+}
+
 INLINE v16 act_oai(v16 g) {
     const v16 limit = v_set(GATE_OAI_LIMIT), a = v_less(limit, g, limit, g);
     const v16 e = v_exp(v_negate(v_mul(v_set(GATE_OAI_ALPHA), a)));
@@ -201,6 +208,9 @@ INLINE v16 up_plain(v16 u) { return u; }
 GATE(silu, act_silu, up_plain)
 GATE(gelu, act_gelu, up_plain)
 GATE(swiglu_oai, act_oai, up_oai)
+GATE(sigmoid, act_sigmoid, up_plain)
+GATE(relu2, act_relu2, up_plain)
+GATE(none, up_plain, up_plain)
 
 static void simd_combine(const float *const *x, const float *w, int k, float *y, int64_t n) {
     FOR_ROW(n, {
@@ -229,6 +239,8 @@ static void simd_recur(const struct recur_args *args) {
         row_store(args->after + i, h, m, false);
     });
 }
+
+#include "backend/cpu/state_simd.h"
 
 #include "backend/cpu/kv_simd.h"
 

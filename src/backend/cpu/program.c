@@ -2,8 +2,8 @@
 //
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
 // after the input was quantized once. Stages of experts are in experts.c, attention is in
-// attention.c, recurrences are in recur.c. Other ops are stages of their own, over rows; little
-// work stays on the calling thread, because waking the others would cost more.
+// attention.c, ops with a state are in state.c and recur.c. Other ops are stages of their own, over
+// rows; little work stays on the calling thread, because waking the others would cost more.
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -179,12 +179,15 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct op *op = job->op;
     const int width = job->b->plan->buffer[op->out].width, group = op->norm.group;
     const float *w = job->b->weight[op->weight].vector;
+    const struct plan_weight *weight = &job->b->plan->weight[op->weight];
+    const bool is_whole = weight->rows * weight->cols == width; // a factor for each element
     for (int64_t r = begin; r < end; r++) {
         const float *x = cpu_row_at(job->b, op->in[0], r);
         float *y = cpu_row_at(job->b, op->out, r);
         for (int i = 0; i < width; i += group) {
             if (op->norm.kind == NORM_RMS)
-                job->b->ops->norm_rms(x + i, w, y + i, group, op->norm.eps, op->norm.add);
+                job->b->ops->norm_rms(x + i, is_whole ? w + i : w, y + i, group, op->norm.eps,
+                                      op->norm.add);
             else
                 job->b->ops->norm_layer(x + i, w, job->b->weight[op->bias].vector, y + i, group,
                                         op->norm.eps, op->norm.add);
@@ -228,15 +231,41 @@ static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
+// y = act(gate) * x. The products have one rounding each, so any order of lanes gives these bits.
+static void factor_row(const struct cpu_backend *b, enum gate_kind kind, float gate, const float *x,
+                       float *y, int n) {
+    float factor;
+    b->ops->gate[kind](&gate, NULL, &factor, 1);
+    for (int i = 0; i < n; i++) y[i] = factor * x[i];
+}
+
 static void gate_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
+    const int width = job->b->plan->buffer[op->out].width;
+    const bool is_factor = width > 1 && job->b->plan->buffer[op->in[0]].width == 1;
     for (int64_t r = begin; r < end; r++) {
         const float *up = op->in[1] == PLAN_NONE ? NULL : cpu_row_at(job->b, op->in[1], r);
-        job->b->ops->gate[op->gate](cpu_row_at(job->b, op->in[0], r), up,
-                                    cpu_row_at(job->b, op->out, r),
-                                    job->b->plan->buffer[op->out].width);
+        const float *gate = cpu_row_at(job->b, op->in[0], r);
+        float *y = cpu_row_at(job->b, op->out, r);
+        if (is_factor)
+            factor_row(job->b, op->gate, *gate, up, y, width);
+        else
+            job->b->ops->gate[op->gate](gate, up, y, width);
+    }
+}
+
+static void columns_rows(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct cpu_rows_job *job = ctx;
+    const struct op *op = job->op;
+    const size_t bytes = (size_t)op->columns.len * sizeof(float);
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = cpu_row_at(job->b, op->in[0], r) + op->columns.from;
+        float *y = cpu_row_at(job->b, op->out, r) + op->columns.to;
+        for (int i = 0; i < op->columns.n; i++)
+            memcpy(y + i * op->columns.stride_to, x + i * op->columns.stride_from, bytes);
     }
 }
 
@@ -363,6 +392,14 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
         break;
     case OP_RECUR:
         cpu_recur_stage(b, op);
+        break;
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SCAN:
+        cpu_state_stage(b, op);
+        break;
+    case OP_COLUMNS:
+        cpu_rows_run(b, columns_rows, &job, n_rows, width);
         break;
     case OP_GATE: // an exponential and a division each
         cpu_rows_run(b, gate_rows, &job, (int64_t)n_rows * b->plan->buffer[op->out].slots,

@@ -9,6 +9,9 @@
 
 #include "base/rmath.h"
 
+// The least sum that weights of sigmoids are divided by.
+#define ROUTE_LEAST 0x1p-14f
+
 float reference_fold(float lane[REFERENCE_LANES]) {
     for (int half = REFERENCE_LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) lane[i] += lane[i + half];
@@ -105,6 +108,24 @@ void reference_gate_swiglu_oai(const float *g, const float *u, float *y, int64_t
     }
 }
 
+void reference_gate_sigmoid(const float *g, const float *u, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float v = rmath_sigmoid(g[i]);
+        y[i] = u ? v * u[i] : v;
+    }
+}
+
+void reference_gate_relu2(const float *g, const float *u, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float a = g[i] < 0.0f ? 0.0f : g[i], v = a * a; // a NaN stays
+        y[i] = u ? v * u[i] : v;
+    }
+}
+
+void reference_gate_none(const float *g, const float *u, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = u ? g[i] * u[i] : g[i];
+}
+
 void reference_combine(const float *const *x, const float *w, int k, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         float sum = 0;
@@ -129,27 +150,51 @@ void reference_recur(const struct recur_args *args) {
     }
 }
 
-void reference_route(const float *logit, int n, int k, bool normalize, float *id, float *weight) {
+// A score of the softmax is exp(logit - the largest chosen logit); the choice is by logits then.
+static float route_weight(const struct route_args *args, float logit, float top) {
+    return args->score == ROUTE_SIGMOID ? rmath_sigmoid(logit) : rmath_exp(logit - top);
+}
+
+// What the choice goes by: logits, or scores where a bias is added to them.
+static void route_keys(const struct route_args *args, const float *logit, float *key) {
+    const bool is_sigmoid = args->score == ROUTE_SIGMOID;
+    for (int i = 0; i < args->n; i++)
+        key[i] = !args->bias  ? logit[i]
+                 : is_sigmoid ? rmath_sigmoid(logit[i]) + args->bias[i]
+                              : logit[i] + args->bias[i];
+}
+
+void reference_route(const struct route_args *args, const float *logit, float *id, float *weight) {
+    const int n = args->n, k = args->k;
+    float key[PLAN_MAX_EXPERT];
+    assert(n <= PLAN_MAX_EXPERT);
+    route_keys(args, logit, key);
     for (int j = 0; j < k; j++) {
         int best = -1;
         for (int i = 0; i < n; i++) {
             bool taken = false;
             for (int t = 0; t < j && !taken; t++) taken = (int)id[t] == i;
             // a NaN is never greater: it is chosen where it comes first or nothing else is left
-            if (!taken && (best < 0 || logit[i] > logit[best])) best = i;
+            if (!taken && (best < 0 || key[i] > key[best])) best = i;
         }
         id[j] = (float)best;
     }
-    const float top = logit[(int)id[0]];
+    const bool is_softmax = args->score == ROUTE_SOFTMAX;
+    float top = logit[(int)id[0]];
+    for (int j = 1; j < k; j++) top = logit[(int)id[j]] > top ? logit[(int)id[j]] : top;
     float sum = 0, lane[REFERENCE_LANES] = {0};
     for (int j = 0; j < k; j++) {
-        weight[j] = rmath_exp(logit[(int)id[j]] - top);
+        weight[j] = route_weight(args, logit[(int)id[j]], top);
         sum += weight[j];
     }
-    for (int i = 0; !normalize && i < n; i++)
+    for (int i = 0; is_softmax && !args->normalize && i < n; i++)
         lane[i % REFERENCE_LANES] += rmath_exp(logit[i] - top);
-    if (!normalize) sum = reference_fold(lane);
-    for (int j = 0; j < k; j++) weight[j] /= sum;
+    if (is_softmax && !args->normalize) sum = reference_fold(lane);
+    if (!is_softmax && sum < ROUTE_LEAST) sum = ROUTE_LEAST;
+    for (int j = 0; j < k; j++) {
+        if (is_softmax || args->normalize) weight[j] /= sum;
+        if (args->scale != 0) weight[j] *= args->scale;
+    }
 }
 
 void reference_embed(const struct plan_weight *weight, int32_t row, float scale, float *y) {
@@ -199,10 +244,16 @@ const struct cpu_ops ops_scalar = {
     .rope = reference_rope,
     .gate = {[GATE_SILU] = reference_gate_silu,
              [GATE_GELU] = reference_gate_gelu,
-             [GATE_SWIGLU_OAI] = reference_gate_swiglu_oai},
+             [GATE_SWIGLU_OAI] = reference_gate_swiglu_oai,
+             [GATE_SIGMOID] = reference_gate_sigmoid,
+             [GATE_RELU2] = reference_gate_relu2,
+             [GATE_NONE] = reference_gate_none},
     .combine = reference_combine,
     .softcap = reference_softcap,
     .recur = reference_recur,
+    .conv = reference_conv,
+    .delta = reference_delta,
+    .scan = reference_scan,
     .kv_append = reference_kv_append,
     .attention = reference_attention,
     .stream_read = scalar_stream_read,

@@ -20,14 +20,28 @@ void reference_rope(const struct plan_rope *rope, const float *table, int n_head
 void reference_gate_silu(const float *g, const float *u, float *y, int64_t n);
 void reference_gate_gelu(const float *g, const float *u, float *y, int64_t n);
 void reference_gate_swiglu_oai(const float *g, const float *u, float *y, int64_t n);
+void reference_gate_sigmoid(const float *g, const float *u, float *y, int64_t n);
+void reference_gate_relu2(const float *g, const float *u, float *y, int64_t n);
+void reference_gate_none(const float *g, const float *u, float *y, int64_t n);
 void reference_combine(const float *const *x, const float *w, int k, float *y, int64_t n);
 void reference_recur(const struct recur_args *args);
+void reference_conv(const struct conv_args *args);
+void reference_delta(const struct delta_args *args);
+void reference_scan(const struct scan_args *args);
 void reference_softcap(float *x, float cap, int64_t n);
 void reference_kv_append(const struct kv_append_args *args);
 void reference_attention(const struct attention_args *args, float *scratch);
 // These are the same for every instruction set.
+// How an op chooses experts.
+struct route_args {
+    int n, k;          // the best k of n
+    const float *bias; // [n] added to the scores for the choice alone; NULL: none
+    enum route_score score;
+    bool normalize;
+    float scale; // 0: none
+};
 // The k best of n logits, by rank, and their weights; see ROUTE in docs/NUMERICS.md.
-void reference_route(const float *logit, int n, int k, bool normalize, float *id, float *weight);
+void reference_route(const struct route_args *args, const float *logit, float *id, float *weight);
 // The row of a token, decoded from the file's layout.
 void reference_embed(const struct plan_weight *weight, int32_t row, float scale, float *y);
 void reference_embed_add(const struct plan_weight *weight, int32_t row, float scale, float *y);

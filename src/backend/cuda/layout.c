@@ -176,9 +176,46 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
     l->route_at = take(&l->step_bytes, (2 * (uint64_t)l->max_expert + pairs + 16) * 4);
 }
 
+// The part of an op that this backend lacks; NULL: it has the op.
+static const char *lacks(const struct plan *plan, const struct op *op) {
+    const struct plan_weight *weight = op->weight == PLAN_NONE ? NULL : &plan->weight[op->weight];
+    switch (op->kind) {
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SCAN:
+    case OP_COLUMNS:
+        return "";
+    case OP_NORM:
+        return weight->rows * weight->cols == op->norm.group ? NULL : " with a weight per element";
+    case OP_GATE:
+        if (op->in[1] != PLAN_NONE && plan->buffer[op->in[0]].width < plan->buffer[op->out].width)
+            return " of a row by one factor";
+        return op->gate > GATE_SWIGLU_OAI ? " of this kind" : NULL;
+    case OP_ROUTE:
+        if (op->bias != PLAN_NONE) return " with a bias of the choice";
+        return op->route.score != ROUTE_SOFTMAX || op->route.scale != 0 ? " by sigmoids" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static rn_status ops_check(const struct plan *plan, rn_error *err) {
+    for (int i = 0; i < plan->n_op; i++) {
+        const char *what = lacks(plan, &plan->op[i]);
+        if (what)
+            return err_set(err, RN_ERR_UNSUPPORTED,
+                           "cuda: the op %s%s, which the model needs, is not there yet; "
+                           "--backend cpu has it",
+                           op_name(plan->op[i].kind), what);
+    }
+    return RN_OK;
+}
+
 rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *sizes,
                            struct arena *arena, struct cuda_layout *out, rn_error *err) {
     *out = (struct cuda_layout){0};
+    const rn_status status = ops_check(plan, err);
+    if (status) return status;
     out->weight = arena_array(arena, (size_t)plan->n_weight + 1, sizeof *out->weight);
     out->buffer = arena_array(arena, (size_t)plan->n_buffer + 1, sizeof *out->buffer);
     if (!out->weight || !out->buffer)
