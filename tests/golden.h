@@ -9,9 +9,11 @@
 #include "golden_folder.h"
 #include "runnel.h"
 
-#define GOLDEN_LIST TEST_DATA "/golden/models.json"
+// Tests over a list name one of these; golden_load knows the models of both.
+#define GOLDEN_LIST    TEST_DATA "/golden/models.json"
+#define GOLDEN_HYBRIDS TEST_DATA "/golden/hybrids.json"
 
-enum { GOLDEN_PROMPT_STRIDE = 4 };
+enum { GOLDEN_ROWS_EVERY = 4 }; // where golden.json does not say it
 
 struct golden {
     char name[32], tokenizer[32];
@@ -20,7 +22,10 @@ struct golden {
     rn_model *model;
     int32_t *prompt, *next;
     int n_prompt, n_next, n_vocab;
-    float *logits; // every 4th row of the prompt, then the row of each step; each [n_vocab]
+    double *lead;              // [n_next], of the best logit of a step over the second
+    int rows_every, ids_every; // which of the reference's logits are carried: golden_logit
+    float *logits; // every so many rows of the prompt, then the row of each step; each has every
+                   // so many of n_vocab
 };
 
 struct golden_run {
@@ -38,36 +43,86 @@ static inline int32_t *golden_read_ids(const json_t *list, int *n) {
     return ids;
 }
 
+// Looks for the model in both lists.
+static inline void golden_find(struct golden *g) {
+    static const char *const lists[] = {GOLDEN_LIST, GOLDEN_HYBRIDS};
+    for (int i = 0; i < 2; i++) {
+        json_t *list = data_json_read(lists[i]);
+        size_t index;
+        const json_t *entry;
+        json_array_foreach(list, index, entry) {
+            if (strcmp(json_string_value(json_object_get(entry, "name")), g->name) != 0) continue;
+            snprintf(g->tokenizer, sizeof g->tokenizer, "%s",
+                     json_string_value(json_object_get(entry, "tokenizer")));
+            g->has_gguf = json_is_true(json_object_get(entry, "gguf"));
+            g->checksum =
+                strtoull(json_string_value(json_object_get(entry, "safetensors_fnv")), NULL, 16);
+        }
+        json_decref(list);
+    }
+    check(g->tokenizer[0], "%s is in no list", g->name);
+}
+
+static inline int golden_read_every(const json_t *json, const char *key, int otherwise) {
+    const json_t *every = json_object_get(json, key);
+    return every ? (int)json_integer_value(every) : otherwise;
+}
+
+// The reference's logit of a token after a position, or NULL where it is not carried. The last
+// position of the prompt is the first of the steps.
+static inline const float *golden_logit(const struct golden *g, int position, int id) {
+    const int step = position - (g->n_prompt - 1);
+    if ((step < 0 && position % g->rows_every) || (id - position) % g->ids_every) return NULL;
+    const int n_before = (g->n_prompt + g->rows_every - 1) / g->rows_every;
+    const int row = step >= 0 ? n_before + step : position / g->rows_every;
+    return g->logits + row * (g->n_vocab / g->ids_every) + id / g->ids_every;
+}
+
+// golden.json has the leads where rows are not carried whole.
+static inline double golden_read_lead(const struct golden *g, const json_t *leads, int step) {
+    if (leads) return json_number_value(json_array_get(leads, (size_t)step));
+    float best = -INFINITY, second = -INFINITY;
+    for (int i = 0; i < g->n_vocab; i++) {
+        const float logit = *golden_logit(g, g->n_prompt - 1 + step, i);
+        if (logit > best) {
+            second = best;
+            best = logit;
+        } else if (logit > second) {
+            second = logit;
+        }
+    }
+    return (double)best - (double)second;
+}
+
+static inline void golden_read_logits(struct golden *g, const json_t *json) {
+    char path[DATA_PATH_BYTES];
+    const json_t *leads = json_object_get(json, "leads");
+    g->rows_every = golden_read_every(json, "logits_rows_every", GOLDEN_ROWS_EVERY);
+    g->ids_every = golden_read_every(json, "logits_ids_every", 1);
+    assert_int_equal(g->n_vocab % g->ids_every, 0);
+    snprintf(path, sizeof path, TEST_DATA "/golden/%s/logits.bin", g->name);
+    const struct data_file file = data_file_read(path);
+    const int rows = (g->n_prompt + g->rows_every - 1) / g->rows_every + g->n_next;
+    assert_int_equal(file.size, (size_t)(rows * (g->n_vocab / g->ids_every)) * sizeof(float));
+    g->logits = (float *)(void *)file.data;
+    g->lead = calloc((size_t)g->n_next, sizeof *g->lead);
+    assert_non_null(g->lead);
+    for (int i = 0; i < g->n_next; i++) g->lead[i] = golden_read_lead(g, leads, i);
+}
+
 // Everything but the model. golden_unload frees it and closes the model.
 static inline struct golden golden_load(const char *name) {
     struct golden g = {0};
-    snprintf(g.name, sizeof g.name, "%s", name);
-    json_t *list = data_json_read(GOLDEN_LIST);
-    size_t index;
-    const json_t *entry;
-    json_array_foreach(list, index, entry) {
-        if (strcmp(json_string_value(json_object_get(entry, "name")), name) != 0) continue;
-        snprintf(g.tokenizer, sizeof g.tokenizer, "%s",
-                 json_string_value(json_object_get(entry, "tokenizer")));
-        g.has_gguf = json_is_true(json_object_get(entry, "gguf"));
-        g.checksum =
-            strtoull(json_string_value(json_object_get(entry, "safetensors_fnv")), NULL, 16);
-    }
-    json_decref(list);
-    check(g.tokenizer[0], "%s is not in models.json", name);
-
     char path[DATA_PATH_BYTES];
+    snprintf(g.name, sizeof g.name, "%s", name);
+    golden_find(&g);
     snprintf(path, sizeof path, TEST_DATA "/golden/%s/golden.json", name);
     json_t *json = data_json_read(path);
     g.prompt = golden_read_ids(json_object_get(json, "prompt_ids"), &g.n_prompt);
     g.next = golden_read_ids(json_object_get(json, "continuation_ids"), &g.n_next);
     g.n_vocab = (int)json_integer_value(json_object_get(json, "vocab_size"));
+    golden_read_logits(&g, json);
     json_decref(json);
-    snprintf(path, sizeof path, TEST_DATA "/golden/%s/logits.bin", name);
-    const struct data_file file = data_file_read(path);
-    const int rows = (g.n_prompt + GOLDEN_PROMPT_STRIDE - 1) / GOLDEN_PROMPT_STRIDE + g.n_next;
-    assert_int_equal(file.size, (size_t)rows * (size_t)g.n_vocab * sizeof(float));
-    g.logits = (float *)(void *)file.data;
     return g;
 }
 
@@ -75,6 +130,7 @@ static inline void golden_unload(struct golden *g) {
     rn_model_close(g->model);
     free(g->prompt);
     free(g->next);
+    free(g->lead);
     free(g->logits);
 }
 
@@ -143,25 +199,15 @@ static inline bool golden_generate(const struct golden *g, const rn_engine_optio
 
 // ---------------------------------------------------------------- comparing
 
-// The reference's row for a position, or NULL where it is not carried. The last of the prompt is
-// the first of the steps.
-static inline const float *golden_row(const struct golden *g, int position) {
-    const int carried = (g->n_prompt + GOLDEN_PROMPT_STRIDE - 1) / GOLDEN_PROMPT_STRIDE;
-    const int step = position - (g->n_prompt - 1);
-    if (step < 0 && position % GOLDEN_PROMPT_STRIDE) return NULL;
-    const int row = step >= 0 ? carried + step : position / GOLDEN_PROMPT_STRIDE;
-    return g->logits + (size_t)row * (size_t)g->n_vocab;
-}
-
 // A NaN is the largest difference.
 static inline float golden_difference(const struct golden *g, const struct golden_run *run) {
     float largest = 0;
     for (int row = 0; row < run->n_rows; row++) {
-        const float *want = golden_row(g, row),
-                    *have = run->logits + (size_t)row * (size_t)g->n_vocab;
-        if (!want) continue;
+        const float *have = run->logits + (size_t)row * (size_t)g->n_vocab;
         for (int i = 0; i < g->n_vocab; i++) {
-            const float difference = fabsf(have[i] - want[i]);
+            const float *want = golden_logit(g, row, i);
+            if (!want) continue;
+            const float difference = fabsf(have[i] - *want);
             if (!(difference <= largest)) largest = isnan(difference) ? INFINITY : difference;
         }
     }

@@ -39,20 +39,6 @@ struct figures {
 static struct figures figures[DATA_MAX_TESTS];
 static int n_figures;
 
-// The lead of the best logit of a row over the second.
-static double lead_of(const float *row, int n) {
-    float best = -INFINITY, second = -INFINITY;
-    for (int i = 0; i < n; i++) {
-        if (row[i] > best) {
-            second = best;
-            best = row[i];
-        } else if (row[i] > second) {
-            second = row[i];
-        }
-    }
-    return (double)best - (double)second;
-}
-
 // A NaN is the largest difference.
 static double farther(double most, double a, double b) {
     const double distance = fabs(a - b);
@@ -73,19 +59,19 @@ static void golden_measure(const struct golden *g, const struct golden_run *run,
                            const double *exact, int n, struct figures *f) {
     while (f->n_same < g->n_next && run->ids[f->n_same] == g->next[f->n_same]) f->n_same++;
     for (int r = 0; r < run->n_rows && r < g->n_prompt + f->n_same; r++) {
-        const float *want = golden_row(g, r);
-        for (int i = 0; want && i < g->n_vocab; i++) {
+        for (int i = 0; i < g->n_vocab; i++) {
+            const float *want = golden_logit(g, r, i);
             const int64_t at = (int64_t)r * g->n_vocab + i;
-            f->golden = farther(f->golden, (double)run->logits[at], (double)want[i]);
-            if (r < n) f->exact = farther(f->exact, exact[at], (double)want[i]);
+            if (!want) continue;
+            f->golden = farther(f->golden, (double)run->logits[at], (double)*want);
+            if (r < n) f->exact = farther(f->exact, exact[at], (double)*want);
         }
     }
     f->lead = HUGE_VAL;
     f->n_next = g->n_next;
     for (int i = 0; i < g->n_next; i++) {
-        const double lead = lead_of(golden_row(g, g->n_prompt - 1 + i), g->n_vocab);
-        f->lead = fmin(f->lead, lead);
-        f->n_sure += lead > 2 * f->golden;
+        f->lead = fmin(f->lead, g->lead[i]);
+        f->n_sure += g->lead[i] > 2 * f->golden;
     }
 }
 
@@ -93,9 +79,8 @@ static void check_ids(const struct golden *g, const struct golden_run *run,
                       const struct figures *f) {
     const int i = f->n_same;
     if (i == g->n_next) return;
-    const double lead = lead_of(golden_row(g, g->n_prompt - 1 + i), g->n_vocab);
-    check(lead <= 2 * f->golden, "%s: token %d is %d, expected %d by %g, distance %g", g->name, i,
-          run->ids[i], g->next[i], lead, f->golden);
+    check(g->lead[i] <= 2 * f->golden, "%s: token %d is %d, expected %d by %g, distance %g",
+          g->name, i, run->ids[i], g->next[i], g->lead[i], f->golden);
 }
 
 static void check_distances(const struct golden *g, const struct golden_run *run) {
