@@ -72,6 +72,7 @@ void hf_copy_transposed(void *dst, const void *src, int64_t rows, int64_t cols, 
 void hf_copy_strided(void *dst, const void *src, int64_t count, int64_t first, int64_t step,
                      size_t size);
 void hf_copy_add_one(float *dst, const struct st_tensor *src, enum format_id format);
+void hf_copy_minus_exp(float *dst, const struct st_tensor *src, enum format_id format);
 // GGUF's blocks of 17 bytes from the nibbles, 16 bytes for a block, and the scales.
 void hf_copy_mxfp4(uint8_t *dst, const uint8_t *nibbles, const uint8_t *scales, int64_t n_blocks);
 

@@ -181,6 +181,7 @@ hf_map hf_map_view;            // the file's bytes
 hf_map hf_map_head;            // a view, unless the head is tied to the embedding
 hf_map hf_map_ignore;          // nothing: computed buffers, and tensors that read images
 hf_map hf_map_add_one;         // a vector with 1 added
+hf_map hf_map_minus_exp;       // a vector x as -exp(x): the decay of a state
 hf_map hf_map_taps;            // [channels, 1, taps] of a convolution, as [channels, taps]
 hf_map hf_map_transposed;      // of [in, out], as Conv1D has it
 hf_map hf_map_expert;          // one expert's matrix: a slice of the GGUF tensor

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/rmath.h"
 #include "weights/hf.h"
 
 rn_status hf_tensor_new(struct hf_config *c, const char *name, enum format_id format, int n_dims,
@@ -60,6 +61,14 @@ void hf_copy_strided(void *dst, const void *src, int64_t count, int64_t first, i
 void hf_copy_add_one(float *dst, const struct st_tensor *src, enum format_id format) {
     format_decode(format, src->data, dst, src->dim[0]);
     for (int64_t i = 0; i < src->dim[0]; i++) dst[i] += 1;
+}
+
+void hf_copy_minus_exp(float *dst, const struct st_tensor *src, enum format_id format) {
+    format_decode(format, src->data, dst, src->dim[0]);
+    for (int64_t i = 0; i < src->dim[0]; i++) {
+        const double x = (double)dst[i];
+        dst[i] = x > -700 && x < 700 ? (float)-rmath_exp_double(x) : x < 0 ? -0.0f : -INFINITY;
+    }
 }
 
 // A folder's byte j has element 2j low and 2j + 1 high; GGUF's byte i has element i low and i + 16

@@ -101,6 +101,15 @@ void hf_map_add_one(struct hf_mapper *m) {
         hf_copy_add_one(data, m->tensor, format_of(m->tensor));
 }
 
+void hf_map_minus_exp(struct hf_mapper *m) {
+    char name[HF_GGUF_NAME_MAX];
+    void *data;
+    if (!check_float(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
+    hf_mapper_name(m, "", name);
+    if (hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
+        hf_copy_minus_exp(data, m->tensor, format_of(m->tensor));
+}
+
 void hf_map_taps(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     if (!check_float(m) || !check_shape(m, m->tensor, 3, 0, 1, 0, 0)) return;
