@@ -4,6 +4,7 @@
 #ifndef RN_TESTS_PARITY_CASE_H
 #define RN_TESTS_PARITY_CASE_H
 
+#include <math.h>
 #include <stdio.h>
 
 #include "parts.h"
@@ -183,7 +184,8 @@ static inline void parity_norm(struct parity_case *c) {
     op.norm.add = parity_below(c, 3) == 0;
     if (op.norm.add) op.out = parity_input(c, group * n, rows, 1);
     if (!op.norm.add && parity_below(c, 2)) op.out = parity_buffer(c, group * n, rows);
-    op.weight = parity_vector(c, group);
+    const bool is_whole = n > 1 && op.norm.kind == NORM_RMS && parity_below(c, 2);
+    op.weight = is_whole ? parity_weight(c, FORMAT_F32, n, group, 0) : parity_vector(c, group);
     if (op.norm.kind == NORM_LAYER) op.bias = parity_vector(c, group);
     parity_say(c, op.norm.kind == NORM_LAYER ? "layer norm of" : "rms norm of", group);
     parity_say(c, op.norm.add ? "add" : op.out == x ? "in place" : "set", n);
@@ -335,13 +337,116 @@ static inline void parity_recur(struct parity_case *c) {
     parity_finish(c, op.out, op.out);
 }
 
+// The last layer of a recurrent group whose states have room for the op's part behind others.
+static inline void parity_state(struct parity_case *c, struct op *op) {
+    const int before = parity_below(c, 2) * 5;
+    const struct plan_kv_group group = {.kind = KV_RECURRENT,
+                                        .n_layer = 1 + parity_below(c, 3),
+                                        .state = before + (int)op_state_floats(&c->plan, op) +
+                                                 parity_below(c, 2) * 3};
+    op->state.group = plan_add_kv_group(&c->plan, &group);
+    op->state.layer = parity_below(c, group.n_layer);
+    op->state.at = before;
+    c->n_positions = PARITY_PAGED;
+    parity_say(c, "layer", op->state.layer);
+    parity_say(c, "at", before);
+    plan_add_op(&c->plan, op);
+    parity_finish(c, op->out, op->out);
+}
+
+static inline void parity_conv(struct parity_case *c) {
+    const int width = parity_below(c, 4) ? parity_width(c) : 300;
+    const int x = parity_input(c, width, ROWS_TOKENS, 2);
+    struct op op = op_of(&c->plan, OP_CONV, x, PLAN_NONE, parity_buffer(c, width, ROWS_TOKENS));
+    static const int taps[] = {2, 3, 4, 4, 5, 16};
+    static const enum format_id formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16};
+    op.state.taps = PARITY_PICK(c, taps);
+    op.state.silu = parity_below(c, 2);
+    op.weight = parity_weight(c, PARITY_PICK(c, formats), width, op.state.taps, 0);
+    if (parity_below(c, 2)) op.bias = parity_vector(c, width);
+    parity_say(c, "channels", width);
+    parity_say(c, op.state.silu ? "silu, taps" : "taps", op.state.taps);
+    parity_state(c, &op);
+}
+
+// Negative numbers: a state decays.
+static inline int parity_decay(struct parity_case *c, int n) {
+    const int weight = parity_weight(c, FORMAT_F32, 1, n, 0);
+    float *data = c->data[c->n_data - 1];
+    for (int i = 0; i < n; i++) data[i] = -fabsf(data[i]) - 0.01f;
+    return weight;
+}
+
+// Heads of DELTA and SCAN.
+static inline struct op parity_heads(struct parity_case *c, enum op_kind kind) {
+    static const int ratios[] = {1, 2, 3};
+    static const int dims[] = {1, 3, 8, 16, 17, 24, 64, 65, 80};
+    const int n_key = 1 + parity_below(c, 3), n_head = n_key * PARITY_PICK(c, ratios);
+    const int dim_k = PARITY_PICK(c, dims), dim_v = PARITY_PICK(c, dims);
+    const int in = parity_input(c, n_head * dim_v + 2 * n_key * dim_k, ROWS_TOKENS, 1);
+    const int logits = parity_input(c, n_head, ROWS_TOKENS, 4);
+    struct op op = op_of(&c->plan, kind, in, logits, parity_buffer(c, n_head * dim_v, ROWS_TOKENS));
+    op.state.n_head = n_head;
+    op.state.n_key = n_key;
+    op.state.dim_k = dim_k;
+    op.state.dim_v = dim_v;
+    op.weight = parity_decay(c, n_head);
+    op.bias = parity_vector(c, n_head);
+    parity_say(c, "heads", n_head);
+    parity_say(c, "of", n_key);
+    parity_say(c, "state", dim_k);
+    parity_say(c, "x", dim_v);
+    return op;
+}
+
+static inline void parity_delta(struct parity_case *c) {
+    struct op op = parity_heads(c, OP_DELTA);
+    op.state.beta = parity_input(c, op.state.n_head, ROWS_TOKENS, 4);
+    op.state.is_tiled = parity_below(c, 2);
+    op.state.eps = 1e-6f;
+    parity_say(c, "tiled", op.state.is_tiled);
+    parity_state(c, &op);
+}
+
+static inline void parity_scan(struct parity_case *c) {
+    struct op op = parity_heads(c, OP_SCAN);
+    op.state.skip = parity_vector(c, op.state.n_head);
+    op.state.dt_min = parity_below(c, 2) ? 0.0f : 0.2f;
+    op.state.dt_max = parity_below(c, 2) ? INFINITY : 1.5f;
+    parity_state(c, &op);
+}
+
+// Two ops leave two parts of the output; the third part stays as it was.
+static inline void parity_columns(struct parity_case *c) {
+    const enum row_domain rows = parity_rows(c, 2);
+    const int n = 1 + parity_below(c, 5), len = 1 + parity_below(c, 20);
+    const int first = parity_below(c, 4), gap = parity_below(c, 4);
+    const int in = parity_input(c, n * (2 * len + gap) + first, rows, 1);
+    const int out = parity_input(c, n * len * 2 + 3, rows, 1);
+    struct op op = op_of(&c->plan, OP_COLUMNS, in, PLAN_NONE, out);
+    op.columns.n = n;
+    op.columns.len = len;
+    op.columns.from = first;
+    op.columns.stride_from = 2 * len + gap;
+    op.columns.stride_to = len;
+    plan_add_op(&c->plan, &op);
+    op.columns.from = first + len;
+    op.columns.to = n * len;
+    plan_add_op(&c->plan, &op);
+    parity_say(c, "parts", n);
+    parity_say(c, "of", len);
+    parity_finish(c, out, out);
+}
+
 static inline void parity_gate(struct parity_case *c) {
     const enum row_domain rows = parity_rows(c, 2);
-    const int width = parity_width(c), g = parity_input(c, width, rows, 9);
-    const int u = parity_below(c, 3) ? parity_input(c, width, rows, 9) : PLAN_NONE;
-    const int outs[] = {g, u == PLAN_NONE ? g : u, parity_buffer(c, width, rows)};
+    const bool is_factor = parity_below(c, 5) == 0;
+    const int width = parity_width(c), g = parity_input(c, is_factor ? 1 : width, rows, 9);
+    const int u = is_factor || parity_below(c, 3) ? parity_input(c, width, rows, 9) : PLAN_NONE;
+    const int outs[] = {is_factor ? u : g, u == PLAN_NONE ? g : u, parity_buffer(c, width, rows)};
     struct op op = op_of(&c->plan, OP_GATE, g, u, PARITY_PICK(c, outs));
     op.gate = (enum gate_kind)(c->index % GATE_COUNT);
+    parity_say(c, "factor", is_factor);
     parity_say(c, "kind", (int)op.gate);
     parity_say(c, "width", width);
     plan_add_op(&c->plan, &op);
@@ -356,6 +461,9 @@ static inline int parity_routed(struct parity_case *c, int n_expert, int used,
     struct op op = op_of(&c->plan, OP_ROUTE, in, PLAN_NONE, out);
     op.route.n_used = used;
     op.route.normalize = parity_below(c, 2);
+    op.route.score = parity_below(c, 2) ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+    op.route.scale = parity_below(c, 2) ? 0 : 2.5f;
+    if (parity_below(c, 3) == 0) op.bias = parity_vector(c, n_expert);
     parity_say(c, op.route.normalize ? "normalized, experts" : "experts", n_expert);
     parity_say(c, "used", used);
     plan_add_op(&c->plan, &op);
@@ -455,7 +563,9 @@ static inline struct parity_case *parity_case_create(enum op_kind kind, int inde
         [OP_ATTENTION] = parity_attention, [OP_RECUR] = parity_recur,
         [OP_GATE] = parity_gate,           [OP_ROUTE] = parity_route,
         [OP_EXPERTS] = parity_experts,     [OP_COMBINE] = parity_combine,
-        [OP_SOFTCAP] = parity_softcap,
+        [OP_SOFTCAP] = parity_softcap,     [OP_CONV] = parity_conv,
+        [OP_DELTA] = parity_delta,         [OP_SCAN] = parity_scan,
+        [OP_COLUMNS] = parity_columns,
     };
     struct parity_case *c = calloc(1, sizeof *c);
     assert_non_null(c);

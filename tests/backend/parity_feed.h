@@ -41,6 +41,11 @@ struct parity_feed {
 
 static inline int feed_below(struct parity_feed *f, int n) { return random_below(&f->random, n); }
 
+// Whether the state of a recurrent group goes on in the page of the block before.
+static inline bool feed_moves(const struct parity_feed *f, int group, int block) {
+    return f->plan->group[group].kind == KV_RECURRENT && block % 3 != 0;
+}
+
 static inline void feed_init(struct parity_feed *f, const struct parity_case *c) {
     static const int sizes[PARITY_SIZES] = {1, 2, 3, 8, 17, PARITY_ROWS};
     static const int depths[] = {0, 0, 1, 20, 31, 33, 100, 290};
@@ -62,8 +67,10 @@ static inline void feed_init(struct parity_feed *f, const struct parity_case *c)
         else
             seq->depth = seq->n_done = feed_below(f, c->n_positions - 2 * PARITY_ROWS);
         for (int g = 0; g < c->plan.n_group; g++)
-            for (int b = 0; b < PARITY_BLOCKS; b++) // neither ordered nor dense
+            for (int b = 0; b < PARITY_BLOCKS; b++) { // neither ordered nor dense
                 seq->page[g][b] = (uint32_t)(PARITY_PAGES - 1 - b * PARITY_SEQS - (s + g) % 5);
+                if (feed_moves(f, g, b)) seq->page[g][b] = seq->page[g][b - 1];
+            }
     }
 }
 
@@ -78,9 +85,12 @@ static inline void feed_tables(struct parity_feed *f, struct parity_seq *seq, in
     for (int g = 0; g < f->plan->n_group; g++) {
         const int seen = feed_first_seen(&f->plan->group[g], seq->n_done);
         for (int b = seq->n_page; b < n_page; b++)
-            f->page[f->batch.n_pages++] = (struct batch_page){g, seq->page[g][b], BATCH_ZERO};
+            if (!feed_moves(f, g, b))
+                f->page[f->batch.n_pages++] = (struct batch_page){g, seq->page[g][b], BATCH_ZERO};
         for (; seq->first[g] < seen; seq->first[g]++)
-            f->gone[f->n_gone++] = (struct batch_page){g, seq->page[g][seq->first[g]], BATCH_ZERO};
+            if (!feed_moves(f, g, seq->first[g] + 1))
+                f->gone[f->n_gone++] =
+                    (struct batch_page){g, seq->page[g][seq->first[g]], BATCH_ZERO};
         for (int b = 0; b < PARITY_BLOCKS; b++)
             seq->table[g][b] = b < seen || b >= n_page ? UINT32_MAX : seq->page[g][b];
     }
@@ -132,7 +142,9 @@ static inline void feed_fork(struct parity_feed *f) {
         to->first[g] = feed_first_seen(&f->plan->group[g], from->n_done);
         if (to->first[g] < from->first[g]) to->first[g] = from->first[g];
         for (int b = to->first[g]; b < from->n_page; b++)
-            f->page[f->batch.n_pages++] = (struct batch_page){g, to->page[g][b], from->page[g][b]};
+            if (b == to->first[g] || !feed_moves(f, g, b))
+                f->page[f->batch.n_pages++] =
+                    (struct batch_page){g, to->page[g][b], from->page[g][b]};
     }
 }
 

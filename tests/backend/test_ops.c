@@ -149,6 +149,9 @@ CASE(gates_are_their_formulas) {
             [GATE_GELU] =
                 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x))) * up,
             [GATE_SWIGLU_OAI] = low * sigmoid(1.702 * low) * (limited + 1),
+            [GATE_SIGMOID] = sigmoid(x) * up,
+            [GATE_RELU2] = fmax(x, 0) * fmax(x, 0) * up,
+            [GATE_NONE] = x * up,
         };
         for (int kind = 0; kind < GATE_COUNT; kind++) {
             float y;
