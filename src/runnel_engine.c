@@ -77,7 +77,7 @@ static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, 
     }
     return err_set(err, RN_ERR_ARG,
                    "speculate: '%.*s' is unknown (known: auto, off, or some of model, lookup, "
-                   "shared, custom)",
+                   "shared, mtp, custom)",
                    len < 64 ? (int)len : 64, name);
 }
 
@@ -93,6 +93,7 @@ static rn_status read_speculation(const rn_engine_options *o, struct draft_confi
                                  .draft_min = o->draft_min};
     if (o->draft && !o->draft->has_plan)
         return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", o->draft->info.path);
+    out->is_auto = is_auto;
     if (is_auto) out->drafters = (1u << RN_DRAFTER_COUNT) - 1;
     for (const char *at = list; !is_auto && !is_off; at++) {
         const size_t len = strcspn(at, ",");

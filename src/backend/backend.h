@@ -34,9 +34,10 @@ struct backend_device {
     bool on_host; // it is the host: its memory is the process's own, so limits of its addresses
                   // apply, and the host's threads compute
     enum page_memory pages;
-    int depth;      // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
-    bool is_absent; // with RN_ERR_UNSUPPORTED: the machine has no such hardware at all, so only
-                    // people who ask for it are told
+    int depth;        // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
+    bool runs_blocks; // plans may have a draft block (plan_begin_draft)
+    bool is_absent;   // with RN_ERR_UNSUPPORTED: the machine has no such hardware at all, so only
+                      // people who ask for it are told
 };
 
 struct backend_sizes {
@@ -73,13 +74,15 @@ struct step_stage {
 
 // Valid until the next submit or wait.
 struct step_result {
-    const int32_t *token;        // [n_logits] chosen where that was asked; -1: no token is possible
-    const float *const *logits;  // [n_logits] the row's logits, where they were asked for
-    const float *const *hidden;  // [n_out] the input of the vocabulary's product, from n_logits on
-    const rn_status *seq_status; // [n_seqs] not RN_OK: the fault of that sequence; NULL: all are
-    uint64_t run_ns, choose_ns;  // by the device's own clock
-    uint64_t ops_ns[OPS_COUNT];  // of run_ns, by the class of the ops; all 0: not measured
-    uint64_t expert_bytes;       // of experts' weights that were read; 0 without experts
+    const int32_t *token;       // [n_logits] chosen where that was asked; -1: no token is possible
+    const float *const *logits; // [n_logits] the row's logits, where they were asked for
+    // [n_out] the input of the vocabulary's product: from n_logits on, and from 0 on where the
+    // backend runs draft blocks
+    const float *const *hidden;
+    const rn_status *seq_status;    // [n_seqs] not RN_OK: the fault of that sequence; NULL: all are
+    uint64_t run_ns, choose_ns;     // by the device's own clock
+    uint64_t ops_ns[OPS_COUNT];     // of run_ns, by the class of the ops; all 0: not measured
+    uint64_t expert_bytes;          // of experts' weights that were read; 0 without experts
     const struct step_stage *stage; // [n_stage] while profile is on
     int n_stage;
 };

@@ -70,6 +70,16 @@ static void add_tokens(struct batch_builder *builder, const struct batch_rows *r
     batch->n_tokens += rows->n_tokens;
 }
 
+int batch_add_hidden(struct batch_builder *builder, int seq, int first, int n) {
+    struct batch *batch = &builder->batch;
+    assert(seq < batch->n_seqs && n > 0 && n <= builder->max_out - batch->n_out);
+    assert(first >= 0 && first + n <= builder->seq[seq].n_tokens - builder->seq[seq].n_out);
+    const int at = batch->n_out;
+    for (int i = 0; i < n; i++)
+        builder->out_row[batch->n_out++] = builder->seq[seq].first_row + first + i;
+    return at;
+}
+
 int batch_add(struct batch_builder *builder, const struct batch_rows *rows) {
     struct batch *batch = &builder->batch;
     check_rows(builder, rows);
@@ -79,7 +89,8 @@ int batch_add(struct batch_builder *builder, const struct batch_rows *rows) {
                               .first_pos = rows->first_pos,
                               .first_out = batch->n_out,
                               .n_out = rows->n_out};
-    for (int g = 0; g < builder->n_group; g++) seq->page_table[g] = rows->page_table[g];
+    for (int g = 0; g < builder->n_group; g++)
+        seq->page_table[builder->first_group + g] = rows->page_table[g];
     add_tokens(builder, rows);
     for (int i = batch->n_tokens - rows->n_out; i < batch->n_tokens; i++)
         builder->out_row[batch->n_out++] = i;

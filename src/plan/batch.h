@@ -47,6 +47,8 @@ struct batch {
     int n_pages;                   // may be more than 0 without any row
     const struct batch_page *page; // [n_pages] done in order, before anything else
     const struct choice *choice;   // [n_logits] NULL: nothing is chosen, all logits are wanted
+    bool is_draft;                 // runs the plan's draft block instead of the model
+    const float *const *input;     // [n_tokens] rows for its op INPUT; NULL without is_draft
 };
 
 // A batch and the arrays that it points to. Owned by the caller, for one batch after the other.
@@ -56,6 +58,7 @@ struct batch_builder {
     int32_t *out_row;      // [max_out]
     struct batch_seq *seq; // [max_seqs]
     int n_group, max_tokens, max_out, max_seqs;
+    int first_group; // the plan's number of the first of them; 0 unless it is set
 };
 
 rn_status batch_builder_init(struct batch_builder *builder, int n_group, int max_tokens,
@@ -76,5 +79,9 @@ struct batch_rows {
 void batch_begin(struct batch_builder *builder, const struct choice *choice);
 // Appends a sequence; returns its index in batch.seq.
 int batch_add(struct batch_builder *builder, const struct batch_rows *rows);
+// Rows [first, first + n) of a sequence that was added want their hidden state, and no logits; they
+// are not among its out rows. Called behind the last batch_add. Returns the first one's place in
+// out_row.
+int batch_add_hidden(struct batch_builder *builder, int seq, int first, int n);
 
 #endif

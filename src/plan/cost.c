@@ -61,7 +61,7 @@ static void state_cost(const struct plan *plan, const struct op *op,
     const uint64_t rows = rows_of(shape, op->rows);
     const uint64_t floats = (uint64_t)op_state_floats(plan, op);
     const uint64_t n_seqs = (uint64_t)shape->kv_read[op->state.group][op->rows];
-    cost->kv_read_bytes = cost->kv_write_bytes = n_seqs * floats * sizeof(float);
+    cost->kv_read_bytes = 2 * n_seqs * floats * sizeof(float); // and written
     cost->weight_bytes = vector_bytes(plan, op->weight) + vector_bytes(plan, op->bias);
     if (op->kind == OP_CONV) { // an activation is taken as 4
         const uint64_t width = (uint64_t)plan->buffer[op->out].width;
@@ -102,6 +102,7 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
     case OP_EMBED: // only the rows looked up
         cost.weight_bytes = rows * format_row_bytes(weight->format, weight->cols);
         break;
+    case OP_INPUT:
     case OP_GATHER:
         break;
     case OP_NORM:

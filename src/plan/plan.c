@@ -117,10 +117,11 @@ int plan_add_rope(struct plan *plan, const struct plan_rope *rope) {
 }
 
 int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
-    assert(plan->n_group < PLAN_MAX_KV_GROUPS);
+    assert(plan->n_group_all < PLAN_MAX_KV_GROUPS);
     assert((group->kind == KV_RECURRENT) == (group->state > 0));
-    plan->group[plan->n_group] = *group;
-    return plan->n_group++;
+    plan->group[plan->n_group_all] = *group;
+    if (!plan->in_draft) plan->n_group++;
+    return plan->n_group_all++;
 }
 
 static void check_matmul(const struct plan *plan, const struct op *op) {
@@ -136,7 +137,7 @@ static void check_matmul(const struct plan *plan, const struct op *op) {
 }
 
 static void check_kv(const struct plan *plan, const struct op *op) {
-    assert(op->kv.group >= 0 && op->kv.group < plan->n_group);
+    assert(op->kv.group >= 0 && op->kv.group < plan->n_group_all);
     const struct plan_kv_group *group = &plan->group[op->kv.group];
     assert(op->kv.layer >= 0 && op->kv.layer < group->n_layer);
     assert(group->kind != KV_RECURRENT);
@@ -155,7 +156,7 @@ static void check_kv(const struct plan *plan, const struct op *op) {
 
 static void check_recur(const struct plan *plan, const struct op *op) {
     assert(op->rows == ROWS_TOKENS); // the state passes through every row
-    assert(op->kv.group >= 0 && op->kv.group < plan->n_group);
+    assert(op->kv.group >= 0 && op->kv.group < plan->n_group_all);
     const struct plan_kv_group *group = &plan->group[op->kv.group];
     assert(group->kind == KV_RECURRENT && op->kv.layer >= 0 && op->kv.layer < group->n_layer);
     for (int i = 0; i < 2; i++) {
@@ -199,7 +200,7 @@ static void check_heads(const struct plan *plan, const struct op *op) {
 
 static void check_state(const struct plan *plan, const struct op *op) {
     assert(op->rows == ROWS_TOKENS); // the state passes through every row
-    assert(op->state.group >= 0 && op->state.group < plan->n_group);
+    assert(op->state.group >= 0 && op->state.group < plan->n_group_all);
     const struct plan_kv_group *group = &plan->group[op->state.group];
     assert(group->kind == KV_RECURRENT);
     assert(op->state.layer >= 0 && op->state.layer < group->n_layer);
@@ -284,6 +285,9 @@ static void check_op(const struct plan *plan, const struct op *op) {
         assert(plan->weight[op->weight].cols == plan->buffer[op->out].width);
         assert(plan->weight[op->weight].n_expert == 0);
         break;
+    case OP_INPUT:
+        assert(op->rows == ROWS_TOKENS && plan->in_draft);
+        break;
     case OP_GATHER:
         assert(plan->buffer[op->in[0]].rows == ROWS_TOKENS && op->rows != ROWS_TOKENS);
         assert(plan->buffer[op->in[0]].width == plan->buffer[op->out].width);
@@ -342,13 +346,19 @@ static void check_op(const struct plan *plan, const struct op *op) {
 }
 
 void plan_add_op(struct plan *plan, const struct op *op) {
-    struct op *items = grow(plan, plan->op, plan->n_op, &plan->cap_op, sizeof *items);
+    struct op *items = grow(plan, plan->op, plan->n_op_all, &plan->cap_op, sizeof *items);
     if (!items) return;
     plan->op = items;
     check_op(plan, op);
-    items[plan->n_op++] = *op;
+    items[plan->n_op_all++] = *op;
+    if (!plan->in_draft) plan->n_op++;
     if (op->kind == OP_EXPERTS || (op->kind == OP_GATE && plan->buffer[op->in[0]].has_slots))
         plan->buffer[op->out].has_slots = true;
+}
+
+void plan_begin_draft(struct plan *plan) {
+    assert(!plan->in_draft);
+    plan->in_draft = true;
 }
 
 rn_status plan_finish(struct plan *plan, rn_error *err) {

@@ -183,7 +183,8 @@ typedef rn_status (*plan_fetch)(const void *ctx, const void *data, uint64_t byte
 struct plan {
     struct arena arena; // owns the arrays and names below
     struct op *op;
-    int n_op, cap_op;
+    int n_op, cap_op; // of the model
+    int n_op_all;     // with those of the draft block behind them (plan_begin_draft); else n_op
     struct plan_buffer *buffer;
     int n_buffer, cap_buffer;
     struct plan_weight *weight;
@@ -191,14 +192,16 @@ struct plan {
     struct plan_rope *rope;
     int n_rope, cap_rope;
     struct plan_kv_group group[PLAN_MAX_KV_GROUPS];
-    int n_group;
+    int n_group;     // of the model
+    int n_group_all; // with the draft block's
     int n_vocab;
     plan_fetch fetch; // NULL: weights are read in place
     const void *fetch_ctx;
-    bool failed; // memory ran out while building
-    int logits;  // the buffer that run() leaves the logits in, rows = ROWS_LOGITS
-    int hidden;  // the input of the vocabulary's product, rows = ROWS_OUT; PLAN_NONE: the plan has
-                 // none to give
+    bool failed;   // memory ran out while building
+    bool in_draft; // while the draft block is built, and afterwards
+    int logits;    // the buffer that run() leaves the logits in, rows = ROWS_LOGITS
+    int hidden; // the input of the vocabulary's product, rows = ROWS_OUT; PLAN_NONE: the plan has
+                // none to give
 };
 
 // Whether the op reads and writes a page of a recurrent group.
@@ -223,6 +226,10 @@ int plan_add_weight(struct plan *plan, const struct plan_weight *weight);
 int plan_add_rope(struct plan *plan, const struct plan_rope *rope); // copies inv_freq
 int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group);
 void plan_add_op(struct plan *plan, const struct op *op);
+// The ops and groups that are added from here on are those of a block that drafts tokens. Batches
+// that ask for it (batch.is_draft) run these ops instead of the model's; both leave their results
+// in `logits` and `hidden`. The block's INPUT rows are hidden rows, of the model or of its own.
+void plan_begin_draft(struct plan *plan);
 rn_status plan_finish(struct plan *plan, rn_error *err);
 
 #endif

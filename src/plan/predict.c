@@ -150,8 +150,7 @@ static void rate_attention(struct step *step, const struct cost *cost) {
 static void rate_state(struct step *step, const struct op *op, const struct cost *cost) {
     const struct predict_rates *rates = step->machine->rates;
     const struct predict_op *like = &rates->op[op->kind];
-    const double bytes = (double)(cost->kv_read_bytes + cost->kv_write_bytes);
-    const double bytes_ns = bytes / rates->bandwidth * 1e9;
+    const double bytes_ns = (double)cost->kv_read_bytes / rates->bandwidth * 1e9;
     const double rows_ns = (double)cost->act_bytes / sizeof(float) * like->float_ns +
                            (double)cost->flops / rates->float_flops * 1e9;
     spend(step, BOUND_KV, bytes_ns, larger(bytes_ns, rows_ns));

@@ -24,6 +24,8 @@ struct parity_case {
     uint64_t random;
     struct plan plan;
     int n_positions; // of a sequence, at most
+    float *input;    // [PARITY_VOCAB, width] rows of the op INPUT; NULL: the plan has none
+    int input_width;
     char shape[160]; // for people
     void *data[PARITY_MAX_WEIGHTS];
     int n_data;
@@ -337,6 +339,22 @@ static inline void parity_recur(struct parity_case *c) {
     parity_finish(c, op.out, op.out);
 }
 
+// Rows of the batch beside rows of a table, in a draft block.
+static inline void parity_input_rows(struct parity_case *c) {
+    const int width = parity_width(c);
+    plan_begin_draft(&c->plan);
+    const int x = parity_input(c, width, ROWS_TOKENS, 2), in = parity_buffer(c, width, ROWS_TOKENS);
+    op_add(&c->plan, OP_INPUT, PLAN_NONE, PLAN_NONE, in, PLAN_NONE);
+    struct op op = op_of(&c->plan, OP_GATE, in, x, x);
+    op.gate = GATE_NONE;
+    plan_add_op(&c->plan, &op);
+    parity_weight(c, FORMAT_F32, PARITY_VOCAB, width, 0);
+    c->input = c->data[c->n_data - 1];
+    c->input_width = width;
+    parity_say(c, "width", width);
+    parity_finish(c, x, x);
+}
+
 // The last layer of a recurrent group whose states have room for the op's part behind others.
 static inline void parity_state(struct parity_case *c, struct op *op) {
     const int before = parity_below(c, 2) * 5;
@@ -565,7 +583,7 @@ static inline struct parity_case *parity_case_create(enum op_kind kind, int inde
         [OP_EXPERTS] = parity_experts,     [OP_COMBINE] = parity_combine,
         [OP_SOFTCAP] = parity_softcap,     [OP_CONV] = parity_conv,
         [OP_DELTA] = parity_delta,         [OP_SCAN] = parity_scan,
-        [OP_COLUMNS] = parity_columns,
+        [OP_COLUMNS] = parity_columns,     [OP_INPUT] = parity_input_rows,
     };
     struct parity_case *c = calloc(1, sizeof *c);
     assert_non_null(c);

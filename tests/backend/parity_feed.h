@@ -37,6 +37,8 @@ struct parity_feed {
     struct batch_page gone[PARITY_OPS]; // to be released once the batch is submitted
     int n_gone;
     struct batch batch;
+    const struct parity_case *of;
+    const float *input[PARITY_ROWS];
 };
 
 static inline int feed_below(struct parity_feed *f, int n) { return random_below(&f->random, n); }
@@ -51,6 +53,7 @@ static inline void feed_init(struct parity_feed *f, const struct parity_case *c)
     static const int depths[] = {0, 0, 1, 20, 31, 33, 100, 290};
     memset(f, 0, sizeof *f);
     f->plan = &c->plan;
+    f->of = c;
     f->random = (uint64_t)c->kind * 31 + (uint64_t)c->index * 1009 + 77;
     f->n_seqs = 1 + feed_below(f, PARITY_SEQS);
     f->forked = f->n_seqs < 2 || c->plan.n_group == 0 || feed_below(f, 2);
@@ -181,6 +184,10 @@ static inline bool feed_next(struct parity_feed *f) {
         feed_sized(f, f->size[f->n_sized++]);
     }
     feed_outs(f, !deepens);
+    f->batch.is_draft = f->of->input != NULL;
+    f->batch.input = f->of->input ? f->input : NULL;
+    for (int r = 0; f->of->input && r < f->batch.n_tokens; r++)
+        f->input[r] = f->of->input + f->token[r] * f->of->input_width;
     return true;
 }
 

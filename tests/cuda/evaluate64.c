@@ -549,6 +549,7 @@ static void run(struct evaluation *e, int index) {
     case OP_SOFTCAP:
         softcap(e, op);
         return;
+    case OP_INPUT:
     case OP_RECUR:
     case OP_CONV:
     case OP_DELTA:

@@ -17,6 +17,6 @@
      .reference = SCALAR,                                                                          \
      .tolerance = 0.12,                                                                            \
      .has_gaps = true,                                                                             \
-     .without = 1u << OP_ROUTE | 1u << OP_EXPERTS},
+     .without = 1u << OP_ROUTE | 1u << OP_EXPERTS | 1u << OP_INPUT},
 
 #include "backend/test_parity.c"

@@ -33,7 +33,7 @@ static inline struct story *story_of(const int32_t *token, int n_token, int limi
     s->seq.choices.sampling = rn_sampling_neutral();
     s->seq.choices.sampling.temperature = 0;
     s->seq.draft = &s->draft;
-    s->draft.slot = -1;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) s->draft.slot[id] = -1;
     return s;
 }
 
@@ -92,7 +92,7 @@ static inline void world_check(struct world *w) {
     for (int i = 0; i < d->max_seqs; i++) {
         const struct drafter_slot *slot = &d->slot[i];
         kv_check_table(d->kv, &slot->table);
-        if (slot->seq) assert_int_equal(slot->seq->draft->slot, i);
+        if (slot->seq) assert_int_equal(slot->seq->draft->slot[RN_DRAFTER_MODEL], i);
         if (!slot->seq) assert_int_equal(slot->table.n_page, 0);
         settled &= !slot->table.marked;
     }
@@ -165,7 +165,7 @@ static inline void world_settle(struct world *w, struct story *story, int n_vali
 
 static inline void world_leave(struct world *w, struct story *story) {
     w->drafter->cls->leave(w->drafter, &story->seq);
-    assert_int_equal(story->draft.slot, -1);
+    assert_int_equal(story->draft.slot[RN_DRAFTER_MODEL], -1);
     world_check(w);
 }
 

@@ -195,7 +195,7 @@ CASE(it_offers_what_the_sequence_and_its_context_have_room_for) {
         if (n > 0) assert_int_equal(world_draft(&w, story, n), n);
         world_settle(&w, story, n_token);
     }
-    assert_int_equal(story->draft.slot, -1);
+    assert_int_equal(story->draft.slot[RN_DRAFTER_MODEL], -1);
     story_destroy(story);
     story = story_random(20, 22, 5, small->info.n_vocab); // two more tokens are allowed
     assert_int_equal(world_offer(&w, story, 8).n, 2);

@@ -142,7 +142,7 @@ CASE(pages_that_were_not_used_for_long_go_to_others) {
     }
     while (offers < 1000 && world_offer(&w, b, 4).n == 0) offers++;
     assert_in_range(offers, 100, 999);
-    assert_int_equal(a->draft.slot, -1);
+    assert_int_equal(a->draft.slot[RN_DRAFTER_MODEL], -1);
     assert_int_equal(world_draft(&w, b, 4), 4);
     world_deinit(&w);
     story_destroy(a);

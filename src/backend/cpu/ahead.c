@@ -72,4 +72,9 @@ void cpu_ahead_link(struct cpu_backend *b) {
         stage->next = next;
         if (b->plan->op[stage->first].kind == OP_MATMUL) next = stage;
     }
+    // the model follows its draft block
+    for (int i = b->n_stage_all - 1; i >= b->n_stage; i--) {
+        b->stage[i].next = next;
+        if (b->plan->op[b->stage[i].first].kind == OP_MATMUL) next = &b->stage[i];
+    }
 }

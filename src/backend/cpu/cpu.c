@@ -34,7 +34,8 @@ static rn_status cpu_device(int index, struct backend_device *out, rn_error *err
                                    .memory_free = memory_available(),
                                    .on_host = true,
                                    .pages = PAGES_LAZY,
-                                   .depth = 1};
+                                   .depth = 1,
+                                   .runs_blocks = true};
     return RN_OK;
 }
 
@@ -61,7 +62,7 @@ static rn_status cpu_need(const struct plan *plan, const struct backend_sizes *s
                           const char *kv_type, struct backend_need *out, rn_error *err) {
     (void)err;
     *out = (struct backend_need){.weights = weight_bytes(plan), .step = step_bytes(plan, sizes)};
-    for (int g = 0; g < plan->n_group; g++)
+    for (int g = 0; g < plan->n_group_all; g++)
         out->kv.page[g] = kv_page_bytes(&plan->group[g], (enum kv_type)kv_type_find(kv_type));
     return RN_OK;
 }

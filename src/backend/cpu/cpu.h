@@ -86,7 +86,8 @@ struct cpu_backend {
     struct cpu_buffer *buffer; // [plan->n_buffer]
     float **rope_table;        // [plan->n_rope] -> [max_tokens, n_rot]
     struct cpu_stage *stage;
-    int n_stage;
+    int n_stage;     // of the model
+    int n_stage_all; // with those of the draft block
 
     bool is_slow[FORMAT_COUNT]; // formats without a kernel
     char slow[128];             // the same, for people

@@ -36,7 +36,7 @@ static uint64_t product_rows(const struct cpu_backend *b, const struct op *op) {
 // Room for the widest input of a block format, and for the widest that experts gather.
 static void carve_inputs(struct cpu_backend *b, struct region_carver *carver) {
     uint64_t quantized = 0, gathered = 0;
-    for (int i = 0; i < b->plan->n_op; i++) {
+    for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
         const struct plan_weight *weight = &b->plan->weight[op->weight];
@@ -56,7 +56,7 @@ static void carve_inputs(struct cpu_backend *b, struct region_carver *carver) {
 
 static void carve_route(struct cpu_backend *b, struct region_carver *carver) {
     uint64_t pairs = 0, experts = 0;
-    for (int i = 0; i < b->plan->n_op; i++) {
+    for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind != OP_ROUTE) continue;
         pairs = max64(pairs, domain_rows(b, op->rows) * (uint64_t)op->route.n_used);
@@ -85,7 +85,7 @@ static void carve_attention(struct cpu_backend *b, const struct backend_config *
                             struct region_carver *carver) {
     uint64_t parts = 0, heads = 0;
     b->attention_floats = 0;
-    for (int i = 0; i < b->plan->n_op; i++) {
+    for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind != OP_ATTENTION) continue;
         const struct plan_kv_group *group = &b->plan->group[op->kv.group];
@@ -143,7 +143,7 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
     carve_inputs(b, carver);
     carve_route(b, carver);
     carve_attention(b, config, carver);
-    for (int i = 0; i < b->plan->n_op; i++) {
+    for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind == OP_NORM || op->kind == OP_ATTENTION) carve_vector(b, op->weight, carver);
         if (op->kind == OP_DELTA || op->kind == OP_SCAN) carve_vector(b, op->weight, carver);
@@ -154,7 +154,7 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
 }
 
 static rn_status map_kv(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
-    for (int g = 0; g < b->plan->n_group; g++) {
+    for (int g = 0; g < b->plan->n_group_all; g++) {
         uint64_t bytes;
         b->page_bytes[g] = kv_page_bytes(&b->plan->group[g], b->kv_type);
         if (!ck_mul(b->page_bytes[g], config->n_pages[g], &bytes)) bytes = UINT64_MAX;

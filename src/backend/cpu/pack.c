@@ -87,7 +87,7 @@ static bool weight_init(struct cpu_backend *b, const struct plan_weight *weight,
 // Chooses the kernels; sums the packed bytes and those of the file.
 static bool measure(struct cpu_backend *b, struct packing *p, uint64_t *packed) {
     bool ok = true;
-    for (int i = 0; i < b->plan->n_op; i++) {
+    for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
         const struct plan_weight *weight = &b->plan->weight[op->weight];

@@ -61,7 +61,7 @@ void cpu_pages_run(struct cpu_backend *b, const struct batch *batch) {
     const int64_t most = (int64_t)(largest / LEAST_BYTES) + 1;
     if (bytes > INLINE_BYTES) job.n_parts = (int64_t)pool_size(b->pool) * PARTS_PER_THREAD;
     if (job.n_parts > most) job.n_parts = most;
-    const int64_t n_items = b->plan->n_group * job.n_parts;
+    const int64_t n_items = b->plan->n_group_all * job.n_parts;
     pool_run(b->pool, parts_run, &job, n_items, bytes > INLINE_BYTES ? 1 : n_items);
 }
 

@@ -124,19 +124,22 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
 rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
     const struct plan *plan = b->plan;
     struct quantized quantized = {PLAN_NONE, ROWS_TOKENS};
-    b->stage = arena_array(&b->arena, (size_t)plan->n_op + 1, sizeof *b->stage);
+    b->stage = arena_array(&b->arena, (size_t)plan->n_op_all + 1, sizeof *b->stage);
     if (!b->stage) return err_set(err, RN_ERR_NOMEM, "cannot allocate the CPU program");
-    for (int i = 0; i < plan->n_op;) {
-        struct cpu_stage *stage = &b->stage[b->n_stage++];
+    for (int i = 0; i < plan->n_op_all;) {
+        const int end = i < plan->n_op ? plan->n_op : plan->n_op_all;
+        if (i == plan->n_op) quantized.buffer = PLAN_NONE; // of another run
+        struct cpu_stage *stage = &b->stage[b->n_stage_all++];
         *stage = (struct cpu_stage){.first = i, .n = 1, .ops = op_class_of(plan->op[i].kind)};
         if (plan->op[i].kind == OP_MATMUL || plan->op[i].kind == OP_EXPERTS) {
-            while (i + stage->n < plan->n_op && joins(plan, i, i + stage->n)) stage->n++;
+            while (i + stage->n < end && joins(plan, i, i + stage->n)) stage->n++;
             const rn_status status = compile_matmul(b, stage, &quantized, err);
             if (status) return status;
         }
         for (int j = i; j < i + stage->n; j++)
             if (plan->op[j].out == quantized.buffer) quantized.buffer = PLAN_NONE; // rewritten
         i += stage->n;
+        if (i == plan->n_op) b->n_stage = b->n_stage_all;
     }
     cpu_ahead_link(b);
     return RN_OK;
@@ -162,6 +165,14 @@ static void embed_rows(void *ctx, int64_t begin, int64_t end, int worker) {
         else
             reference_embed(weight, row[r], op->embed.scale, y);
     }
+}
+
+static void input_rows(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct cpu_rows_job *job = ctx;
+    const size_t bytes = (size_t)job->b->plan->buffer[job->op->out].width * sizeof(float);
+    for (int64_t r = begin; r < end; r++)
+        memcpy(cpu_row_at(job->b, job->op->out, r), job->b->batch->input[r], bytes);
 }
 
 static void gather_rows(void *ctx, int64_t begin, int64_t end, int worker) {
@@ -372,6 +383,9 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
     case OP_EMBED:
         cpu_rows_run(b, embed_rows, &job, n_rows, width);
         break;
+    case OP_INPUT:
+        cpu_rows_run(b, input_rows, &job, n_rows, width);
+        break;
     case OP_GATHER:
         cpu_rows_run(b, gather_rows, &job, n_rows, width);
         break;
@@ -445,11 +459,13 @@ void cpu_program_run(struct cpu_backend *b, const struct batch *batch) {
     for (int i = 0; i < b->plan->n_rope; i++) n_rot += b->plan->rope[i].n_rot;
     cpu_rows_run(b, rope_tables, &job, batch->n_tokens, n_rot * 16); // a sine is worth 16 elements
     uint64_t at = ticks_now();
-    for (int i = 0; i < b->n_stage; i++) {
+    const int first = batch->is_draft ? b->n_stage : 0;
+    const int end = batch->is_draft ? b->n_stage_all : b->n_stage;
+    for (int i = first; i < end; i++) {
         const uint64_t begin = b->profiling ? clock_ns() : 0;
         stage_run(b, &b->stage[i]);
-        if (b->profiling) b->profile[i].ns = clock_ns() - begin;
-        if (i + 1 < b->n_stage && b->stage[i + 1].ops == b->stage[i].ops) continue;
+        if (b->profiling && !batch->is_draft) b->profile[i].ns = clock_ns() - begin;
+        if (i + 1 < end && b->stage[i + 1].ops == b->stage[i].ops) continue;
         const uint64_t now = ticks_now();
         if (now > at) b->ops_ticks[b->stage[i].ops] += now - at; // cores may differ a little
         at = now;

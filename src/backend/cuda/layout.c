@@ -180,6 +180,7 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
 static const char *lacks(const struct plan *plan, const struct op *op) {
     const struct plan_weight *weight = op->weight == PLAN_NONE ? NULL : &plan->weight[op->weight];
     switch (op->kind) {
+    case OP_INPUT:
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:

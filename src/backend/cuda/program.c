@@ -632,7 +632,8 @@ static int op_add(struct compiler *c, int index) {
     case OP_SOFTCAP:
         softcap_add(c, op);
         return 1;
-    case OP_CONV: // layout.c refused them
+    case OP_INPUT: // layout.c refused them
+    case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
     case OP_COLUMNS:

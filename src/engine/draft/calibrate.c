@@ -22,6 +22,8 @@ static rn_status run(void *ctx, int n, struct batch_shape *shape, uint64_t *ns, 
     if (!kv_grow(on->kv, bench->table, 0, n)) return RN_OK;
     batch_begin(on->builder, NULL);
     batch->page = kv_take_ops(on->kv, &batch->n_pages);
+    batch->is_draft = on->block_input != NULL;
+    batch->input = on->block_input;
     batch_add(on->builder, &(struct batch_rows){.page_table = bench->table->page,
                                                 .n_tokens = n,
                                                 .n_out = n_out});

@@ -12,8 +12,9 @@ struct calibration {
     struct kv *kv;
     struct backend *backend;
     struct batch_builder *builder;
-    int max_logits;    // rows that may want logits
-    bool no_attention; // shapes are those of drafter_model_shape
+    int max_logits;                  // rows that may want logits
+    bool no_attention;               // shapes are those of drafter_model_shape
+    const float *const *block_input; // rows for the plan's draft block; NULL: the model is run
 };
 
 // As price_calibrate. The table is empty, with room for `most` positions, and is empty again

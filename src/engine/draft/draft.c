@@ -19,6 +19,7 @@ const char *draft_name(rn_drafter drafter) {
     static const char *const names[RN_DRAFTER_COUNT] = {[RN_DRAFTER_MODEL] = "model",
                                                         [RN_DRAFTER_LOOKUP] = "lookup",
                                                         [RN_DRAFTER_SHARED] = "shared",
+                                                        [RN_DRAFTER_MTP] = "mtp",
                                                         [RN_DRAFTER_CUSTOM] = "custom"};
     const size_t at = (size_t)drafter;
     return at < RN_DRAFTER_COUNT ? names[at] : "unknown";
@@ -76,8 +77,7 @@ static rn_status seq_draft_create(void *ctx, int limit, struct seq_draft **out, 
     const struct draft *draft = ctx;
     struct seq_draft *seq = calloc(1, sizeof *seq);
     if (!seq) return err_set(err, RN_ERR_NOMEM, "no memory for a request's drafts");
-    seq->slot = -1;
-    for (int id = 0; id < RN_DRAFTER_COUNT; id++) seq->guess[id].token = -1;
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) seq->slot[id] = seq->guess[id].token = -1;
     const rn_status status =
         draft->drafter[RN_DRAFTER_LOOKUP] ? suffix_init(&seq->own, limit, err) : RN_OK;
     if (status)
@@ -112,6 +112,31 @@ static rn_status create_model(struct draft *draft, const struct draft_config *co
     return drafter_model_create(&model, &draft->drafter[RN_DRAFTER_MODEL], err);
 }
 
+// Whether the model has a block, and its backend runs it.
+static rn_status create_block(struct draft *draft, const struct draft_config *config,
+                              rn_error *err) {
+    const struct draft_host *host = &draft->host;
+    if (host->block_page_bytes == 0)
+        return config->is_auto ? RN_OK
+                               : err_set(err, RN_ERR_ARG, "speculate has mtp, and the model %s",
+                                         host->plan->n_op_all == host->plan->n_op
+                                             ? "has no block for it"
+                                             : "runs on a backend that does not run its block");
+    const struct drafter_block_config block = {.plan = host->plan,
+                                               .tokenizer = host->tokenizer,
+                                               .backend = host->backend,
+                                               .pool = host->pool,
+                                               .n_ctx = host->n_ctx,
+                                               .max_seqs = host->max_seqs,
+                                               .batch_tokens = host->batch_tokens,
+                                               .page_bytes = host->block_page_bytes,
+                                               .kv_bytes = host->block_kv_bytes,
+                                               .scratch = host->scratch,
+                                               .now = host->now,
+                                               .now_ctx = host->now_ctx};
+    return drafter_block_create(&block, &draft->drafter[RN_DRAFTER_MTP], err);
+}
+
 static rn_status create_drafters(struct draft *draft, const struct draft_config *config,
                                  rn_error *err) {
     struct drafter **drafter = draft->drafter;
@@ -124,6 +149,7 @@ static rn_status create_drafters(struct draft *draft, const struct draft_config 
         s = drafter_custom_create(config->fn, config->ctx, draft->host.plan->n_vocab,
                                   &drafter[RN_DRAFTER_CUSTOM], err);
     if (!s && config->drafters & 1u << RN_DRAFTER_MODEL) s = create_model(draft, config, err);
+    if (!s && config->drafters & 1u << RN_DRAFTER_MTP) s = create_block(draft, config, err);
     return s;
 }
 

@@ -24,6 +24,7 @@ struct draft_config {
     rn_draft_fn fn; // NULL: none
     void *ctx;
     int draft_max, draft_min; // as in rn_engine_options
+    bool is_auto;             // drafters that cannot be had are left out
 };
 
 // The parts of the engine that drafts use. They outlive the draft room.
@@ -41,6 +42,8 @@ struct draft_host {
     int n_ctx, max_seqs, batch_tokens, logit_rows;
     uint64_t itl_ns;            // bound of a step while streams run; UINT64_MAX: none
     uint64_t draft_kv_bytes;    // for the pages of a draft model
+    uint64_t block_kv_bytes;    // for those of the plan's draft block
+    uint64_t block_page_bytes;  // of one of them; 0: no block can run
     uint64_t (*now)(void *ctx); // ns
     void *now_ctx;
 };
@@ -86,6 +89,10 @@ struct draft_step {
 
 // Returns the part of the rest of the step, without drafting, that it would take without drafts.
 double draft_propose(struct draft *draft, const struct draft_step *step);
+// Of the work's rows before its out rows, how many want their hidden state: the last ones.
+int draft_hidden_rows(const struct draft *draft, const struct seq_work *work);
+// The work's hidden rows, before draft_settle. hidden: the step's result.
+void draft_observe(struct draft *draft, const struct seq_work *work, const float *const *hidden);
 // The work's rows are evaluated, and its sequence's n_done includes all of them. Takes refused
 // positions back from n_done, sets n_again, and learns acceptance. chosen: the first chosen token,
 // where n_pick is not 0.

@@ -28,6 +28,7 @@ enum draft_source {
     DRAFT_SHARED_SHORT,
     DRAFT_SHARED_MIDDLE,
     DRAFT_SHARED_LONG,
+    DRAFT_MTP,
     DRAFT_CUSTOM,
     DRAFT_SOURCES // at most SPEC_MAX_SOURCES
 };
@@ -56,6 +57,9 @@ struct drafter_class {
     // After the step, for each job whose n was not 0, before anything else happens to the sequence.
     // Its first n_valid tokens are as draft() read them, the rest are not.
     void (*settle)(struct drafter *drafter, struct seq *seq, int n_valid);
+    // Hidden rows of the sequence's positions [pos, pos + n), whose tokens stay. Before settle.
+    void (*observe)(struct drafter *drafter, struct seq *seq, int pos, int n,
+                    const float *const *hidden);
     // The sequence lost its pages or is over: gives up all that is held for it. May be called
     // twice.
     void (*leave)(struct drafter *drafter, struct seq *seq);
@@ -66,17 +70,17 @@ struct drafter_class {
     void (*destroy)(struct drafter *drafter);
 };
 
-// Functions that a drafter does not need are NULL: draft, cost_ns and settle of free ones; leave,
-// learn, forget.
+// Functions that a drafter does not need are NULL: draft, cost_ns and settle of free ones; observe,
+// leave, learn, forget.
 struct drafter {
     const struct drafter_class *cls; // first member of every drafter's own struct
 };
 
 // The draft room's data of a sequence, from submit on; see seq.h.
 struct seq_draft {
-    struct suffix_index own; // of its tokens, for lookup
-    struct spec_rates rates; // how often its drafts were accepted
-    int slot;                // of the drafter "model"; -1: none
+    struct suffix_index own;    // of its tokens, for lookup
+    struct spec_rates rates;    // how often its drafts were accepted
+    int slot[RN_DRAFTER_COUNT]; // of the drafters "model" and "mtp"; -1: none
     // the draft that this step verifies
     rn_drafter drafter;
     enum draft_source source;
@@ -123,6 +127,22 @@ struct drafter_model_config {
     uint64_t (*now)(void *ctx);        // the engine's clock
     void *now_ctx;
 };
+// The plan's draft block, on the backend that runs the model.
+struct drafter_block_config {
+    const struct plan *plan;
+    const struct tokenizer *tokenizer;
+    struct backend *backend;
+    struct pool *pool;
+    int n_ctx, max_seqs, batch_tokens;
+    uint64_t page_bytes, kv_bytes; // of a page of the block's group; of all
+    struct choice_scratch *scratch;
+    uint64_t (*now)(void *ctx);
+    void *now_ctx;
+};
+enum { DRAFTER_TAIL = 128 }; // hidden rows that it keeps of a sequence: the last ones
+rn_status drafter_block_create(const struct drafter_block_config *config, struct drafter **out,
+                               rn_error *err);
+
 // Its costs are measured before it returns. RN_ERR_MODEL: its vocabulary is another one.
 rn_status drafter_model_create(const struct drafter_model_config *config, struct drafter **out,
                                rn_error *err);

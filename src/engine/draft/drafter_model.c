@@ -33,9 +33,9 @@ void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot) {
     slot_forget_draft(d, slot);
     kv_commit(d->kv, &slot->table, slot->seq->token, slot->n_done);
     kv_release(d->kv, &slot->table);
-    slot->seq->draft->slot = -1;
+    slot->seq->draft->slot[d->base.cls->id] = -1;
     slot->seq = NULL;
-    slot->n_done = 0;
+    slot->n_done = slot->base = slot->n_hidden = 0;
 }
 
 // The least recently used of the other slots, if it was unused for long; never a slot of the
@@ -59,13 +59,13 @@ static struct drafter_slot *slot_take(struct drafter_model *d) {
 }
 
 struct drafter_slot *drafter_slot_of(struct drafter_model *d, struct seq *seq) {
-    const int index = seq->draft->slot;
+    const int index = seq->draft->slot[d->base.cls->id];
     struct drafter_slot *slot = index >= 0 ? &d->slot[index] : slot_take(d);
     if (!slot) return NULL;
     if (index < 0) {
         slot->seq = seq;
         slot->used = d->clock;
-        seq->draft->slot = (int)(slot - d->slot);
+        seq->draft->slot[d->base.cls->id] = (int)(slot - d->slot);
     }
     assert(slot->seq == seq);
     if (seq->n_token - slot->n_done > KV_PAGE_TOKENS || index < 0) {
@@ -100,7 +100,8 @@ static void calibrate(struct drafter_model *d) {
                                    .backend = d->backend,
                                    .builder = &d->builder,
                                    .max_logits = d->max_seqs,
-                                   .no_attention = true};
+                                   .no_attention = true,
+                                   .block_input = d->input};
     price_init(&d->price, &d->rates);
     d->is_broken = calibrate_price(&on, &d->slot[0].table, &d->price,
                                    least(d->batch_tokens, d->n_ctx), CALIBRATE_NS, NULL) != RN_OK;
@@ -109,15 +110,16 @@ static void calibrate(struct drafter_model *d) {
 // ---------------------------------------------------------------- the interface
 
 static void leave(struct drafter *drafter, struct seq *seq) {
-    if (!seq->draft || seq->draft->slot < 0) return;
+    if (!seq->draft || seq->draft->slot[drafter->cls->id] < 0) return;
     struct drafter_model *d = model_of(drafter);
-    drafter_slot_free(d, &d->slot[seq->draft->slot]);
+    drafter_slot_free(d, &d->slot[seq->draft->slot[drafter->cls->id]]);
 }
 
 static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int most, int32_t *out) {
     (void)out;
     struct drafter_model *d = model_of(drafter);
-    const struct draft_offer none = {.source = DRAFT_MODEL};
+    const enum draft_source source = d->is_block ? DRAFT_MTP : DRAFT_MODEL;
+    const struct draft_offer none = {.source = source};
     if (d->is_broken) return none;
     d->clock++;
     if (seq->n_token > d->n_ctx) { // it cannot follow any further
@@ -126,13 +128,14 @@ static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int mo
     }
     // of n tokens it evaluates all but the last
     const int n = least(most, least(seq->limit, d->n_ctx + 1) - seq->n_token);
-    const struct drafter_slot *slot = n > 0 ? drafter_slot_of(d, seq) : NULL;
+    struct drafter_slot *slot = n > 0 ? drafter_slot_of(d, seq) : NULL;
     if (!slot) return none;
-    const int behind = seq->n_token - slot->n_done;
+    if (d->is_block && !drafter_block_ready(d, slot)) return none;
+    const int behind = drafter_slot_behind(d, slot);
     if (behind < 1 || !drafter_slot_room(d, slot, behind)) return none;
     const double setup_ns =
         behind > DRAFTER_FEW ? price_ns(d, behind, 1) - price_ns(d, DRAFTER_FEW, 1) : 0;
-    return (struct draft_offer){n, DRAFT_MODEL, setup_ns};
+    return (struct draft_offer){n, source, setup_ns};
 }
 
 static double cost_ns(const struct drafter *drafter, int place, int n_seqs) {
@@ -142,11 +145,13 @@ static double cost_ns(const struct drafter *drafter, int place, int n_seqs) {
 
 static void settle(struct drafter *drafter, struct seq *seq, int n_valid) {
     struct drafter_model *d = model_of(drafter);
-    if (seq->draft->slot < 0) return;
-    struct drafter_slot *slot = &d->slot[seq->draft->slot];
+    const int index = seq->draft->slot[drafter->cls->id];
+    if (index < 0) return;
+    struct drafter_slot *slot = &d->slot[index];
     if (!slot->table.marked) return;
     const int n_all = slot->n_done + slot->n_tried;
-    const int n_kept = n_valid < slot->n_done ? slot->n_done : least(n_valid, n_all);
+    int n_kept = n_valid < slot->n_done ? slot->n_done : least(n_valid, n_all);
+    if (d->is_block) n_kept = slot->n_done; // the model's own hidden rows come now
     slot->n_done = kv_settle(d->kv, &slot->table, n_kept, n_all);
     slot->n_tried = 0;
 }
@@ -161,7 +166,9 @@ static void destroy(struct drafter *drafter) {
         kv_table_deinit(&d->slot[i].table);
     }
     kv_destroy(d->kv);
-    backend_destroy(d->backend);
+    if (!d->is_block) backend_destroy(d->backend); // a block's is the engine's
+    free(d->hidden);
+    free(d->input);
     free(d->slot);
     free(d->part);
     free(d->active);
@@ -170,16 +177,13 @@ static void destroy(struct drafter *drafter) {
     free(d);
 }
 
-static const struct drafter_class drafter_model_class = {
-    .id = RN_DRAFTER_MODEL,
-    .offer = offer,
-    .draft = drafter_model_draft,
-    .cost_ns = cost_ns,
-    .settle = settle,
-    .leave = leave,
-    .forget = forget,
-    .destroy = destroy,
-};
+#define MODEL_CLASS(name)                                                                          \
+    .id = (name), .offer = offer, .draft = drafter_model_draft, .cost_ns = cost_ns,                \
+    .settle = settle, .leave = leave, .forget = forget, .destroy = destroy
+
+const struct drafter_class drafter_model_class = {MODEL_CLASS(RN_DRAFTER_MODEL)};
+const struct drafter_class drafter_block_class = {MODEL_CLASS(RN_DRAFTER_MTP),
+                                                  .observe = drafter_model_observe};
 
 // ---------------------------------------------------------------- create
 
@@ -212,6 +216,7 @@ static rn_status create_backend(struct drafter_model *d, const struct drafter_mo
 }
 
 static rn_status allocate(struct drafter_model *d, rn_error *err) {
+    const int n_group = d->is_block ? 1 : d->plan->n_group;
     const size_t seqs = (size_t)d->max_seqs;
     d->slot = calloc(seqs, sizeof *d->slot);
     d->part = calloc(seqs, sizeof *d->part);
@@ -219,11 +224,21 @@ static rn_status allocate(struct drafter_model *d, rn_error *err) {
     d->choice = calloc(seqs, sizeof *d->choice);
     if (!d->slot || !d->part || !d->active || !d->choice)
         return err_set(err, RN_ERR_NOMEM, "no memory for drafts of %d sequences", d->max_seqs);
-    rn_status status = batch_builder_init(&d->builder, d->plan->n_group, d->batch_tokens,
-                                          d->batch_tokens, d->max_seqs, err);
+    rn_status status = batch_builder_init(&d->builder, n_group, d->batch_tokens, d->batch_tokens,
+                                          d->max_seqs, err);
+    d->builder.first_group = d->is_block ? d->plan->n_group : 0;
     for (int i = 0; i < d->max_seqs && !status; i++)
-        status = kv_table_init(&d->slot[i].table, d->plan->n_group, d->n_ctx, err);
+        status = kv_table_init(&d->slot[i].table, n_group, d->n_ctx, err);
     return status;
+}
+
+rn_status drafter_model_finish(struct drafter_model *d, rn_error *err) {
+    const rn_status status = allocate(d, err);
+    if (status) return status;
+    for (int i = 0; d->hidden && i < d->max_seqs; i++)
+        d->slot[i].hidden = d->hidden + (size_t)i * DRAFTER_TAIL * (size_t)d->n_embd;
+    calibrate(d);
+    return RN_OK;
 }
 
 rn_status drafter_model_create(const struct drafter_model_config *config, struct drafter **out,
@@ -246,12 +261,11 @@ rn_status drafter_model_create(const struct drafter_model_config *config, struct
                                 .now = config->now,
                                 .now_ctx = config->now_ctx};
     status = create_backend(d, config, err);
-    if (!status) status = allocate(d, err);
+    if (!status) status = drafter_model_finish(d, err);
     if (status) {
         destroy(&d->base);
         return status;
     }
-    calibrate(d);
     *out = &d->base;
     return RN_OK;
 }

@@ -1,11 +1,18 @@
-// The drafter "model" inside: drafter_model.c owns its life, the slots of sequences and their
-// pages, drafter_model_round.c makes the drafts of a step, drafter_model_vocab.c compares
-// vocabularies.
+// The drafters "model" and "mtp" inside: drafter_model.c owns their life, the slots of sequences
+// and their pages, drafter_model_round.c makes the drafts of a step, drafter_model_vocab.c compares
+// vocabularies. drafter_block.c has the parts that only "mtp" needs.
+//
+// A draft model reads the tokens of a sequence. A draft block belongs to the model, and runs on its
+// backend. Its row at position p takes the token at p + 1 and the model's hidden state at p; behind
+// the known tokens it takes its own hidden state. Only the last hidden rows of a sequence are kept
+// (DRAFTER_TAIL), so the block may begin in the middle of a text: positions of its table are
+// counted from `base` on.
 //
 // Invariants between calls:
 //  1. a slot with a sequence is the slot that the sequence's draft names; others hold no page.
-//  2. a slot's table has the positions of its sequence's first n_done tokens. Between draft and
-//     settle, where the table is marked, it has n_tried more, of drafted tokens.
+//  2. a slot's table has the positions [base, base + n_done) of its sequence; base is 0 for a
+//  model.
+//     Between draft and settle, where the table is marked, it has n_tried more, of drafted tokens.
 //  3. there are as many slots as sequences may run, so that one is free for each.
 #ifndef RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 #define RN_ENGINE_DRAFT_DRAFTER_MODEL_H
@@ -26,6 +33,10 @@ struct drafter_slot {
     int n_done;
     int n_tried;   // positions of drafted tokens
     uint64_t used; // the clock when it was last drafted for
+    // of a block:
+    int base;
+    int first, n_hidden; // the positions whose hidden rows are kept
+    float *hidden;       // [DRAFTER_TAIL, n_embd] position p at p % DRAFTER_TAIL
 };
 
 // One sequence in a round.
@@ -36,6 +47,7 @@ struct drafter_part {
     int n_made;     // tokens drafted
     int n_advanced; // of them, the number that the constraint was moved over
     bool ends;
+    const float *hidden; // of a block: its own, at the last row
 };
 
 struct drafter_model {
@@ -64,6 +76,12 @@ struct drafter_model {
     int n_part, n_active;
     struct batch_builder builder;
     struct choice *choice; // [max_seqs]
+
+    // of a block:
+    bool is_block;
+    int n_embd;
+    float *hidden;       // of all slots
+    const float **input; // [batch_tokens]
 };
 
 // The sequence's slot, a new one if need be, which starts with the cached prefix. NULL: all are in
@@ -81,6 +99,25 @@ static inline struct batch_shape drafter_model_shape(int n_tokens, int n_logits)
     return (struct batch_shape){.n_tokens = n_tokens, .n_out = n_logits, .n_logits = n_logits};
 }
 
+// The positions that the slot's table is behind the known tokens.
+static inline int drafter_slot_behind(const struct drafter_model *d,
+                                      const struct drafter_slot *slot) {
+    return slot->seq->n_token - d->is_block - slot->base - slot->n_done;
+}
+
 void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs);
+
+// drafter_model.c: the rest of a drafter that has its plan, backend and pages; measures its costs.
+rn_status drafter_model_finish(struct drafter_model *d, rn_error *err);
+extern const struct drafter_class drafter_model_class, drafter_block_class;
+void drafter_model_observe(struct drafter *drafter, struct seq *seq, int pos, int n,
+                           const float *const *hidden);
+
+// drafter_block.c: whether the slot has the hidden rows for the tokens that it is behind. It begins
+// anew where it has lost some.
+bool drafter_block_ready(struct drafter_model *d, struct drafter_slot *slot);
+// The rows of the batch's last sequence are those of the slot's positions from first_pos on.
+void drafter_block_rows(struct drafter_model *d, const struct drafter_part *part, int first_pos,
+                        int n);
 
 #endif

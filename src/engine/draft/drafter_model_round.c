@@ -18,6 +18,8 @@ static void begin(struct drafter_model *d) {
     struct batch *batch = &d->builder.batch;
     batch_begin(&d->builder, d->choice);
     batch->page = kv_take_ops(d->kv, &batch->n_pages);
+    batch->is_draft = d->is_block;
+    batch->input = d->input;
 }
 
 // Appends the sequence's n tokens from first_pos on; is_out: the last one wants logits.
@@ -27,8 +29,10 @@ static void add(struct drafter_model *d, const struct drafter_part *part, int fi
     batch_add(&d->builder, &(struct batch_rows){.page_table = part->slot->table.page,
                                                 .first_pos = first_pos,
                                                 .n_tokens = n,
-                                                .token = part->job->seq->token + first_pos,
+                                                .token = part->job->seq->token + part->slot->base +
+                                                         first_pos + d->is_block,
                                                 .n_out = is_out});
+    if (d->is_block) drafter_block_rows(d, part, first_pos, n);
     for (int row = first_row; row < first_row + n; row++)
         if (d->builder.token[row] >= d->n_vocab) // a token that only the target has
             d->builder.token[row] = 0;
@@ -72,14 +76,14 @@ static bool batch_run(struct drafter_model *d) {
 
 // ---------------------------------------------------------------- known tokens
 
-static bool is_far(const struct drafter_part *part) {
-    return part->job->seq->n_token - part->slot->n_done > DRAFTER_FEW;
+static bool is_far(const struct drafter_model *d, const struct drafter_part *part) {
+    return drafter_slot_behind(d, part->slot) > DRAFTER_FEW;
 }
 
 // Pages for as many of its tokens as the batch has room for. It begins only when all of them fit:
 // otherwise many would hold pages, and none could draft.
 static void plan_rows(struct drafter_model *d, struct drafter_part *part, int room) {
-    const int behind = part->job->seq->n_token - part->slot->n_done;
+    const int behind = drafter_slot_behind(d, part->slot);
     if (behind > 0 && !drafter_slot_room(d, part->slot, behind)) {
         drafter_slot_free(d, part->slot);
         return;
@@ -96,7 +100,7 @@ static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jo
     for (int i = 0; i < n_jobs; i++) {
         struct drafter_slot *slot =
             jobs[i].seq->n_token <= d->n_ctx ? drafter_slot_of(d, jobs[i].seq) : NULL;
-        if (!slot) {
+        if (!slot || (d->is_block && !drafter_block_ready(d, slot))) {
             jobs[i].n = 0;
             continue;
         }
@@ -108,7 +112,7 @@ static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jo
     for (int far = 0; far < 2; far++) {
         for (int i = 0; i < d->n_part; i++) {
             struct drafter_part *part = &d->part[i];
-            if (!part->slot->seq || part->n_rows || is_far(part) != (far == 1)) continue;
+            if (!part->slot->seq || part->n_rows || is_far(d, part) != (far == 1)) continue;
             plan_rows(d, part, room);
             room -= part->n_rows;
         }
@@ -121,8 +125,8 @@ static void run_known(struct drafter_model *d) {
     for (int i = 0; i < d->n_part; i++) {
         struct drafter_part *part = &d->part[i];
         struct draft_job *job = part->job;
-        const int end = part->slot->n_done + part->n_rows;
-        const bool is_out = part->n_rows > 0 && end == job->seq->n_token && job->n > 0;
+        const bool is_out =
+            part->n_rows > 0 && job->n > 0 && part->n_rows == drafter_slot_behind(d, part->slot);
         if (is_out)
             d->active[d->n_active++] = part;
         else
@@ -176,6 +180,7 @@ static void take_all(struct drafter_model *d, int place) {
     for (int i = 0; i < d->n_active; i++) {
         struct drafter_part *part = d->active[i];
         take_one(d, part, token[i]);
+        if (d->is_block) part->hidden = d->result.hidden[i];
         if (!part->ends && place == 0) plan_tries(d, part);
         if (!part->ends) d->active[n++] = part;
     }

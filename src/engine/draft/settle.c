@@ -14,6 +14,28 @@ static void learn_guesses(struct draft *draft, const struct seq_work *work, int3
     }
 }
 
+int draft_hidden_rows(const struct draft *draft, const struct seq_work *work) {
+    if (!draft || !draft->drafter[RN_DRAFTER_MTP] || !work->seq->draft || work->seq->pooling)
+        return 0;
+    // the last DRAFTER_TAIL of the known positions
+    const int first = seq_known(work->seq) - DRAFTER_TAIL - work->first_pos;
+    const int n = work->n_tokens - work->n_out - (first > 0 ? first : 0);
+    return n > 0 ? n : 0;
+}
+
+void draft_observe(struct draft *draft, const struct seq_work *work, const float *const *hidden) {
+    struct drafter *drafter = draft ? draft->drafter[RN_DRAFTER_MTP] : NULL;
+    struct seq *seq = work->seq;
+    if (!drafter || !seq->draft || seq->pooling) return;
+    const int refused = work->n_draft - work->n_accepted;
+    const int pos = work->first_pos + work->n_tokens - work->n_out;
+    if (work->n_hidden > 0)
+        drafter->cls->observe(drafter, seq, pos - work->n_hidden, work->n_hidden,
+                              hidden + work->first_hidden);
+    if (work->n_out > refused)
+        drafter->cls->observe(drafter, seq, pos, work->n_out - refused, hidden + work->first_out);
+}
+
 void draft_settle(struct draft *draft, const struct seq_work *work, int32_t chosen) {
     struct seq *seq = work->seq;
     if (!draft || !seq->draft) return;

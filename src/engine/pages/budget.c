@@ -124,6 +124,18 @@ static double beside_share(const struct budget_request *request, const struct kv
            (double)kv_need(config, budget->sizes.n_ctx, 1);
 }
 
+// KV memory of the plan's draft block for each byte of the model's; 0: there is none.
+static double block_share(const struct plan *plan, const struct kv_bytes *kv) {
+    uint64_t model = 0, block = 0;
+    for (int g = 0; g < plan->n_group_all; g++) {
+        if (g >= plan->n_group)
+            block += kv->page[g];
+        else if (plan->group[g].kind == KV_FULL)
+            model += kv->page[g];
+    }
+    return model > 0 ? (double)block / (double)model : 0;
+}
+
 static uint64_t scaled(uint64_t bytes, double factor) {
     const double product = (double)bytes * factor;
     return product < 0x1p63 ? (uint64_t)product : UINT64_MAX;
@@ -137,9 +149,8 @@ static uint64_t kv_bytes_free(const struct budget_request *request, const struct
     const uint64_t seqs =
         times(kv_need(config, sizes->n_ctx, sizes->batch_tokens), (uint64_t)sizes->max_seqs);
     if (!request->available) return least(seqs, kv_bytes_max(config));
-    const uint64_t own = share > 0 && !request->beside.is_apart
-                             ? scaled(budget->free_bytes, 1 / (1 + share))
-                             : budget->free_bytes;
+    const double more = (request->beside.is_apart ? 0 : share) + budget->block_share;
+    const uint64_t own = more > 0 ? scaled(budget->free_bytes, 1 / (1 + more)) : budget->free_bytes;
     const uint64_t bytes = least(own, times(seqs, ADEQUATE_CONTEXTS));
     return least(bytes, kv_bytes_max(config));
 }
@@ -287,6 +298,15 @@ static rn_status fill_beside(const struct budget_request *request, double share,
                    out->beside.n_ctx, size_of(context).text);
 }
 
+// A context at least.
+static void fill_block(const struct plan *plan, struct budget *out) {
+    if (out->block_share == 0) return;
+    const uint64_t blocks = (uint64_t)out->sizes.n_ctx / KV_PAGE_TOKENS + 1;
+    const uint64_t least_bytes = times(out->kv.page[plan->n_group], blocks);
+    const uint64_t bytes = scaled(out->kv_bytes, out->block_share);
+    out->block_kv_bytes = bytes > least_bytes ? bytes : least_bytes;
+}
+
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err) {
     const bool is_given = request->kv_bytes || request->kv_pages;
     *out = (struct budget){0};
@@ -295,6 +315,7 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
     if (status) return status;
     const struct kv_config config = budget_kv_config(request->plan, &out->kv);
     const double share = beside_share(request, &config, out);
+    out->block_share = block_share(request->plan, &out->kv);
     out->kv_bytes = kv_bytes_choose(request, &config, out, share);
     // pages are given memory when they are used, so too much would be noticed only then
     if (is_given && request->total && out->kv_bytes > request->total)
@@ -310,5 +331,6 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
         return refuse_context(request, out, &config, n_fitting, is_given, err);
     out->sizes.n_ctx = n_fitting;
     out->context_bytes = kv_need(&config, n_fitting, 1);
+    fill_block(request->plan, out);
     return fill_beside(request, share, out, err);
 }

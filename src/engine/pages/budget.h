@@ -46,6 +46,8 @@ struct budget {
     uint64_t page_bytes;       // of a page of each group: 32 tokens
     uint64_t context_bytes;    // bytes that a lone sequence of n_ctx positions needs
     struct kv_bytes kv;        // a page of each group
+    double block_share;        // KV bytes of the plan's draft block for each of kv_bytes
+    uint64_t block_kv_bytes;   // of its pages; 0: the plan has none
     struct {
         int n_ctx; // positions of a sequence that it can follow
         uint64_t weight_bytes, step_bytes, kv_bytes;

@@ -57,6 +57,7 @@ rn_status kv_create(const struct kv_config *config, struct backend *backend, str
     if (!kv) return err_set(err, RN_ERR_NOMEM, "no memory for the page manager");
     kv->backend = backend;
     kv->n_group = config->n_group;
+    kv->first_group = config->first_group;
     kv->budget = config->budget;
     kv->no_prefix = config->no_prefix;
     kv->max_op = config->max_page_ops;
@@ -216,6 +217,7 @@ const struct batch_page *kv_take_ops(struct kv *kv, int *n) {
         const struct batch_page op = kv->op[i];
         kv->group[op.group].page[op.page].pending = false;
         if (op.from != BATCH_ZERO) unpin(kv, op.group, op.from);
+        kv->op[i].group += kv->first_group;
     }
     *n = kv->n_op;
     kv->n_op = 0;
@@ -234,7 +236,8 @@ static void forget(struct kv *kv, int g) {
     group->n_forgotten++;
     group->stack[group->n_page - group->n_forgotten] = id;
     if (group->page[id].pending) cancel_op(kv, g, id);
-    if (kv->backend->cls->page_release) kv->backend->cls->page_release(kv->backend, g, id);
+    if (kv->backend->cls->page_release)
+        kv->backend->cls->page_release(kv->backend, kv->first_group + g, id);
 }
 
 // Makes a page of some group free, or gives a free one's bytes back to the budget.

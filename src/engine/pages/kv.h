@@ -44,6 +44,7 @@ enum { KV_MAX_SALT = KV_PAGE_TOKENS * 4, KV_MAX_GROUP_PAGES = 1 << 28 };
 
 struct kv_config {
     int n_group;
+    int first_group; // the number that group 0 has on the backend
     struct {
         enum kv_kind kind;
         int window; // KV_WINDOW: at least 1

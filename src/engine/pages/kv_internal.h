@@ -48,7 +48,7 @@ struct kv_node {
 
 struct kv {
     struct backend *backend;
-    int n_group;
+    int n_group, first_group;
     bool no_prefix;
     bool recurrent; // some group is
     struct kv_group group[PLAN_MAX_KV_GROUPS];

@@ -21,6 +21,15 @@ static void add(struct engine *engine, struct seq_work *work) {
                                        .hidden_only = seq->pooling != RN_POOLING_NONE});
 }
 
+// Rows that a drafter reads, behind all others.
+static void add_hidden(struct engine *engine, struct seq_work *work) {
+    work->n_hidden = draft_hidden_rows(engine->draft, work);
+    if (work->n_hidden > 0)
+        work->first_hidden =
+            batch_add_hidden(&engine->builder, work->at,
+                             work->n_tokens - work->n_out - work->n_hidden, work->n_hidden);
+}
+
 // ---------------------------------------------------------------- choices
 
 // The choices after the work's known tokens and after each drafted one, as if the draft were right.
@@ -78,4 +87,5 @@ void engine_build_batch(struct engine *engine) {
         if (!step->work[i].seq->pooling) add(engine, &step->work[i]);
     for (int i = 0; i < step->n_work; i++)
         if (step->work[i].seq->pooling) add(engine, &step->work[i]);
+    for (int i = 0; i < step->n_work; i++) add_hidden(engine, &step->work[i]);
 }

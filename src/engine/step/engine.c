@@ -59,6 +59,8 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     if (engine->place.device.pages == PAGES_FIXED)
         kv_fix_pages(&engine->kv_config, engine->n_ctx, engine->batch_tokens);
     engine->draft_kv_bytes = budget.beside.kv_bytes;
+    if (config->draft.drafters & 1u << RN_DRAFTER_MTP && engine->place.device.runs_blocks)
+        engine->block_kv_bytes = budget.block_kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
     // of sequences that run, that leave, and one more that may be admitted
     engine->kv_config.max_tables = engine->depth * engine->max_seqs + 1;
@@ -114,6 +116,10 @@ static rn_status create_backend(struct engine *engine, const struct engine_confi
                                .now_ctx = engine->clock.ctx};
     for (int g = 0; g < engine->plan->n_group; g++)
         b.n_pages[g] = kv_group_pages(&engine->kv_config, g);
+    if (engine->block_kv_bytes) {
+        const int g = engine->plan->n_group;
+        b.n_pages[g] = (uint32_t)(engine->block_kv_bytes / engine->kv_bytes.page[g]);
+    }
     const rn_status status = engine->place.cls->create(engine->plan, &b, &engine->backend, err);
     if (status) return status;
     return kv_create(&engine->kv_config, engine->backend, &engine->kv, err);
@@ -138,6 +144,11 @@ static rn_status create_draft(struct engine *engine, const struct engine_config 
                                     .logit_rows = engine->logit_rows,
                                     .itl_ns = engine->itl_ns,
                                     .draft_kv_bytes = engine->draft_kv_bytes,
+                                    .block_kv_bytes = engine->block_kv_bytes,
+                                    .block_page_bytes =
+                                        engine->block_kv_bytes
+                                            ? engine->kv_bytes.page[engine->plan->n_group]
+                                            : 0,
                                     .now = engine->clock.now,
                                     .now_ctx = engine->clock.ctx};
     return draft_create(&host, &config->draft, &engine->draft, err);

@@ -121,6 +121,7 @@ struct engine {
     struct divider divider;  // of a step's time
     struct price price;      // of a step
     struct draft *draft;     // NULL: nothing is drafted
+    uint64_t block_kv_bytes; // of the plan's draft block; 0: it does not run
     uint64_t draft_kv_bytes; // for the pages of a draft model
     struct engine_clock clock;
     struct kv_bytes kv_bytes; // a page of each group

@@ -65,6 +65,7 @@ static void settle(struct engine *engine, const struct flight *flight) {
         assert(work->seq->n_done == work->first_pos);
         work->seq->n_done += work->n_tokens;
         work->seq->n_again = 0;
+        draft_observe(engine->draft, work, engine->result.hidden);
         draft_settle(engine->draft, work,
                      work->n_pick > 0 ? engine->pick[work->first_pick].token : -1);
     }
