@@ -186,8 +186,8 @@ const struct hf_tensor qwen35_tensors[] = {
     {"layers.#.linear_attn.dt_bias", "blk.#.ssm_dt.bias", hf_map_view},
     {"layers.#.linear_attn.norm.weight", "blk.#.ssm_norm.weight", hf_map_view},
     {"layers.#.linear_attn.out_proj.weight", "blk.#.ssm_out.weight", hf_map_view},
-    {"visual.*", NULL, hf_map_ignore}, // reads images
-    {"mtp.*", NULL, hf_map_ignore},    // predicts further tokens
+    {"visual.*", NULL, hf_map_left_out}, // reads images
+    {"mtp.*", NULL, hf_map_left_out},    // predicts further tokens
     {0},
 };
 

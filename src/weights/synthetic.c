@@ -204,6 +204,7 @@ static enum format_id rules_choose(enum format_id base, const struct rule *rules
 // What llama.cpp takes for rows that are not whole blocks of the format.
 static enum format_id format_fit(enum format_id format, int64_t cols) {
     if (cols % format_at(format)->block == 0) return format;
+    if (cols % format_at(FORMAT_Q8_0)->block != 0) return FORMAT_F16;
     switch (format) {
     case FORMAT_Q4_K:
         return FORMAT_Q5_0;
