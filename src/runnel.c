@@ -67,8 +67,10 @@ static void fill_info(rn_model *model) {
     info->n_ctx_train = hp->n_ctx;
     info->n_embd = hp->n_embd;
     info->n_layer = hp->n_layer;
-    info->n_head = hp->layer[0].n_head;
-    info->n_head_kv = hp->layer[0].n_head_kv;
+    int attends = 0; // the first layer with attention, else the last layer
+    while (attends < hp->n_layer - 1 && hp->layer[attends].n_head_kv == 0) attends++;
+    info->n_head = hp->layer[attends].n_head;
+    info->n_head_kv = hp->layer[attends].n_head_kv;
     info->n_params = model->model.n_params;
 }
 

@@ -285,6 +285,13 @@ static void files_print(const struct weights *weights, const struct term *term) 
     }
 }
 
+static void left_out_print(const struct weights *weights) {
+    const struct weights_left_out *left;
+    for (int i = 0; (left = weights_left_out_at(weights, i)); i++)
+        printf("  left out: %d tensor%s of %s\n", left->n_tensors, left->n_tensors == 1 ? "" : "s",
+               left->pattern);
+}
+
 static void totals_print(const struct inspect *inspect, const struct term *term) {
     section(term, "totals", -1);
     for (int i = 0; i < FORMAT_COUNT; i++) {
@@ -307,6 +314,7 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
     for (int i = 0; i < weights_tensor_count(weights); i++) {
         tensor_print(weights_tensor_at(weights, i), weights_file_count(weights) > 1);
     }
+    left_out_print(weights);
     totals_print(inspect, term);
     if (!inspect->plan) {
         section(term, "memory", -1);

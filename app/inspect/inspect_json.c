@@ -104,6 +104,16 @@ static json_t *tensors_json(const struct weights *weights) {
     return whole(array, ok);
 }
 
+static json_t *left_out_json(const struct weights *weights) {
+    json_t *array = json_array();
+    const struct weights_left_out *left;
+    bool ok = true;
+    for (int i = 0; ok && (left = weights_left_out_at(weights, i)); i++)
+        ok = json_array_append_new(array, json_pack("{s:s, s:i}", "pattern", left->pattern,
+                                                    "tensors", left->n_tensors)) == 0;
+    return whole(array, ok);
+}
+
 static json_t *format_json(const struct inspect_format *format) {
     return json_pack("{s:I, s:I, s:I}", "tensors", (json_int_t)format->tensors, "params",
                      (json_int_t)format->params, "bytes", (json_int_t)format->bytes);
@@ -224,6 +234,7 @@ int inspect_json_print(const struct inspect *inspect) {
                     json_put(object, "chat_template", template_json(inspect->chat_template)) &&
                     json_put(object, "totals", totals_json(inspect)) &&
                     json_put(object, "metadata", meta_json(weights)) &&
-                    json_put(object, "tensors", tensors_json(weights));
+                    json_put(object, "tensors", tensors_json(weights)) &&
+                    json_put(object, "left_out", left_out_json(weights));
     return json_print(whole(object, ok), JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 }

@@ -35,7 +35,8 @@ struct builder {
 // One architecture: everything that runnel knows about it is in the file that defines it.
 struct arch {
     const char *name; // general.architecture
-    bool is_hybrid;   // layers may be without attention or feed-forward
+    bool is_hybrid;   // layers may be without attention or feed-forward, and differ in them
+    bool has_nextn;   // files may end with blocks that predict further tokens: hparams.n_nextn
     // Reads the hyper-parameters that are the architecture's own (the common part is read), and
     // refuses a file that it cannot run. Layers that differ are made different here.
     rn_status (*read)(struct hparams *hp, const struct weights *weights, rn_error *err);
@@ -78,6 +79,10 @@ rn_status hparams_float(const struct weights *weights, const char *key, double m
 rn_status hparams_layers(const struct hparams *hp, const struct weights *weights, const char *key,
                          int min, int max, bool required, int *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);
+bool hparams_has(const struct weights *weights, const char *key);
+// Refuses the file: "FILE: key ARCH.KEY " and the text.
+rn_status hparams_fail(const struct weights *weights, const char *key, rn_error *err,
+                       const char *fmt, ...) RN_PRINTF(4, 5);
 
 // An architecture's values where the file has none.
 struct hparams_defaults {

@@ -92,6 +92,19 @@ struct qkv block_qkv(struct builder *b, const struct layer *l, int in) {
     return t;
 }
 
+struct qkv block_qkv_gated(struct builder *b, const struct layer *l, int in, int *gate) {
+    const struct qkv t = qkv_buffers(b, l);
+    const int n = l->n_head * l->dim_k, dim = l->dim_k;
+    const int both = block_buffer(b, "q_gate", 2 * n, 1);
+    *gate = block_buffer(b, "attn_gate", n, 1);
+    build_linear(b, in, both, (struct linear){.name = "attn_q"});
+    build_linear(b, in, t.k, (struct linear){.name = "attn_k"});
+    build_linear(b, in, t.v, (struct linear){.name = "attn_v"});
+    build_columns(b, both, t.q, l->n_head, dim, 0, 2 * dim, 0, dim);
+    build_columns(b, both, *gate, l->n_head, dim, dim, 2 * dim, 0, dim);
+    return t;
+}
+
 struct qkv block_qkv_fused(struct builder *b, const struct layer *l, int in) {
     const struct qkv t = qkv_buffers(b, l);
     const int64_t n_q = l->n_head * l->dim_k, n_k = l->n_head_kv * l->dim_k;
@@ -143,12 +156,23 @@ void block_go_over(struct builder *b, int *carried, int *more) {
     }
 }
 
-int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks) {
+// more: a buffer that goes over with the queries; NULL: none.
+static int attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks, int *more) {
     const struct kv_place place = b->place[b->layer];
     build_kv_append(b, qkv.k, qkv.v, place);
-    block_go_over(b, &qkv.q, NULL);
+    block_go_over(b, &qkv.q, more);
     const int a = heads_buffer(b, l);
     build_attention(b, l, qkv.q, a, place, sinks);
+    return a;
+}
+
+int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks) {
+    return attend(b, l, qkv, sinks, NULL);
+}
+
+int block_attend_gated(struct builder *b, const struct layer *l, struct qkv qkv, int gate) {
+    const int a = attend(b, l, qkv, PLAN_NONE, &gate);
+    build_gate(b, GATE_SIGMOID, gate, a, a);
     return a;
 }
 

@@ -34,6 +34,10 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv); // if
 // softmax; PLAN_NONE: none.
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks);
 
+// Qwen's gated attention: attn_q gives each head's query, then the gate of its result.
+struct qkv block_qkv_gated(struct builder *b, const struct layer *l, int in, int *gate);
+int block_attend_gated(struct builder *b, const struct layer *l, struct qkv qkv, int gate);
+
 // --- recurrence: the input of the product that leads back to the stream ---
 // LFM2: a convolution between two gates. Leads to shortconv.out_proj.
 int block_short_conv(struct builder *b, const struct layer *l, int in);

@@ -19,6 +19,24 @@ int block_short_conv(struct builder *b, const struct layer *l, int in) {
     return y;
 }
 
+// q, k, v and z of the delta rule: two matrices, or one that has the four key head by key head.
+static void delta_inputs(struct builder *b, const struct layer *l, int in, int qkv, int z) {
+    const struct recurrence *r = &l->recurrence;
+    const int key = r->dim_k, value = r->n_head / r->n_key * r->dim_v; // floats of a key head
+    const int part = 2 * key + 2 * value, n = r->n_key;
+    if (!bind_present(b, "ssm_in")) {
+        build_linear(b, in, qkv, (struct linear){.name = "attn_qkv"});
+        build_linear(b, in, z, (struct linear){.name = "attn_gate"});
+        return;
+    }
+    const int all = block_buffer(b, "delta_all", n * part, 1);
+    build_linear(b, in, all, (struct linear){.name = "ssm_in"});
+    build_columns(b, all, qkv, n, key, 0, part, 0, key);
+    build_columns(b, all, qkv, n, key, key, part, n * key, key);
+    build_columns(b, all, qkv, n, value, 2 * key, part, 2 * n * key, value);
+    build_columns(b, all, z, n, value, 2 * key + value, part, 0, value);
+}
+
 int block_delta(struct builder *b, const struct layer *l, int in) {
     const struct recurrence *r = &l->recurrence;
     const int n_value = r->n_head * r->dim_v;
@@ -27,8 +45,7 @@ int block_delta(struct builder *b, const struct layer *l, int in) {
     const int a = block_buffer(b, "delta_a", r->n_head, 1);
     const int beta = block_buffer(b, "delta_b", r->n_head, 1);
     int z = block_buffer(b, "delta_z", n_value, 1), y = block_buffer(b, "delta_out", n_value, 1);
-    build_linear(b, in, qkv, (struct linear){.name = "attn_qkv"});
-    build_linear(b, in, z, (struct linear){.name = "attn_gate"});
+    delta_inputs(b, l, in, qkv, z);
     if (bind_present(b, "ssm_ba")) { // by key head: its heads' b, then their a
         const int ratio = r->n_head / r->n_key;
         const int both = block_buffer(b, "delta_ba", 2 * r->n_head, 1);

@@ -56,9 +56,9 @@ static void mark_window(struct hf_config *c, uint8_t *is_local) {
 static const struct hf_tensor gemma3_tensors[] = {
     {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", hf_map_add_one},
     {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", hf_map_add_one},
-    {"vision_tower.*", NULL, hf_map_ignore},
-    {"vision_model.*", NULL, hf_map_ignore},
-    {"multi_modal_projector.*", NULL, hf_map_ignore},
+    {"vision_tower.*", NULL, hf_map_left_out},
+    {"vision_model.*", NULL, hf_map_left_out},
+    {"multi_modal_projector.*", NULL, hf_map_left_out},
     {0},
 };
 

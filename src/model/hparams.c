@@ -1,6 +1,7 @@
 // Hyper-parameters from metadata. Every wrong value is refused here with its key; after this the
 // numbers are safe. Called by model.c and the architectures' files.
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,22 @@ static const char *place_text(const struct meta_view *meta, char out[40]) {
     out[0] = 0;
     if (meta->offset) snprintf(out, 40, " (at offset %llu)", (unsigned long long)meta->offset);
     return out;
+}
+
+bool hparams_has(const struct weights *weights, const char *key) {
+    char name[160];
+    return find(weights, key, name, sizeof name) != NULL;
+}
+
+rn_status hparams_fail(const struct weights *weights, const char *key, rn_error *err,
+                       const char *fmt, ...) {
+    char name[160], text[200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    find(weights, key, name, sizeof name);
+    return err_set(err, RN_ERR_MODEL, "%s: key %s %s", weights_name(weights), name, text);
 }
 
 // Some converters write one number per layer where all layers are equal.
@@ -207,13 +224,24 @@ static rn_status read_heads(struct hparams *hp, const struct weights *weights, b
     return RN_OK;
 }
 
-rn_status hparams_common(struct hparams *hp, const struct weights *weights, bool is_hybrid,
+// Blocks behind the last layer predict further tokens. block_count includes them.
+static rn_status read_nextn(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    const int most = hp->n_layer - 1;
+    const rn_status s =
+        hparams_int(weights, "nextn_predict_layers", 0, most, false, &hp->n_nextn, err);
+    hp->n_layer -= hp->n_nextn;
+    return s;
+}
+
+rn_status hparams_common(struct hparams *hp, const struct weights *weights, const struct arch *arch,
                          rn_error *err) {
+    const bool is_hybrid = arch->is_hybrid;
     int n_ff[MODEL_MAX_LAYER] = {0};
     rn_status s;
     *hp = (struct hparams){.embd_scale = 1, .residual_scale = 1, .logit_scale = 1};
     if ((s = hparams_int(weights, "block_count", 1, MODEL_MAX_LAYER, true, &hp->n_layer, err)))
         return s;
+    if (arch->has_nextn && (s = read_nextn(hp, weights, err))) return s;
     if ((s = hparams_int(weights, "context_length", 1, MAX_CTX, true, &hp->n_ctx, err))) return s;
     if ((s = hparams_int(weights, "embedding_length", 1, MAX_EMBD, true, &hp->n_embd, err)))
         return s;
@@ -342,8 +370,8 @@ static rn_status read_experts(struct layer *l, const struct weights *weights, rn
     l->n_ff_expert = l->n_ff;
     l->normalize_experts = true;
     if ((s = hparams_bool(weights, "expert_weights_norm", &l->normalize_experts, err))) return s;
-    return hparams_int(weights, "expert_feed_forward_length", 1, MAX_FF, false, &l->n_ff_expert,
-                       err);
+    return hparams_int(weights, "expert_feed_forward_length", 1, MAX_FF, l->n_ff == 0,
+                       &l->n_ff_expert, err);
 }
 
 static void set_window(struct hparams *hp, int layer, int window) {

@@ -1,6 +1,7 @@
 // A model from its files: the architecture is found, hyper-parameters are read, the plan is built.
 #include "model/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,12 +51,20 @@ static bool is_essential(const char *name) {
     return false;
 }
 
+// Whether the tensor is of a block behind the last layer, which the plan leaves out.
+static bool is_nextn(const struct hparams *hp, const char *name) {
+    int layer;
+    return hp->n_nextn > 0 && sscanf(name, "blk.%4d.", &layer) == 1 && layer >= hp->n_layer &&
+           layer < hp->n_layer + hp->n_nextn;
+}
+
 // One that the architecture knows nothing of means that the text would be wrong.
 static rn_status check_all_used(const struct builder *b) {
     for (int i = 0; i < weights_tensor_count(b->weights); i++) {
         const struct tensor_view *tensor = weights_tensor_at(b->weights, i);
         if (b->used[i] || !is_essential(tensor->name)) continue;
         if (strstr(tensor->name, ".attn_rot_embd.")) continue; // old files; computed here
+        if (is_nextn(&b->model->hp, tensor->name)) continue;
         return err_set(b->err, RN_ERR_UNSUPPORTED, "%s: tensor %s is unknown to architecture '%s'",
                        weights_name(b->weights), tensor->name, b->model->arch->name);
     }
@@ -95,7 +104,7 @@ rn_status model_init_arch(struct model *model, const struct arch *arch,
     plan_init(&model->plan);
     model->arch = arch;
     rn_status s;
-    if ((s = hparams_common(&model->hp, weights, arch->is_hybrid, err))) return s;
+    if ((s = hparams_common(&model->hp, weights, arch, err))) return s;
     if ((s = arch->read(&model->hp, weights, err))) return s;
     if ((s = build_plan(model, weights, NULL, err))) {
         plan_deinit(&model->plan);
@@ -121,7 +130,7 @@ static rn_status describe_tensors(struct weights *weights, rn_error *err) {
     if (!model) return err_set(err, RN_ERR_NOMEM, "no memory for a model");
     plan_init(&model->plan);
     rn_status s = find_arch(weights, &arch, err);
-    if (!s) s = hparams_common(&model->hp, weights, arch->is_hybrid, err);
+    if (!s) s = hparams_common(&model->hp, weights, arch, err);
     if (!s) s = arch->read(&model->hp, weights, err);
     if (!s) {
         model->arch = arch;

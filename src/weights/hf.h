@@ -22,7 +22,6 @@ double hf_measure(struct hf_config *c, const struct hf_object *object, const cha
                   double fallback);
 
 void hf_put_string(struct hf_config *c, const char *suffix, const char *value);
-void hf_put_bools(struct hf_config *c, const char *suffix, const uint8_t *values, int64_t count);
 // Metadata under any key; the data are copied.
 rn_status hf_put(struct weights *weights, const char *key, enum meta_type type, const void *data,
                  size_t bytes, rn_error *err);

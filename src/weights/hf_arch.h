@@ -64,6 +64,7 @@ struct hf_rope {
     double theta_local;                // default for layers with a window; 0: as the others
     const struct hf_scaling *scalings; // that the class knows; NULL: hf_scalings
     bool is_partial;                   // partial_rotary_factor may be other than 1
+    double part;                       // its default; 0: 1
     bool is_permuted;                  // GGUF permutes q and k, a folder does not
     void (*more)(struct hf_config *c); // keys between the base and the scaling; NULL: none
 };
@@ -152,6 +153,7 @@ void hf_put_u32(struct hf_config *c, const char *suffix, int64_t value);
 void hf_put_f32(struct hf_config *c, const char *suffix, double value);
 void hf_put_bool(struct hf_config *c, const char *suffix, bool value);
 void hf_put_u32s(struct hf_config *c, const char *suffix, const uint32_t *values, int64_t count);
+void hf_put_bools(struct hf_config *c, const char *suffix, const uint8_t *values, int64_t count);
 
 // hf_config.c: of each layer the index of its type in names, [n_layer]; names end with NULL. False:
 // there is no layer_types, or it is wrong.
@@ -179,7 +181,8 @@ int64_t hf_original_context(struct hf_config *c);
 // --- hf_maps.c: maps of tensors. Those of experts are for classes that require expert_count. ---
 hf_map hf_map_view;            // the file's bytes
 hf_map hf_map_head;            // a view, unless the head is tied to the embedding
-hf_map hf_map_ignore;          // nothing: computed buffers, and tensors that read images
+hf_map hf_map_ignore;          // nothing: buffers that are computed here
+hf_map hf_map_left_out;        // noted: parts that text does not need, such as those of images
 hf_map hf_map_add_one;         // a vector with 1 added
 hf_map hf_map_minus_exp;       // a vector x as -exp(x): the decay of a state
 hf_map hf_map_taps;            // [channels, 1, taps] of a convolution, as [channels, taps]

@@ -356,6 +356,18 @@ void hf_map_mxfp4_scales(struct hf_mapper *m) {
 
 void hf_map_ignore(struct hf_mapper *m) { (void)m; }
 
+void hf_map_left_out(struct hf_mapper *m) {
+    struct weights *weights = m->c->weights;
+    int i = 0;
+    while (i < weights->n_left_out && weights->left_out[i].pattern != m->row->pattern) i++;
+    if (i == STORE_MAX_LEFT_OUT) return;
+    if (i == weights->n_left_out) {
+        weights->left_out[i] = (struct weights_left_out){.pattern = m->row->pattern};
+        weights->n_left_out++;
+    }
+    weights->left_out[i].n_tensors++;
+}
+
 void hf_map_head(struct hf_mapper *m) {
     if (!m->c->is_tied) hf_map_view(m);
 }

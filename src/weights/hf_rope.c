@@ -192,7 +192,8 @@ void hf_rope_read(struct hf_config *c) {
     if (c->status != RN_OK || c->class->rope.theta == 0) return;
     objects_read(c);
     const double theta = number_near(c, "rope_theta", 1, 1e15, c->class->rope.theta);
-    const double part = number_near(c, "partial_rotary_factor", 1e-6, 1, 1);
+    const double whole = c->class->rope.part > 0 ? c->class->rope.part : 1;
+    const double part = number_near(c, "partial_rotary_factor", 1e-6, 1, whole);
     if (c->status != RN_OK) return;
     if (part != 1 && !c->class->rope.is_partial) {
         hf_fail(c, RN_ERR_UNSUPPORTED, "partial_rotary_factor %g is not supported for %s", part,

@@ -35,6 +35,8 @@ struct store_metas {
     int n, cap;
 };
 
+enum { STORE_MAX_LEFT_OUT = 8 }; // patterns of a class
+
 struct weights {
     struct store_file *files; // [n_files]
     int n_files, cap_files;
@@ -48,6 +50,8 @@ struct weights {
     struct store_name *tensor_names; // the same, sorted by name
     int n_tensors, cap_tensors;
     uint64_t name_bytes;
+    struct weights_left_out left_out[STORE_MAX_LEFT_OUT]; // [n_left_out]
+    int n_left_out;
 };
 
 // Back to the path alone.

@@ -22,6 +22,7 @@ enum shape_flag {
     SHAPE_QK_NORM = 2, // q and k are normed head by head
     SHAPE_OSS = 4,     // gpt-oss: biases, sinks, a window, yarn
     SHAPE_HIDDEN = 8,  // for tests and measurements, in no list
+    SHAPE_DELTA = 16,  // Qwen 3.5: see struct delta
 };
 
 struct shape {
@@ -32,7 +33,8 @@ struct shape {
     int n_expert, n_expert_used; // n_ff is the width of one expert then
 };
 
-// The models that people have: SmolLM2, Llama 2, 3, 3.1 and 3.2, Mistral, Mixtral, Qwen 3, gpt-oss.
+// The models that people have: SmolLM2, Llama 2, 3, 3.1 and 3.2, Mistral, Mixtral, Qwen 3, 3.5 and
+// 3.6, gpt-oss.
 // The tiny ones are for tests; the rates of kernels are measured on matrices of "probe".
 static const struct shape shapes[] = {
     {"135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
@@ -53,14 +55,44 @@ static const struct shape shapes[] = {
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128, 8},
     {"qwen3-235b-a22b", "qwen3moe", 94, 4096, 1536, 64, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128,
      8},
+    {"qwen3.5-4b", "qwen35", 32, 2560, 9216, 16, 4, 256, 248320,
+     SHAPE_TIED | SHAPE_QK_NORM | SHAPE_DELTA, 1e7f, 0, 0},
+    {"qwen3.5-27b", "qwen35", 64, 5120, 17408, 24, 4, 256, 248320, SHAPE_QK_NORM | SHAPE_DELTA,
+     1e7f, 0, 0},
+    {"qwen3.6-35b-a3b", "qwen35moe", 40, 2048, 512, 16, 2, 256, 248320, SHAPE_QK_NORM | SHAPE_DELTA,
+     1e7f, 256, 8},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
     {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
     {"tiny-moe", "qwen3moe", 2, 256, 256, 4, 2, 64, 384, SHAPE_QK_NORM | SHAPE_HIDDEN, 1e4f, 8, 2},
     {"tiny-oss", "gpt-oss", 2, 288, 288, 4, 2, 64, 384, SHAPE_OSS | SHAPE_HIDDEN, 1e4f, 4, 2},
+    {"tiny-delta", "qwen35moe", 4, 256, 256, 4, 2, 64, 384,
+     SHAPE_QK_NORM | SHAPE_DELTA | SHAPE_HIDDEN, 1e4f, 8, 2},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+// Layers with a state, all but each DELTA_INTERVAL-th. The other layers have gated attention that
+// rotates a quarter of a head. The shared expert is as wide as the others.
+enum { DELTA_INTERVAL = 4, DELTA_TAPS = 4 };
+struct delta {
+    const char *shape;
+    int n_key, n_value, dim; // heads of keys and of values, and their size
+};
+
+static const struct delta deltas[] = {
+    {"qwen3.5-4b", 16, 32, 128},
+    {"qwen3.5-27b", 16, 48, 128},
+    {"qwen3.6-35b-a3b", 16, 32, 128},
+    {"tiny-delta", 2, 4, 32},
+};
+
+static const struct delta *delta_of(const struct shape *shape) {
+    const struct delta *delta = deltas;
+    if (!(shape->flags & SHAPE_DELTA)) return NULL;
+    while (strcmp(delta->shape, shape->name) != 0) delta++; // every shape with the flag has a row
+    return delta;
+}
 
 // ---------------------------------------------------------------- formats
 
@@ -172,6 +204,7 @@ static enum format_id rules_choose(enum format_id base, const struct rule *rules
 // What llama.cpp takes for rows that are not whole blocks of the format.
 static enum format_id format_fit(enum format_id format, int64_t cols) {
     if (cols % format_at(format)->block == 0) return format;
+    if (cols % format_at(FORMAT_Q8_0)->block != 0) return FORMAT_F16;
     switch (format) {
     case FORMAT_Q4_K:
         return FORMAT_Q5_0;
@@ -240,6 +273,7 @@ static void put_f32(struct maker *m, const char *suffix, float value) {
 
 static void put_hparams(struct maker *m) {
     const struct shape *s = m->shape;
+    const struct delta *delta = delta_of(s);
     put_u32(m, "block_count", s->n_layer);
     put_u32(m, "context_length", N_CTX);
     put_u32(m, "embedding_length", s->n_embd);
@@ -248,13 +282,22 @@ static void put_hparams(struct maker *m) {
     put_u32(m, "attention.head_count_kv", s->n_head_kv);
     put_u32(m, "attention.key_length", s->head_dim);
     put_u32(m, "attention.value_length", s->head_dim);
-    put_u32(m, "rope.dimension_count", s->head_dim);
+    put_u32(m, "rope.dimension_count", delta ? s->head_dim / 4 : s->head_dim);
     put_f32(m, "rope.freq_base", s->rope_base);
     put_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
     if (s->n_expert) {
         put_u32(m, "expert_count", s->n_expert);
         put_u32(m, "expert_used_count", s->n_expert_used);
         put_u32(m, "expert_feed_forward_length", s->n_ff);
+    }
+    if (delta) {
+        put_u32(m, "full_attention_interval", DELTA_INTERVAL);
+        put_u32(m, "ssm.conv_kernel", DELTA_TAPS);
+        put_u32(m, "ssm.state_size", delta->dim);
+        put_u32(m, "ssm.group_count", delta->n_key);
+        put_u32(m, "ssm.time_step_rank", delta->n_value);
+        put_u32(m, "ssm.inner_size", delta->n_value * delta->dim);
+        if (s->n_expert) put_u32(m, "expert_shared_feed_forward_length", s->n_ff);
     }
     if (s->flags & SHAPE_OSS) {
         char key[64];
@@ -348,8 +391,9 @@ static void add_attention(struct maker *m) {
     const struct shape *s = m->shape;
     const int64_t n_q = (int64_t)s->n_head * s->head_dim,
                   n_kv = (int64_t)s->n_head_kv * s->head_dim;
+    const bool has_gate = s->flags & SHAPE_DELTA; // as wide as the queries, beside them
     add_vector(m, "attn_norm.weight", s->n_embd);
-    add_matrix(m, "attn_q.weight", s->n_embd, n_q, 0, NULL, 0);
+    add_matrix(m, "attn_q.weight", s->n_embd, has_gate ? 2 * n_q : n_q, 0, NULL, 0);
     add_matrix(m, "attn_k.weight", s->n_embd, n_kv, 0, NULL, 0);
     add_matrix(m, "attn_v.weight", s->n_embd, n_kv, 0, m->mix.attn_v, MAX_RULES);
     add_matrix(m, "attn_output.weight", n_q, s->n_embd, 0, &m->mix.attn_output, 1);
@@ -364,6 +408,37 @@ static void add_attention(struct maker *m) {
         add_vector(m, "attn_output.bias", s->n_embd);
         add_vector(m, "attn_sinks.weight", s->n_head);
     }
+}
+
+// The convolution and the numbers of each head stay in F32 in every mix.
+static void add_delta(struct maker *m) {
+    const struct shape *s = m->shape;
+    const struct delta *d = delta_of(s);
+    const int64_t values = (int64_t)d->n_value * d->dim;
+    const int64_t channels = 2 * (int64_t)d->n_key * d->dim + values;
+    add_vector(m, "attn_norm.weight", s->n_embd);
+    add_matrix(m, "attn_qkv.weight", s->n_embd, channels, 0, NULL, 0);
+    add_matrix(m, "attn_gate.weight", s->n_embd, values, 0, NULL, 0);
+    add_matrix(m, "ssm_alpha.weight", s->n_embd, d->n_value, 0, NULL, 0);
+    add_matrix(m, "ssm_beta.weight", s->n_embd, d->n_value, 0, NULL, 0);
+    add(m, "ssm_conv1d.weight", FORMAT_F32, DELTA_TAPS, channels, 0);
+    add_vector(m, "ssm_a", d->n_value);
+    add_vector(m, "ssm_dt.bias", d->n_value);
+    add_vector(m, "ssm_norm.weight", d->dim);
+    add_matrix(m, "ssm_out.weight", values, s->n_embd, 0, NULL, 0);
+}
+
+static void add_mixer(struct maker *m) {
+    const bool is_delta = (m->shape->flags & SHAPE_DELTA) && (m->layer + 1) % DELTA_INTERVAL != 0;
+    (is_delta ? add_delta : add_attention)(m);
+}
+
+static void add_shared_expert(struct maker *m) {
+    const struct shape *s = m->shape;
+    add(m, "ffn_gate_inp_shexp.weight", FORMAT_F32, s->n_embd, 1, 0);
+    add_matrix(m, "ffn_gate_shexp.weight", s->n_embd, s->n_ff, 0, NULL, 0);
+    add_matrix(m, "ffn_up_shexp.weight", s->n_embd, s->n_ff, 0, NULL, 0);
+    add_matrix(m, "ffn_down_shexp.weight", s->n_ff, s->n_embd, 0, m->mix.ffn_down, MAX_RULES);
 }
 
 static void add_dense(struct maker *m) {
@@ -383,6 +458,7 @@ static void add_experts(struct maker *m) {
     add_matrix(m, "ffn_up_exps.weight", s->n_embd, s->n_ff, s->n_expert, rules, 1);
     add_matrix(m, "ffn_down_exps.weight", s->n_ff, s->n_embd, s->n_expert, down,
                own ? 1 : MAX_RULES);
+    if (s->flags & SHAPE_DELTA) add_shared_expert(m);
     if (s->flags & SHAPE_OSS) {
         add_vector(m, "ffn_gate_inp.bias", s->n_expert);
         add(m, "ffn_gate_exps.bias", FORMAT_F32, s->n_ff, s->n_expert, 0);
@@ -397,8 +473,10 @@ static void add_tensors(struct maker *m) {
     m->layer = -1;
     add_matrix(m, "token_embd.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, tied);
     for (m->layer = 0; m->layer < s->n_layer; m->layer++) {
-        add_attention(m);
-        add_vector(m, s->flags & SHAPE_OSS ? "post_attention_norm.weight" : "ffn_norm.weight",
+        add_mixer(m);
+        add_vector(m,
+                   s->flags & (SHAPE_OSS | SHAPE_DELTA) ? "post_attention_norm.weight"
+                                                        : "ffn_norm.weight",
                    s->n_embd);
         (s->n_expert ? add_experts : add_dense)(m);
     }
@@ -616,11 +694,12 @@ static enum format_id mix_format(const struct mix *mix, const char *full, struct
     return mix->base;
 }
 
-// Vectors, biases and routers stay floats in every mix.
+// Vectors, biases, routers and convolutions stay floats in every mix.
 static bool is_matrix(const struct tensor_view *tensor) {
     const size_t len = strlen(tensor->name);
     const bool is_bias = len > 5 && !strcmp(tensor->name + len - 5, ".bias");
-    return tensor->n_dims > 1 && !is_bias && !strstr(tensor->name, "ffn_gate_inp");
+    const bool is_conv = strstr(tensor->name, "ssm_conv1d") || strstr(tensor->name, ".conv.");
+    return tensor->n_dims > 1 && !is_bias && !is_conv && !strstr(tensor->name, "ffn_gate_inp");
 }
 
 rn_status weights_reformat(struct weights *weights, const char *format, rn_error *err) {

@@ -382,6 +382,10 @@ uint64_t weights_bytes(const struct weights *weights) {
 
 int weights_file_count(const struct weights *weights) { return weights->n_files; }
 
+const struct weights_left_out *weights_left_out_at(const struct weights *weights, int index) {
+    return index < weights->n_left_out ? &weights->left_out[index] : NULL;
+}
+
 const char *weights_file_at(const struct weights *weights, int index) {
     assert(index >= 0 && index < weights->n_files);
     return weights->files[index].name;

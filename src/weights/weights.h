@@ -100,6 +100,14 @@ const struct tensor_view *weights_tensor_at(const struct weights *weights, int i
 const struct tensor_view *weights_tensor_find(const struct weights *weights,
                                               const char *name); // NULL: none
 
+// Tensors of a folder that are known and not read, such as the part that reads images.
+struct weights_left_out {
+    const char *pattern; // of their names: "visual.*"
+    int n_tensors;
+};
+// The index-th kind; NULL: there are no more.
+const struct weights_left_out *weights_left_out_at(const struct weights *weights, int index);
+
 int weights_meta_count(const struct weights *weights);
 const struct meta_view *weights_meta_at(const struct weights *weights, int index);
 const struct meta_view *weights_meta_find(const struct weights *weights,

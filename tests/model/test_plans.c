@@ -88,6 +88,17 @@ static void dump_detail(FILE *out, const struct op *op) {
     case OP_ROUTE:
         fprintf(out, "%d %d", op->route.n_used, op->route.normalize);
         break;
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SCAN:
+        fprintf(out, "%d %d %d %d %d %d %d %d %d %d %a", op->state.group, op->state.layer,
+                op->state.at, op->state.n_head, op->state.n_key, op->state.dim_k, op->state.dim_v,
+                op->state.taps, op->state.silu, op->state.is_tiled, (double)op->state.eps);
+        break;
+    case OP_COLUMNS:
+        fprintf(out, "%d %d %d %d %d %d", op->columns.n, op->columns.len, op->columns.from,
+                op->columns.stride_from, op->columns.to, op->columns.stride_to);
+        break;
     case OP_SOFTCAP:
         fprintf(out, "%a", (double)op->softcap.cap);
         break;
@@ -183,10 +194,41 @@ CASE(folders_give_the_pinned_plans) {
     json_decref(list);
 }
 
+CASE(hybrids_give_the_pinned_plans) {
+    static const char *const names[] = {
+#define HYBRID(name) name,
+#include "hybrids.def"
+#undef HYBRID
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[DATA_PATH_BYTES], label[64];
+        struct weights *weights;
+        rn_error err = {0};
+        snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", names[i]);
+        check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
+        snprintf(label, sizeof label, "%s.gguf", names[i]);
+        check_pinned(label, weights, true);
+        const struct data_folder folder = golden_folder_make(names[i], "qwen35");
+        check(model_weights_open(folder.path, &weights, &err) == RN_OK, "%s", err.message);
+        check_pinned(names[i], weights, true);
+        data_folder_remove(&folder);
+    }
+}
+
 CASE(synthetic_shapes_give_the_pinned_plans) {
     static const char *const specs[] = {
-        "135m:Q4_K_M", "360m:Q8_0",  "1b:Q4_0",    "3b:Q5_K_M",          "8b:F16",
-        "14b:Q3_K_M",  "32b:IQ4_XS", "70b:Q2_K_S", "qwen3-30b-a3b:Q6_K", "gpt-oss-20b:MXFP4_MOE",
+        "135m:Q4_K_M",
+        "360m:Q8_0",
+        "1b:Q4_0",
+        "3b:Q5_K_M",
+        "8b:F16",
+        "14b:Q3_K_M",
+        "32b:IQ4_XS",
+        "70b:Q2_K_S",
+        "qwen3-30b-a3b:Q6_K",
+        "gpt-oss-20b:MXFP4_MOE",
+        "qwen3.5-4b:Q4_K_M",
+        "qwen3.6-35b-a3b:Q4_0",
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         struct weights *weights;

@@ -18,6 +18,9 @@ CASE(every_shape_becomes_a_plan) {
         {"32b:IQ4_XS", 64, 151936, 8},
         {"70b:Q2_K_S", 80, 128256, 8},
         {"qwen3-30b-a3b:Q6_K", 48, 151936, 4},
+        {"qwen3.5-4b:Q4_K_M", 32, 248320, 0}, // layer 0 keeps a state
+        {"qwen3.5-27b:Q8_0", 64, 248320, 0},
+        {"qwen3.6-35b-a3b:Q4_0", 40, 248320, 0},
         {"gpt-oss-20b:MXFP4_MOE", 24, 201088, 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,0 +1,214 @@
+// Qwen 3.5: a gated delta rule in most layers, attention with a gate in every fourth. A file may
+// end with blocks that predict further tokens. A folder may have a tower that reads images.
+#include "model/qwen35.h"
+
+enum { INTERVAL = 4, MAX_HEADS = 1024 };
+
+// Which layers are recurrent: those of the file's list, those without KV heads, else all but each
+// N-th.
+static rn_status read_layers(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    int is_recurrent[MODEL_MAX_LAYER] = {0}, interval = INTERVAL;
+    bool has_zeros = false;
+    rn_status s;
+    if ((s = hparams_int(weights, "full_attention_interval", 1, MODEL_MAX_LAYER, false, &interval,
+                         err)))
+        return s;
+    for (int i = 0; i < hp->n_layer; i++) has_zeros = has_zeros || hp->layer[i].n_head_kv == 0;
+    for (int i = 0; i < hp->n_layer; i++)
+        is_recurrent[i] = has_zeros ? hp->layer[i].n_head_kv == 0 : (i + 1) % interval != 0;
+    if (hparams_has(weights, "attention.recurrent_layers") &&
+        (s = hparams_layers(hp, weights, "attention.recurrent_layers", 0, 1, true, is_recurrent,
+                            err)))
+        return s;
+    for (int i = 0; i < hp->n_layer; i++) {
+        struct layer *l = &hp->layer[i];
+        if (!is_recurrent[i] && l->n_head_kv == 0)
+            return hparams_fail(weights, "attention.head_count_kv", err,
+                                "has no heads for layer %d, which is not recurrent", i);
+        if (!is_recurrent[i] && l->dim_k != l->dim_v)
+            return hparams_fail(weights, "attention.value_length", err,
+                                "is %d, expected %d as of keys: the gate has their width", l->dim_v,
+                                l->dim_k);
+        if (!is_recurrent[i]) continue;
+        l->n_head_kv = 0;
+        l->recurrence.taps = 1; // until read_state
+    }
+    return RN_OK;
+}
+
+// Values have as many floats as inner_size says.
+static rn_status read_values(struct recurrence *r, const struct weights *weights, rn_error *err) {
+    int inner = r->n_head * r->dim_k;
+    rn_status s;
+    if ((s = hparams_int(weights, "ssm.inner_size", 1, MAX_HEADS * KV_DIM_MAX, false, &inner, err)))
+        return s;
+    if (r->n_head % r->n_key != 0)
+        return hparams_fail(weights, "ssm.time_step_rank", err,
+                            "is %d, expected a multiple of %d key heads", r->n_head, r->n_key);
+    r->dim_v = inner / r->n_head;
+    if (inner % r->n_head != 0 || r->dim_v > KV_DIM_MAX)
+        return hparams_fail(weights, "ssm.inner_size", err,
+                            "is %d, expected a multiple of %d heads and at most %d floats for each",
+                            inner, r->n_head, KV_DIM_MAX);
+    return RN_OK;
+}
+
+static rn_status read_state(const struct weights *weights, bool is_tiled, struct recurrence *r,
+                            rn_error *err) {
+    bool is_grouped = !is_tiled;
+    rn_status s;
+    if ((s = hparams_int(weights, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, true, &r->taps, err)))
+        return s;
+    if ((s = hparams_int(weights, "ssm.state_size", 1, KV_DIM_MAX, true, &r->dim_k, err))) return s;
+    if ((s = hparams_int(weights, "ssm.group_count", 1, MAX_HEADS, true, &r->n_key, err))) return s;
+    if ((s = hparams_int(weights, "ssm.time_step_rank", 1, MAX_HEADS, true, &r->n_head, err)))
+        return s;
+    if ((s = read_values(r, weights, err))) return s;
+    if ((s = hparams_bool(weights, "ssm.grouped_heads", &is_grouped, err))) return s;
+    r->n_channel = 2 * r->n_key * r->dim_k + r->n_head * r->dim_v;
+    r->is_tiled = !is_grouped;
+    return RN_OK;
+}
+
+rn_status qwen35_hybrid(struct hparams *hp, const struct weights *weights, bool is_tiled,
+                        rn_error *err) {
+    const struct hparams_defaults defaults = {.rope_style = ROPE_HALVES};
+    struct recurrence r = {0};
+    rn_status s;
+    if ((s = read_layers(hp, weights, err))) return s;
+    if ((s = read_state(weights, is_tiled, &r, err))) return s;
+    for (int i = 0; i < hp->n_layer; i++)
+        if (hp->layer[i].recurrence.taps > 0) hp->layer[i].recurrence = r;
+    return hparams_decoder(hp, weights, &defaults, err);
+}
+
+rn_status qwen35_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    rn_status s;
+    if ((s = hparams_need_experts(hp, weights, err))) return s;
+    if ((s = hparams_router(hp, weights, ROUTE_SOFTMAX, err))) return s;
+    for (int i = 0; i < hp->n_layer; i++) {
+        struct layer *l = &hp->layer[i];
+        const bool is_dense = l->n_expert == 0;
+        if (!is_dense && !hparams_has(weights, "expert_shared_feed_forward_length"))
+            l->n_ff_shared = l->n_ff;
+        if (is_dense ? l->n_ff == 0 : l->n_ff_shared == 0)
+            return hparams_fail(weights,
+                                is_dense ? "feed_forward_length"
+                                         : "expert_shared_feed_forward_length",
+                                err, "is missing or 0");
+    }
+    return RN_OK;
+}
+
+static rn_status qwen35_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    rn_status s;
+    if ((s = qwen35_hybrid(hp, weights, true, err))) return s;
+    for (int i = 0; i < hp->n_layer; i++)
+        if (hp->layer[i].n_ff == 0)
+            return hparams_fail(weights, "feed_forward_length", err, "is missing or 0");
+    return hparams_refuse_experts(hp, weights, err);
+}
+
+void qwen35_layer(struct builder *b, const struct layer *l) {
+    int h = block_norm(b, NORM_RMS, "attn_norm");
+    if (l->recurrence.taps > 0) {
+        block_add(b, block_delta(b, l, h), "ssm_out");
+    } else {
+        int gate;
+        const struct qkv qkv = block_qkv_gated(b, l, h, &gate);
+        block_norm_heads(b, l, qkv);
+        block_rope(b, l, qkv);
+        block_add(b, block_attend_gated(b, l, qkv, gate), "attn_output");
+    }
+    h = block_norm(b, NORM_RMS, "post_attention_norm");
+    block_feed_forward(b, l, h, GATE_SILU);
+    if (l->n_expert > 0) block_shared_expert(b, l, h, GATE_SILU, true);
+}
+
+// ---------------------------------------------------------------- folders
+
+const struct hf_key qwen35_keys_state[] = {
+    {"linear_conv_kernel_dim", NULL, "ssm.conv_kernel", HF_INT, 2, PLAN_MAX_TAPS, 4, 0, 0},
+    {"linear_key_head_dim", NULL, "ssm.state_size", HF_INT, 1, KV_DIM_MAX, 128, 0, 0},
+    {"linear_num_key_heads", NULL, "ssm.group_count", HF_INT, 1, MAX_HEADS, 16, 0, 0},
+    {"linear_num_value_heads", NULL, "ssm.time_step_rank", HF_INT, 1, MAX_HEADS, 32, 0, 0},
+    {0},
+};
+
+static const struct hf_key qwen35_keys[] = {
+    {"intermediate_size", NULL, "feed_forward_length", HF_INT, 1, 1 << 24, HF_REQUIRED,
+     HF_NUMBER(n_ff), 0},
+    {"num_attention_heads", NULL, "attention.head_count", HF_INT, 1, 1 << 16, 16, HF_NUMBER(n_head),
+     0},
+    {"num_key_value_heads", NULL, "attention.head_count_kv", HF_INT, 1, 1 << 16, 4,
+     HF_NUMBER(n_head_kv), 0},
+    {"rms_norm_eps", NULL, "attention.layer_norm_rms_epsilon", HF_FLOAT, 0, 1, 1e-6, 0, 0},
+    {0},
+};
+
+static const struct hf_setting qwen35_settings[] = {
+    {"attn_output_gate", 1, 1, "true"},
+    {0},
+};
+
+// Kinds of layers from layer_types, else by the interval. The value heads of a folder are in the
+// order of their key heads.
+void qwen35_config(struct hf_config *c) {
+    static const char *const names[] = {"full_attention", "linear_attention", NULL};
+    uint8_t is_recurrent[HF_MAX_LAYER] = {0};
+    if (!hf_layer_types(c, names, is_recurrent)) {
+        const int64_t interval =
+            hf_int(c, &c->root, "full_attention_interval", 1, HF_MAX_LAYER, INTERVAL);
+        for (int64_t i = 0; i < c->n_layer; i++) is_recurrent[i] = (i + 1) % interval != 0;
+    }
+    const int64_t dim = hf_int(c, &c->root, "linear_value_head_dim", 1, KV_DIM_MAX, 128);
+    const int64_t n = hf_int(c, &c->root, "linear_num_value_heads", 1, MAX_HEADS, 32);
+    hf_put_bools(c, "attention.recurrent_layers", is_recurrent, c->n_layer);
+    hf_put_u32(c, "ssm.inner_size", dim * n);
+    hf_put_bool(c, "ssm.grouped_heads", true);
+}
+
+const struct hf_tensor qwen35_tensors[] = {
+    {"norm.weight", "output_norm.weight", hf_map_add_one},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", hf_map_add_one},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight",
+     hf_map_add_one},
+    {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", hf_map_add_one},
+    {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", hf_map_add_one},
+    {"layers.#.linear_attn.in_proj_qkv.weight", "blk.#.attn_qkv.weight", hf_map_view},
+    {"layers.#.linear_attn.in_proj_z.weight", "blk.#.attn_gate.weight", hf_map_view},
+    {"layers.#.linear_attn.in_proj_a.weight", "blk.#.ssm_alpha.weight", hf_map_view},
+    {"layers.#.linear_attn.in_proj_b.weight", "blk.#.ssm_beta.weight", hf_map_view},
+    {"layers.#.linear_attn.in_proj_qkvz.weight", "blk.#.ssm_in.weight", hf_map_view},
+    {"layers.#.linear_attn.in_proj_ba.weight", "blk.#.ssm_ba.weight", hf_map_view},
+    {"layers.#.linear_attn.conv1d.weight", "blk.#.ssm_conv1d.weight", hf_map_taps},
+    {"layers.#.linear_attn.A_log", "blk.#.ssm_a", hf_map_minus_exp},
+    {"layers.#.linear_attn.dt_bias", "blk.#.ssm_dt.bias", hf_map_view},
+    {"layers.#.linear_attn.norm.weight", "blk.#.ssm_norm.weight", hf_map_view},
+    {"layers.#.linear_attn.out_proj.weight", "blk.#.ssm_out.weight", hf_map_view},
+    {"visual.*", NULL, hf_map_left_out}, // reads images
+    {"mtp.*", NULL, hf_map_left_out},    // predicts further tokens
+    {0},
+};
+
+#define QWEN35_CLASS                                                                               \
+    .keys = {hf_keys_size, qwen35_keys, qwen35_keys_state}, .settings = qwen35_settings,           \
+    .activation = &hf_silu, .rope = {.theta = 1e7, .is_partial = true, .part = 0.25},              \
+    .head_dim = 256, .read = qwen35_config,                                                        \
+    .tensors = {hf_tensors_decoder, qwen35_tensors, hf_tensors_mlp}
+
+static const struct hf_class qwen35_classes[] = {
+    {.name = "Qwen3_5ForCausalLM", .model_type = "qwen3_5_text", QWEN35_CLASS},
+    {.name = "Qwen3_5ForConditionalGeneration", .model_type = "qwen3_5", QWEN35_CLASS},
+    {0},
+};
+
+const struct arch arch_qwen35 = {
+    .name = "qwen35",
+    .is_hybrid = true,
+    .has_nextn = true,
+    .read = qwen35_read,
+    .layer = qwen35_layer,
+    .build = stack_build,
+    .classes = qwen35_classes,
+};
