@@ -88,6 +88,14 @@ static void dump_detail(FILE *out, const struct op *op) {
     case OP_ROUTE:
         fprintf(out, "%d %d", op->route.n_used, op->route.normalize);
         break;
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SCAN:
+        fprintf(out, "%d %d %d %d %d %d %d %d %d %d %a %a", op->state.group, op->state.layer,
+                op->state.at, op->state.n_head, op->state.n_key, op->state.dim_k, op->state.dim_v,
+                op->state.taps, op->state.silu, op->state.is_tiled, (double)op->state.dt_min,
+                (double)op->state.dt_max);
+        break;
     case OP_SOFTCAP:
         fprintf(out, "%a", (double)op->softcap.cap);
         break;
@@ -181,6 +189,26 @@ CASE(folders_give_the_pinned_plans) {
         data_folder_remove(&folder);
     }
     json_decref(list);
+}
+
+CASE(mamba_models_give_the_pinned_plans) {
+    static const char *const names[] = {
+        "falcon_h1", "granitemoehybrid", "granitemoehybrid-dense",
+        "mamba2",    "nemotron_h",       "nemotron_h-moe",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct data_folder folder = golden_folder_make(names[i], "spm");
+        char path[DATA_PATH_BYTES], label[64];
+        struct weights *weights;
+        rn_error err = {0};
+        snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", names[i]);
+        check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
+        snprintf(label, sizeof label, "%s.gguf", names[i]);
+        check_pinned(label, weights, true);
+        check(model_weights_open(folder.path, &weights, &err) == RN_OK, "%s", err.message);
+        check_pinned(names[i], weights, true);
+        data_folder_remove(&folder);
+    }
 }
 
 CASE(synthetic_shapes_give_the_pinned_plans) {
