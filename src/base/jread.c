@@ -39,6 +39,10 @@ static void skip_blanks(struct jread *r) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+static bool is_constant(const struct jread *r) {
+    return r->has_constants && (*r->at == 'I' || *r->at == 'N');
+}
+
 enum jread_kind jread_peek(struct jread *r) {
     if (r->error) return JREAD_ERROR;
     skip_blanks(r);
@@ -57,7 +61,7 @@ enum jread_kind jread_peek(struct jread *r) {
     case '-':
         return JREAD_NUMBER;
     default:
-        if (r->at < r->end && is_digit(*r->at)) return JREAD_NUMBER;
+        if (r->at < r->end && (is_digit(*r->at) || is_constant(r))) return JREAD_NUMBER;
         jread_fail(r,
                    r->at < r->end ? "expected a value" : "the text ends where a value should be");
         return JREAD_ERROR;
@@ -419,6 +423,17 @@ bool jread_next_key(struct jread *r, struct jread_text *key) {
 
 bool jread_next_item(struct jread *r) { return next_member(r, ']', "expected ',' or ']'"); }
 
+static bool skip_constant(struct jread *r) {
+    static const char *const names[] = {"Infinity", "-Infinity", "NaN"};
+    for (int i = 0; r->has_constants && i < 3; i++) {
+        const size_t len = strlen(names[i]);
+        if ((size_t)(r->end - r->at) < len || memcmp(r->at, names[i], len) != 0) continue;
+        r->at += len;
+        return true;
+    }
+    return false;
+}
+
 static bool skip_scalar(struct jread *r, enum jread_kind kind) {
     struct jread_text text;
     struct number number;
@@ -427,7 +442,7 @@ static bool skip_scalar(struct jread *r, enum jread_kind kind) {
     case JREAD_STRING:
         return string_scan(r, &text);
     case JREAD_NUMBER:
-        return number_scan(r, &number);
+        return skip_constant(r) || number_scan(r, &number);
     case JREAD_BOOL:
         return jread_bool(r, &value);
     default:

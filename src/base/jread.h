@@ -24,6 +24,7 @@ struct jread {
     int depth;
     uint64_t is_object;  // bit d: the container at depth d is an object
     uint64_t has_member; // bit d: a member of the container at depth d was read
+    bool has_constants;  // Infinity, -Infinity and NaN, which Python writes, may be skipped
     const char *error;   // NULL: none so far; a literal such as "expected ':'"
     size_t error_at;     // byte offset
 };

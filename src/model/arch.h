@@ -27,6 +27,7 @@ struct builder {
     struct kv_place place[MODEL_MAX_LAYER]; // [n_layer] of keys and values
     struct kv_place state[MODEL_MAX_LAYER]; // [n_layer] of the recurrence
     int last_mixer; // the last layer in which rows meet: behind it, only out rows are computed
+    int mixers;     // blocks of that layer in which rows meet, and that are not built yet
     // Tensors that are missing are added to these weights, with the shape that they should have;
     // NULL: a missing tensor is an error. The same weights as above.
     struct weights *describe;
@@ -87,6 +88,7 @@ rn_status hparams_fail(const struct weights *weights, const char *key, rn_error 
 // An architecture's values where the file has none.
 struct hparams_defaults {
     enum rope_style rope_style; // INTERLEAVED: unless the file says halves
+    bool no_rope;               // no layer is rotated, whatever the file says of rope
     float rope_base_local;      // of layers with a window; 0: that of the others
     float attn_softcap, logit_softcap;
     int window;
@@ -104,6 +106,11 @@ rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
 // experts. The first layers may be dense (leading_dense_block_count). score: where the file says
 // none.
 rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum route_score score,
+                         rn_error *err);
+// Refuse a layer without feed-forward.
+rn_status hparams_need_ff(const struct hparams *hp, const struct weights *weights, rn_error *err);
+// Refuse a number under a key that means something that is not supported; 0 and absence are fine.
+rn_status hparams_refuse(const struct weights *weights, const char *key, const char *thing,
                          rn_error *err);
 // Refuse a file without experts, and one with them.
 rn_status hparams_need_experts(const struct hparams *hp, const struct weights *weights,
@@ -130,6 +137,8 @@ void build_positions(struct builder *b, int out, const char *name);
 void build_gather(struct builder *b, int in, int out);
 void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
                 int group, bool add);
+// An RMS norm by group with a factor for each element: [n_group, group], or all in one row.
+void build_norm_each(struct builder *b, int in, int out, const char *name, int group);
 void build_linear(struct builder *b, int in, int out, struct linear linear);
 void build_head(struct builder *b, int in, int out, int weight, float scale);
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim);

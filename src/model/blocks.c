@@ -64,10 +64,11 @@ int block_norm(struct builder *b, enum norm_kind kind, const char *name) {
     return h;
 }
 
-void block_add(struct builder *b, int in, const char *name) {
-    const float scale = b->model->hp.residual_scale;
-    build_linear(b, in, block_stream(b),
-                 (struct linear){.name = name, .scale = scale, .add = true});
+void block_add(struct builder *b, int in, const char *name) { block_add_scaled(b, in, name, 1); }
+
+void block_add_scaled(struct builder *b, int in, const char *name, float scale) {
+    const float all = b->model->hp.residual_scale * (scale != 0 ? scale : 1);
+    build_linear(b, in, block_stream(b), (struct linear){.name = name, .scale = all, .add = true});
 }
 
 void block_add_normed(struct builder *b, int in, const char *name, const char *norm) {
@@ -135,9 +136,10 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv) {
 }
 
 // The last layer in which rows meet crosses to the out rows with the residual stream and with the
-// buffers that its block works on next. The block continues with *carried and *more.
+// buffers that its block works on next. The block continues with *carried and *more. A layer with
+// attention and a recurrence crosses in the second of them.
 void block_go_over(struct builder *b, int *carried, int *more) {
-    if (b->layer != b->last_mixer || b->plan->failed) return;
+    if (b->layer != b->last_mixer || --b->mixers > 0 || b->plan->failed) return;
     const int x = block_stream(b);
     b->rows = ROWS_OUT;
     int *const each[] = {carried, more};
@@ -188,7 +190,7 @@ static int gated(struct builder *b, const struct layer *l, int in, enum gate_kin
 }
 
 int block_gated(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
-    return gated(b, l, in, gate, (struct linear){.name = "ffn_gate"},
+    return gated(b, l, in, gate, (struct linear){.name = "ffn_gate", .scale = l->gate_scale},
                  (struct linear){.name = "ffn_up"});
 }
 
@@ -225,15 +227,24 @@ void block_shared_expert(struct builder *b, const struct layer *l, int in, enum 
     block_add(b, hidden, "ffn_down_shexp");
 }
 
-void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
+static void experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
+                    bool is_gated) {
     const struct ffn_buffers t = ffn_buffers(b, l);
     build_linear(b, in, t.router, (struct linear){.name = "ffn_gate_inp"});
     build_route(b, l, t.router, t.route);
-    build_experts(b, l, in, t.route, t.gate, "ffn_gate_exps");
+    if (is_gated) build_experts(b, l, in, t.route, t.gate, "ffn_gate_exps");
     build_experts(b, l, in, t.route, t.up, "ffn_up_exps");
-    build_gate(b, gate, t.gate, t.up, t.gate);
+    build_gate(b, gate, is_gated ? t.gate : t.up, is_gated ? t.up : PLAN_NONE, t.gate);
     build_experts(b, l, t.gate, t.route, t.expert_out, "ffn_down_exps");
     build_combine(b, t.expert_out, t.route, block_stream(b));
+}
+
+void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
+    experts(b, l, in, gate, true);
+}
+
+void block_experts_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act) {
+    experts(b, l, in, act, false);
 }
 
 // --- pieces that several architectures share ---

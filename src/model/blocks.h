@@ -15,9 +15,10 @@ int block_buffer(struct builder *b, const char *name, int width, int slots);
 void blocks_declare(struct builder *b, const struct layer *l);
 
 // --- the residual stream ---
-int block_stream(struct builder *b);                                      // itself
-int block_norm(struct builder *b, enum norm_kind kind, const char *name); // its norm
-void block_add(struct builder *b, int in, const char *name);              // += scale * W in
+int block_stream(struct builder *b);                                             // itself
+int block_norm(struct builder *b, enum norm_kind kind, const char *name);        // its norm
+void block_add(struct builder *b, int in, const char *name);                     // += scale * W in
+void block_add_scaled(struct builder *b, int in, const char *name, float scale); // a second scale
 void block_add_normed(struct builder *b, int in, const char *name,
                       const char *norm); // += norm(W in)
 
@@ -50,8 +51,9 @@ int block_mamba(struct builder *b, const struct layer *l, int in);
 int block_gated(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 int block_gated_fused(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 int block_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act);
-// Experts, added to the stream.
+// Experts, added to the stream: with gate matrices, and without.
 void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
+void block_experts_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act);
 
 // The expert of all tokens, added to the stream: with a gate matrix or without, its result times a
 // sigmoid of its own where the file has ffn_gate_inp_shexp.

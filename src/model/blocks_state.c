@@ -71,16 +71,19 @@ int block_mamba(struct builder *b, const struct layer *l, int in) {
     const int mixed = block_buffer(b, "scan_conv", r->n_channel, 1);
     const int dt = block_buffer(b, "scan_dt", r->n_head, 1);
     int z = block_buffer(b, "scan_z", n, 1), y = block_buffer(b, "scan_out", n, 1);
-    struct linear part = {.name = "ssm_in", .total = (int64_t)n + r->n_channel + r->n_head};
+    const int64_t total = (int64_t)n + r->n_channel + r->n_head;
+    struct linear part = {.name = "ssm_in", .total = total, .scale = r->z_scale};
     build_linear(b, in, z, part);
     part.first = n;
+    part.scale = 1;
     build_linear(b, in, x, part);
     part.first = (int64_t)n + r->n_channel;
+    part.scale = r->dt_scale;
     build_linear(b, in, dt, part);
     build_conv(b, l, x, mixed, "ssm_conv1d", true);
     build_scan(b, l, mixed, dt, y);
     block_go_over(b, &y, &z);
     build_gate(b, GATE_SILU, z, y, y);
-    if (bind_present(b, "ssm_norm")) build_norm(b, NORM_RMS, y, y, "ssm_norm", n / r->n_key, false);
+    if (r->is_normed) build_norm_each(b, y, y, "ssm_norm", n / r->n_key);
     return y;
 }

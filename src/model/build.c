@@ -238,21 +238,36 @@ void build_gather(struct builder *b, int in, int out) {
     op_add(b, &op);
 }
 
-void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
-                int group, bool add) {
-    if (stopped(b)) return;
+static void norm_add(struct builder *b, enum norm_kind kind, int in, int out, int weight, int bias,
+                     int group, bool add) {
     struct op op = new_op(b, OP_NORM, in, out);
-    const struct tensor_view *tensor = tensor_find(b, name, "weight");
-    const int n_group = width_of(b, out) / group;
-    const bool is_whole = tensor && n_group > 1 && tensor->dim[1] == n_group; // a factor for each
-    op.weight = is_whole ? bind_floats(b, name, "weight", group, 0, group, n_group)
-                         : bind_vector(b, name, group);
-    if (kind == NORM_LAYER) op.bias = bind_floats(b, name, "bias", group, 0, group, 1);
+    op.weight = weight;
+    op.bias = bias;
     op.norm.kind = kind;
     op.norm.group = group;
     op.norm.eps = b->model->hp.norm_eps;
     op.norm.add = add;
     op_add(b, &op);
+}
+
+void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
+                int group, bool add) {
+    if (stopped(b)) return;
+    const bool is_bare = !tensor_find(b, name, "weight") && tensor_find(b, name, "");
+    const int weight = bind_floats(b, name, is_bare ? "" : "weight", group, 0, group, 1);
+    const int bias =
+        kind == NORM_LAYER ? bind_floats(b, name, "bias", group, 0, group, 1) : PLAN_NONE;
+    norm_add(b, kind, in, out, weight, bias, group, add);
+}
+
+void build_norm_each(struct builder *b, int in, int out, const char *name, int group) {
+    if (stopped(b)) return;
+    const struct tensor_view *tensor = tensor_find(b, name, "weight");
+    const int n = width_of(b, out), n_group = n / group;
+    const int weight = tensor && tensor->n_dims == 1
+                           ? bind_floats(b, name, "weight", n, 0, n, 1)
+                           : bind_floats(b, name, "weight", group, 0, group, n_group);
+    norm_add(b, NORM_RMS, in, out, weight, PLAN_NONE, group, false);
 }
 
 void build_linear(struct builder *b, int in, int out, struct linear linear) {
@@ -264,7 +279,7 @@ void build_linear(struct builder *b, int in, int out, struct linear linear) {
     if (bias) op.bias = bind_floats(b, linear.name, "bias", total, linear.first, rows, 1);
     if (bias && linear.scale != 0 && linear.scale != 1 && !b->status) // the op scales before it
         b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
-                            "%s: tensor %s: a bias is not supported with a residual scale of %g",
+                            "%s: tensor %s: a bias is not supported with a scale of %g",
                             weights_name(b->weights), bias->name, (double)linear.scale);
     op.matmul.add = linear.add;
     op.matmul.scale = linear.scale != 0 ? linear.scale : 1;
@@ -324,7 +339,9 @@ void build_route(struct builder *b, const struct layer *l, int logits, int route
     op.route.n_used = l->n_expert_used;
     op.route.normalize = l->normalize_experts;
     op.route.score = l->score;
-    op.route.scale = l->expert_scale;
+    // The weights of experts have the residual's scale: combine adds as it is.
+    const float scale = b->model->hp.residual_scale * (l->expert_scale != 0 ? l->expert_scale : 1);
+    op.route.scale = scale == 1 ? 0 : scale;
     if (tensor_find(b, "exp_probs_b", "bias"))
         op.bias = bind_floats(b, "exp_probs_b", "bias", l->n_expert, 0, l->n_expert, 1);
     op_add(b, &op);

@@ -1,23 +1,29 @@
 // Granite: Llama with multipliers on the embedding, the scores, the residual additions and the
 // logits.
+#include "model/granite.h"
+
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-static rn_status granite_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    const struct hparams_defaults defaults = {.rope_style = ROPE_INTERLEAVED};
+rn_status granite_read_scales(struct hparams *hp, const struct weights *weights, rn_error *err) {
     rn_status s;
     float logits = 1;
-    if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
     if ((s = hparams_float(weights, "embedding_scale", 1e-6, 1e6, false, &hp->embd_scale, err)))
         return s;
     if ((s = hparams_float(weights, "residual_scale", 1e-6, 1e6, false, &hp->residual_scale, err)))
         return s;
     if ((s = hparams_float(weights, "logit_scale", 1e-6, 1e6, false, &logits, err))) return s;
     hp->logit_scale = 1.0f / logits;
-    return hp->residual_scale == 1 ? RN_OK : hparams_refuse_experts(hp, weights, err);
+    return RN_OK;
 }
 
-static const struct hf_key granite_keys[] = {
+static rn_status granite_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    const struct hparams_defaults defaults = {.rope_style = ROPE_INTERLEAVED};
+    const rn_status s = hparams_decoder(hp, weights, &defaults, err);
+    return s ? s : granite_read_scales(hp, weights, err);
+}
+
+const struct hf_key granite_keys[] = {
     {"attention_multiplier", NULL, "attention.scale", HF_FLOAT, HF_POSITIVE, 1, 0, 0},
     {"embedding_multiplier", NULL, "embedding_scale", HF_FLOAT, HF_POSITIVE, 1, 0, 0},
     {"residual_multiplier", NULL, "residual_scale", HF_FLOAT, HF_POSITIVE, 1, 0, 0},

@@ -449,12 +449,12 @@ static rn_status read_attention(struct hparams *hp, const struct weights *weight
 }
 
 // The numbers that hparams_decoder read of one layer become those of all.
-static void spread(struct hparams *hp, const struct layer *from) {
+static void spread(struct hparams *hp, const struct layer *from, bool no_rope) {
     for (int i = 0; i < hp->n_layer; i++) {
         struct layer *l = &hp->layer[i];
         l->attn_scale = from->attn_scale;
         l->attn_softcap = from->attn_softcap;
-        l->rope = l->n_head_kv > 0 ? 0 : PLAN_NONE;
+        l->rope = l->n_head_kv > 0 && !no_rope ? 0 : PLAN_NONE;
         l->n_expert = from->n_expert;
         l->n_expert_used = from->n_expert_used;
         l->n_ff_expert = from->n_ff_expert;
@@ -467,9 +467,10 @@ rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
     struct layer *l = spoken_for(hp);
     rn_status s;
     if ((s = read_attention(hp, weights, defaults, err))) return s;
-    if (l->n_head_kv > 0 && (s = read_rope(hp, weights, defaults, err))) return s;
+    if (l->n_head_kv > 0 && !defaults->no_rope && (s = read_rope(hp, weights, defaults, err)))
+        return s;
     if ((s = read_experts(l, weights, err))) return s;
-    spread(hp, l);
+    spread(hp, l, defaults->no_rope);
     return defaults->window_period ? read_window(hp, weights, defaults, err)
                                    : refuse_window(weights, err);
 }
@@ -515,6 +516,30 @@ rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum
         l->n_ff_shared = shared;
     }
     return RN_OK;
+}
+
+rn_status hparams_need_ff(const struct hparams *hp, const struct weights *weights, rn_error *err) {
+    char name[160];
+    for (int i = 0; i < hp->n_layer; i++) {
+        const struct layer *l = &hp->layer[i];
+        if (l->n_expert > 0 ? l->n_ff_expert > 0 : l->n_ff > 0) continue;
+        find(weights, l->n_expert > 0 ? "expert_feed_forward_length" : "feed_forward_length", name,
+             sizeof name);
+        return err_set(err, RN_ERR_MODEL, "%s: key %s is missing or 0, layer %d needs it",
+                       weights_name(weights), name, i);
+    }
+    return RN_OK;
+}
+
+rn_status hparams_refuse(const struct weights *weights, const char *key, const char *thing,
+                         rn_error *err) {
+    char name[160];
+    int value = 0;
+    const rn_status s = hparams_int(weights, key, 0, INT32_MAX, false, &value, err);
+    if (s || value == 0) return s;
+    find(weights, key, name, sizeof name);
+    return err_set(err, RN_ERR_UNSUPPORTED, "%s: key %s is %d: %s is not supported",
+                   weights_name(weights), name, value, thing);
 }
 
 // Experts of the layers that have some.

@@ -28,7 +28,9 @@ struct recurrence {
     int taps, n_channel;             // of the convolution; taps 0: the layer has none
     int n_head, n_key, dim_k, dim_v; // of the state behind it, as in op.state; n_head 0: none
     bool is_tiled;                   // as in op.state
+    bool is_normed;                  // SCAN: a norm by group follows the gate
     float dt_min, dt_max;
+    float z_scale, dt_scale, out_scale; // multiply the gate, dt and the result; 0: nothing does
 };
 
 // One layer. Layers of a model may differ in each of these.
@@ -39,6 +41,8 @@ struct layer {
     int window;                               // positions that it sees; 0: all
     int rope;                                 // index into hparams.rope; PLAN_NONE: not rotated
     float attn_scale, attn_softcap;           // of the scores; softcap 0: none
+    float attn_out_scale;                     // multiplies attention's result; 0: nothing does
+    float gate_scale, ff_out_scale;           // the same of the dense feed-forward
     int n_ff;                                 // width of the dense feed-forward; 0: none
     int n_ff_shared;                          // width of the expert of all tokens; 0: none
     int n_expert, n_expert_used, n_ff_expert; // n_expert 0: the feed-forward is dense

@@ -80,8 +80,12 @@ static void add_groups(struct builder *b) {
             if (hp->layer[i].n_head_kv > 0 && hp->layer[i].kind == kinds[k]) add_keys(b, i);
     for (int i = 0; i < hp->n_layer && !b->status; i++)
         if (hp->layer[i].recurrence.taps > 0) add_state(b, i);
-    for (int i = 0; i < hp->n_layer; i++)
-        if (hp->layer[i].n_head_kv > 0 || hp->layer[i].recurrence.taps > 0) b->last_mixer = i;
+    for (int i = 0; i < hp->n_layer; i++) {
+        const int mixers = (hp->layer[i].n_head_kv > 0) + (hp->layer[i].recurrence.taps > 0);
+        if (mixers == 0) continue;
+        b->last_mixer = i;
+        b->mixers = mixers;
+    }
 }
 
 // The frequencies that some layer uses.

@@ -69,7 +69,8 @@ struct hf_rope {
     void (*more)(struct hf_config *c); // keys between the base and the scaling; NULL: none
 };
 
-// A tensor of the files. Names are without "model.", "language_model." and "transformer.".
+// A tensor of the files. Names are without "model.", "language_model.", "transformer." and
+// "backbone.".
 typedef void hf_map(struct hf_mapper *m);
 struct hf_tensor {
     const char *pattern; // # is a number: the layer, then the expert; * at the end: any rest
@@ -80,6 +81,7 @@ struct hf_tensor {
 struct hf_class {
     const char *name;                         // in architectures
     const char *model_type;                   // where there are no architectures
+    bool (*is_for)(struct hf_config *c);      // of classes of one name: whose config this is
     const struct hf_key *keys[HF_MAX_TABLES]; // in the order of the metadata
     const struct hf_setting *settings;        // NULL: none
     const struct hf_activation *activation;   // the supported one
@@ -129,6 +131,8 @@ struct hf_config {
     int64_t n_layer, n_embd, n_head, n_head_kv, n_ff, n_ctx, head_dim, n_rot;
     int64_t n_expert, n_expert_used, n_ff_expert; // n_expert is 0: there are none
     bool is_tied;
+    const float *tap_scale; // [n_tap_scale] factors of a convolution's channels; NULL: none
+    int64_t n_tap_scale;
 };
 
 // A value of a wrong kind or out of its range is an error. An absent or null value gives the
@@ -138,6 +142,13 @@ int64_t hf_int(struct hf_config *c, const struct hf_object *object, const char *
 double hf_number(struct hf_config *c, const struct hf_object *object, const char *key, double min,
                  double max, double fallback);
 bool hf_bool(struct hf_config *c, const struct hf_object *object, const char *key, bool fallback);
+// "" where it is absent; of longer strings the beginning.
+void hf_string(struct hf_config *c, const struct hf_object *object, const char *key, char *out,
+               size_t size);
+// The n numbers of an array. False: there is none, or it is wrong.
+bool hf_numbers(struct hf_config *c, const char *key, double min, double max, double *out, int n);
+// The items of an array; 0 where it is absent.
+int64_t hf_count(struct hf_config *c, const char *key);
 // There, and not null.
 bool hf_has(struct hf_config *c, const struct hf_object *object, const char *key);
 // The value's text. A key that occurs twice is an error.
@@ -158,10 +169,14 @@ void hf_put_bools(struct hf_config *c, const char *suffix, const uint8_t *values
 // hf_config.c: of each layer the index of its type in names, [n_layer]; names end with NULL. False:
 // there is no layer_types, or it is wrong.
 bool hf_layer_types(struct hf_config *c, const char *const *names, uint8_t *out);
+// The same under another key than layer_types.
+bool hf_layer_names(struct hf_config *c, const char *key, const char *const *names, uint8_t *out);
 // The integers of an array, at most `max` of them, each from 0 to `most`; returns their number.
 int64_t hf_ints(struct hf_config *c, const char *key, int64_t most, int64_t *out, int64_t max);
 // An array of hf_config's n_layer items, in the weights' arena; NULL: no memory, or an error came.
 uint32_t *hf_layers_new(struct hf_config *c);
+// Sets tap_scale: count[i] channels have the factor scale[i], for n parts.
+void hf_taps_scale(struct hf_config *c, const double *scale, const int64_t *count, int n);
 
 // hf_config.c: windows of every layer, of layers 0, 2, 4 and on, of those from max_window_layers
 // on.
@@ -186,6 +201,8 @@ hf_map hf_map_left_out;        // noted: parts that text does not need, such as 
 hf_map hf_map_add_one;         // a vector with 1 added
 hf_map hf_map_minus_exp;       // a vector x as -exp(x): the decay of a state
 hf_map hf_map_taps;            // [channels, 1, taps] of a convolution, as [channels, taps]
+hf_map hf_map_shared_gate_up;  // [2 ff, in] of the expert of all tokens, the gate's rows first.
+hf_map hf_map_shared_down;     // [out, ff] of it. In a model without experts: the feed-forward
 hf_map hf_map_transposed;      // of [in, out], as Conv1D has it
 hf_map hf_map_expert;          // one expert's matrix: a slice of the GGUF tensor
 hf_map hf_map_experts_gate_up; // [experts, 2 ff, in], the gate's rows first

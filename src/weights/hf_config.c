@@ -60,6 +60,7 @@ static void class_find(struct hf_config *c, const char *name, const char *type) 
         for (const struct hf_class *class = arch->classes; class->name; class ++) {
             if (strcmp(name[0] ? name : type, name[0] ? class->name : class->model_type) != 0)
                 continue;
+            if (class->is_for && !class->is_for(c)) continue;
             c->class = class;
             c->arch = arch->name;
             return;
@@ -148,7 +149,7 @@ static void activation_check(struct hf_config *c) {
 
 static void head_dim_read(struct hf_config *c) {
     c->head_dim = hf_int(c, &c->root, "head_dim", 1, 1 << 16, c->class->head_dim);
-    if (c->status != RN_OK) return;
+    if (c->status != RN_OK || c->n_head == 0) return; // a head of another kind
     if (c->head_dim) {
         hf_put_u32(c, "attention.key_length", c->head_dim);
         hf_put_u32(c, "attention.value_length", c->head_dim);
@@ -159,7 +160,7 @@ static void head_dim_read(struct hf_config *c) {
 
 static void experts_check(struct hf_config *c) {
     if (c->n_ff_expert == 0) c->n_ff_expert = c->n_ff;
-    if (c->n_expert_used > c->n_expert)
+    if (c->n_expert > 0 && c->n_expert_used > c->n_expert)
         hf_fail(c, RN_ERR_MODEL, "num_experts_per_tok is %lld, there are %lld experts",
                 (long long)c->n_expert_used, (long long)c->n_expert);
 }
@@ -171,6 +172,19 @@ uint32_t *hf_layers_new(struct hf_config *c) {
     uint32_t *layers = arena_array(&c->weights->arena, (size_t)c->n_layer, sizeof *layers);
     if (!layers) hf_fail(c, RN_ERR_NOMEM, "out of memory");
     return layers;
+}
+
+void hf_taps_scale(struct hf_config *c, const double *scale, const int64_t *count, int n) {
+    if (c->status != RN_OK) return;
+    for (int i = 0; i < n; i++) c->n_tap_scale += count[i];
+    float *out = arena_array(&c->weights->arena, (size_t)c->n_tap_scale, sizeof *out);
+    if (!out) {
+        hf_fail(c, RN_ERR_NOMEM, "out of memory");
+        return;
+    }
+    c->tap_scale = out;
+    for (int i = 0; i < n; i++)
+        for (int64_t k = 0; k < count[i]; k++) *out++ = (float)scale[i];
 }
 
 int64_t hf_ints(struct hf_config *c, const char *key, int64_t most, int64_t *out, int64_t max) {
@@ -200,8 +214,12 @@ static int index_of(const struct jread_text *text, const char *const *names) {
 }
 
 bool hf_layer_types(struct hf_config *c, const char *const *names, uint8_t *out) {
-    if (!hf_has(c, &c->root, "layer_types")) return false;
-    const struct hf_value value = hf_find(c, &c->root, "layer_types");
+    return hf_layer_names(c, "layer_types", names, out);
+}
+
+bool hf_layer_names(struct hf_config *c, const char *key, const char *const *names, uint8_t *out) {
+    if (!hf_has(c, &c->root, key)) return false;
+    const struct hf_value value = hf_find(c, &c->root, key);
     struct jread json;
     struct jread_text text;
     int64_t count = 0;
@@ -212,7 +230,7 @@ bool hf_layer_types(struct hf_config *c, const char *const *names, uint8_t *out)
         if (!ok) break;
         const int index = index_of(&text, names);
         if (index < 0) {
-            hf_fail(c, RN_ERR_UNSUPPORTED, "layer_types: \"%.*s\" is not supported",
+            hf_fail(c, RN_ERR_UNSUPPORTED, "%s: \"%.*s\" is not supported", key,
                     (int)(text.len < 40 ? text.len : 40), text.data);
             return false;
         }
@@ -220,9 +238,9 @@ bool hf_layer_types(struct hf_config *c, const char *const *names, uint8_t *out)
         count++;
     }
     if (!ok) {
-        hf_fail_value(c, RN_ERR_MODEL, &c->root, "layer_types", "an array of strings");
+        hf_fail_value(c, RN_ERR_MODEL, &c->root, key, "an array of strings");
     } else if (count != c->n_layer) {
-        hf_fail(c, RN_ERR_MODEL, "layer_types has %lld items, num_hidden_layers is %lld",
+        hf_fail(c, RN_ERR_MODEL, "%s has %lld items, num_hidden_layers is %lld", key,
                 (long long)count, (long long)c->n_layer);
     }
     return c->status == RN_OK;

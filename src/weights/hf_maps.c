@@ -110,15 +110,57 @@ void hf_map_minus_exp(struct hf_mapper *m) {
         hf_copy_minus_exp(data, m->tensor, format_of(m->tensor));
 }
 
+// With the factors of the channels, in f32.
+static void taps_scaled(struct hf_mapper *m, const char *name) {
+    const struct st_tensor *t = m->tensor;
+    const int64_t dim[] = {t->dim[0], t->dim[2]};
+    float *data;
+    if (!check_shape(m, t, 3, m->c->n_tap_scale, 1, 0, 0)) return;
+    if (hf_tensor_new(m->c, name, FORMAT_F32, 2, dim, (void **)&data) != RN_OK) return;
+    format_decode(format_of(t), t->data, data, dim[0] * dim[1]);
+    for (int64_t i = 0; i < dim[0] * dim[1]; i++) data[i] *= m->c->tap_scale[i / dim[0]];
+}
+
 void hf_map_taps(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     if (!check_float(m) || !check_shape(m, m->tensor, 3, 0, 1, 0, 0)) return;
     hf_mapper_name(m, "", name);
+    if (m->c->tap_scale) {
+        taps_scaled(m, name);
+        return;
+    }
     struct tensor_view *view = view_push(m, name);
     if (!view) return;
     view->n_dims = 2;
     view->dim[1] = m->tensor->dim[2];
     view->dim[2] = 1;
+}
+
+void hf_map_shared_gate_up(struct hf_mapper *m) {
+    static const char *const shared[] = {"gate_shexp", "up_shexp"}, *const dense[] = {"gate", "up"};
+    const struct st_tensor *t = m->tensor;
+    if (!check_float(m) || !check_shape(m, t, 2, 0, 0, 0, 0)) return;
+    if (t->dim[1] % 2 != 0) {
+        hf_mapper_fail(m, RN_ERR_MODEL, "%" PRId64 " rows, expected two halves", t->dim[1]);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        char name[HF_GGUF_NAME_MAX];
+        hf_mapper_name(m, m->c->n_expert ? shared[i] : dense[i], name);
+        struct tensor_view *view = view_push(m, name);
+        if (!view) return;
+        view->dim[1] = t->dim[1] / 2;
+        view->bytes = t->bytes / 2;
+        view->data = t->data + (uint64_t)i * view->bytes;
+        view->offset += (uint64_t)i * view->bytes;
+    }
+}
+
+void hf_map_shared_down(struct hf_mapper *m) {
+    char name[HF_GGUF_NAME_MAX];
+    if (!check_float(m) || !check_shape(m, m->tensor, 2, 0, 0, 0, 0)) return;
+    hf_mapper_name(m, m->c->n_expert ? "down_shexp" : "down", name);
+    view_push(m, name);
 }
 
 void hf_map_transposed(struct hf_mapper *m) {

@@ -38,6 +38,7 @@ static const char *name_bare(const char *name) {
     starts_with(&name, "language_model.");
     starts_with(&name, "model.");
     starts_with(&name, "transformer.");
+    starts_with(&name, "backbone.");
     return name;
 }
 

@@ -51,6 +51,7 @@ static int members_walk(struct hf_config *c, struct hf_value value, struct hf_me
     struct hf_member member;
     int n = 0;
     jread_init(&json, value.text, value.len);
+    json.has_constants = true; // configs are written by Python
     jread_enter_object(&json);
     while (!json.error && n <= MAX_MEMBERS && jread_next_key(&json, &member.key)) {
         if (!jread_raw(&json, &member.value.text, &member.value.len)) break;
@@ -180,6 +181,51 @@ double hf_measure(struct hf_config *c, const struct hf_object *object, const cha
         hf_fail_value(c, RN_ERR_MODEL, object, key, "a number, true or false, or an array");
         return fallback;
     }
+}
+
+int64_t hf_count(struct hf_config *c, const char *key) {
+    struct jread json;
+    if (!begin(c, &c->root, key, &json)) return 0;
+    if (jread_peek(&json) == JREAD_ARRAY) return (int64_t)hf_measure(c, &c->root, key, 0);
+    hf_fail_value(c, RN_ERR_MODEL, &c->root, key, "an array");
+    return 0;
+}
+
+// A number of any size. Infinity is written as Python does, or as an object that names the float.
+static bool item_read(struct hf_value item, double *out) {
+    struct jread json;
+    struct jread_text key, text;
+    jread_init(&json, item.text, item.len);
+    if (item.len == 8 && memcmp(item.text, "Infinity", 8) == 0) {
+        *out = HUGE_VAL;
+        return true;
+    }
+    if (jread_peek(&json) == JREAD_NUMBER) return jread_f64(&json, out);
+    if (jread_peek(&json) != JREAD_OBJECT || !jread_enter_object(&json)) return false;
+    if (!jread_next_key(&json, &key) || !jread_equals(&key, "__float__")) return false;
+    *out = HUGE_VAL;
+    return jread_string(&json, &text) && jread_equals(&text, "Infinity") &&
+           !jread_next_key(&json, &key) && !json.error;
+}
+
+bool hf_numbers(struct hf_config *c, const char *key, double min, double max, double *out, int n) {
+    struct jread json;
+    struct hf_value item;
+    int count = 0;
+    if (!begin(c, &c->root, key, &json)) return false;
+    json.has_constants = true;
+    bool ok = jread_enter_array(&json);
+    while (ok && jread_next_item(&json)) {
+        double value = 0;
+        ok = count < n && jread_raw(&json, &item.text, &item.len) && item_read(item, &value) &&
+             value >= min && value <= max;
+        if (ok) out[count++] = value;
+    }
+    if (ok && count == n) return true;
+    char expected[80];
+    snprintf(expected, sizeof expected, "%d numbers from %g to %g", n, min, max);
+    hf_fail_value(c, RN_ERR_MODEL, &c->root, key, expected);
+    return false;
 }
 
 // --- metadata ---

@@ -245,11 +245,35 @@ CASE(experts_that_an_architecture_has_not_are_refused) {
     put_u32(&file, "expert_count", EXPERTS);
     put_u32(&file, "expert_used_count", 2);
     file_refused(&file, RN_ERR_UNSUPPORTED, "gemma2.expert_count is 3");
-    file = llama_begin("granite");
-    put_f32(&file, "residual_scale", 0.25f);
-    put_u32(&file, "expert_count", EXPERTS);
-    put_u32(&file, "expert_used_count", 2);
-    file_refused(&file, RN_ERR_UNSUPPORTED, "granite.expert_count is 3");
+}
+
+// The weights of the route carry it.
+CASE(experts_have_the_residual_scale) {
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct file file = llama_begin("granite");
+        if (scaled) put_f32(&file, "residual_scale", 0.25f);
+        put_u32(&file, "expert_count", EXPERTS);
+        put_u32(&file, "expert_used_count", 2);
+        put_layers(&file, "ffn_gate_inp.weight", EMBD, EXPERTS);
+        for (int i = 0; i < file.n_layer; i++) {
+            static const char *const names[] = {"gate", "up", "down"};
+            for (int k = 0; k < 3; k++) {
+                char name[64];
+                snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", i, names[k]);
+                put_tensor(&file, name, k == 2 ? FF : EMBD, k == 2 ? EMBD : FF, EXPERTS);
+            }
+        }
+        struct opened *o = file_good(&file);
+        int routes = 0;
+        for (int i = 0; i < o->model.plan.n_op; i++) {
+            const struct op *op = &o->model.plan.op[i];
+            if (op->kind != OP_ROUTE) continue;
+            routes++;
+            assert_true(op->route.scale == (scaled ? 0.25f : 0));
+        }
+        assert_int_equal(routes, file.n_layer);
+        file_close(o);
+    }
 }
 
 CASE(biases_that_a_residual_scale_would_miss_are_refused) {

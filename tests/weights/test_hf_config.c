@@ -373,6 +373,136 @@ CASE(granite_has_multipliers) {
                  "attention.scale 0.25, embedding_scale 12, residual_scale 1, logit_scale 8");
 }
 
+// --- Mamba-2 ---
+
+CASE(limits_of_time_steps_may_be_infinite) {
+    static const char *const cases[][2] = {
+        {"", "ssm.time_step_low -, ssm.time_step_high -"},
+        {", 'time_step_limit': null", "ssm.time_step_low -, ssm.time_step_high -"},
+        {", 'time_step_limit': [0.0, Infinity]", "ssm.time_step_low -, ssm.time_step_high -"},
+        {", 'time_step_limit': [0.5, {'__float__': 'Infinity'}]",
+         "ssm.time_step_low 0.5, ssm.time_step_high -"},
+        {", 'time_step_limit': [0, 0.25]", "ssm.time_step_low -, ssm.time_step_high 0.25"},
+        {", 'unused': [NaN, {'a': -Infinity}]", "ssm.time_step_low -"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        config_gives("Mamba2ForCausalLM", cases[i][0], "mamba2", cases[i][1]);
+    static const char *const wrong[] = {"[0]",      "[0, 1, 2]",       "[-1, 1]",
+                                        "[0, NaN]", "[-Infinity, 1]",  "[0, {'__float__': 'NaN'}]",
+                                        "[0, {}]",  "[0, 'Infinity']", "Infinity",
+                                        "3"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char more[64];
+        snprintf(more, sizeof more, ", 'time_step_limit': %s", wrong[i]);
+        config_refused("Mamba2ForCausalLM", more, RN_ERR_MODEL, "expected 2 numbers from 0 to inf");
+    }
+    config_refused("Mamba2ForCausalLM", ", 'hidden_size': Infinity", RN_ERR_MODEL, "hidden_size");
+    config_refused("Mamba2ForCausalLM", ", 'a': Infinityx", RN_ERR_MODEL, "expected ',' or '}'");
+    config_refused("Mamba2ForCausalLM", ", 'a': Inf", RN_ERR_MODEL, "a number without digits");
+}
+
+CASE(mamba2_has_no_attention) {
+    config_gives("Mamba2ForCausalLM",
+                 ", 'num_heads': 4, 'head_dim': 4, 'state_size': 32, 'conv_kernel': 3", "mamba2",
+                 "ssm.inner_size 16, ssm.time_step_rank 4, ssm.group_count 8, ssm.state_size 32, "
+                 "ssm.conv_kernel 3, attention.head_count 0, feed_forward_length 0, "
+                 "context_length 1048576, attention.key_length -");
+}
+
+CASE(nemotron_has_a_pattern_of_layers) {
+    config_gives("NemotronHForCausalLM", ", 'hybrid_override_pattern': 'M*'", "nemotron_h",
+                 "block_count 2, ssm.inner_size 8192, attention.key_length 128");
+    const struct data_folder folder =
+        text_folder("{'architectures': ['NemotronHForCausalLM'], 'hidden_size': 8, "
+                    "'num_attention_heads': 2, 'intermediate_size': 6, "
+                    "'layers_block_type': ['mamba', 'mlp', 'attention']}");
+    struct weights *weights = folder_open(&folder); // the list alone says how many layers there are
+    check_number(weights, "nemotron_h.block_count", 3);
+    weights_close(weights);
+    data_folder_remove(&folder);
+    static const char experts[] = ", 'n_routed_experts': 4, 'num_experts_per_tok': 2, "
+                                  "'moe_intermediate_size': 5, 'routed_scaling_factor': 2.5, "
+                                  "'moe_shared_expert_intermediate_size': 7";
+    char more[400];
+    snprintf(more, sizeof more, "%s, 'hybrid_override_pattern': 'ME'", experts);
+    config_gives("NemotronHForCausalLM", more, "nemotron_h_moe",
+                 "expert_count 4, expert_weights_scale 2.5, expert_weights_norm 1, "
+                 "expert_shared_feed_forward_length 7, expert_feed_forward_length 5");
+    snprintf(more, sizeof more, "%s, 'layers_block_type': ['moe', 'mamba']", experts);
+    config_gives("NemotronHForCausalLM", more, "nemotron_h_moe", "block_count 2");
+    snprintf(more, sizeof more, "%s, 'hybrid_override_pattern': 'E-'", experts);
+    config_refused("NemotronHForCausalLM", more, RN_ERR_UNSUPPORTED,
+                   "layer 1 has another kind of feed-forward");
+    snprintf(more, sizeof more, "%s, 'hybrid_override_pattern': 'ME', 'moe_latent_size': 4",
+             experts);
+    config_refused("NemotronHForCausalLM", more, RN_ERR_UNSUPPORTED, "moe_latent_size is 4");
+    static const struct {
+        const char *more;
+        rn_status status;
+        const char *message;
+    } wrong[] = {
+        {"", RN_ERR_MODEL, "neither hybrid_override_pattern nor layers_block_type is there"},
+        {", 'hybrid_override_pattern': 'M'", RN_ERR_MODEL, "has 1 letters, expected 2"},
+        {", 'hybrid_override_pattern': 'Mx'", RN_ERR_UNSUPPORTED, "expected letters of M*-E"},
+        {", 'hybrid_override_pattern': 1", RN_ERR_MODEL, "hybrid_override_pattern has"},
+        {", 'hybrid_override_pattern': [1,2]", RN_ERR_MODEL, "hybrid_override_pattern has"},
+        {", 'layers_block_type': ['mamba']", RN_ERR_MODEL, "layers_block_type has 1 items"},
+        {", 'layers_block_type': ['mamba', 'gru']", RN_ERR_UNSUPPORTED, "\"gru\""},
+        {", 'layers_block_type': 3", RN_ERR_MODEL, "expected an array"},
+        {", 'hybrid_override_pattern': 'M*', 'sliding_window': 64", RN_ERR_UNSUPPORTED,
+         "sliding_window is 64, expected null"},
+        {", 'hybrid_override_pattern': 'M*', 'mlp_hidden_act': 'silu'", RN_ERR_UNSUPPORTED,
+         "expected relu2"},
+        {", 'hybrid_override_pattern': 'M*', 'mamba_hidden_act': 'relu'", RN_ERR_UNSUPPORTED,
+         "mamba_hidden_act is \"relu\", expected silu"},
+        {", 'hybrid_override_pattern': 'ME'", RN_ERR_MODEL, "n_routed_experts is missing"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        config_refused("NemotronHForCausalLM", wrong[i].more, wrong[i].status, wrong[i].message);
+}
+
+CASE(granite_hybrids_are_rotated_where_they_say_so) {
+    config_gives("GraniteMoeHybridForCausalLM",
+                 ", 'num_local_experts': 0, 'num_experts_per_tok': 0, 'shared_intermediate_size': "
+                 "9, 'mamba_n_heads': 4, 'mamba_d_head': 'auto', 'position_embedding_type': 'nope'",
+                 "granitehybrid",
+                 "rope.scaling.finetuned 0, feed_forward_length 9, ssm.inner_size 16, "
+                 "expert_count 0");
+    config_gives("GraniteMoeHybridForCausalLM",
+                 ", 'position_embedding_type': 'rope', 'mamba_n_heads': 4, 'mamba_d_head': 8",
+                 "granitehybrid",
+                 "rope.scaling.finetuned 1, rope.halves 1, feed_forward_length 6, "
+                 "ssm.inner_size 32, expert_count 8");
+    config_refused("GraniteMoeHybridForCausalLM", ", 'layer_types': ['mamba', 'sliding']",
+                   RN_ERR_UNSUPPORTED, "layer_types: \"sliding\" is not supported");
+}
+
+CASE(falcon_has_multipliers) {
+    config_gives("FalconH1ForCausalLM",
+                 ", 'attention_in_multiplier': 2, 'attention_out_multiplier': 0.5, "
+                 "'key_multiplier': 0.5, 'ssm_in_multiplier': 4, 'ssm_out_multiplier': 3, "
+                 "'ssm_multipliers': [0.5, 1, 1, 1, 2], 'mlp_multipliers': [0.25, 8], "
+                 "'embedding_multiplier': 5, 'lm_head_multiplier': 0.125, 'head_dim': 4",
+                 "falcon-h1",
+                 "attention.scale 1, attention.output_scale 1, ssm.gate_scale 2, "
+                 "ssm.time_step_scale 8, ssm.output_scale 3, feed_forward_gate_scale 0.25, "
+                 "feed_forward_output_scale 8, embedding_scale 5, logit_scale 0.125");
+    static const char *const wrong[][2] = {
+        {"'ssm_multipliers': [1, 1, 1, 1]", "expected 5 numbers"},
+        {"'mlp_multipliers': [1, 0]", "expected 2 numbers"},
+        {"'key_multiplier': 0", "key_multiplier is 0"},
+        {"'attention_bias': true", "attention_bias is true, expected false"},
+        {"'mamba_proj_bias': true", "mamba_proj_bias is true, expected false"},
+        {"'mamba_rms_norm': true", "mamba_norm_before_gate is missing, expected false"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char more[128];
+        snprintf(more, sizeof more, ", %s", wrong[i][0]);
+        config_refused("FalconH1ForCausalLM", more, i < 3 ? RN_ERR_MODEL : RN_ERR_UNSUPPORTED,
+                       wrong[i][1]);
+    }
+}
+
 CASE(experts_are_counted) {
     config_gives("MixtralForCausalLM", moe, "llama",
                  "expert_count 4, expert_used_count 2, expert_feed_forward_length -");
