@@ -22,7 +22,7 @@ struct builder {
     int layer;                              // for names and ops; -1 outside the layers
     enum row_domain rows;                   // that blocks work on: OUT behind the last KV append
     bool *used;                             // [tensors of the file] bound by someone
-    int embd;                               // the embedding's weight
+    int embd, head;                         // the weights of the embedding and of the head
     int rope[MODEL_MAX_ROPE];               // in the plan, for each of hparams.rope
     struct kv_place place[MODEL_MAX_LAYER]; // [n_layer] of keys and values
     struct kv_place state[MODEL_MAX_LAYER]; // [n_layer] of the recurrence
@@ -132,6 +132,7 @@ struct linear {
     float scale;          // 0: 1
     bool add;
 };
+void build_input(struct builder *b, int out);
 void build_embed(struct builder *b, int out, int weight, float scale);
 void build_positions(struct builder *b, int out, const char *name);
 void build_gather(struct builder *b, int in, int out);
@@ -171,6 +172,9 @@ void stack_build(struct builder *b);
 void stack_embed(struct builder *b);
 void stack_layers(struct builder *b);
 void stack_head(struct builder *b, enum norm_kind norm);
+// The first of the blocks behind the layers, where the file has it: it predicts a token from the
+// next token and a hidden row. Becomes the plan's draft block.
+void stack_draft(struct builder *b);
 void stack_head_named(struct builder *b, enum norm_kind norm, const char *name);
 
 #endif

@@ -215,6 +215,12 @@ static int width_of(const struct builder *b, int buffer) {
     return stopped(b) ? 0 : b->plan->buffer[buffer].width;
 }
 
+void build_input(struct builder *b, int out) {
+    if (stopped(b)) return;
+    const struct op op = new_op(b, OP_INPUT, PLAN_NONE, out);
+    op_add(b, &op);
+}
+
 void build_embed(struct builder *b, int out, int weight, float scale) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);

@@ -224,13 +224,20 @@ static rn_status read_heads(struct hparams *hp, const struct weights *weights, b
     return RN_OK;
 }
 
-// Blocks behind the last layer predict further tokens. block_count includes them.
+// Blocks behind the last layer predict further tokens. block_count includes them in GGUF files, and
+// not in folders.
 static rn_status read_nextn(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    const int most = hp->n_layer - 1;
-    const rn_status s =
-        hparams_int(weights, "nextn_predict_layers", 0, most, false, &hp->n_nextn, err);
+    int behind = 0;
+    rn_status s;
+    if ((s = hparams_int(weights, "nextn_predict_layers", 0, hp->n_layer - 1, false, &hp->n_nextn,
+                         err)))
+        return s;
+    if ((s = hparams_int(weights, "nextn_behind", 0, MODEL_MAX_LAYER - hp->n_layer, false, &behind,
+                         err)))
+        return s;
     hp->n_layer -= hp->n_nextn;
-    return s;
+    hp->n_nextn += behind;
+    return RN_OK;
 }
 
 rn_status hparams_common(struct hparams *hp, const struct weights *weights, const struct arch *arch,

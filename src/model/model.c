@@ -92,6 +92,7 @@ static rn_status build_plan(struct model *model, const struct weights *weights,
     model->plan.fetch_ctx = weights;
     stack_begin(&b);
     if (!b.status) model->arch->build(&b);
+    if (model->arch->has_nextn && !describe) stack_draft(&b);
     if (!b.status) b.status = plan_finish(&model->plan, err);
     if (!b.status && !describe) b.status = check_all_used(&b);
     free(b.used);

@@ -55,7 +55,7 @@ struct layer {
 // widths fit int.
 struct hparams {
     int n_layer, n_ctx, n_embd, n_vocab;
-    int n_nextn; // blocks behind the layers that predict further tokens; the plan leaves them out
+    int n_nextn; // blocks behind the layers that predict further tokens; the first one may draft
     struct layer layer[MODEL_MAX_LAYER]; // [n_layer]
     struct hparams_rope rope[MODEL_MAX_ROPE];
     float norm_eps;

@@ -187,7 +187,11 @@ const struct hf_tensor qwen35_tensors[] = {
     {"layers.#.linear_attn.norm.weight", "blk.#.ssm_norm.weight", hf_map_view},
     {"layers.#.linear_attn.out_proj.weight", "blk.#.ssm_out.weight", hf_map_view},
     {"visual.*", NULL, hf_map_left_out}, // reads images
-    {"mtp.*", NULL, hf_map_left_out},    // predicts further tokens
+    {"mtp.fc.weight", "blk.#.nextn.eh_proj.weight", hf_map_view},
+    {"mtp.norm.weight", "blk.#.nextn.shared_head_norm.weight", hf_map_add_one},
+    {"mtp.pre_fc_norm_embedding.weight", "blk.#.nextn.enorm.weight", hf_map_add_one},
+    {"mtp.pre_fc_norm_hidden.weight", "blk.#.nextn.hnorm.weight", hf_map_add_one},
+    {"mtp.embed_tokens.weight", "blk.#.nextn.embed_tokens.weight", hf_map_view},
     {0},
 };
 

@@ -126,8 +126,8 @@ void stack_head_named(struct builder *b, enum norm_kind norm, const char *name) 
     const struct hparams *hp = &b->model->hp;
     const int h = block_norm(b, norm, name), logits = b->plan->logits;
     const bool is_tied = !bind_present(b, "output");
-    const int head = is_tied ? b->embd : bind_matrix(b, "output", hp->n_vocab, hp->n_embd);
-    build_head(b, h, logits, head, hp->logit_scale);
+    b->head = is_tied ? b->embd : bind_matrix(b, "output", hp->n_vocab, hp->n_embd);
+    build_head(b, h, logits, b->head, hp->logit_scale);
     if (hp->logit_softcap > 0) build_softcap(b, logits, hp->logit_softcap);
     b->plan->hidden = h;
 }
@@ -136,4 +136,64 @@ void stack_build(struct builder *b) {
     stack_embed(b);
     stack_layers(b);
     stack_head(b, NORM_RMS);
+}
+
+// ---------------------------------------------------------------- the draft block
+
+// A layer with attention, whose keys and values are a group of their own.
+static struct layer draft_layer(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    int i = hp->n_layer - 1;
+    while (i > 0 && hp->layer[i].n_head_kv == 0) i--;
+    struct layer l = hp->layer[i];
+    const struct plan_kv_group group = {.kind = KV_FULL,
+                                        .n_layer = 1,
+                                        .n_head_kv = l.n_head_kv,
+                                        .dim_k = l.dim_k,
+                                        .dim_v = l.dim_v};
+    b->place[hp->n_layer] = (struct kv_place){plan_add_kv_group(b->plan, &group), 0};
+    return l;
+}
+
+// The stream is a product of the next token's embedding and the hidden row, each normed.
+static void draft_stream(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    const int n = hp->n_embd, token = block_buffer(b, "draft_token", n, 1);
+    const int hidden = block_buffer(b, "draft_hidden", n, 1);
+    const int both = block_buffer(b, "draft_both", 2 * n, 1);
+    const bool is_own = bind_present(b, "nextn.embed_tokens");
+    const int embd = is_own ? bind_matrix(b, "nextn.embed_tokens", hp->n_vocab, n) : b->embd;
+    build_embed(b, token, embd, hp->embd_scale);
+    build_input(b, hidden);
+    build_norm(b, NORM_RMS, token, token, "nextn.enorm", n, false);
+    build_norm(b, NORM_RMS, hidden, hidden, "nextn.hnorm", n, false);
+    build_columns(b, token, both, 1, n, 0, n, 0, n);
+    build_columns(b, hidden, both, 1, n, 0, n, n, n);
+    build_linear(b, both, block_stream(b), (struct linear){.name = "nextn.eh_proj"});
+}
+
+static void draft_head(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    const bool is_own = bind_present(b, "nextn.shared_head_head");
+    const int head =
+        is_own ? bind_matrix(b, "nextn.shared_head_head", hp->n_vocab, hp->n_embd) : b->head;
+    const bool has_norm = bind_present(b, "nextn.shared_head_norm");
+    if (!has_norm) b->layer = -1;
+    const int h = block_norm(b, NORM_RMS, has_norm ? "nextn.shared_head_norm" : "output_norm");
+    build_head(b, h, b->plan->logits, head, hp->logit_scale);
+}
+
+void stack_draft(struct builder *b) {
+    const struct hparams *hp = &b->model->hp;
+    if (b->status || b->plan->failed || hp->n_nextn == 0) return;
+    b->layer = b->last_mixer = hp->n_layer;
+    if (bind_present(b, "nextn.eh_proj") && b->plan->n_group < PLAN_MAX_KV_GROUPS) {
+        plan_begin_draft(b->plan);
+        b->rows = ROWS_TOKENS;
+        const struct layer l = draft_layer(b);
+        draft_stream(b);
+        b->model->arch->layer(b, &l);
+        draft_head(b);
+    }
+    b->layer = -1;
 }

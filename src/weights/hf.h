@@ -39,6 +39,7 @@ struct hf_mapper {
     struct hf_config *c;
     const struct st_table *table;
     int n_rows;      // of the class's tables together
+    int64_t n_nextn; // blocks behind the layers
     int *slices;     // [n_layer][n_rows]: see hf_mapper_slices; -1: none yet
     int64_t n_parts; // that these tensors have room for
     // The tensor at hand.

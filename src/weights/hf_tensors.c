@@ -107,12 +107,30 @@ void hf_mapper_name(const struct hf_mapper *m, const char *which, char out[HF_GG
 
 // --- all of them ---
 
+// Blocks that predict further tokens: "mtp.layers.0." and "mtp." name the first one.
+#define MTP "mtp."
+
+static int64_t nextn_count(const struct st_table *table) {
+    for (int i = 0; i < table->n; i++) {
+        const char *name = name_bare(table->tensors[i].name);
+        if (starts_with(&name, MTP)) return 1;
+    }
+    return 0;
+}
+
 static void map_one(struct hf_mapper *m) {
+    const char *name = name_bare(m->tensor->name);
     m->number[0] = m->number[1] = 0;
-    m->row = row_find(m, name_bare(m->tensor->name));
+    m->row = row_find(m, name);
+    int64_t n_layer = m->c->n_layer;
+    if (starts_with(&name, MTP)) { // the block behind the layers
+        if (!m->row) m->row = row_find(m, name);
+        m->number[0] += n_layer;
+        n_layer += m->n_nextn;
+    }
     if (!m->row) {
         hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "no tensor of this name is known for %s", m->c->arch);
-    } else if (m->number[0] >= m->c->n_layer) {
+    } else if (m->number[0] >= n_layer) {
         hf_mapper_fail(m, RN_ERR_MODEL, "layer %" PRId64 ", the config has %" PRId64, m->number[0],
                        m->c->n_layer);
     } else {
@@ -123,7 +141,7 @@ static void map_one(struct hf_mapper *m) {
 // Every expert of a tensor in slices must have come.
 static void check_parts(struct hf_mapper *m) {
     struct hf_config *c = m->c;
-    for (int64_t i = 0; c->status == RN_OK && i < c->n_layer * m->n_rows; i++) {
+    for (int64_t i = 0; c->status == RN_OK && i < (c->n_layer + m->n_nextn) * m->n_rows; i++) {
         if (m->slices[i] < 0) continue;
         const struct tensor_view *view = &c->weights->tensors[m->slices[i]];
         for (int64_t e = 0; c->status == RN_OK && e < c->n_expert; e++)
@@ -137,7 +155,9 @@ static void check_parts(struct hf_mapper *m) {
 rn_status hf_tensors_map(struct hf_config *c, const struct st_table *table) {
     if (c->status != RN_OK) return c->status;
     struct hf_mapper m = {.c = c, .table = table, .n_rows = row_count(c->class)};
-    const size_t n_slices = (size_t)c->n_layer * (size_t)m.n_rows;
+    m.n_nextn = nextn_count(table);
+    if (m.n_nextn > 0) hf_put_u32(c, "nextn_behind", m.n_nextn);
+    const size_t n_slices = (size_t)(c->n_layer + m.n_nextn) * (size_t)m.n_rows;
     m.slices = malloc((n_slices + 1) * sizeof *m.slices);
     if (!m.slices) return err_set(c->err, RN_ERR_NOMEM, "%s: out of memory", c->weights->name);
     memset(m.slices, 0xff, n_slices * sizeof *m.slices); // -1
