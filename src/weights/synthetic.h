@@ -17,7 +17,7 @@ rn_status weights_check_synthetic(const char *spec, rn_error *err);
 // Whether the part of the spec before a colon names a shape.
 bool weights_is_shape(const char *spec);
 // "135m, 360m, ...", for messages.
-enum { SHAPES_LIST = 400 };
+enum { SHAPES_LIST = 500 };
 void weights_shapes_list(char *out, size_t size);
 // Gives the matrices of opened weights other formats: a format or a mix, such as Q4_K_M. Sizes are
 // exact; all weights read as zeros from then on and take no memory. For plans of memory and time.

@@ -1,7 +1,8 @@
-// The values of synthetic models: norms are 1, all else is like N(0, 0.02), so that activations
-// stay finite through any number of layers. A million random values are made once per format and
-// copied again and again, by all threads. The pattern is a prime number of blocks and each tensor
-// begins at another one, so rows of a matrix differ. The same on every machine.
+// The values of synthetic models: norms are 1, the decays of states are -1, all else is like N(0,
+// 0.02), so that activations stay finite through any number of layers and positions. A million
+// random values are made once per format and copied again and again, by all threads. The pattern is
+// a prime number of blocks and each tensor begins at another one, so rows of a matrix differ. The
+// same on every machine.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,14 +149,20 @@ static void fill_slabs(void *ctx, int64_t begin, int64_t end, int worker) {
 
 static bool is_norm(const char *name) { return strstr(name, "norm.weight") != NULL; }
 
+static bool is_decay(const char *name) {
+    const size_t len = strlen(name);
+    return len > 6 && strcmp(name + len - 6, ".ssm_a") == 0;
+}
+
 static rn_status tensor_fill(const struct weights *weights, int index, struct pattern *patterns,
                              struct pool *pool, rn_error *err) {
     const struct tensor_view *tensor = weights_tensor_at(weights, index);
     struct pattern *pattern = &patterns[tensor->format];
     void *data = (void *)(uintptr_t)tensor->data;
-    if (is_norm(tensor->name)) {
+    if (is_norm(tensor->name) || is_decay(tensor->name)) {
         assert(tensor->format == FORMAT_F32);
-        for (int64_t i = 0; i < tensor->dim[0]; i++) ((float *)data)[i] = 1;
+        const float value = is_norm(tensor->name) ? 1 : -1;
+        for (int64_t i = 0; i < tensor->dim[0]; i++) ((float *)data)[i] = value;
         return RN_OK;
     }
     if (!pattern->data) {

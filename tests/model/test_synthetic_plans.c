@@ -18,6 +18,9 @@ CASE(every_shape_becomes_a_plan) {
         {"32b:IQ4_XS", 64, 151936, 8},
         {"70b:Q2_K_S", 80, 128256, 8},
         {"qwen3-30b-a3b:Q6_K", 48, 151936, 4},
+        {"lfm2-1.2b:Q4_K_M", 16, 65536, 0}, // layer 0 keeps a state
+        {"nemotron-nano-9b:Q4_K_M", 56, 131072, 0},
+        {"granite4-h-tiny:Q8_0", 40, 100352, 0},
         {"gpt-oss-20b:MXFP4_MOE", 24, 201088, 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
