@@ -91,10 +91,13 @@ static void dump_detail(FILE *out, const struct op *op) {
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
-        fprintf(out, "%d %d %d %d %d %d %d %d %d %d %a %a", op->state.group, op->state.layer,
+        fprintf(out, "%d %d %d %d %d %d %d %d %d %d %a", op->state.group, op->state.layer,
                 op->state.at, op->state.n_head, op->state.n_key, op->state.dim_k, op->state.dim_v,
-                op->state.taps, op->state.silu, op->state.is_tiled, (double)op->state.dt_min,
-                (double)op->state.dt_max);
+                op->state.taps, op->state.silu, op->state.is_tiled, (double)op->state.eps);
+        break;
+    case OP_COLUMNS:
+        fprintf(out, "%d %d %d %d %d %d", op->columns.n, op->columns.len, op->columns.from,
+                op->columns.stride_from, op->columns.to, op->columns.stride_to);
         break;
     case OP_SOFTCAP:
         fprintf(out, "%a", (double)op->softcap.cap);
