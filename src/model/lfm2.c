@@ -9,6 +9,7 @@ rn_status lfm2_read(struct hparams *hp, const struct weights *weights, rn_error 
     if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
     if ((s = hparams_int(weights, "shortconv.l_cache", 2, PLAN_MAX_TAPS, true, &taps, err)))
         return s;
+    if ((s = hparams_need_ff(hp, weights, err))) return s;
     for (int i = 0; i < hp->n_layer; i++)
         if (hp->layer[i].n_head_kv == 0)
             hp->layer[i].recurrence = (struct recurrence){.taps = taps, .n_channel = hp->n_embd};

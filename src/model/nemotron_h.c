@@ -60,8 +60,8 @@ const struct hf_key nemotron_h_keys[] = {
     {"layer_norm_epsilon", "norm_eps", "attention.layer_norm_rms_epsilon", HF_FLOAT, 0, 1, 1e-5, 0,
      0},
     {"conv_kernel", NULL, "ssm.conv_kernel", HF_INT, 2, PLAN_MAX_TAPS, 4, 0, 0},
-    {"ssm_state_size", NULL, "ssm.state_size", HF_INT, 1, KV_DIM_MAX, 128, 0, 0},
-    {"n_groups", "mamba_n_groups", "ssm.group_count", HF_INT, 1, 1 << 12, 8, 0, 0},
+    {"ssm_state_size", "mamba_state_dim", "ssm.state_size", HF_INT, 1, KV_DIM_MAX, 128, 0, 0},
+    {"n_groups", "mamba_num_groups", "ssm.group_count", HF_INT, 1, 1 << 12, 8, 0, 0},
     {"mamba_num_heads", NULL, "ssm.time_step_rank", HF_INT, 1, 1 << 12, 128, 0, 0},
     {0},
 };

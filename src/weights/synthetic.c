@@ -34,7 +34,7 @@ struct shape {
 };
 
 // The models that people have: SmolLM2, Llama 2, 3, 3.1 and 3.2, Mistral, Mixtral, Qwen 3, 3.5 and
-// 3.6, gpt-oss.
+// 3.6, LFM2, Nemotron Nano 2, Granite 4, gpt-oss.
 // The tiny ones are for tests; the rates of kernels are measured on matrices of "probe".
 static const struct shape shapes[] = {
     {"135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
@@ -61,6 +61,10 @@ static const struct shape shapes[] = {
      1e7f, 0, 0},
     {"qwen3.6-35b-a3b", "qwen35moe", 40, 2048, 512, 16, 2, 256, 248320, SHAPE_QK_NORM | SHAPE_DELTA,
      1e7f, 256, 8},
+    {"lfm2-1.2b", "lfm2", 16, 2048, 8192, 32, 8, 64, 65536, SHAPE_TIED | SHAPE_QK_NORM, 1e6f, 0, 0},
+    {"nemotron-nano-9b", "nemotron_h", 56, 4480, 15680, 40, 8, 128, 131072, 0, 1e4f, 0, 0},
+    {"granite4-h-tiny", "granitehybrid", 40, 1536, 512, 12, 4, 128, 100352, SHAPE_TIED, 1e4f, 64,
+     6},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
     {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
@@ -69,6 +73,11 @@ static const struct shape shapes[] = {
     {"tiny-oss", "gpt-oss", 2, 288, 288, 4, 2, 64, 384, SHAPE_OSS | SHAPE_HIDDEN, 1e4f, 4, 2},
     {"tiny-delta", "qwen35moe", 4, 256, 256, 4, 2, 64, 384,
      SHAPE_QK_NORM | SHAPE_DELTA | SHAPE_HIDDEN, 1e4f, 8, 2},
+    {"tiny-nemotron", "nemotron_h", 4, 256, 512, 4, 2, 64, 384, SHAPE_HIDDEN, 1e4f, 0, 0},
+    {"tiny-granite", "granitehybrid", 3, 256, 256, 4, 2, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f,
+     8, 2},
+    {"tiny-lfm2", "lfm2", 3, 256, 512, 4, 2, 64, 384, SHAPE_TIED | SHAPE_QK_NORM | SHAPE_HIDDEN,
+     1e4f, 0, 0},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -93,6 +102,34 @@ static const struct delta *delta_of(const struct shape *shape) {
     while (strcmp(delta->shape, shape->name) != 0) delta++; // every shape with the flag has a row
     return delta;
 }
+
+// Shapes whose layers differ, with a letter for each layer: M is Mamba-2, C a short convolution, *
+// attention, - a feed-forward. Where some layer is a feed-forward alone, the others have none.
+struct pattern {
+    const char *shape, *layers;
+    int taps;
+    int n_state, n_group, n_head, dim; // of Mamba-2
+    int n_ff_shared;                   // width of the expert of all tokens; 0: none
+};
+
+static const struct pattern patterns[] = {
+    {"lfm2-1.2b", "CC*CC*CC*C*C*C*C", 3, 0, 0, 0, 0, 0},
+    {"nemotron-nano-9b", "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-", 4, 128, 8, 128,
+     80, 0},
+    {"granite4-h-tiny", "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM", 4, 128, 1, 48, 64, 1024},
+    {"tiny-nemotron", "M*-M", 4, 32, 2, 8, 32, 0},
+    {"tiny-granite", "M*M", 4, 32, 1, 8, 64, 128},
+    {"tiny-lfm2", "C*C", 3, 0, 0, 0, 0, 0},
+};
+
+// NULL: all layers are alike.
+static const struct pattern *pattern_of(const struct shape *shape) {
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (strcmp(patterns[i].shape, shape->name) == 0) return &patterns[i];
+    return NULL;
+}
+
+static bool is_single(const struct pattern *p) { return strchr(p->layers, '-') != NULL; }
 
 // ---------------------------------------------------------------- formats
 
@@ -271,15 +308,47 @@ static void put_f32(struct maker *m, const char *suffix, float value) {
     put_number(m, suffix, META_F32, &value);
 }
 
+// A number for each layer: `value` where the letter is one of `letters`, else 0.
+static void put_layers(struct maker *m, const char *suffix, const char *letters, int value) {
+    const char *layers = pattern_of(m->shape)->layers;
+    uint32_t items[64];
+    char key[128];
+    const size_t n = strlen(layers);
+    for (size_t i = 0; i < n; i++) items[i] = strchr(letters, layers[i]) ? (uint32_t)value : 0;
+    snprintf(key, sizeof key, "%s.%s", m->shape->arch, suffix);
+    put(m,
+        (struct meta_view){.key = key,
+                           .type = META_ARRAY,
+                           .item_type = META_U32,
+                           .count = n,
+                           .bytes = n * sizeof *items},
+        items);
+}
+
+static void put_pattern(struct maker *m, const struct pattern *p) {
+    const struct shape *s = m->shape;
+    put_layers(m, "attention.head_count_kv", "*", s->n_head_kv);
+    put_layers(m, "feed_forward_length", is_single(p) ? "-" : "MC*", s->n_ff);
+    if (strchr(p->layers, 'C')) put_u32(m, "shortconv.l_cache", p->taps);
+    if (p->n_ff_shared) put_u32(m, "expert_shared_feed_forward_length", p->n_ff_shared);
+    if (p->n_head == 0) return;
+    put_u32(m, "ssm.conv_kernel", p->taps);
+    put_u32(m, "ssm.state_size", p->n_state);
+    put_u32(m, "ssm.group_count", p->n_group);
+    put_u32(m, "ssm.time_step_rank", p->n_head);
+    put_u32(m, "ssm.inner_size", p->n_head * p->dim);
+}
+
 static void put_hparams(struct maker *m) {
     const struct shape *s = m->shape;
     const struct delta *delta = delta_of(s);
+    const struct pattern *p = pattern_of(s);
     put_u32(m, "block_count", s->n_layer);
     put_u32(m, "context_length", N_CTX);
     put_u32(m, "embedding_length", s->n_embd);
-    put_u32(m, "feed_forward_length", s->n_ff);
+    if (!p) put_u32(m, "feed_forward_length", s->n_ff);
     put_u32(m, "attention.head_count", s->n_head);
-    put_u32(m, "attention.head_count_kv", s->n_head_kv);
+    if (!p) put_u32(m, "attention.head_count_kv", s->n_head_kv);
     put_u32(m, "attention.key_length", s->head_dim);
     put_u32(m, "attention.value_length", s->head_dim);
     put_u32(m, "rope.dimension_count", delta ? s->head_dim / 4 : s->head_dim);
@@ -299,6 +368,7 @@ static void put_hparams(struct maker *m) {
         put_u32(m, "ssm.inner_size", delta->n_value * delta->dim);
         if (s->n_expert) put_u32(m, "expert_shared_feed_forward_length", s->n_ff);
     }
+    if (p) put_pattern(m, p);
     if (s->flags & SHAPE_OSS) {
         char key[64];
         snprintf(key, sizeof key, "%s.rope.scaling.type", s->arch);
@@ -467,12 +537,63 @@ static void add_experts(struct maker *m) {
     }
 }
 
+// The convolution and the numbers of each head stay in F32 in every mix.
+static void add_mamba(struct maker *m, const struct pattern *p) {
+    const struct shape *s = m->shape;
+    const int64_t inner = (int64_t)p->n_head * p->dim;
+    const int64_t channels = inner + 2 * (int64_t)p->n_group * p->n_state;
+    add_vector(m, "attn_norm.weight", s->n_embd);
+    add_matrix(m, "ssm_in.weight", s->n_embd, inner + channels + p->n_head, 0, NULL, 0);
+    add(m, "ssm_conv1d.weight", FORMAT_F32, p->taps, channels, 0);
+    add_vector(m, "ssm_conv1d.bias", channels);
+    add_vector(m, "ssm_dt.bias", p->n_head);
+    add_vector(m, "ssm_a", p->n_head);
+    add_vector(m, "ssm_d", p->n_head);
+    add_vector(m, "ssm_norm.weight", inner);
+    add_matrix(m, "ssm_out.weight", inner, s->n_embd, 0, NULL, 0);
+}
+
+static void add_short_conv(struct maker *m, const struct pattern *p) {
+    const struct shape *s = m->shape;
+    add_vector(m, "attn_norm.weight", s->n_embd);
+    add_matrix(m, "shortconv.in_proj.weight", s->n_embd, 3 * (int64_t)s->n_embd, 0, NULL, 0);
+    add(m, "shortconv.conv.weight", FORMAT_F32, p->taps, s->n_embd, 0);
+    add_matrix(m, "shortconv.out_proj.weight", s->n_embd, s->n_embd, 0, NULL, 0);
+}
+
+// Without a gate.
+static void add_plain(struct maker *m) {
+    const struct shape *s = m->shape;
+    add_vector(m, "attn_norm.weight", s->n_embd);
+    add_matrix(m, "ffn_up.weight", s->n_embd, s->n_ff, 0, NULL, 0);
+    add_matrix(m, "ffn_down.weight", s->n_ff, s->n_embd, 0, m->mix.ffn_down, MAX_RULES);
+}
+
+static void add_letter(struct maker *m, const struct pattern *p) {
+    const struct shape *s = m->shape;
+    const char letter = p->layers[m->layer];
+    if (letter == 'M') add_mamba(m, p);
+    if (letter == 'C') add_short_conv(m, p);
+    if (letter == '*') add_attention(m);
+    if (letter == '-') add_plain(m);
+    if (is_single(p)) return;
+    add_vector(m, "ffn_norm.weight", s->n_embd);
+    (s->n_expert ? add_experts : add_dense)(m);
+    if (p->n_ff_shared == 0) return;
+    add_matrix(m, "ffn_gate_shexp.weight", s->n_embd, p->n_ff_shared, 0, NULL, 0);
+    add_matrix(m, "ffn_up_shexp.weight", s->n_embd, p->n_ff_shared, 0, NULL, 0);
+    add_matrix(m, "ffn_down_shexp.weight", p->n_ff_shared, s->n_embd, 0, m->mix.ffn_down,
+               MAX_RULES);
+}
+
 static void add_tensors(struct maker *m) {
     const struct shape *s = m->shape;
+    const struct pattern *p = pattern_of(s);
     const bool tied = s->flags & SHAPE_TIED;
     m->layer = -1;
     add_matrix(m, "token_embd.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, tied);
-    for (m->layer = 0; m->layer < s->n_layer; m->layer++) {
+    for (m->layer = 0; p && m->layer < s->n_layer; m->layer++) add_letter(m, p);
+    for (m->layer = 0; !p && m->layer < s->n_layer; m->layer++) {
         add_mixer(m);
         add_vector(m,
                    s->flags & (SHAPE_OSS | SHAPE_DELTA) ? "post_attention_norm.weight"
@@ -481,7 +602,8 @@ static void add_tensors(struct maker *m) {
         (s->n_expert ? add_experts : add_dense)(m);
     }
     m->layer = -1;
-    add_vector(m, "output_norm.weight", s->n_embd);
+    add_vector(m, strcmp(s->arch, "lfm2") ? "output_norm.weight" : "token_embd_norm.weight",
+               s->n_embd);
     if (!tied) add_matrix(m, "output.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, 1);
 }
 
@@ -694,12 +816,13 @@ static enum format_id mix_format(const struct mix *mix, const char *full, struct
     return mix->base;
 }
 
-// Vectors, biases, routers and convolutions stay floats in every mix.
+// Vectors, columns, norms by group, biases, routers and convolutions stay floats in every mix.
 static bool is_matrix(const struct tensor_view *tensor) {
+    if (tensor->n_dims == 1 || tensor->dim[0] == 1 || strstr(tensor->name, "norm.")) return false;
     const size_t len = strlen(tensor->name);
     const bool is_bias = len > 5 && !strcmp(tensor->name + len - 5, ".bias");
     const bool is_conv = strstr(tensor->name, "ssm_conv1d") || strstr(tensor->name, ".conv.");
-    return tensor->n_dims > 1 && !is_bias && !is_conv && !strstr(tensor->name, "ffn_gate_inp");
+    return !is_bias && !is_conv && !strstr(tensor->name, "ffn_gate_inp");
 }
 
 rn_status weights_reformat(struct weights *weights, const char *format, rn_error *err) {

@@ -209,17 +209,22 @@ CASE(a_missing_inner_size_is_that_of_square_states) {
     file_close(&o);
 }
 
-// block_count has them, the plan has not.
-CASE(blocks_behind_the_layers_are_left_out) {
+// block_count has them, the layers are without them. A block that has no eh_proj is left out.
+CASE(blocks_behind_the_layers_may_draft) {
     struct file file = file_begin("qwen35", (struct change){"block_count", 3, NULL});
     put_key(&file, "nextn_predict_layers", 1);
     put_tensor(&file, "blk.2.attn_norm.weight", EMBD, 0);
-    put_tensor(&file, "blk.2.nextn.eh_proj.weight", 2 * EMBD, EMBD);
-    put_tensor(&file, "blk.2.nextn.enorm.weight", EMBD, 0);
     struct opened o = file_good(&file);
     assert_int_equal(o.model->hp.n_layer, 2);
     assert_int_equal(o.model->hp.n_nextn, 1);
+    assert_int_equal(o.model->plan.n_op_all, o.model->plan.n_op);
     file_close(&o);
+    // one that is not whole
+    file = file_begin("qwen35", (struct change){"block_count", 3, NULL});
+    put_key(&file, "nextn_predict_layers", 1);
+    put_tensor(&file, "blk.2.nextn.eh_proj.weight", 2 * EMBD, EMBD);
+    put_tensor(&file, "blk.2.nextn.enorm.weight", EMBD, 0);
+    file_refused(&file, RN_ERR_MODEL, "tensor blk.2.nextn.hnorm.weight is missing");
     // a block behind these
     file = file_begin("qwen35", (struct change){"block_count", 3, NULL});
     put_key(&file, "nextn_predict_layers", 1);

@@ -21,6 +21,9 @@ CASE(every_shape_becomes_a_plan) {
         {"qwen3.5-4b:Q4_K_M", 32, 248320, 0}, // layer 0 keeps a state
         {"qwen3.5-27b:Q8_0", 64, 248320, 0},
         {"qwen3.6-35b-a3b:Q4_0", 40, 248320, 0},
+        {"lfm2-1.2b:Q4_K_M", 16, 65536, 0},
+        {"nemotron-nano-9b:Q4_K_M", 56, 131072, 0},
+        {"granite4-h-tiny:Q8_0", 40, 100352, 0},
         {"gpt-oss-20b:MXFP4_MOE", 24, 201088, 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
