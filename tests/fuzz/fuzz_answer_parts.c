@@ -57,7 +57,7 @@ static struct parts run(const char *tmpl, unsigned flags, const char *text, size
                         size_t piece) {
     struct parts parts = {.last = -1};
     struct answer_parts answer;
-    parts_init(&answer, answer_marks_of(tmpl), flags & 1, flags & 2);
+    parts_init(&answer, answer_marks_of(tmpl), flags & 1, types, flags & 2);
     for (; len > piece; text += piece, len -= piece)
         parts_feed(&answer, text, piece, false, on_part, &parts);
     parts_feed(&answer, text, len, true, on_part, &parts);

@@ -214,7 +214,7 @@ CASE(without_memory_all_is_content) {
         struct answer_parts parts;
         const long before = live;
         fail_at = n;
-        parts_init(&parts, answer_marks_of("<function="), true, false);
+        parts_init(&parts, answer_marks_of("<function="), true, NULL, false);
         for (size_t at = 0; at < len; at += 7)
             parts_feed(&parts, text + at, at + 7 < len ? 7 : len - at, false, on_part, &seen);
         parts_feed(&parts, "", 0, true, on_part, &seen);
