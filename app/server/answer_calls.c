@@ -1,8 +1,8 @@
 // Tool calls: the text behind an opening mark becomes names and arguments. A call has one of four
-// forms. It is one JSON value with name and arguments, or an array of them; a name, a separator and
-// a JSON object; a name and arguments between tags; or a list of Python's calls. Called by
-// answer_parts.c, piece by piece. The search for the end of a call continues where the last piece
-// ended. A call is read once, when it is complete.
+// forms. It is one JSON value with name and arguments, or an array of them, perhaps with Python's
+// quotes; a name, a separator and a JSON object; a name and arguments between tags; or a list of
+// Python's calls. Called by answer_parts.c, piece by piece. The search for the end of a call
+// continues where the last piece ended. A call is read once, when it is complete.
 #define _GNU_SOURCE // memmem
 #include <string.h>
 
@@ -385,22 +385,41 @@ static enum call_verdict tags_read(struct answer_parts *parts, const char *text,
 
 // ---------------------------------------------------------------- Python
 
-// Whether JSON comes at `begin`, or Python. MORE: not known yet.
+// Whether calls of Python's come at `begin`, or JSON. MORE: not known yet.
 static enum call_verdict is_python(const char *text, size_t len, size_t begin) {
     if (text[begin] != '[') return text[begin] == '{' ? CALL_BAD : CALL_GOOD;
     const size_t at = skip_blanks(text, len, begin + 1);
     if (at - begin > PREFIX_MAX_BYTES) return CALL_BAD; // however much more comes
     if (at == len) return CALL_MORE;
-    return strchr("{[]\"", text[at]) ? CALL_BAD : CALL_GOOD;
+    return strchr("{[]\"'", text[at]) ? CALL_BAD : CALL_GOOD;
 }
 
-static enum call_verdict python_read(struct answer_parts *parts, const char *text, size_t len,
-                                     size_t begin, size_t *end, parts_fn fn, void *ctx) {
+// Whether a value at `begin` is JSON as Python writes it: its first string has single quotes.
+static enum call_verdict is_dictionary(const char *text, size_t len, size_t begin) {
+    size_t at = begin;
+    while (at < len && (text[at] == '[' || text[at] == '{' || answer_is_blank(text[at]))) at++;
+    if (at - begin > PREFIX_MAX_BYTES) return CALL_BAD; // however much more comes
+    if (at == len) return CALL_MORE;
+    return text[at] == '\'' ? CALL_GOOD : CALL_BAD;
+}
+
+static bool dictionary_walk(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
+                            void *ctx) {
+    struct jbuf json = {0};
+    const bool good = python_literal_put(&json, text, len) && !json.failed &&
+                      json_calls_walk(parts, json.data, json.len, fn, ctx);
+    jbuf_deinit(&json);
+    return good;
+}
+
+static enum call_verdict python_read(struct answer_parts *parts, walk_fn walk, const char *text,
+                                     size_t len, size_t begin, size_t *end, parts_fn fn,
+                                     void *ctx) {
     if (!parts->scan.in_json)
         parts->scan = (struct parts_scan){.at = begin, .begin = begin, .in_json = true};
     const enum call_verdict verdict = python_scan(&parts->scan, text, len, end);
     if (verdict != CALL_GOOD) return verdict;
-    const bool good = calls_put(parts, python_calls_walk, text + begin, *end - begin, fn, ctx);
+    const bool good = calls_put(parts, walk, text + begin, *end - begin, fn, ctx);
     return good ? CALL_GOOD : CALL_BAD;
 }
 
@@ -422,6 +441,18 @@ static enum call_verdict prefix_skip(const struct tool_marks *style, const char 
     return *at < len ? CALL_GOOD : CALL_MORE;
 }
 
+static enum call_verdict json_read(struct answer_parts *parts, const char *text, size_t len,
+                                   size_t begin, size_t *end, parts_fn fn, void *ctx) {
+    enum call_verdict verdict = is_dictionary(text, len, begin);
+    if (verdict == CALL_MORE) return CALL_MORE;
+    if (verdict == CALL_GOOD)
+        return python_read(parts, dictionary_walk, text, len, begin, end, fn, ctx);
+    verdict = json_find(parts, text, len, begin, end);
+    if (verdict != CALL_GOOD) return verdict;
+    const bool good = calls_put(parts, json_calls_walk, text + begin, *end - begin, fn, ctx);
+    return good ? CALL_GOOD : CALL_BAD;
+}
+
 enum call_verdict parts_call_read(struct answer_parts *parts, const char *text, size_t len,
                                   size_t *end, parts_fn fn, void *ctx) {
     const struct tool_marks *const style = &parts->marks.tools;
@@ -432,14 +463,11 @@ enum call_verdict parts_call_read(struct answer_parts *parts, const char *text, 
     if (style->python) {
         verdict = is_python(text, len, begin);
         if (verdict == CALL_MORE) return CALL_MORE;
-        if (verdict == CALL_GOOD) return python_read(parts, text, len, begin, end, fn, ctx);
+        if (verdict == CALL_GOOD)
+            return python_read(parts, python_calls_walk, text, len, begin, end, fn, ctx);
     }
-    if (text[begin] == '{' || text[begin] == '[') {
-        verdict = json_find(parts, text, len, begin, end);
-        if (verdict != CALL_GOOD) return verdict;
-        const bool good = calls_put(parts, json_calls_walk, text + begin, *end - begin, fn, ctx);
-        return good ? CALL_GOOD : CALL_BAD;
-    }
+    if (text[begin] == '{' || text[begin] == '[')
+        return json_read(parts, text, len, begin, end, fn, ctx);
     if (style->tags) return tags_read(parts, text, len, begin, end, fn, ctx);
     if (style->separator) return named_read(parts, text, len, begin, end, fn, ctx);
     return CALL_BAD;

@@ -204,6 +204,20 @@ CASE(hermes_calls) {
            "R(a)T0(f)A0({})");
 }
 
+// Prompts that show a call as Python's dictionary get such dictionaries.
+CASE(hermes_calls_with_the_quotes_of_python) {
+    expect(HERMES,
+           "<tool_call>\n{'arguments': {'a': 'it's', 'b': [True, None, \"x\"]}, 'name': 'f'}\n"
+           "</tool_call>",
+           "T0(f)A0({\"a\":\"it's\",\"b\":[true,null,\"x\"]})");
+    expect(NEMOTRON, "<TOOLCALL>[ { 'name': 'f' }, {'name': 'g', 'arguments': {}} ]</TOOLCALL>",
+           "T0(f)A0({})T1(g)A1({})");
+    expect(HERMES, "<tool_call>{'name': f}</tool_call>", "C(<tool_call>{'name': f}</tool_call>)");
+    expect(HERMES, "<tool_call>{'name': 'f', 1: 2}", "C(<tool_call>{'name': 'f', 1: 2})");
+    expect(HERMES, "<tool_call>['f']", "C(<tool_call>['f'])");
+    expect(HERMES, "<tool_call>{'name': 'f'", "C(<tool_call>{'name': 'f')");
+}
+
 CASE(what_is_no_call_is_content) {
     static const char *const texts[] = {
         "<tool_call>",
@@ -721,6 +735,8 @@ static const char *const fragments[] = {
     "=",
     "True",
     "{'k': ",
+    "{'name': 'f', 'arguments': {",
+    "}}",
     "\\x4",
     "\\ud83d",
     ":",
@@ -773,6 +789,8 @@ CASE(long_things_are_let_out_whole) {
         {HERMES, "", "<tool_call>{"},
         {KIMI, "<|tool_call_begin|>f<|tool_call_argument_begin|>{", "       "},
         {NEMOTRON, "<TOOLCALL>[", "{\"name\":\"f\"},"},
+        {HERMES, "<tool_call>{'name': 'f', 'arguments': {", "'a': 'b', "},
+        {HERMES, "<tool_call>", "{[ "},
         {LFM2, LFM2_OPEN "[f(a='", "abcdefgh"},
         {LFM2, LFM2_OPEN "[f(a='", "' "},
         {LFM2, LFM2_OPEN "[f(a='", "'                    "},
