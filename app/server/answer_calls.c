@@ -385,22 +385,33 @@ static enum call_verdict tags_read(struct answer_parts *parts, const char *text,
 
 // ---------------------------------------------------------------- Python
 
+// The first byte from `begin` on that is neither blank nor one of `more`. BAD: it is far away.
+static enum call_verdict first_byte(const char *text, size_t len, size_t begin, const char *more,
+                                    char *out) {
+    for (size_t at = begin; at - begin <= PREFIX_MAX_BYTES; at++) {
+        if (at == len) return CALL_MORE;
+        *out = text[at];
+        if (!answer_is_blank(*out) && (!*out || !strchr(more, *out))) return CALL_GOOD;
+    }
+    return CALL_BAD;
+}
+
 // Whether calls of Python's come at `begin`, or JSON. MORE: not known yet.
 static enum call_verdict is_python(const char *text, size_t len, size_t begin) {
-    if (text[begin] != '[') return text[begin] == '{' ? CALL_BAD : CALL_GOOD;
-    const size_t at = skip_blanks(text, len, begin + 1);
-    if (at - begin > PREFIX_MAX_BYTES) return CALL_BAD; // however much more comes
-    if (at == len) return CALL_MORE;
-    return strchr("{[]\"'", text[at]) ? CALL_BAD : CALL_GOOD;
+    char first = text[begin];
+    if (first == '[') {
+        const enum call_verdict verdict = first_byte(text, len, begin + 1, "", &first);
+        if (verdict != CALL_GOOD) return verdict;
+    }
+    return first && strchr("{[]\"'", first) ? CALL_BAD : CALL_GOOD;
 }
 
 // Whether a value at `begin` is JSON as Python writes it: its first string has single quotes.
 static enum call_verdict is_dictionary(const char *text, size_t len, size_t begin) {
-    size_t at = begin;
-    while (at < len && (text[at] == '[' || text[at] == '{' || answer_is_blank(text[at]))) at++;
-    if (at - begin > PREFIX_MAX_BYTES) return CALL_BAD; // however much more comes
-    if (at == len) return CALL_MORE;
-    return text[at] == '\'' ? CALL_GOOD : CALL_BAD;
+    char first = 0;
+    const enum call_verdict verdict = first_byte(text, len, begin, "[{", &first);
+    if (verdict != CALL_GOOD) return verdict;
+    return first == '\'' ? CALL_GOOD : CALL_BAD;
 }
 
 static bool dictionary_walk(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,

@@ -433,6 +433,7 @@ void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tool
 void parts_deinit(struct answer_parts *parts) {
     jbuf_deinit(&parts->held);
     jbuf_deinit(&parts->scratch);
+    jbuf_deinit(&parts->strings);
 }
 
 // Without memory to hold text back, all of it is let out as it is.

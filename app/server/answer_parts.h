@@ -46,7 +46,7 @@ struct answer_parts {
     int channel;     // of the message that is read (harmony)
     struct parts_scan scan;
     struct jbuf held;
-    struct jbuf scratch;
+    struct jbuf scratch, strings; // of calls that are read
 };
 
 // types: of the tools' parameters; borrowed, NULL: not known. in_reasoning: the prompt ended inside

@@ -108,7 +108,7 @@ struct reader {
     const char *at, *end;
     int depth;
     struct jbuf *out;
-    struct jbuf text; // of a string, its escapes resolved
+    struct jbuf *text; // of a string, its escapes resolved
 };
 
 static void blanks_skip(struct reader *r) {
@@ -171,7 +171,7 @@ static uint32_t pair_read(struct reader *r, uint32_t high) {
 static void character_put(struct reader *r, uint32_t cp) {
     uint8_t bytes[4];
     if (cp > 0x10FFFF || is_high(cp) || is_low(cp)) cp = 0xFFFD;
-    jbuf_bytes(&r->text, (const char *)bytes, unicode_encode(cp, bytes));
+    jbuf_bytes(r->text, (const char *)bytes, unicode_encode(cp, bytes));
 }
 
 // \xNN, \uNNNN and \UNNNNNNNN; false: it has too few digits.
@@ -198,17 +198,17 @@ static bool escape_read(struct reader *r) {
     if (c == 'x' || c == 'u' || c == 'U') return code_read(r, c);
     const char *const name = c ? strchr(names, c) : NULL;
     if (name) {
-        jbuf_bytes(&r->text, &values[name - names], 1);
+        jbuf_bytes(r->text, &values[name - names], 1);
     } else {
         const char both[] = {'\\', c};
-        jbuf_bytes(&r->text, both, 2);
+        jbuf_bytes(r->text, both, 2);
     }
     return true;
 }
 
 // Up to and with the quotes that end it.
 static bool string_text(struct reader *r, char quote, bool triple) {
-    jbuf_clear(&r->text);
+    jbuf_clear(r->text);
     while (r->at < r->end) {
         const size_t rest = (size_t)(r->end - r->at);
         const char *const begin = r->at;
@@ -227,7 +227,7 @@ static bool string_text(struct reader *r, char quote, bool triple) {
             r->at++;
         }
         while (r->at < r->end && *r->at != '\\' && *r->at != quote) r->at++;
-        jbuf_bytes(&r->text, begin, (size_t)(r->at - begin));
+        jbuf_bytes(r->text, begin, (size_t)(r->at - begin));
     }
     return false;
 }
@@ -237,8 +237,8 @@ static bool string_read(struct reader *r) {
     const bool triple = is_triple(r->at, (size_t)(r->end - r->at), quote) == CALL_GOOD;
     r->at += triple ? 3 : 1;
     if (!string_text(r, quote, triple)) return false;
-    if (r->text.failed) r->out->failed = true;
-    jbuf_string(r->out, r->text.data ? r->text.data : "", r->text.len);
+    if (r->text->failed) r->out->failed = true;
+    jbuf_string(r->out, r->text->data ? r->text->data : "", r->text->len);
     return true;
 }
 
@@ -338,12 +338,13 @@ static bool value_read(struct reader *r) {
 
 bool python_literal_put(struct jbuf *out, const char *text, size_t len) {
     const size_t before = out->len;
-    struct reader r = {.at = text, .end = text + len, .out = out};
+    struct jbuf string = {0};
+    struct reader r = {.at = text, .end = text + len, .out = out, .text = &string};
     bool ok = value_read(&r);
     blanks_skip(&r);
     ok = ok && r.at == r.end;
     if (!ok) out->len = before;
-    jbuf_deinit(&r.text);
+    jbuf_deinit(&string);
     return ok;
 }
 
@@ -376,8 +377,9 @@ static bool calls_read(struct reader *r, struct answer_parts *parts, parts_fn fn
 
 bool python_calls_walk(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
                        void *ctx) {
-    struct reader r = {.at = text, .end = text + len, .out = &parts->scratch};
-    const bool ok = calls_read(&r, parts, fn, ctx);
-    jbuf_deinit(&r.text);
-    return ok;
+    struct reader r = {.at = text,
+                       .end = text + len,
+                       .out = &parts->scratch,
+                       .text = &parts->strings};
+    return calls_read(&r, parts, fn, ctx);
 }

@@ -791,6 +791,7 @@ CASE(long_things_are_let_out_whole) {
         {NEMOTRON, "<TOOLCALL>[", "{\"name\":\"f\"},"},
         {HERMES, "<tool_call>{'name': 'f', 'arguments': {", "'a': 'b', "},
         {HERMES, "<tool_call>", "{[ "},
+        {HERMES, "<tool_call>[", "         "},
         {LFM2, LFM2_OPEN "[f(a='", "abcdefgh"},
         {LFM2, LFM2_OPEN "[f(a='", "' "},
         {LFM2, LFM2_OPEN "[f(a='", "'                    "},
