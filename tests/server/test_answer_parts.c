@@ -315,6 +315,10 @@ CASE(schemas_tell_the_kinds_of_a_value) {
         {"{\"$ref\":\"#/$defs/unit\"}", STRING},
         {"{\"$ref\":\"#/definitions/n\"}", NUMBER},
         {"{\"anyOf\":[{\"$ref\":\"#/$defs/unit\"},{\"type\":\"null\"}]}", STRING | NUL},
+        {"{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"type\":\"null\"}]}]}]}]}", NUL},
+        {"{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"type\":\"null\"}]}]}]}]}]"
+         "}",
+         0},
         {"{\"$ref\":\"#/$defs/loop\"}", 0},
         {"{\"$ref\":\"#/$defs/none\"}", 0},
         {"{\"$ref\":\"unit\"}", 0},
@@ -454,6 +458,9 @@ CASE(lfm2_calls) {
            "Look.\n" LFM2_OPEN "[f(a=1)]" LFM2_CLOSE "\nThen\n" LFM2_OPEN "[g()]" LFM2_CLOSE "end",
            "C(Look.)T0(f)A0({\"a\":1})C(Then)T1(g)A1({})C(end)");
     expect(LFM2 THINK, "<think>[f()]</think>" LFM2_OPEN "[f()]", "R([f()])T0(f)A0({})");
+    // the other signs of its templates
+    expect("List of tools: [", LFM2_OPEN "[f()]" LFM2_CLOSE, "T0(f)A0({})");
+    expect(LFM2_OPEN, LFM2_OPEN "[f()]" LFM2_CLOSE, "T0(f)A0({})");
 }
 
 CASE(lfm2_strings) {
@@ -461,6 +468,8 @@ CASE(lfm2_strings) {
     expect_python("[f(a='[(\"', b=\")]'\")]", "T0(f)A0({\"a\":\"[(\\\"\",\"b\":\")]'\"})");
     expect_python("[f(a='it\\'s \\\\', b=\"\\\"\\n\\t\\/\\d\")]",
                   "T0(f)A0({\"a\":\"it's \\\\\",\"b\":\"\\\"\\n\\t\\\\/\\\\d\"})");
+    expect_python("[f(a='it\\', (x\\\\', b='\\\\\\'')]",
+                  "T0(f)A0({\"a\":\"it', (x\\\\\",\"b\":\"\\\\'\"})");
     // quotes without escapes, as the template writes them
     expect_python("[f(a='it's', b=\"say \"hi\" now\" )]",
                   "T0(f)A0({\"a\":\"it's\",\"b\":\"say \\\"hi\\\" now\"})");
@@ -540,6 +549,20 @@ CASE(deep_python_is_content) {
     check(joined.content.len == text.len, "%s", joined.text.data);
     joined_deinit(&joined);
     jbuf_deinit(&text);
+}
+
+CASE(deep_values_between_tags_are_strings) {
+    json_t *types = types_make("\"a\":{\"type\":\"array\"}");
+    struct jbuf text = {0};
+    jbuf_text(&text, "<function=f><parameter=a>('");
+    for (int i = 0; i < 200000; i++) jbuf_text(&text, i ? "(" : "',");
+    jbuf_text(&text, "</parameter></function>");
+    const struct job job = {answer_marks_of(CODER), true, false, text.data, text.len, types};
+    struct joined joined = run(&job, 0);
+    check(joined.n_tools == 1 && strstr(joined.text.data, "\"('',((("), "%.60s", joined.text.data);
+    joined_deinit(&joined);
+    jbuf_deinit(&text);
+    json_decref(types);
 }
 
 CASE(mistral_calls) {
