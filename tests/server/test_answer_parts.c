@@ -654,6 +654,92 @@ CASE(templates_tell_the_format) {
     }
 }
 
+// ---------------------------------------------------------------- calls that templates write
+
+// Calls as a list of {"name", "arguments"}.
+static void on_call(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
+    json_t *calls = ctx;
+    if (part == PART_TOOL)
+        json_array_append_new(calls, json_pack("{s:s%}", "name", text, len));
+    else if (part == PART_TOOL_ARGUMENTS)
+        json_object_set_new(json_array_get(calls, (size_t)tool), "arguments",
+                            json_loadb(text, len, 0, NULL));
+}
+
+// The first calls of a conversation in that form, and tools whose schemas have their values.
+static json_t *calls_of(const json_t *messages, json_t *tools) {
+    json_t *calls = json_array();
+    for (size_t i = 0; i < json_array_size(messages) && !json_array_size(calls); i++) {
+        const json_t *list = json_object_get(json_array_get(messages, i), "tool_calls");
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            const json_t *call = json_object_get(json_array_get(list, k), "function");
+            json_t *name = json_object_get(call, "name"), *properties = json_object(), *value;
+            json_t *arguments = json_object_get(call, "arguments");
+            const char *key;
+            json_object_foreach(arguments, key, value)
+                json_object_set_new(properties, key, json_pack("{s:[O]}", "enum", value));
+            json_array_append_new(tools, json_pack("{s:{s:O, s:{s:o}}}", "function", "name", name,
+                                                   "parameters", "properties", properties));
+            json_array_append_new(calls,
+                                  json_pack("{s:O, s:O}", "name", name, "arguments", arguments));
+        }
+    }
+    return calls;
+}
+
+static void expect_read_back(const char *family, const char *source, const char *name,
+                             const json_t *messages, const char *text) {
+    json_t *tools = json_array(), *calls = json_array(), *want = calls_of(messages, tools);
+    json_t *types = answer_types_of(tools);
+    struct answer_parts parts;
+    const char *begin = strstr(text, "ssistant\n"),
+               *end = begin ? strstr(begin, "<|im_end|>") : NULL;
+    if (begin && !end) end = strstr(begin, "<SPECIAL_12>");
+    check(begin && end && json_array_size(want), "%s, %s: %s", family, name, text);
+    begin = strchr(begin, '\n') + 1;
+    parts_init(&parts, answer_marks_of(source), true, types, false);
+    parts_feed(&parts, begin, (size_t)(end - begin), true, on_call, calls);
+    parts_deinit(&parts);
+    check(json_equal(calls, want), "%s, %s: %s gave %s", family, name, begin,
+          json_dumps(calls, JSON_COMPACT));
+    json_decref(types);
+    json_decref(calls);
+    json_decref(tools);
+    json_decref(want);
+}
+
+CASE(calls_that_a_template_writes_are_read_back) {
+    static const char *const families[] = {"hermes", "qwen25",   "qwen3",
+                                           "qwen35", "nemotron", "lfm2"};
+    static const char *const names[] = {"tool called", "tools called", "numbers"};
+    json_t *all = data_json_read(TEST_DATA "/templates/conversations.json"), *conversation;
+    int n = 0;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        char path[DATA_PATH_BYTES];
+        snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", families[i]);
+        struct data_file source = data_file_read(path);
+        snprintf(path, sizeof path, TEST_DATA "/templates/expected/%s.json", families[i]);
+        json_t *rendered = data_json_read(path);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            const char *text =
+                json_string_value(json_object_get(json_object_get(rendered, names[k]), "text"));
+            size_t at;
+            json_array_foreach(json_object_get(all, "conversations"), at, conversation) {
+                const json_t *name = json_object_get(conversation, "name");
+                if (!text || strcmp(json_string_value(name), names[k])) continue;
+                const json_t *variables = json_object_get(conversation, "variables");
+                expect_read_back(families[i], (const char *)source.data, names[k],
+                                 json_object_get(variables, "messages"), text);
+                n++;
+            }
+        }
+        json_decref(rendered);
+        free(source.data);
+    }
+    json_decref(all);
+    check(n >= 17, "%d conversations", n);
+}
+
 CASE(without_tools_there_are_no_calls) {
     static const char *const cases[][2] = {
         {HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>"},
