@@ -3,8 +3,8 @@
 // words. Values become JSON.
 //
 // Models write quotes into strings without escapes ('it's'), since their templates do. So a quote
-// ends a string only where a value may end: before a comma, a colon or a closing bracket. A quote
-// between three is as in Python. Scan and reader agree on the ends of strings.
+// ends a string only where a value may end: before a comma, a colon or a closing bracket. Strings
+// in triple quotes end as in Python. Scan and reader agree on the ends of strings.
 #include "answer_python.h"
 
 #include <string.h>
