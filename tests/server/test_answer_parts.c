@@ -654,6 +654,30 @@ CASE(templates_tell_the_format) {
     }
 }
 
+// Whether the prompt of a conversation, as jinja2 rendered it, opens the reasoning.
+CASE(templates_open_the_reasoning) {
+    static const struct {
+        const char *family, *name;
+        bool opens;
+    } cases[] = {{"qwen35", "one turn", true},     {"qwen35", "reasoning off", false},
+                 {"qwen35", "tools called", true}, {"nemotron", "one turn", true},
+                 {"lfm2", "one turn", false},      {"qwen3", "one turn", false},
+                 {"qwen3", "reasoning off", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[DATA_PATH_BYTES];
+        snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", cases[i].family);
+        struct data_file source = data_file_read(path);
+        snprintf(path, sizeof path, TEST_DATA "/templates/expected/%s.json", cases[i].family);
+        json_t *rendered = data_json_read(path);
+        const char *text =
+            json_string_value(json_object_get(json_object_get(rendered, cases[i].name), "text"));
+        check(text && opens((const char *)source.data, text) == cases[i].opens, "%s, %s: %s",
+              cases[i].family, cases[i].name, text ? text : "no text");
+        json_decref(rendered);
+        free(source.data);
+    }
+}
+
 // ---------------------------------------------------------------- calls that templates write
 
 // Calls as a list of {"name", "arguments"}.
