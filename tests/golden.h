@@ -18,6 +18,7 @@ enum { GOLDEN_ROWS_EVERY = 4 }; // where golden.json does not say it
 struct golden {
     char name[32], tokenizer[32];
     bool has_gguf;
+    bool gguf_nfc;     // the GGUF's pre-tokenizer is NFC by its name, the folder's file is not
     uint64_t checksum; // of model.safetensors
     rn_model *model;
     int32_t *prompt, *next;
@@ -52,6 +53,7 @@ static inline void golden_find(struct golden *g) {
         const json_t *entry;
         json_array_foreach(list, index, entry) {
             if (strcmp(json_string_value(json_object_get(entry, "name")), g->name) != 0) continue;
+            g->gguf_nfc = json_is_true(json_object_get(entry, "gguf_nfc"));
             snprintf(g->tokenizer, sizeof g->tokenizer, "%s",
                      json_string_value(json_object_get(entry, "tokenizer")));
             g->has_gguf = json_is_true(json_object_get(entry, "gguf"));

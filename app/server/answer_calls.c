@@ -1,12 +1,14 @@
-// Tool calls: the text behind an opening mark becomes names and arguments. A call has one of three
-// forms. It is one JSON value with name and arguments, or an array of them; a name, a separator and
-// a JSON object; or a name and arguments between tags. Called by answer_parts.c, piece by piece.
-// The search for the end of JSON or tags continues where the last piece ended. A call is read once,
-// when it is complete.
+// Tool calls: the text behind an opening mark becomes names and arguments. A call has one of four
+// forms. It is one JSON value with name and arguments, or an array of them, perhaps with Python's
+// quotes; a name, a separator and a JSON object; a name and arguments between tags; or a list of
+// Python's calls. Called by answer_parts.c, piece by piece. The search for the end of a call
+// continues where the last piece ended. A call is read once, when it is complete.
 #define _GNU_SOURCE // memmem
 #include <string.h>
 
 #include "answer_calls.h"
+#include "answer_python.h"
+#include "answer_types.h"
 #include "helpers.h"
 
 enum {
@@ -148,14 +150,22 @@ static bool calls_walk(struct answer_parts *parts, const char *text, size_t len,
     return jread_finish(&r) && count > 0;
 }
 
+static bool json_calls_walk(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
+                            void *ctx) {
+    return is_json(text, len, text[0] == '{' ? JREAD_OBJECT : JREAD_ARRAY) &&
+           calls_walk(parts, text, len, fn, ctx);
+}
+
+typedef bool (*walk_fn)(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
+                        void *ctx);
+
 // Nothing is let out unless all are calls, so a first walk only checks.
-static bool calls_put(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
-                      void *ctx) {
+static bool calls_put(struct answer_parts *parts, walk_fn walk, const char *text, size_t len,
+                      parts_fn fn, void *ctx) {
     const int n_tools = parts->n_tools;
-    const bool valid = is_json(text, len, text[0] == '{' ? JREAD_OBJECT : JREAD_ARRAY) &&
-                       calls_walk(parts, text, len, count_put, NULL);
+    const bool valid = walk(parts, text, len, count_put, NULL);
     parts->n_tools = n_tools;
-    return valid && calls_walk(parts, text, len, fn, ctx);
+    return valid && walk(parts, text, len, fn, ctx);
 }
 
 // ---------------------------------------------------------------- the end of JSON
@@ -251,24 +261,40 @@ static enum call_verdict named_read(struct answer_parts *parts, const char *text
 
 // ---------------------------------------------------------------- tags
 
-// A value that is JSON but not a string is written as it is, any other value as a string: tags
-// carry no type.
-static void value_put(struct jbuf *out, const char *text, size_t len) {
+static enum jread_kind kind_of(const char *text, size_t len) {
+    struct jread r;
+    jread_init(&r, text, len);
+    const enum jread_kind kind = jread_peek(&r);
+    return jread_skip(&r) && jread_finish(&r) ? kind : JREAD_ERROR;
+}
+
+// Tags carry no type. kinds are those that the tool declares (answer_types.h), 0: not known. A
+// parameter that may be a string takes JSON of its other kinds alone; any other text is a string.
+// Else JSON is written as it is, unless it is a string. So is Python's way to write a declared kind
+// or null, since templates write such values.
+static void value_put(struct jbuf *out, const char *text, size_t len, unsigned kinds) {
+    const unsigned string = 1u << JREAD_STRING, any = ~(string | 1u << JREAD_ERROR);
     const char *bare = text;
     size_t n = len;
     trim(&bare, &n);
-    struct jread r;
-    jread_init(&r, bare, n);
-    if (n > 0 && bare[0] != '"' && jread_skip(&r) && jread_finish(&r)) {
+    const unsigned kind = 1u << kind_of(bare, n);
+    if (kind & (kinds & string ? kinds & ~string : any)) {
         jbuf_bytes(out, bare, n);
-    } else {
-        jbuf_string(out, text, len);
+        return;
     }
+    const size_t before = out->len;
+    if (kinds && !(kinds & string) && python_literal_put(out, bare, n)) {
+        const unsigned good = kinds | 1u << JREAD_NULL;
+        if (out->failed || 1u << kind_of(out->data + before, out->len - before) & good) return;
+        out->len = before;
+    }
+    jbuf_string(out, text, len);
 }
 
 // The parameter at *at, which is moved behind it. MORE: its value does not end.
-static enum call_verdict parameter_read(const struct tag_marks *tags, const char *text, size_t len,
-                                        size_t *at, struct jbuf *out) {
+static enum call_verdict parameter_read(const struct tag_marks *tags, const json_t *types,
+                                        const char *text, size_t len, size_t *at,
+                                        struct jbuf *out) {
     if (!starts(text + *at, len - *at, tags->key_open)) return CALL_BAD;
     const size_t key = *at + strlen(tags->key_open);
     const char *const key_end = find(text + key, len - key, tags->key_close);
@@ -288,9 +314,10 @@ static enum call_verdict parameter_read(const struct tag_marks *tags, const char
         if (value < value_end && text[value_end - 1] == '\n') value_end--;
     }
     if (out->len > 1) jbuf_bytes(out, ",", 1);
-    jbuf_string(out, text + key, (size_t)(key_end - text) - key);
+    const size_t key_len = (size_t)(key_end - text) - key;
+    jbuf_string(out, text + key, key_len);
     jbuf_bytes(out, ":", 1);
-    value_put(out, text + value, value_end - value);
+    value_put(out, text + value, value_end - value, answer_types_kinds(types, text + key, key_len));
     return CALL_GOOD;
 }
 
@@ -315,11 +342,15 @@ static enum call_verdict tag_name_find(const struct tag_marks *tags, const char 
 static enum call_verdict tags_put(struct answer_parts *parts, const char *text, size_t len,
                                   size_t name, size_t name_end, size_t at, parts_fn fn, void *ctx) {
     const struct tag_marks *const tags = parts->marks.tools.tags;
+    const char *bare = text + name;
+    size_t bare_len = name_end - name;
+    trim(&bare, &bare_len);
+    const json_t *const types = answer_types_function(parts->types, bare, bare_len);
     struct jbuf *const out = &parts->scratch;
     jbuf_clear(out);
     jbuf_bytes(out, "{", 1);
     while ((at = skip_blanks(text, len, at)) < len) {
-        const enum call_verdict verdict = parameter_read(tags, text, len, &at, out);
+        const enum call_verdict verdict = parameter_read(tags, types, text, len, &at, out);
         if (verdict != CALL_GOOD) return verdict;
     }
     jbuf_bytes(out, "}", 1);
@@ -352,6 +383,57 @@ static enum call_verdict tags_read(struct answer_parts *parts, const char *text,
     return CALL_MORE;
 }
 
+// ---------------------------------------------------------------- Python
+
+// The first byte from `begin` on that is neither blank nor one of `more`. BAD: it is far away.
+static enum call_verdict first_byte(const char *text, size_t len, size_t begin, const char *more,
+                                    char *out) {
+    for (size_t at = begin; at - begin <= PREFIX_MAX_BYTES; at++) {
+        if (at == len) return CALL_MORE;
+        *out = text[at];
+        if (!answer_is_blank(*out) && (!*out || !strchr(more, *out))) return CALL_GOOD;
+    }
+    return CALL_BAD;
+}
+
+// Whether calls of Python's come at `begin`, or JSON. MORE: not known yet.
+static enum call_verdict is_python(const char *text, size_t len, size_t begin) {
+    char first = text[begin];
+    if (first == '[') {
+        const enum call_verdict verdict = first_byte(text, len, begin + 1, "", &first);
+        if (verdict != CALL_GOOD) return verdict;
+    }
+    return first && strchr("{[]\"'", first) ? CALL_BAD : CALL_GOOD;
+}
+
+// Whether a value at `begin` is JSON as Python writes it: its first string has single quotes.
+static enum call_verdict is_dictionary(const char *text, size_t len, size_t begin) {
+    char first = 0;
+    const enum call_verdict verdict = first_byte(text, len, begin, "[{", &first);
+    if (verdict != CALL_GOOD) return verdict;
+    return first == '\'' ? CALL_GOOD : CALL_BAD;
+}
+
+static bool dictionary_walk(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
+                            void *ctx) {
+    struct jbuf json = {0};
+    const bool good = python_literal_put(&json, text, len) && !json.failed &&
+                      json_calls_walk(parts, json.data, json.len, fn, ctx);
+    jbuf_deinit(&json);
+    return good;
+}
+
+static enum call_verdict python_read(struct answer_parts *parts, walk_fn walk, const char *text,
+                                     size_t len, size_t begin, size_t *end, parts_fn fn,
+                                     void *ctx) {
+    if (!parts->scan.in_json)
+        parts->scan = (struct parts_scan){.at = begin, .begin = begin, .in_json = true};
+    const enum call_verdict verdict = python_scan(&parts->scan, text, len, end);
+    if (verdict != CALL_GOOD) return verdict;
+    const bool good = calls_put(parts, walk, text + begin, *end - begin, fn, ctx);
+    return good ? CALL_GOOD : CALL_BAD;
+}
+
 // ---------------------------------------------------------------- all of them
 
 // Where the call's own text starts. MORE: the text ends before it.
@@ -370,6 +452,18 @@ static enum call_verdict prefix_skip(const struct tool_marks *style, const char 
     return *at < len ? CALL_GOOD : CALL_MORE;
 }
 
+static enum call_verdict json_read(struct answer_parts *parts, const char *text, size_t len,
+                                   size_t begin, size_t *end, parts_fn fn, void *ctx) {
+    enum call_verdict verdict = is_dictionary(text, len, begin);
+    if (verdict == CALL_MORE) return CALL_MORE;
+    if (verdict == CALL_GOOD)
+        return python_read(parts, dictionary_walk, text, len, begin, end, fn, ctx);
+    verdict = json_find(parts, text, len, begin, end);
+    if (verdict != CALL_GOOD) return verdict;
+    const bool good = calls_put(parts, json_calls_walk, text + begin, *end - begin, fn, ctx);
+    return good ? CALL_GOOD : CALL_BAD;
+}
+
 enum call_verdict parts_call_read(struct answer_parts *parts, const char *text, size_t len,
                                   size_t *end, parts_fn fn, void *ctx) {
     const struct tool_marks *const style = &parts->marks.tools;
@@ -377,11 +471,14 @@ enum call_verdict parts_call_read(struct answer_parts *parts, const char *text, 
     enum call_verdict verdict = prefix_skip(style, text, len, &begin);
     *end = begin;
     if (verdict != CALL_GOOD) return verdict;
-    if (text[begin] == '{' || text[begin] == '[') {
-        verdict = json_find(parts, text, len, begin, end);
-        if (verdict != CALL_GOOD) return verdict;
-        return calls_put(parts, text + begin, *end - begin, fn, ctx) ? CALL_GOOD : CALL_BAD;
+    if (style->python) {
+        verdict = is_python(text, len, begin);
+        if (verdict == CALL_MORE) return CALL_MORE;
+        if (verdict == CALL_GOOD)
+            return python_read(parts, python_calls_walk, text, len, begin, end, fn, ctx);
     }
+    if (text[begin] == '{' || text[begin] == '[')
+        return json_read(parts, text, len, begin, end, fn, ctx);
     if (style->tags) return tags_read(parts, text, len, begin, end, fn, ctx);
     if (style->separator) return named_read(parts, text, len, begin, end, fn, ctx);
     return CALL_BAD;

@@ -25,6 +25,9 @@ static const struct tag_marks tags_invoke = {.name_open = "<invoke name=\"",
                                              .value_close = "</parameter>",
                                              .end = "</invoke>"};
 
+#define TOOLS_LFM2                                                                                 \
+    { .open = {"<|tool_call_start|>"}, .close = {"<|tool_call_end|>"}, .python = true }
+
 // The first row whose sign is in the template is the model's.
 enum { TOOLS_HARMONY }; // its index
 static const struct {
@@ -34,10 +37,10 @@ static const struct {
     [TOOLS_HARMONY] = {.sign = "<|channel|>"},
     // GLM 4.5
     {"<arg_key>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}, .tags = &tags_arg}},
-    // Qwen3-Coder, which forgets the outer mark at times
+    // Qwen3-Coder, which forgets the outer mark at times; Qwen 3.5 and Nemotron 3
     {"<function=",
      {.open = {"<tool_call>", "<function="}, .close = {"</tool_call>"}, .tags = &tags_function}},
-    // Hermes, Qwen 2.5 and 3, and many others
+    // Hermes, Qwen 2.5 and 3, Granite 4, Falcon H1, and many others
     {"<tool_call>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}}},
     // Mistral, old and new
     {"[TOOL_CALLS]", {.open = {"[TOOL_CALLS]"}, .separator = "[ARGS]"}},
@@ -62,6 +65,12 @@ static const struct {
       .tags = &tags_invoke}},
     // Granite 3, Phi 4 mini
     {"<|tool_call|>", {.open = {"<|tool_call|>"}, .close = {"<|/tool_call|>"}}},
+    // Nemotron Nano 2
+    {"<TOOLCALL>", {.open = {"<TOOLCALL>"}, .close = {"</TOOLCALL>"}}},
+    // LFM2; some of its templates write no calls, and the lists of tools tell them
+    {"<|tool_call_start|>", TOOLS_LFM2},
+    {"<|tool_list_start|>", TOOLS_LFM2},
+    {"List of tools: [", TOOLS_LFM2},
     // Llama 3
     {"<|python_tag|>", {.open = {"<|python_tag|>"}, .bare = true}},
     {"\"parameters\": dictionary of argument", {.open = {"<|python_tag|>"}, .bare = true}},

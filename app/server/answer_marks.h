@@ -23,7 +23,8 @@ struct tool_marks {
     const char *close[MARKS_MAX]; // dropped behind a call
     const char *separator;        // "name separator {arguments}"; NULL: not written so
     const struct tag_marks *tags; // NULL: not written so
-    bool bare; // a JSON object at the answer's beginning is a call, too; several with ';' between
+    bool bare;   // a JSON object at the answer's beginning is a call, too; several with ';' between
+    bool python; // "[name(key=value, ...), ...]" with Python's literals is a call, too
 };
 
 struct reasoning_marks {

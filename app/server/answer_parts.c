@@ -421,8 +421,8 @@ static bool step(struct feed *f) {
 }
 
 void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tools,
-                bool in_reasoning) {
-    *parts = (struct answer_parts){.marks = marks, .tools = tools};
+                const json_t *types, bool in_reasoning) {
+    *parts = (struct answer_parts){.marks = marks, .tools = tools, .types = types};
     parts->state = in_reasoning ? STATE_REASONING : STATE_START;
     parts->is_blank = in_reasoning;
     if (!marks.harmony) return;
@@ -433,6 +433,7 @@ void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tool
 void parts_deinit(struct answer_parts *parts) {
     jbuf_deinit(&parts->held);
     jbuf_deinit(&parts->scratch);
+    jbuf_deinit(&parts->strings);
 }
 
 // Without memory to hold text back, all of it is let out as it is.

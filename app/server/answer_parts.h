@@ -27,28 +27,32 @@ typedef void (*parts_fn)(void *ctx, enum answer_part part, int tool, const char 
 // How far the search for the end of a call has come, so that no byte is looked at twice.
 struct parts_scan {
     size_t at;    // of the call's text, looked at so far
-    size_t begin; // of its JSON, once in_json
+    size_t begin; // of its JSON or its Python, once in_json
     int depth;    // of brackets
     bool in_json, in_string, escaped;
+    char quote; // of a string of Python's; with is_triple three of them
+    bool is_triple;
     int tries; // ends that were none
 };
 
 struct answer_parts {
     struct answer_marks marks;
-    bool tools;  // the request brought tools
-    int n_tools; // calls so far
+    bool tools;          // the request brought tools
+    const json_t *types; // of their parameters (answer_types.h); NULL: not known
+    int n_tools;         // calls so far
     int state;
     bool is_blank;   // the reasoning was white space so far
     size_t mark_len; // bytes at the start of held, before the call's text
     int channel;     // of the message that is read (harmony)
     struct parts_scan scan;
     struct jbuf held;
-    struct jbuf scratch;
+    struct jbuf scratch, strings; // of calls that are read
 };
 
-// in_reasoning: the prompt ended inside of the reasoning (answer_marks_opened).
+// types: of the tools' parameters; borrowed, NULL: not known. in_reasoning: the prompt ended inside
+// of the reasoning (answer_marks_opened).
 void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tools,
-                bool in_reasoning);
+                const json_t *types, bool in_reasoning);
 void parts_deinit(struct answer_parts *parts);
 // final: no more text comes, held text is let out.
 void parts_feed(struct answer_parts *parts, const char *text, size_t len, bool final, parts_fn fn,

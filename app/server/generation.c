@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "answer_types.h"
+
 struct generation *generation_create(struct call *call, const struct writer *writer) {
     struct generation *generation = calloc(1, sizeof *generation);
     if (!generation) {
@@ -47,6 +49,7 @@ void generation_destroy(struct generation *generation) {
     }
     free(generation->prompt);
     free(generation->choice);
+    json_decref(generation->types);
     free(generation->stream);
     if (generation->own_free) generation->own_free(generation->own);
     free(generation);
@@ -117,6 +120,14 @@ static bool dump(const json_t *value, char **out) {
     return true;
 }
 
+// False: out of memory.
+static bool types_read(struct generation *generation, const struct answer_marks *marks,
+                       const json_t *tools) {
+    if (!tools || !marks->tools.tags) return true;
+    generation->types = answer_types_of(tools);
+    return generation->types != NULL;
+}
+
 static bool chat_tokens(struct call *call, struct generation *generation, const char *text,
                         size_t len) {
     rn_error err = {0};
@@ -155,7 +166,7 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     }
     struct chat_json json = {0};
     bool ok = dump(messages, &json.messages) && dump(tools, &json.tools) &&
-              dump(variables, &json.variables);
+              dump(variables, &json.variables) && types_read(generation, &server->marks, tools);
     if (!ok) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {

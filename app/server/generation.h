@@ -101,7 +101,8 @@ struct generation {
     // chat: how answers are taken apart; NULL: all of it is content
     const struct answer_marks *marks;
     bool tools, in_reasoning;
-    void *own; // the writer's own state, freed with own_free
+    json_t *types; // of the tools' parameters (answer_types.h), where the marks need them
+    void *own;     // the writer's own state, freed with own_free
     void (*own_free)(void *own);
 
     // --- from here on the I/O thread's ---

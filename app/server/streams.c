@@ -35,7 +35,7 @@ static bool choices_create(const struct call *call) {
         choice->start_ns = call->start_ns;
         parts_init(&choice->parts,
                    generation->marks ? *generation->marks : (struct answer_marks){0},
-                   generation->tools, generation->in_reasoning);
+                   generation->tools, generation->types, generation->in_reasoning);
     }
     return true;
 }

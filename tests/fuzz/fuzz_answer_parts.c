@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "answer_parts.h"
+#include "answer_types.h"
 #include "helpers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -23,7 +24,23 @@ static const char *const templates[] = {
     "<|tool_call_begin|>",
     "<\uFF5Ctool\u2581call\u2581begin\uFF5C>",
     "<minimax:tool_call>",
+    "<TOOLCALL>",
+    "<think><|tool_call_start|>",
 };
+
+// Of the function f, whose parameters take values of several kinds.
+static json_t *types_make(void) {
+    static const char text[] =
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"string\"}"
+        ","
+        "\"b\":{\"type\":[\"array\",\"object\"]},\"c\":{\"anyOf\":[{\"type\":\"string\"},"
+        "{\"type\":\"null\"}]},\"d\":{\"type\":\"boolean\"}}}}}]";
+    json_t *tools = json_loads(text, 0, NULL);
+    json_t *types = answer_types_of(tools);
+    json_decref(tools);
+    if (!types) abort();
+    return types;
+}
 
 struct parts {
     struct jbuf text; // all parts, with a byte for its kind before each that differs from the last
@@ -53,11 +70,11 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
     jbuf_bytes(&parts->text, text, len);
 }
 
-static struct parts run(const char *tmpl, unsigned flags, const char *text, size_t len,
-                        size_t piece) {
+static struct parts run(const char *tmpl, unsigned flags, const json_t *types, const char *text,
+                        size_t len, size_t piece) {
     struct parts parts = {.last = -1};
     struct answer_parts answer;
-    parts_init(&answer, answer_marks_of(tmpl), flags & 1, flags & 2);
+    parts_init(&answer, answer_marks_of(tmpl), flags & 1, types, flags & 2);
     for (; len > piece; text += piece, len -= piece)
         parts_feed(&answer, text, piece, false, on_part, &parts);
     parts_feed(&answer, text, len, true, on_part, &parts);
@@ -71,11 +88,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *tmpl = templates[data[0] % (sizeof templates / sizeof *templates)];
     const unsigned flags = data[1];
     const char *text = (const char *)data + 2;
-    struct parts whole = run(tmpl, flags, text, size - 2, size);
-    struct parts cut = run(tmpl, flags, text, size - 2, 1 + (flags >> 2) % 16);
+    json_t *types = flags & 0x80 ? NULL : types_make();
+    struct parts whole = run(tmpl, flags, types, text, size - 2, size);
+    struct parts cut = run(tmpl, flags, types, text, size - 2, 1 + (flags >> 2) % 16);
     if (whole.text.len != cut.text.len) abort();
     if (whole.text.len && memcmp(whole.text.data, cut.text.data, whole.text.len) != 0) abort();
     if (whole.n_tools && !(flags & 1)) abort();
+    json_decref(types);
     struct parts *all[] = {&whole, &cut};
     for (int i = 0; i < 2; i++) {
         jbuf_deinit(&all[i]->text);

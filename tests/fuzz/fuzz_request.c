@@ -23,12 +23,13 @@ enum { N_ROUTES = sizeof routes / sizeof *routes };
 #undef ROUTE_AT_ONCE
 #undef ROUTE_PREPARE
 
-// As models have it that think and call tools.
+// As models have it that think and call tools. Calls between tags need the schemas of the tools.
 static const char template_source[] =
     "{% if tools %}<|im_start|>system\n<tools>{{ tools | tojson }}</tools><|im_end|>\n{% endif %}"
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
-    "{% if message.tool_calls %}{% for call in message.tool_calls %}<tool_call>"
-    "{{ call.function.name }} {{ call.function.arguments | tojson }}</tool_call>{% endfor %}"
+    "{% if message.tool_calls %}{% for call in message.tool_calls %}<tool_call><function="
+    "{{ call.function.name }}>{{ call.function.arguments | tojson }}</function></tool_call>"
+    "{% endfor %}"
     "{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking %}<think>\n{% endif %}{% endif %}";

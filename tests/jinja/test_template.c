@@ -54,8 +54,9 @@ static void check_result(const char *what, const json_t *wanted, const json_t *g
     free(got_text);
 }
 
-static const char *const families[] = {"chatml", "deepseek", "gemma", "gptoss", "hermes",
-                                       "llama3", "mistral",  "phi3",  "qwen25", "qwen3"};
+static const char *const families[] = {"chatml", "deepseek", "gemma",   "gptoss",   "hermes",
+                                       "lfm2",   "llama3",   "mistral", "nemotron", "phi3",
+                                       "qwen25", "qwen3",    "qwen35"};
 
 static void check_family(const char *family) {
     char path[DATA_PATH_BYTES];

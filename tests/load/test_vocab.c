@@ -101,8 +101,10 @@ CASE(bos_is_added_by_default_where_the_pre_tokenizer_says_so) {
     static const struct {
         const char *pre;
         bool adds;
-    } cases[] = {{"gpt-2", false}, {"llama-bpe", true}, {"tekken", true}, {"qwen2", false}};
-    for (int i = 0; i < 4; i++) {
+    } cases[] = {{"gpt-2", false},    {"llama-bpe", true}, {"tekken", true},  {"qwen2", false},
+                 {"falcon-h1", true}, {"lfm2", true},      {"qwen35", false}, {"dbrx", false},
+                 {"olmo", false},     {"refact", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int said = -1; said <= 1; said++) {
             struct writer writer = gpt2_begin(cases[i].pre);
             writer_kv_u32(&writer, "tokenizer.ggml.bos_token_id", 3);

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "answer_parts.h"
+#include "answer_types.h"
 #include "data_file.h"
+#include "helpers.h"
 
 // ---------------------------------------------------------------- parts as one text
 
@@ -58,13 +60,21 @@ struct job {
     bool tools, in_reasoning;
     const char *text;
     size_t len;
+    const json_t *types; // NULL: not known
 };
+
+static struct joined joined_end(struct joined joined) {
+    if (joined.last >= 0) jbuf_text(&joined.text, ")");
+    end_arguments(&joined);
+    jbuf_bytes(&joined.text, "", 1);
+    return joined;
+}
 
 // Fed in pieces of at most `most` bytes, 0: all at once.
 static struct joined run(const struct job *job, size_t most) {
     struct joined joined = {.last = -1, .arguments_ok = true};
     struct answer_parts parts;
-    parts_init(&parts, job->marks, job->tools, job->in_reasoning);
+    parts_init(&parts, job->marks, job->tools, job->types, job->in_reasoning);
     size_t at = 0;
     while (most && at < job->len) {
         size_t n = 1 + (size_t)rand() % most;
@@ -74,10 +84,7 @@ static struct joined run(const struct job *job, size_t most) {
     }
     parts_feed(&parts, job->text + at, job->len - at, true, on_part, &joined);
     parts_deinit(&parts);
-    if (joined.last >= 0) jbuf_text(&joined.text, ")");
-    end_arguments(&joined);
-    jbuf_bytes(&joined.text, "", 1);
-    return joined;
+    return joined_end(joined);
 }
 
 static void joined_deinit(struct joined *joined) {
@@ -86,18 +93,35 @@ static void joined_deinit(struct joined *joined) {
     jbuf_deinit(&joined->arguments);
 }
 
+// In two pieces, the first of `at` bytes.
+static struct joined run_cut(const struct job *job, size_t at) {
+    struct joined joined = {.last = -1, .arguments_ok = true};
+    struct answer_parts parts;
+    parts_init(&parts, job->marks, job->tools, job->types, job->in_reasoning);
+    parts_feed(&parts, job->text, at, false, on_part, &joined);
+    parts_feed(&parts, job->text + at, job->len - at, true, on_part, &joined);
+    parts_deinit(&parts);
+    return joined_end(joined);
+}
+
+static void expect_text(const struct job *job, struct joined joined, const char *pieces,
+                        size_t size, const char *want) {
+    check(!strcmp(joined.text.data, want), "%s %zu: '%s' gave\n%s\nexpected\n%s", pieces, size,
+          job->text, joined.text.data, want);
+    joined_deinit(&joined);
+}
+
+// Whole, in pieces of several sizes, and at every cut in two.
 static void expect_job(const struct job *job, const char *want) {
     static const size_t most[] = {0, 1, 2, 3, 7, 40};
-    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
-        struct joined joined = run(job, most[i]);
-        check(!strcmp(joined.text.data, want), "pieces of %zu: '%s' gave\n%s\nexpected\n%s",
-              most[i], job->text, joined.text.data, want);
-        joined_deinit(&joined);
-    }
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+        expect_text(job, run(job, most[i]), "pieces of", most[i], want);
+    for (size_t at = 0; at <= job->len; at++)
+        expect_text(job, run_cut(job, at), "cut at", at, want);
 }
 
 static void expect(const char *tmpl, const char *text, const char *want) {
-    expect_job(&(struct job){answer_marks_of(tmpl), true, false, text, strlen(text)}, want);
+    expect_job(&(struct job){answer_marks_of(tmpl), true, false, text, strlen(text), NULL}, want);
 }
 
 // ---------------------------------------------------------------- formats
@@ -109,6 +133,10 @@ static void expect(const char *tmpl, const char *text, const char *want) {
 #define MISTRAL      "[TOOL_CALLS]"
 #define LLAMA        "<|python_tag|>"
 #define HARMONY      "<|channel|>"
+#define NEMOTRON     "<TOOLCALL>"
+#define LFM2         "<|tool_list_start|>"
+#define LFM2_OPEN    "<|tool_call_start|>"
+#define LFM2_CLOSE   "<|tool_call_end|>"
 #define KIMI         "<|tool_call_begin|>"
 #define DS_CALLS     "<\uFF5Ctool\u2581calls\u2581begin\uFF5C>"
 #define DS_CALLS_END "<\uFF5Ctool\u2581calls\u2581end\uFF5C>"
@@ -132,7 +160,8 @@ CASE(reasoning_is_told_apart) {
     expect(THINK, "<think>never ends \n</thin", "R(never ends \n</thin)");
     expect(THINK, "<thin", "C(<thin)");
     expect("[THINK]", "[THINK]a[/THINK]b", "R(a)C(b)");
-    expect_job(&(struct job){answer_marks_of(THINK), false, true, "\na</think>b", 11}, "R(a)C(b)");
+    expect_job(&(struct job){answer_marks_of(THINK), false, true, "\na</think>b", 11, NULL},
+               "R(a)C(b)");
 }
 
 static bool opens(const char *tmpl, const char *prompt) {
@@ -173,6 +202,20 @@ CASE(hermes_calls) {
            "T0(f)A0({\"a\":1})");
     expect(THINK HERMES, "<think>a</think>\n<tool_call>{\"name\":\"\\u0066\"}</tool_call>",
            "R(a)T0(f)A0({})");
+}
+
+// Prompts that show a call as Python's dictionary get such dictionaries.
+CASE(hermes_calls_with_the_quotes_of_python) {
+    expect(HERMES,
+           "<tool_call>\n{'arguments': {'a': 'it's', 'b': [True, None, \"x\"]}, 'name': 'f'}\n"
+           "</tool_call>",
+           "T0(f)A0({\"a\":\"it's\",\"b\":[true,null,\"x\"]})");
+    expect(NEMOTRON, "<TOOLCALL>[ { 'name': 'f' }, {'name': 'g', 'arguments': {}} ]</TOOLCALL>",
+           "T0(f)A0({})T1(g)A1({})");
+    expect(HERMES, "<tool_call>{'name': f}</tool_call>", "C(<tool_call>{'name': f}</tool_call>)");
+    expect(HERMES, "<tool_call>{'name': 'f', 1: 2}", "C(<tool_call>{'name': 'f', 1: 2})");
+    expect(HERMES, "<tool_call>['f']", "C(<tool_call>['f'])");
+    expect(HERMES, "<tool_call>{'name': 'f'", "C(<tool_call>{'name': 'f')");
 }
 
 CASE(what_is_no_call_is_content) {
@@ -216,12 +259,310 @@ CASE(coder_calls) {
            "T0(f)A0({\"a\":\"x\"})T1(g)A1({})");
 }
 
+// ---------------------------------------------------------------- types
+
+static json_t *types_make(const char *properties) {
+    char text[2048];
+    snprintf(text, sizeof text,
+             "[{\"type\":\"function\",\"function\":{\"name\":\"g\"}},"
+             "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{"
+             "\"type\":\"object\",\"properties\":{%s},\"$defs\":{\"unit\":{\"enum\":[\"1\",\"2\"]},"
+             "\"loop\":{\"$ref\":\"#/$defs/loop\"}},"
+             "\"definitions\":{\"n\":{\"type\":\"number\"}}}}}]",
+             properties);
+    json_t *tools = json_loads(text, 0, NULL);
+    check(tools != NULL, "%s", text);
+    json_t *types = answer_types_of(tools);
+    json_decref(tools);
+    assert_non_null(types);
+    return types;
+}
+
+static unsigned kinds_of(const char *schema) {
+    char text[512];
+    snprintf(text, sizeof text, "\"a\":%s", schema);
+    json_t *types = types_make(text);
+    const unsigned kinds = answer_types_kinds(answer_types_function(types, "fx", 1), "ab", 1);
+    json_decref(types);
+    return kinds;
+}
+
+CASE(schemas_tell_the_kinds_of_a_value) {
+    enum {
+        NUL = 1 << JREAD_NULL,
+        BOOL = 1 << JREAD_BOOL,
+        NUMBER = 1 << JREAD_NUMBER,
+        STRING = 1 << JREAD_STRING,
+        ARRAY = 1 << JREAD_ARRAY,
+        OBJECT = 1 << JREAD_OBJECT,
+    };
+    static const struct {
+        const char *schema;
+        unsigned kinds;
+    } cases[] = {
+        {"{\"type\":\"string\"}", STRING},
+        {"{\"type\":\"integer\"}", NUMBER},
+        {"{\"type\":\"number\"}", NUMBER},
+        {"{\"type\":\"boolean\"}", BOOL},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"string\"}}", ARRAY},
+        {"{\"type\":\"object\"}", OBJECT},
+        {"{\"type\":[\"string\",\"null\"]}", STRING | NUL},
+        {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", STRING | NUL},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"const\":true}]}", NUMBER | BOOL},
+        {"{\"anyOf\":[{\"type\":\"string\"},{}]}", 0},
+        {"{\"enum\":[\"a\",1,null]}", STRING | NUMBER | NUL},
+        {"{\"enum\":[[],{},1.5,false]}", ARRAY | OBJECT | NUMBER | BOOL},
+        {"{\"$ref\":\"#/$defs/unit\"}", STRING},
+        {"{\"$ref\":\"#/definitions/n\"}", NUMBER},
+        {"{\"anyOf\":[{\"$ref\":\"#/$defs/unit\"},{\"type\":\"null\"}]}", STRING | NUL},
+        {"{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"type\":\"null\"}]}]}]}]}", NUL},
+        {"{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"anyOf\":[{\"type\":\"null\"}]}]}]}]}]"
+         "}",
+         0},
+        {"{\"$ref\":\"#/$defs/loop\"}", 0},
+        {"{\"$ref\":\"#/$defs/none\"}", 0},
+        {"{\"$ref\":\"unit\"}", 0},
+        {"{\"type\":\"tuple\"}", 0},
+        {"{\"type\":5}", 0},
+        {"{}", 0},
+        {"true", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check(kinds_of(cases[i].schema) == cases[i].kinds, "%s: %x", cases[i].schema,
+              kinds_of(cases[i].schema));
+    json_t *types = types_make("\"a\":{\"type\":\"string\"}");
+    check(!answer_types_function(types, "h", 1), "a function that is not there");
+    check(!answer_types_kinds(answer_types_function(types, "g", 1), "a", 1), "no parameters");
+    check(!answer_types_kinds(answer_types_function(types, "f", 1), "b", 1), "no such parameter");
+    check(!answer_types_kinds(answer_types_function(NULL, "f", 1), "a", 1), "no types");
+    char name[400];
+    memset(name, 'f', sizeof name);
+    check(!answer_types_function(types, name, sizeof name), "a long name");
+    json_decref(types);
+}
+
+// References that multiply: all of them would be 10^8.
+CASE(schemas_are_looked_at_within_bounds) {
+    json_t *list = json_array(), *again = json_array(), *definitions = json_object();
+    for (int i = 0; i < 10000; i++) {
+        json_array_append_new(list, json_pack("{s:s}", "$ref", "#/$defs/b"));
+        json_array_append_new(again, json_pack("{s:s}", "type", "string"));
+    }
+    json_object_set_new(definitions, "b", json_pack("{s:o}", "anyOf", again));
+    json_t *tools = json_pack("[{s:{s:s, s:{s:{s:{s:o}}, s:o}}}]", "function", "name", "f",
+                              "parameters", "properties", "a", "anyOf", list, "$defs", definitions);
+    json_t *types = answer_types_of(tools);
+    check(!answer_types_kinds(answer_types_function(types, "f", 1), "a", 1), "known");
+    json_decref(types);
+    json_decref(tools);
+}
+
+static void expect_typed(const char *tmpl, const json_t *types, const char *text,
+                         const char *want) {
+    expect_job(&(struct job){answer_marks_of(tmpl), true, false, text, strlen(text), types}, want);
+}
+
+CASE(values_between_tags_have_the_types_of_their_schema) {
+    static const struct {
+        const char *schema, *value, *want;
+    } cases[] = {
+        {"{}", "12", "12"},
+        {"{}", "x", "\"x\""},
+        {"{}", "True", "\"True\""},
+        {"{\"type\":\"string\"}", "12", "\"12\""},
+        {"{\"type\":\"string\"}", "true", "\"true\""},
+        {"{\"type\":\"string\"}", "{\"k\": [1]}", "\"{\\\"k\\\": [1]}\""},
+        {"{\"type\":\"string\"}", "\"q\"", "\"\\\"q\\\"\""},
+        {"{\"type\":\"string\"}", " \n two\nlines \n", "\" \\n two\\nlines \\n\""},
+        {"{\"type\":\"string\"}", "", "\"\""},
+        {"{\"type\":\"string\"}", "<a>&amp;</a> \\n", "\"<a>&amp;</a> \\\\n\""},
+        {"{\"type\":\"integer\"}", " 12 ", "12"},
+        {"{\"type\":\"integer\"}", "twelve", "\"twelve\""},
+        {"{\"type\":\"integer\"}", "None", "null"},
+        {"{\"type\":\"boolean\"}", "true", "true"},
+        {"{\"type\":\"boolean\"}", "False", "false"},
+        {"{\"type\":\"integer\"}", "True", "\"True\""},
+        {"{\"type\":\"object\"}", "{'k': [True, 'it\\'s']}", "{\"k\":[true,\"it's\"]}"},
+        {"{\"type\":\"array\"}", "[1, {\"a\": \"]\"}]", "[1, {\"a\": \"]\"}]"},
+        {"{\"type\":\"array\"}", "('a', 1)", "[\"a\",1]"},
+        {"{\"type\":\"array\"}", "[1", "\"[1\""},
+        {"{\"type\":[\"string\",\"null\"]}", "null", "null"},
+        {"{\"type\":[\"string\",\"null\"]}", "5", "\"5\""},
+        {"{\"type\":[\"string\",\"integer\"]}", "5", "5"},
+        {"{\"$ref\":\"#/$defs/unit\"}", "2", "\"2\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char properties[256], text[512], want[256];
+        snprintf(properties, sizeof properties, "\"a\":%s", cases[i].schema);
+        json_t *types = types_make(properties);
+        snprintf(text, sizeof text,
+                 "<tool_call>\n<function=f>\n<parameter=a>\n%s\n</parameter>\n</function>\n"
+                 "</tool_call>",
+                 cases[i].value);
+        snprintf(want, sizeof want, "T0(f)A0({\"a\":%s})", cases[i].want);
+        expect_typed(CODER, types, text, want);
+        snprintf(text, sizeof text,
+                 "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>%s</arg_value>\n</tool_call>",
+                 cases[i].value);
+        expect_typed(GLM, types, text, want);
+        json_decref(types);
+    }
+    json_t *types = types_make("\"a\":{\"type\":\"string\"}"); // g has no schema
+    expect_typed(CODER, types, "<function=g><parameter=a>1</parameter></function>",
+                 "T0(g)A0({\"a\":1})");
+    json_decref(types);
+}
+
 CASE(glm_calls) {
     expect(
         GLM,
         "<think>a</think>\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x y</arg_value>\n"
         "<arg_key>b</arg_key>\n<arg_value>true</arg_value>\n</tool_call>\n<tool_call>g</tool_call>",
         "R(a)T0(f)A0({\"a\":\"x y\",\"b\":true})T1(g)A1({})");
+}
+
+CASE(nemotron_calls) {
+    expect(NEMOTRON THINK,
+           "<think>\nhm\n</think>\n\n<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, "
+           "{\"name\": \"g\", \"arguments\": \"{}\"}]</TOOLCALL>",
+           "R(hm)T0(f)A0({\"a\": [1]})T1(g)A1({})");
+    expect(NEMOTRON, "So:\n<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL>\nDone.",
+           "C(So:)T0(f)A0({})C(Done.)");
+    expect(NEMOTRON, "<TOOLCALL>[{\"name\": \"f\"}, 1]</TOOLCALL>",
+           "C(<TOOLCALL>[{\"name\": \"f\"}, 1]</TOOLCALL>)");
+    const char *opened = "hm\n</think>\n<TOOLCALL>[{\"name\": \"f\"}]</TOOLCALL>";
+    expect_job(&(struct job){answer_marks_of(NEMOTRON THINK), true, true, opened, strlen(opened),
+                             NULL},
+               "R(hm)T0(f)A0({})");
+}
+
+static void expect_python(const char *calls, const char *want) {
+    char text[1024];
+    snprintf(text, sizeof text, LFM2_OPEN "%s" LFM2_CLOSE, calls);
+    expect(LFM2, text, want);
+}
+
+CASE(lfm2_calls) {
+    expect_python("[f()]", "T0(f)A0({})");
+    expect_python("[f(a=1, b=\"x\")]", "T0(f)A0({\"a\":1,\"b\":\"x\"})");
+    expect_python("[f(a=1), Calendar.new(b=None,)]",
+                  "T0(f)A0({\"a\":1})T1(Calendar.new)A1({\"b\":null})");
+    expect_python(" [ f ( a = -1.5e3 , b = [ True , False , true , null , ] ) , ] ",
+                  "T0(f)A0({\"a\":-1.5e3,\"b\":[true,false,true,null]})");
+    expect_python("[f(a={\"k\": {'l': []}, }, b=(1, 'x'), c=(2), d=(3,), e=())]",
+                  "T0(f)A0({\"a\":{\"k\":{\"l\":[]}},\"b\":[1,\"x\"],\"c\":2,\"d\":[3],\"e\":[]})");
+    expect_python("f(a=1)", "T0(f)A0({\"a\":1})");
+    expect_python("[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", "T0(f)A0({\"a\": 1})");
+    expect_python("[gr\u00FC\u00DFe-2(\u00E4=1)]", "T0(gr\u00FC\u00DFe-2)A0({\"\u00E4\":1})");
+    expect(LFM2,
+           "Look.\n" LFM2_OPEN "[f(a=1)]" LFM2_CLOSE "\nThen\n" LFM2_OPEN "[g()]" LFM2_CLOSE "end",
+           "C(Look.)T0(f)A0({\"a\":1})C(Then)T1(g)A1({})C(end)");
+    expect(LFM2 THINK, "<think>[f()]</think>" LFM2_OPEN "[f()]", "R([f()])T0(f)A0({})");
+    // the other signs of its templates
+    expect("List of tools: [", LFM2_OPEN "[f()]" LFM2_CLOSE, "T0(f)A0({})");
+    expect(LFM2_OPEN, LFM2_OPEN "[f()]" LFM2_CLOSE, "T0(f)A0({})");
+}
+
+CASE(lfm2_strings) {
+    expect_python("[f(a='', b=\"\", c='''''')]", "T0(f)A0({\"a\":\"\",\"b\":\"\",\"c\":\"\"})");
+    expect_python("[f(a='[(\"', b=\")]'\")]", "T0(f)A0({\"a\":\"[(\\\"\",\"b\":\")]'\"})");
+    expect_python("[f(a='it\\'s \\\\', b=\"\\\"\\n\\t\\/\\d\")]",
+                  "T0(f)A0({\"a\":\"it's \\\\\",\"b\":\"\\\"\\n\\t\\\\/\\\\d\"})");
+    expect_python("[f(a='it\\', (x\\\\', b='\\\\\\'')]",
+                  "T0(f)A0({\"a\":\"it', (x\\\\\",\"b\":\"\\\\'\"})");
+    // quotes without escapes, as the template writes them
+    expect_python("[f(a='it's', b=\"say \"hi\" now\" )]",
+                  "T0(f)A0({\"a\":\"it's\",\"b\":\"say \\\"hi\\\" now\"})");
+    expect_python("[f(a='two\nlines\\\n joined')]", "T0(f)A0({\"a\":\"two\\nlines joined\"})");
+    expect_python("[f(a='''it's, ''\n''', b=\"\"\"x\"y\"\"\")]",
+                  "T0(f)A0({\"a\":\"it's, ''\\n\",\"b\":\"x\\\"y\"})");
+    expect_python(
+        "[f(a='\\x41\\u00e9\\U0001F600\\101\\0', b='\\ud83d\\ude00\\ud83d!\\ude00')]",
+        "T0(f)A0({\"a\":\"A\u00E9\U0001F600A\\u0000\",\"b\":\"\U0001F600\uFFFD!\uFFFD\"})");
+    expect_python("[f(a='" LFM2_CLOSE "')]", "T0(f)A0({\"a\":\"" LFM2_CLOSE "\"})");
+}
+
+CASE(what_is_no_python_call_is_content) {
+    static const char *const calls[] = {
+        "",
+        "[]",
+        "[f]",
+        "[f(]",
+        "[f(1)]",
+        "[f(a=)]",
+        "[f(a=b)]",
+        "[f(a=1]",
+        "[f(a=1))",
+        "[f(a=1}]",
+        "[f(a=1) g()]",
+        "[f(a=1 b=2)]",
+        "[f(a='x)]",
+        "[f(a='\\x4')]",
+        "[(a=1)]",
+        "[f(a=[1)]]",
+        "[f(,)]",
+        "[f(a=1,,)]",
+        "[1(a=1)]",
+        "[f(1a=2)]",
+        "[f(a={1: 2})]",
+        "[f(a=0x10)]",
+        "[f(a==1)]",
+        "[f(a=1+2)]",
+        "[f(a=1), 5]",
+        "[,f()]",
+        "[f(a=g(b=1))]",
+        "text",
+        "[f(a=1; b=2)]",
+
+        "[f(a={'k'})]",
+        "[f(a={k: 1})]",
+        "[f(a=(,))]",
+        "[\"f\"]",
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char text[256], want[300];
+        snprintf(text, sizeof text, LFM2_OPEN "%s" LFM2_CLOSE ".", calls[i]);
+        snprintf(want, sizeof want, "C(%s)", text);
+        expect(LFM2, text, want);
+    }
+    expect(LFM2, "[f(a=1)]", "C([f(a=1)])");
+    expect(LFM2, LFM2_OPEN "f(a=1), g()", "T0(f)A0({\"a\":1})C(, g())");
+    expect(LFM2, "a [link](url) " LFM2_OPEN "[f(a=", "C(a [link](url) " LFM2_OPEN "[f(a=)");
+}
+
+CASE(deep_python_is_content) {
+    struct jbuf text = {0};
+    jbuf_text(&text, LFM2_OPEN "[f(a=");
+    for (int i = 0; i < 100; i++) jbuf_text(&text, i < 50 ? "[" : "]");
+    jbuf_text(&text, ")]");
+    struct job job = {answer_marks_of(LFM2), true, false, text.data, text.len, NULL};
+    struct joined joined = run(&job, 3);
+    check(joined.n_tools == 1, "%s", joined.text.data);
+    joined_deinit(&joined);
+    jbuf_clear(&text);
+    jbuf_text(&text, LFM2_OPEN "[f(a=");
+    for (int i = 0; i < 200; i++) jbuf_text(&text, i < 100 ? "[" : "]");
+    jbuf_text(&text, ")]");
+    job.text = text.data;
+    job.len = text.len;
+    joined = run(&job, 3);
+    check(joined.content.len == text.len, "%s", joined.text.data);
+    joined_deinit(&joined);
+    jbuf_deinit(&text);
+}
+
+CASE(deep_values_between_tags_are_strings) {
+    json_t *types = types_make("\"a\":{\"type\":\"array\"}");
+    struct jbuf text = {0};
+    jbuf_text(&text, "<function=f><parameter=a>('");
+    for (int i = 0; i < 200000; i++) jbuf_text(&text, i ? "(" : "',");
+    jbuf_text(&text, "</parameter></function>");
+    const struct job job = {answer_marks_of(CODER), true, false, text.data, text.len, types};
+    struct joined joined = run(&job, 0);
+    check(joined.n_tools == 1 && strstr(joined.text.data, "\"('',((("), "%.60s", joined.text.data);
+    joined_deinit(&joined);
+    jbuf_deinit(&text);
+    json_decref(types);
 }
 
 CASE(mistral_calls) {
@@ -277,8 +618,9 @@ CASE(harmony_channels) {
     expect(HARMONY, "plain", "C(plain)");
     expect(HARMONY, "<|channel|>", "C(<|channel|>)");
     const char *call = "<|channel|>commentary to=functions.f<|message|>{}";
-    expect_job(&(struct job){answer_marks_of(HARMONY), false, false, call, strlen(call)}, "C({})");
-    expect_job(&(struct job){answer_marks_of(HARMONY), true, true, "a<|end|>", 8}, "R(a)");
+    expect_job(&(struct job){answer_marks_of(HARMONY), false, false, call, strlen(call), NULL},
+               "C({})");
+    expect_job(&(struct job){answer_marks_of(HARMONY), true, true, "a<|end|>", 8, NULL}, "R(a)");
 }
 
 // The markup of published models follows from their templates.
@@ -296,6 +638,11 @@ CASE(templates_tell_the_format) {
         {"deepseek", "<think>a</think>" DS_CALLS DS_CALL "f" DS_SEP "{}" DS_CALL_END,
          "R(a)T0(f)A0({})"},
         {"gptoss", "<|channel|>analysis<|message|>a<|end|>", "R(a)"},
+        {"qwen35",
+         "<think>a</think><tool_call><function=f><parameter=a>1</parameter></function></tool_call>",
+         "R(a)T0(f)A0({\"a\":1})"},
+        {"nemotron", "<think>a</think><TOOLCALL>[{\"name\": \"f\"}]</TOOLCALL>", "R(a)T0(f)A0({})"},
+        {"lfm2", "<think>a</think>" LFM2_OPEN "[f(a=1)]" LFM2_CLOSE, "R(a)T0(f)A0({\"a\":1})"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[DATA_PATH_BYTES];
@@ -307,27 +654,140 @@ CASE(templates_tell_the_format) {
     }
 }
 
+// Whether the prompt of a conversation, as jinja2 rendered it, opens the reasoning.
+CASE(templates_open_the_reasoning) {
+    static const struct {
+        const char *family, *name;
+        bool opens;
+    } cases[] = {{"qwen35", "one turn", true},     {"qwen35", "reasoning off", false},
+                 {"qwen35", "tools called", true}, {"nemotron", "one turn", true},
+                 {"lfm2", "one turn", false},      {"qwen3", "one turn", false},
+                 {"qwen3", "reasoning off", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[DATA_PATH_BYTES];
+        snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", cases[i].family);
+        struct data_file source = data_file_read(path);
+        snprintf(path, sizeof path, TEST_DATA "/templates/expected/%s.json", cases[i].family);
+        json_t *rendered = data_json_read(path);
+        const char *text =
+            json_string_value(json_object_get(json_object_get(rendered, cases[i].name), "text"));
+        check(text && opens((const char *)source.data, text) == cases[i].opens, "%s, %s: %s",
+              cases[i].family, cases[i].name, text ? text : "no text");
+        json_decref(rendered);
+        free(source.data);
+    }
+}
+
+// ---------------------------------------------------------------- calls that templates write
+
+// Calls as a list of {"name", "arguments"}.
+static void on_call(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
+    json_t *calls = ctx;
+    if (part == PART_TOOL)
+        json_array_append_new(calls, json_pack("{s:s%}", "name", text, len));
+    else if (part == PART_TOOL_ARGUMENTS)
+        json_object_set_new(json_array_get(calls, (size_t)tool), "arguments",
+                            json_loadb(text, len, 0, NULL));
+}
+
+// The first calls of a conversation in that form, and tools whose schemas have their values.
+static json_t *calls_of(const json_t *messages, json_t *tools) {
+    json_t *calls = json_array();
+    for (size_t i = 0; i < json_array_size(messages) && !json_array_size(calls); i++) {
+        const json_t *list = json_object_get(json_array_get(messages, i), "tool_calls");
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            const json_t *call = json_object_get(json_array_get(list, k), "function");
+            json_t *name = json_object_get(call, "name"), *properties = json_object(), *value;
+            json_t *arguments = json_object_get(call, "arguments");
+            const char *key;
+            json_object_foreach(arguments, key, value)
+                json_object_set_new(properties, key, json_pack("{s:[O]}", "enum", value));
+            json_array_append_new(tools, json_pack("{s:{s:O, s:{s:o}}}", "function", "name", name,
+                                                   "parameters", "properties", properties));
+            json_array_append_new(calls,
+                                  json_pack("{s:O, s:O}", "name", name, "arguments", arguments));
+        }
+    }
+    return calls;
+}
+
+static void expect_read_back(const char *family, const char *source, const char *name,
+                             const json_t *messages, const char *text) {
+    json_t *tools = json_array(), *calls = json_array(), *want = calls_of(messages, tools);
+    json_t *types = answer_types_of(tools);
+    struct answer_parts parts;
+    const char *begin = strstr(text, "ssistant\n"),
+               *end = begin ? strstr(begin, "<|im_end|>") : NULL;
+    if (begin && !end) end = strstr(begin, "<SPECIAL_12>");
+    check(begin && end && json_array_size(want), "%s, %s: %s", family, name, text);
+    begin = strchr(begin, '\n') + 1;
+    parts_init(&parts, answer_marks_of(source), true, types, false);
+    parts_feed(&parts, begin, (size_t)(end - begin), true, on_call, calls);
+    parts_deinit(&parts);
+    check(json_equal(calls, want), "%s, %s: %s gave %s", family, name, begin,
+          json_dumps(calls, JSON_COMPACT));
+    json_decref(types);
+    json_decref(calls);
+    json_decref(tools);
+    json_decref(want);
+}
+
+CASE(calls_that_a_template_writes_are_read_back) {
+    static const char *const families[] = {"hermes", "qwen25",   "qwen3",
+                                           "qwen35", "nemotron", "lfm2"};
+    static const char *const names[] = {"tool called", "tools called", "numbers"};
+    json_t *all = data_json_read(TEST_DATA "/templates/conversations.json"), *conversation;
+    int n = 0;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        char path[DATA_PATH_BYTES];
+        snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", families[i]);
+        struct data_file source = data_file_read(path);
+        snprintf(path, sizeof path, TEST_DATA "/templates/expected/%s.json", families[i]);
+        json_t *rendered = data_json_read(path);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            const char *text =
+                json_string_value(json_object_get(json_object_get(rendered, names[k]), "text"));
+            size_t at;
+            json_array_foreach(json_object_get(all, "conversations"), at, conversation) {
+                const json_t *name = json_object_get(conversation, "name");
+                if (!text || strcmp(json_string_value(name), names[k])) continue;
+                const json_t *variables = json_object_get(conversation, "variables");
+                expect_read_back(families[i], (const char *)source.data, names[k],
+                                 json_object_get(variables, "messages"), text);
+                n++;
+            }
+        }
+        json_decref(rendered);
+        free(source.data);
+    }
+    json_decref(all);
+    check(n >= 17, "%d conversations", n);
+}
+
 CASE(without_tools_there_are_no_calls) {
     static const char *const cases[][2] = {
         {HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>"},
         {CODER, "<function=f></function>"},
         {MISTRAL, "[TOOL_CALLS]f[ARGS]{}"},
         {LLAMA, "{\"name\": \"f\", \"parameters\": {}}"},
+        {NEMOTRON, "<TOOLCALL>[{\"name\": \"f\"}]</TOOLCALL>"},
+        {LFM2, LFM2_OPEN "[f()]" LFM2_CLOSE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char want[128];
         snprintf(want, sizeof want, "C(%s)", cases[i][1]);
         expect_job(&(struct job){answer_marks_of(cases[i][0]), false, false, cases[i][1],
-                                 strlen(cases[i][1])},
+                                 strlen(cases[i][1]), NULL},
                    want);
     }
 }
 
 // ---------------------------------------------------------------- any text at all
 
-static const char *const templates[] = {NULL,    THINK, HERMES,  THINK HERMES,
-                                        CODER,   GLM,   MISTRAL, LLAMA THINK,
-                                        HARMONY, KIMI,  DS_CALL, "<minimax:tool_call>"};
+static const char *const templates[] = {NULL,    THINK,      HERMES,  THINK HERMES,
+                                        CODER,   GLM,        MISTRAL, LLAMA THINK,
+                                        HARMONY, KIMI,       DS_CALL, "<minimax:tool_call>",
+                                        LFM2,    LFM2 THINK, NEMOTRON};
 static const char *const fragments[] = {
     "<think>",
     "</think>",
@@ -387,11 +847,38 @@ static const char *const fragments[] = {
     "</invoke>",
     "<parameter name=\"a\">",
     "<minimax:tool_call>",
+    "<TOOLCALL>",
+    "</TOOLCALL>",
+    "[{\"name\":\"f\"}]",
+    LFM2_OPEN,
+    LFM2_OPEN,
+    LFM2_OPEN "[f(",
+    LFM2_CLOSE,
+    "f(a=",
+    "g(",
+    "a='",
+    "b=\"",
+    "'",
+    "\"\"\"",
+    "'''",
+    ")",
+    ")]",
+    "), ",
+    "(",
+    "=",
+    "True",
+    "{'k': ",
+    "{'name': 'f', 'arguments': {",
+    "}}",
+    "\\x4",
+    "\\ud83d",
+    ":",
 };
 
 CASE(any_cut_gives_the_same_parts) {
+    json_t *types = types_make("\"a\":{\"type\":[\"string\",\"array\"]}");
     srand(1);
-    for (int round = 0; round < 60000; round++) {
+    for (int round = 0; round < 100000; round++) {
         struct jbuf text = {0};
         for (int n = rand() % 14; n > 0; n--) {
             const char *fragment =
@@ -400,8 +887,9 @@ CASE(any_cut_gives_the_same_parts) {
             jbuf_bytes(&text, fragment, rand() % 8 ? len : (size_t)rand() % len);
         }
         const char *tmpl = templates[(size_t)rand() % (sizeof templates / sizeof *templates)];
-        const struct job job = {answer_marks_of(tmpl), rand() % 4 != 0, rand() % 4 == 0,
-                                text.data ? text.data : "", text.len};
+        const struct job job = {
+            answer_marks_of(tmpl),      rand() % 4 != 0, rand() % 4 == 0,
+            text.data ? text.data : "", text.len,        rand() % 2 ? types : NULL};
         struct joined whole = run(&job, 0), cut = run(&job, 1 + (size_t)rand() % 12);
         check(!strcmp(whole.text.data, cut.text.data), "%s: '%.*s' gave\n%s\nand cut\n%s", tmpl,
               (int)text.len, job.text, whole.text.data, cut.text.data);
@@ -416,6 +904,7 @@ CASE(any_cut_gives_the_same_parts) {
         joined_deinit(&cut);
         jbuf_deinit(&text);
     }
+    json_decref(types);
 }
 
 CASE(long_things_are_let_out_whole) {
@@ -432,12 +921,26 @@ CASE(long_things_are_let_out_whole) {
         {GLM, "<tool_call>f<arg_key>a</arg_key><arg_value>", "</tool_call>"},
         {HERMES, "", "<tool_call>{"},
         {KIMI, "<|tool_call_begin|>f<|tool_call_argument_begin|>{", "       "},
+        {NEMOTRON, "<TOOLCALL>[", "{\"name\":\"f\"},"},
+        {HERMES, "<tool_call>{'name': 'f', 'arguments': {", "'a': 'b', "},
+        {HERMES, "<tool_call>", "{[ "},
+        {HERMES, "<tool_call>[", "         "},
+        {LFM2, LFM2_OPEN "[f(a='", "abcdefgh"},
+        {LFM2, LFM2_OPEN "[f(a='", "' "},
+        {LFM2, LFM2_OPEN "[f(a='", "'                    "},
+        {LFM2, LFM2_OPEN "[f(a='''", "''"},
+        {LFM2, LFM2_OPEN "[f(", "a=1, "},
+        {LFM2, LFM2_OPEN "[", "        "},
+        {LFM2, LFM2_OPEN, "ffffffff"},
+        {LFM2, LFM2_OPEN "[f(a=", "[{(["},
+        {LFM2, "", LFM2_OPEN "["},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct jbuf text = {0};
         jbuf_text(&text, parts[i][1]);
         while (text.len < (3 << 19)) jbuf_text(&text, parts[i][2]);
-        const struct job job = {answer_marks_of(parts[i][0]), true, false, text.data, text.len};
+        const struct job job = {
+            answer_marks_of(parts[i][0]), true, false, text.data, text.len, NULL};
         struct joined whole = run(&job, 0), cut = run(&job, 20);
         check(whole.content.len == text.len && !memcmp(whole.content.data, text.data, text.len),
               "row %zu: %zu of %zu bytes", i, whole.content.len, text.len);

@@ -61,6 +61,9 @@ static const struct request requests[] = {
      "{'logit_bias':[[1,2],[3,false]],'response_format':{'type':'text'},'tool_choice':'auto','"
      "modalities':['text'],'min_tokens':0,'stop':['a','b'],'stream_options':{'include_usage':true},"
      "'dry_sequence_breakers':['x']}"},
+    {chat_prepare, API_OPENAI, 20,
+     "{'messages':[{'role':'user','content':'Hi'}],'tools':[{'type':'function','function':{'name':'"
+     "f','parameters':{'properties':{'a':{'type':'string'},'b':{'type':'integer'}}}}}]}"},
     {completions_prepare, API_OPENAI, 6, "{'prompt':['Once',[1,2,3],''],'echo':true,'n':2}"},
     {embeddings_prepare, API_OPENAI, 6, "{'input':['Once',[1,2,3]]}"},
     {responses_prepare, API_OPENAI, 20, RESPONSES_BODY},
@@ -74,6 +77,8 @@ static const struct request requests[] = {
 };
 
 CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
+    const struct answer_marks marks = server.marks;
+    server.marks = answer_marks_of("<function="); // which needs the types of parameters
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         const long before = live;
         int refused = 0;
@@ -96,6 +101,7 @@ CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
         }
         check(refused >= requests[i].refused_min, "%s: %d failed", requests[i].body, refused);
     }
+    server.marks = marks;
 }
 
 // ---------------------------------------------------------------- answers
@@ -203,10 +209,12 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
     seen->len += len;
 }
 
-CASE(without_memory_all_is_content) {
-    char text[2048] = "<tool_call><function=f><parameter=a>";
-    memset(text + strlen(text), 'x', 1500);
-    strcat(text, "</parameter></function></tool_call>");
+// A call whose value is long: `before`, many bytes, `after`.
+static void expect_content(const char *source, const char *open, const char *close, int n_calls) {
+    char text[2048];
+    snprintf(text, sizeof text, "%s", open);
+    memset(text + strlen(open), 'x', 1500);
+    snprintf(text + strlen(open) + 1500, sizeof text - strlen(open) - 1500, "%s", close);
     const size_t len = strlen(text);
     long n = 0;
     for (bool failed = true; failed; n++) {
@@ -214,20 +222,30 @@ CASE(without_memory_all_is_content) {
         struct answer_parts parts;
         const long before = live;
         fail_at = n;
-        parts_init(&parts, answer_marks_of("<function="), true, false);
+        parts_init(&parts, answer_marks_of(source), true, NULL, false);
         for (size_t at = 0; at < len; at += 7)
             parts_feed(&parts, text + at, at + 7 < len ? 7 : len - at, false, on_part, &seen);
         parts_feed(&parts, "", 0, true, on_part, &seen);
         parts_deinit(&parts);
         failed = fail_at < 0;
         fail_at = -1;
-        check(seen.n_calls == !failed, "allocation %ld: %d calls", n, seen.n_calls);
-        const size_t close = strlen("</tool_call>"); // dropped, or content behind the call
-        check(!failed || (seen.len >= len - close && !memcmp(seen.content, text, seen.len)),
-              "allocation %ld: %zu of %zu bytes", n, seen.len, len);
+        check(seen.n_calls == (failed ? 0 : n_calls), "%s, allocation %ld: %d calls", source, n,
+              seen.n_calls);
+        const size_t mark = strlen("<|tool_call_end|>"); // dropped, or content behind the call
+        check(!failed || (seen.len >= len - mark && !memcmp(seen.content, text, seen.len)),
+              "%s, allocation %ld: %zu of %zu bytes", source, n, seen.len, len);
         check(live == before, "allocation %ld: %ld blocks are lost", n, live - before);
     }
-    check(n > 3, "%ld allocations", n); // or nothing was tested
+    check(n > 3, "%s: %ld allocations", source, n); // or nothing was tested
+}
+
+CASE(without_memory_all_is_content) {
+    expect_content("<function=", "<tool_call><function=f><parameter=a>",
+                   "</parameter></function></tool_call>", 1);
+    expect_content("<|tool_call_start|>", "<|tool_call_start|>[f(a='x'), g(a='",
+                   "'), h(b=[\"y\"])]<|tool_call_end|>", 3);
+    expect_content("<tool_call>", "<tool_call>{'name': 'f', 'arguments': {'a': '",
+                   "'}}</tool_call>", 1);
 }
 
 TEST_PROGRAM(call_memory) { return cases_run(setup, close_server); }

@@ -3,7 +3,9 @@
 // label: memory
 #include "calls.h"
 
+#include "answer_types.h"
 #include "chat_messages.h"
+#include "helpers.h"
 
 // ---------------------------------------------------------------- conversations
 
@@ -151,6 +153,26 @@ static const struct refusal refusals[] = {
 
 CASE(wrong_conversations_are_refused_by_the_name_of_what_is_wrong) {
     expect_refusals(chat_prepare, refusals);
+}
+
+static unsigned kinds_asked(const char *source, const char *fields) {
+    char body[512];
+    snprintf(body, sizeof body, "{'messages':[" USER "]%s}", fields);
+    const struct answer_marks marks = server.marks;
+    server.marks = answer_marks_of(source);
+    struct call *call = call_prepared(chat_prepare, body);
+    server.marks = marks;
+    const json_t *function = answer_types_function(call->generation->types, "f", 1);
+    return answer_types_kinds(function, "zip", 3);
+}
+
+CASE(tools_tell_the_types_of_their_parameters) {
+    static const char tools[] =
+        ",'tools':[{'type':'function','function':{'name':'f','parameters':{'type':'object',"
+        "'properties':{'zip':{'type':'string'}}}}}]";
+    assert_int_equal(kinds_asked("<function=", tools), 1 << JREAD_STRING);
+    assert_int_equal(kinds_asked("<tool_call>", tools), 0); // JSON has types
+    assert_int_equal(kinds_asked("<function=", ""), 0);
 }
 
 CASE(a_conversation_has_at_most_4096_messages) {

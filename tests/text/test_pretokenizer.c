@@ -186,7 +186,13 @@ CASE(names_stand_for_their_splits) {
     } cases[] = {
         {"gpt-2", "I|'m| HelloWorld| 12345|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
         {"llama-bpe", "I|'m| HelloWorld| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"lfm2", "I|'m| HelloWorld| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"falcon-h1", "I|'m| HelloWorld| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"dbrx", "I|'m| HelloWorld| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
         {"qwen2", "I|'m| HelloWorld| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"qwen35", "I|'m| HelloWorld| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"olmo", "I|'m| HelloWorld| 12345|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
+        {"refact", "I|'m| HelloWorld| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
         {"gpt-4o", "I'm| Hello|World| |123|45|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
         {"tekken", "I|'m| Hello|World| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
         {"starcoder", "I|'m| HelloWorld| |1|2|3|4|5|,| x|\n\n| \xE4\xB8\xAD\xE6\x96\x87| ok|!"},
@@ -206,6 +212,18 @@ CASE(names_stand_for_their_splits) {
     }
 }
 
+// Hindi and a letter with two accents: the vowel signs and the accents are marks.
+CASE(marks_are_inside_of_words_in_qwen35_alone) {
+    static const char text[] = "\u0939\u093F\u0928\u094D\u0926\u0940 x\u0323\u0307y.\u0323 \u0323z";
+    struct fixture *const qwen2 = fixture_named("qwen2"), *const qwen35 = fixture_named("qwen35");
+    check_words(qwen2, text,
+                "\u0939|\u093F\u0928|\u094D\u0926|\u0940| x|\u0323\u0307|y|.\u0323| \u0323|z");
+    check_words(qwen35, text,
+                "\u0939\u093F\u0928\u094D\u0926\u0940| x\u0323\u0307y|.\u0323| \u0323z");
+    fixture_free(qwen2);
+    fixture_free(qwen35);
+}
+
 CASE(names_bring_their_traits) {
     static const struct {
         const char *name;
@@ -215,6 +233,8 @@ CASE(names_bring_their_traits) {
         {"llama-v3", false, true},  {"tekken", false, true},    {"qwen2", true, false},
         {"command-r", true, false}, {"mpt", true, false},       {"gpt-4o", false, false},
         {"llama4", false, false},   {"falcon", false, false},   {"dbrx", false, false},
+        {"qwen35", true, false},    {"olmo", true, false},      {"refact", false, false},
+        {"lfm2", false, true},      {"falcon-h1", false, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture *const fixture = fixture_named(cases[i].name);
