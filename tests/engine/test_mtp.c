@@ -1,0 +1,298 @@
+// The block of a model that drafts: its logits against the published definition in double
+// precision, and texts that are drafted with it, which are those without drafts.
+#include <math.h>
+
+#include "backend/backend.h"
+#include "backend_here.h"
+#include "bare_engine.h"
+#include "mtp_model.h"
+#include "plan/batch.h"
+#include "streams.h"
+
+enum { TOKENS = 70, BLOCKS = TOKENS / KV_PAGE_TOKENS + 1, PROMPT = 40, TEXT = 60 };
+
+static struct mtp_file file;
+
+static int open_file(void **state) {
+    (void)state;
+    file = mtp_file_make(false);
+    return 0;
+}
+
+static int close_file(void **state) {
+    (void)state;
+    mtp_file_remove(&file);
+    return 0;
+}
+
+static void fill_tokens(int32_t *token, int n, uint32_t seed) {
+    for (int i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        token[i] = (int32_t)((seed >> 12) % (MTP_VOCAB - 16)) + 8;
+    }
+}
+
+// ---------------------------------------------------------------- the definition
+
+typedef double row[2 * MTP_HEADS * MTP_DIM];
+
+static void norm(const double *x, const float *w, int n, double *y) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+    const double by = 1 / sqrt(sum / n + 1e-6);
+    for (int i = 0; i < n; i++) y[i] = x[i] * by * (double)w[i];
+}
+
+static void product(const float *w, int rows, int cols, const double *x, double *y) {
+    for (int r = 0; r < rows; r++) {
+        y[r] = 0;
+        for (int c = 0; c < cols; c++) y[r] += (double)w[r * cols + c] * x[c];
+    }
+}
+
+static void turn(double *x, int pos) {
+    for (int i = 0; i < MTP_ROT / 2; i++) {
+        const double angle = pos * pow(1e7, -2.0 * i / MTP_ROT), a = x[i], b = x[i + MTP_ROT / 2];
+        x[i] = a * cos(angle) - b * sin(angle);
+        x[i + MTP_ROT / 2] = a * sin(angle) + b * cos(angle);
+    }
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static double keys[TOKENS][MTP_DIM], values[TOKENS][MTP_DIM];
+
+// Adds the attention's result, with its gate, to x.
+static void attend(double *x, int pos) {
+    row h, q, heads;
+    norm(x, mtp_data(&file, "attn_norm"), MTP_EMBD, h);
+    product(mtp_data(&file, "attn_q"), 2 * MTP_HEADS * MTP_DIM, MTP_EMBD, h, q);
+    product(mtp_data(&file, "attn_k"), MTP_DIM, MTP_EMBD, h, keys[pos]);
+    product(mtp_data(&file, "attn_v"), MTP_DIM, MTP_EMBD, h, values[pos]);
+    norm(keys[pos], mtp_data(&file, "attn_k_norm"), MTP_DIM, keys[pos]);
+    turn(keys[pos], pos);
+    for (int head = 0; head < MTP_HEADS; head++) {
+        double *own = q + 2 * head * MTP_DIM, *gate = own + MTP_DIM, score[TOKENS], sum = 0;
+        norm(own, mtp_data(&file, "attn_q_norm"), MTP_DIM, own);
+        turn(own, pos);
+        for (int j = 0; j <= pos; j++) {
+            score[j] = 0;
+            for (int i = 0; i < MTP_DIM; i++) score[j] += own[i] * keys[j][i];
+            score[j] = exp(score[j] / sqrt(MTP_DIM));
+            sum += score[j];
+        }
+        for (int i = 0; i < MTP_DIM; i++) {
+            double out = 0;
+            for (int j = 0; j <= pos; j++) out += score[j] / sum * values[j][i];
+            heads[head * MTP_DIM + i] = out * sigmoid(gate[i]);
+        }
+    }
+    product(mtp_data(&file, "attn_output"), MTP_EMBD, MTP_HEADS * MTP_DIM, heads, h);
+    for (int i = 0; i < MTP_EMBD; i++) x[i] += h[i];
+}
+
+static void feed_forward(double *x) {
+    row h, gate, up;
+    norm(x, mtp_data(&file, "post_attention_norm"), MTP_EMBD, h);
+    product(mtp_data(&file, "ffn_gate"), MTP_FF, MTP_EMBD, h, gate);
+    product(mtp_data(&file, "ffn_up"), MTP_FF, MTP_EMBD, h, up);
+    for (int i = 0; i < MTP_FF; i++) up[i] *= gate[i] * sigmoid(gate[i]);
+    product(mtp_data(&file, "ffn_down"), MTP_EMBD, MTP_FF, up, h);
+    for (int i = 0; i < MTP_EMBD; i++) x[i] += h[i];
+}
+
+// The block's logits for the position, from the next token and the model's hidden row.
+static void define(const struct weights *weights, int32_t next, const float *hidden, int pos,
+                   double *logits) {
+    const float *embd = weights_tensor_find(weights, "token_embd.weight")->data;
+    const float *head = weights_tensor_find(weights, "output.weight")->data;
+    double both[2 * MTP_EMBD], x[MTP_EMBD];
+    for (int i = 0; i < MTP_EMBD; i++) {
+        both[i] = (double)embd[next * MTP_EMBD + i];
+        both[MTP_EMBD + i] = (double)hidden[i];
+    }
+    norm(both, mtp_data(&file, "nextn.enorm"), MTP_EMBD, both);
+    norm(both + MTP_EMBD, mtp_data(&file, "nextn.hnorm"), MTP_EMBD, both + MTP_EMBD);
+    product(mtp_data(&file, "nextn.eh_proj"), MTP_EMBD, 2 * MTP_EMBD, both, x);
+    attend(x, pos);
+    feed_forward(x);
+    norm(x, mtp_data(&file, "nextn.shared_head_norm"), MTP_EMBD, x);
+    product(head, MTP_VOCAB, MTP_EMBD, x, logits);
+}
+
+// ---------------------------------------------------------------- the backend
+
+struct bench {
+    struct pool *pool;
+    struct backend *backend;
+    struct batch_builder builder;
+    uint32_t page[PLAN_MAX_KV_GROUPS][BLOCKS], *table[PLAN_MAX_KV_GROUPS];
+};
+
+static void bench_init(struct bench *bench, const struct plan *plan) {
+    const struct backend_class *cls;
+    struct backend_device device;
+    assert_int_equal(pool_create_here(2, false, &bench->pool, NULL), RN_OK);
+    assert_int_equal(backend_find("cpu", 0, &cls, &device, NULL), RN_OK);
+    const struct backend_config config = {.kv_type = "f32",
+                                          .sizes = {TOKENS, TOKENS, 1},
+                                          .n_pages = {BLOCKS, BLOCKS, BLOCKS, BLOCKS},
+                                          .pool = bench->pool};
+    assert_int_equal(cls->create(plan, &config, &bench->backend, NULL), RN_OK);
+    assert_int_equal(batch_builder_init(&bench->builder, plan->n_group_all, TOKENS, TOKENS, 1,
+                                        NULL),
+                     RN_OK);
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) {
+        bench->table[g] = bench->page[g];
+        for (uint32_t b = 0; b < BLOCKS; b++) bench->page[g][b] = b;
+    }
+}
+
+static void bench_deinit(struct bench *bench) {
+    batch_builder_deinit(&bench->builder);
+    backend_destroy(bench->backend);
+    pool_destroy(bench->pool);
+}
+
+// Rows [first, first + n) at once; input: of the block.
+static struct step_result bench_run(struct bench *bench, const int32_t *token, int first, int n,
+                                    const float *const *input) {
+    struct step_result result;
+    rn_error err = {0};
+    batch_begin(&bench->builder, NULL);
+    bench->builder.batch.is_draft = input != NULL;
+    bench->builder.batch.input = input;
+    batch_add(&bench->builder, &(struct batch_rows){.page_table = bench->table,
+                                                    .first_pos = first,
+                                                    .n_tokens = n,
+                                                    .token = token,
+                                                    .n_out = n});
+    check(backend_run(bench->backend, &bench->builder.batch, &result, &err) == RN_OK, "%s",
+          err.message);
+    return result;
+}
+
+CASE(the_blocks_logits_are_those_of_its_definition) {
+    static float hidden[TOKENS][MTP_EMBD];
+    const float *input[TOKENS];
+    int32_t token[TOKENS + 1];
+    struct bench bench;
+    rn_model *model = bare_open(file.path);
+    const struct weights *weights = model->weights;
+    fill_tokens(token, TOKENS + 1, 3);
+    bench_init(&bench, &model->model.plan);
+    assert_true(model->model.plan.n_op_all > model->model.plan.n_op);
+    struct step_result result = bench_run(&bench, token, 0, TOKENS, NULL);
+    for (int i = 0; i < TOKENS; i++) {
+        memcpy(hidden[i], result.hidden[i], sizeof hidden[i]);
+        input[i] = hidden[i];
+    }
+    for (int first = 0, n = 1; first < TOKENS; first += n, n = n == 1 ? 40 : TOKENS - first) {
+        result = bench_run(&bench, token + first + 1, first, n, input + first);
+        for (int i = 0; i < n; i++) {
+            static double want[MTP_VOCAB];
+            define(weights, token[first + i + 1], hidden[first + i], first + i, want);
+            for (int id = 0; id < MTP_VOCAB; id++)
+                check(fabs((double)result.logits[i][id] - want[id]) < 1e-3,
+                      "position %d, id %d: %g, not %g", first + i, id, (double)result.logits[i][id],
+                      want[id]);
+        }
+    }
+    bench_deinit(&bench);
+    rn_model_close(model);
+}
+
+// ---------------------------------------------------------------- texts
+
+static rn_request text_request(const int32_t *prompt, int n_prompt, int which) {
+    rn_request request = {.prompt = prompt,
+                          .n_prompt = (size_t)n_prompt,
+                          .max_tokens = TEXT,
+                          .ignore_eos = true};
+    if (which % 2) {
+        request.sampling.temperature = 0.8f;
+        request.sampling.seed = 11 + (uint64_t)which;
+        request.sampling.has_seed = true;
+    }
+    return request;
+}
+
+enum { N_TEXTS = 6 };
+
+static void run_all(rn_engine *engine, const rn_request *request, struct stream *stream) {
+    for (int i = 0; i < N_TEXTS; i++) streams_submit(engine, &request[i], &stream[i]);
+    streams_drain(engine, stream, N_TEXTS);
+}
+
+// The texts of six requests together, with and without drafts.
+static rn_engine_stats check_texts(const char *path, int draft_min, int draft_max) {
+    static int32_t prompt[N_TEXTS][400];
+    static const int lengths[N_TEXTS] = {1,  2,   33,
+                                         64, 200, 400}; // shorter and longer than the tail
+    static struct stream want[N_TEXTS], got[N_TEXTS];
+    rn_request request[N_TEXTS];
+    rn_model *model = bare_open(path);
+    for (int i = 0; i < N_TEXTS; i++) {
+        fill_tokens(prompt[i], lengths[i], (uint32_t)i + 20);
+        request[i] = text_request(prompt[i], lengths[i], i);
+    }
+    const rn_engine_options plain = {.speculate = "off", .max_seqs = N_TEXTS, .n_ctx = 512};
+    const rn_engine_options drafts = {.speculate = "mtp",
+                                      .draft_min = draft_min,
+                                      .draft_max = draft_max,
+                                      .max_seqs = N_TEXTS,
+                                      .n_ctx = 512};
+    rn_engine *engine = streams_engine(model, &plain);
+    run_all(engine, request, want);
+    rn_engine_destroy(engine);
+    engine = streams_engine(model, &drafts);
+    run_all(engine, request, got);
+    for (int i = 0; i < N_TEXTS; i++) streams_check_same(&want[i], &got[i]);
+    const rn_engine_stats stats = streams_stats(engine);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    return stats;
+}
+
+CASE(refused_drafts_do_not_change_texts) {
+    for (int n = 1; n <= 5; n += 2) {
+        const rn_engine_stats stats = check_texts(file.path, n, n);
+        assert_true(stats.draft[RN_DRAFTER_MTP].tokens > 100);
+    }
+}
+
+CASE(right_drafts_are_accepted) {
+    struct mtp_file echo = mtp_file_make(true);
+    for (int n = 1; n <= 5; n += 2) {
+        const rn_engine_stats stats = check_texts(echo.path, n, n);
+        const rn_draft_stats *draft = &stats.draft[RN_DRAFTER_MTP];
+        check(draft->accepted == draft->tokens && draft->tokens > 100, "%llu of %llu",
+              (unsigned long long)draft->accepted, (unsigned long long)draft->tokens);
+    }
+    mtp_file_remove(&echo);
+}
+
+CASE(the_block_drafts_by_itself) {
+    struct mtp_file echo = mtp_file_make(true);
+    rn_model *model = bare_open(echo.path);
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
+    rn_engine_info info;
+    rn_engine_get_info(engine, &info);
+    check(strstr(info.drafters, "mtp") != NULL, "drafters: %s", info.drafters);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    mtp_file_remove(&echo);
+}
+
+CASE(a_model_without_a_block_cannot_draft_with_it) {
+    rn_model *model = bare_open(TEST_DATA "/golden/qwen3_5/model.gguf");
+    rn_engine *engine;
+    rn_error err = {0};
+    assert_int_equal(rn_engine_create(model, &(rn_engine_options){.speculate = "mtp"}, &engine,
+                                      &err),
+                     RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "has no block for it"));
+    rn_model_close(model);
+}
+
+TEST_PROGRAM(mtp) { return cases_run(open_file, close_file); }
