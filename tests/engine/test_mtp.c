@@ -5,9 +5,9 @@
 #include "backend/backend.h"
 #include "backend_here.h"
 #include "bare_engine.h"
+#include "drafter_world.h"
 #include "mtp_model.h"
 #include "plan/batch.h"
-#include "streams.h"
 
 enum { TOKENS = 70, BLOCKS = TOKENS / KV_PAGE_TOKENS + 1, PROMPT = 40, TEXT = 60 };
 
@@ -60,7 +60,8 @@ static void turn(double *x, int pos) {
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-static double keys[TOKENS][MTP_DIM], values[TOKENS][MTP_DIM];
+enum { LONGEST = 512 };
+static double keys[LONGEST][MTP_DIM], values[LONGEST][MTP_DIM];
 
 // Adds the attention's result, with its gate, to x.
 static void attend(double *x, int pos) {
@@ -72,7 +73,7 @@ static void attend(double *x, int pos) {
     norm(keys[pos], mtp_data(&file, "attn_k_norm"), MTP_DIM, keys[pos]);
     turn(keys[pos], pos);
     for (int head = 0; head < MTP_HEADS; head++) {
-        double *own = q + 2 * head * MTP_DIM, *gate = own + MTP_DIM, score[TOKENS], sum = 0;
+        double *own = q + 2 * head * MTP_DIM, *gate = own + MTP_DIM, score[LONGEST], sum = 0;
         norm(own, mtp_data(&file, "attn_q_norm"), MTP_DIM, own);
         turn(own, pos);
         for (int j = 0; j <= pos; j++) {
@@ -101,23 +102,24 @@ static void feed_forward(double *x) {
     for (int i = 0; i < MTP_EMBD; i++) x[i] += h[i];
 }
 
-// The block's logits for the position, from the next token and the model's hidden row.
-static void define(const struct weights *weights, int32_t next, const float *hidden, int pos,
+// The block's logits for the position, from the next token and a hidden row; *hidden becomes its
+// own.
+static void define(const struct weights *weights, int32_t next, double *hidden, int pos,
                    double *logits) {
     const float *embd = weights_tensor_find(weights, "token_embd.weight")->data;
     const float *head = weights_tensor_find(weights, "output.weight")->data;
     double both[2 * MTP_EMBD], x[MTP_EMBD];
     for (int i = 0; i < MTP_EMBD; i++) {
         both[i] = (double)embd[next * MTP_EMBD + i];
-        both[MTP_EMBD + i] = (double)hidden[i];
+        both[MTP_EMBD + i] = hidden[i];
     }
     norm(both, mtp_data(&file, "nextn.enorm"), MTP_EMBD, both);
     norm(both + MTP_EMBD, mtp_data(&file, "nextn.hnorm"), MTP_EMBD, both + MTP_EMBD);
     product(mtp_data(&file, "nextn.eh_proj"), MTP_EMBD, 2 * MTP_EMBD, both, x);
     attend(x, pos);
     feed_forward(x);
-    norm(x, mtp_data(&file, "nextn.shared_head_norm"), MTP_EMBD, x);
-    product(head, MTP_VOCAB, MTP_EMBD, x, logits);
+    norm(x, mtp_data(&file, "nextn.shared_head_norm"), MTP_EMBD, hidden);
+    product(head, MTP_VOCAB, MTP_EMBD, hidden, logits);
 }
 
 // ---------------------------------------------------------------- the backend
@@ -190,8 +192,9 @@ CASE(the_blocks_logits_are_those_of_its_definition) {
     for (int first = 0, n = 1; first < TOKENS; first += n, n = n == 1 ? 40 : TOKENS - first) {
         result = bench_run(&bench, token + first + 1, first, n, input + first);
         for (int i = 0; i < n; i++) {
-            static double want[MTP_VOCAB];
-            define(weights, token[first + i + 1], hidden[first + i], first + i, want);
+            static double want[MTP_VOCAB], own[MTP_EMBD];
+            for (int k = 0; k < MTP_EMBD; k++) own[k] = (double)hidden[first + i][k];
+            define(weights, token[first + i + 1], own, first + i, want);
             for (int id = 0; id < MTP_VOCAB; id++)
                 check(fabs((double)result.logits[i][id] - want[id]) < 1e-3,
                       "position %d, id %d: %g, not %g", first + i, id, (double)result.logits[i][id],
@@ -199,6 +202,100 @@ CASE(the_blocks_logits_are_those_of_its_definition) {
         }
     }
     bench_deinit(&bench);
+    rn_model_close(model);
+}
+
+// ---------------------------------------------------------------- the drafter
+
+// A sequence that the drafter follows, with hidden rows of the test's own.
+struct followed {
+    struct story *story;
+    float hidden[LONGEST][MTP_EMBD];
+    int base, n_defined; // of the definition: as the drafter's slot
+};
+
+static void grow(struct drafter *drafter, struct followed *f, int n, uint64_t *seed) {
+    struct seq *seq = &f->story->seq;
+    const float *rows[LONGEST];
+    const int pos = seq->n_token - 1; // the last token is not evaluated yet
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < MTP_EMBD; k++) f->hidden[pos + i][k] = mtp_random(seed);
+        rows[i] = f->hidden[pos + i];
+        seq->token[seq->n_token++] = (int32_t)story_draw(seed, MTP_VOCAB);
+    }
+    drafter->cls->observe(drafter, seq, pos, n, rows);
+}
+
+// The draft of the definition: the best token each time.
+static void define_draft(const struct weights *weights, struct followed *f, int n, int32_t *out) {
+    static double logits[MTP_VOCAB], hidden[MTP_EMBD];
+    const struct seq *seq = &f->story->seq;
+    int pos = f->base + f->n_defined;
+    for (; pos < seq->n_token - 1; pos++) {
+        for (int k = 0; k < MTP_EMBD; k++) hidden[k] = (double)f->hidden[pos][k];
+        define(weights, seq->token[pos + 1], hidden, pos - f->base, logits);
+    }
+    f->n_defined = pos - f->base;
+    for (int i = 0; i < n; i++) {
+        out[i] = 0;
+        for (int id = 1; id < MTP_VOCAB; id++)
+            if (logits[id] > logits[out[i]]) out[i] = id;
+        define(weights, out[i], hidden, pos + i - f->base, logits);
+    }
+}
+
+CASE(drafts_are_those_of_the_definition) {
+    enum { ROUNDS = 30, MOST = 5 };
+    rn_model *model = bare_open(file.path);
+    const rn_engine_options options = {.speculate = "mtp", .kv_type = "f32", .n_ctx = LONGEST};
+    rn_engine *engine = streams_engine(model, &options);
+    struct drafter *drafter = engine->engine.draft->drafter[RN_DRAFTER_MTP];
+    static struct followed f;
+    uint64_t seed = 5;
+    f.story = story_random(1, LONGEST, seed, MTP_VOCAB);
+    struct seq *seq = &f.story->seq;
+    for (int round = 0; round < ROUNDS; round++) {
+        // as after a prompt, after drafts, and after more tokens than are kept
+        const int n = round == 0 ? 50 : round == 20 ? DRAFTER_TAIL + 9 : 1 + round % 4;
+        const int draft = 1 + round % MOST;
+        int32_t want[MOST];
+        grow(drafter, &f, n, &seed);
+        if (n > DRAFTER_TAIL) {
+            f.base = seq->n_token - 1 - DRAFTER_TAIL;
+            f.n_defined = 0;
+        }
+        const struct draft_offer offer = drafter->cls->offer(drafter, seq, draft, want);
+        assert_int_equal(offer.n, draft);
+        struct draft_job job = {seq, draft};
+        drafter->cls->draft(drafter, &job, 1);
+        assert_int_equal(job.n, draft);
+        define_draft(model->weights, &f, draft, want);
+        assert_memory_equal(seq->token + seq->n_token, want, (size_t)draft * sizeof *want);
+        drafter->cls->settle(drafter, seq, seq->n_token + round % (draft + 1));
+    }
+    drafter->cls->leave(drafter, seq);
+    story_destroy(f.story);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
+CASE(a_drafter_without_the_last_hidden_row_offers_nothing) {
+    rn_model *model = bare_open(file.path);
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "mtp"});
+    struct drafter *drafter = engine->engine.draft->drafter[RN_DRAFTER_MTP];
+    static struct followed f;
+    uint64_t seed = 5;
+    int32_t token[4];
+    f.story = story_random(1, LONGEST, seed, MTP_VOCAB);
+    f.base = f.n_defined = 0;
+    assert_int_equal(drafter->cls->offer(drafter, &f.story->seq, 3, token).n, 0);
+    grow(drafter, &f, 3, &seed);
+    assert_int_equal(drafter->cls->offer(drafter, &f.story->seq, 3, token).n, 3);
+    f.story->seq.n_token++;
+    assert_int_equal(drafter->cls->offer(drafter, &f.story->seq, 3, token).n, 0);
+    drafter->cls->leave(drafter, &f.story->seq);
+    story_destroy(f.story);
+    rn_engine_destroy(engine);
     rn_model_close(model);
 }
 
