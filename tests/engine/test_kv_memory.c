@@ -13,9 +13,9 @@ static void forget(struct backend *backend, int group, uint32_t page) {
 static const struct backend_class fake_class = {.name = "fake", .page_release = forget};
 
 static const struct kv_config config = {.n_group = 3,
-                                        .group = {{KV_FULL, 0, 100, 0},
-                                                  {KV_WINDOW, 40, 70, 0},
-                                                  {KV_RECURRENT, 0, 30, 0}},
+                                        .group = {{KV_FULL, 0, 100, 0, 0},
+                                                  {KV_WINDOW, 40, 70, 0, 0},
+                                                  {KV_RECURRENT, 0, 30, 0, 0}},
                                         .budget = 5000,
                                         .max_tables = 4,
                                         .max_page_ops = 100};

@@ -53,7 +53,8 @@ struct budget {
     } beside; // all 0 without; not counted in the sums above, but for free_bytes
 };
 
-// The groups of a plan as the page manager wants them; the rest is zero.
+// The groups of a plan as the page manager wants them, with the interval of checkpoints of states:
+// the blocks whose KV is as large as the states, at most 1,024 tokens. The rest is zero.
 struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes *kv);
 
 // KV memory as asked for, or the free memory, at most twice the need of max_seqs full contexts;
