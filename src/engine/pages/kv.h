@@ -177,7 +177,8 @@ void kv_forget_prefixes(struct kv *kv);
 // more than can be counted.
 uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk);
 
-// The bytes of the pages that a table holds; shared ones are counted in full.
+// The pages of a group that a table holds, but for that of a mark, and the bytes of all groups'.
+uint32_t kv_table_pages(const struct kv_config *config, const struct kv_table *table, int g);
 uint64_t kv_table_bytes(const struct kv_config *config, const struct kv_table *table);
 
 // Clears and copies since the last call, in order; valid until the next kv_grow, before which they

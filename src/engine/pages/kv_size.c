@@ -72,14 +72,16 @@ void kv_fix_pages(struct kv_config *config, int n_positions, int chunk) {
     }
 }
 
+uint32_t kv_table_pages(const struct kv_config *config, const struct kv_table *table, int g) {
+    uint32_t n = table->n_page - table->first[g];
+    if (config->group[g].kind != KV_RECURRENT) return n;
+    for (uint32_t b = table->first[g]; b < table->n_page; b++) n -= !kv_ends_run(table, g, b);
+    return n;
+}
+
 uint64_t kv_table_bytes(const struct kv_config *config, const struct kv_table *table) {
     uint64_t bytes = 0;
-    for (int g = 0; g < config->n_group; g++) {
-        uint64_t n = table->n_page - table->first[g];
-        for (uint32_t b = table->first[g];
-             config->group[g].kind == KV_RECURRENT && b < table->n_page; b++)
-            n -= !kv_ends_run(table, g, b);
-        bytes += n * config->group[g].page_bytes;
-    }
+    for (int g = 0; g < config->n_group; g++)
+        bytes += kv_table_pages(config, table, g) * config->group[g].page_bytes;
     return bytes;
 }
