@@ -206,6 +206,25 @@ CASE(requests_that_part_where_others_did_find_a_state_there) {
     rn_engine_destroy(without);
 }
 
+// The same prompt four times at once, in chunks: the others wait for the state that the first one
+// leaves before its end, and evaluate the rest.
+CASE(prompts_wait_for_the_state_that_another_computes) {
+    enum { N = 4, ALL = 250 };
+    for (int m = 0; m < N_MODELS; m++) {
+        rn_engine *engine =
+            streams_engine(models[m], &(rn_engine_options){.max_seqs = N, .batch_tokens = 48});
+        rn_request request = request_for(ALL, 5);
+        for (int i = 0; i < N; i++) streams_submit(engine, &request, &stream[i]);
+        streams_drain(engine, stream, N);
+        for (int i = 1; i < N; i++) streams_check_same(&stream[0], &stream[i]);
+        const int rest = ALL - checkpoint_of(m, ALL) + 4, all = ALL + 4 + (N - 1) * rest;
+        check(streams_stats(engine).computed_tokens <= (uint64_t)all, "model %d: %llu, not %d", m,
+              (unsigned long long)streams_stats(engine).computed_tokens, all);
+        streams_check_empty(engine);
+        rn_engine_destroy(engine);
+    }
+}
+
 // Full groups hold every block, a recurrent one only its state.
 CASE(a_stream_holds_one_state) {
     rn_engine *engine = streams_engine(models[EVERY], &(rn_engine_options){.no_prefix_cache = true,

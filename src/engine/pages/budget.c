@@ -268,7 +268,13 @@ static rn_status fill_parts(const struct budget_request *request, struct budget 
     rn_status status = need_of(request, out, err);
     if (!status) status = beside_need(request, out, err);
     if (status) return status;
-    for (int g = 0; g < request->plan->n_group; g++) out->page_bytes += out->kv.page[g];
+    const struct kv_config config = budget_kv_config(request->plan, &out->kv);
+    for (int g = 0; g < config.n_group; g++) {
+        const uint64_t bytes = config.group[g].page_bytes;
+        const bool is_state = config.group[g].kind == KV_RECURRENT;
+        out->page_bytes += bytes;
+        out->block_bytes += is_state ? bytes / (uint64_t)config.group[g].interval : bytes;
+    }
     out->free_bytes = free_bytes_of(request, request->plan->n_group, out);
     return RN_OK;
 }

@@ -44,6 +44,7 @@ struct budget {
     uint64_t free_bytes;       // of the available memory, after these and a reserve
     uint64_t kv_bytes;         // of the KV pages
     uint64_t page_bytes;       // of a page of each group: 32 tokens
+    uint64_t block_bytes;      // of 32 tokens of a long text: states by their share of an interval
     uint64_t context_bytes;    // bytes that a lone sequence of n_ctx positions needs
     struct kv_bytes kv;        // a page of each group
     struct {

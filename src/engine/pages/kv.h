@@ -130,6 +130,11 @@ int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_to
 // table comes there. A few are remembered, the latest blocks.
 void kv_keep(struct kv_table *table, int n_positions);
 
+// Where `ahead`, which has registered at least the blocks of `table`, will next leave a state that
+// `table` may continue from if its tokens are equal up to there: at the end of a block. 0: nowhere,
+// or too far ahead to look.
+int kv_next_state(const struct kv *kv, const struct kv_table *table, const struct kv_table *ahead);
+
 // Of `wanted` positions after the n_done that are done, how many kv_grow would give: page bytes are
 // the limit. 0 to wanted.
 int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int wanted);

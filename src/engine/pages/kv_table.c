@@ -7,6 +7,8 @@
 
 #include "engine/pages/kv_internal.h"
 
+enum { LOOK_BLOCKS = 64 }; // that a table may be behind a state of another that it waits for
+
 // --- tables ---
 
 static uint32_t blocks_for(int n_positions) {
@@ -64,6 +66,20 @@ void kv_keep(struct kv_table *table, int n_positions) {
         if (table->keep[i] < table->keep[lowest]) lowest = i;
     }
     table->keep[table->n_keep < KV_MAX_KEEP ? table->n_keep++ : lowest] = block;
+}
+
+int kv_next_state(const struct kv *kv, const struct kv_table *table, const struct kv_table *ahead) {
+    const uint32_t n = table->n_node;
+    uint32_t end = ahead->n_node;
+    if (end < n || end - n > LOOK_BLOCKS) return 0;
+    if (prefix_above(kv, ahead->node, end - n) != table->node) return 0;
+    while (end++ - n <= LOOK_BLOCKS) {
+        bool is_kept = true;
+        for (int g = 0; g < kv->n_group; g++)
+            if (kv->group[g].kind == KV_RECURRENT) is_kept &= kv_is_kept(kv, ahead, g, end - 1);
+        if (is_kept) return (int)end * KV_PAGE_TOKENS;
+    }
+    return 0;
 }
 
 // The block names no page any more. The page is held on while a neighbour of the run names it.

@@ -197,8 +197,7 @@ static int positions_of(const struct place *place) {
 }
 
 struct walk {
-    struct place best; // that every group can serve
-    struct place last; // to which full groups have every page
+    struct place best; // the furthest that every group can serve
     uint32_t parted;   // blocks of the longest prefix that all but recurrent groups can serve
 };
 
@@ -227,46 +226,42 @@ static bool is_served(const struct kv *kv, const struct place *place, bool with_
     return true;
 }
 
-// Follows the tokens from the table's node on, up to max_block blocks.
+// The longest tail behind the place's blocks that every group can serve, if it is further than the
+// best place. token: [n_token] of which one is left.
+static void try_tails(struct kv *kv, struct place place, const int32_t *token, int n_token,
+                      struct place *best) {
+    const int first = (int)place.n_block * KV_PAGE_TOKENS;
+    int n = n_token - 1 - first;
+    if (n >= KV_PAGE_TOKENS) n = KV_PAGE_TOKENS - 1;
+    for (; n > 0 && first + n > positions_of(best); n--) {
+        const struct key key = key_of(place.node, token + first, n);
+        place.tail = find(kv, &key);
+        place.n_tail = n;
+        if (place.tail != KV_ROOT && is_served(kv, &place, true)) *best = place;
+    }
+}
+
+// Follows the tokens from the table's node on, in up to max_block blocks. A node has tails beside
+// the block that follows only if it has another child.
 static void walk_blocks(struct kv *kv, const struct kv_table *table, const int32_t *token,
-                        uint32_t max_block, struct walk *walk) {
+                        int n_token, uint32_t max_block, struct walk *walk) {
     struct place at = {.node = table->node, .n_block = table->n_node};
     memcpy(at.run, table->first, sizeof at.run);
-    *walk = (struct walk){.best = at, .last = at, .parted = at.n_block};
-    while (at.n_block < max_block) {
-        const uint32_t node = find_block(kv, at.node, token + (size_t)at.n_block * KV_PAGE_TOKENS);
-        if (node == KV_ROOT || !place_add(kv, &at, node)) return;
-        walk->last = at;
+    *walk = (struct walk){.best = at, .parted = at.n_block};
+    for (bool goes_on = true; goes_on;) {
+        struct place next = at;
+        uint32_t node = KV_ROOT;
+        if (at.n_block < max_block)
+            node = find_block(kv, at.node, token + (size_t)at.n_block * KV_PAGE_TOKENS);
+        goes_on = node != KV_ROOT && place_add(kv, &next, node);
+        if (kv->recurrent && at.n_block < table->max_page &&
+            kv->node[at.node].n_child > (node != KV_ROOT))
+            try_tails(kv, at, token, n_token, &walk->best);
+        if (!goes_on) break;
+        at = next;
         if (is_served(kv, &at, false)) walk->parted = at.n_block;
         if (is_served(kv, &at, true)) walk->best = at;
     }
-}
-
-// The longest tail behind the place's blocks that every group can serve joins the place; at most
-// n_most tokens.
-static void add_tail(struct kv *kv, struct place *place, const int32_t *token, int n_most) {
-    if (kv->node[place->node].n_child == 0) return;
-    if (n_most >= KV_PAGE_TOKENS) n_most = KV_PAGE_TOKENS - 1;
-    for (int n = n_most; n > 0; n--) {
-        const struct key key =
-            key_of(place->node, token + (size_t)place->n_block * KV_PAGE_TOKENS, n);
-        place->tail = find(kv, &key);
-        place->n_tail = n;
-        if (place->tail != KV_ROOT && is_served(kv, place, true)) return;
-    }
-    place->tail = KV_ROOT;
-    place->n_tail = 0;
-}
-
-// The best place with its tail, or the tail at the end of the known blocks.
-static struct place best_place(struct kv *kv, const struct kv_table *table, const struct walk *walk,
-                               const int32_t *token, int n_token) {
-    struct place best = walk->best, last = walk->last;
-    struct place *const both[] = {&best, &last};
-    for (int i = 0; kv->recurrent && i < 2; i++)
-        if (both[i]->n_block < table->max_page)
-            add_tail(kv, both[i], token, n_token - 1 - (int)both[i]->n_block * KV_PAGE_TOKENS);
-    return last.tail != KV_ROOT && positions_of(&last) > positions_of(&best) ? last : best;
 }
 
 static void take_page(struct kv *kv, struct kv_table *table, uint32_t node, uint32_t block) {
@@ -300,13 +295,12 @@ int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_to
         return 0;
     }
     struct walk walk;
-    walk_blocks(kv, table, token, max_block, &walk);
-    const struct place place = best_place(kv, table, &walk, token, n_token);
-    const int n = positions_of(&place), parted = (int)walk.parted * KV_PAGE_TOKENS;
+    walk_blocks(kv, table, token, n_token, max_block, &walk);
+    const int n = positions_of(&walk.best), parted = (int)walk.parted * KV_PAGE_TOKENS;
     if (kv->recurrent && table->n_keep == 0 && parted >= n + PART_BLOCKS * KV_PAGE_TOKENS)
         kv_keep(table, parted);
     if (n == had) return had;
-    extend(kv, table, &place);
+    extend(kv, table, &walk.best);
     return n;
 }
 
