@@ -85,7 +85,7 @@ static void random_step(struct world *w) {
         if (t->n_done > 0 && world_unused(w))
             world_fork(w, t, 1 + (int)world_random(w, (uint32_t)t->n_done));
     } else if (what < 97) {
-        world_leave(w, t, t->n_planned == 0 && world_random(w, 3) > 0);
+        world_leave(w, t, world_random(w, 3) > 0); // maybe grown, and not run
     } else if (what < 99) {
         kv_keep(&t->kv, (int)world_random(w, WORLD_POSITIONS));
     } else if (world_random(w, 4) == 0) {

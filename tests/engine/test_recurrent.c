@@ -171,6 +171,32 @@ CASE(a_turn_after_a_stop_evaluates_its_new_tokens) {
     }
 }
 
+// One place, and a request of higher priority takes it for a while: no token is evaluated twice.
+CASE(a_preempted_sequence_resumes_where_it_was) {
+    for (int m = 0; m < N_MODELS; m++) {
+        rn_engine *engine = streams_engine(models[m], &(rn_engine_options){.max_seqs = 1,
+                                                                           .speculate = "off",
+                                                                           .kv_pages = 100});
+        rn_request request = request_for(45, 60);
+        streams_run(engine, &request, &stream[2]);
+        rn_engine_forget_prefixes(engine);
+        const uint64_t before = streams_stats(engine).computed_tokens;
+        streams_submit(engine, &request, &stream[0]);
+        for (int step = 0; step < 25; step++) streams_step(engine, stream, 1, step, 0);
+        const rn_request other = {.prompt = prompt + 7,
+                                  .n_prompt = 30,
+                                  .max_tokens = 20,
+                                  .priority = 1,
+                                  .ignore_eos = true};
+        streams_submit(engine, &other, &stream[1]);
+        streams_drain(engine, stream, 2);
+        streams_check_same(&stream[2], &stream[0]);
+        assert_int_equal(stream[0].timings.preemptions, 1);
+        assert_int_equal(streams_stats(engine).computed_tokens - before, 45 + 59 + 30 + 19);
+        rn_engine_destroy(engine);
+    }
+}
+
 // The next turn leaves out the answer and changes the last tokens of the prompt.
 CASE(a_turn_with_another_end_finds_the_checkpoint_before_it) {
     for (int m = 0; m < N_MODELS; m++) {
