@@ -171,6 +171,62 @@ CASE(a_turn_after_a_stop_evaluates_its_new_tokens) {
     }
 }
 
+// The positions of the furthest tail.
+static int last_tail(const rn_engine *engine) {
+    const struct kv *kv = engine->engine.kv;
+    int last = 0;
+    for (uint32_t at = 1; at < kv->n_node_used; at++) {
+        if (!kv->node[at].used || kv->node[at].n_token == PAGE) continue;
+        int n = 0;
+        for (uint32_t up = at; up != KV_ROOT; up = kv->node[up].parent) n += kv->node[up].n_token;
+        last = larger(last, n);
+    }
+    return last;
+}
+
+// Three tokens that are never right, or hardly ever.
+static int draft_sevens(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                        int32_t *out, int most) {
+    (void)ctx, (void)data, (void)choice, (void)token, (void)n_token;
+    const int n = most < 3 ? most : 3;
+    for (int i = 0; i < n; i++) out[i] = 7;
+    return n;
+}
+
+// Steps in flight may have gone further than the tokens that are known, or through a draft: that
+// state is not left.
+CASE(a_cancelled_sequence_leaves_no_state_behind_unknown_tokens) {
+    rn_engine *without = streams_engine(models[FAR], &(rn_engine_options){.no_prefix_cache = true});
+    for (int run = 2; run < 48; run++) {
+        const int n_steps = run / 2;
+        rn_engine_options options = {.max_seqs = 2, .speculate = "off"};
+        if (run % 2)
+            options = (rn_engine_options){.max_seqs = 2,
+                                          .speculate = "custom",
+                                          .draft_fn = draft_sevens,
+                                          .draft_min = 3,
+                                          .draft_max = 3};
+        rn_engine *engine = streams_engine(models[FAR], &options);
+        rn_request request = request_for(70, 60);
+        streams_submit(engine, &request, &stream[0]);
+        for (int step = 0; step < n_steps; step++) streams_step(engine, stream, 1, step, 0);
+        rn_engine_cancel(engine, stream[0].id);
+        streams_drain(engine, stream, 1);
+        assert_int_equal(stream[0].finish, RN_FINISH_CANCELLED);
+        int n = 70;
+        for (int i = 0; i < stream[0].n_ids; i++) prompt[n++] = stream[0].ids[i];
+        check(last_tail(engine) <= n, "a tail of %d, %d are known", last_tail(engine), n);
+        for (int i = 0; i < 9; i++) prompt[n++] = 0;
+        request.n_prompt = (size_t)n;
+        request.max_tokens = 12;
+        streams_run(engine, &request, &stream[0]);
+        streams_run(without, &request, &stream[1]);
+        streams_check_same(&stream[0], &stream[1]);
+        rn_engine_destroy(engine);
+    }
+    rn_engine_destroy(without);
+}
+
 // One place, and a request of higher priority takes it for a while: no token is evaluated twice.
 CASE(a_preempted_sequence_resumes_where_it_was) {
     for (int m = 0; m < N_MODELS; m++) {
