@@ -291,6 +291,39 @@ CASE(a_tail_is_found_where_the_known_blocks_go_on) {
     world_destroy(w);
 }
 
+// A model of states alone has many more blocks than pages, and each block has a node.
+CASE(a_long_text_of_states_alone_is_found) {
+    enum { N = 9000 };
+    const struct kv_config config = {.n_group = 1,
+                                     .group = {{KV_RECURRENT, 0, 100, 0, 32}},
+                                     .budget = 200,
+                                     .max_tables = 1,
+                                     .max_page_ops = 4};
+    struct backend backend = {&world_class};
+    struct kv *kv;
+    assert_int_equal(kv_create(&config, &backend, &kv, NULL), RN_OK);
+    struct kv_table table;
+    assert_int_equal(kv_table_init(&table, 1, N + 1, NULL), RN_OK);
+    static int32_t token[N + 1];
+    for (int i = 0; i <= N; i++) token[i] = i * 7 % 1000;
+    assert_int_equal(kv_hit(kv, &table, token, N, NULL, 0), 0);
+    for (int n = 0; n < N; n += 300) {
+        assert_int_equal(kv_room(kv, &table, n, 300), 300);
+        assert_true(kv_grow(kv, &table, n, 300));
+        kv_commit(kv, &table, token, n + 300);
+    }
+    assert_false(table.unlisted);
+    assert_int_equal(table.n_node, N / 32);
+    kv_retire(kv, &table, token, N);
+    assert_int_equal(kv_hit(kv, &table, token, N + 1, NULL, 0), N);
+    kv_check_begin(kv);
+    kv_check_table(kv, &table);
+    assert_true(kv_check_end(kv));
+    kv_release(kv, &table);
+    kv_table_deinit(&table);
+    kv_destroy(kv);
+}
+
 // --- against a naive search ---
 
 enum { TEXTS = 70, PLACES = 4000 };

@@ -17,7 +17,8 @@
 
 enum {
     NODES_MAX = 1 << 22,
-    NODES_SPARE = 64, // beyond one for each page and one for each table's salt
+    NODES_SPARE = 64,     // beyond one for each page and one for each table's salt
+    NODES_BARE = 1 << 16, // at least, where blocks may have no page: two million tokens
     NODE_EVICTIONS =
         64,          // pages that one node may cost: a pool full of held chains has none to give
     PART_BLOCKS = 2, // that a state at the end of the known blocks must spare to be kept
@@ -25,10 +26,13 @@ enum {
 
 rn_status prefix_init(struct kv *kv, int max_tables, rn_error *err) {
     uint64_t n = NODES_SPARE + (uint64_t)max_tables;
+    bool is_bare = true;
     for (int g = 0; g < kv->n_group; g++) { // a state has the blocks of its interval before it
         const struct kv_group *const group = &kv->group[g];
         n += (uint64_t)group->n_page * (group->kind == KV_RECURRENT ? group->interval : 1);
+        is_bare &= group->kind == KV_RECURRENT;
     }
+    if (is_bare && n < NODES_BARE) n = NODES_BARE;
     if (kv->no_prefix) n = 1;
     kv->n_node = n > NODES_MAX ? NODES_MAX : (uint32_t)n;
     kv->n_bucket = 1;
