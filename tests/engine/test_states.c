@@ -251,6 +251,25 @@ CASE(without_a_recurrent_group_there_are_no_tails) {
     world_destroy(w);
 }
 
+// Position 75 sees the window from 26 on: a page of blocks 0, 1 and 2.
+CASE(a_tail_needs_the_pages_of_every_group) {
+    for (int g = 0; g < 3; g++) {
+        for (int block = 0; block < 3; block++) {
+            struct world *const w = world_create(far_apart, 1);
+            leave_behind(w, 0, 75, 75);
+            uint32_t evicted = KV_NO_PAGE;
+            for (uint32_t id = 0; id < w->kv->group[g].n_used; id++) {
+                const uint32_t node = w->kv->group[g].page[id].node;
+                if (node != KV_ROOT && w->kv->node[node].token[0] == block * 32) evicted = id;
+            }
+            assert_true((evicted == KV_NO_PAGE) == (g == STATE && block < 2));
+            if (evicted != KV_NO_PAGE) kv_evict(w->kv, g, evicted);
+            assert_int_equal(found(w, 0, 100), evicted == KV_NO_PAGE ? 75 : 0);
+            world_destroy(w);
+        }
+    }
+}
+
 // Tails are padded with zeros, which are tokens too.
 CASE(tails_whose_hashes_collide_are_not_mixed) {
     struct world *const w = world_create(far_apart, 1);
