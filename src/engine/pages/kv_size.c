@@ -1,5 +1,5 @@
 // Numbers of pages and bytes: the needs of sequences, and the division of a budget. Nothing here
-// knows a manager. Called by those who configure one, and by admission.
+// knows a manager. Called where managers are configured, and by admission.
 #include "base/checked.h"
 #include "engine/pages/kv_internal.h"
 

@@ -82,7 +82,7 @@ int kv_next_state(const struct kv *kv, const struct kv_table *table, const struc
     return 0;
 }
 
-// The block names no page any more. The page is held on while a neighbour of the run names it.
+// The block names no page any more. The page stays held while a neighbour of the run names it.
 static void entry_drop(struct kv *kv, struct kv_table *table, int g, uint32_t block) {
     uint32_t *const page = table->page[g];
     const uint32_t id = page[block];

@@ -22,7 +22,7 @@ static void take_off(struct engine *engine) {
 }
 
 // A sequence that left while the step was in flight: its rows are evaluated all the same, so its
-// states stand behind them. Those of a draft are not known to be right.
+// states stand behind them. A draft's rows may be wrong: its states go back to the mark.
 static void left_landed(const struct engine *engine, const struct seq_work *work, bool is_done) {
     struct seq *seq = work->seq;
     const rn_status *status = engine->result.seq_status;
