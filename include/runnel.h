@@ -196,7 +196,8 @@ typedef struct rn_memory_plan {
     uint64_t step_bytes;       // of the buffers of a step
     uint64_t free_bytes;       // the available memory, less these and a reserve
     uint64_t kv_bytes;         // all KV pages: the engine's budget
-    uint64_t kv_tokens;        // tokens that kv_bytes hold in whole pages, where no window ends
+    uint64_t kv_tokens;        // tokens that kv_bytes hold in whole pages, where no window ends,
+                               // with the states that long texts leave behind
     uint64_t kv_token_bytes;   // bytes of such a token
     uint64_t kv_context_bytes; // bytes that a lone sequence of n_ctx positions needs
     uint64_t n_contexts;       // such sequences that the KV memory holds together

@@ -26,7 +26,7 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
         .step_bytes = budget.step_bytes,
         .free_bytes = budget.free_bytes,
         .kv_bytes = budget.kv_bytes,
-        .kv_tokens = budget.page_bytes ? budget.kv_bytes / budget.page_bytes * KV_PAGE_TOKENS : 0,
+        .kv_tokens = budget.block_bytes ? budget.kv_bytes / budget.block_bytes * KV_PAGE_TOKENS : 0,
         .kv_token_bytes = plan_kv_token_bytes(plan, &budget.kv),
         .kv_context_bytes = budget.context_bytes,
         .n_contexts = budget.context_bytes ? budget.kv_bytes / budget.context_bytes : 0,

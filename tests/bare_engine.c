@@ -50,10 +50,15 @@ void bare_fill_info(rn_model *model, int n_ctx) {
                                   .n_ctx_train = n_ctx};
 }
 
-rn_model *bare_open_recurrent(int n_vocab, int n_ctx) {
+rn_model *bare_open_states(int n_vocab, int n_ctx, int n_state) {
     rn_error err = {0};
     rn_model *model = bare_open_vocab(n_vocab);
-    check(!recurrent_model_init(&model->model, n_vocab, FORMAT_F32, &err), "%s", err.message);
+    check(!recurrent_model_init_large(&model->model, n_vocab, FORMAT_F32, n_state, &err), "%s",
+          err.message);
     bare_fill_info(model, n_ctx);
     return model;
+}
+
+rn_model *bare_open_recurrent(int n_vocab, int n_ctx) {
+    return bare_open_states(n_vocab, n_ctx, 2);
 }

@@ -22,6 +22,10 @@ rn_model *bare_open(const char *path);
 
 // The model of recurrent_model.h with the tokens of a small vocabulary, padded to n_vocab.
 rn_model *bare_open_recurrent(int n_vocab, int n_ctx);
+// The same with pages of states of n_state layers: with f16, BARE_STATES(n) puts n blocks between
+// checkpoints.
+rn_model *bare_open_states(int n_vocab, int n_ctx, int n_state);
+#define BARE_STATES(n_block) ((n_block)*64 / 3) // 384 bytes each, in 8 KiB of KV in a block
 
 // The parts of such a model: its vocabulary, and the rest once `model` is set.
 rn_model *bare_open_vocab(int n_vocab);

@@ -35,6 +35,7 @@ struct recurrent_builder {
     enum format_id format; // of the matrices
     uint64_t random;
     int layer;
+    int n_state; // layers that a page of states has room for, at least 2; two are used
 };
 
 // In [-scale, scale).
@@ -157,7 +158,7 @@ static inline void recurrent_mix_layer(struct recurrent_builder *b, int x, int h
     recurrent_product(b, mixed, x_out, true, 2, "mix_down");
 }
 
-static inline void recurrent_groups(struct plan *plan) {
+static inline void recurrent_groups(struct plan *plan, int n_state) {
     struct plan_kv_group group = {.kind = KV_FULL,
                                   .n_layer = 1,
                                   .n_head_kv = RECURRENT_HEADS_KV,
@@ -167,7 +168,8 @@ static inline void recurrent_groups(struct plan *plan) {
     group.kind = KV_WINDOW;
     group.window = RECURRENT_WINDOW;
     plan_add_kv_group(plan, &group);
-    group = (struct plan_kv_group){.kind = KV_RECURRENT, .n_layer = 2, .state = RECURRENT_STATE};
+    group =
+        (struct plan_kv_group){.kind = KV_RECURRENT, .n_layer = n_state, .state = RECURRENT_STATE};
     plan_add_kv_group(plan, &group);
 }
 
@@ -176,7 +178,7 @@ static inline void recurrent_plan(struct recurrent_builder *b) {
     float inv_freq[RECURRENT_DIM / 2];
     for (int i = 0; i < RECURRENT_DIM / 2; i++) inv_freq[i] = 1.0f / (float)(1 << i);
     const struct plan_rope angles = {ROPE_HALVES, RECURRENT_DIM, inv_freq, 1};
-    recurrent_groups(plan);
+    recurrent_groups(plan, b->n_state);
     const int rope = plan_add_rope(plan, &angles);
     const int x = plan_add_buffer(plan, "x", RECURRENT_EMBD, ROWS_TOKENS);
     const int h = plan_add_buffer(plan, "h", RECURRENT_EMBD, ROWS_TOKENS);
@@ -215,19 +217,20 @@ static inline struct hparams recurrent_hparams(int n_vocab) {
 
 static inline void recurrent_model_deinit(struct model *model) { plan_deinit(&model->plan); }
 
-// format: of the matrices, F32 or one of blocks of 32. After an error there is nothing to free.
-static inline rn_status recurrent_model_init(struct model *model, int n_vocab,
-                                             enum format_id format, rn_error *err) {
+// format: of the matrices, F32 or one of blocks of 32. n_state: as in struct recurrent_builder. The
+// larger a page of states, the fewer checkpoints there are. After an error there is nothing to
+// free.
+static inline rn_status recurrent_model_init_large(struct model *model, int n_vocab,
+                                                   enum format_id format, int n_state,
+                                                   rn_error *err) {
     static const struct arch arch = {.name = "recurrent"};
     memset(model, 0, sizeof *model);
     model->arch = &arch;
     model->hp = recurrent_hparams(n_vocab);
     plan_init(&model->plan);
     model->plan.n_vocab = n_vocab;
-    struct recurrent_builder b = {.plan = &model->plan,
-                                  .format = format,
-                                  .random = 11,
-                                  .layer = -1};
+    struct recurrent_builder b = {
+        .plan = &model->plan, .format = format, .random = 11, .layer = -1, .n_state = n_state};
     recurrent_plan(&b);
     const rn_status status = plan_finish(&model->plan, err);
     if (status) {
@@ -237,6 +240,11 @@ static inline rn_status recurrent_model_init(struct model *model, int n_vocab,
     for (int i = 0; i < model->plan.n_weight; i++)
         model->n_params += (uint64_t)(model->plan.weight[i].rows * model->plan.weight[i].cols);
     return RN_OK;
+}
+
+static inline rn_status recurrent_model_init(struct model *model, int n_vocab,
+                                             enum format_id format, rn_error *err) {
+    return recurrent_model_init_large(model, n_vocab, format, 2, err);
 }
 
 #endif

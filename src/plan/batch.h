@@ -6,8 +6,10 @@
 // to block p / KV_PAGE_TOKENS, whose page is page_table[group][block]. In the table is every page
 // that a row of the batch writes or can see: full and windowed groups keep position p in slot p %
 // KV_PAGE_TOKENS; of a recurrent group a row at p reads the page of p - 1 (0: zeros) and leaves the
-// state in that of p. Other entries may be UINT32_MAX and are never read. n_logits <= n_out <=
-// n_tokens. A page that is written is in no other sequence's table.
+// state in that of p. Neighbouring blocks of a recurrent group may name the same page, which the
+// state then moves through in place. A page of it that was never cleared may hold anything: the
+// state of every layer is written whole. Other entries may be UINT32_MAX and are never read.
+// n_logits <= n_out <= n_tokens. A page that is written is in no other sequence's table.
 //
 // Every batch is built by batch_begin and batch_add, which establish the order of rows. The pages
 // are those of the caller's table (engine/pages/kv.h).

@@ -22,7 +22,7 @@ static inline int world_open(void **state) {
     (void)state;
     world_model[PLAIN] = bare_open(TEST_DATA "/golden/llama/model.gguf");
     world_model[WINDOW] = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
-    world_model[RECURRENT] = bare_open_recurrent(WORLD_VOCAB, WORLD_CTX);
+    world_model[RECURRENT] = bare_open_states(WORLD_VOCAB, WORLD_CTX, BARE_STATES(2));
     world_model[STORY] = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
     return 0;
 }

@@ -1,8 +1,9 @@
 // A world for the page manager: a backend with hashes in its pages, and tables that know their
 // tokens. Each slot holds a hash of the salt and all tokens up to its position (a recurrent page:
 // of the last position evaluated). After each operation every slot that a table needs must hold its
-// own history, so a wrong copy, hit, eviction or shared write is seen. Only world_run applies
-// clears and copies, as in the engine, and counts the bytes that have memory.
+// own history, and every findable page the history of its node's tokens. So a wrong copy, hit,
+// eviction or shared write is seen, and a checkpoint or tail whose state moved on. Only world_run
+// applies clears and copies, as in the engine, and counts the bytes that have memory.
 #ifndef RN_TESTS_KV_WORLD_H
 #define RN_TESTS_KV_WORLD_H
 
@@ -37,6 +38,7 @@ struct world {
     struct world_page page[PLAN_MAX_KV_GROUPS][WORLD_PAGES];
     uint64_t bytes;                  // that have memory
     int n_forgets, n_hits, n_copies; // pages forgotten, tables that found a prefix, pages copied
+    int n_tails;                     // tables that found a tail
     struct world_table table[WORLD_TABLES];
     uint64_t random;
 };
@@ -44,7 +46,7 @@ struct world {
 // A configuration of these groups with that budget and as many page operations in a step.
 #define WORLD_CONFIG(bytes, ops, ...)                                                              \
     {                                                                                              \
-        .n_group = sizeof(int[][4]){__VA_ARGS__} / sizeof(int[4]), .group = {__VA_ARGS__},         \
+        .n_group = sizeof(int[][5]){__VA_ARGS__} / sizeof(int[5]), .group = {__VA_ARGS__},         \
         .budget = bytes, .max_tables = WORLD_TABLES, .max_page_ops = ops                           \
     }
 
@@ -98,10 +100,18 @@ static inline struct world *world_create(const struct kv_config *config, uint64_
     return w;
 }
 
-static inline void world_release(struct world *w, struct world_table *t) {
-    kv_release(w->kv, &t->kv);
+// retires: its state stays findable, as at the end of a sequence.
+static inline void world_leave(struct world *w, struct world_table *t, bool retires) {
+    if (retires)
+        kv_retire(w->kv, &t->kv, t->token, t->n_done);
+    else
+        kv_release(w->kv, &t->kv);
     t->live = false;
     t->n_planned = t->n_done = t->n_token = 0;
+}
+
+static inline void world_release(struct world *w, struct world_table *t) {
+    world_leave(w, t, false);
 }
 
 static inline void world_destroy(struct world *w) {
@@ -160,6 +170,44 @@ static inline void world_check_table(const struct world *w, const struct world_t
     }
 }
 
+// The history at the end of a node; slot: [n_token] that at each of its tokens.
+static inline uint64_t world_node(const struct world *w, uint32_t at, uint64_t *slot) {
+    const struct kv_node *const node = &w->kv->node[at];
+    uint64_t h = 1;
+    if (at == KV_ROOT) return h;
+    if (node->n_salt > 0) {
+        for (int i = 0; i < node->n_salt; i++)
+            h = world_mix(h, (uint64_t)((const char *)node->token)[i] + 1000);
+        return h;
+    }
+    uint64_t before[KV_PAGE_TOKENS];
+    h = world_node(w, node->parent, before);
+    for (int i = 0; i < node->n_token; i++)
+        slot[i] = h = world_mix(h, (uint64_t)(uint32_t)node->token[i]);
+    return h;
+}
+
+// Every page that a node names holds the history of the node's tokens.
+static inline void world_check_nodes(const struct world *w) {
+    uint64_t slot[KV_PAGE_TOKENS];
+    for (uint32_t at = 1; at < w->kv->n_node_used; at++) {
+        const struct kv_node *const node = &w->kv->node[at];
+        if (!node->used || node->n_page == 0) continue;
+        const uint64_t end = world_node(w, at, slot);
+        for (int g = 0; g < w->config.n_group; g++) {
+            if (node->page[g] == KV_NO_PAGE) continue;
+            if (w->config.group[g].kind == KV_RECURRENT) {
+                check(world_slot(w, g, node->page[g], 0) == end,
+                      "group %d: the state of a node of %d tokens is another's", g, node->n_token);
+                continue;
+            }
+            for (int i = 0; i < node->n_token; i++)
+                check(world_slot(w, g, node->page[g], i) == slot[i],
+                      "group %d: token %d of a node is another's", g, i);
+        }
+    }
+}
+
 static inline bool world_is_valid(struct world *w) {
     kv_check_begin(w->kv);
     for (int i = 0; i < WORLD_TABLES; i++) kv_check_table(w->kv, &w->table[i].kv);
@@ -170,6 +218,7 @@ static inline void world_check(struct world *w) {
     assert_true(world_is_valid(w));
     for (int i = 0; i < WORLD_TABLES; i++)
         if (w->table[i].live) world_check_table(w, &w->table[i]);
+    world_check_nodes(w);
     check(w->bytes <= w->config.budget, "%llu bytes have memory", (unsigned long long)w->bytes);
     for (int g = 0; g < w->config.n_group; g++)
         assert_true(w->kv->group[g].n_used <= kv_group_pages(&w->config, g));
@@ -193,8 +242,11 @@ static inline struct world_table *world_begin(struct world *w, const int32_t *to
     memcpy(t->token, token, sizeof *token * (size_t)n);
     t->n_token = n;
     t->n_done = kv_hit(w->kv, &t->kv, token, n, salt, salt ? strlen(salt) : 0);
-    check(t->n_done < n && t->n_done % KV_PAGE_TOKENS == 0, "%d of %d tokens found", t->n_done, n);
+    check(t->n_done < n, "%d of %d tokens found", t->n_done, n);
+    check(w->kv->recurrent || t->n_done % KV_PAGE_TOKENS == 0, "%d of %d tokens found", t->n_done,
+          n);
     w->n_hits += t->n_done > 0;
+    w->n_tails += t->n_done % KV_PAGE_TOKENS > 0;
     return t;
 }
 
@@ -208,13 +260,21 @@ static inline struct world_table *world_tell(struct world *w, int32_t start, int
     return t;
 }
 
+// Runs of the page that end in the table's blocks [begin, end).
+static inline int world_runs(const struct kv_table *table, int g, uint32_t page, uint32_t begin,
+                             uint32_t end) {
+    int n = 0;
+    for (uint32_t b = begin; b < end && b < table->n_page; b++)
+        n += table->page[g][b] == page && (b + 1 == table->n_page || table->page[g][b + 1] != page);
+    return n;
+}
+
 // Tables that hold the page, and copies that are to read it.
 static inline int world_holders(const struct world *w, int g, uint32_t page, int *n_pins) {
     int n = 0;
     *n_pins = 0;
     for (int i = 0; i < WORLD_TABLES; i++)
-        for (uint32_t b = w->table[i].kv.first[g]; b < w->table[i].kv.n_page; b++)
-            n += w->table[i].kv.page[g][b] == page;
+        n += world_runs(&w->table[i].kv, g, page, 0, w->table[i].kv.n_page);
     for (int i = 0; i < w->kv->n_op; i++)
         *n_pins += w->kv->op[i].group == g && w->kv->op[i].from == page;
     return n;
@@ -233,8 +293,7 @@ static inline struct world_left world_left(const struct world *w, const struct w
         const uint32_t seen = kv_first_block(&w->kv->group[g], t->n_done);
         for (uint32_t id = 0; id < w->kv->group[g].n_used; id++) {
             int n_pins, n = world_holders(w, g, id, &n_pins);
-            for (uint32_t b = t->kv.first[g]; b < seen && b < t->kv.n_page; b++)
-                n -= t->kv.page[g][b] == id;
+            n -= world_runs(&t->kv, g, id, 0, seen);
             if (n + n_pins == 0) continue;
             left.pages[g]--;
             left.bytes -= (int64_t)w->config.group[g].page_bytes;
@@ -243,8 +302,24 @@ static inline struct world_left world_left(const struct world *w, const struct w
     return left;
 }
 
-// kv_room by counting, for a table that is not marked: block by block, each with the pages and
-// operations that it takes.
+// Whether writing the block needs another page of the group than the table has, for a table that is
+// not marked. *n_op: whether it is cleared or copied.
+static inline bool world_wants(const struct world *w, const struct world_table *t, int g,
+                               uint32_t b, int *n_op) {
+    const uint32_t *const page = t->kv.page[g];
+    const uint32_t first = (uint32_t)t->n_done / KV_PAGE_TOKENS; // that is written
+    int n_pins;
+    *n_op = 1;
+    if (w->config.group[g].kind != KV_RECURRENT)
+        return b >= t->kv.n_page || world_holders(w, g, page[b], &n_pins) != 1;
+    // the state is written to the page of the first block, and moves on from there
+    *n_op = b < t->kv.n_page && t->n_done % KV_PAGE_TOKENS != 0;
+    if (b > first) return false;
+    if (b < t->kv.n_page) return world_holders(w, g, page[b], &n_pins) != 1;
+    return b == 0 || world_holders(w, g, page[b - 1], &n_pins) != 1;
+}
+
+// kv_room by counting: block by block, each with the pages and operations that it takes.
 static inline int world_room(const struct world *w, const struct world_table *t, int n) {
     struct world_left left = world_left(w, t);
     int n_fit = 0;
@@ -252,10 +327,10 @@ static inline int world_room(const struct world *w, const struct world_table *t,
         if (b >= t->kv.max_page) break;
         bool fits = true;
         for (int g = 0; g < w->config.n_group; g++) {
-            int n_pins;
-            if (b < t->kv.n_page && world_holders(w, g, t->kv.page[g][b], &n_pins) == 1) continue;
+            int n_op;
+            if (!world_wants(w, t, g, b, &n_op)) continue;
             left.pages[g]--;
-            left.ops--;
+            left.ops -= n_op;
             left.bytes -= (int64_t)w->config.group[g].page_bytes;
             fits &= left.pages[g] >= 0 && left.ops >= 0 && left.bytes >= 0;
         }
@@ -323,11 +398,14 @@ static inline void world_write(struct world *w, struct world_table *t) {
         for (int g = 0; g < w->config.n_group; g++) {
             const uint32_t id = t->kv.page[g][p / KV_PAGE_TOKENS];
             struct world_page *const page = &w->page[g][id];
-            assert_true(page->memory);
             if (w->config.group[g].kind != KV_RECURRENT) {
+                assert_true(page->memory);
                 page->slot[p % KV_PAGE_TOKENS] = h;
                 continue;
             }
+            if (!page->memory)
+                w->bytes += w->config.group[g].page_bytes; // it is not cleared before
+            page->memory = true;
             const uint64_t before =
                 p == 0 ? world_salt(t)
                        : w->page[g][t->kv.page[g][(p - 1) / KV_PAGE_TOKENS]].slot[0];
@@ -374,7 +452,9 @@ static inline struct world_table *world_fork(struct world *w, const struct world
     t->salt = from->salt;
     memcpy(t->token, from->token, sizeof t->token);
     t->n_token = from->n_token;
-    t->n_done = kv_fork(w->kv, &from->kv, &t->kv, n);
+    const int n_state = from->n_planned > 0 ? -1 : from->n_done;
+    t->n_done = kv_fork(w->kv, &from->kv, n_state, &t->kv, n);
+    check(t->n_done <= n, "%d of %d positions are shared", t->n_done, n);
     if (t->n_done == 0) world_release(w, t);
     return t;
 }

@@ -211,6 +211,33 @@ CASE(a_window_takes_its_own_pages_only) {
     assert_in_range(chosen(&request).sizes.n_ctx, N_CTX - 2 * KV_PAGE_TOKENS, N_CTX - 1);
 }
 
+// A plan of a full group, or of none, and one or two groups of states.
+static int interval(bool has_kv, int n_states, uint64_t kv_page, uint64_t state_page) {
+    struct plan plan = {.n_group = has_kv + n_states};
+    struct kv_bytes bytes = {{0}};
+    if (has_kv) bytes.page[0] = kv_page;
+    for (int g = has_kv; g < plan.n_group; g++) {
+        plan.group[g].kind = KV_RECURRENT;
+        bytes.page[g] = state_page;
+    }
+    const struct kv_config config = budget_kv_config(&plan, &bytes);
+    for (int g = has_kv; g < plan.n_group; g++)
+        assert_int_equal(config.group[g].interval, config.group[has_kv].interval);
+    if (has_kv) assert_int_equal(config.group[0].interval, 0);
+    return config.group[has_kv].interval;
+}
+
+CASE(checkpoints_are_as_far_apart_as_their_states_are_large) {
+    assert_int_equal(interval(true, 1, 1000, 1), 1);
+    assert_int_equal(interval(true, 1, 1000, 1000), 1);
+    assert_int_equal(interval(true, 1, 1000, 1001), 2);
+    assert_int_equal(interval(true, 1, 1000, 4000), 4);
+    assert_int_equal(interval(true, 2, 1000, 4000), 8); // a checkpoint is a state of each
+    assert_int_equal(interval(true, 1, 1000, 31001), 32);
+    assert_int_equal(interval(true, 1, 1000, 75000), 32); // 1,024 tokens
+    assert_int_equal(interval(false, 1, 0, 4000), 32);
+}
+
 CASE(where_the_memory_is_unknown_each_sequence_gets_a_context) {
     struct budget_request request = request_of(&plain);
     request.available = 0;

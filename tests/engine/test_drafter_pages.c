@@ -12,6 +12,8 @@ enum { LIMIT = 300, MAX_STORIES = 8, N_VOCAB = 512 };
 static rn_model *recurrent_open(int n_vocab) { return bare_open_recurrent(n_vocab, 4096); }
 
 static rn_model *open_any(const char *name) {
+    if (strcmp(name, "large states") == 0)
+        return bare_open_states(N_VOCAB, 4096, BARE_STATES(3)); // a checkpoint in three blocks
     return strcmp(name, "recurrent") == 0 ? recurrent_open(N_VOCAB) : bare_open(name);
 }
 
@@ -114,6 +116,7 @@ static void check_drafts(const char *name, uint64_t seed, int n_stories, int n_c
 CASE(after_any_refusal_drafts_are_those_of_a_fresh_reader) {
     check_drafts(MODELS_DIR "/tale-1m-f16.gguf", 5, 3, 0);
     check_drafts("recurrent", 6, 3, 0);
+    check_drafts("large states", 9, 3, 0);
     check_drafts(TEST_DATA "/golden/gemma3/model.gguf", 7, 3, 0);
     check_drafts(TEST_DATA "/golden/gptoss/model.gguf", 8, 3, 0);
 }
@@ -121,6 +124,7 @@ CASE(after_any_refusal_drafts_are_those_of_a_fresh_reader) {
 CASE(with_few_pages_some_draft_and_all_are_right) {
     check_drafts(MODELS_DIR "/tale-1m-f16.gguf", 7, MAX_STORIES, 2);
     check_drafts("recurrent", 7, MAX_STORIES, 2);
+    check_drafts("large states", 8, MAX_STORIES, 2);
 }
 
 CASE(pages_that_were_not_used_for_long_go_to_others) {

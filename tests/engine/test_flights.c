@@ -318,7 +318,7 @@ CASE(a_prompt_in_chunks_leaves_the_prefixes_that_it_leaves_on_the_cpu) {
             world_check_texts(0, 1);
             check(found[0] == found[1], "chunks of %d, prompt of %d: %d and %d are found",
                   chunks[run % 5], n, found[0], found[1]);
-            assert_true(n == 250 || found[1] > 0);
+            assert_true(n == 250 || n <= 2 * WORLD_PAGE || found[1] > 0);
         }
         assert_true(fake_control.n_overlap > 0 || engine[1]->engine.n_overlapped > 0);
         for (int f = 0; f < 2; f++) rn_engine_destroy(engine[f]);

@@ -13,9 +13,9 @@ static void forget(struct backend *backend, int group, uint32_t page) {
 static const struct backend_class fake_class = {.name = "fake", .page_release = forget};
 
 static const struct kv_config config = {.n_group = 3,
-                                        .group = {{KV_FULL, 0, 100, 0},
-                                                  {KV_WINDOW, 40, 70, 0},
-                                                  {KV_RECURRENT, 0, 30, 0}},
+                                        .group = {{KV_FULL, 0, 100, 0, 0},
+                                                  {KV_WINDOW, 40, 70, 0, 0},
+                                                  {KV_RECURRENT, 0, 30, 0, 0}},
                                         .budget = 5000,
                                         .max_tables = 4,
                                         .max_page_ops = 100};
@@ -79,11 +79,12 @@ CASE(nothing_allocates_after_create) {
             kv_take_ops(kv, &(int){0});
             kv_commit(kv, &table[0], token, n += 20);
         }
-        assert_true(kv_fork(kv, &table[0], &table[1], n) > 0);
+        assert_true(kv_fork(kv, &table[0], n, &table[1], n) > 0);
         kv_check_begin(kv);
         for (int i = 0; i < 2; i++) kv_check_table(kv, &table[i]);
         assert_true(kv_check_end(kv));
-        for (int i = 0; i < 2; i++) kv_release(kv, &table[i]);
+        kv_retire(kv, &table[0], token, n);
+        kv_release(kv, &table[1]);
         if (round == 2) kv_forget_prefixes(kv);
     }
     assert_int_equal(fail_at, 0);

@@ -253,6 +253,7 @@ CASE(drafts_are_those_of_the_definition) {
     static struct followed f;
     uint64_t seed = 5;
     f.story = story_random(1, LONGEST, seed, MTP_VOCAB);
+    story_room(&f.story->seq, MTP_VOCAB);
     struct seq *seq = &f.story->seq;
     for (int round = 0; round < ROUNDS; round++) {
         // as after a prompt, after drafts, and after more tokens than are kept
@@ -287,6 +288,7 @@ CASE(a_drafter_without_the_last_hidden_row_offers_nothing) {
     uint64_t seed = 5;
     int32_t token[4];
     f.story = story_random(1, LONGEST, seed, MTP_VOCAB);
+    story_room(&f.story->seq, MTP_VOCAB);
     f.base = f.n_defined = 0;
     assert_int_equal(drafter->cls->offer(drafter, &f.story->seq, 3, token).n, 0);
     grow(drafter, &f, 3, &seed);

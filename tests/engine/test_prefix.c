@@ -1,9 +1,10 @@
 // The prefix cache: hits and misses, blocks that are stored once, and the order of eviction.
 #include "kv_world.h"
 
-static const struct kv_config large_full = WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0});
+static const struct kv_config large_full = WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0, 0});
 static const struct kv_config large_three =
-    WORLD_CONFIG(1000, 256, {KV_FULL, 0, 4, 0}, {KV_WINDOW, 50, 3, 0}, {KV_RECURRENT, 0, 2, 0});
+    WORLD_CONFIG(1000, 256, {KV_FULL, 0, 4, 0, 0}, {KV_WINDOW, 50, 3, 0, 0},
+                 {KV_RECURRENT, 0, 2, 0, 0});
 
 // Evaluates n tokens from `start` in a table that then goes.
 static void leave_behind(struct world *w, int32_t start, int n, int chunk, const char *salt) {
@@ -43,8 +44,9 @@ CASE(a_hit_is_the_longest_prefix_of_whole_blocks_but_never_everything) {
 
 CASE(a_hit_finds_what_a_naive_search_over_all_tables_finds) {
     enum { ROUNDS = 90, LENGTH = 160 };
-    const struct kv_config config = WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0},
-                                                 {KV_WINDOW, 50, 1, 0}, {KV_RECURRENT, 0, 1, 0});
+    const struct kv_config config =
+        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0, 0}, {KV_WINDOW, 50, 1, 0, 0},
+                     {KV_RECURRENT, 0, 1, 0, 0});
     struct world *const w = world_create(&config, 7);
     static int32_t past[ROUNDS][LENGTH];
     static int done[ROUNDS];
@@ -72,7 +74,7 @@ CASE(a_hit_finds_what_a_naive_search_over_all_tables_finds) {
 
 CASE(a_hit_needs_only_the_blocks_that_a_window_sees) {
     const struct kv_config config =
-        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0}, {KV_WINDOW, 40, 1, 0});
+        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0, 0}, {KV_WINDOW, 40, 1, 0, 0});
     struct world *const w = world_create(&config, 1);
     leave_behind(w, 0, 161, 32, NULL);
     struct kv_group *const window = &w->kv->group[1];
@@ -93,7 +95,7 @@ CASE(a_hit_needs_only_the_blocks_that_a_window_sees) {
 
 CASE(a_hit_needs_one_checkpoint_of_a_recurrent_group) {
     const struct kv_config config =
-        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0}, {KV_RECURRENT, 0, 1, 0});
+        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0, 0}, {KV_RECURRENT, 0, 1, 0, 0});
     struct world *const w = world_create(&config, 1);
     leave_behind(w, 0, 161, 70, NULL);
     for (uint32_t id = 0; id < w->kv->group[1].n_used; id++) {
@@ -191,7 +193,7 @@ CASE(prefixes_whose_hashes_collide_are_not_mixed) {
 CASE(a_thousand_tables_hold_their_common_prefix_once) {
     enum { TABLES = 1000, PREFIX = 768, BLOCKS = PREFIX / KV_PAGE_TOKENS };
     const struct kv_config config = {.n_group = 1,
-                                     .group = {{KV_FULL, 0, 1000, 0}},
+                                     .group = {{KV_FULL, 0, 1000, 0, 0}},
                                      .budget = 1000 * (TABLES + BLOCKS),
                                      .max_tables = TABLES,
                                      .max_page_ops = TABLES + BLOCKS};
@@ -299,7 +301,7 @@ static void check_parents(const struct world *w) {
 
 CASE(an_evicted_block_never_has_one_behind_it_in_full_groups) {
     const struct kv_config config =
-        WORLD_CONFIG(200, 256, {KV_FULL, 0, 3, 0}, {KV_WINDOW, 40, 7, 0});
+        WORLD_CONFIG(200, 256, {KV_FULL, 0, 3, 0, 0}, {KV_WINDOW, 40, 7, 0, 0});
     struct world *const w = world_create(&config, 11);
     for (int i = 0; i < 6000; i++) {
         struct world_table *const t = &w->table[world_random(w, WORLD_TABLES)];
@@ -326,7 +328,7 @@ CASE(an_evicted_block_never_has_one_behind_it_in_full_groups) {
 
 CASE(the_least_recently_used_goes_first_whatever_its_group) {
     const struct kv_config config =
-        WORLD_CONFIG(160, 256, {KV_FULL, 0, 10, 0}, {KV_WINDOW, 100, 10, 0}); // 8 blocks
+        WORLD_CONFIG(160, 256, {KV_FULL, 0, 10, 0, 0}, {KV_WINDOW, 100, 10, 0, 0}); // 8 blocks
     struct world *const w = world_create(&config, 1);
     for (int32_t i = 0; i < 4; i++) leave_behind(w, 1000 * i, 64, 64, NULL);
     assert_int_equal(found(w, 0, 65, NULL), 64); // now 1000 is the least recently used

@@ -66,10 +66,10 @@ static rn_stream_state state_of(const struct seq *seq) {
     return decodes ? RN_STREAM_DECODE : RN_STREAM_PROMPT;
 }
 
-static void add_stream(struct watcher *watcher, const struct seq *seq, int n_group) {
+static void add_stream(struct watcher *watcher, const struct seq *seq, const struct kv_config *kv) {
     uint32_t pages = 0;
-    for (int g = 0; g < n_group; g++) {
-        pages += seq->table.n_page - seq->table.first[g];
+    for (int g = 0; g < kv->n_group; g++) {
+        pages += kv_table_pages(kv, &seq->table, g);
         pages += seq->table.marked && seq->table.mark_page[g] != KV_NO_PAGE;
     }
     watcher->stream[watcher->view.n_streams++] =
@@ -103,13 +103,13 @@ static void take(struct watcher *watcher, const struct engine *engine) {
     const uint64_t followed = atomic_load(&watcher->followed);
     watcher->view.account = NULL;
     watcher->view.account_request = followed;
-    const int n_group = engine->plan->n_group;
+    const struct kv_config *kv = &engine->kv_config;
     assert(engine->n_running + engine->n_waiting <= engine->max_live);
     watcher->view.n_streams = 0;
     kv_view_states(engine->kv, watcher->page);
     for (int i = 0; i < engine->n_running; i++) {
         const struct seq *seq = engine->running[i];
-        add_stream(watcher, seq, n_group);
+        add_stream(watcher, seq, kv);
         if (seq->id == followed) copy_account(watcher, engine, seq);
         kv_view_table(engine->kv, &seq->table, seq->id, watcher->page);
     }
@@ -117,7 +117,7 @@ static void take(struct watcher *watcher, const struct engine *engine) {
         kv_view_table(engine->kv, &seq->table, seq->id, watcher->page);
     for (int i = 0; i < engine->n_waiting; i++) {
         const struct seq *seq = engine->waiting[i].seq;
-        add_stream(watcher, seq, n_group);
+        add_stream(watcher, seq, kv);
         if (seq->id == followed) copy_account(watcher, engine, seq);
     }
     watcher->view.stats = engine->stats;

@@ -32,7 +32,7 @@ static void slot_forget_draft(struct drafter_model *d, struct drafter_slot *slot
 void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot) {
     slot_forget_draft(d, slot);
     kv_commit(d->kv, &slot->table, slot->seq->token, slot->n_done);
-    kv_release(d->kv, &slot->table);
+    kv_retire(d->kv, &slot->table, slot->seq->token, slot->n_done);
     slot->seq->draft->slot[d->base.cls->id] = -1;
     slot->seq = NULL;
     slot->n_done = slot->base = slot->n_hidden = 0;

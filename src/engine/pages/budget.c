@@ -16,7 +16,8 @@ enum {
     ADDRESS_RESERVE = 16 << 20,
     ADDRESS_RESERVE_SEQ = 3 << 19,
     ADDRESS_RESERVE_MAX = 64 << 20,
-    ADEQUATE_CONTEXTS = 2, // for each sequence: its own, and one more for prefixes
+    ADEQUATE_CONTEXTS = 2,                // for each sequence: its own, and one more for prefixes
+    INTERVAL_MAX = 1024 / KV_PAGE_TOKENS, // blocks from a checkpoint of states to the next
 };
 
 // ---------------------------------------------------------------- sizes
@@ -86,12 +87,24 @@ static rn_status beside_need(const struct budget_request *request, struct budget
     return RN_OK;
 }
 
+// The blocks whose KV takes as many bytes as the states: checkpoints then take no more than the KV
+// of their tokens. All recurrent groups have the same, for a prefix needs a state of each.
+static int interval_of(const struct plan *plan, const struct kv_bytes *kv) {
+    uint64_t states = 0, block = 0;
+    for (int g = 0; g < plan->n_group; g++)
+        *(plan->group[g].kind == KV_RECURRENT ? &states : &block) += kv->page[g];
+    if (block == 0) return INTERVAL_MAX;
+    const uint64_t n = (states + block - 1) / block;
+    return n < 1 ? 1 : n < INTERVAL_MAX ? (int)n : INTERVAL_MAX;
+}
+
 struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes *kv) {
     struct kv_config config = {.n_group = plan->n_group};
     for (int g = 0; g < plan->n_group; g++) {
         config.group[g].kind = plan->group[g].kind;
         config.group[g].window = plan->group[g].window;
         config.group[g].page_bytes = kv->page[g];
+        if (plan->group[g].kind == KV_RECURRENT) config.group[g].interval = interval_of(plan, kv);
     }
     return config;
 }
@@ -266,7 +279,13 @@ static rn_status fill_parts(const struct budget_request *request, struct budget 
     rn_status status = need_of(request, out, err);
     if (!status) status = beside_need(request, out, err);
     if (status) return status;
-    for (int g = 0; g < request->plan->n_group; g++) out->page_bytes += out->kv.page[g];
+    const struct kv_config config = budget_kv_config(request->plan, &out->kv);
+    for (int g = 0; g < config.n_group; g++) {
+        const uint64_t bytes = config.group[g].page_bytes;
+        const bool is_state = config.group[g].kind == KV_RECURRENT;
+        out->page_bytes += bytes;
+        out->block_bytes += is_state ? bytes / (uint64_t)config.group[g].interval : bytes;
+    }
     out->free_bytes = free_bytes_of(request, request->plan->n_group, out);
     return RN_OK;
 }

@@ -44,6 +44,7 @@ struct budget {
     uint64_t free_bytes;       // of the available memory, after these and a reserve
     uint64_t kv_bytes;         // of the KV pages
     uint64_t page_bytes;       // of a page of each group: 32 tokens
+    uint64_t block_bytes;      // of 32 tokens of a long text: states by their share of an interval
     uint64_t context_bytes;    // bytes that a lone sequence of n_ctx positions needs
     struct kv_bytes kv;        // a page of each group
     double block_share;        // KV bytes of the plan's draft block for each of kv_bytes
@@ -55,7 +56,8 @@ struct budget {
     } beside; // all 0 without; not counted in the sums above, but for free_bytes
 };
 
-// The groups of a plan as the page manager wants them; the rest is zero.
+// The groups of a plan as the page manager wants them, with the interval of checkpoints of states:
+// the blocks whose KV is as large as the states, at most 1,024 tokens. The rest is zero.
 struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes *kv);
 
 // KV memory as asked for, or the free memory, at most twice the need of max_seqs full contexts;

@@ -5,28 +5,38 @@
 // The pages that a group needs for a table with n positions done:
 //   full       the pages of all blocks
 //   window     the pages of the blocks that position n, or a later one, can see
-//   recurrent  the page of the block that holds position n - 1: the state after it. A block's page
-//              is the state after the last of its positions that was evaluated, so a full block's
-//              page is a checkpoint. It is read when the next block begins and not needed after.
+//   recurrent  the page of the block that holds position n - 1: the state after it
+//
+// The state of a recurrent group moves. Neighbouring blocks of a table may name the same page: a
+// run. Its page is the state after the last position of the run's last block, or after the last
+// position that was evaluated. The next block joins the run unless the state before it is to be
+// kept: then the block has a page of its own, and the run's page is a checkpoint.
+//
+// A checkpoint is kept at every interval-th block, and where kv_keep asked for it. It is a wish: a
+// growth that finds no other page moves the state on and loses it. So a sequence never needs more
+// than its one state, and never fails for the sake of a checkpoint.
 //
 // Invariants (kv_check_*):
 //  1. ref of a page is the number of tables that hold it, pins the number of copies not yet taken
-//     that read it.
+//     that read it. A run is one hold. A mark holds its state once more.
 //  2. a page is exactly one of: held (ref or pins > 0), cached (else, has a node), free (no node,
 //     has memory), fresh (never had memory, or gave it back).
 //  3. cached pages are in their group's LRU list once, free ones on its free stack once.
 //  4. held + cached + free bytes never exceed the budget.
 //  5. a node and a page that it names name each other. A node lives while it has a page, a child or
-//     a table. Its children and tables are counted.
-//  6. a table's blocks [0, n_node) are full and registered: its node is the chain of their tokens,
-//     and the pages that the table holds of them are the chain's.
-//  7. a table names, in every group, the pages of the blocks [first[g], n_page), no others.
+//     a table. Its children and tables are counted. A tail, a node of fewer than 32 tokens, has
+//     neither children nor tables.
+//  6. a table's blocks [0, n_node) are full and registered: its node is the chain of their tokens.
+//     Of full and windowed groups, the pages that the table holds of them are the chain's. A
+//     recurrent page with a node is the state at that node's end, and its run ends there too.
+//  7. a table names, in every group, the pages of the blocks [first[g], n_page), no others. A page
+//     is named twice only by a run, in recurrent groups.
 //
-//              kv_grow (cleared or copied by the run)        kv_commit (block full)
+//              kv_grow (cleared or copied by the run)    kv_commit, kv_retire (block full; tail)
 //   fresh/free ------------------------------------> held ------------------------> held, node
 //      ^  ^                                            |  release without node         |  ^
 //      |  +--------------------------------------------+                       release |  | kv_hit
-//      +------------------------- evicted, least recently used ---------------- cached +--+
+//      +------------------------------- evicted, see kv_evict.c --------------- cached +--+
 //
 // Growing never fails while held_bytes and the new pages fit the budget. Pages that are not held
 // are taken back one by one, and a group has ids for the whole budget. Where the groups have memory
@@ -40,7 +50,7 @@
 #include "runnel.h"
 
 #define KV_NO_PAGE UINT32_MAX
-enum { KV_MAX_SALT = KV_PAGE_TOKENS * 4, KV_MAX_GROUP_PAGES = 1 << 28 };
+enum { KV_MAX_SALT = KV_PAGE_TOKENS * 4, KV_MAX_GROUP_PAGES = 1 << 28, KV_MAX_KEEP = 4 };
 
 struct kv_config {
     int n_group;
@@ -50,6 +60,7 @@ struct kv_config {
         int window; // KV_WINDOW: at least 1
         uint64_t page_bytes;
         uint32_t max_pages; // that the group has memory for; 0: as many as the budget holds
+        int interval;       // KV_RECURRENT: blocks from one checkpoint to the next; 0 is 1
     } group[PLAN_MAX_KV_GROUPS];
     uint64_t budget;  // bytes
     int max_tables;   // that hold pages at a time
@@ -66,6 +77,8 @@ struct kv_table {
                            // number of such blocks
     int n_flight; // the last of the n_done positions that kv_room and kv_grow are told of: steps in
                   // flight evaluate them. Pages that the first of them sees are kept until then
+    uint32_t keep[KV_MAX_KEEP]; // blocks whose state was asked for, beside those of the interval
+    uint32_t n_keep;
     bool unlisted;                          // nodes ran out: registers no more
     bool marked;                            // between kv_mark and kv_settle
     uint32_t mark;                          // positions at the mark
@@ -80,7 +93,7 @@ struct kv_stats {
     uint64_t evictions;    // pages
 };
 
-struct kv; // kv.c, prefix.c and kv_check.c share kv_internal.h
+struct kv; // the files of this folder share kv_internal.h
 
 // Takes all memory that the manager will ever need. A budget of more than KV_MAX_GROUP_PAGES pages
 // of a group is RN_ERR_ARG.
@@ -90,7 +103,8 @@ void kv_destroy(struct kv *kv); // NULL is fine
 
 // Divides the budget among the groups, for memory that cannot move between them: each gets the
 // pages that a lone sequence of n_positions needs. The rest is divided in proportion to the needs
-// of a sequence that grows by `chunk`. The budget holds a sequence of n_positions.
+// of a sequence that grows by `chunk`. A recurrent group needs its checkpoints there too, as far as
+// they take no more than the other groups. The budget holds a sequence of n_positions.
 void kv_fix_pages(struct kv_config *config, int n_positions, int chunk);
 
 // The most pages a group can have; the backend's memory must have room for them.
@@ -103,22 +117,33 @@ rn_status kv_table_init(struct kv_table *table, int n_group, int n_positions, rn
 void kv_table_deinit(struct kv_table *table); // released before, or never used
 
 // Extends a table whose blocks are all full and registered (an empty one too) with the pages of
-// equal prefixes, as far as every group can serve. Returns the positions that it has now, a
-// multiple of KV_PAGE_TOKENS and less than n_token. A table with other blocks too is left as it is,
-// and the result is not more than its positions. salt: [n_salt], at most KV_MAX_SALT bytes. The
-// call on the empty table decides where kv_commit registers, so the caller must make it, and must
-// call kv_release afterwards even when nothing was found. With an n_token of 1 it does only that,
-// for a sequence whose positions are all to be evaluated.
+// equal prefixes, as far as every group can serve. Returns the positions that it has now, less than
+// n_token. They end inside a block where a tail was found. A table with other blocks too is left as
+// it is, and the result is not more than its positions. salt: [n_salt], at most KV_MAX_SALT bytes.
+// The call on the empty table decides where kv_commit registers, so the caller must make it, and
+// must call kv_release afterwards even when nothing was found. With an n_token of 1 it does only
+// that, for a sequence whose positions are all to be evaluated. Where the known blocks of the first
+// call go further than the states, the state at their end will be kept: prompts part there.
 int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_token,
            const char *salt, size_t n_salt);
+
+// The state at the end of the last whole block within the first n_positions is to be kept, when the
+// table comes there. A few are remembered, the latest blocks.
+void kv_keep(struct kv_table *table, int n_positions);
+
+// Where `ahead`, which has registered at least the blocks of `table`, will next leave a state that
+// `table` may continue from if its tokens are equal up to there: at the end of a block. 0: nowhere,
+// or too far ahead to look.
+int kv_next_state(const struct kv *kv, const struct kv_table *table, const struct kv_table *ahead);
 
 // Of `wanted` positions after the n_done that are done, how many kv_grow would give: page bytes are
 // the limit. 0 to wanted.
 int kv_room(const struct kv *kv, const struct kv_table *table, int n_done, int wanted);
 
 // Makes positions [n_done, n_done + n) writable: gives back pages that position n_done and later
-// ones cannot see, copies a shared page that will be written, takes new pages. False: not enough
-// bytes; only the pages that were given back have changed.
+// ones cannot see, copies a shared page that will be written, takes new pages. A new page of a
+// recurrent group is not cleared: rows write it whole. Checkpoints get the pages that are left.
+// False: not enough bytes; only the pages that were given back have changed.
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n);
 
 // Positions from n_done on are tried: kv_grow, a run, then kv_settle says which stay. In between
@@ -131,13 +156,21 @@ void kv_mark(struct kv *kv, struct kv_table *table, int n_done);
 int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all);
 
 // Blocks that are full by now become findable; a block that another table computed too is stored
-// once from then on. token: the sequence's.
+// once from then on. Of recurrent groups only kept states do. token: the sequence's.
 void kv_commit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_done);
 
-// `to`, which is empty, shares the pages of the first n_positions of `from`, in whole blocks where
-// a group is recurrent. Returns the positions that it has then, 0 when `from` gave back a page that
-// is needed and the prefix cache has not kept it.
-int kv_fork(struct kv *kv, const struct kv_table *from, struct kv_table *to, int n_positions);
+// `to`, which is empty, shares the pages of the first n_positions of `from`. n_state: the positions
+// that the states of `from` will have seen when the steps in flight are done; no position behind
+// them may have been grown. A negative one: unknown. Returns the positions that `to` has then. They
+// are fewer where a recurrent group has no state at n_positions: the highest place with one. 0 when
+// `from` gave back a page that is needed and the prefix cache has not kept it.
+int kv_fork(struct kv *kv, const struct kv_table *from, int n_state, struct kv_table *to,
+            int n_positions);
+
+// kv_release for a sequence that ends, or waits, after n_done positions, none of them in flight.
+// First its state there becomes findable: as the last block's if that is full, else as a tail that
+// names the last block's pages of all groups. Without a recurrent group there is no tail.
+void kv_retire(struct kv *kv, struct kv_table *table, const int32_t *token, int n_done);
 
 // Gives up all pages; registered ones stay findable until their bytes are needed.
 void kv_release(struct kv *kv, struct kv_table *table);
@@ -146,8 +179,13 @@ void kv_release(struct kv *kv, struct kv_table *table);
 void kv_forget_prefixes(struct kv *kv);
 
 // The bytes that a sequence of n_positions needs at once when it grows by `chunk` positions, or
-// fewer, at a time. UINT64_MAX: more than can be counted.
+// fewer, at a time. A recurrent group needs two pages, the state and one checkpoint. UINT64_MAX:
+// more than can be counted.
 uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk);
+
+// The pages of a group that a table holds, but for that of a mark, and the bytes of all groups'.
+uint32_t kv_table_pages(const struct kv_config *config, const struct kv_table *table, int g);
+uint64_t kv_table_bytes(const struct kv_config *config, const struct kv_table *table);
 
 // Clears and copies since the last call, in order; valid until the next kv_grow, before which they
 // are to be done. A page is the target of at most one of them.

@@ -26,22 +26,41 @@ static void check_table_pages(struct kv *kv, const struct kv_table *table, int g
         const uint32_t id = table->page[g][b];
         const bool wanted = b >= table->first[g] && b < table->n_page;
         expect(kv, wanted ? id < group->n_used : id == KV_NO_PAGE);
-        if (id < group->n_used) group->seen[id]++;
+        const bool is_run = group->kind == KV_RECURRENT && b > 0 && table->page[g][b - 1] == id;
+        if (id < group->n_used) group->seen[id] += !is_run;
     }
     const uint32_t kept = table->marked ? table->mark_page[g] : KV_NO_PAGE; // while it is tried
     if (kept < group->n_used) group->seen[kept]++;
+}
+
+// A state that is findable is the state at the end of its node, and its run ends there: it did not
+// move on.
+static void check_table_states(struct kv *kv, const struct kv_table *table, int g) {
+    const struct kv_group *const group = &kv->group[g];
+    for (uint32_t b = table->first[g]; b < table->n_page && kv->sound; b++) {
+        if (group->kind != KV_RECURRENT || !kv_ends_run(table, g, b)) continue;
+        uint32_t at = group->page[table->page[g][b]].node, depth = 0;
+        if (at == KV_ROOT) continue;
+        while (at != KV_ROOT && at < kv->n_node_used && kv->node[at].n_salt == 0 &&
+               depth <= table->max_page) {
+            depth++;
+            at = kv->node[at].parent;
+        }
+        expect(kv, depth == b + 1);
+    }
 }
 
 static void check_table_chain(struct kv *kv, const struct kv_table *table) {
     uint32_t at = table->node;
     for (uint32_t b = table->n_node; b-- > 0; at = kv->node[at].parent) {
         if (at == KV_ROOT || at >= kv->n_node_used || !kv->node[at].used ||
-            kv->node[at].n_salt > 0) {
+            kv->node[at].n_salt > 0 || kv->node[at].n_token < KV_PAGE_TOKENS) {
             expect(kv, false);
             return;
         }
         for (int g = 0; g < kv->n_group; g++)
-            if (b >= table->first[g]) expect(kv, kv->node[at].page[g] == table->page[g][b]);
+            if (b >= table->first[g] && kv->group[g].kind != KV_RECURRENT)
+                expect(kv, kv->node[at].page[g] == table->page[g][b]);
     }
     expect(kv,
            at == KV_ROOT || (at < kv->n_node_used && kv->node[at].used && kv->node[at].n_salt > 0));
@@ -51,6 +70,7 @@ void kv_check_table(struct kv *kv, const struct kv_table *table) {
     expect(kv, table->n_node <= table->n_page && table->n_page <= table->max_page);
     if (!kv->sound) return; // the rest relies on these bounds
     for (int g = 0; g < kv->n_group; g++) check_table_pages(kv, table, g);
+    for (int g = 0; g < kv->n_group; g++) check_table_states(kv, table, g);
     check_table_chain(kv, table);
     if (table->node != KV_ROOT && table->node < kv->n_node_used) kv->node_seen[table->node]++;
 }
@@ -161,7 +181,11 @@ static void check_node(struct kv *kv, uint32_t at) {
     const bool has_parent =
         node->parent < kv->n_node_used && (node->parent == KV_ROOT || kv->node[node->parent].used);
     expect(kv, has_parent);
-    if (has_parent) expect(kv, node->hash == prefix_hash(kv, node->parent, node->token));
+    if (!has_parent) return;
+    expect(kv, node->hash == prefix_hash(kv, node->parent, node->token, node->n_token));
+    expect(kv, node->n_token > 0 && node->n_token <= KV_PAGE_TOKENS);
+    const bool is_tail = node->n_token < KV_PAGE_TOKENS;
+    if (is_tail) expect(kv, kv->recurrent && node->n_child == 0 && node->n_table == 0);
 }
 
 // Every used node is in its bucket: as many are found there as there are.
@@ -203,17 +227,20 @@ static void check_nodes(struct kv *kv) {
 }
 
 bool kv_check_end(struct kv *kv) {
-    uint64_t bytes[PAGE_STATES] = {0};
+    uint64_t bytes[PAGE_STATES] = {0}, state_bytes = 0;
     struct kv_stats counted = {0};
     for (int g = 0; g < kv->n_group; g++) {
+        const uint64_t cached = bytes[PAGE_CACHED];
         expect(kv, kv->group[g].n_used <= kv->group[g].n_page);
         check_refs(kv, g);
         check_places(kv, g);
         check_states(kv, g, bytes, &counted);
+        if (kv->group[g].kind == KV_RECURRENT) state_bytes += bytes[PAGE_CACHED] - cached;
     }
     expect(kv, bytes[PAGE_HELD] == kv->held_bytes);
     expect(kv, bytes[PAGE_CACHED] == kv->cached_bytes);
     expect(kv, bytes[PAGE_FREE] == kv->free_bytes);
+    expect(kv, state_bytes == kv->state_bytes);
     expect(kv, kv->held_bytes + kv->cached_bytes + kv->free_bytes <= kv->budget);
     expect(kv, counted.pages_held == kv->stats.pages_held &&
                    counted.pages_cached == kv->stats.pages_cached &&

@@ -1,6 +1,7 @@
-// The parts that the files of the page manager share: kv.c owns pages and tables, prefix.c the
-// nodes, kv_check.c tests both against the invariants of kv.h. Zeroed pages and nodes are unused
-// ones, so that memory for the largest budget costs nothing until it is touched.
+// The parts that the files of the page manager share: kv.c owns pages, kv_table.c tables, prefix.c
+// the nodes. kv_evict.c chooses the pages to evict, kv_check.c tests the invariants of kv.h. Zeroed
+// pages and nodes are unused ones, so that memory for the largest budget costs nothing until it is
+// touched.
 #ifndef RN_ENGINE_PAGES_KV_INTERNAL_H
 #define RN_ENGINE_PAGES_KV_INTERNAL_H
 
@@ -21,6 +22,7 @@ struct kv_page {
 struct kv_group {
     enum kv_kind kind;
     int window;
+    uint32_t interval; // recurrent: at least 1
     uint64_t page_bytes;
     uint32_t n_page;
     uint32_t n_held;
@@ -33,16 +35,18 @@ struct kv_group {
     uint32_t *seen;          // [n_page] the check's
 };
 
-// 32 tokens after those of the parent, or a salt. Everything is compared, the hash only finds.
+// 32 tokens after those of the parent, fewer of them (a tail), or a salt. Everything is compared,
+// the hash only finds.
 struct kv_node {
-    int32_t token[KV_PAGE_TOKENS]; // a salt: its bytes, padded with zeros
+    int32_t token[KV_PAGE_TOKENS]; // padded with zeros; a salt: its bytes
     uint64_t hash;
     uint32_t parent;
     uint32_t next; // in its bucket, or of the free nodes
     uint32_t n_child, n_table;
     uint32_t page[PLAN_MAX_KV_GROUPS]; // KV_NO_PAGE: none
     uint8_t n_page;
-    uint8_t n_salt; // bytes; 0: a block
+    uint8_t n_salt;  // bytes; 0: a block or a tail
+    uint8_t n_token; // KV_PAGE_TOKENS, of a tail fewer
     bool used;
 };
 
@@ -52,8 +56,10 @@ struct kv {
     bool no_prefix;
     bool recurrent; // some group is
     struct kv_group group[PLAN_MAX_KV_GROUPS];
-    uint64_t block_bytes; // a page of each group
+    uint64_t block_bytes; // a page of each group that is not recurrent
+    int n_block_group;    // the number of these groups
     uint64_t budget, held_bytes, cached_bytes, free_bytes;
+    uint64_t state_bytes; // of cached_bytes, those of recurrent groups
     uint64_t tick;
     struct batch_page *op; // [max_op]
     int n_op, max_op;
@@ -75,14 +81,33 @@ _Static_assert(KV_MAX_SALT <= UINT8_MAX, "a salt's length has a byte");
 
 // --- kv.c ---
 
-// The first block that a table with n positions done needs.
-uint32_t kv_first_block(const struct kv_group *group, int n_done);
 void kv_page_hold(struct kv *kv, int g, uint32_t id); // by one more table; held or cached
 void kv_page_drop(struct kv *kv, int g, uint32_t id); // by one table
+// A page for one table. The caller made sure that there is room for it beside the held ones.
+uint32_t kv_page_acquire(struct kv *kv, int g);
+// The page is cleared, or copied, before the next run.
+void kv_op_add(struct kv *kv, int g, uint32_t id, uint32_t from);
+void kv_evict(struct kv *kv, int g, uint32_t id); // cached: becomes free
+
+// --- kv_table.c ---
+
+// The first block that a table with n positions done needs.
+uint32_t kv_first_block(const struct kv_group *group, int n_done);
 // Gives back the blocks that position n_done and later ones cannot see.
 void kv_give_back(struct kv *kv, struct kv_table *table, int n_done);
-void kv_evict(struct kv *kv, int g, uint32_t id); // cached: becomes free
-bool kv_evict_oldest(struct kv *kv);              // of all groups; false: nothing is cached
+// Gives back the blocks from `block` on, in all groups.
+void kv_cut(struct kv *kv, struct kv_table *table, uint32_t block);
+// Whether the state at the end of the block is to be kept.
+bool kv_is_kept(const struct kv *kv, const struct kv_table *table, int g, uint32_t block);
+// Whether the run that the block is in ends with it.
+static inline bool kv_ends_run(const struct kv_table *table, int g, uint32_t block) {
+    return block + 1 >= table->n_page || table->page[g][block + 1] != table->page[g][block];
+}
+
+// --- kv_evict.c ---
+
+bool kv_evict_oldest(struct kv *kv);           // of all groups; false: nothing is cached
+void kv_evict_oldest_of(struct kv *kv, int g); // of a group that has cached pages
 
 // --- prefix.c ---
 
@@ -94,6 +119,6 @@ void prefix_move(struct kv *kv, struct kv_table *table, uint32_t node, uint32_t 
 uint32_t prefix_above(const struct kv *kv, uint32_t node, uint32_t n_block);
 // Takes the page from its node, which goes when nothing else needs it.
 void prefix_detach(struct kv *kv, int g, uint32_t id);
-uint64_t prefix_hash(const struct kv *kv, uint32_t parent, const int32_t *token);
+uint64_t prefix_hash(const struct kv *kv, uint32_t parent, const int32_t *token, int n_token);
 
 #endif

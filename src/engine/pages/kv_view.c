@@ -38,7 +38,7 @@ void kv_view_table(const struct kv *kv, const struct kv_table *table, uint64_t o
     assert(owner > 0);
     for (int g = 0; g < kv->n_group; out += kv->group[g++].n_page) {
         for (uint32_t b = table->first[g]; b < table->n_page; b++)
-            add_holder(&out[table->page[g][b]], owner);
+            if (kv_ends_run(table, g, b)) add_holder(&out[table->page[g][b]], owner);
         if (table->marked && table->mark_page[g] != KV_NO_PAGE)
             add_holder(&out[table->mark_page[g]], owner);
     }

@@ -60,6 +60,7 @@ struct seq {
     bool is_paused;    // as the step saw it last
     bool was_admitted; // at least once
     bool is_starved;   // the last schedule found no page for its prompt
+    bool leaves_state; // done: no step of it failed, so its last state may be found by others
     int n_lost;        // positions that preemptions took, which are evaluated again
     rn_logits_fn on_logits;
     struct kv_table table;

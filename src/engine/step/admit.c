@@ -9,7 +9,10 @@
 
 #include "engine/step/engine.h"
 
-enum { MAX_TURNS = 128 }; // that one pass over the waiting sequences finds
+enum {
+    MAX_TURNS = 128, // that one pass over the waiting sequences finds
+    PROMPT_END = 8,  // tokens of a prompt that the next turn may not share
+};
 
 // ---------------------------------------------------------------- places
 
@@ -70,7 +73,7 @@ void engine_preempt(struct engine *engine, int index, uint64_t request) {
     struct seq *seq = engine_running_remove(engine, index);
     assert(engine->n_flight == 0);
     draft_leave(engine->draft, seq, false);
-    kv_release(engine->kv, &seq->table);
+    kv_retire(engine->kv, &seq->table, seq->token, seq->n_done);
     engine_charge_until(engine, seq, engine->event_ns, &seq->account);
     seq->account.open.preempt_request = request;
     if (seq->n_done > seq->n_lost) seq->n_lost = seq->n_done;
@@ -237,12 +240,16 @@ static bool table_begin(struct engine *engine, struct seq *seq) {
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
     const struct seq *leader = seq->choices.index > 0 ? leader_of(seq) : NULL;
     if (leader && seq->n_prompt > 1)
-        seq->n_done = kv_fork(engine->kv, &leader->table, &seq->table, seq->n_prompt - 1);
+        seq->n_done =
+            kv_fork(engine->kv, &leader->table, seq_next(leader), &seq->table, seq->n_prompt - 1);
     // a sequence that wants the result of every position takes no prefix, but registers its own
     const int n_find = engine_wants_all(seq) ? 1 : seq->n_token;
-    if (seq->n_done > 0) return false;
-    seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);
-    return seq->n_done > 0;
+    const bool forked = seq->n_done > 0;
+    if (!forked)
+        seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);
+    // the next turn has another end: templates change the last tokens of a prompt
+    kv_keep(&seq->table, seq->n_prompt - PROMPT_END);
+    return !forked && seq->n_done > 0;
 }
 
 // ---------------------------------------------------------------- room
@@ -256,10 +263,7 @@ static uint64_t needed_by(const struct engine *engine, const struct seq *seq) {
 }
 
 static uint64_t held_by(const struct engine *engine, const struct seq *seq) {
-    uint64_t bytes = 0;
-    for (int g = 0; g < engine->kv_config.n_group; g++)
-        bytes += (seq->table.n_page - seq->table.first[g]) * engine->kv_config.group[g].page_bytes;
-    return bytes;
+    return kv_table_bytes(&engine->kv_config, &seq->table);
 }
 
 uint64_t engine_page_holder(const struct engine *engine, uint64_t except) {

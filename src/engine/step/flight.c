@@ -21,9 +21,19 @@ static void take_off(struct engine *engine) {
     }
 }
 
-// The oldest step in flight has landed. Sequences that left meanwhile, and have no other step in
-// flight, give their pages back.
-static void touch_down(struct engine *engine, struct flight *flight) {
+// A sequence that left while the step was in flight: its rows are evaluated all the same, so its
+// states stand behind them. A draft's rows may be wrong: its states go back to the mark.
+static void left_landed(const struct engine *engine, const struct seq_work *work, bool is_done) {
+    struct seq *seq = work->seq;
+    const rn_status *status = engine->result.seq_status;
+    if (seq->state != SEQ_DONE || seq->table.marked) return;
+    if (!is_done || (status && status[work->at])) seq->leaves_state = false;
+    seq->n_done += work->n_tokens;
+}
+
+// The oldest step in flight has landed, is_done with a result. Sequences that left meanwhile, and
+// have no other step in flight, give their pages back.
+static void touch_down(struct engine *engine, struct flight *flight, bool is_done) {
     assert(flight == &engine->flight[engine->first_flight]);
     engine->first_flight = (engine->first_flight + 1) % engine->depth;
     engine->n_flight--;
@@ -33,6 +43,7 @@ static void touch_down(struct engine *engine, struct flight *flight) {
         seq->n_steps--;
         seq->table.n_flight -= work->n_tokens;
         seq->n_ahead -= work->is_ahead;
+        left_landed(engine, work, is_done);
     }
     for (struct seq **at = &engine->leaving, *seq; (seq = *at);) {
         if (seq->n_steps > 0) {
@@ -49,7 +60,7 @@ static void touch_down(struct engine *engine, struct flight *flight) {
 
 // The steps in flight will have no result, nor will any later one.
 static void lose_device(struct engine *engine) {
-    while (engine->n_flight > 0) touch_down(engine, &engine->flight[engine->first_flight]);
+    while (engine->n_flight > 0) touch_down(engine, &engine->flight[engine->first_flight], false);
     engine_end_all(engine, RN_ERR_DEVICE);
     atomic_store_explicit(&engine->is_lost, true, memory_order_release);
     intake_refuse(&engine->intake, RN_ERR_DEVICE);
@@ -75,7 +86,7 @@ struct flight *engine_wait(struct engine *engine) {
     struct flight *flight = &engine->flight[engine->first_flight];
     const rn_status status =
         engine->backend->cls->wait(engine->backend, &engine->result, &engine->fault);
-    touch_down(engine, flight);
+    touch_down(engine, flight, !status);
     if (!status) return flight;
     fail(engine, flight, status);
     return NULL;

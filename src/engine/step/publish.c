@@ -40,8 +40,13 @@ static void count_end(rn_engine_stats *stats, rn_finish finish) {
 }
 
 void engine_free_table(struct engine *engine, struct seq *seq) {
-    if (seq->table.marked) kv_settle(engine->kv, &seq->table, seq->n_done, seq->n_done);
-    kv_release(engine->kv, &seq->table);
+    struct kv_table *table = &seq->table;
+    // positions that are only tried are unknown yet, and none stays
+    if (table->marked) kv_settle(engine->kv, table, seq->n_done, seq->n_done + 1);
+    if (seq->leaves_state && seq->n_steps == 0 && seq->n_done <= seq->n_token)
+        kv_retire(engine->kv, table, seq->token, seq->n_done);
+    else
+        kv_release(engine->kv, table);
 }
 
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
@@ -56,6 +61,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     engine_charge_until(engine, seq, engine->event_ns, &seq->account);
     account_end(&seq->account);
     draft_leave(engine->draft, seq, true);
+    seq->leaves_state = finish != RN_FINISH_ERROR;
     if (seq->n_steps == 0) engine_free_table(engine, seq);
     users_leave(&engine->users, seq->user_at);
     if (seq->family->leader == seq) seq->family->leader = NULL;

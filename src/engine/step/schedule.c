@@ -111,6 +111,25 @@ static bool computes_block(const struct seq *other, const struct seq *seq) {
                                            KV_PAGE_TOKENS * sizeof *seq->token) == 0;
 }
 
+// Whether `other`, which has work in this step, is on its way to a state that seq can continue
+// from.
+static bool computes_state(const struct engine *engine, const struct seq *other,
+                           const struct seq *seq) {
+    const int end = kv_next_state(engine->kv, &seq->table, &other->table), first = seq->n_done;
+    if (end == 0 || end > other->n_token || end >= seq->n_token) return false;
+    return memcmp(other->token + first, seq->token + first,
+                  (size_t)(end - first) * sizeof *seq->token) == 0;
+}
+
+static bool will_serve(const struct engine *engine, const struct seq *other,
+                       const struct seq *seq) {
+    if (other == seq) return false;
+    for (int g = 0; g < engine->kv_config.n_group; g++)
+        if (engine->kv_config.group[g].kind == KV_RECURRENT)
+            return computes_state(engine, other, seq);
+    return computes_block(other, seq);
+}
+
 // A prompt that another one's work of this step, or of one in flight, will serve waits for it.
 static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
     if (engine->kv_config.no_prefix || engine_wants_all(seq) || seq->table.n_flight > 0)
@@ -118,9 +137,9 @@ static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
     const int end = seq->n_done + KV_PAGE_TOKENS;
     if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS || seq->n_token <= end) return false;
     for (int i = 0; i < engine->step->n_work; i++)
-        if (computes_block(engine->step->work[i].seq, seq)) return true;
+        if (will_serve(engine, engine->step->work[i].seq, seq)) return true;
     for (int i = 0; engine->n_flight > 0 && i < engine->n_running; i++)
-        if (engine->running[i]->table.n_flight > 0 && computes_block(engine->running[i], seq))
+        if (engine->running[i]->table.n_flight > 0 && will_serve(engine, engine->running[i], seq))
             return true;
     return false;
 }
