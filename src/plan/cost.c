@@ -73,17 +73,6 @@ static void state_cost(const struct plan *plan, const struct op *op,
     cost->flops = rows * floats * (op->kind == OP_DELTA ? 8 : 5);
 }
 
-// As above, of the plain recurrence.
-static void recur_cost(const struct plan *plan, const struct op *op, const struct kv_bytes *kv,
-                       const struct batch_shape *shape, struct cost *cost) {
-    const struct plan_kv_group *group = &plan->group[op->kv.group];
-    const uint64_t state = (uint64_t)group->state;
-    const uint64_t n_seqs = (uint64_t)shape->kv_read[op->kv.group][op->rows];
-    cost->kv_read_bytes = cost->kv_write_bytes =
-        n_seqs * (kv->page[op->kv.group] / (uint64_t)group->n_layer);
-    cost->flops = rows_of(shape, op->rows) * state * 8; // a sigmoid is taken as 4
-}
-
 // Of one token in one layer, scales included; a head's bytes are a multiple of the page's tokens.
 static uint64_t layer_token_bytes(const struct plan *plan, int group, const struct kv_bytes *kv) {
     return kv->page[group] / (uint64_t)plan->group[group].n_layer / KV_PAGE_TOKENS;
@@ -132,9 +121,6 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
             (uint64_t)shape->kv_pairs[op->kv.group][op->rows] * (uint64_t)op->kv.n_head * dims * 2;
         break;
     }
-    case OP_RECUR:
-        recur_cost(plan, op, kv, shape, &cost);
-        break;
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:

@@ -154,21 +154,8 @@ static void check_kv(const struct plan *plan, const struct op *op) {
     (void)group;
 }
 
-static void check_recur(const struct plan *plan, const struct op *op) {
-    assert(op->rows == ROWS_TOKENS); // the state passes through every row
-    assert(op->kv.group >= 0 && op->kv.group < plan->n_group_all);
-    const struct plan_kv_group *group = &plan->group[op->kv.group];
-    assert(group->kind == KV_RECURRENT && op->kv.layer >= 0 && op->kv.layer < group->n_layer);
-    for (int i = 0; i < 2; i++) {
-        assert(plan->buffer[op->in[i]].rows == op->rows && plan->buffer[op->in[i]].slots == 1);
-        assert(plan->buffer[op->in[i]].width == group->state);
-    }
-    assert(plan->buffer[op->out].width == group->state && plan->buffer[op->out].slots == 1);
-    (void)group;
-}
-
 bool op_has_state(enum op_kind kind) {
-    return kind == OP_RECUR || kind == OP_CONV || kind == OP_DELTA || kind == OP_SCAN;
+    return kind == OP_CONV || kind == OP_DELTA || kind == OP_SCAN;
 }
 
 int64_t op_state_floats(const struct plan *plan, const struct op *op) {
@@ -309,9 +296,6 @@ static void check_op(const struct plan *plan, const struct op *op) {
     case OP_ATTENTION:
         assert(op->rows != ROWS_LOGITS);
         check_kv(plan, op);
-        break;
-    case OP_RECUR:
-        check_recur(plan, op);
         break;
     case OP_CONV:
     case OP_DELTA:

@@ -127,7 +127,7 @@ struct op {
         } rope;
         struct {
             int group, layer; // layer inside its group; in[0] = k, in[1] = v (KV_APPEND); in[0] = q
-                              // (ATTENTION); in[0] = x, in[1] = the decay's logits (RECUR)
+                              // (ATTENTION)
             int n_head;       // ATTENTION: query heads
             float scale;      // ATTENTION: of the scores
             float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none

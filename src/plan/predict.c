@@ -166,7 +166,7 @@ static void rate_op(struct step *step, int i, const struct cost *cost) {
         if (is_first) step->out->part_ns[BOUND_HOST] += rate->fixed_ns;
     } else if (op->kind == OP_ATTENTION) {
         rate_attention(step, cost);
-    } else if (op->kind != OP_RECUR && op_has_state(op->kind)) {
+    } else if (op_has_state(op->kind)) {
         rate_state(step, op, cost);
     } else {
         const double floats =

@@ -321,24 +321,6 @@ static inline void parity_kv_append(struct parity_case *c) {
     parity_finish(c, out, parity_attend(c, two, layer, 2, ROWS_TOKENS));
 }
 
-static inline void parity_recur(struct parity_case *c) {
-    const int width = parity_width(c);
-    const struct plan_kv_group group = {.kind = KV_RECURRENT,
-                                        .n_layer = 1 + parity_below(c, 3),
-                                        .state = width};
-    const int x = parity_input(c, width, ROWS_TOKENS, 2);
-    const int decay = parity_input(c, width, ROWS_TOKENS, 5);
-    const int outs[] = {x, decay, parity_buffer(c, width, ROWS_TOKENS)};
-    struct op op = op_of(&c->plan, OP_RECUR, x, decay, PARITY_PICK(c, outs));
-    op.kv.group = plan_add_kv_group(&c->plan, &group);
-    op.kv.layer = parity_below(c, group.n_layer);
-    c->n_positions = PARITY_PAGED;
-    parity_say(c, "channels", width);
-    parity_say(c, "layer", op.kv.layer);
-    plan_add_op(&c->plan, &op);
-    parity_finish(c, op.out, op.out);
-}
-
 // Rows of the batch beside rows of a table, in a draft block.
 static inline void parity_input_rows(struct parity_case *c) {
     const int width = parity_width(c);
@@ -578,12 +560,12 @@ static inline struct parity_case *parity_case_create(enum op_kind kind, int inde
         [OP_EMBED] = parity_embed,         [OP_GATHER] = parity_gather_rows,
         [OP_NORM] = parity_norm,           [OP_MATMUL] = parity_matmul,
         [OP_ROPE] = parity_rope,           [OP_KV_APPEND] = parity_kv_append,
-        [OP_ATTENTION] = parity_attention, [OP_RECUR] = parity_recur,
+        [OP_ATTENTION] = parity_attention, [OP_CONV] = parity_conv,
         [OP_GATE] = parity_gate,           [OP_ROUTE] = parity_route,
         [OP_EXPERTS] = parity_experts,     [OP_COMBINE] = parity_combine,
-        [OP_SOFTCAP] = parity_softcap,     [OP_CONV] = parity_conv,
+        [OP_SOFTCAP] = parity_softcap,     [OP_INPUT] = parity_input_rows,
         [OP_DELTA] = parity_delta,         [OP_SCAN] = parity_scan,
-        [OP_COLUMNS] = parity_columns,     [OP_INPUT] = parity_input_rows,
+        [OP_COLUMNS] = parity_columns,
     };
     struct parity_case *c = calloc(1, sizeof *c);
     assert_non_null(c);

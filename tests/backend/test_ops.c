@@ -208,50 +208,6 @@ CASE(softcap_equals_the_reference) {
 
 // ---------------------------------------------------------------- route
 
-// Rows one by one in double precision; ld leaves room between rows.
-static void check_recur_formula(const struct recur_args *args, const float *y) {
-    for (int i = 0; i < args->n; i++) {
-        double h = args->before ? (double)args->before[i] : 0;
-        for (int r = 0; r < args->n_rows; r++) {
-            const double a = 1 / (1 + exp(-(double)args->decay[r * args->ldd + i]));
-            h = a * h + (1 - a) * (double)args->x[r * args->ldx + i];
-            assert_true(fabs(h - (double)y[r * args->ldy + i]) < 1e-5);
-        }
-    }
-}
-
-CASE(recur_equals_the_reference) {
-    enum { ROWS = 9 };
-    const struct cpu_ops *ops[ISA_COUNT];
-    const int n_ops = tables(ops);
-    for (int w = 0; w < N_WIDTHS * 2; w++) {
-        const int n = widths[w / 2], ld = n + 3;
-        const size_t bytes = (size_t)(ROWS * ld) * 4, state_bytes = (size_t)(n + 1) * 4;
-        float *x = floats(ROWS * ld), *decay = floats(ROWS * ld), *before = floats(n + 1);
-        float *fill = floats(ROWS * ld), *want = floats(ROWS * ld), *got = floats(ROWS * ld);
-        float *want_state = floats(n + 1), *got_state = floats(n + 1);
-        for (int i = 0; i < ROWS * ld; i += 5) decay[i] *= 40; // some keep all, or nothing
-        struct recur_args args = {x, decay, want, ld, ld, ld, ROWS, n, w % 2 ? before : NULL, NULL};
-        memcpy(want, fill, bytes); // bytes between the rows must stay
-        memcpy(want_state, before, state_bytes);
-        args.after = want_state;
-        ops_scalar.recur(&args);
-        check_recur_formula(&args, want);
-        for (int i = 0; i < n_ops; i++) {
-            memcpy(got, fill, bytes);
-            memcpy(got_state, before, state_bytes);
-            args.y = got, args.after = got_state;
-            if (args.before) args.before = got_state; // in place, as inside a block
-            ops[i]->recur(&args);
-            assert_memory_equal(got, want, bytes);
-            assert_memory_equal(got_state, want_state, state_bytes);
-            args.before = w % 2 ? before : NULL;
-        }
-        free(x), free(decay), free(before), free(fill), free(want), free(got);
-        free(want_state), free(got_state);
-    }
-}
-
 CASE(route_takes_the_best_and_of_equals_the_lower) {
     const float logit[] = {1, 3, 2, 3, -INFINITY, 2};
     float id[4], weight[4];

@@ -3,8 +3,8 @@
 // alone and in batches, fused and separate, on grids of different sizes.
 // 1. A row has the same bits in all schedules, and so have the pages.
 // 2. A row is near a plain model in double precision that has the same roundings of q, k and v.
-// 3. Stages without matrices (rope table, clears and copies of pages, recurrences) have the bits of
-//    the formulas in docs/NUMERICS.md.
+// 3. Stages without matrices (rope table, clears and copies of pages) have the bits of the formulas
+//    in docs/NUMERICS.md.
 // Usage: attention_check [first case [cases]]. Also for a device: nvcc -x cu, without RN_EMULATED.
 #include "attention_long.cuh"
 
@@ -90,9 +90,6 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             attention_stages<KV_FP8>(a, memory);
             break;
         }
-        break;
-    case STAGE_RECUR:
-        recur_run(a.row, a.step, a.rows);
         break;
     }
 }
@@ -861,64 +858,6 @@ void case_pages(random_source &random) {
     for (int g = 0; g < 2; g++) CHECK(kv[g].get(model_of[g].size()) == model_of[g]);
 }
 
-// A recurrence in chunks, against its formula.
-void case_recur(random_source &random) {
-    enum { WIDTH = 70, SEQS = 3, ROWS = 100, LAYER_BYTES = 384 };
-    std::vector<float> x, g, expected;
-    for (int i = 0; i < SEQS * ROWS * WIDTH; i++) {
-        x.push_back(number_of(random.next()));
-        g.push_back(number_of(random.next()));
-    }
-    for (int s = 0; s < SEQS; s++)
-        for (int r = 0; r < ROWS; r++)
-            for (int d = 0; d < WIDTH; d++) {
-                const size_t at = (size_t)((s * ROWS + r) * WIDTH + d);
-                const float h = r ? expected[at - WIDTH] : 0.0f;
-                const float a = 1.0f / (1.0f + rmath_exp(-g[at]));
-                expected.push_back(fmaf(a, h, (1.0f - a) * x[at]));
-            }
-    device_array<uint8_t> pages;
-    device_array<float> in, in2, out;
-    device_array<step_seq> seqs;
-    device_array<uint32_t> tables;
-    pages.put(std::vector<uint8_t>(2 * LAYER_BYTES * SEQS * 4, 0xff));
-    std::vector<uint32_t> ids;
-    for (uint32_t i = 0; i < SEQS * 4; i++) ids.push_back(SEQS * 4 - 1 - i);
-    int length[SEQS] = {0};
-    while (length[0] + length[1] + length[2] < SEQS * ROWS) {
-        std::vector<step_seq> list;
-        std::vector<float> xs, gs, wanted;
-        for (int s = 0; s < SEQS; s++) {
-            const int n = std::min(ROWS - length[s], random.in(0, 45));
-            if (n == 0) continue;
-            step_seq seq = {};
-            seq.first_row = (int)xs.size() / WIDTH, seq.n_tokens = n, seq.first_pos = length[s];
-            seq.table[3] = (uint32_t)s * 4;
-            list.push_back(seq);
-            const int64_t at = (s * ROWS + length[s]) * WIDTH;
-            xs.insert(xs.end(), x.begin() + at, x.begin() + at + n * WIDTH);
-            gs.insert(gs.end(), g.begin() + at, g.begin() + at + n * WIDTH);
-            wanted.insert(wanted.end(), expected.begin() + at, expected.begin() + at + n * WIDTH);
-            length[s] += n;
-        }
-        if (list.empty()) continue;
-        stage_args args = {};
-        args.kind = STAGE_RECUR;
-        args.step.n_seqs = (int)list.size();
-        args.step.seq = seqs.put(list);
-        args.step.tables = tables.put(ids);
-        args.step.kv[3] = {pages.at, LAYER_BYTES, LAYER_BYTES * SEQS * 4, 2};
-        args.row.in = in.put(xs), args.row.in2 = in2.put(gs);
-        out.resize(xs.size());
-        args.row.out = out.at;
-        args.row.ld_in = args.row.ld_in2 = args.row.ld_out = args.row.width = WIDTH;
-        args.row.group_kv = 3, args.row.layer = 1;
-        stage_launch(args, random.in(1, 3));
-        const std::vector<float> y = out.get(wanted.size());
-        CHECK(memcmp(y.data(), wanted.data(), wanted.size() * 4) == 0);
-    }
-}
-
 // All codes of fp8 and int8, and what they are as halves.
 void case_codes() {
 #ifdef RN_EMULATED
@@ -958,7 +897,6 @@ int main(int argc, char **argv) {
             case_rows(scratch, random);
         case_poison(scratch, random);
         if (case_now % 4 == 0) case_pages(random);
-        if (case_now % 4 == 1) case_recur(random);
         if (case_now % 8 == 2) case_crowd(scratch, random);
     }
     printf("ok; the largest error is %.2f of the bound; several splits: few %d whole, %d in parts; "

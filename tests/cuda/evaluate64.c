@@ -550,7 +550,6 @@ static void run(struct evaluation *e, int index) {
         softcap(e, op);
         return;
     case OP_INPUT:
-    case OP_RECUR:
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:

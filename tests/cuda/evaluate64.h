@@ -23,7 +23,7 @@ struct evaluate64_ties {
 };
 
 // token: [n], ids of the plan's vocabulary. logits: [n, n_vocab]. Each row is an out row. A failure
-// fails the test: RECUR is not known here.
+// fails the test: ops that the backend refuses are not known here.
 //
 // device: the roundings of a backend; NULL: none. A backend computes in f32. A double next to the
 // middle of two 16-bit numbers may be on the other side of it in f32, and both numbers are right.

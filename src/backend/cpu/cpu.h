@@ -1,7 +1,7 @@
 // The CPU backend's own state. It is created and destroyed by cpu.c, gets its memory from layout.c,
 // and its weights are packed by pack.c. Stages are compiled and run by program.c; attention.c,
-// recur.c and experts.c have those of attention, recurrences and mixtures of experts. KV pages are
-// cleared and copied by pages.c; tokens are chosen by choose_rows.c.
+// state.c and experts.c have those of attention, ops with a state and mixtures of experts. KV pages
+// are cleared and copied by pages.c; tokens are chosen by choose_rows.c.
 //
 // Invariant: after create nothing here is allocated or moved, except the profile when it is first
 // switched on. A run writes only into `memory` and `kv`, the matmuls' n, and the members that are
@@ -185,7 +185,6 @@ void cpu_quantize(const struct cpu_backend *b, const float *x, int64_t n, struct
 struct matmul_args cpu_matmul_part(const struct matmul_args *args, int64_t first, int n);
 
 void cpu_attention_stage(struct cpu_backend *b, const struct op *op);
-void cpu_recur_stage(struct cpu_backend *b, const struct op *op);
 void cpu_state_stage(struct cpu_backend *b, const struct op *op);
 void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows);

@@ -78,16 +78,6 @@ struct kv_append_args {
     enum kv_type type;
 };
 
-// Rows of one sequence in one block, in order, for n neighbouring channels.
-struct recur_args {
-    const float *x, *decay; // [n_rows, ldx], [n_rows, ldd]: decay is the logit of what is kept
-    float *y;               // [n_rows, ldy]; may be x or decay
-    int64_t ldx, ldd, ldy;
-    int n_rows, n;
-    const float *before; // [n] the state before the first row; NULL: zeros
-    float *after;        // [n] the state after the last row; may be `before`
-};
-
 // The ops with a state work on rows of one sequence, in order. `before` is the state before the
 // first row (NULL: zeros), `after` that behind the last one; they may be the same.
 
@@ -160,7 +150,6 @@ struct cpu_ops {
     // In place.
     void (*softcap)(float *x, float cap, int64_t n);
     void (*kv_append)(const struct kv_append_args *args);
-    void (*recur)(const struct recur_args *args);
     void (*conv)(const struct conv_args *args);
     void (*delta)(const struct delta_args *args);
     void (*scan)(const struct scan_args *args);

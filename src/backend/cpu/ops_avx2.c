@@ -276,7 +276,6 @@ static bool is_here_vnni(void) {
              [GATE_NONE] = simd_gate_none},                                                        \
     .combine = simd_combine,                                                                       \
     .softcap = simd_softcap,                                                                       \
-    .recur = simd_recur,                                                                           \
     .conv = simd_conv,                                                                             \
     .delta = simd_delta,                                                                           \
     .scan = simd_scan,                                                                             \

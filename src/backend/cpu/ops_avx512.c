@@ -178,7 +178,6 @@ const struct cpu_ops ops_avx512 = {
              [GATE_NONE] = simd_gate_none},
     .combine = simd_combine,
     .softcap = simd_softcap,
-    .recur = simd_recur,
     .conv = simd_conv,
     .delta = simd_delta,
     .scan = simd_scan,

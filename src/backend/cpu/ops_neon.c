@@ -224,7 +224,6 @@ const struct cpu_ops ops_neon = {
              [GATE_NONE] = simd_gate_none},
     .combine = simd_combine,
     .softcap = simd_softcap,
-    .recur = simd_recur,
     .conv = simd_conv,
     .delta = simd_delta,
     .scan = simd_scan,

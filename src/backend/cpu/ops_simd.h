@@ -225,21 +225,6 @@ static void simd_softcap(float *x, float cap, int64_t n) {
     FOR_ROW(n, row_store(x + i, v_mul(c, v_tanh(v_div(row_load(x + i, m), c))), m, false););
 }
 
-// A lane is a channel, whose state stays in the register over the rows.
-static void simd_recur(const struct recur_args *args) {
-    const v16 one = v_set(1.0f);
-    FOR_ROW(args->n, {
-        v16 h = args->before ? row_load(args->before + i, m) : v_set(0);
-        for (int r = 0; r < args->n_rows; r++) {
-            const v16 g = row_load(args->decay + r * args->ldd + i, m);
-            const v16 a = v_div(one, v_add(one, v_exp(v_negate(g))));
-            h = v_fma(a, h, v_mul(v_sub(one, a), row_load(args->x + r * args->ldx + i, m)));
-            row_store(args->y + r * args->ldy + i, h, m, false);
-        }
-        row_store(args->after + i, h, m, false);
-    });
-}
-
 #include "backend/cpu/state_simd.h"
 
 #include "backend/cpu/kv_simd.h"

@@ -138,18 +138,6 @@ void reference_softcap(float *x, float cap, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = cap * rmath_tanh(x[i] / cap);
 }
 
-void reference_recur(const struct recur_args *args) {
-    for (int i = 0; i < args->n; i++) {
-        float h = args->before ? args->before[i] : 0.0f;
-        for (int r = 0; r < args->n_rows; r++) {
-            const float a = 1.0f / (1.0f + rmath_exp(-args->decay[r * args->ldd + i]));
-            h = fmaf(a, h, (1.0f - a) * args->x[r * args->ldx + i]);
-            args->y[r * args->ldy + i] = h;
-        }
-        args->after[i] = h;
-    }
-}
-
 // A score of the softmax is exp(logit - the largest chosen logit); the choice is by logits then.
 static float route_weight(const struct route_args *args, float logit, float top) {
     return args->score == ROUTE_SIGMOID ? rmath_sigmoid(logit) : rmath_exp(logit - top);
@@ -250,7 +238,6 @@ const struct cpu_ops ops_scalar = {
              [GATE_NONE] = reference_gate_none},
     .combine = reference_combine,
     .softcap = reference_softcap,
-    .recur = reference_recur,
     .conv = reference_conv,
     .delta = reference_delta,
     .scan = reference_scan,

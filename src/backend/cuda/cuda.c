@@ -72,24 +72,24 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
     return RN_OK;
 }
 
-// Ops and formats are all here; a shape that a kernel has no room for is refused by its name.
-static rn_status plan_check(const struct plan *plan, const char *kv_type, rn_error *err) {
-    for (int g = 0; g < plan->n_group; g++) {
-        const rn_status status = kv_group_check(&plan->group[g], kv_type_of(kv_type), err);
-        if (status) return status;
-    }
-    return RN_OK;
+// The layout refuses ops by their names, so it comes first. Then groups are refused that pages have
+// no layout for.
+static rn_status plan_check(const struct plan *plan, const struct backend_sizes *sizes,
+                            const char *kv_type, struct arena *arena, struct cuda_layout *out,
+                            rn_error *err) {
+    rn_status status = cuda_layout_make(plan, sizes, arena, out, err);
+    for (int g = 0; g < plan->n_group && !status; g++)
+        status = kv_group_check(&plan->group[g], kv_type_of(kv_type), err);
+    return status;
 }
 
 static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *sizes,
                            const char *kv_type, struct backend_need *out, rn_error *err) {
     struct arena arena = {0};
     struct cuda_layout layout;
-    rn_status status = plan_check(plan, kv_type, err);
-    if (status) return status;
-    status = cuda_layout_make(plan, sizes, &arena, &layout, err);
+    const rn_status status = plan_check(plan, sizes, kv_type, &arena, &layout, err);
     *out = (struct backend_need){.weights = layout.weight_bytes, .step = layout.step_bytes};
-    for (int g = 0; g < plan->n_group; g++)
+    for (int g = 0; g < plan->n_group && !status; g++)
         out->kv.page[g] = cuda_page_bytes(&plan->group[g], kv_type_of(kv_type));
     arena_deinit(&arena);
     return status;
@@ -212,8 +212,7 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (config->variant && strcmp(config->variant, b->variant) != 0)
         return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",
                        config->variant, b->variant);
-    if ((s = plan_check(b->plan, b->kv_name, err))) return s;
-    if ((s = cuda_layout_make(b->plan, &b->sizes, &b->arena, &b->layout, err))) return s;
+    if ((s = plan_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, err))) return s;
     if ((s = kernels_prepare(b, err))) return s;
     if ((s = memory_take(b, config, err))) return s;
     b->has_experts = b->layout.max_expert > 0;

@@ -27,7 +27,9 @@ int kv_type_of(const char *name) {
 rn_status kv_group_check(const struct plan_kv_group *group, int type, rn_error *err) {
     if (type < 0 || type >= KV_TYPES)
         return err_set(err, RN_ERR_ARG, "KV type %d, expected 0 to %d", type, KV_TYPES - 1);
-    if (group->kind == KV_RECURRENT) return RN_OK;
+    if (group->kind == KV_RECURRENT)
+        return err_set(err, RN_ERR_UNSUPPORTED,
+                       "cuda: states of layers are not there yet; --backend cpu has them");
     if (group->dim_k < 2 || group->dim_k > KV_DIM_MAX || group->dim_k % 2 || group->dim_v < 2 ||
         group->dim_v > KV_DIM_MAX || group->dim_v % 2)
         return err_set(err, RN_ERR_UNSUPPORTED,
@@ -42,10 +44,8 @@ uint64_t kv_head_bytes(int dim_k, int dim_v, int type) {
 }
 
 uint64_t cuda_page_bytes(const struct plan_kv_group *group, int type) {
-    const uint64_t n_layer = (uint64_t)group->n_layer;
-    if (group->kind == KV_RECURRENT)
-        return n_layer * (((uint64_t)group->state * sizeof(float) + 127) / 128 * 128);
-    return n_layer * (uint64_t)group->n_head_kv * kv_head_bytes(group->dim_k, group->dim_v, type);
+    return (uint64_t)group->n_layer * (uint64_t)group->n_head_kv *
+           kv_head_bytes(group->dim_k, group->dim_v, type);
 }
 
 uint64_t kv_parts_bytes(const struct plan_kv_group *group, int n_head,

@@ -1,6 +1,6 @@
 // KV pages on the device: the layout of a head, its fragments for the matrix units, and the stages
-// that write pages: the append of keys and values, clears and copies, recurrent states. kv.c has
-// the same bytes for the host. Attention (attention.cuh) reads pages by the functions here.
+// that write pages: the append of keys and values, clears and copies. kv.c has the same bytes for
+// the host. Attention (attention.cuh) reads pages by the functions here.
 #ifndef RN_BACKEND_CUDA_KV_CUH
 #define RN_BACKEND_CUDA_KV_CUH
 
@@ -392,35 +392,6 @@ DEV_CALL void pages_run(const struct step &step) {
                     v = load_l2((const uint4 *)(at + page.from * kv.page_bytes));
                 *(uint4 *)(at + page.page * kv.page_bytes) = v;
             }
-        }
-    }
-}
-
-// A recurrence: a thread has a channel of a sequence, whose rows are in order. The state is read
-// from the page of the position before the first row, and left in each page that the rows reach.
-DEV_CALL void recur_run(const struct stage_rows_op &s, const struct step &step, int rows) {
-    (void)rows; // always tokens
-    const struct step_kv &kv = step.kv[s.group_kv];
-    const int64_t n = (int64_t)step.n_seqs * s.width, stride = (int64_t)gridDim.x * BLOCK_THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += stride) {
-        const struct step_seq &seq = step.seq[i / s.width];
-        const uint32_t *table = step.tables + seq.table[s.group_kv];
-        const uint64_t channel = (uint64_t)(i % s.width);
-        uint8_t *pages = kv.at + (uint64_t)s.layer * kv.layer_bytes + channel * 4;
-        float h = 0.0f;
-        if (seq.first_pos > 0)
-            h = load_l2(
-                (const float *)(pages + table[(seq.first_pos - 1) / PAGE_TOKENS] * kv.page_bytes));
-        for (int r = 0; r < seq.n_tokens; r++) {
-            const int64_t row = seq.first_row + r;
-            const int pos = seq.first_pos + r;
-            const float x = load_l2(s.in + row * s.ld_in + channel);
-            const float g = load_l2(s.in2 + row * s.ld_in2 + channel);
-            const float a = 1.0f / (1.0f + rmath_exp(-g));
-            h = fmaf(a, h, (1.0f - a) * x);
-            s.out[row * s.ld_out + channel] = h;
-            if (pos % PAGE_TOKENS == PAGE_TOKENS - 1 || r + 1 == seq.n_tokens)
-                *(float *)(pages + table[pos / PAGE_TOKENS] * kv.page_bytes) = h;
         }
     }
 }

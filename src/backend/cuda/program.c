@@ -567,19 +567,6 @@ static void softcap_add(struct compiler *c, const struct op *op) {
                                     .cap = op->softcap.cap};
 }
 
-static void recur_add(struct compiler *c, const struct op *op) {
-    struct stage *s = stage_add(c, STAGE_RECUR, op, "recur");
-    s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
-                                    .in2 = buffer_f32(c, op->in[1]),
-                                    .out = buffer_f32(c, op->out),
-                                    .ld_in = ld_of(c, op->in[0]),
-                                    .ld_in2 = ld_of(c, op->in[1]),
-                                    .ld_out = ld_of(c, op->out),
-                                    .width = c->plan->buffer[op->out].width,
-                                    .group_kv = op->kv.group,
-                                    .layer = op->kv.layer};
-}
-
 // ---------------------------------------------------------------- the list
 
 // Adds the stages of the op; the number of ops that they cover.
@@ -617,9 +604,6 @@ static int op_add(struct compiler *c, int index) {
         attention_output(c, &s->attention, index);
         return 1;
     }
-    case OP_RECUR:
-        recur_add(c, op);
-        return 1;
     case OP_GATE:
         gate_add(c, index);
         return 1;

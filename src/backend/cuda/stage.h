@@ -36,7 +36,6 @@ enum stage_kind {
     STAGE_ROPE,       // f32, in place
     STAGE_APPEND,     // keys and values to pages
     STAGE_ATTENTION,  // with or without norm, rope and append before it
-    STAGE_RECUR,
     STAGE_GATE,
     STAGE_ROUTE,
     STAGE_COMBINE,
@@ -113,7 +112,6 @@ struct stage_rows_op {
     int32_t n_used, normalize;          // ROUTE, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
-    int32_t group_kv, layer;            // RECUR
     float scale, cap;
     const uint8_t *table;  // EMBED: units
     const float *inv_freq; // ROPE [n_rot / 2]

@@ -89,9 +89,6 @@ DEV void row_stage_run(const struct stage &s, const struct step &step, int n_row
     case STAGE_ROPE:
         rope_run(s.row, step, s.rows, n_rows);
         break;
-    case STAGE_RECUR:
-        recur_run(s.row, step, s.rows);
-        break;
     case STAGE_GATE:
         gate_run(s.row, n_rows);
         break;
