@@ -25,7 +25,7 @@ rn_model *bare_open_recurrent(int n_vocab, int n_ctx);
 // The same with pages of states of n_state layers: with f16, BARE_STATES(n) puts n blocks between
 // checkpoints.
 rn_model *bare_open_states(int n_vocab, int n_ctx, int n_state);
-#define BARE_STATES(n_block) ((n_block)*64 / 3) // 384 bytes each, in 8 KiB of KV in a block
+#define BARE_STATES(n_block) ((n_block)*8192 / 1068) // bytes of a block's KV, of a layer's state
 
 // The parts of such a model: its vocabulary, and the rest once `model` is set.
 rn_model *bare_open_vocab(int n_vocab);

@@ -3,11 +3,14 @@
 // all three kinds. Weights are pseudo-random and always the same for a vocabulary size and a
 // format.
 //
-//   layer 0, 3   x += down(recur(in(norm x), decay(norm x)))
+//   layer 0      x += down(scan(conv(in(norm x)), dt(norm x)))
 //   layer 1, 2   x += out(attention(q, k, v of norm x)), layer 2 with a window
+//   layer 3      x += down(delta(conv(in(norm x)), a(norm x), b(norm x)))
 //
-// The last layer's product and all later ops work on the out rows. Everything is in the plan's
-// arena: recurrent_model_deinit frees all of it.
+// A state has a part of the convolution and a part of the heads, in layer 0 in this order, in layer
+// 3 in the other one. Heads decay, so states are bounded. The last layer's product and all later
+// ops work on the out rows. Everything is in the plan's arena: recurrent_model_deinit frees all of
+// it.
 #ifndef RN_TESTS_RECURRENT_MODEL_H
 #define RN_TESTS_RECURRENT_MODEL_H
 
@@ -18,13 +21,31 @@
 
 enum {
     RECURRENT_EMBD = 64,
-    RECURRENT_STATE = 96, // channels: not the width, and no multiple of a thread's part
     RECURRENT_HEADS = 4,
     RECURRENT_HEADS_KV = 2,
     RECURRENT_DIM = 16,
     RECURRENT_WINDOW = 40, // neither a block nor a multiple of one
     RECURRENT_CTX = 4096,
     RECURRENT_LAYERS = 4,
+    RECURRENT_STATE = 267, // floats of a layer: those of layer 3, and a few that nobody has
+};
+
+// A layer with a state, in small and odd numbers.
+struct recurrent_shape {
+    enum op_kind kind; // behind the convolution
+    int n_head, n_key, dim_k, dim_v, taps;
+    bool heads_first; // in the state
+};
+
+static const struct recurrent_shape recurrent_shapes[2] = {
+    {.kind = OP_SCAN, .n_head = 3, .n_key = 1, .dim_k = 5, .dim_v = 7, .taps = 4},
+    {.kind = OP_DELTA,
+     .n_head = 4,
+     .n_key = 2,
+     .dim_k = 5,
+     .dim_v = 8,
+     .taps = 3,
+     .heads_first = true},
 };
 
 // KV groups, in the plan's order.
@@ -89,7 +110,8 @@ static inline void recurrent_product(struct recurrent_builder *b, int in, int ou
     if (b->plan->failed) return;
     struct op op = recurrent_op(b, OP_MATMUL, in, out);
     const int rows = b->plan->buffer[out].width, cols = b->plan->buffer[in].width;
-    op.weight = recurrent_weight(b, b->format, name, rows, cols, 0, scale / sqrtf((float)cols));
+    const enum format_id format = cols % format_at(b->format)->block ? FORMAT_F32 : b->format;
+    op.weight = recurrent_weight(b, format, name, rows, cols, 0, scale / sqrtf((float)cols));
     op.matmul.add = add;
     op.matmul.scale = 1;
     if (!b->plan->failed) plan_add_op(b->plan, &op);
@@ -133,25 +155,78 @@ static inline void recurrent_attention_layer(struct recurrent_builder *b, int x,
     recurrent_product(b, a, x, true, 2, "attn_output");
 }
 
+// Numbers of each head: the decay A, the bias of the time step, D.
+static inline int recurrent_heads(struct recurrent_builder *b, const struct recurrent_shape *s,
+                                  const char *name, float middle, float scale) {
+    return recurrent_weight(b, FORMAT_F32, name, 1, s->n_head, middle, scale);
+}
+
+// The convolution of `in`; its part of the state begins at `at`.
+static inline int recurrent_conv(struct recurrent_builder *b, const struct recurrent_shape *s,
+                                 int index, int in, int at) {
+    const int width = b->plan->buffer[in].width;
+    const int out = plan_add_buffer(b->plan, "conv", width, ROWS_TOKENS);
+    struct op op = recurrent_op(b, OP_CONV, in, out);
+    op.state.group = RECURRENT_GROUP_STATE;
+    op.state.layer = index;
+    op.state.at = at;
+    op.state.taps = s->taps;
+    op.state.silu = true;
+    op.weight = recurrent_weight(b, FORMAT_F32, "mix_conv", width, s->taps, 0, 1);
+    if (s->kind == OP_SCAN)
+        op.bias = recurrent_weight(b, FORMAT_F32, "mix_conv", 1, width, 0, 0.5f);
+    if (!b->plan->failed) plan_add_op(b->plan, &op);
+    return out;
+}
+
+// The heads behind the convolution `in`. h: the rows that time steps and beta are made of.
+static inline int recurrent_mix(struct recurrent_builder *b, const struct recurrent_shape *s,
+                                int index, int in, int h, int at) {
+    const int steps = plan_add_buffer(b->plan, "steps", s->n_head, ROWS_TOKENS);
+    const int out = plan_add_buffer(b->plan, "mixed", s->n_head * s->dim_v, ROWS_TOKENS);
+    struct op op = recurrent_op(b, s->kind, in, out);
+    op.in[1] = steps;
+    op.state.group = RECURRENT_GROUP_STATE;
+    op.state.layer = index;
+    op.state.at = at;
+    op.state.n_head = s->n_head;
+    op.state.n_key = s->n_key;
+    op.state.dim_k = s->dim_k;
+    op.state.dim_v = s->dim_v;
+    recurrent_product(b, h, steps, false, 2, "mix_steps");
+    op.weight = recurrent_heads(b, s, "mix_a", -0.35f, 0.3f);
+    op.bias = recurrent_heads(b, s, "mix_dt", -1, 0.5f);
+    if (s->kind == OP_DELTA) {
+        op.state.beta = plan_add_buffer(b->plan, "beta", s->n_head, ROWS_TOKENS);
+        op.state.is_tiled = true;
+        op.state.eps = 1e-6f;
+        recurrent_product(b, h, op.state.beta, false, 2, "mix_beta");
+    } else {
+        op.state.skip = recurrent_heads(b, s, "mix_d", 0, 1);
+        op.state.dt_max = INFINITY;
+    }
+    if (!b->plan->failed) plan_add_op(b->plan, &op);
+    return out;
+}
+
 // x_out: the residual stream that the result goes to: x, or in the last layer that of the out rows.
 static inline void recurrent_mix_layer(struct recurrent_builder *b, int x, int h, int index,
                                        int x_out) {
     if (b->plan->failed) return;
-    const int in = plan_add_buffer(b->plan, "in", RECURRENT_STATE, ROWS_TOKENS);
-    const int decay = plan_add_buffer(b->plan, "decay", RECURRENT_STATE, ROWS_TOKENS);
-    int mixed = plan_add_buffer(b->plan, "mixed", RECURRENT_STATE, ROWS_TOKENS);
+    const struct recurrent_shape *s = &recurrent_shapes[index];
+    const int width = s->n_head * s->dim_v + 2 * s->n_key * s->dim_k;
+    const int conv_floats = (s->taps - 1) * width, head_floats = s->n_head * s->dim_k * s->dim_v;
+    const int in = plan_add_buffer(b->plan, "in", width, ROWS_TOKENS);
     recurrent_norm(b, x, h);
     recurrent_product(b, h, in, false, 2, "mix_in");
-    recurrent_product(b, h, decay, false, 4, "mix_decay");
     if (b->plan->failed) return;
-    struct op op = recurrent_op(b, OP_RECUR, in, mixed);
-    op.in[1] = decay;
-    op.kv.group = RECURRENT_GROUP_STATE;
-    op.kv.layer = index;
-    plan_add_op(b->plan, &op);
+    const int conv = recurrent_conv(b, s, index, in, s->heads_first ? head_floats : 0);
+    if (b->plan->failed) return;
+    int mixed = recurrent_mix(b, s, index, conv, h, s->heads_first ? 0 : conv_floats);
+    if (b->plan->failed) return;
     if (x_out != x) {
         const int all = mixed;
-        mixed = plan_add_buffer(b->plan, "mixed_out", RECURRENT_STATE, ROWS_OUT);
+        mixed = plan_add_buffer(b->plan, "mixed_out", b->plan->buffer[all].width, ROWS_OUT);
         recurrent_gather(b, x, x_out);
         recurrent_gather(b, all, mixed);
     }
@@ -217,9 +292,9 @@ static inline struct hparams recurrent_hparams(int n_vocab) {
 
 static inline void recurrent_model_deinit(struct model *model) { plan_deinit(&model->plan); }
 
-// format: of the matrices, F32 or one of blocks of 32. n_state: as in struct recurrent_builder. The
-// larger a page of states, the fewer checkpoints there are. After an error there is nothing to
-// free.
+// format: of the matrices, F32 or one of blocks of 32. Rows of other lengths are F32. n_state: as
+// in struct recurrent_builder. The larger a page of states, the fewer checkpoints there are. After
+// an error there is nothing to free.
 static inline rn_status recurrent_model_init_large(struct model *model, int n_vocab,
                                                    enum format_id format, int n_state,
                                                    rn_error *err) {
