@@ -131,32 +131,115 @@ CASE(rows_without_logits_cost_all_but_the_vocabulary) {
     plan_deinit(&plan);
 }
 
-CASE(a_recurrence_reads_one_state_for_each_sequence) {
-    enum { STATE = 48 };
-    struct plan plan;
-    build(&plan, KV_FULL, 0);
-    const struct plan_kv_group group = {.kind = KV_RECURRENT, .n_layer = 2, .state = STATE};
-    const int g = plan_add_kv_group(&plan, &group);
-    const int x = plan_add_buffer(&plan, "x", STATE, ROWS_TOKENS);
-    struct op op = op_of(OP_RECUR, ROWS_TOKENS, x, x, x, PLAN_NONE);
-    op.kv.group = g;
-    op.kv.layer = 1;
-    plan_add_op(&plan, &op);
+// ---------------------------------------------------------------- states
+
+static int f32_weight(struct plan *plan, int64_t rows, int64_t cols) {
+    const struct plan_weight weight = {.name = "w",
+                                       .format = FORMAT_F32,
+                                       .rows = rows,
+                                       .cols = cols,
+                                       .bytes = (uint64_t)(rows * cols) * 4};
+    return plan_add_weight(plan, &weight);
+}
+
+enum { STATE = 700, STATE_LAYERS = 2 }; // floats of a layer; every op has a part of them
+
+// An op on the second layer of a new group. Its buffers and weights are set but for those of heads.
+static struct op state_op(struct plan *plan, enum op_kind kind, int in, int out) {
+    const struct plan_kv_group group = {.kind = KV_RECURRENT,
+                                        .n_layer = STATE_LAYERS,
+                                        .state = STATE};
+    struct op op = op_of(kind, ROWS_TOKENS, plan_add_buffer(plan, "in", in, ROWS_TOKENS), PLAN_NONE,
+                         plan_add_buffer(plan, "out", out, ROWS_TOKENS), PLAN_NONE);
+    op.state.group = plan_add_kv_group(plan, &group);
+    op.state.layer = 1;
+    op.state.at = 3;
+    return op;
+}
+
+// 6 heads of [5, 7] in 2 groups.
+enum { S_HEADS = 6, S_KEYS = 2, S_DIM_K = 5, S_DIM_V = 7 };
+enum { S_IN = S_HEADS * S_DIM_V + 2 * S_KEYS * S_DIM_K, S_OUT = S_HEADS * S_DIM_V };
+enum { S_STATE = S_HEADS * S_DIM_K * S_DIM_V };
+
+static struct op heads_op(struct plan *plan, enum op_kind kind) {
+    struct op op = state_op(plan, kind, S_IN, S_OUT);
+    op.in[1] = plan_add_buffer(plan, "steps", S_HEADS, ROWS_TOKENS);
+    op.weight = f32_weight(plan, 1, S_HEADS);
+    op.bias = f32_weight(plan, 1, S_HEADS);
+    op.state.n_head = S_HEADS;
+    op.state.n_key = S_KEYS;
+    op.state.dim_k = S_DIM_K;
+    op.state.dim_v = S_DIM_V;
+    return op;
+}
+
+// Adds the op, whose group is the second one, and gives its cost: 5 rows of 2 sequences.
+static struct cost state_cost(struct plan *plan, const struct op *op) {
+    plan_add_op(plan, op);
+    const int g = op->state.group;
     struct batch_shape shape = {0};
-    batch_shape_add(&plan, &shape, 8, 4, 1);
-    batch_shape_add(&plan, &shape, 9, 0, 0);
-    batch_shape_add(&plan, &shape, 20, 1, 1);
+    batch_shape_add(plan, &shape, 8, 4, 1);
+    batch_shape_add(plan, &shape, 9, 0, 0);
+    batch_shape_add(plan, &shape, 20, 1, 1);
     assert_int_equal(shape.kv_read[g][ROWS_TOKENS], 2);
     assert_int_equal(shape.kv_pairs[g][ROWS_TOKENS], 0);
     assert_int_equal(shape.kv_read[g][ROWS_OUT], 2);
     struct kv_bytes kv = kv_2;
-    kv.page[g] = 2 * STATE * 4;
-    const struct cost cost = op_cost(&plan, &plan.op[plan.n_op - 1], &kv, &shape);
-    assert_int_equal(cost.kv_read_bytes, 2 * STATE * 4);
-    assert_int_equal(cost.kv_write_bytes, 2 * STATE * 4);
-    assert_int_equal(plan_kv_token_bytes(&plan, &kv), LAYERS * TOKEN_2); // states do not grow
+    kv.page[g] = STATE_LAYERS * STATE * 4;
+    assert_int_equal(plan_kv_token_bytes(plan, &kv), LAYERS * TOKEN_2); // states do not grow
+    return op_cost(plan, &plan->op[plan->n_op - 1], &kv, &shape);
+}
+
+// The op's own part of the state, once to read and once to write, for each sequence.
+CASE(a_convolution_reads_and_writes_its_last_inputs) {
+    enum { CHANNELS = 33, TAPS = 4 };
+    for (int has_bias = 0; has_bias < 2; has_bias++) {
+        struct plan plan;
+        build(&plan, KV_FULL, 0);
+        struct op op = state_op(&plan, OP_CONV, CHANNELS, CHANNELS);
+        op.state.taps = TAPS;
+        op.weight = f32_weight(&plan, CHANNELS, TAPS);
+        if (has_bias) op.bias = f32_weight(&plan, 1, CHANNELS);
+        const struct cost cost = state_cost(&plan, &op);
+        assert_int_equal(cost.kv_read_bytes, 2 * 2 * (TAPS - 1) * CHANNELS * 4);
+        assert_int_equal(cost.kv_write_bytes, 0); // among those read
+        assert_int_equal(cost.weight_bytes, (TAPS + has_bias) * CHANNELS * 4);
+        assert_int_equal(cost.act_bytes, 5 * 2 * CHANNELS * 4);
+        assert_int_equal(cost.flops, 5 * CHANNELS * (2 * TAPS + 4));
+        plan_deinit(&plan);
+    }
+}
+
+CASE(the_delta_rule_reads_and_writes_the_state_of_its_heads) {
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    struct op op = heads_op(&plan, OP_DELTA);
+    op.state.beta = plan_add_buffer(&plan, "beta", S_HEADS, ROWS_TOKENS);
+    const struct cost cost = state_cost(&plan, &op);
+    assert_int_equal(cost.kv_read_bytes, 2 * 2 * S_STATE * 4);
+    assert_int_equal(cost.kv_write_bytes, 0);
+    assert_int_equal(cost.weight_bytes, 2 * S_HEADS * 4);
+    assert_int_equal(cost.act_bytes, 5 * (S_IN + 2 * S_HEADS + S_OUT) * 4);
+    assert_int_equal(cost.flops, 5 * S_STATE * 8);
     plan_deinit(&plan);
 }
+
+CASE(a_scan_reads_and_writes_the_state_of_its_heads) {
+    struct plan plan;
+    build(&plan, KV_FULL, 0);
+    struct op op = heads_op(&plan, OP_SCAN);
+    op.state.skip = f32_weight(&plan, 1, S_HEADS);
+    const struct cost cost = state_cost(&plan, &op);
+    assert_int_equal(cost.kv_read_bytes, 2 * 2 * S_STATE * 4);
+    assert_int_equal(cost.kv_write_bytes, 0);
+    assert_int_equal(cost.weight_bytes, 3 * S_HEADS * 4);
+    assert_int_equal(cost.act_bytes, 5 * (S_IN + S_HEADS + S_OUT) * 4);
+    assert_int_equal(cost.flops, 5 * S_STATE * 5);
+    plan_deinit(&plan);
+}
+
+// ---------------------------------------------------------------- experts
 
 CASE(experts_touched_are_expected_between_those_used_and_all) {
     assert_true(cost_experts_touched(8, 2, 1) == 2);
