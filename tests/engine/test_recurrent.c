@@ -90,11 +90,13 @@ CASE(a_checkpoint_gives_the_state_of_its_prefix) {
 }
 
 // A conversation whose turns continue the text of the turn before: each evaluates its new tokens,
-// and the last token of the answer, which was chosen and not evaluated.
+// and the last token of the answer, which was chosen and not evaluated. Drafts would be evaluated
+// too.
 CASE(a_turn_evaluates_its_new_tokens) {
     enum { TURNS = 20 };
     for (int m = 0; m < N_MODELS; m++) {
-        rn_engine *with = streams_engine(models[m], &(rn_engine_options){.max_seqs = 2});
+        rn_engine *with =
+            streams_engine(models[m], &(rn_engine_options){.max_seqs = 2, .speculate = "off"});
         rn_engine *without =
             streams_engine(models[m], &(rn_engine_options){.no_prefix_cache = true});
         int n_text = 0, n_done = 0;

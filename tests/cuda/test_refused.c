@@ -1,0 +1,67 @@
+// Plans that the CUDA backend has no kernels for are refused before memory is taken. The refusal
+// names the op. The CPU's name is in it, because that backend has every op.
+#include "backend/parity_case.h"
+#include "cuda_engine.h"
+#include "recurrent_model.h"
+
+static const struct backend_sizes sizes = {8, 8, 2};
+
+static void check_message(const rn_error *err, const char *name) {
+    check(strstr(err->message, name) && strstr(err->message, "--backend cpu"), "%s: %s", name,
+          err->message);
+}
+
+// What is needed for the plan, and a backend for it: both are refused.
+static void check_refused(const struct plan *plan, const char *name) {
+    const struct backend_class *cls = cuda_class();
+    struct backend_config config = {.sizes = sizes};
+    struct backend_need need;
+    struct backend *backend;
+    rn_error err = {0};
+    for (int g = 0; g < plan->n_group; g++) config.n_pages[g] = 2;
+    for (int i = 0; cls->kv_types[i]; i++) {
+        check(cls->need(plan, &sizes, cls->kv_types[i], &need, &err) == RN_ERR_UNSUPPORTED,
+              "need of %s, %s", name, cls->kv_types[i]);
+        check_message(&err, name);
+    }
+    err = (rn_error){0};
+    assert_int_equal(pool_create_here(1, false, &config.pool, &err), RN_OK);
+    check(cls->create(plan, &config, &backend, &err) == RN_ERR_UNSUPPORTED, "%s", name);
+    assert_null(backend);
+    check_message(&err, name);
+    pool_destroy(config.pool);
+}
+
+CASE(an_op_with_a_state_is_refused_by_its_name) {
+    static const struct {
+        enum op_kind kind;
+        const char *name;
+    } ops[] = {{OP_CONV, "the op conv"}, {OP_DELTA, "the op delta"}, {OP_SCAN, "the op scan"}};
+    for (int i = 0; i < COUNT(ops) * 3; i++) {
+        struct parity_case *c = parity_case_create(ops[i / 3].kind, i % 3);
+        check_refused(&c->plan, ops[i / 3].name);
+        parity_case_destroy(c);
+    }
+}
+
+// By the first op that is not here; the model's attention would be.
+CASE(a_model_with_states_is_refused_by_its_first_op) {
+    struct model model;
+    assert_int_equal(recurrent_model_init(&model, 64, FORMAT_F32, NULL), RN_OK);
+    check_refused(&model.plan, "the op conv");
+    recurrent_model_deinit(&model);
+}
+
+// Pages of states have no layout here, even if no op reads them.
+CASE(a_group_of_states_is_refused) {
+    static const float rows[4 * 4];
+    const struct plan_kv_group group = {.kind = KV_RECURRENT, .n_layer = 2, .state = 48};
+    struct plan plan;
+    plan_init(&plan);
+    plan_add_kv_group(&plan, &group);
+    plan_end_with_rows(&plan, rows, 4, 4);
+    check_refused(&plan, "states of layers");
+    plan_deinit(&plan);
+}
+
+TEST_PROGRAM(refused) { return cases_run(NULL, NULL); }
