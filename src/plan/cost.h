@@ -23,9 +23,9 @@ struct kv_bytes {
 };
 
 struct cost {
-    uint64_t weight_bytes; // read
-    uint64_t expert_bytes; // of them, expected bytes of experts for a batch of that size
-    uint64_t kv_read_bytes;
+    uint64_t weight_bytes;  // read
+    uint64_t expert_bytes;  // of them, expected bytes of experts for a batch of that size
+    uint64_t kv_read_bytes; // of states those written too: they are as many
     uint64_t kv_write_bytes;
     uint64_t act_bytes; // activations read and written; usually in cache
     uint64_t flops;     // a multiply-add is two

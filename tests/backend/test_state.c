@@ -82,6 +82,59 @@ CASE(a_convolution_sees_the_last_inputs) {
     }
 }
 
+// Rows of all channels with a gap behind each.
+enum { CONV_LD = CHANNELS + 3 };
+static float conv_x[ROWS * CONV_LD], conv_w[MAX_TAPS * CONV_LD];
+
+struct conv_result {
+    float y[ROWS * CONV_LD], state[MAX_TAPS * CONV_LD];
+};
+
+// Rows [first, first + n) of the channels [channel, channel + n_channel), in place in the state.
+static void conv_part(const struct cpu_ops *ops, struct conv_result *result, int taps, int first,
+                      int n, int channel, int n_channel) {
+    if (n == 0 || n_channel == 0) return;
+    ops->conv(&(struct conv_args){.x = conv_x + first * CONV_LD + channel,
+                                  .y = result->y + first * CONV_LD + channel,
+                                  .ldx = CONV_LD,
+                                  .ldy = CONV_LD,
+                                  .n_rows = n,
+                                  .n = n_channel,
+                                  .taps = taps,
+                                  .w = conv_w + channel,
+                                  .before = result->state + channel,
+                                  .after = result->state + channel,
+                                  .ld = CONV_LD,
+                                  .silu = taps % 2});
+}
+
+// Cut anywhere, in rows and channels, the bits are those of the scalar set in one call. Floats that
+// are not the call's stay.
+CASE(a_convolution_has_the_same_bits_however_it_is_cut) {
+    static struct conv_result before, want, got;
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = sets(ops);
+    fill(before.y, ROWS * CONV_LD, 1);
+    for (int round = 0; round < 40; round++) {
+        const int n = 1 + rng_below(CHANNELS), rows = 1 + rng_below(ROWS);
+        const int cut = rng_below(rows), channel = rng_below(n);
+        const int taps = 2 + round % (MAX_TAPS - 1);
+        fill(conv_x, ROWS * CONV_LD, 1), fill(conv_w, MAX_TAPS * CONV_LD, 1);
+        fill(before.state, MAX_TAPS * CONV_LD, 1);
+        want = before;
+        conv_part(&ops_scalar, &want, taps, 0, rows, 0, n);
+        for (int i = 0; i < n_ops; i++) {
+            got = before;
+            for (int side = 0; side < 2; side++) { // the channels behind come first
+                const int at = side ? 0 : channel, n_channel = side ? channel : n - channel;
+                conv_part(ops[i], &got, taps, 0, cut, at, n_channel);
+                conv_part(ops[i], &got, taps, cut, rows - cut, at, n_channel);
+            }
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+    }
+}
+
 // ---------------------------------------------------------------- heads
 
 // Rows of one head, and its state in double.
@@ -220,15 +273,15 @@ static void scan64(struct shape s, double decay, double bias) {
 typedef void part_fn(const struct cpu_ops *ops, struct shape s, int first, int n, int column,
                      int n_column, const float *before);
 
-// Cut anywhere, in rows and columns, the bits are those of the scalar set in one call.
+// Cut anywhere, in rows and columns, the bits are those of the scalar set in one call. Either side
+// comes first, so that a side that writes too much is seen.
 static void check_pieces(const struct cpu_ops *ops, struct shape s, part_fn *part,
                          const float *want, const float *want_state) {
-    const int cut = (int)(rng() % (uint32_t)(s.rows + 1)),
-              column = (int)(rng() % (uint32_t)s.dim_v);
+    const int cut = rng_below(s.rows + 1), column = rng_below(s.dim_v), last = rng_below(2);
     const float *before = s.has_before ? first_state : NULL;
     memset(out, 0xff, sizeof out), memset(kept, 0xff, sizeof kept);
-    for (int side = 0; side < 2; side++) {
-        const int at = side ? column : 0, n = side ? s.dim_v - column : column;
+    for (int i = 0; i < 2; i++) {
+        const int at = i == last ? column : 0, n = i == last ? s.dim_v - column : column;
         if (n == 0) continue;
         if (cut > 0) part(ops, s, 0, cut, at, n, before);
         if (cut < s.rows) part(ops, s, cut, s.rows - cut, at, n, cut > 0 ? kept : before);
