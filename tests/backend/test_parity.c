@@ -149,8 +149,8 @@ static rn_status run_case(const struct runner *r, const struct parity_case *c, c
                           struct rows *out) {
     struct backend_config config = {.variant = r->variant,
                                     .sizes = {PARITY_ROWS, PARITY_ROWS, PARITY_SEQS},
-                                    .n_pages = {PARITY_PAGES, PARITY_PAGES, PARITY_PAGES,
-                                                PARITY_PAGES},
+                                    .n_pages = {PARITY_ALL_PAGES, PARITY_ALL_PAGES,
+                                                PARITY_ALL_PAGES, PARITY_ALL_PAGES},
                                     .pool = r->pool};
     struct backend_need need;
     struct backend *backend;

@@ -21,13 +21,17 @@ struct recur_job {
     int64_t n_ranges; // of channels
 };
 
-// The layer's state in the page of a block.
-static float *state_at(const struct recur_job *job, const struct batch_seq *seq, int block) {
+static float *page_at(const struct recur_job *job, uint32_t page) {
     const struct cpu_backend *b = job->b;
     const int group = job->op->kv.group;
-    const uint64_t at = seq->page_table[group][block] * b->page_bytes[group];
+    const uint64_t at = page * b->page_bytes[group];
     assert(at + b->page_bytes[group] <= b->kv[group].bytes);
     return (float *)(b->kv[group].base + at + cpu_layer_at(b, job->op));
+}
+
+// The layer's state in the page of a block.
+static float *state_at(const struct recur_job *job, const struct batch_seq *seq, int block) {
+    return page_at(job, seq->page_table[job->op->kv.group][block]);
 }
 
 static void sequence_run(const struct recur_job *job, const struct batch_seq *seq, int first,
@@ -38,6 +42,9 @@ static void sequence_run(const struct recur_job *job, const struct batch_seq *se
         const int pos = seq->first_pos + row, rest = KV_PAGE_TOKENS - pos % KV_PAGE_TOKENS;
         rows = seq->n_tokens - row < rest ? seq->n_tokens - row : rest;
         const int64_t at = seq->first_row + row;
+        const float *before = pos ? state_at(job, seq, (pos - 1) / KV_PAGE_TOKENS) : NULL;
+        if (pos && row == 0 && seq->state_from[op->kv.group] != BATCH_ZERO)
+            before = page_at(job, seq->state_from[op->kv.group]);
         const struct recur_args args = {
             .x = cpu_row_at(b, op->in[0], at) + first,
             .decay = cpu_row_at(b, op->in[1], at) + first,
@@ -47,7 +54,7 @@ static void sequence_run(const struct recur_job *job, const struct batch_seq *se
             .ldy = b->buffer[op->out].ld,
             .n_rows = rows,
             .n = n,
-            .before = pos ? state_at(job, seq, (pos - 1) / KV_PAGE_TOKENS) + first : NULL,
+            .before = before ? before + first : NULL,
             .after = state_at(job, seq, pos / KV_PAGE_TOKENS) + first,
         };
         b->ops->recur(&args);

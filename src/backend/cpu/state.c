@@ -44,6 +44,7 @@ static float *state_at(const struct state_job *job, uint32_t page) {
 static struct state_rows rows_from(const struct state_job *job, const struct batch_seq *seq,
                                    int row) {
     const uint32_t *table = seq->page_table[job->op->state.group];
+    const uint32_t from = seq->state_from[job->op->state.group];
     const int pos = seq->first_pos + row, last = seq->first_pos + seq->n_tokens - 1;
     const uint32_t page = table[pos / KV_PAGE_TOKENS];
     int block = pos / KV_PAGE_TOKENS;
@@ -52,7 +53,10 @@ static struct state_rows rows_from(const struct state_job *job, const struct bat
     return (struct state_rows){
         .first_row = seq->first_row + row,
         .n = (end <= last ? end : last + 1) - pos,
-        .before = pos ? state_at(job, table[(pos - 1) / KV_PAGE_TOKENS]) : NULL,
+        .before =
+            pos ? state_at(job, row == 0 && from != BATCH_ZERO ? from
+                                                               : table[(pos - 1) / KV_PAGE_TOKENS])
+                : NULL,
         .after = state_at(job, page),
     };
 }
