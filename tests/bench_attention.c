@@ -244,7 +244,7 @@ static void prefill_row(const struct cpu_ops *ops, const struct shape *shape, in
 static void plan_make(struct plan *plan, const struct shape *shape, const float *embedding) {
     const int width = shape->n_head * shape->dim;
     const struct plan_kv_group group = {KV_FULL, N_LAYER, shape->n_head_kv, shape->dim, shape->dim,
-                                        0,       0};
+                                        0,       0, 0};
     const struct plan_weight weight = {.name = "embedding",
                                        .format = FORMAT_F32,
                                        .rows = 1,

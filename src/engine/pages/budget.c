@@ -65,7 +65,8 @@ static uint64_t hidden_bytes(const struct plan *plan, int max_seqs) {
 static rn_status need_of(const struct budget_request *request, struct budget *out, rn_error *err) {
     const struct backend_sizes sizes = {.max_tokens = out->sizes.batch_tokens,
                                         .max_logits = out->sizes.logit_rows,
-                                        .max_seqs = out->sizes.max_seqs};
+                                        .max_seqs = out->sizes.max_seqs,
+                                        .bf16_states = request->bf16_states};
     struct backend_need need;
     const rn_status status =
         request->cls->need(request->plan, &sizes, request->kv_type, &need, err);

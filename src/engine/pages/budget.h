@@ -18,6 +18,7 @@ struct budget_request {
     const struct plan *plan;
     int n_ctx_max;              // the model's
     const char *kv_type;        // one of the class's
+    bool bf16_states;           // as in backend_sizes
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
     int draft_rows;             // logit rows beside those of the default
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
