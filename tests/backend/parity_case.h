@@ -325,7 +325,8 @@ static inline void parity_recur(struct parity_case *c) {
     const int width = parity_width(c);
     const struct plan_kv_group group = {.kind = KV_RECURRENT,
                                         .n_layer = 1 + parity_below(c, 3),
-                                        .state = width};
+                                        .state = width,
+                                        .exact = width};
     const int x = parity_input(c, width, ROWS_TOKENS, 2);
     const int decay = parity_input(c, width, ROWS_TOKENS, 5);
     const int outs[] = {x, decay, parity_buffer(c, width, ROWS_TOKENS)};
