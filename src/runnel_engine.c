@@ -112,24 +112,31 @@ static rn_status read_speculation(const rn_engine_options *o, struct draft_confi
 
 rn_status model_engine_config(const rn_engine_options *o, struct engine_config *out,
                               rn_error *err) {
-    *out = (struct engine_config){
-        .place = {.name = o->backend, .device = o->device, .kv_type = o->kv_type},
-        .draft_place = {.name = o->draft_backend, .device = o->draft_device},
-        .variant = o->isa,
-        .n_threads = o->n_threads,
-        .no_pin = o->no_pin,
-        .self_check = o->self_check,
-        .sizes = {.n_ctx = o->n_ctx,
-                  .max_seqs = o->max_seqs,
-                  .batch_tokens = o->batch_tokens,
-                  .logit_rows = o->logit_rows},
-        .progress = o->progress,
-        .progress_ctx = o->progress_ctx,
-        .max_waiting = o->max_waiting,
-        .kv_bytes = o->kv_bytes,
-        .kv_pages = o->kv_pages,
-        .itl_ms = o->itl_ms,
-        .no_prefix = o->no_prefix_cache};
+    const bool bf16_states = o->state_type && strcmp(o->state_type, "bf16") == 0;
+    if (o->state_type && !bf16_states && strcmp(o->state_type, "f32") != 0)
+        return err_set(err, RN_ERR_ARG, "state_type is '%.64s', expected f32 or bf16",
+                       o->state_type);
+    *out =
+        (struct engine_config){.place = {.name = o->backend,
+                                         .device = o->device,
+                                         .kv_type = o->kv_type,
+                                         .bf16_states = bf16_states},
+                               .draft_place = {.name = o->draft_backend, .device = o->draft_device},
+                               .variant = o->isa,
+                               .n_threads = o->n_threads,
+                               .no_pin = o->no_pin,
+                               .self_check = o->self_check,
+                               .sizes = {.n_ctx = o->n_ctx,
+                                         .max_seqs = o->max_seqs,
+                                         .batch_tokens = o->batch_tokens,
+                                         .logit_rows = o->logit_rows},
+                               .progress = o->progress,
+                               .progress_ctx = o->progress_ctx,
+                               .max_waiting = o->max_waiting,
+                               .kv_bytes = o->kv_bytes,
+                               .kv_pages = o->kv_pages,
+                               .itl_ms = o->itl_ms,
+                               .no_prefix = o->no_prefix_cache};
     return read_speculation(o, &out->draft, err);
 }
 

@@ -444,7 +444,7 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
                          const char *kv_type, struct kv_bytes *out, rn_error *err) {
     const struct place_wanted wanted = place_of(place, kv_type);
-    const struct backend_sizes sizes = {1, 1, 1};
+    const struct backend_sizes sizes = {1, 1, 1, false};
     struct backend_place found;
     struct backend_need need;
     rn_status status = place_find(&wanted, &found, err);

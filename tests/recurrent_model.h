@@ -7,10 +7,10 @@
 //   layer 1, 2   x += out(attention(q, k, v of norm x)), layer 2 with a window
 //   layer 3      x += down(delta(conv(in(norm x)), a(norm x), b(norm x)))
 //
-// A state has a part of the convolution and a part of the heads, in layer 0 in this order, in layer
-// 3 in the other one. Heads decay, so states are bounded. The last layer's product and all later
-// ops work on the out rows. Everything is in the plan's arena: recurrent_model_deinit frees all of
-// it.
+// A state has a part of the convolution, which is exact, and behind it a part of the heads. In
+// layer 0 neither part is as large as in layer 3. Heads decay, so states are bounded. The last
+// layer's product and all later ops work on the out rows. Everything is in the plan's arena:
+// recurrent_model_deinit frees all of it.
 #ifndef RN_TESTS_RECURRENT_MODEL_H
 #define RN_TESTS_RECURRENT_MODEL_H
 
@@ -27,25 +27,19 @@ enum {
     RECURRENT_WINDOW = 40, // neither a block nor a multiple of one
     RECURRENT_CTX = 4096,
     RECURRENT_LAYERS = 4,
-    RECURRENT_STATE = 267, // floats of a layer: those of layer 3, and a few that nobody has
+    RECURRENT_EXACT = 104, // numbers of a layer's state: inputs of a convolution
+    RECURRENT_STATE = 267, // with those of the heads, and a few that nobody has
 };
 
 // A layer with a state, in small and odd numbers.
 struct recurrent_shape {
     enum op_kind kind; // behind the convolution
     int n_head, n_key, dim_k, dim_v, taps;
-    bool heads_first; // in the state
 };
 
 static const struct recurrent_shape recurrent_shapes[2] = {
     {.kind = OP_SCAN, .n_head = 3, .n_key = 1, .dim_k = 5, .dim_v = 7, .taps = 4},
-    {.kind = OP_DELTA,
-     .n_head = 4,
-     .n_key = 2,
-     .dim_k = 5,
-     .dim_v = 8,
-     .taps = 3,
-     .heads_first = true},
+    {.kind = OP_DELTA, .n_head = 4, .n_key = 2, .dim_k = 5, .dim_v = 8, .taps = 3},
 };
 
 // KV groups, in the plan's order.
@@ -215,14 +209,13 @@ static inline void recurrent_mix_layer(struct recurrent_builder *b, int x, int h
     if (b->plan->failed) return;
     const struct recurrent_shape *s = &recurrent_shapes[index];
     const int width = s->n_head * s->dim_v + 2 * s->n_key * s->dim_k;
-    const int conv_floats = (s->taps - 1) * width, head_floats = s->n_head * s->dim_k * s->dim_v;
     const int in = plan_add_buffer(b->plan, "in", width, ROWS_TOKENS);
     recurrent_norm(b, x, h);
     recurrent_product(b, h, in, false, 2, "mix_in");
     if (b->plan->failed) return;
-    const int conv = recurrent_conv(b, s, index, in, s->heads_first ? head_floats : 0);
+    const int conv = recurrent_conv(b, s, index, in, RECURRENT_EXACT - (s->taps - 1) * width);
     if (b->plan->failed) return;
-    int mixed = recurrent_mix(b, s, index, conv, h, s->heads_first ? 0 : conv_floats);
+    int mixed = recurrent_mix(b, s, index, conv, h, RECURRENT_EXACT);
     if (b->plan->failed) return;
     if (x_out != x) {
         const int all = mixed;
@@ -243,8 +236,10 @@ static inline void recurrent_groups(struct plan *plan, int n_state) {
     group.kind = KV_WINDOW;
     group.window = RECURRENT_WINDOW;
     plan_add_kv_group(plan, &group);
-    group =
-        (struct plan_kv_group){.kind = KV_RECURRENT, .n_layer = n_state, .state = RECURRENT_STATE};
+    group = (struct plan_kv_group){.kind = KV_RECURRENT,
+                                   .n_layer = n_state,
+                                   .state = RECURRENT_STATE,
+                                   .exact = RECURRENT_EXACT};
     plan_add_kv_group(plan, &group);
 }
 

@@ -27,6 +27,7 @@ void app_engine_options(const struct options *options, rn_engine_options *out) {
         .isa = strcmp(isa, "auto") ? isa : NULL,
         // a plug-in's backend may have a default of its own
         .kv_type = option_given(options, OPT_KV_TYPE) ? option_text(options, OPT_KV_TYPE) : NULL,
+        .state_type = option_text(options, OPT_STATE_TYPE),
         .n_threads = option_int(options, OPT_THREADS),
         .no_pin = option_flag(options, OPT_NO_PIN),
         .self_check = option_flag(options, OPT_SELF_CHECK),

@@ -44,6 +44,7 @@ struct backend_sizes {
     int max_tokens; // rows of a batch; out rows are some of them
     int max_logits; // logit rows of a batch
     int max_seqs;
+    bool bf16_states; // of recurrent groups: the part that is not exact (plan.h); else f32
 };
 
 // Bytes that a plan takes on the device.

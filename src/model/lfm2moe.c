@@ -5,7 +5,8 @@ static rn_status lfm2moe_read(struct hparams *hp, const struct weights *weights,
     rn_status s;
     if ((s = lfm2_read(hp, weights, err))) return s;
     if ((s = hparams_router(hp, weights, ROUTE_SIGMOID, err))) return s;
-    return hparams_need_experts(hp, weights, err);
+    if ((s = hparams_need_experts(hp, weights, err))) return s;
+    return hparams_need_ff(hp, weights, err); // of the dense layers
 }
 
 static const struct hf_key lfm2moe_keys[] = {

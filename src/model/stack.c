@@ -26,7 +26,8 @@ static int declare_buffers(struct builder *b) {
 
 static bool shares_group(const struct plan_kv_group *a, const struct plan_kv_group *b) {
     return a->kind == b->kind && a->n_head_kv == b->n_head_kv && a->dim_k == b->dim_k &&
-           a->dim_v == b->dim_v && a->window == b->window && a->state == b->state;
+           a->dim_v == b->dim_v && a->window == b->window && a->state == b->state &&
+           a->exact == b->exact;
 }
 
 // Puts the layer into the first group of its kind and width; a new one if there is none.
@@ -66,7 +67,9 @@ static void add_state(struct builder *b, int layer) {
                             weights_name(b->weights), layer, (long long)floats, INT32_MAX);
         return;
     }
-    const struct plan_kv_group like = {.kind = KV_RECURRENT, .state = (int)floats};
+    const struct plan_kv_group like = {.kind = KV_RECURRENT,
+                                       .state = (int)floats,
+                                       .exact = (r->taps - 1) * r->n_channel};
     add_to_group(b, layer, &like, &b->state[layer]);
 }
 

@@ -30,6 +30,9 @@ struct batch_seq {
     int first_pos;                                  // position of the first of them
     int first_out, n_out;                           // its part of out_row
     const uint32_t *page_table[PLAN_MAX_KV_GROUPS]; // page ids, by position / KV_PAGE_TOKENS
+    // The page of a recurrent group that has the state before the first row, where the table does
+    // not name it: BATCH_ZERO where it does
+    uint32_t state_from[PLAN_MAX_KV_GROUPS];
 };
 
 // What a page holds before the rows run: zeros, or what another page of its group holds.
@@ -70,6 +73,7 @@ void batch_builder_deinit(struct batch_builder *builder); // zeroed is fine
 // The next tokens of a sequence.
 struct batch_rows {
     uint32_t *const *page_table; // [n_group]
+    const uint32_t *state_from;  // [n_group] as in batch_seq; NULL: none
     int first_pos, n_tokens;     // n_tokens > 0
     const int32_t *token;        // [n_tokens] NULL: zeros, which the caller may replace
     int32_t last;     // BATCH_OF_ROW: it replaces the last token, which is not read; 0: none does

@@ -56,12 +56,17 @@ static uint64_t rows_of(const struct batch_shape *shape, enum row_domain rows) {
 
 // A sequence's state is read when its rows begin and written when they end; the states that blocks
 // leave on the way are not counted.
-static void state_cost(const struct plan *plan, const struct op *op,
+static void state_cost(const struct plan *plan, const struct op *op, const struct kv_bytes *kv,
                        const struct batch_shape *shape, struct cost *cost) {
     const uint64_t rows = rows_of(shape, op->rows);
     const uint64_t floats = (uint64_t)op_state_floats(plan, op);
     const uint64_t n_seqs = (uint64_t)shape->kv_read[op->state.group][op->rows];
-    cost->kv_read_bytes = 2 * n_seqs * floats * sizeof(float); // and written
+    const struct plan_kv_group *group = &plan->group[op->state.group];
+    const uint64_t layer = kv->page[op->state.group] / (uint64_t)group->n_layer;
+    const uint64_t exact = (uint64_t)group->exact * sizeof(float);
+    const bool is_whole = op->kind == OP_CONV || layer < exact; // no page is known
+    cost->kv_read_bytes =
+        2 * n_seqs * (is_whole ? floats * sizeof(float) : layer - exact); // written
     cost->weight_bytes = vector_bytes(plan, op->weight) + vector_bytes(plan, op->bias);
     if (op->kind == OP_CONV) { // an activation is taken as 4
         const uint64_t width = (uint64_t)plan->buffer[op->out].width;
@@ -124,7 +129,7 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
-        state_cost(plan, op, shape, &cost);
+        state_cost(plan, op, kv, shape, &cost);
         break;
     case OP_COLUMNS:
         cost.act_bytes = rows * 2 * (uint64_t)(op->columns.n * op->columns.len) * sizeof(float);

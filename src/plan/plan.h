@@ -75,8 +75,10 @@ struct plan_kv_group {
     enum kv_kind kind;
     int n_layer, n_head_kv, dim_k, dim_v; // dim_*: per head
     int window;                           // KV_WINDOW: key j is seen from i when i - j < window
-    int state; // KV_RECURRENT: floats of a layer's state, always f32; a page holds one of each
-               // layer, and n_head_kv and dim_* are 0
+    int state; // KV_RECURRENT: numbers of a layer's state; a page holds one of each layer, and
+               // n_head_kv and dim_* are 0
+    int exact; // of them, the first ones, which are f32 where the others are bf16: inputs of a
+               // convolution. An op's part is on one side
 };
 
 enum norm_kind { NORM_RMS, NORM_LAYER };

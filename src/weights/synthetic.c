@@ -343,7 +343,7 @@ static void put_hparams(struct maker *m) {
     const struct shape *s = m->shape;
     const struct delta *delta = delta_of(s);
     const struct pattern *p = pattern_of(s);
-    put_u32(m, "block_count", s->n_layer);
+    put_u32(m, "block_count", s->n_layer + (delta ? 1 : 0));
     put_u32(m, "context_length", N_CTX);
     put_u32(m, "embedding_length", s->n_embd);
     if (!p) put_u32(m, "feed_forward_length", s->n_ff);
@@ -360,6 +360,7 @@ static void put_hparams(struct maker *m) {
         put_u32(m, "expert_feed_forward_length", s->n_ff);
     }
     if (delta) {
+        put_u32(m, "nextn_predict_layers", 1);
         put_u32(m, "full_attention_interval", DELTA_INTERVAL);
         put_u32(m, "ssm.conv_kernel", DELTA_TAPS);
         put_u32(m, "ssm.state_size", delta->dim);
@@ -586,6 +587,18 @@ static void add_letter(struct maker *m, const struct pattern *p) {
                MAX_RULES);
 }
 
+// The block behind the layers, which drafts; m->layer is its number.
+static void add_nextn(struct maker *m) {
+    const struct shape *s = m->shape;
+    add_matrix(m, "nextn.eh_proj.weight", 2 * (int64_t)s->n_embd, s->n_embd, 0, NULL, 0);
+    add_vector(m, "nextn.enorm.weight", s->n_embd);
+    add_vector(m, "nextn.hnorm.weight", s->n_embd);
+    add_vector(m, "nextn.shared_head_norm.weight", s->n_embd);
+    add_attention(m);
+    add_vector(m, "post_attention_norm.weight", s->n_embd);
+    (s->n_expert ? add_experts : add_dense)(m);
+}
+
 static void add_tensors(struct maker *m) {
     const struct shape *s = m->shape;
     const struct pattern *p = pattern_of(s);
@@ -601,6 +614,7 @@ static void add_tensors(struct maker *m) {
                    s->n_embd);
         (s->n_expert ? add_experts : add_dense)(m);
     }
+    if (s->flags & SHAPE_DELTA) add_nextn(m);
     m->layer = -1;
     add_vector(m, strcmp(s->arch, "lfm2") ? "output_norm.weight" : "token_embd_norm.weight",
                s->n_embd);

@@ -345,6 +345,9 @@ static inline void parity_state(struct parity_case *c, struct op *op) {
                                         .state = before + (int)op_state_floats(&c->plan, op) +
                                                  parity_below(c, 2) * 3};
     op->state.group = plan_add_kv_group(&c->plan, &group);
+    // the part before is f32 where heads are bf16, and a convolution's part is
+    c->plan.group[op->state.group].exact =
+        op->kind == OP_CONV ? before + (int)op_state_floats(&c->plan, op) : before;
     op->state.layer = parity_below(c, group.n_layer);
     op->state.at = before;
     c->n_positions = PARITY_PAGED;

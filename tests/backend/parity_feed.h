@@ -11,7 +11,8 @@ enum {
     PARITY_SEQS = 5,
     PARITY_ROWS = 64,
     PARITY_BLOCKS = PARITY_PAGED / KV_PAGE_TOKENS,
-    PARITY_PAGES = PARITY_SEQS * PARITY_BLOCKS, // of a group
+    PARITY_PAGES = PARITY_SEQS * PARITY_BLOCKS,    // of a group, that tables name
+    PARITY_ALL_PAGES = PARITY_PAGES + PARITY_SEQS, // with one beside each table
     PARITY_OPS = 2 * PARITY_PAGES,
     PARITY_SIZES = 6,
 };
@@ -100,6 +101,21 @@ static inline void feed_tables(struct parity_feed *f, struct parity_seq *seq, in
     seq->n_page = n_page;
 }
 
+// At times the state before the first row is beside the table, and the table's page has none.
+static inline void feed_state_from(struct parity_feed *f, const struct parity_seq *seq,
+                                   struct batch_seq *out) {
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) out->state_from[g] = BATCH_ZERO;
+    for (int g = 0; g < f->plan->n_group; g++) {
+        if (f->plan->group[g].kind != KV_RECURRENT || seq->n_done == 0 || feed_below(f, 2))
+            continue;
+        const uint32_t page = seq->table[g][(seq->n_done - 1) / KV_PAGE_TOKENS];
+        const uint32_t beside = (uint32_t)(PARITY_PAGES + (seq - f->seq));
+        f->page[f->batch.n_pages++] = (struct batch_page){g, beside, page};
+        f->page[f->batch.n_pages++] = (struct batch_page){g, page, BATCH_ZERO};
+        out->state_from[g] = beside;
+    }
+}
+
 // The next n tokens of a sequence, which may be none.
 static inline void feed_add(struct parity_feed *f, struct parity_seq *seq, int n) {
     struct batch *batch = &f->batch;
@@ -113,6 +129,8 @@ static inline void feed_add(struct parity_feed *f, struct parity_seq *seq, int n
     const int n_page = (seq->n_done + n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
     if (f->plan->n_group > 0) feed_tables(f, seq, n_page > seq->n_page ? n_page : seq->n_page);
     for (int g = 0; g < f->plan->n_group; g++) out->page_table[g] = seq->table[g];
+    for (int g = 0; n == 0 && g < PLAN_MAX_KV_GROUPS; g++) out->state_from[g] = BATCH_ZERO;
+    if (n > 0) feed_state_from(f, seq, out);
     seq->n_done += n;
 }
 

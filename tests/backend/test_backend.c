@@ -168,8 +168,8 @@ static void add_layers(struct fixture *f, struct buffers tokens, struct buffers 
 static void fixture_begin(struct fixture *f, enum format_id format) {
     *f = (struct fixture){.format = format, .random = 3};
     plan_init(&f->plan);
-    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0, 0};
-    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20, 0};
+    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0, 0, 0};
+    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20, 0, 0};
     plan_add_kv_group(&f->plan, &full);
     plan_add_kv_group(&f->plan, &window);
 }
@@ -703,7 +703,7 @@ CASE(what_a_plan_needs_is_its_weights_buffers_and_pages) {
         *(f.plan.buffer[i].rows == ROWS_LOGITS ? &logits : &tokens) +=
             (uint64_t)f.plan.buffer[i].width * 4;
     for (const char *const *type = cls->kv_types; *type; type++) {
-        const struct backend_sizes sizes = {70, 30, 2};
+        const struct backend_sizes sizes = {70, 30, 2, false};
         struct backend_need need;
         assert_int_equal(cls->need(&f.plan, &sizes, *type, &need, NULL), RN_OK);
         assert_int_equal(need.weights, weights);

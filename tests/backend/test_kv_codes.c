@@ -96,20 +96,20 @@ CASE(odd_entries_equal_the_reference) {
 
 // Of a token in one layer.
 static uint64_t token_bytes(enum kv_type type, int n_head_kv, int dim) {
-    const struct plan_kv_group group = {KV_FULL, 3, n_head_kv, dim, dim, 0, 0};
-    return kv_page_bytes(&group, type) / 3 / KV_PAGE_TOKENS;
+    const struct plan_kv_group group = {KV_FULL, 3, n_head_kv, dim, dim, 0, 0, 0};
+    return kv_page_bytes(&group, type, false) / 3 / KV_PAGE_TOKENS;
 }
 
 CASE(a_page_is_its_tokens) {
-    const struct plan_kv_group group = {KV_WINDOW, 3, 2, 16, 16, 40, 0};
-    assert_int_equal(kv_page_bytes(&group, KV_F32), 3 * 2 * 2 * 16 * 4 * KV_PAGE_TOKENS);
+    const struct plan_kv_group group = {KV_WINDOW, 3, 2, 16, 16, 40, 0, 0};
+    assert_int_equal(kv_page_bytes(&group, KV_F32, false), 3 * 2 * 2 * 16 * 4 * KV_PAGE_TOKENS);
     assert_int_equal(token_bytes(KV_F16, 2, 16), 2 * 2 * 16 * 2);
     assert_int_equal(token_bytes(KV_INT8, 2, 16), 2 * 2 * (16 + 2));
     assert_int_equal(token_bytes(KV_INT4, 2, 16), 2 * (16 / 2 + 2 + 16 + 2)); // values are padded
     assert_int_equal(token_bytes(KV_INT4, 5, 64), 5 * 2 * (64 / 2 + 2 * 2));
     const struct plan_kv_group states = {.kind = KV_RECURRENT, .n_layer = 2, .state = 48};
     for (int type = 0; type < KV_TYPE_COUNT; type++)
-        assert_int_equal(kv_page_bytes(&states, (enum kv_type)type), 2 * 48 * 4);
+        assert_int_equal(kv_page_bytes(&states, (enum kv_type)type, false), 2 * 48 * 4);
 }
 
 CASE(kv_types_are_found_by_their_names) {

@@ -148,9 +148,10 @@ static void feed_all(const struct runner *r, const struct parity_case *c, struct
 static rn_status run_case(const struct runner *r, const struct parity_case *c, const char *kv_type,
                           struct rows *out) {
     struct backend_config config = {.variant = r->variant,
-                                    .sizes = {PARITY_ROWS, PARITY_ROWS, PARITY_SEQS},
-                                    .n_pages = {PARITY_PAGES, PARITY_PAGES, PARITY_PAGES,
-                                                PARITY_PAGES},
+                                    .sizes = {PARITY_ROWS, PARITY_ROWS, PARITY_SEQS,
+                                              c->index % 2 == 1},
+                                    .n_pages = {PARITY_ALL_PAGES, PARITY_ALL_PAGES,
+                                                PARITY_ALL_PAGES, PARITY_ALL_PAGES},
                                     .pool = r->pool};
     struct backend_need need;
     struct backend *backend;

@@ -13,7 +13,8 @@ enum {
     TOKENS = 100,
     BLOCKS = TOKENS / KV_PAGE_TOKENS + 1,
     SEQS = 2,
-    PAGES = 2 * SEQS * BLOCKS,
+    SPARE_PAGES = SEQS * BLOCKS, // the first ones, which no sequence has
+    PAGES = SPARE_PAGES + SEQS * BLOCKS,
     ROWS = SEQS * TOKENS,
 };
 
@@ -272,7 +273,9 @@ static void alone_init(struct alone *a, const struct op *shape, uint64_t seed) {
     a->n_state = (int)op_state_floats(&a->plan, &a->op);
     const struct plan_kv_group group = {.kind = KV_RECURRENT,
                                         .n_layer = ALONE_LAYERS,
-                                        .state = ALONE_AT + a->n_state + ALONE_BEHIND};
+                                        .state = ALONE_AT + a->n_state + ALONE_BEHIND,
+                                        .exact =
+                                            ALONE_AT + (shape->kind == OP_CONV ? a->n_state : 0)};
     a->op.state.group = plan_add_kv_group(&a->plan, &group);
     a->op.state.layer = ALONE_LAYER;
     a->op.state.at = ALONE_AT;
@@ -409,16 +412,31 @@ static void check_states(const struct alone *a, const struct cpu_backend *b,
     }
 }
 
-// Chunks of 1 to most tokens; out: [TOKENS, width].
+// The state is to go on in another page, which takes the place of its own in the table. Returns the
+// page that has it, which the table names no more.
+static uint32_t state_leaves(struct sequence *s, uint32_t to) {
+    uint32_t *page = s->page[RECURRENT_GROUP_STATE];
+    const int block = (s->n_done - 1) / KV_PAGE_TOKENS;
+    const uint32_t from = page[block];
+    for (int i = 0; i < BLOCKS; i++)
+        if (page[i] == from) page[i] = to;
+    return from;
+}
+
+// Chunks of 1 to most tokens; out: [TOKENS, width]. At times the state before a chunk is in a page
+// that the table does not name.
 static void alone_run(const struct alone *a, struct world *w, int most, float *out) {
     const struct cpu_backend *b = (const struct cpu_backend *)w->here.backend;
     memset(b->kv[0].base, DIRT, PAGES * b->page_bytes[0]);
     struct sequence *s = sequence_start(w, 0, NULL);
-    while (s->n_done < TOKENS) {
+    for (int step = 0; s->n_done < TOKENS; step++) {
+        const bool leaves = s->n_done % KV_PAGE_TOKENS && step % 3 == 2;
+        const uint32_t from = leaves ? state_leaves(s, (uint32_t)step % SPARE_PAGES) : BATCH_ZERO;
         sequence_add(w, 0, most == TOKENS ? TOKENS : 1 + rand() % most, 0);
         // the one group of this plan is like the model's third
         w->builder.batch.n_pages = 0;
         w->builder.seq[0].page_table[0] = s->table[RECURRENT_GROUP_STATE];
+        w->builder.seq[0].state_from[0] = from;
         here_run(&w->here, &w->builder.batch);
         for (int i = 0; i < w->builder.batch.n_out; i++)
             memcpy(out + (s->n_done + i) * a->width, w->here.result.logits[i],

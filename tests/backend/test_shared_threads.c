@@ -30,7 +30,7 @@ static void world_init(struct world *w, int n_vocab, struct pool *pool) {
     rn_error err = {0};
     w->n_vocab = n_vocab;
     check(recurrent_model_init(&w->model, n_vocab, FORMAT_F32, &err) == RN_OK, "%s", err.message);
-    const struct backend_config config = {.sizes = {TOKENS, TOKENS, 1},
+    const struct backend_config config = {.sizes = {TOKENS, TOKENS, 1, false},
                                           .n_pages = {1, 1, 1},
                                           .pool = pool};
     check(backend_find("cpu", 0, &cls, &device, &err) == RN_OK, "%s", err.message);

@@ -102,7 +102,7 @@ static inline void world_check(struct world *w) {
 
 // Of the KV type that engines have by default.
 static inline struct kv_bytes world_pages(const struct plan *plan) {
-    const struct backend_sizes sizes = {1, 1, 1};
+    const struct backend_sizes sizes = {1, 1, 1, false};
     struct backend_place place;
     struct backend_need need;
     rn_error err = {0};

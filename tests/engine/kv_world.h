@@ -149,6 +149,12 @@ static inline uint64_t world_slot(const struct world *w, int g, uint32_t page, i
     return w->page[g][page].slot[slot];
 }
 
+// The page that has the state before the position: the table's, or the mark's.
+static inline uint32_t world_state_page(const struct world_table *t, int g, int p) {
+    const uint32_t *const from = kv_state_from(&t->kv, p);
+    return from && from[g] != KV_NO_PAGE ? from[g] : t->kv.page[g][(p - 1) / KV_PAGE_TOKENS];
+}
+
 // Every slot that the table needs holds the history of its position.
 static inline void world_check_table(const struct world *w, const struct world_table *t) {
     uint64_t history[WORLD_POSITIONS];
@@ -161,8 +167,9 @@ static inline void world_check_table(const struct world *w, const struct world_t
         if (w->config.group[g].kind == KV_WINDOW && t->n_done >= w->config.group[g].window)
             p = t->n_done - w->config.group[g].window + 1;
         for (; p < t->n_done; p++) {
-            const uint32_t page = t->kv.page[g][p / KV_PAGE_TOKENS];
             const bool recurrent = w->config.group[g].kind == KV_RECURRENT;
+            const uint32_t page =
+                recurrent ? world_state_page(t, g, t->n_done) : t->kv.page[g][p / KV_PAGE_TOKENS];
             check(page != KV_NO_PAGE, "group %d position %d of %d has no page", g, p, t->n_done);
             const uint64_t is = world_slot(w, g, page, recurrent ? 0 : p % KV_PAGE_TOKENS);
             check(is == history[p], "group %d position %d of %d is another's", g, p, t->n_done);
@@ -407,8 +414,7 @@ static inline void world_write(struct world *w, struct world_table *t) {
                 w->bytes += w->config.group[g].page_bytes; // it is not cleared before
             page->memory = true;
             const uint64_t before =
-                p == 0 ? world_salt(t)
-                       : w->page[g][t->kv.page[g][(p - 1) / KV_PAGE_TOKENS]].slot[0];
+                p == 0 ? world_salt(t) : w->page[g][world_state_page(t, g, p)].slot[0];
             page->slot[0] = world_mix(before, (uint64_t)(uint32_t)t->token[p]);
         }
     }

@@ -137,7 +137,7 @@ static void bench_init(struct bench *bench, const struct plan *plan) {
     assert_int_equal(pool_create_here(2, false, &bench->pool, NULL), RN_OK);
     assert_int_equal(backend_find("cpu", 0, &cls, &device, NULL), RN_OK);
     const struct backend_config config = {.kv_type = "f32",
-                                          .sizes = {TOKENS, TOKENS, 1},
+                                          .sizes = {TOKENS, TOKENS, 1, false},
                                           .n_pages = {BLOCKS, BLOCKS, BLOCKS, BLOCKS},
                                           .pool = bench->pool};
     assert_int_equal(cls->create(plan, &config, &bench->backend, NULL), RN_OK);

@@ -207,4 +207,40 @@ CASE(flipped_header_bytes_never_crash) {
     }
 }
 
+// Sizes of states and kinds of layers are in the first keys and in the shapes of tensors.
+CASE(flipped_header_bytes_of_hybrids_never_crash) {
+    static const char *const names[] = {
+#define HYBRID(name) name,
+#include "hybrids.def"
+#undef HYBRID
+    };
+    srand(6);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct image image = load(names[i]);
+        weights_close(open_image(&image));
+        int opened = 0, refused = 0;
+        for (int round = 0; round < test_scale(200, 1500, 20000); round++) {
+            const size_t near = image.header < 1500 ? image.header : 1500;
+            const size_t at =
+                rand() % 2 ? (size_t)rand() % near : image.header - 1 - (size_t)rand() % (2 * near);
+            const uint8_t was = image.bytes[at];
+            image.bytes[at] ^= (uint8_t)(1 + rand() % 255);
+            rn_error err = {0};
+            struct weights *weights;
+            static struct model model;
+            if (weights_open_memory("m.gguf", image.bytes, image.size, &weights, &err) == RN_OK) {
+                const rn_status status = model_init(&model, weights, &err);
+                if (status == RN_OK) model_deinit(&model);
+                opened += status == RN_OK;
+                refused += status != RN_OK;
+                check(status == RN_OK || err.message[0], "%s: refused without a word", names[i]);
+                weights_close(weights);
+            }
+            image.bytes[at] = was;
+        }
+        assert_true(opened > 0 && refused > 0);
+        free(image.bytes);
+    }
+}
+
 TEST_PROGRAM(archs) { return cases_run(NULL, NULL); }

@@ -63,7 +63,8 @@ static rn_status cpu_need(const struct plan *plan, const struct backend_sizes *s
     (void)err;
     *out = (struct backend_need){.weights = weight_bytes(plan), .step = step_bytes(plan, sizes)};
     for (int g = 0; g < plan->n_group_all; g++)
-        out->kv.page[g] = kv_page_bytes(&plan->group[g], (enum kv_type)kv_type_find(kv_type));
+        out->kv.page[g] =
+            kv_page_bytes(&plan->group[g], (enum kv_type)kv_type_find(kv_type), sizes->bf16_states);
     return RN_OK;
 }
 
@@ -133,6 +134,7 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
     b->max_tokens = config->sizes.max_tokens;
     b->max_logits = config->sizes.max_logits;
     b->max_seqs = config->sizes.max_seqs;
+    b->bf16_states = config->sizes.bf16_states;
     b->now = config->now ? config->now : host_now;
     b->now_ctx = config->now_ctx;
     status = cpu_init(b, config, err);

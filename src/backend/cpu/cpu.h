@@ -80,6 +80,7 @@ struct cpu_backend {
     struct pool *pool; // the engine's
     int max_tokens, max_logits, max_seqs;
     enum kv_type kv_type;
+    bool bf16_states;
 
     struct arena arena;        // the arrays below
     struct cpu_weight *weight; // [plan->n_weight]

@@ -47,9 +47,13 @@ struct kv_layout kv_layout_of(enum kv_type type, int dim_k, int dim_v) {
     return layout;
 }
 
-uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type) {
+uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type, bool bf16_states) {
     const uint64_t n_layer = (uint64_t)group->n_layer;
-    if (group->kind == KV_RECURRENT) return n_layer * (uint64_t)group->state * sizeof(float);
+    if (group->kind == KV_RECURRENT) {
+        const uint64_t exact = (uint64_t)group->exact, rest = (uint64_t)group->state - exact;
+        const uint64_t small = (rest * sizeof(uint16_t) + 3) / 4 * 4; // layers begin on floats
+        return n_layer * (exact * sizeof(float) + (bf16_states ? small : rest * sizeof(float)));
+    }
     const struct kv_layout layout = kv_layout_of(type, group->dim_k, group->dim_v);
     return n_layer * (uint64_t)group->n_head_kv * layout.bytes;
 }

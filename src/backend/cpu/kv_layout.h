@@ -35,6 +35,6 @@ extern const char *const kv_type_names[KV_TYPE_COUNT + 1]; // the last is NULL
 int kv_type_find(const char *name);                        // -1: unknown
 struct kv_layout kv_layout_of(enum kv_type type, int dim_k, int dim_v);
 // Bytes of a page of a group: all its layers.
-uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type);
+uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type, bool bf16_states);
 
 #endif

@@ -156,7 +156,7 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
 static rn_status map_kv(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
     for (int g = 0; g < b->plan->n_group_all; g++) {
         uint64_t bytes;
-        b->page_bytes[g] = kv_page_bytes(&b->plan->group[g], b->kv_type);
+        b->page_bytes[g] = kv_page_bytes(&b->plan->group[g], b->kv_type, b->bf16_states);
         if (!ck_mul(b->page_bytes[g], config->n_pages[g], &bytes)) bytes = UINT64_MAX;
         const rn_status status =
             region_map(bytes, true, "the KV pages; a smaller context needs less", &b->kv[g], err);

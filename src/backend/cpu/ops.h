@@ -105,9 +105,10 @@ struct delta_args {
     float *y;          // [n_rows, ldy]
     int64_t ldy;
     int n_rows, n, dim_k;
-    const float *before;
-    float *after;   // [dim_k, lds]
+    const void *before;
+    void *after;    // [dim_k, lds] floats, or bf16: then each row's state is rounded to it
     int64_t lds;    // of both
+    bool is_bf16;   // both
     float eps;      // in the norms of q and k
     float *scratch; // [2 * dim_k]
 };
@@ -122,9 +123,10 @@ struct scan_args {
     float *y; // [n_rows, ldy]
     int64_t ldy;
     int n_rows, n, dim_k;
-    const float *before;
-    float *after; // [dim_k, lds]
+    const void *before;
+    void *after; // as of delta_args
     int64_t lds;
+    bool is_bf16;
 };
 
 struct cpu_ops {

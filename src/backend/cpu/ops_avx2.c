@@ -51,6 +51,24 @@ static inline void v_store_f16(uint16_t *x, v16 v) {
     _mm_storeu_si128((__m128i *)x, _mm256_cvtps_ph(v.lo, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(x + 8), _mm256_cvtps_ph(v.hi, _MM_FROUND_TO_NEAREST_INT));
 }
+static inline __m256 load_bf16(const uint16_t *x) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline v16 v_load_bf16(const uint16_t *x) { return (v16){load_bf16(x), load_bf16(x + 8)}; }
+// As f32_to_bf16; each lane has its result.
+static inline __m256i round_bf16(__m256 v) {
+    const __m256i bits = _mm256_castps_si256(v), high = _mm256_srli_epi32(bits, 16);
+    const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i nan = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), nan,
+                              _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+}
+static inline void v_store_bf16(uint16_t *x, v16 v) {
+    const __m256i both = _mm256_packus_epi32(round_bf16(v.lo), round_bf16(v.hi));
+    _mm256_storeu_si256((__m256i *)x, _mm256_permute4x64_epi64(both, 0xd8));
+}
 static inline v16 v_set(float x) { return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 static inline v16 v_add(v16 a, v16 b) { return BOTH2(_mm256_add_ps, a, b); }
 static inline v16 v_sub(v16 a, v16 b) { return BOTH2(_mm256_sub_ps, a, b); }

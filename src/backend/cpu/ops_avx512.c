@@ -31,6 +31,20 @@ static inline v16 v_load_f16_part(const uint16_t *x, int n) {
 static inline void v_store_f16(uint16_t *x, v16 v) {
     _mm256_storeu_si256((__m256i *)x, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
+static inline v16 v_load_bf16(const uint16_t *x) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+// As f32_to_bf16.
+static inline void v_store_bf16(uint16_t *x, v16 v) {
+    const __m512i bits = _mm512_castps_si512(v), high = _mm512_srli_epi32(bits, 16);
+    const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __m512i nan = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+    const __m512i out = _mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16),
+                                              _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);
+    _mm256_storeu_si256((__m256i *)x, _mm512_cvtepi32_epi16(out));
+}
 static inline v16 v_set(float x) { return _mm512_set1_ps(x); }
 static inline v16 v_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }
 static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }

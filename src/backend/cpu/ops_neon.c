@@ -42,6 +42,20 @@ static inline v16 v_load_f16_part(const uint16_t *x, int n) {
 static inline void v_store_f16(uint16_t *x, v16 v) {
     for (int i = 0; i < 4; i++) vst1_u16(x + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(v.val[i])));
 }
+static inline v16 v_load_bf16(const uint16_t *x) {
+    EACH(i, vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(x + 4 * i), 16)));
+}
+// As f32_to_bf16.
+static inline void v_store_bf16(uint16_t *x, v16 v) {
+    for (int i = 0; i < 4; i++) {
+        const uint32x4_t bits = vreinterpretq_u32_f32(v.val[i]), high = vshrq_n_u32(bits, 16);
+        const uint32x4_t odd = vandq_u32(high, vdupq_n_u32(1));
+        const uint32x4_t sum = vaddq_u32(vaddq_u32(bits, vdupq_n_u32(0x7fff)), odd);
+        const uint32x4_t nan = vorrq_u32(high, vdupq_n_u32(0x40));
+        const uint32x4_t is_number = vceqq_f32(v.val[i], v.val[i]);
+        vst1_u16(x + 4 * i, vmovn_u32(vbslq_u32(is_number, vshrq_n_u32(sum, 16), nan)));
+    }
+}
 static inline v16 v_set(float x) { EACH(i, vdupq_n_f32(x)); }
 static inline v16 v_add(v16 a, v16 b) { EACH(i, vaddq_f32(a.val[i], b.val[i])); }
 static inline v16 v_sub(v16 a, v16 b) { EACH(i, vsubq_f32(a.val[i], b.val[i])); }

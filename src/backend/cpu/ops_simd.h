@@ -3,14 +3,14 @@
 // written once. 16 is the number of virtual lanes of the contract's reductions.
 //
 // Primitives: v_load, v_load_part (n < 16; the rest 0), v_store, v_store_part, v_load_f16,
-// v_load_f16_part, v_store_f16, v_set, v_add, v_sub, v_mul, v_div, v_fma (a * b + c), v_max (a > b
-// ? a : b, so a NaN in a gives b), v_clamp_exp, v_exp2 (p * 2^n), v_abs, v_or_sign, v_less (a < b ?
-// x : y), v_lanes (lanes [lo, hi) of x, the rest of y), v_fold_add, v_fold_max, v_pair_even,
-// v_pair_odd, v_pair_swap_negate, v_swap1, 2, 4 and 8 (lane i gets lane i ^ that), v_load_i8,
-// v_store_i8 (rounded to even; within int8), v_load_i4 (the low or the high halves of 16 bytes,
-// minus 8). i16 is 16 lanes of int32, or of 4 bytes: i_set, i_load (64 bytes), i_low and i_high
-// (halves of all bytes), i_float, i_dot8 and i_dot4 (adds the products of 4 codes and the 4 bytes
-// of q to each lane; the codes are those stored plus DOT8_ZERO or DOT4_ZERO).
+// v_load_f16_part, v_store_f16, v_load_bf16, v_store_bf16, v_set, v_add, v_sub, v_mul, v_div, v_fma
+// (a * b + c), v_max (a > b ? a : b, so a NaN in a gives b), v_clamp_exp, v_exp2 (p * 2^n), v_abs,
+// v_or_sign, v_less (a < b ? x : y), v_lanes (lanes [lo, hi) of x, the rest of y), v_fold_add,
+// v_fold_max, v_pair_even, v_pair_odd, v_pair_swap_negate, v_swap1, 2, 4 and 8 (lane i gets lane i
+// ^ that), v_load_i8, v_store_i8 (rounded to even; within int8), v_load_i4 (the low or the high
+// halves of 16 bytes, minus 8). i16 is 16 lanes of int32, or of 4 bytes: i_set, i_load (64 bytes),
+// i_low and i_high (halves of all bytes), i_float, i_dot8 and i_dot4 (adds the products of 4 codes
+// and the 4 bytes of q to each lane; the codes are those stored plus DOT8_ZERO or DOT4_ZERO).
 // Constants: SCORE_QUERIES and SCORE_VECS, VALUE_QUERIES and VALUE_VECS(n): a block of attention,
 // queries by vectors (1 or 2), whose accumulators fit the registers.
 

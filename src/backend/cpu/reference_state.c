@@ -44,7 +44,7 @@ void reference_delta(const struct delta_args *args) {
     for (int r = 0; r < args->n_rows; r++) {
         const struct delta_gates g = delta_gates_of(args, r);
         const float *row_k = args->k + r * args->ld, *row_q = args->q + r * args->ld;
-        const float *from = r ? args->after : args->before;
+        const void *from = r ? args->after : args->before;
         const float by_k = length_inverse(row_k, dim, args->eps);
         const float by_q = length_inverse(row_q, dim, args->eps) * scale;
         for (int i = 0; i < dim; i++) {
@@ -53,13 +53,15 @@ void reference_delta(const struct delta_args *args) {
         }
         for (int c = 0; c < args->n; c++) {
             float known = 0, out = 0;
-            for (int i = 0; i < dim; i++)
-                known = fmaf((from ? from[i * args->lds + c] : 0.0f) * g.decay, k[i], known);
+            for (int i = 0; i < dim; i++) {
+                const float old = state_get(from, i * args->lds + c, args->is_bf16) * g.decay;
+                known = fmaf(old, k[i], known);
+            }
             const float delta = g.beta * (args->v[r * args->ld + c] - known);
             for (int i = 0; i < dim; i++) {
-                const float s =
-                    fmaf(k[i], delta, (from ? from[i * args->lds + c] : 0.0f) * g.decay);
-                args->after[i * args->lds + c] = s;
+                const float old = state_get(from, i * args->lds + c, args->is_bf16) * g.decay;
+                const float s = fmaf(k[i], delta, old);
+                state_put(args->after, i * args->lds + c, s, args->is_bf16);
                 out = fmaf(s, q[i], out);
             }
             args->y[r * args->ldy + c] = out;
@@ -71,14 +73,15 @@ void reference_scan(const struct scan_args *args) {
     for (int r = 0; r < args->n_rows; r++) {
         const struct scan_gates g = scan_gates_of(args, r);
         const float *b = args->b + r * args->ld, *c = args->c + r * args->ld;
-        const float *x = args->x + r * args->ld, *from = r ? args->after : args->before;
+        const float *x = args->x + r * args->ld;
+        const void *from = r ? args->after : args->before;
         for (int j = 0; j < args->n; j++) {
             const float input = g.dt * x[j];
             float out = 0;
             for (int i = 0; i < args->dim_k; i++) {
-                const float s =
-                    fmaf(b[i], input, (from ? from[i * args->lds + j] : 0.0f) * g.decay);
-                args->after[i * args->lds + j] = s;
+                const float old = state_get(from, i * args->lds + j, args->is_bf16) * g.decay;
+                const float s = fmaf(b[i], input, old);
+                state_put(args->after, i * args->lds + j, s, args->is_bf16);
                 out = fmaf(s, c[i], out);
             }
             args->y[r * args->ldy + j] = fmaf(args->skip, x[j], out);

@@ -22,28 +22,32 @@ struct state_job {
     int range;    // of an item
     int n_ranges; // of the width
     int n_heads;
+    int number_bytes; // of a head's state
 };
 
 // Rows of a sequence that share the pages of their states.
 struct state_rows {
     int64_t first_row;
     int n;
-    const float *before; // the op's part of the layer's state; NULL: zeros
-    float *after;
+    const uint8_t *before; // the op's part of the layer's state; NULL: zeros
+    uint8_t *after;
 };
 
-static float *state_at(const struct state_job *job, uint32_t page) {
+static uint8_t *state_at(const struct state_job *job, uint32_t page) {
     const struct cpu_backend *b = job->b;
     const int group = job->op->state.group;
     const uint64_t at = page * b->page_bytes[group];
     assert(at + b->page_bytes[group] <= b->kv[group].bytes);
-    return (float *)(b->kv[group].base + at + cpu_layer_at(b, job->op)) + job->op->state.at;
+    // parts before it are exact
+    return b->kv[group].base + at + cpu_layer_at(b, job->op) +
+           (uint64_t)job->op->state.at * sizeof(float);
 }
 
 // The rows from `row` on that end in the same page.
 static struct state_rows rows_from(const struct state_job *job, const struct batch_seq *seq,
                                    int row) {
     const uint32_t *table = seq->page_table[job->op->state.group];
+    const uint32_t from = seq->state_from[job->op->state.group];
     const int pos = seq->first_pos + row, last = seq->first_pos + seq->n_tokens - 1;
     const uint32_t page = table[pos / KV_PAGE_TOKENS];
     int block = pos / KV_PAGE_TOKENS;
@@ -52,7 +56,10 @@ static struct state_rows rows_from(const struct state_job *job, const struct bat
     return (struct state_rows){
         .first_row = seq->first_row + row,
         .n = (end <= last ? end : last + 1) - pos,
-        .before = pos ? state_at(job, table[(pos - 1) / KV_PAGE_TOKENS]) : NULL,
+        .before =
+            pos ? state_at(job, row == 0 && from != BATCH_ZERO ? from
+                                                               : table[(pos - 1) / KV_PAGE_TOKENS])
+                : NULL,
         .after = state_at(job, page),
     };
 }
@@ -73,8 +80,8 @@ static void conv_run(const struct state_job *job, const struct state_rows *rows,
         .taps = op->state.taps,
         .w = b->weight[op->weight].vector + first,
         .bias = bias ? bias + first : NULL,
-        .before = rows->before ? rows->before + first : NULL,
-        .after = rows->after + first,
+        .before = rows->before ? (const float *)(const void *)rows->before + first : NULL,
+        .after = (float *)(void *)rows->after + first,
         .ld = job->width,
         .silu = op->state.silu,
     });
@@ -87,7 +94,7 @@ static void delta_run(const struct state_job *job, const struct state_rows *rows
     const int dim_k = op->state.dim_k, dim_v = op->state.dim_v, n_key = op->state.n_key;
     const int key = op->state.is_tiled ? head % n_key : head / (op->state.n_head / n_key);
     const float *in = cpu_row_at(b, op->in[0], rows->first_row);
-    const int64_t at = (int64_t)head * dim_k * dim_v + first;
+    const int64_t at = ((int64_t)head * dim_k * dim_v + first) * job->number_bytes;
     float unit[2 * KV_DIM_MAX];
     b->ops->delta(&(struct delta_args){
         .q = in + key * dim_k,
@@ -108,6 +115,7 @@ static void delta_run(const struct state_job *job, const struct state_rows *rows
         .before = rows->before ? rows->before + at : NULL,
         .after = rows->after + at,
         .lds = dim_v,
+        .is_bf16 = b->bf16_states,
         .eps = op->state.eps,
         .scratch = unit,
     });
@@ -121,7 +129,7 @@ static void scan_run(const struct state_job *job, const struct state_rows *rows,
     const int group = head / (op->state.n_head / op->state.n_key);
     const float *in = cpu_row_at(b, op->in[0], rows->first_row);
     const float *in_b = in + op->state.n_head * dim_v;
-    const int64_t at = (int64_t)head * dim_k * dim_v + first;
+    const int64_t at = ((int64_t)head * dim_k * dim_v + first) * job->number_bytes;
     b->ops->scan(&(struct scan_args){
         .x = in + head * dim_v + first,
         .b = in_b + group * dim_k,
@@ -142,6 +150,7 @@ static void scan_run(const struct state_job *job, const struct state_rows *rows,
         .before = rows->before ? rows->before + at : NULL,
         .after = rows->after + at,
         .lds = dim_v,
+        .is_bf16 = b->bf16_states,
     });
 }
 
@@ -172,7 +181,8 @@ void cpu_state_stage(struct cpu_backend *b, const struct op *op) {
                             .op = op,
                             .width = is_conv ? b->plan->buffer[op->out].width : op->state.dim_v,
                             .range = is_conv ? CONV_CHANNELS : HEAD_COLUMNS,
-                            .n_heads = is_conv ? 1 : op->state.n_head};
+                            .n_heads = is_conv ? 1 : op->state.n_head,
+                            .number_bytes = b->bf16_states ? sizeof(uint16_t) : sizeof(float)};
     job.n_ranges = (job.width + job.range - 1) / job.range;
     const int64_t n_items = (int64_t)b->batch->n_seqs * job.n_heads * job.n_ranges;
     const int64_t depth = is_conv ? 4 * op->state.taps : op->state.dim_k;

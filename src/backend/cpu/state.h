@@ -6,6 +6,19 @@
 #include "backend/cpu/ops.h"
 #include "base/rmath.h"
 
+// Numbers of a state that is f32 or bf16.
+static inline float state_get(const void *state, int64_t at, bool is_bf16) {
+    if (!state) return 0.0f;
+    return is_bf16 ? bf16_to_f32(((const uint16_t *)state)[at]) : ((const float *)state)[at];
+}
+
+static inline void state_put(void *state, int64_t at, float value, bool is_bf16) {
+    if (is_bf16)
+        ((uint16_t *)state)[at] = f32_to_bf16(value);
+    else
+        ((float *)state)[at] = value;
+}
+
 struct delta_gates {
     float decay, beta; // the share of the state that stays; of the correction that is written
 };

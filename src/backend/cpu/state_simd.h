@@ -55,8 +55,28 @@ static void simd_conv(const struct conv_args *args) {
         }                                                                                          \
     } while (0)
 
-INLINE v16 state_load(const float *from, int64_t at, int m) {
-    return from ? row_load(from + at, m) : v_set(0);
+INLINE v16 state_load(const void *from, int64_t at, int m, bool is_bf16) {
+    if (!from) return v_set(0);
+    if (!is_bf16) return row_load((const float *)from + at, m);
+    const uint16_t *x = (const uint16_t *)from + at;
+    if (m == 16) return v_load_bf16(x);
+    uint16_t whole[16] = {0};
+    for (int i = 0; i < m; i++) whole[i] = x[i];
+    return v_load_bf16(whole);
+}
+
+INLINE void state_store(void *to, int64_t at, v16 v, int m, bool is_bf16) {
+    if (!is_bf16) {
+        row_store((float *)to + at, v, m, false);
+        return;
+    }
+    uint16_t *x = (uint16_t *)to + at, whole[16];
+    if (m == 16) {
+        v_store_bf16(x, v);
+        return;
+    }
+    v_store_bf16(whole, v);
+    for (int i = 0; i < m; i++) x[i] = whole[i];
 }
 
 // y = x / its length * scale.
@@ -68,15 +88,16 @@ INLINE void unit_length(const float *x, float *y, int n, float eps, float scale)
 }
 
 INLINE void delta_columns(const struct delta_args *args, int row, struct delta_gates g, int64_t at,
-                          int n_vec, int m) {
-    const float *from = row ? args->after : args->before, *k = args->scratch, *q = k + args->dim_k;
+                          int n_vec, int m, bool is_bf16) {
+    const void *from = row ? args->after : args->before;
+    const float *k = args->scratch, *q = k + args->dim_k;
     const v16 decay = v_set(g.decay);
     v16 known[STATE_VECS], out[STATE_VECS], delta[STATE_VECS];
     for (int j = 0; j < n_vec; j++) known[j] = out[j] = v_set(0);
     for (int i = 0; i < args->dim_k; i++) {
         const v16 key = v_set(k[i]);
         for (int j = 0; j < n_vec; j++) {
-            const v16 s = state_load(from, i * args->lds + at + 16 * j, m);
+            const v16 s = state_load(from, i * args->lds + at + 16 * j, m, is_bf16);
             known[j] = v_fma(v_mul(s, decay), key, known[j]);
         }
     }
@@ -87,8 +108,8 @@ INLINE void delta_columns(const struct delta_args *args, int row, struct delta_g
         const v16 key = v_set(k[i]), query = v_set(q[i]);
         for (int j = 0; j < n_vec; j++) {
             const int64_t place = i * args->lds + at + 16 * j;
-            const v16 s = v_fma(key, delta[j], v_mul(state_load(from, place, m), decay));
-            row_store(args->after + place, s, m, false);
+            const v16 s = v_fma(key, delta[j], v_mul(state_load(from, place, m, is_bf16), decay));
+            state_store(args->after, place, s, m, is_bf16);
             out[j] = v_fma(s, query, out[j]);
         }
     }
@@ -103,13 +124,16 @@ static void simd_delta(const struct delta_args *args) {
         const struct delta_gates g = delta_gates_of(args, r);
         unit_length(args->k + r * args->ld, args->scratch, dim, args->eps, 1.0f);
         unit_length(args->q + r * args->ld, args->scratch + dim, dim, args->eps, scale);
-        FOR_COLUMNS(args->n, delta_columns(args, r, g, i, n_vec, m););
+        if (args->is_bf16)
+            FOR_COLUMNS(args->n, delta_columns(args, r, g, i, n_vec, m, true););
+        else
+            FOR_COLUMNS(args->n, delta_columns(args, r, g, i, n_vec, m, false););
     }
 }
 
 INLINE void scan_columns(const struct scan_args *args, int row, struct scan_gates g, int64_t at,
-                         int n_vec, int m) {
-    const float *from = row ? args->after : args->before;
+                         int n_vec, int m, bool is_bf16) {
+    const void *from = row ? args->after : args->before;
     const float *b = args->b + row * args->ld, *c = args->c + row * args->ld;
     const v16 decay = v_set(g.decay);
     v16 x[STATE_VECS], input[STATE_VECS], out[STATE_VECS];
@@ -122,8 +146,8 @@ INLINE void scan_columns(const struct scan_args *args, int row, struct scan_gate
         const v16 gain = v_set(b[i]), read = v_set(c[i]);
         for (int j = 0; j < n_vec; j++) {
             const int64_t place = i * args->lds + at + 16 * j;
-            const v16 s = v_fma(gain, input[j], v_mul(state_load(from, place, m), decay));
-            row_store(args->after + place, s, m, false);
+            const v16 s = v_fma(gain, input[j], v_mul(state_load(from, place, m, is_bf16), decay));
+            state_store(args->after, place, s, m, is_bf16);
             out[j] = v_fma(s, read, out[j]);
         }
     }
@@ -135,6 +159,9 @@ INLINE void scan_columns(const struct scan_args *args, int row, struct scan_gate
 static void simd_scan(const struct scan_args *args) {
     for (int r = 0; r < args->n_rows; r++) {
         const struct scan_gates g = scan_gates_of(args, r);
-        FOR_COLUMNS(args->n, scan_columns(args, r, g, i, n_vec, m););
+        if (args->is_bf16)
+            FOR_COLUMNS(args->n, scan_columns(args, r, g, i, n_vec, m, true););
+        else
+            FOR_COLUMNS(args->n, scan_columns(args, r, g, i, n_vec, m, false););
     }
 }

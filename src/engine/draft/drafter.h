@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "engine/draft/spec_control.h"
 #include "engine/draft/suffix.h"
+#include "engine/pages/budget.h"
 #include "runnel.h"
 
 struct seq;
@@ -139,7 +140,7 @@ struct drafter_block_config {
     uint64_t (*now)(void *ctx);
     void *now_ctx;
 };
-enum { DRAFTER_TAIL = 128 }; // hidden rows that it keeps of a sequence: the last ones
+enum { DRAFTER_TAIL = BUDGET_HIDDEN_ROWS }; // it keeps the last ones of a sequence
 rn_status drafter_block_create(const struct drafter_block_config *config, struct drafter **out,
                                rn_error *err);
 

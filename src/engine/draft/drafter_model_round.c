@@ -26,12 +26,14 @@ static void begin(struct drafter_model *d) {
 static void add(struct drafter_model *d, const struct drafter_part *part, int first_pos, int n,
                 bool is_out) {
     const int first_row = d->builder.batch.n_tokens;
-    batch_add(&d->builder, &(struct batch_rows){.page_table = part->slot->table.page,
-                                                .first_pos = first_pos,
-                                                .n_tokens = n,
-                                                .token = part->job->seq->token + part->slot->base +
-                                                         first_pos + d->is_block,
-                                                .n_out = is_out});
+    batch_add(&d->builder,
+              &(struct batch_rows){.page_table = part->slot->table.page,
+                                   .state_from = kv_state_from(&part->slot->table, first_pos),
+                                   .first_pos = first_pos,
+                                   .n_tokens = n,
+                                   .token = part->job->seq->token + part->slot->base + first_pos +
+                                            d->is_block,
+                                   .n_out = is_out});
     if (d->is_block) drafter_block_rows(d, part, first_pos, n);
     for (int row = first_row; row < first_row + n; row++)
         if (d->builder.token[row] >= d->n_vocab) // a token that only the target has

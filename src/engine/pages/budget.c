@@ -54,17 +54,25 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
 
 // ---------------------------------------------------------------- weights and buffers
 
+// Rows that are kept for the plan's draft block.
+static uint64_t hidden_bytes(const struct plan *plan, int max_seqs) {
+    if (plan->n_op_all == plan->n_op) return 0;
+    return (uint64_t)max_seqs * BUDGET_HIDDEN_ROWS * (uint64_t)plan->buffer[plan->hidden].width *
+           sizeof(float);
+}
+
 // As the backend says.
 static rn_status need_of(const struct budget_request *request, struct budget *out, rn_error *err) {
     const struct backend_sizes sizes = {.max_tokens = out->sizes.batch_tokens,
                                         .max_logits = out->sizes.logit_rows,
-                                        .max_seqs = out->sizes.max_seqs};
+                                        .max_seqs = out->sizes.max_seqs,
+                                        .bf16_states = request->bf16_states};
     struct backend_need need;
     const rn_status status =
         request->cls->need(request->plan, &sizes, request->kv_type, &need, err);
     if (status) return status;
     out->weight_bytes = need.weights;
-    out->step_bytes = need.step;
+    out->step_bytes = need.step + hidden_bytes(request->plan, out->sizes.max_seqs);
     out->kv = need.kv;
     return RN_OK;
 }

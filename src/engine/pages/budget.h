@@ -18,6 +18,7 @@ struct budget_request {
     const struct plan *plan;
     int n_ctx_max;              // the model's
     const char *kv_type;        // one of the class's
+    bool bf16_states;           // as in backend_sizes
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
     int draft_rows;             // logit rows beside those of the default
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
@@ -37,10 +38,13 @@ struct budget_request {
     } beside; // a draft model, which takes its part of the same memory unless it is apart
 };
 
+// Hidden rows of a sequence that are kept for the plan's draft block.
+enum { BUDGET_HIDDEN_ROWS = 128 };
+
 struct budget {
     struct budget_sizes sizes; // defaults filled in; n_ctx as wanted, or as the KV memory allows
     uint64_t weight_bytes;     // memory that loading takes
-    uint64_t step_bytes;       // of the buffers of a step
+    uint64_t step_bytes;       // of the buffers of a step, and of rows kept for a draft block
     uint64_t free_bytes;       // of the available memory, after these and a reserve
     uint64_t kv_bytes;         // of the KV pages
     uint64_t page_bytes;       // of a page of each group: 32 tokens

@@ -83,6 +83,8 @@ struct kv_table {
     bool marked;                            // between kv_mark and kv_settle
     uint32_t mark;                          // positions at the mark
     uint32_t mark_page[PLAN_MAX_KV_GROUPS]; // recurrent groups': the state there; KV_NO_PAGE: none
+    uint32_t from[PLAN_MAX_KV_GROUPS]; // the same where the first tried row reads it from there,
+                                       // see kv_state_from
 };
 
 struct kv_stats {
@@ -148,8 +150,13 @@ bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n);
 
 // Positions from n_done on are tried: kv_grow, a run, then kv_settle says which stay. In between
 // the table is not committed; positions before the mark may be forked. The state of recurrent
-// groups at n_done is kept aside, and the next kv_grow copies it.
+// groups at n_done is kept aside: the tried rows read it from there, and write other pages.
 void kv_mark(struct kv *kv, struct kv_table *table, int n_done);
+// The pages that rows from first_pos on read their states from, where the table names others:
+// batch_rows.state_from.
+static inline const uint32_t *kv_state_from(const struct kv_table *table, int first_pos) {
+    return table->marked && (uint32_t)first_pos == table->mark ? table->from : NULL;
+}
 // Of the n_all evaluated positions the first n_kept stay, at least those up to the mark. Pages
 // behind them are given back. Returns the positions that the table has then: n_kept, or the mark's
 // where a recurrent group has gone further than n_kept. Such a group cannot be undone in part.

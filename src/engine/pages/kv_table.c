@@ -234,7 +234,12 @@ static void make_writable(struct kv *kv, struct kv_table *table, int g, uint32_t
         return;
     }
     const uint32_t own = kv_page_acquire(kv, g);
-    if (is_copied(kv->group[g].kind, block, n_done)) kv_op_add(kv, g, own, id);
+    if (is_copied(kv->group[g].kind, block, n_done)) {
+        if (table->marked && id == table->mark_page[g])
+            table->from[g] = id; // the mark holds it; the rows write the other page
+        else
+            kv_op_add(kv, g, own, id);
+    }
     const bool is_first = block == 0 || page[block - 1] != id;
     for (uint32_t b = block; b < table->n_page && page[b] == id; b++) page[b] = own;
     if (is_first) kv_page_drop(kv, g, id);
@@ -297,7 +302,7 @@ void kv_mark(struct kv *kv, struct kv_table *table, int n_done) {
     table->marked = true;
     table->mark = (uint32_t)n_done;
     for (int g = 0; g < kv->n_group; g++) {
-        table->mark_page[g] = KV_NO_PAGE;
+        table->mark_page[g] = table->from[g] = KV_NO_PAGE;
         if (kv->group[g].kind != KV_RECURRENT || n_done == 0) continue;
         const uint32_t id = table->page[g][state_block(table->mark)];
         // the other groups' pages of a tail are written, so its state would serve nobody

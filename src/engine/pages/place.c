@@ -12,7 +12,9 @@ static rn_status find_class(const struct place_wanted *wanted, struct backend_pl
 }
 
 rn_status place_find(const struct place_wanted *wanted, struct backend_place *out, rn_error *err) {
-    *out = (struct backend_place){.cls = wanted->cls, .index = wanted->device};
+    *out = (struct backend_place){.cls = wanted->cls,
+                                  .index = wanted->device,
+                                  .bf16_states = wanted->bf16_states};
     if (wanted->device < 0)
         return err_set(err, RN_ERR_ARG, "device is %d, expected 0 or more", wanted->device);
     const rn_status status = find_class(wanted, out, err);
@@ -50,6 +52,7 @@ rn_status place_budget(const struct backend_place *place, const struct model *mo
                                      .plan = &model->plan,
                                      .n_ctx_max = model->hp.n_ctx,
                                      .kv_type = place->kv_type,
+                                     .bf16_states = place->bf16_states,
                                      .wanted = wanted->sizes,
                                      .draft_rows = wanted->draft_rows,
                                      .kv_bytes = wanted->kv_bytes,

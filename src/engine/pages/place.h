@@ -11,6 +11,7 @@ struct backend_place {
     int index; // of the device
     struct backend_device device;
     const char *kv_type;     // one of the class's
+    bool bf16_states;        // as in backend_sizes
     char note[BACKEND_NOTE]; // why a better backend that is not here was passed over; "": none was
 };
 
@@ -19,6 +20,7 @@ struct place_wanted {
     int device;                      // its number
     const struct backend_class *cls; // instead of a name; NULL: by the name
     const char *kv_type;             // NULL: the backend's default
+    bool bf16_states;                // as in backend_sizes
 };
 
 rn_status place_find(const struct place_wanted *wanted, struct backend_place *out, rn_error *err);
