@@ -390,7 +390,7 @@ CASE(a_model_without_a_block_cannot_draft_with_it) {
     assert_int_equal(rn_engine_create(model, &(rn_engine_options){.speculate = "mtp"}, &engine,
                                       &err),
                      RN_ERR_ARG);
-    assert_non_null(strstr(err.message, "has no block for it"));
+    assert_non_null(strstr(err.message, "this model has none"));
     rn_model_close(model);
 }
 

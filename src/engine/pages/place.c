@@ -52,6 +52,7 @@ rn_status place_budget(const struct backend_place *place, const struct model *mo
                                      .kv_type = place->kv_type,
                                      .wanted = wanted->sizes,
                                      .draft_rows = wanted->draft_rows,
+                                     .no_block = wanted->no_block,
                                      .kv_bytes = wanted->kv_bytes,
                                      .kv_pages = wanted->kv_pages,
                                      .total = place->device.memory_total,
