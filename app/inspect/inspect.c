@@ -225,9 +225,9 @@ static void states_print(const struct inspect *inspect) {
     inspect_cost(inspect, inspect->device.kv_default, &cost);
     if (!cost.state_bytes) return;
     printf("  state   %9s per sequence, read and written by every token; steps count both\n"
-           "          kv %s: a state is kept for prefixes every %s tokens\n",
-           human_bytes((double)cost.state_bytes, state), inspect->device.kv_default,
-           human_count((uint64_t)cost.state_interval, interval));
+           "          a checkpoint for prefixes every %s tokens (kv %s)\n",
+           human_bytes((double)cost.state_bytes, state),
+           human_count((uint64_t)cost.state_interval, interval), inspect->device.kv_default);
 }
 
 // The bytes of a decode step grow from an empty to a full cache.

@@ -180,28 +180,28 @@ CASE(states_of_hybrids_are_counted_apart) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rn_model *model = describe(cases[i].shape, NULL);
-        const uint64_t state = 4 * cases[i].layer_floats * (uint64_t)cases[i].n_recurrent;
+        const uint64_t bytes = 4 * cases[i].layer_floats * (uint64_t)cases[i].n_recurrent;
         for (int users = 1; users <= 64; users *= 8) {
             struct tools_memory_wanted wanted = {.users = users, .n_ctx = 8192};
             const struct tools_memory m = memory_of(model, wanted);
-            check(m.state_bytes == state, "%s: %llu bytes", cases[i].shape,
+            check(m.state_bytes == bytes, "%s: %llu bytes", cases[i].shape,
                   (unsigned long long)m.state_bytes);
             check(m.kv_token_bytes == cases[i].token_bytes, "%s", cases[i].shape);
             check(m.state_interval == cases[i].interval, "%s: %d", cases[i].shape,
                   m.state_interval);
             // the running state, and a checkpoint
-            assert_int_equal(m.state_user_bytes, 2 * state);
-            assert_int_equal(m.user_bytes, 2 * state + 8192 * cases[i].token_bytes);
+            assert_int_equal(m.state_user_bytes, 2 * bytes);
+            assert_int_equal(m.user_bytes, 2 * bytes + 8192 * cases[i].token_bytes);
             assert_int_equal(m.kv_bytes, (uint64_t)users * m.user_bytes);
             assert_int_equal(m.total_bytes, m.weight_bytes + m.step_bytes + m.kv_bytes);
             // a prefix that all share has its pages once; each user has states
             wanted.shared_tokens = 4096;
             const struct tools_memory shared = memory_of(model, wanted);
-            assert_int_equal(shared.state_user_bytes, 2 * state);
+            assert_int_equal(shared.state_user_bytes, 2 * bytes);
             assert_int_equal(m.kv_bytes - shared.kv_bytes,
                              (uint64_t)(users - 1) * 4096 * cases[i].token_bytes);
         }
-        if (i == 0) assert_int_equal(state >> 20, 149); // MiB
+        if (i == 0) assert_int_equal(bytes >> 20, 149); // MiB
         rn_model_close(model);
     }
     rn_model *plain = describe("1b", NULL);
