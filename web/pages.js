@@ -21,13 +21,17 @@ export function pagesInit() {
     stateMap.init([
         ['held round', 'held, one colour per stream'],
         ['cached round', 'cached for later'],
+        ['free round', 'free'],
     ]);
 }
 
 export function pagesDraw(live) {
     const { kv } = live;
     const { states } = kv;
-    const unused = kv.total - kv.held - kv.cached;
+    // states take the memory of pages
+    const stateShare = (states.bytes_held + states.bytes_cached) / (kv.bytes_total || 1);
+    const room = Math.floor(kv.total * (1 - stateShare));
+    const unused = Math.max(0, room - kv.held - kv.cached);
     byId('kv-sum').textContent =
         `${count(kv.held)} held, ${count(kv.shared)} shared, ${count(kv.cached)} cached, ` +
         `${count(unused)} free of ${amount(kv.total, 'page')} of ` +

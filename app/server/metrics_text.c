@@ -302,7 +302,11 @@ static void put_bytes(struct scrape *scrape) {
 static void put_pages(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     static const char pages[] = "runnel:kv_pages";
-    const double taken = (double)stats->pages_held + (double)stats->pages_cached;
+    // states take the memory of pages
+    const double states = (double)(stats->state_held_bytes + stats->state_cached_bytes);
+    const double taken =
+        (double)stats->pages_held + (double)stats->pages_cached +
+        (states > 0 ? ceil(stats->pages_total * states / (double)scrape->info.kv_bytes) : 0);
     put_family(scrape->out, pages, "gauge", "KV pages by state.");
     put_sample(scrape, pages, "state", "held", stats->pages_held);
     put_sample(scrape, pages, "state", "cached", stats->pages_cached);
