@@ -65,4 +65,44 @@ run bench -m mtp.gguf --speculate -n 16 -r 1 --draft-lengths 2 -o json
 expect "bench: mtp is one of the drafters" grep -q '"mtp"' out
 run bench -m "$TINY" --speculate -n 16 -r 1 --draft-lengths 2 -o json
 expect "where the model has it" sh -c '! grep -q "\"mtp\"" out'
+
+# The server: its first lines, its metrics, its picture.
+if command -v curl >/dev/null; then
+    "$BIN" serve --port 0 -m mtp.gguf >log 2>&1 </dev/null &
+    server=$!
+    trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; rm -rf "$work"' EXIT
+    for _ in $(seq 600); do
+        url=$(sed -n 's/.*ready at \(http:[^ ]*\).*/\1/p' log)
+        [ -n "$url" ] && break
+        sleep 0.1
+    done
+    expect "a line for states: $(cat log)" \
+        grep -q "^  states  *22.5 kB a sequence, in the same memory; kept for prefixes every 96 tokens" log
+    expect "a line for the block" grep -q "^  draft block  .* of KV cache (mtp)" log
+    expect "drafters" grep -q "^  drafts  .* by lookup, shared, mtp" log
+    text=$(printf 'x%.0s' $(seq 200))
+    curl -s "$url/v1/completions" -d "{\"prompt\":\"$text\",\"max_tokens\":8}" >answer
+    for _ in $(seq 100); do # the request is over for the client first
+        curl -s "$url/metrics" >metrics
+        grep -q '^runnel:states{.*state="held"} 0$' metrics && break
+        sleep 0.1
+    done
+    # value NAME [LABEL]
+    value() { sed -n "s/^$1{[^}]*${2:-}} //p" metrics; }
+    equal "bytes of a sequence" "$state" "$(value runnel:state_sequence_bytes)"
+    equal "states are not held" 0 "$(value runnel:state_bytes 'state="held"')"
+    cached=$(value runnel:states 'state="cached"')
+    expect "some are cached" [ "$cached" -gt 0 ]
+    equal "their bytes" $((cached * state)) "$(value runnel:state_bytes 'state="cached"')"
+    equal "bytes of KV pages, apart" $((8192 * $(value runnel:kv_pages 'state="cached"'))) \
+        "$(value runnel:kv_bytes 'state="cached"')"
+    equal "evictions" 0 "$(value runnel:state_evictions_total)"
+    expect "drafts by drafter" grep -q '^runnel:draft_tokens_total{.*drafter="mtp"} ' metrics
+    expect "the program's own drafter is not the server's" sh -c '! grep -q "drafter=\"custom\"" metrics'
+    curl -s "$url/engine" >picture
+    equal "the picture has them" "$cached" "$(json picture kv.states.cached)"
+    curl -s "$url/v1/chat/completions" \
+        -d '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}}]}]}' >answer
+    expect "images are refused" grep -q '"image_url\\" is not supported, the model reads text alone' answer
+fi
 finish
