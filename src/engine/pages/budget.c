@@ -242,8 +242,9 @@ static rn_status refuse_no_page(const struct budget_request *request, const stru
                                 bool is_given, rn_error *err) {
     if (is_given)
         return err_set(err, RN_ERR_ARG,
-                       "KV memory of %s is too little: a page of %d tokens takes %s",
+                       "KV memory of %s is too little: a page of %d tokens%s takes %s",
                        size_of(budget->kv_bytes).text, KV_PAGE_TOKENS,
+                       plan_state_bytes(request->plan, &budget->kv) ? ", with a state," : "",
                        size_of(budget->page_bytes).text);
     const struct device_text on = on_device(request->device);
     const bool together = !request->beside.is_apart;
