@@ -170,7 +170,7 @@ typedef struct rn_engine_options {
     bool no_prefix_cache; // equal prefixes are computed again by each request
     // speculation: the text does not depend on it
     const char *speculate; // NULL or "auto": every available drafter; "off"; or some of them by
-                           // name, "lookup,model"
+                           // name, "lookup,model". "mtp" needs a model with such a block
     const rn_model *draft; // for the drafter "model": its vocabulary is the model's (RN_ERR_MODEL);
                            // outlives the engine; NULL: none
     const char *draft_backend; // where that model runs; NULL: where the target does; "auto": the
@@ -205,8 +205,12 @@ typedef struct rn_memory_plan {
     int n_ctx;                 // positions of a sequence: as asked for, or as many as fit
     const char *kv_type;
     char device[RN_DEVICE_NAME]; // whose memory it is, "NVIDIA H200"; "": this machine's own
+    // recurrent layers; both 0: there are none
+    uint64_t state_bytes; // all states of a sequence, whatever its length. kv_context_bytes has two
+    int state_interval;   // tokens from one state that is kept for prefixes to the next
     // the draft model's, beside all this; 0: there is no draft model
     uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes;
+    uint64_t mtp_kv_bytes; // of the model's own draft block, beside kv_bytes; 0: it is not used
 } rn_memory_plan;
 
 // The memory as rn_engine_create would divide it right now, with the errors that it would give.
@@ -543,6 +547,8 @@ typedef struct rn_engine_info {
     double itl_ms;
     uint64_t kv_token_bytes;  // KV memory of a token, where no window ends
     uint64_t kv_bytes;        // KV memory of the engine: its budget
+    uint64_t state_bytes;     // all states of a sequence; 0: there are no recurrent layers
+    int state_interval;       // as in rn_memory_plan
     uint64_t weight_bytes;    // weight bytes that a decode step reads
     uint64_t cache_bytes;     // last-level cache; 0: unknown
     const char *slow_formats; // weights without a tuned kernel, "Q4_K, Q6_K"; "": none
@@ -573,11 +579,15 @@ typedef struct rn_engine_stats {
                                                             // found in the cache; evaluated, of
                                                             // prompts and outputs
     uint64_t output_tokens;
-    uint64_t lookups, hits; // requests' choices that began, and how many of them found a prefix
-    uint64_t evictions;     // of cached pages, for others
+    uint64_t lookups, hits;   // requests' choices that began, and how many of them found a prefix
+    uint64_t evictions;       // of cached pages, for others
+    uint64_t state_evictions; // the same of cached states
     uint32_t pages_total, pages_held, pages_shared,
         pages_cached; // now; shared: held more than once
-    uint64_t kv_held_bytes, kv_cached_bytes;
+    // pages of states now: a state of each layer of a recurrent group. pages_* does not count them
+    uint32_t states_total, states_held, states_cached;
+    uint64_t kv_held_bytes, kv_cached_bytes;       // of pages and states
+    uint64_t state_held_bytes, state_cached_bytes; // of them, those of states
     double step_ms; // how long the step that runs now has taken; 0: none does
     // where the steps' time went
     uint64_t schedule_ns, draft_ns, batch_ns, run_ns, sample_ns, publish_ns;
@@ -632,6 +642,7 @@ typedef struct rn_page_view {
     uint16_t holders;
     uint8_t group; // of layers, with pages of their own
     uint8_t state; // rn_page_state; cached: kept for others, held by no request
+    bool is_state; // a state of each layer of a recurrent group, not 32 positions
 } rn_page_view;
 
 typedef struct rn_view {

@@ -228,6 +228,8 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .itl_ms = e->itl_ns == UINT64_MAX ? 0 : (double)e->itl_ns * 1e-6,
                             .kv_bytes = e->kv_config.budget,
                             .kv_token_bytes = plan_kv_token_bytes(e->plan, &e->kv_bytes),
+                            .state_bytes = plan_state_bytes(e->plan, &e->kv_bytes),
+                            .state_interval = budget_state_interval(e->plan, &e->kv_bytes),
                             .weight_bytes = plan_cost(e->plan, &e->kv_bytes, &shape).weight_bytes,
                             .cache_bytes = info.cache_bytes,
                             .drafters = e->draft ? e->draft->names : "",

@@ -58,6 +58,7 @@ struct tools_device {
     char name[RN_DEVICE_NAME];   // for people; "": the processor of this machine
     const char *const *kv_types; // that it has; NULL ends them
     const char *kv_default;
+    bool runs_blocks;                   // it runs a model's own draft block
     uint64_t memory_total, memory_free; // 0: unknown
     char note[TOOLS_NOTE];              // as in rn_engine_info
 };
@@ -66,6 +67,8 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
 // The bytes of KV pages there; NULL: of its default type.
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
                          const char *kv_type, struct kv_bytes *out, rn_error *err);
+// Tokens from one state that is kept for prefixes to the next; 0: the model has no states.
+int tools_state_interval(const rn_model *model, const struct kv_bytes *kv);
 
 // ---------------------------------------------------------------- memory (tools_memory.c)
 
@@ -83,11 +86,15 @@ enum { TOOLS_MOST_USERS = 4096 }; // that are tried; an engine has no more seque
 
 struct tools_memory {
     uint64_t weight_bytes, step_bytes;
-    uint64_t user_bytes;    // KV pages of one user, without the shared ones
-    uint64_t shared_bytes;  // KV pages that all users share
-    uint64_t kv_bytes;      // of all users
-    uint64_t reserve_bytes; // that an engine leaves free
-    uint64_t total_bytes;   // weights, step and KV
+    uint64_t user_bytes;       // KV pages and states of one user, without the shared pages
+    uint64_t shared_bytes;     // KV pages that all users share
+    uint64_t kv_bytes;         // pages and states of all users
+    uint64_t state_bytes;      // all states of a sequence, whatever its length; 0: there are none
+    uint64_t state_user_bytes; // of user_bytes: the running state, and one checkpoint of it
+    int state_interval;        // tokens from one checkpoint to the next
+    uint64_t mtp_bytes;        // KV of the model's own draft block, all users; 0: it has none
+    uint64_t reserve_bytes;    // that an engine leaves free
+    uint64_t total_bytes;      // weights, step, KV, states and the draft block's KV
     uint64_t kv_token_bytes;
     struct kv_bytes kv; // a page of each group
     bool fits;          // total and reserve into the memory, or that is unknown

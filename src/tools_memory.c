@@ -27,6 +27,18 @@ static uint64_t shared_bytes(const struct sizing *s) {
     return bytes;
 }
 
+// The states of a user, as kv_need has them.
+static uint64_t state_need(const struct sizing *s) {
+    struct kv_config states = {0};
+    for (int g = 0; g < s->kv.n_group; g++)
+        if (s->kv.group[g].kind == KV_RECURRENT) states.group[states.n_group++] = s->kv.group[g];
+    return kv_need(&states, s->wanted->n_ctx, 1);
+}
+
+int tools_state_interval(const rn_model *model, const struct kv_bytes *kv) {
+    return budget_state_interval(tools_plan(model), kv);
+}
+
 bool tools_memory_fits(const struct tools_memory *parts, uint64_t memory) {
     return !memory || parts->total_bytes + memory / RESERVE_DIVISOR <= memory;
 }
@@ -47,8 +59,12 @@ static rn_status parts_fill(const struct sizing *s, int users, struct tools_memo
     out->shared_bytes = shared_bytes(s);
     out->user_bytes = kv_need(&s->kv, w->n_ctx, 1) - out->shared_bytes;
     out->kv_bytes = out->shared_bytes + out->user_bytes * (uint64_t)users;
+    out->state_user_bytes = state_need(s);
+    out->mtp_bytes = s->place.device.runs_blocks
+                         ? budget_block_bytes(s->plan, &need.kv, out->kv_bytes, w->n_ctx)
+                         : 0;
     out->reserve_bytes = w->memory / RESERVE_DIVISOR;
-    out->total_bytes = out->weight_bytes + out->step_bytes + out->kv_bytes;
+    out->total_bytes = out->weight_bytes + out->step_bytes + out->kv_bytes + out->mtp_bytes;
     out->fits = tools_memory_fits(out, w->memory);
     return RN_OK;
 }
@@ -85,6 +101,8 @@ rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *
     out->here_total = s.place.device.memory_total;
     out->here_free = s.place.device.memory_free;
     out->kv_token_bytes = plan_kv_token_bytes(s.plan, &out->kv);
+    out->state_bytes = plan_state_bytes(s.plan, &out->kv);
+    out->state_interval = budget_state_interval(s.plan, &out->kv);
     status = parts_fill(&s, wanted->users, out, err);
     if (!status && wanted->memory) status = users_fit(&s, &out->most_users, err);
     return status;

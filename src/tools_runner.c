@@ -434,6 +434,7 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
     *out = (struct tools_device){.backend = found.cls->name,
                                  .kv_types = found.cls->kv_types,
                                  .kv_default = found.cls->kv_default,
+                                 .runs_blocks = found.device.runs_blocks,
                                  .memory_total = found.device.memory_total,
                                  .memory_free = found.device.memory_free};
     strcpy(out->name, place_device_name(&found));

@@ -488,7 +488,7 @@ static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
     if (s.output_tokens != tokens) broken = "output_tokens";
     if (s.preemptions != preemptions) broken = "preemptions";
     if (s.hits > s.lookups || s.lookups > choices) broken = "lookups";
-    if (mix->options.no_prefix_cache && (found || s.hits || s.pages_cached)) broken = "cached";
+    if (mix->options.no_prefix_cache && (found || s.hits || s.kv_cached_bytes)) broken = "cached";
     if (broken) mix_print_options(&mix->options);
     check(!broken, "mix %llx: at the end, %s: held %u, shared %u, running %d, waiting %d",
           (unsigned long long)mix->seed, broken, s.pages_held, s.pages_shared, s.running,
@@ -502,7 +502,7 @@ static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
     totals->hits += s.hits;
     totals->prompt_tokens += s.prompt_tokens;
     totals->cached_tokens += s.cached_tokens;
-    totals->evictions += s.evictions;
+    totals->evictions += s.evictions + s.state_evictions;
 }
 
 static inline void mix_check_forgets(struct mix *mix) {

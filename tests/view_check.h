@@ -20,12 +20,12 @@ static inline bool view_has_request(const rn_view *view, uint64_t id) {
 
 static inline const char *view_check_pages(const rn_view *view) {
     uint64_t n_held = 0, n_cached = 0, n_shared = 0, n_holds = 0, n_claimed = 0;
-    uint64_t n_left = 0;
+    uint64_t n_states_held = 0, n_states_cached = 0, n_left = 0;
     for (size_t i = 0; i < view->n_pages; i++) {
         const rn_page_view *page = &view->page[i];
-        n_held += page->state == RN_PAGE_HELD;
-        n_cached += page->state == RN_PAGE_CACHED;
-        n_shared += page->holders > 1;
+        *(page->is_state ? &n_states_held : &n_held) += page->state == RN_PAGE_HELD;
+        *(page->is_state ? &n_states_cached : &n_cached) += page->state == RN_PAGE_CACHED;
+        n_shared += !page->is_state && page->holders > 1;
         n_holds += page->holders;
         if ((page->state == RN_PAGE_HELD) != (page->holders > 0)) return "a page's holders";
         if ((page->holders > 0) != (page->owner > 0)) return "a page's owner";
@@ -35,6 +35,8 @@ static inline const char *view_check_pages(const rn_view *view) {
     if (n_held != view->stats.pages_held) return "the number of held pages";
     if (n_cached != view->stats.pages_cached) return "the number of cached pages";
     if (n_shared != view->stats.pages_shared) return "the number of shared pages";
+    if (n_states_held != view->stats.states_held) return "the number of held states";
+    if (n_states_cached != view->stats.states_cached) return "the number of cached states";
     if (n_left > 0 && !view_in_flight) return "an owner who is not there";
     if (n_left > 0 ? n_holds < n_claimed : n_holds != n_claimed) return "the pages of streams";
     return NULL;

@@ -20,6 +20,7 @@ enum bench_drafter {
     DRAFTER_MODEL,
     DRAFTER_LOOKUP,
     DRAFTER_SHARED,
+    DRAFTER_MTP,  // the block of the model that drafts
     DRAFTER_AUTO, // all that the engine has
     DRAFTER_SYNTHETIC,
     DRAFTER_COUNT

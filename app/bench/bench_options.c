@@ -14,8 +14,9 @@
 enum { MAX_TOKENS = 1 << 24, MAX_SEQS = 4096, BANDWIDTH_MS = 200, BANDWIDTH_OF_TOUR_MS = 100 };
 
 static const char *const drafter_names[DRAFTER_COUNT] = {
-    [DRAFTER_NONE] = "none",     [DRAFTER_MODEL] = "model", [DRAFTER_LOOKUP] = "lookup",
-    [DRAFTER_SHARED] = "shared", [DRAFTER_AUTO] = "auto",   [DRAFTER_SYNTHETIC] = "synthetic",
+    [DRAFTER_NONE] = "none",           [DRAFTER_MODEL] = "model", [DRAFTER_LOOKUP] = "lookup",
+    [DRAFTER_SHARED] = "shared",       [DRAFTER_MTP] = "mtp",     [DRAFTER_AUTO] = "auto",
+    [DRAFTER_SYNTHETIC] = "synthetic",
 };
 
 const char *bench_drafter_name(enum bench_drafter drafter) { return drafter_names[drafter]; }
@@ -77,7 +78,7 @@ static bool item_read(const struct list_row *row, const char *text, double *out)
 static int item_fail(const struct list_row *row, const char *name, const char *item) {
     char wanted[96];
     if (row->kind == ITEM_DRAFTER)
-        snprintf(wanted, sizeof wanted, "not one of none|model|lookup|shared|auto|synthetic");
+        snprintf(wanted, sizeof wanted, "not one of none|model|lookup|shared|mtp|auto|synthetic");
     else
         snprintf(wanted, sizeof wanted, "%s number from %d to %d",
                  row->kind == ITEM_LENGTH ? "neither auto nor a whole"

@@ -220,8 +220,9 @@ static int row_run(struct bed *bed, int temperature, int n_streams) {
 
 static int engine_make(struct bed *bed, int n_threads) {
     static const char *const names[DRAFTER_COUNT] = {
-        [DRAFTER_NONE] = "off",      [DRAFTER_MODEL] = "model", [DRAFTER_LOOKUP] = "lookup",
-        [DRAFTER_SHARED] = "shared", [DRAFTER_AUTO] = "auto",   [DRAFTER_SYNTHETIC] = "custom"};
+        [DRAFTER_NONE] = "off",        [DRAFTER_MODEL] = "model", [DRAFTER_LOOKUP] = "lookup",
+        [DRAFTER_SHARED] = "shared",   [DRAFTER_MTP] = "mtp",     [DRAFTER_AUTO] = "auto",
+        [DRAFTER_SYNTHETIC] = "custom"};
     const enum bench_drafter drafter = bed->variant.drafter;
     const bool reads = drafter == DRAFTER_MODEL || drafter == DRAFTER_AUTO;
     const bool knows = drafter == DRAFTER_SYNTHETIC;
@@ -249,8 +250,16 @@ static int variant_run(struct bed *bed, int n_threads) {
     return code;
 }
 
-// The variants in the order of the rows; out may be NULL. Returns how many.
-static int variants_make(const struct bench_config *config, bool has_draft, struct variant *out) {
+// Whether the model has a block that drafts, and the device runs it.
+static bool has_block(const struct bench_place *place) {
+    const struct plan *plan = tools_plan(place->model);
+    return plan->n_op_all > plan->n_op && place->bench->config->device.runs_blocks;
+}
+
+// The variants in the order of the rows; out may be NULL. Returns how many. Drafters that were
+// named are there, or the engine refuses them.
+static int variants_make(const struct bench_config *config, bool has_draft, bool has_mtp,
+                         struct variant *out) {
     int n = 0;
     const struct bench_list *drafters = &config->drafters;
     const int n_drafters = drafters->count ? drafters->count : DRAFTER_COUNT - 1;
@@ -258,6 +267,7 @@ static int variants_make(const struct bench_config *config, bool has_draft, stru
         const enum bench_drafter drafter =
             (enum bench_drafter)(drafters->count ? bench_list_at(drafters, d) : d + 1);
         if (drafter == DRAFTER_MODEL && !has_draft) continue;
+        if (drafter == DRAFTER_MTP && !has_mtp && !drafters->count) continue;
         const bool knows = drafter == DRAFTER_SYNTHETIC, none = drafter == DRAFTER_NONE;
         const int n_acceptances = knows ? config->acceptances.count : 1;
         const int n_lengths = none ? 1 : config->lengths.count;
@@ -273,12 +283,22 @@ static int variants_make(const struct bench_config *config, bool has_draft, stru
     return n;
 }
 
+// Measurements of that many variants.
+static uint64_t rows_count(const struct bench_config *config, int n_variants) {
+    return (uint64_t)n_variants * (uint64_t)config->threads.count *
+           (uint64_t)config->temperatures.count * (uint64_t)config->streams.count *
+           (uint64_t)config->repetitions;
+}
+
 static int variants_run(struct bed *bed) {
     const struct bench_config *config = bed->place->bench->config;
-    const int n = variants_make(config, bed->draft != NULL, NULL);
+    const bool has_draft = bed->draft != NULL, has_mtp = has_block(bed->place);
+    const int n = variants_make(config, has_draft, has_mtp, NULL);
     struct variant *variants = calloc((size_t)n, sizeof *variants);
     if (!variants) return app_fail(APP_FAILED, "out of memory");
-    variants_make(config, bed->draft != NULL, variants);
+    variants_make(config, has_draft, has_mtp, variants);
+    bed->place->bench->total +=
+        rows_count(config, n - variants_make(config, has_draft, false, NULL));
     int code = APP_OK;
     for (int t = 0; !code && t < config->threads.count; t++) {
         for (int i = 0; !code && i < n; i++) {
@@ -314,12 +334,12 @@ static int drafts_run(struct bench_place *place) {
     return code;
 }
 
+// Models are not open yet: rows of blocks that draft are added later.
 static uint64_t drafts_count(const struct bench_config *config) {
-    uint64_t n = 0;
+    int n = 0;
     for (int i = 0; i < config->n_models; i++)
-        n += (uint64_t)variants_make(config, bench_has_draft(config, &config->model[i]), NULL);
-    return n * (uint64_t)config->threads.count * (uint64_t)config->temperatures.count *
-           (uint64_t)config->streams.count * (uint64_t)config->repetitions;
+        n += variants_make(config, bench_has_draft(config, &config->model[i]), false, NULL);
+    return rows_count(config, n);
 }
 
 const struct measure measure_drafts = {.count = drafts_count, .run = drafts_run};

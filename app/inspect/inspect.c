@@ -52,9 +52,10 @@ void inspect_cost(const struct inspect *inspect, const char *kv_type, struct ins
     const struct kv_bytes kv = kv_bytes_of(inspect, kv_type);
     const int n_ctx = inspect->model->n_ctx_train;
     struct batch_shape shape;
-    out->page_bytes = 0;
-    for (int g = 0; g < inspect->plan->n_group; g++) out->page_bytes += kv.page[g];
     out->token_bytes = plan_kv_token_bytes(inspect->plan, &kv);
+    out->page_bytes = out->token_bytes * RN_PAGE_TOKENS;
+    out->state_bytes = plan_state_bytes(inspect->plan, &kv);
+    out->state_interval = tools_state_interval(inspect->opened, &kv);
     out->context_bytes = out->token_bytes * (uint64_t)n_ctx;
     batch_shape_decode(inspect->plan, 0, &shape);
     struct cost cost = plan_cost(inspect->plan, &kv, &shape);
@@ -89,12 +90,37 @@ void inspect_reads(const struct inspect *inspect, struct inspect_read out[OP_COU
         struct inspect_read *read = &out[plan->op[i].kind];
         read->ops++;
         read->weight_bytes += cost.weight_bytes;
-        read->kv_bytes += cost.kv_read_bytes;
+        *(op_has_state(plan->op[i].kind) ? &read->state_bytes : &read->kv_bytes) +=
+            cost.kv_read_bytes;
         total += cost.weight_bytes + cost.kv_read_bytes;
     }
     for (int kind = 0; kind < OP_COUNT && total; kind++) {
-        out[kind].share = (double)(out[kind].weight_bytes + out[kind].kv_bytes) / (double)total;
+        const struct inspect_read *read = &out[kind];
+        out[kind].share =
+            (double)(read->weight_bytes + read->kv_bytes + read->state_bytes) / (double)total;
     }
+}
+
+// The layer of a tensor; -1: it is of none.
+static int layer_of(const struct tensor_view *tensor) {
+    int layer;
+    return sscanf(tensor->name, "blk.%5d.", &layer) == 1 ? layer : -1;
+}
+
+bool inspect_is_block(const struct inspect *inspect, const struct tensor_view *tensor) {
+    return inspect->model && layer_of(tensor) >= inspect->model->n_layer;
+}
+
+void inspect_block(const struct inspect *inspect, struct inspect_block *out) {
+    *out = (struct inspect_block){0};
+    if (!inspect->plan || inspect->plan->n_op_all == inspect->plan->n_op) return;
+    for (int i = 0; i < weights_tensor_count(inspect->weights); i++) {
+        const struct tensor_view *tensor = weights_tensor_at(inspect->weights, i);
+        if (layer_of(tensor) != inspect->model->n_layer) continue;
+        out->n_tensors++;
+        out->bytes += tensor->bytes;
+    }
+    out->is_used = inspect->device.runs_blocks;
 }
 
 // ---------------------------------------------------------------- metadata
@@ -163,7 +189,7 @@ static void meta_print(const struct meta_view *meta, const struct term *term) {
 
 // ---------------------------------------------------------------- tensors and totals
 
-static void tensor_print(const struct tensor_view *tensor, bool with_file) {
+static void tensor_print(const struct inspect *inspect, const struct tensor_view *tensor) {
     char shape[96];
     int used = snprintf(shape, sizeof shape, "[");
     for (int i = 0; i < tensor->n_dims; i++) {
@@ -177,7 +203,8 @@ static void tensor_print(const struct tensor_view *tensor, bool with_file) {
     printf("%*s %s]%*s %-5s %14s @ %" PRIu64, len < 32 ? 32 - (int)len : 0, "", shape,
            used < 20 ? 20 - used : 0, "", format_at(tensor->format)->name,
            human_count(tensor->bytes, bytes), tensor->offset);
-    if (with_file) printf(" in file %d", tensor->file + 1);
+    if (weights_file_count(inspect->weights) > 1) printf(" in file %d", tensor->file + 1);
+    if (inspect_is_block(inspect, tensor)) fputs("  mtp", stdout);
     putchar('\n');
 }
 
@@ -189,6 +216,18 @@ static void format_print(const char *name, const struct inspect_format *format) 
         printf("  %5.2f bits", 8.0 * (double)format->bytes / (double)format->params);
     }
     putchar('\n');
+}
+
+// States are f32 whatever the KV type; their checkpoints depend on it.
+static void states_print(const struct inspect *inspect) {
+    struct inspect_cost cost;
+    char state[32], interval[32];
+    inspect_cost(inspect, inspect->device.kv_default, &cost);
+    if (!cost.state_bytes) return;
+    printf("  state   %9s per sequence, read and written by every token; steps count both\n"
+           "          a checkpoint for prefixes every %s tokens (kv %s)\n",
+           human_bytes((double)cost.state_bytes, state),
+           human_count((uint64_t)cost.state_interval, interval), inspect->device.kv_default);
 }
 
 // The bytes of a decode step grow from an empty to a full cache.
@@ -226,18 +265,25 @@ static void here_print(const struct inspect *inspect) {
     }
 }
 
-// Kinds of ops that read neither weights nor KV are left out.
+// Kinds of ops that read neither weights nor KV nor states are left out.
 static void reads_print(const struct inspect *inspect) {
     struct inspect_read read[OP_COUNT];
     inspect_reads(inspect, read);
-    printf("  %-10s %6s %18s %18s %7s\n", "kind", "ops", "weight bytes", "KV bytes", "share");
+    bool has_state = false;
+    for (int kind = 0; kind < OP_COUNT; kind++) has_state |= read[kind].state_bytes > 0;
+    printf("  %-10s %6s %18s %18s", "kind", "ops", "weight bytes", "KV bytes");
+    if (has_state) printf(" %18s", "state bytes");
+    printf(" %7s\n", "share");
     for (int kind = 0; kind < OP_COUNT; kind++) {
         const struct inspect_read *r = &read[kind];
-        char weights[32], kv[32];
-        if (!r->weight_bytes && !r->kv_bytes) continue;
-        printf("  %-10s %6d %18s %18s %6.1f%%\n", op_name((enum op_kind)kind), r->ops,
-               human_count(r->weight_bytes, weights), human_count(r->kv_bytes, kv), 100 * r->share);
+        char weights[32], kv[32], state[32];
+        if (!r->weight_bytes && !r->kv_bytes && !r->state_bytes) continue;
+        printf("  %-10s %6d %18s %18s", op_name((enum op_kind)kind), r->ops,
+               human_count(r->weight_bytes, weights), human_count(r->kv_bytes, kv));
+        if (has_state) printf(" %18s", human_count(r->state_bytes, state));
+        printf(" %6.1f%%\n", 100 * r->share);
     }
+    if (has_state) puts("  State bytes are read and written.");
 }
 
 static void section(const struct term *term, const char *title, int count) {
@@ -270,6 +316,13 @@ static void head_print(const struct inspect *inspect, const struct term *term) {
                model->architecture, model->n_layer, model->n_embd, model->n_head, model->n_head_kv,
                model->n_ctx_train, model->n_vocab);
     }
+    struct inspect_block block;
+    inspect_block(inspect, &block);
+    if (block.n_tensors)
+        printf("  a block of %d tensors, %s, drafts tokens (mtp): %s\n", block.n_tensors,
+               human_bytes((double)block.bytes, size),
+               block.is_used ? "used unless --speculate says otherwise"
+                             : "not used, because this backend does not run it");
     if (inspect->chat_template) template_print(inspect->chat_template);
 }
 
@@ -312,7 +365,7 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
     }
     section(term, "tensors, row length first", weights_tensor_count(weights));
     for (int i = 0; i < weights_tensor_count(weights); i++) {
-        tensor_print(weights_tensor_at(weights, i), weights_file_count(weights) > 1);
+        tensor_print(inspect, weights_tensor_at(weights, i));
     }
     left_out_print(weights);
     totals_print(inspect, term);
@@ -325,6 +378,7 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
     snprintf(title, sizeof title, "memory of a context of %d", inspect->model->n_ctx_train);
     section(term, title, -1);
     costs_print(inspect);
+    states_print(inspect);
     const struct tools_device *device = &inspect->device;
     snprintf(title, sizeof title, *device->name ? "memory of %s (%s), now" : "memory here, now",
              device->name, device->backend);

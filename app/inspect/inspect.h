@@ -34,9 +34,12 @@ double inspect_shortest(float value);
 // For each KV type.
 struct inspect_cost {
     uint64_t token_bytes;   // KV that one more token keeps
-    uint64_t page_bytes;    // of a page of each group, as the device keeps it
+    uint64_t page_bytes;    // of a page of each group, as the device keeps it; states apart
     uint64_t context_bytes; // KV of a full context
-    uint64_t first_step;    // bytes that a decode step reads with an empty cache
+    uint64_t state_bytes;   // all states of a sequence; 0: there are none
+    int state_interval;     // tokens from one state that prefixes continue from to the next
+    uint64_t first_step;    // bytes that a decode step reads with an empty cache, and those of
+                            // states that it writes
     uint64_t last_step;     // with a full one
 };
 void inspect_cost(const struct inspect *inspect, const char *kv_type, struct inspect_cost *out);
@@ -50,10 +53,21 @@ rn_status inspect_here(const struct inspect *inspect, const char *kv_type, rn_me
 struct inspect_read {
     int ops;
     uint64_t weight_bytes, kv_bytes;
-    double share; // of all that the step reads
+    uint64_t state_bytes; // read and written
+    double share;         // of all that the step reads, and writes of states
 };
 // In the device's default KV type.
 void inspect_reads(const struct inspect *inspect, struct inspect_read out[OP_COUNT]);
+
+// Blocks behind the layers, which draft tokens (nextn, mtp): the engine uses the first one.
+struct inspect_block {
+    int n_tensors; // of the first; 0: the file has none
+    uint64_t bytes;
+    bool is_used; // the device runs it
+};
+void inspect_block(const struct inspect *inspect, struct inspect_block *out);
+// Whether the tensor is one of such a block's. False where runnel cannot run the model.
+bool inspect_is_block(const struct inspect *inspect, const struct tensor_view *tensor);
 
 int inspect_json_print(const struct inspect *inspect);
 

@@ -83,23 +83,25 @@ static json_t *meta_json(const struct weights *weights) {
     return whole(object, ok);
 }
 
-static json_t *tensor_json(const struct tensor_view *tensor) {
+static json_t *tensor_json(const struct inspect *inspect, const struct tensor_view *tensor) {
     json_t *shape = json_array();
     bool ok = true;
     for (int i = 0; i < tensor->n_dims; i++) {
         ok &= json_array_append_new(shape, json_integer(tensor->dim[i])) == 0;
     }
-    return json_pack("{s:o, s:o, s:s, s:I, s:i, s:I}", "name",
+    return json_pack("{s:o, s:o, s:s, s:I, s:i, s:I, s:b}", "name",
                      json_text(tensor->name, strlen(tensor->name)), "shape", whole(shape, ok),
                      "format", format_at(tensor->format)->name, "bytes", (json_int_t)tensor->bytes,
-                     "file", tensor->file, "offset", (json_int_t)tensor->offset);
+                     "file", tensor->file, "offset", (json_int_t)tensor->offset, "mtp",
+                     inspect_is_block(inspect, tensor));
 }
 
-static json_t *tensors_json(const struct weights *weights) {
+static json_t *tensors_json(const struct inspect *inspect) {
+    const struct weights *weights = inspect->weights;
     json_t *array = json_array();
     bool ok = true;
     for (int i = 0; ok && i < weights_tensor_count(weights); i++) {
-        ok = json_array_append_new(array, tensor_json(weights_tensor_at(weights, i))) == 0;
+        ok = json_array_append_new(array, tensor_json(inspect, weights_tensor_at(weights, i))) == 0;
     }
     return whole(array, ok);
 }
@@ -140,12 +142,14 @@ static json_t *memory_json(const struct inspect *inspect) {
         struct inspect_cost cost;
         inspect_cost(inspect, kv, &cost);
         ok &= json_put(memory, kv,
-                       json_pack("{s:I, s:I, s:I, s:I, s:I}", "kv_token_bytes",
+                       json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i}", "kv_token_bytes",
                                  (json_int_t)cost.token_bytes, "kv_page_bytes",
                                  (json_int_t)cost.page_bytes, "kv_context_bytes",
                                  (json_int_t)cost.context_bytes, "decode_bytes_empty",
                                  (json_int_t)cost.first_step, "decode_bytes_full",
-                                 (json_int_t)cost.last_step));
+                                 (json_int_t)cost.last_step, "state_bytes",
+                                 (json_int_t)cost.state_bytes, "state_interval",
+                                 cost.state_interval));
     }
     return whole(memory, ok);
 }
@@ -162,12 +166,13 @@ static json_t *here_json(const struct inspect *inspect) {
         json_t *figures =
             inspect_here(inspect, kv, &plan, &n_contexts, &err)
                 ? json_pack("{s:o}", "error", json_text(err.message, strlen(err.message)))
-                : json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I}", "total_bytes",
+                : json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I}", "total_bytes",
                             (json_int_t)plan.total, "available_bytes", (json_int_t)plan.available,
                             "weight_bytes", (json_int_t)plan.weight_bytes, "step_bytes",
                             (json_int_t)plan.step_bytes, "kv_bytes", (json_int_t)plan.kv_bytes,
-                            "kv_context_bytes", (json_int_t)plan.kv_context_bytes, "context",
-                            plan.n_ctx, "contexts", (json_int_t)n_contexts);
+                            "kv_context_bytes", (json_int_t)plan.kv_context_bytes, "mtp_kv_bytes",
+                            (json_int_t)plan.mtp_kv_bytes, "context", plan.n_ctx, "contexts",
+                            (json_int_t)n_contexts);
         ok &= json_put(here, kv, figures);
     }
     return whole(here, ok);
@@ -179,14 +184,24 @@ static json_t *reads_json(const struct inspect *inspect) {
     json_t *kinds = json_object();
     bool ok = true;
     for (int kind = 0; kind < OP_COUNT; kind++) {
-        if (!read[kind].weight_bytes && !read[kind].kv_bytes) continue;
+        if (!read[kind].weight_bytes && !read[kind].kv_bytes && !read[kind].state_bytes) continue;
         ok &= json_put(kinds, op_name((enum op_kind)kind),
-                       json_pack("{s:i, s:I, s:I, s:f}", "ops", read[kind].ops, "weight_bytes",
+                       json_pack("{s:i, s:I, s:I, s:I, s:f}", "ops", read[kind].ops, "weight_bytes",
                                  (json_int_t)read[kind].weight_bytes, "kv_bytes",
-                                 (json_int_t)read[kind].kv_bytes, "share", read[kind].share));
+                                 (json_int_t)read[kind].kv_bytes, "state_bytes",
+                                 (json_int_t)read[kind].state_bytes, "share", read[kind].share));
     }
     return json_pack("{s:s, s:i, s:o}", "kv_type", inspect->device.kv_default, "context",
                      inspect->model->n_ctx_train, "kinds", whole(kinds, ok));
+}
+
+// null: the file has no block that drafts.
+static json_t *block_json(const struct inspect *inspect) {
+    struct inspect_block block;
+    inspect_block(inspect, &block);
+    if (!block.n_tensors) return json_null();
+    return json_pack("{s:i, s:I, s:b}", "tensors", block.n_tensors, "bytes",
+                     (json_int_t)block.bytes, "used", block.is_used);
 }
 
 // False: out of memory.
@@ -201,6 +216,7 @@ static bool model_json(const struct inspect *inspect, json_t *object) {
            json_put(object, "context", json_integer(model->n_ctx_train)) &&
            json_put(object, "vocabulary", json_integer(model->n_vocab)) &&
            json_put(object, "layers", json_integer(model->n_layer)) &&
+           json_put(object, "mtp", block_json(inspect)) &&
            json_put(object, "backend", json_string(inspect->device.backend)) &&
            json_put(object, "device",
                     *inspect->device.name ? json_string(inspect->device.name) : json_null()) &&
@@ -234,7 +250,7 @@ int inspect_json_print(const struct inspect *inspect) {
                     json_put(object, "chat_template", template_json(inspect->chat_template)) &&
                     json_put(object, "totals", totals_json(inspect)) &&
                     json_put(object, "metadata", meta_json(weights)) &&
-                    json_put(object, "tensors", tensors_json(weights)) &&
+                    json_put(object, "tensors", tensors_json(inspect)) &&
                     json_put(object, "left_out", left_out_json(weights));
     return json_print(whole(object, ok), JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 }

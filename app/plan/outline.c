@@ -45,10 +45,13 @@ static void model_print(const struct outline *outline) {
     const rn_model_info *info = rn_model_get_info(outline->model);
     const struct workload *w = &outline->workload;
     const struct tools_memory *m = &outline->memory;
-    char weights[32], token[32], type[96];
-    printf("model    %s, %s: weights %s, KV %s %s per token\n", info->path, figure_type(info, type),
+    char weights[32], token[32], state[32], type[96];
+    printf("model    %s, %s: weights %s, KV %s %s per token", info->path, figure_type(info, type),
            human_bytes((double)m->weight_bytes, weights), m->kv_type,
            human_bytes((double)m->kv_token_bytes, token));
+    if (m->state_bytes)
+        printf(", state %s per sequence", human_bytes((double)m->state_bytes, state));
+    putchar('\n');
     printf("users    %d, each with %d tokens of context: prompt %d, output %d", w->users, w->n_ctx,
            w->n_prompt, w->n_gen);
     if (w->n_shared) printf(", %d of the prompt shared", w->n_shared);
@@ -91,7 +94,7 @@ static void group_print(const struct plan_kv_group *group, uint64_t page_bytes) 
     char bytes[32];
     printf("  %d layer%s ", group->n_layer, group->n_layer == 1 ? "" : "s");
     if (group->kind == KV_RECURRENT) {
-        printf("keep a state of %s for each user\n", human_bytes((double)page_bytes, bytes));
+        printf("keep a state of %s for each sequence\n", human_bytes((double)page_bytes, bytes));
         return;
     }
     if (group->kind == KV_WINDOW)
@@ -106,6 +109,25 @@ static void bytes_print(const char *name, uint64_t bytes, const char *note) {
     printf("  %-10s %10s  %s\n", name, human_bytes((double)bytes, text), note);
 }
 
+// States of all users.
+static uint64_t states_of(const struct outline *outline) {
+    return outline->memory.state_user_bytes * (uint64_t)outline->workload.users;
+}
+
+static void states_print(const struct outline *outline) {
+    const struct tools_memory *m = &outline->memory;
+    char note[160], user[32], state[32];
+    if (!m->state_bytes) return;
+    const bool has_two = m->state_user_bytes > m->state_bytes;
+    snprintf(note, sizeof note, "%s for each user: %s",
+             human_bytes((double)m->state_user_bytes, user),
+             has_two ? "the running state and a checkpoint, " : "the running state");
+    if (has_two)
+        snprintf(note + strlen(note), sizeof note - strlen(note), "%s each",
+                 human_bytes((double)m->state_bytes, state));
+    bytes_print("states", states_of(outline), note);
+}
+
 static void memory_print(const struct outline *outline) {
     const struct tools_memory *m = &outline->memory;
     char note[160], user[32], shared[32], all[32];
@@ -113,12 +135,14 @@ static void memory_print(const struct outline *outline) {
     outline_section(outline, "memory");
     bytes_print("weights", m->weight_bytes, "");
     bytes_print("step", m->step_bytes, "buffers of a step");
-    int len =
-        snprintf(note, sizeof note, "%s for each user", human_bytes((double)m->user_bytes, user));
+    int len = snprintf(note, sizeof note, "%s for each user",
+                       human_bytes((double)(m->user_bytes - m->state_user_bytes), user));
     if (m->shared_bytes)
         snprintf(note + len, sizeof note - (size_t)len, " beside %s that all share",
                  human_bytes((double)m->shared_bytes, shared));
-    bytes_print("KV", m->kv_bytes, note);
+    bytes_print("KV", m->kv_bytes - states_of(outline), note);
+    states_print(outline);
+    if (m->mtp_bytes) bytes_print("mtp", m->mtp_bytes, "KV of the model's own draft block");
     note[0] = '\0';
     if (outline->machine.memory)
         snprintf(note, sizeof note, "of %s, 5%% of it in reserve: %s; %s%d%s user%s fit",
@@ -128,6 +152,11 @@ static void memory_print(const struct outline *outline) {
     bytes_print("total", m->total_bytes, note);
     for (int g = 0; g < outline->plan->n_group && outline->plan->n_group > 1; g++)
         group_print(&outline->plan->group[g], m->kv.page[g]);
+    if (m->state_bytes)
+        printf("  A checkpoint is a state that prefixes continue from. One is counted for each "
+               "user.\n"
+               "  Prompts leave further ones every %d tokens, in memory that is free.\n",
+               m->state_interval);
 }
 
 static void users_print(const struct outline *outline) {
@@ -146,9 +175,12 @@ static void users_print(const struct outline *outline) {
     }
     printf(
         "  Weights, KV and GFLOP are those of a step. TTFT is that of a prompt that arrives while "
-        "the others decode.\n"
+        "the others decode.\n%s"
         "  Bound by: the largest part of a step's time. Each op has its own limit; FLOP/byte is "
-        "the mean of all.\n");
+        "the mean of all.\n",
+        outline->memory.state_bytes
+            ? "  KV includes the states of recurrent layers, which a step reads and writes.\n"
+            : "");
     outline_room_note(outline, outline->row[outline->n_rows - 1].users);
 }
 
@@ -188,12 +220,18 @@ static bool memory_put(const struct outline *outline) {
         json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kv_type", m->kv_type,
                   "weight_bytes", (json_int_t)m->weight_bytes, "step_bytes",
                   (json_int_t)m->step_bytes, "kv_token_bytes", (json_int_t)m->kv_token_bytes,
-                  "kv_user_bytes", (json_int_t)m->user_bytes, "kv_shared_bytes",
-                  (json_int_t)m->shared_bytes, "kv_bytes", (json_int_t)m->kv_bytes, "total_bytes",
+                  "kv_user_bytes", (json_int_t)(m->user_bytes - m->state_user_bytes),
+                  "kv_shared_bytes", (json_int_t)m->shared_bytes, "kv_bytes",
+                  (json_int_t)(m->kv_bytes - states_of(outline)), "total_bytes",
                   (json_int_t)m->total_bytes, "reserve_bytes", (json_int_t)m->reserve_bytes);
     const bool is_known = outline->machine.memory > 0;
     const bool is_cap = m->most_users == TOOLS_MOST_USERS; // more may fit
-    return json_put(memory, "fits", is_known ? json_boolean(m->fits) : json_null()) &&
+    return json_put(memory, "state_bytes", json_integer((json_int_t)m->state_bytes)) &&
+           json_put(memory, "state_user_bytes", json_integer((json_int_t)m->state_user_bytes)) &&
+           json_put(memory, "states_bytes", json_integer((json_int_t)states_of(outline))) &&
+           json_put(memory, "state_interval", json_integer(m->state_interval)) &&
+           json_put(memory, "mtp_bytes", json_integer((json_int_t)m->mtp_bytes)) &&
+           json_put(memory, "fits", is_known ? json_boolean(m->fits) : json_null()) &&
            json_put(memory, "most_users", is_known ? json_integer(m->most_users) : json_null()) &&
            json_put(memory, "most_users_is_cap", is_known ? json_boolean(is_cap) : json_null()) &&
            json_put(outline->json, "memory", memory);

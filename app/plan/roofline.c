@@ -95,7 +95,9 @@ int memory_write(const struct outline *outline, const char *path) {
     struct plot_item item[MAX_TYPES * MEMORY_POINTS + 2];
     struct plot plot = {.title = "Memory over users",
                         .x_name = "users",
-                        .y_name = "GB: weights, buffers of a step, KV",
+                        .y_name = outline->memory.state_bytes
+                                      ? "GB: weights, buffers of a step, KV, states"
+                                      : "GB: weights, buffers of a step, KV",
                         .item = item};
     rn_error err = {0};
     int line = 0;

@@ -260,6 +260,11 @@ static void put_pages(struct trace *trace, const rn_engine *engine, uint64_t now
     jbuf_put_uint(&trace->piece, "held", stats.pages_held);
     jbuf_put_uint(&trace->piece, "cached", stats.pages_cached);
     slice_end(&trace->piece);
+    if (stats.states_total == 0) return;
+    put_counter(&trace->piece, "states", now_ns);
+    jbuf_put_uint(&trace->piece, "held", stats.states_held);
+    jbuf_put_uint(&trace->piece, "cached", stats.states_cached);
+    slice_end(&trace->piece);
 }
 
 // ---------------------------------------------------------------- a trace that grows

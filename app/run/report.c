@@ -79,8 +79,8 @@ void report_measure(struct report *report, rn_engine *engine) {
     if (!decoded(report)) return; // nothing to compare it with
     const uint64_t tokens =
         (uint64_t)report->timings.prompt_tokens + (uint64_t)report->timings.output_tokens;
-    const uint64_t working_set =
-        report->engine.weight_bytes + tokens * report->engine.kv_token_bytes;
+    const uint64_t working_set = report->engine.weight_bytes + report->engine.state_bytes +
+                                 tokens * report->engine.kv_token_bytes;
     report->bandwidth = rn_engine_bandwidth(engine, working_set, BANDWIDTH_BUDGET_MS);
     // On a shared machine the bandwidth changes from second to second. The rate of decode itself is
     // also a measurement of the bandwidth, so the share is never over 100%.
@@ -239,12 +239,17 @@ void report_print_line(const struct report *report, const struct term *term) {
 
 // The size of a token is left out where the terminal is too narrow for it.
 void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
-    char weights[32], kv[32], free_bytes[32] = "", share[160] = "", token[32], count[32], line[384];
-    char bytes[32], draft[64] = "";
+    char weights[32], kv[32], free_bytes[32] = "", share[160] = "", token[32], count[32], line[512];
+    char bytes[32], draft[64] = "", mtp[64] = "", state[64] = "";
     if (plan->draft_weight_bytes) {
         snprintf(draft, sizeof draft, ", draft %s",
                  human_bytes((double)(plan->draft_weight_bytes + plan->draft_kv_bytes), bytes));
     }
+    if (plan->mtp_kv_bytes)
+        snprintf(mtp, sizeof mtp, ", mtp %s", human_bytes((double)plan->mtp_kv_bytes, bytes));
+    if (plan->state_bytes)
+        snprintf(state, sizeof state, " and states of %s",
+                 human_bytes((double)plan->state_bytes, bytes));
     if (plan->available) {
         human_bytes((double)plan->available, free_bytes);
         // only where an amount was asked for
@@ -253,11 +258,12 @@ void report_print_plan(const rn_memory_plan *plan, const struct term *term) {
                  is_too_much ? ", more than the %s that are free%s%s" : " of %s free%s%s",
                  free_bytes, *plan->device ? " on " : "", plan->device);
     }
-    int len = snprintf(line, sizeof line, "  memory: weights %s, KV %s%s%s: %s tokens of %s",
+    int len = snprintf(line, sizeof line, "  memory: weights %s, KV %s%s%s%s: %s tokens of %s%s",
                        human_bytes((double)plan->weight_bytes, weights),
-                       human_bytes((double)plan->kv_bytes, kv), draft, share,
-                       human_count(plan->kv_tokens, count), plan->kv_type);
-    const int end = len + snprintf(line + len, sizeof line - (size_t)len, " (%s each)",
+                       human_bytes((double)plan->kv_bytes, kv), draft, mtp, share,
+                       human_count(plan->kv_tokens, count), plan->kv_type, state);
+    const int end = len + snprintf(line + len, sizeof line - (size_t)len,
+                                   plan->state_bytes ? " (%s a token)" : " (%s each)",
                                    human_bytes((double)plan->kv_token_bytes, token));
     if (end <= term_columns(STDERR_FILENO)) len = end;
     fprintf(stderr, "%s%.*s%s\n", term_dim(term->err_color), len, line,
@@ -275,6 +281,13 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
     fprintf(stderr, "%s               %s are set aside: %s tokens, %s full context%s%s\n", dim,
             human_bytes((double)plan->kv_bytes, kv), human_count(plan->kv_tokens, count),
             human_count(plan->n_contexts, users), plan->n_contexts == 1 ? "" : "s", reset);
+    if (plan->state_bytes) {
+        fprintf(stderr,
+                "%s  states       %s a sequence, in the same memory; kept for prefixes every %s "
+                "tokens%s\n",
+                dim, human_bytes((double)plan->state_bytes, kv),
+                human_count((uint64_t)plan->state_interval, count), reset);
+    }
     const uint64_t n_ctx = (uint64_t)plan->n_ctx;
     uint64_t share = plan->kv_tokens / (uint64_t)max_seqs;
     if (share > n_ctx) share = n_ctx;
@@ -286,6 +299,10 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
         fprintf(stderr, "%s  draft model  %s, and %s of KV cache%s\n", dim,
                 human_bytes((double)plan->draft_weight_bytes, weights),
                 human_bytes((double)plan->draft_kv_bytes, kv), reset);
+    }
+    if (plan->mtp_kv_bytes) {
+        fprintf(stderr, "%s  draft block  %s of KV cache (mtp)%s\n", dim,
+                human_bytes((double)plan->mtp_kv_bytes, kv), reset);
     }
     if (plan->available) {
         fprintf(stderr, "%s  memory free  %s%s%s%s\n", dim,

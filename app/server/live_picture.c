@@ -119,14 +119,9 @@ static int fullness(uint8_t state) {
     return state == RN_PAGE_HELD ? 2 : state == RN_PAGE_CACHED ? 1 : 0;
 }
 
-static struct cell cell_of(const rn_page_view *page, size_t n) {
-    const rn_page_view *fullest = page;
-    for (size_t i = 1; i < n; i++) {
-        const int more = fullness(page[i].state) - fullness(fullest->state);
-        if (more > 0 || (!more && page[i].holders > fullest->holders)) fullest = &page[i];
-    }
-    return (
-        struct cell){.state = fullest->state, .holders = fullest->holders, .owner = fullest->owner};
+static bool is_fuller(const rn_page_view *page, const rn_page_view *than) {
+    const int more = fullness(page->state) - fullness(than->state);
+    return more > 0 || (!more && page->holders > than->holders);
 }
 
 static void put_run(struct jbuf *out, const struct live_streams *streams, struct cell cell,
@@ -137,14 +132,22 @@ static void put_run(struct jbuf *out, const struct live_streams *streams, struct
                 cell.holders, count);
 }
 
-void live_picture_pages(struct jbuf *out, const struct live_streams *streams,
-                        const rn_page_view *page, size_t n_pages) {
-    const size_t scale = n_pages ? (n_pages + LIVE_CELLS - 1) / LIVE_CELLS : 1;
-    jbuf_text(out, "\"pages\":[");
+// The pages of one kind in order, `scale` of them to a cell, as runs of equal cells.
+static void put_cells(struct jbuf *out, const struct live_streams *streams,
+                      const rn_page_view *page, size_t n_pages, bool is_state, size_t scale) {
     struct cell run = {0};
-    size_t count = 0;
-    for (size_t i = 0; i < n_pages; i += scale) {
-        const struct cell cell = cell_of(page + i, n_pages - i < scale ? n_pages - i : scale);
+    size_t count = 0, i = 0;
+    for (;;) {
+        const rn_page_view *fullest = NULL;
+        for (size_t n = 0; i < n_pages && n < scale; i++) {
+            if (page[i].is_state != is_state) continue;
+            n++;
+            if (!fullest || is_fuller(&page[i], fullest)) fullest = &page[i];
+        }
+        if (!fullest) break;
+        const struct cell cell = {.state = fullest->state,
+                                  .holders = fullest->holders,
+                                  .owner = fullest->owner};
         const bool same = count && cell.state == run.state && cell.holders == run.holders &&
                           cell.owner == run.owner;
         if (!same && count) put_run(out, streams, run, count);
@@ -152,7 +155,22 @@ void live_picture_pages(struct jbuf *out, const struct live_streams *streams,
         run = cell;
     }
     if (count) put_run(out, streams, run, count);
-    jbuf_printf(out, "],\"page_scale\":%zu", scale);
+}
+
+static size_t scale_of(size_t n_pages) {
+    return n_pages ? (n_pages + LIVE_CELLS - 1) / LIVE_CELLS : 1;
+}
+
+void live_picture_pages(struct jbuf *out, const struct live_streams *streams,
+                        const rn_page_view *page, size_t n_pages) {
+    size_t n_states = 0;
+    for (size_t i = 0; i < n_pages; i++) n_states += page[i].is_state;
+    const size_t scale = scale_of(n_pages - n_states), state_scale = scale_of(n_states);
+    jbuf_text(out, "\"pages\":[");
+    put_cells(out, streams, page, n_pages, false, scale);
+    jbuf_printf(out, "],\"page_scale\":%zu,\"states\":[", scale);
+    put_cells(out, streams, page, n_pages, true, state_scale);
+    jbuf_printf(out, "],\"state_scale\":%zu", state_scale);
 }
 
 // ---------------------------------------------------------------- streams
@@ -277,7 +295,15 @@ static void put_counts(struct jbuf *out, const struct live_picture *picture) {
     jbuf_put_uint(out, "cached", stats->pages_cached);
     jbuf_put_uint(out, "bytes_held", stats->kv_held_bytes);
     jbuf_put_uint(out, "bytes_total", picture->server->engine_info.kv_bytes);
-    jbuf_text(out, "}");
+    jbuf_key(out, "states"); // of recurrent layers, in the same memory
+    jbuf_text(out, "{");
+    jbuf_put_uint(out, "total", stats->states_total);
+    jbuf_put_uint(out, "held", stats->states_held);
+    jbuf_put_uint(out, "cached", stats->states_cached);
+    jbuf_put_uint(out, "bytes_held", stats->state_held_bytes);
+    jbuf_put_uint(out, "bytes_cached", stats->state_cached_bytes);
+    jbuf_put_uint(out, "bytes_sequence", picture->server->engine_info.state_bytes);
+    jbuf_text(out, "}}");
 }
 
 void live_picture_write(struct jbuf *out, const struct live_picture *picture) {

@@ -35,7 +35,7 @@ struct live_picture {
     uint64_t time_ns;
 };
 
-// "pages":[...],"page_scale":k
+// "pages":[...],"page_scale":k, and the same of states
 void live_picture_pages(struct jbuf *out, const struct live_streams *streams,
                         const rn_page_view *page, size_t n_pages);
 void live_picture_write(struct jbuf *out, const struct live_picture *picture);

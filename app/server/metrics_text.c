@@ -203,7 +203,7 @@ static void put_requests(struct scrape *scrape) {
     put_single(scrape, "vllm:num_requests_waiting", "gauge", "Requests' choices that wait now.",
                stats->waiting);
     put_single(scrape, "vllm:kv_cache_usage_perc", "gauge",
-               "Share of the KV memory that requests hold, 1 is all of it.",
+               "Share of the memory for KV pages and states that requests hold, 1 is all of it.",
                scrape->info.kv_bytes ? (double)stats->kv_held_bytes / (double)scrape->info.kv_bytes
                                      : 0);
     static const char name[] = "vllm:request_success_total";
@@ -237,7 +237,11 @@ static void put_counters(struct scrape *scrape) {
         {"runnel:steps_total", "Steps of the engine.", stats->steps},
         {"runnel:computed_tokens_total", "Tokens that were evaluated, of prompts and outputs.",
          stats->computed_tokens},
-        {"runnel:kv_evictions_total", "Cached pages that were given to others.", stats->evictions},
+        {"runnel:kv_evictions_total", "Cached KV pages that were given to others.",
+         stats->evictions},
+        {"runnel:state_evictions_total",
+         "Cached states of recurrent layers whose memory was given to others.",
+         stats->state_evictions},
     };
     for (size_t i = 0; i < sizeof counter / sizeof *counter; i++)
         put_single(scrape, counter[i].name, "counter", counter[i].help, (double)counter[i].value);
@@ -259,12 +263,14 @@ static void put_accepted(struct scrape *scrape) {
 // The block size and count that load balancers look for.
 static void put_cache_config(struct scrape *scrape) {
     static const char name[] = "vllm:cache_config_info";
+    // a model of states alone has no KV pages
+    const uint32_t pages = scrape->stats.pages_total;
+    const uint32_t blocks = pages ? pages : scrape->stats.states_total;
     struct jbuf *out = scrape->out;
     put_family(out, name, "gauge", "The KV pages, as labels.");
     jbuf_printf(out, "%s{", name);
     jbuf_bytes(out, scrape->labels.data, scrape->labels.len);
-    jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", RN_PAGE_TOKENS,
-                scrape->stats.pages_total);
+    jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", RN_PAGE_TOKENS, blocks);
     put_label(out, "cache_dtype", scrape->ready ? scrape->info.kv_type : "");
     jbuf_text(out, "} 1\n");
 }
@@ -287,7 +293,8 @@ static void put_bytes(struct scrape *scrape) {
     put_single(scrape, "runnel:bandwidth_bytes_per_second", "gauge",
                "The machine's measured read bandwidth, 0 when unknown.", measured);
     static const char name[] = "runnel:read_bytes_total";
-    put_family(scrape->out, name, "counter", "Bytes that steps had to read.");
+    put_family(scrape->out, name, "counter",
+               "Bytes that steps had to read. Kind kv includes states, which are written too.");
     put_sample(scrape, name, "kind", "weights", (double)stats->weight_bytes);
     put_sample(scrape, name, "kind", "kv", (double)stats->kv_bytes);
 }
@@ -295,7 +302,11 @@ static void put_bytes(struct scrape *scrape) {
 static void put_pages(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     static const char pages[] = "runnel:kv_pages";
-    const double taken = (double)stats->pages_held + (double)stats->pages_cached;
+    // states take the memory of pages
+    const double states = (double)(stats->state_held_bytes + stats->state_cached_bytes);
+    const double taken =
+        (double)stats->pages_held + (double)stats->pages_cached +
+        (states > 0 ? ceil(stats->pages_total * states / (double)scrape->info.kv_bytes) : 0);
     put_family(scrape->out, pages, "gauge", "KV pages by state.");
     put_sample(scrape, pages, "state", "held", stats->pages_held);
     put_sample(scrape, pages, "state", "cached", stats->pages_cached);
@@ -303,11 +314,29 @@ static void put_pages(struct scrape *scrape) {
     put_single(scrape, "runnel:kv_pages_shared", "gauge", "KV pages that are held more than once.",
                stats->pages_shared);
     static const char bytes[] = "runnel:kv_bytes";
-    put_family(scrape->out, bytes, "gauge", "KV memory by state.");
-    put_sample(scrape, bytes, "state", "held", (double)stats->kv_held_bytes);
-    put_sample(scrape, bytes, "state", "cached", (double)stats->kv_cached_bytes);
-    put_single(scrape, "runnel:kv_capacity_bytes", "gauge", "KV memory of the engine.",
-               (double)scrape->info.kv_bytes);
+    put_family(scrape->out, bytes, "gauge", "Memory of KV pages by state, without states.");
+    put_sample(scrape, bytes, "state", "held",
+               (double)(stats->kv_held_bytes - stats->state_held_bytes));
+    put_sample(scrape, bytes, "state", "cached",
+               (double)(stats->kv_cached_bytes - stats->state_cached_bytes));
+    put_single(scrape, "runnel:kv_capacity_bytes", "gauge",
+               "Memory of the engine for KV pages and states.", (double)scrape->info.kv_bytes);
+}
+
+// Of recurrent layers; all 0 where a model has none.
+static void put_states(struct scrape *scrape) {
+    const rn_engine_stats *stats = &scrape->stats;
+    static const char states[] = "runnel:states", bytes[] = "runnel:state_bytes";
+    put_family(scrape->out, states, "gauge",
+               "States of recurrent layers: held by requests, cached for prefixes.");
+    put_sample(scrape, states, "state", "held", stats->states_held);
+    put_sample(scrape, states, "state", "cached", stats->states_cached);
+    put_family(scrape->out, bytes, "gauge", "Memory of these states.");
+    put_sample(scrape, bytes, "state", "held", (double)stats->state_held_bytes);
+    put_sample(scrape, bytes, "state", "cached", (double)stats->state_cached_bytes);
+    put_single(scrape, "runnel:state_sequence_bytes", "gauge",
+               "Memory of the states of one sequence, whatever its length.",
+               (double)scrape->info.state_bytes);
 }
 
 static void put_engine(struct scrape *scrape) {
@@ -520,6 +549,7 @@ void metrics_get(struct call *call) {
     put_cache_config(&scrape);
     put_bytes(&scrape);
     put_pages(&scrape);
+    put_states(&scrape);
     put_engine(&scrape);
     put_drafts(&scrape);
     put_gaps(&scrape);

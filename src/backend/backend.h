@@ -142,7 +142,7 @@ struct backend {
 // The contract that a backend in a shared object was built for (plugin.h). The version changes with
 // any change of the structs of backend.h, plan.h, batch.h and pool.c, or of their meaning. The
 // sizes are part of the number, so that most changes are noticed without a new version.
-enum { BACKEND_VERSION = 4 };
+enum { BACKEND_VERSION = 5 };
 #define BACKEND_CONTRACT                                                                           \
     ((unsigned)(BACKEND_VERSION * 1000000u + sizeof(struct backend_class) +                        \
                 sizeof(struct backend_config) + sizeof(struct backend_device) +                    \

@@ -184,3 +184,10 @@ uint64_t plan_kv_token_bytes(const struct plan *plan, const struct kv_bytes *kv)
             bytes += kv->page[g] / KV_PAGE_TOKENS;
     return bytes;
 }
+
+uint64_t plan_state_bytes(const struct plan *plan, const struct kv_bytes *kv) {
+    uint64_t bytes = 0;
+    for (int g = 0; g < plan->n_group; g++)
+        if (plan->group[g].kind == KV_RECURRENT) bytes += kv->page[g];
+    return bytes;
+}

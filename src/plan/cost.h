@@ -25,7 +25,7 @@ struct kv_bytes {
 struct cost {
     uint64_t weight_bytes;  // read
     uint64_t expert_bytes;  // of them, expected bytes of experts for a batch of that size
-    uint64_t kv_read_bytes; // of states those written too: they are as many
+    uint64_t kv_read_bytes; // of OP_CONV, OP_DELTA and OP_SCAN: their states, read and written
     uint64_t kv_write_bytes;
     uint64_t act_bytes; // activations read and written; usually in cache
     uint64_t flops;     // a multiply-add is two
@@ -43,7 +43,9 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
 struct cost plan_cost(const struct plan *plan, const struct kv_bytes *kv,
                       const struct batch_shape *shape);
 
-// KV bytes that one more token keeps, over all groups.
+// KV bytes that one more token keeps, over all groups. States are not counted.
 uint64_t plan_kv_token_bytes(const struct plan *plan, const struct kv_bytes *kv);
+// Bytes of the states of a sequence, one of each recurrent layer; 0: there are none.
+uint64_t plan_state_bytes(const struct plan *plan, const struct kv_bytes *kv);
 
 #endif

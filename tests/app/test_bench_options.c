@@ -142,7 +142,7 @@ CASE(test_numbers_are_checked) {
     refused("--speculate --acceptance 0,1.5", "--acceptance: '1.5' is not a number from 0 to 1");
     refused("--speculate --temperatures=-1", "--temperatures: '-1' is not a number from 0 to 100");
     refused("--speculate --drafters lookup,luck",
-            "--drafters: 'luck' is not one of none|model|lookup|shared|auto|synthetic");
+            "--drafters: 'luck' is not one of none|model|lookup|shared|mtp|auto|synthetic");
     static const char *const lengths[] = {"0", "32", "x", "1.5", ""};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         char line[96], message[96];

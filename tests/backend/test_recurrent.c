@@ -46,7 +46,7 @@ static void world_begin(struct world *w) {
 
 static void world_init(struct world *w, const struct plan *plan, const char *variant, int threads) {
     const struct backend_config config = {.variant = variant,
-                                          .sizes = {ROWS, ROWS, SEQS},
+                                          .sizes = {ROWS, ROWS, SEQS, false},
                                           .n_pages = {PAGES, PAGES, PAGES}};
     here_create(&w->here, plan, &config, threads);
     assert_int_equal(batch_builder_init(&w->builder, RECURRENT_GROUPS, ROWS, ROWS, SEQS, NULL),

@@ -4,7 +4,7 @@
 #include "cuda_engine.h"
 #include "recurrent_model.h"
 
-static const struct backend_sizes sizes = {8, 8, 2};
+static const struct backend_sizes sizes = {.max_tokens = 8, .max_logits = 8, .max_seqs = 2};
 
 static void check_message(const rn_error *err, const char *name) {
     check(strstr(err->message, name) && strstr(err->message, "--backend cpu"), "%s: %s", name,

@@ -109,7 +109,7 @@ static void random_use(const struct kv_config *config, uint64_t seed, int n, uin
         random_step(w);
         world_check(w);
     }
-    total->evictions += world_stats(w).evictions;
+    total->evictions += world_stats(w).evictions + world_stats(w).state_evictions;
     total->hits += w->n_hits;
     total->tails += w->n_tails;
     total->copies += w->n_copies;

@@ -383,6 +383,33 @@ CASE(the_block_drafts_by_itself) {
     mtp_file_remove(&echo);
 }
 
+CASE(the_block_has_kv_memory_where_it_drafts) {
+    struct mtp_file echo = mtp_file_make(true);
+    rn_model *model = bare_open(echo.path);
+    static const char *const with[] = {"auto", "mtp", "mtp,lookup"};
+    static const char *const without[] = {"off", "lookup"};
+    const rn_engine_options plain = {.speculate = "off", .n_ctx = 256, .max_seqs = 2};
+    rn_memory_plan off, plan;
+    assert_int_equal(rn_engine_plan_memory(model, &plain, &off, NULL), RN_OK);
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        rn_engine_options options = plain;
+        options.speculate = with[i];
+        assert_int_equal(rn_engine_plan_memory(model, &options, &plan, NULL), RN_OK);
+        assert_true(plan.mtp_kv_bytes >= 256 * off.kv_token_bytes); // one layer each
+        assert_int_equal(plan.state_bytes, off.state_bytes);
+    }
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        rn_engine_options options = plain;
+        options.speculate = without[i];
+        assert_int_equal(rn_engine_plan_memory(model, &options, &plan, NULL), RN_OK);
+        assert_int_equal(plan.mtp_kv_bytes, 0);
+    }
+    // the states of a sequence are counted twice, and its KV
+    assert_int_equal(off.kv_context_bytes, 2 * off.state_bytes + 256 * off.kv_token_bytes);
+    rn_model_close(model);
+    mtp_file_remove(&echo);
+}
+
 CASE(a_model_without_a_block_cannot_draft_with_it) {
     rn_model *model = bare_open(TEST_DATA "/golden/qwen3_5/model.gguf");
     rn_engine *engine;
@@ -390,7 +417,11 @@ CASE(a_model_without_a_block_cannot_draft_with_it) {
     assert_int_equal(rn_engine_create(model, &(rn_engine_options){.speculate = "mtp"}, &engine,
                                       &err),
                      RN_ERR_ARG);
-    assert_non_null(strstr(err.message, "has no block for it"));
+    assert_non_null(strstr(err.message, "this model has none"));
+    rn_memory_plan plan;
+    assert_int_equal(rn_engine_plan_memory(model, &(rn_engine_options){.speculate = "mtp"}, &plan,
+                                           NULL),
+                     RN_ERR_ARG);
     rn_model_close(model);
 }
 

@@ -235,12 +235,16 @@ CASE(a_block_that_two_computed_is_stored_once) {
     struct world_table *const b = world_tell(w, 0, 100, NULL);
     assert_true(world_grow(w, a, 100));
     assert_true(world_grow(w, b, 100));
-    assert_int_equal(world_stats(w).pages_held, 24);
+    assert_int_equal(world_stats(w).pages_held, 16);
+    assert_int_equal(world_stats(w).states_held, 8);
     world_run(w);
     world_check(w);
     // three full blocks are common, the fourth, partial one is each one's own, in three groups
-    assert_int_equal(world_stats(w).pages_held, 9 + 6);
-    assert_int_equal(world_stats(w).pages_shared, 9);
+    const struct kv_stats stats = world_stats(w);
+    assert_int_equal(stats.pages_held, 6 + 4);
+    assert_int_equal(stats.pages_shared, 6);
+    assert_int_equal(stats.states_held, 3 + 2);
+    assert_int_equal(stats.held_bytes, stats.state_held_bytes + (3 + 2) * (4 + 3));
     for (int g = 0; g < 3; g++) {
         assert_int_equal(a->kv.page[g][2], b->kv.page[g][2]);
         assert_int_not_equal(a->kv.page[g][3], b->kv.page[g][3]);

@@ -238,7 +238,7 @@ CASE(a_released_table_leaves_no_tail_and_a_cache_that_is_off_none_either) {
     w = world_create(&config, 1);
     leave_behind(w, 0, 75, 75);
     assert_int_equal(found(w, 0, 100), 0);
-    assert_int_equal(world_stats(w).pages_cached, 0);
+    assert_int_equal(w->kv->cached_bytes, 0);
     world_destroy(w);
 }
 
@@ -445,7 +445,8 @@ CASE(a_hit_finds_the_state_that_a_naive_search_finds) {
                          {KV_RECURRENT, 0, 8, 0, interval});
         struct world *const w = world_create(&config, round + 1);
         naive.n_place = naive.n_text = 0;
-        while (naive.n_text < 40 && world_stats(w).evictions == 0 &&
+        while (naive.n_text < 40 &&
+               world_stats(w).evictions + world_stats(w).state_evictions == 0 &&
                w->kv->cached_bytes < config.budget * 9 / 10)
             run_text(w, &naive, interval);
         assert_true(naive.n_text > 20);
@@ -491,14 +492,14 @@ CASE(states_leave_half_of_the_budget_to_kv) {
     for (int32_t i = 1; i <= 120; i++) {
         leave_behind(w, i * 1000, 30, 30);
         // when memory is short they go first, and their bytes go to KV
-        if (i > 100) assert_true(w->kv->state_bytes <= BUDGET / 2 + STATE_BYTES);
+        if (i > 100) assert_true(w->kv->stats.state_cached_bytes <= BUDGET / 2 + STATE_BYTES);
     }
-    assert_true(world_stats(w).evictions > 0);
-    assert_true(w->kv->state_bytes > BUDGET / 2 - 2 * STATE_BYTES);
+    assert_true(world_stats(w).state_evictions > 0);
+    assert_true(w->kv->stats.state_cached_bytes > BUDGET / 2 - 2 * STATE_BYTES);
     assert_int_equal(found(w, 120000, 31), 30);
     assert_int_equal(found(w, 1000, 31), 0);
     // the first text's KV has outlived younger states: they had more than their half
-    assert_true(w->kv->cached_bytes - w->kv->state_bytes > BUDGET / 4);
+    assert_true(w->kv->cached_bytes - w->kv->stats.state_cached_bytes > BUDGET / 4);
     world_destroy(w);
 }
 
@@ -506,16 +507,16 @@ CASE(states_leave_half_of_the_budget_to_kv) {
 CASE(kv_leaves_an_eighth_of_the_budget_to_states) {
     struct world *const w = world_create(&shared, 1);
     for (int32_t i = 1; i <= 10; i++) leave_behind(w, i * 1000, 30, 30);
-    const uint64_t before = w->kv->state_bytes;
+    const uint64_t before = w->kv->stats.state_cached_bytes;
     assert_true(before > BUDGET / 8);
     for (int32_t i = 1; i <= 40; i++) {
         struct world_table *const t = world_tell(w, i * 1000 + 500, 320, NULL);
         assert_true(world_finish(w, t, 320));
         world_release(w, t);
-        assert_true(w->kv->state_bytes + STATE_BYTES > BUDGET / 8);
+        assert_true(w->kv->stats.state_cached_bytes + STATE_BYTES > BUDGET / 8);
     }
-    assert_true(w->kv->state_bytes < before); // by age down to there
-    assert_true(w->kv->state_bytes <= BUDGET / 8);
+    assert_true(w->kv->stats.state_cached_bytes < before); // by age down to there
+    assert_true(w->kv->stats.state_cached_bytes <= BUDGET / 8);
     world_destroy(w);
 }
 
@@ -620,7 +621,7 @@ CASE(the_checker_sees_a_wrong_state) {
     page[2] = page[3] = moving;
     group->page[moving].ref = 1;
     assert_true(world_is_valid(w));
-    BREAK(w, w->kv->state_bytes, w->kv->state_bytes + 4);
+    BREAK(w, w->kv->stats.state_cached_bytes, w->kv->stats.state_cached_bytes + 4);
     // tails
     uint32_t at = 1;
     while (!w->kv->node[at].used || w->kv->node[at].n_token == KV_PAGE_TOKENS) at++;

@@ -506,6 +506,10 @@ async function live() {
     );
     check('the page map moves', await changes(page, '#map', map));
     check(
+        'a model without recurrent layers has no map of states',
+        await page.locator('#states-block').isHidden(),
+    );
+    check(
         'a lane moves',
         await changes(page, '#lanes canvas', await pixels(page, '#lanes canvas')),
     );

@@ -142,25 +142,24 @@ static int f32_weight(struct plan *plan, int64_t rows, int64_t cols) {
     return plan_add_weight(plan, &weight);
 }
 
-enum { STATE = 700, STATE_LAYERS = 2 }; // floats of a layer; every op has a part of them
+// Numbers of a layer: inputs of a convolution, and a state of heads. An op has one of the parts.
+enum { S_HEADS = 6, S_KEYS = 2, S_DIM_K = 5, S_DIM_V = 7 };
+enum { S_IN = S_HEADS * S_DIM_V + 2 * S_KEYS * S_DIM_K, S_OUT = S_HEADS * S_DIM_V };
+enum { S_STATE = S_HEADS * S_DIM_K * S_DIM_V, S_EXACT = 109, S_LAYERS = 2 };
 
-// An op on the second layer of a new group. Its buffers and weights are set but for those of heads.
+// An op on the second layer of a new group. Its buffers are set.
 static struct op state_op(struct plan *plan, enum op_kind kind, int in, int out) {
     const struct plan_kv_group group = {.kind = KV_RECURRENT,
-                                        .n_layer = STATE_LAYERS,
-                                        .state = STATE};
+                                        .n_layer = S_LAYERS,
+                                        .state = S_EXACT + S_STATE,
+                                        .exact = S_EXACT};
     struct op op = op_of(kind, ROWS_TOKENS, plan_add_buffer(plan, "in", in, ROWS_TOKENS), PLAN_NONE,
                          plan_add_buffer(plan, "out", out, ROWS_TOKENS), PLAN_NONE);
     op.state.group = plan_add_kv_group(plan, &group);
     op.state.layer = 1;
-    op.state.at = 3;
+    op.state.at = kind == OP_CONV ? 3 : S_EXACT;
     return op;
 }
-
-// 6 heads of [5, 7] in 2 groups.
-enum { S_HEADS = 6, S_KEYS = 2, S_DIM_K = 5, S_DIM_V = 7 };
-enum { S_IN = S_HEADS * S_DIM_V + 2 * S_KEYS * S_DIM_K, S_OUT = S_HEADS * S_DIM_V };
-enum { S_STATE = S_HEADS * S_DIM_K * S_DIM_V };
 
 static struct op heads_op(struct plan *plan, enum op_kind kind) {
     struct op op = state_op(plan, kind, S_IN, S_OUT);
@@ -174,8 +173,8 @@ static struct op heads_op(struct plan *plan, enum op_kind kind) {
     return op;
 }
 
-// Adds the op, whose group is the second one, and gives its cost: 5 rows of 2 sequences.
-static struct cost state_cost(struct plan *plan, const struct op *op) {
+// Adds the op and gives its cost: 5 rows of 2 sequences. Numbers of heads have that many bytes.
+static struct cost state_cost(struct plan *plan, const struct op *op, int number_bytes) {
     plan_add_op(plan, op);
     const int g = op->state.group;
     struct batch_shape shape = {0};
@@ -186,7 +185,7 @@ static struct cost state_cost(struct plan *plan, const struct op *op) {
     assert_int_equal(shape.kv_pairs[g][ROWS_TOKENS], 0);
     assert_int_equal(shape.kv_read[g][ROWS_OUT], 2);
     struct kv_bytes kv = kv_2;
-    kv.page[g] = STATE_LAYERS * STATE * 4;
+    kv.page[g] = (uint64_t)(S_LAYERS * (S_EXACT * 4 + S_STATE * number_bytes));
     assert_int_equal(plan_kv_token_bytes(plan, &kv), LAYERS * TOKEN_2); // states do not grow
     return op_cost(plan, &plan->op[plan->n_op - 1], &kv, &shape);
 }
@@ -194,14 +193,15 @@ static struct cost state_cost(struct plan *plan, const struct op *op) {
 // The op's own part of the state, once to read and once to write, for each sequence.
 CASE(a_convolution_reads_and_writes_its_last_inputs) {
     enum { CHANNELS = 33, TAPS = 4 };
-    for (int has_bias = 0; has_bias < 2; has_bias++) {
+    for (int i = 0; i < 4; i++) {
+        const int has_bias = i % 2, number_bytes = i < 2 ? 4 : 2; // of heads: not of its inputs
         struct plan plan;
         build(&plan, KV_FULL, 0);
         struct op op = state_op(&plan, OP_CONV, CHANNELS, CHANNELS);
         op.state.taps = TAPS;
         op.weight = f32_weight(&plan, CHANNELS, TAPS);
         if (has_bias) op.bias = f32_weight(&plan, 1, CHANNELS);
-        const struct cost cost = state_cost(&plan, &op);
+        const struct cost cost = state_cost(&plan, &op, number_bytes);
         assert_int_equal(cost.kv_read_bytes, 2 * 2 * (TAPS - 1) * CHANNELS * 4);
         assert_int_equal(cost.kv_write_bytes, 0); // among those read
         assert_int_equal(cost.weight_bytes, (TAPS + has_bias) * CHANNELS * 4);
@@ -212,31 +212,35 @@ CASE(a_convolution_reads_and_writes_its_last_inputs) {
 }
 
 CASE(the_delta_rule_reads_and_writes_the_state_of_its_heads) {
-    struct plan plan;
-    build(&plan, KV_FULL, 0);
-    struct op op = heads_op(&plan, OP_DELTA);
-    op.state.beta = plan_add_buffer(&plan, "beta", S_HEADS, ROWS_TOKENS);
-    const struct cost cost = state_cost(&plan, &op);
-    assert_int_equal(cost.kv_read_bytes, 2 * 2 * S_STATE * 4);
-    assert_int_equal(cost.kv_write_bytes, 0);
-    assert_int_equal(cost.weight_bytes, 2 * S_HEADS * 4);
-    assert_int_equal(cost.act_bytes, 5 * (S_IN + 2 * S_HEADS + S_OUT) * 4);
-    assert_int_equal(cost.flops, 5 * S_STATE * 8);
-    plan_deinit(&plan);
+    for (int number_bytes = 2; number_bytes <= 4; number_bytes += 2) {
+        struct plan plan;
+        build(&plan, KV_FULL, 0);
+        struct op op = heads_op(&plan, OP_DELTA);
+        op.state.beta = plan_add_buffer(&plan, "beta", S_HEADS, ROWS_TOKENS);
+        const struct cost cost = state_cost(&plan, &op, number_bytes);
+        assert_int_equal(cost.kv_read_bytes, 2 * 2 * S_STATE * number_bytes);
+        assert_int_equal(cost.kv_write_bytes, 0);
+        assert_int_equal(cost.weight_bytes, 2 * S_HEADS * 4);
+        assert_int_equal(cost.act_bytes, 5 * (S_IN + 2 * S_HEADS + S_OUT) * 4);
+        assert_int_equal(cost.flops, 5 * S_STATE * 8);
+        plan_deinit(&plan);
+    }
 }
 
 CASE(a_scan_reads_and_writes_the_state_of_its_heads) {
-    struct plan plan;
-    build(&plan, KV_FULL, 0);
-    struct op op = heads_op(&plan, OP_SCAN);
-    op.state.skip = f32_weight(&plan, 1, S_HEADS);
-    const struct cost cost = state_cost(&plan, &op);
-    assert_int_equal(cost.kv_read_bytes, 2 * 2 * S_STATE * 4);
-    assert_int_equal(cost.kv_write_bytes, 0);
-    assert_int_equal(cost.weight_bytes, 3 * S_HEADS * 4);
-    assert_int_equal(cost.act_bytes, 5 * (S_IN + S_HEADS + S_OUT) * 4);
-    assert_int_equal(cost.flops, 5 * S_STATE * 5);
-    plan_deinit(&plan);
+    for (int number_bytes = 2; number_bytes <= 4; number_bytes += 2) {
+        struct plan plan;
+        build(&plan, KV_FULL, 0);
+        struct op op = heads_op(&plan, OP_SCAN);
+        op.state.skip = f32_weight(&plan, 1, S_HEADS);
+        const struct cost cost = state_cost(&plan, &op, number_bytes);
+        assert_int_equal(cost.kv_read_bytes, 2 * 2 * S_STATE * number_bytes);
+        assert_int_equal(cost.kv_write_bytes, 0);
+        assert_int_equal(cost.weight_bytes, 3 * S_HEADS * 4);
+        assert_int_equal(cost.act_bytes, 5 * (S_IN + S_HEADS + S_OUT) * 4);
+        assert_int_equal(cost.flops, 5 * S_STATE * 5);
+        plan_deinit(&plan);
+    }
 }
 
 // ---------------------------------------------------------------- experts

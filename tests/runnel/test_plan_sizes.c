@@ -160,4 +160,55 @@ CASE(kv_bytes_of_types_and_groups) {
     rn_model_close(without);
 }
 
+// States by hand, in floats of 4 bytes. A convolution keeps taps - 1 inputs of each channel.
+//   qwen3.5   heads x 128 x 128, and 3 x (2 x 16 key heads x 128 + heads x 128)
+//   nemotron  128 heads x 128 x 80, and 3 x (128 x 80 + 2 x 8 groups x 128)
+//   lfm2      2 x 2048
+// KV is f16: 4 bytes for a key's element and a value's.
+CASE(states_of_hybrids_are_counted_apart) {
+    static const struct {
+        const char *shape;
+        int n_recurrent;
+        uint64_t layer_floats, token_bytes;
+        int interval;
+    } cases[] = {
+        {"qwen3.5-27b", 48, 48 * 128 * 128 + 3 * (2 * 16 + 48) * 128, 4 * 16 * 4 * 256, 1024},
+        {"qwen3.6-35b-a3b", 30, 32 * 128 * 128 + 3 * (2 * 16 + 32) * 128, 4 * 10 * 2 * 256, 1024},
+        {"nemotron-nano-9b", 27, 128 * 128 * 80 + 3 * (128 * 80 + 2 * 8 * 128), 4 * 4 * 8 * 128,
+         1024},
+        {"lfm2-1.2b", 10, 2 * 2048, 4 * 6 * 8 * 64, RN_PAGE_TOKENS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_model *model = describe(cases[i].shape, NULL);
+        const uint64_t bytes = 4 * cases[i].layer_floats * (uint64_t)cases[i].n_recurrent;
+        for (int users = 1; users <= 64; users *= 8) {
+            struct tools_memory_wanted wanted = {.users = users, .n_ctx = 8192};
+            const struct tools_memory m = memory_of(model, wanted);
+            check(m.state_bytes == bytes, "%s: %llu bytes", cases[i].shape,
+                  (unsigned long long)m.state_bytes);
+            check(m.kv_token_bytes == cases[i].token_bytes, "%s", cases[i].shape);
+            check(m.state_interval == cases[i].interval, "%s: %d", cases[i].shape,
+                  m.state_interval);
+            // the running state, and a checkpoint
+            assert_int_equal(m.state_user_bytes, 2 * bytes);
+            assert_int_equal(m.user_bytes, 2 * bytes + 8192 * cases[i].token_bytes);
+            assert_int_equal(m.kv_bytes, (uint64_t)users * m.user_bytes);
+            assert_int_equal(m.total_bytes, m.weight_bytes + m.step_bytes + m.kv_bytes);
+            // a prefix that all share has its pages once; each user has states
+            wanted.shared_tokens = 4096;
+            const struct tools_memory shared = memory_of(model, wanted);
+            assert_int_equal(shared.state_user_bytes, 2 * bytes);
+            assert_int_equal(m.kv_bytes - shared.kv_bytes,
+                             (uint64_t)(users - 1) * 4096 * cases[i].token_bytes);
+        }
+        if (i == 0) assert_int_equal(bytes >> 20, 149); // MiB
+        rn_model_close(model);
+    }
+    rn_model *plain = describe("1b", NULL);
+    const struct tools_memory m = memory_of(plain, (struct tools_memory_wanted){0});
+    assert_int_equal(m.state_bytes + m.state_user_bytes + m.mtp_bytes, 0);
+    assert_int_equal(m.state_interval, 0);
+    rn_model_close(plain);
+}
+
 TEST_PROGRAM(plan_sizes) { return cases_run(NULL, NULL); }

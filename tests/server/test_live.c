@@ -249,6 +249,24 @@ CASE(test_many_pages_are_merged_into_the_fullest) {
     free(page);
 }
 
+CASE(test_states_are_a_picture_of_their_own) {
+    struct live_streams streams = {0};
+    const rn_page_view page[] = {
+        {.state = RN_PAGE_HELD, .owner = 7, .holders = 1, .is_state = true},
+        {.state = RN_PAGE_CACHED, .is_state = true},
+        {.state = RN_PAGE_FREE, .is_state = true, .group = 0},
+        {.state = RN_PAGE_CACHED, .group = 1},
+        {.state = RN_PAGE_FREE, .group = 1},
+        {.state = RN_PAGE_CACHED, .group = 2, .is_state = true},
+    };
+    expect_rows(pages(&streams, page, sizeof page / sizeof *page),
+                {"pages", "[[2,0,0,1],[0,0,0,1]]"},
+                {"states", "[[1,0,1,1],[2,0,0,1],[0,0,0,1],[2,0,0,1]]"}, {"page_scale", "1"},
+                {"state_scale", "1"});
+    expect_rows(pages(&streams, page + 3, 2), {"pages", "[[2,0,0,1],[0,0,0,1]]"}, {"states", "[]"});
+    json_kept_free();
+}
+
 // ---------------------------------------------------------------- the whole
 
 CASE(test_a_picture_has_the_servers_and_the_engines_numbers) {
@@ -266,7 +284,12 @@ CASE(test_a_picture_has_the_servers_and_the_engines_numbers) {
                                 .pages_held = 5,
                                 .pages_shared = 1,
                                 .pages_cached = 2,
-                                .kv_held_bytes = 4096};
+                                .kv_held_bytes = 4096,
+                                .states_total = 6,
+                                .states_held = 2,
+                                .states_cached = 1,
+                                .state_held_bytes = 2048,
+                                .state_cached_bytes = 1024};
     const struct generation_choice choice = {.start_ns = 0};
     const rn_event first = {.token = 1, .time_ns = 2 * MS};
     metrics_token(f.server.metrics, &choice, &first);
@@ -277,10 +300,13 @@ CASE(test_a_picture_has_the_servers_and_the_engines_numbers) {
                 {"preemptions", "1"}, {"draft_tokens", "12"}, {"accepted_tokens", "8"},
                 {"kv.page_tokens", "32"}, {"kv.total", "64"}, {"kv.held", "5"}, {"kv.shared", "1"},
                 {"kv.cached", "2"}, {"kv.bytes_held", "4096"}, {"kv.bytes_total", "1048576"},
-                {"tokens_per_s", "0"}, {"bandwidth.measured", "0"}, {"bandwidth.share", "0"},
-                {"page_scale", "1"}, {"ttft.le.0", "0.001"}, {"ttft.count.0", "0"},
-                {"ttft.count.1", "1"}, {"ttft.count.22", "1"}, {"model", "'tale \\\"1\\\"'"},
-                {"phase", "'ready'"}, {"kv_type", "'f16'"});
+                {"kv.states.total", "6"}, {"kv.states.held", "2"}, {"kv.states.cached", "1"},
+                {"kv.states.bytes_held", "2048"}, {"kv.states.bytes_cached", "1024"},
+                {"kv.states.bytes_sequence", "0"}, {"tokens_per_s", "0"},
+                {"bandwidth.measured", "0"}, {"bandwidth.share", "0"}, {"page_scale", "1"},
+                {"ttft.le.0", "0.001"}, {"ttft.count.0", "0"}, {"ttft.count.1", "1"},
+                {"ttft.count.22", "1"}, {"model", "'tale \\\"1\\\"'"}, {"phase", "'ready'"},
+                {"kv_type", "'f16'"});
     assert_int_equal(size_at(json, "ttft.count"), size_at(json, "ttft.le") + 1);
     assert_int_equal(size_at(json, "itl.count"), size_at(json, "itl.le") + 1);
     fixture_deinit(&f);

@@ -112,16 +112,10 @@ static rn_status create_model(struct draft *draft, const struct draft_config *co
     return drafter_model_create(&model, &draft->drafter[RN_DRAFTER_MODEL], err);
 }
 
-// Whether the model has a block, and its backend runs it.
-static rn_status create_block(struct draft *draft, const struct draft_config *config,
-                              rn_error *err) {
+// Where the model has a block, and its backend runs it: engine_plan has seen to that.
+static rn_status create_block(struct draft *draft, rn_error *err) {
     const struct draft_host *host = &draft->host;
-    if (host->block_page_bytes == 0)
-        return config->is_auto ? RN_OK
-                               : err_set(err, RN_ERR_ARG, "speculate has mtp, and the model %s",
-                                         host->plan->n_op_all == host->plan->n_op
-                                             ? "has no block for it"
-                                             : "runs on a backend that does not run its block");
+    if (host->block_page_bytes == 0) return RN_OK;
     const struct drafter_block_config block = {.plan = host->plan,
                                                .tokenizer = host->tokenizer,
                                                .backend = host->backend,
@@ -149,7 +143,7 @@ static rn_status create_drafters(struct draft *draft, const struct draft_config 
         s = drafter_custom_create(config->fn, config->ctx, draft->host.plan->n_vocab,
                                   &drafter[RN_DRAFTER_CUSTOM], err);
     if (!s && config->drafters & 1u << RN_DRAFTER_MODEL) s = create_model(draft, config, err);
-    if (!s && config->drafters & 1u << RN_DRAFTER_MTP) s = create_block(draft, config, err);
+    if (!s && config->drafters & 1u << RN_DRAFTER_MTP) s = create_block(draft, err);
     return s;
 }
 

@@ -117,6 +117,10 @@ struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes
     return config;
 }
 
+int budget_state_interval(const struct plan *plan, const struct kv_bytes *kv) {
+    return plan_state_bytes(plan, kv) ? interval_of(plan, kv) * KV_PAGE_TOKENS : 0;
+}
+
 // ---------------------------------------------------------------- KV memory
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -246,8 +250,9 @@ static rn_status refuse_no_page(const struct budget_request *request, const stru
                                 bool is_given, rn_error *err) {
     if (is_given)
         return err_set(err, RN_ERR_ARG,
-                       "KV memory of %s is too little: a page of %d tokens takes %s",
+                       "KV memory of %s is too little: a page of %d tokens%s takes %s",
                        size_of(budget->kv_bytes).text, KV_PAGE_TOKENS,
+                       plan_state_bytes(request->plan, &budget->kv) ? ", with a state," : "",
                        size_of(budget->page_bytes).text);
     const struct device_text on = on_device(request->device);
     const bool together = !request->beside.is_apart;
@@ -325,13 +330,14 @@ static rn_status fill_beside(const struct budget_request *request, double share,
                    out->beside.n_ctx, size_of(context).text);
 }
 
-// A context at least.
-static void fill_block(const struct plan *plan, struct budget *out) {
-    if (out->block_share == 0) return;
-    const uint64_t blocks = (uint64_t)out->sizes.n_ctx / KV_PAGE_TOKENS + 1;
-    const uint64_t least_bytes = times(out->kv.page[plan->n_group], blocks);
-    const uint64_t bytes = scaled(out->kv_bytes, out->block_share);
-    out->block_kv_bytes = bytes > least_bytes ? bytes : least_bytes;
+uint64_t budget_block_bytes(const struct plan *plan, const struct kv_bytes *kv, uint64_t kv_bytes,
+                            int n_ctx) {
+    const double share = block_share(plan, kv);
+    if (share == 0) return 0;
+    const uint64_t blocks = (uint64_t)n_ctx / KV_PAGE_TOKENS + 1;
+    const uint64_t context = times(kv->page[plan->n_group], blocks);
+    const uint64_t bytes = scaled(kv_bytes, share);
+    return bytes > context ? bytes : context;
 }
 
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err) {
@@ -342,7 +348,7 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
     if (status) return status;
     const struct kv_config config = budget_kv_config(request->plan, &out->kv);
     const double share = beside_share(request, &config, out);
-    out->block_share = block_share(request->plan, &out->kv);
+    out->block_share = request->no_block ? 0 : block_share(request->plan, &out->kv);
     out->kv_bytes = kv_bytes_choose(request, &config, out, share);
     // pages are given memory when they are used, so too much would be noticed only then
     if (is_given && request->total && out->kv_bytes > request->total)
@@ -358,6 +364,8 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
         return refuse_context(request, out, &config, n_fitting, is_given, err);
     out->sizes.n_ctx = n_fitting;
     out->context_bytes = kv_need(&config, n_fitting, 1);
-    fill_block(request->plan, out);
+    if (!request->no_block)
+        out->block_kv_bytes =
+            budget_block_bytes(request->plan, &out->kv, out->kv_bytes, out->sizes.n_ctx);
     return fill_beside(request, share, out, err);
 }

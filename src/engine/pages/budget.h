@@ -21,6 +21,7 @@ struct budget_request {
     bool bf16_states;           // as in backend_sizes
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
     int draft_rows;             // logit rows beside those of the default
+    bool no_block;              // the plan's draft block is not run, and gets no KV memory
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says
     uint32_t kv_pages;          // of all groups together; 0: the memory that the rest leaves free
     uint64_t total;             // memory of the device; 0: unknown
@@ -63,6 +64,8 @@ struct budget {
 // The groups of a plan as the page manager wants them, with the interval of checkpoints of states:
 // the blocks whose KV is as large as the states, at most 1,024 tokens. The rest is zero.
 struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes *kv);
+// That interval in tokens; 0: the plan has no states.
+int budget_state_interval(const struct plan *plan, const struct kv_bytes *kv);
 
 // KV memory as asked for, or the free memory, at most twice the need of max_seqs full contexts;
 // once, where the free memory is unknown. A reserve of 5% is left free. Limited addresses also
@@ -73,5 +76,10 @@ struct kv_config budget_kv_config(const struct plan *plan, const struct kv_bytes
 // sequence, and at least a context. Where an amount was asked for, the draft model's comes on top
 // of it.
 rn_status budget_choose(const struct budget_request *request, struct budget *out, rn_error *err);
+
+// KV bytes of the plan's draft block beside kv_bytes of the model's: in proportion, a context at
+// least. 0: the plan has none.
+uint64_t budget_block_bytes(const struct plan *plan, const struct kv_bytes *kv, uint64_t kv_bytes,
+                            int n_ctx);
 
 #endif

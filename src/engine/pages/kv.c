@@ -35,10 +35,11 @@ static rn_status group_init(struct kv *kv, const struct kv_config *config, int g
         return err_set(err, RN_ERR_ARG, "a KV page of %llu bytes is too large",
                        (unsigned long long)group->page_bytes);
     kv->recurrent |= recurrent;
+    uint32_t *const total = recurrent ? &kv->stats.states_total : &kv->stats.pages_total;
     if (config->group[g].max_pages) // they have memory of their own
-        kv->stats.pages_total += group->n_page;
-    else if (kv->stats.pages_total < group->n_page)
-        kv->stats.pages_total = group->n_page;
+        *total += group->n_page;
+    else if (*total < group->n_page)
+        *total = group->n_page;
     const size_t n = (size_t)group->n_page + 1; // never an allocation of nothing
     group->page = calloc(n, sizeof *group->page);
     group->stack = calloc(n, sizeof *group->stack);
@@ -101,8 +102,12 @@ static void lru_add(struct kv *kv, struct kv_group *group, uint32_t id) {
         group->page[group->newest].newer = id;
     group->newest = id;
     kv->cached_bytes += group->page_bytes;
-    if (group->kind == KV_RECURRENT) kv->state_bytes += group->page_bytes;
-    kv->stats.pages_cached++;
+    if (group->kind == KV_RECURRENT) {
+        kv->stats.state_cached_bytes += group->page_bytes;
+        kv->stats.states_cached++;
+    } else {
+        kv->stats.pages_cached++;
+    }
 }
 
 static void lru_remove(struct kv *kv, struct kv_group *group, uint32_t id) {
@@ -116,8 +121,12 @@ static void lru_remove(struct kv *kv, struct kv_group *group, uint32_t id) {
     else
         group->page[page->newer].older = page->older;
     kv->cached_bytes -= group->page_bytes;
-    if (group->kind == KV_RECURRENT) kv->state_bytes -= group->page_bytes;
-    kv->stats.pages_cached--;
+    if (group->kind == KV_RECURRENT) {
+        kv->stats.state_cached_bytes -= group->page_bytes;
+        kv->stats.states_cached--;
+    } else {
+        kv->stats.pages_cached--;
+    }
 }
 
 static void free_add(struct kv *kv, struct kv_group *group, uint32_t id) {
@@ -128,14 +137,24 @@ static void free_add(struct kv *kv, struct kv_group *group, uint32_t id) {
 static void begin_hold(struct kv *kv, struct kv_group *group) {
     group->n_held++;
     kv->held_bytes += group->page_bytes;
-    kv->stats.pages_held++;
+    if (group->kind == KV_RECURRENT) {
+        kv->stats.state_held_bytes += group->page_bytes;
+        kv->stats.states_held++;
+    } else {
+        kv->stats.pages_held++;
+    }
 }
 
 // No table holds the page any more.
 static void end_hold(struct kv *kv, struct kv_group *group, uint32_t id) {
     group->n_held--;
     kv->held_bytes -= group->page_bytes;
-    kv->stats.pages_held--;
+    if (group->kind == KV_RECURRENT) {
+        kv->stats.state_held_bytes -= group->page_bytes;
+        kv->stats.states_held--;
+    } else {
+        kv->stats.pages_held--;
+    }
     if (group->page[id].node != KV_ROOT)
         lru_add(kv, group, id);
     else
@@ -150,13 +169,13 @@ void kv_page_hold(struct kv *kv, int g, uint32_t id) {
         lru_remove(kv, group, id);
         begin_hold(kv, group);
     }
-    if (++page->ref == 2) kv->stats.pages_shared++;
+    if (++page->ref == 2 && group->kind != KV_RECURRENT) kv->stats.pages_shared++;
 }
 
 void kv_page_drop(struct kv *kv, int g, uint32_t id) {
     struct kv_page *const page = &kv->group[g].page[id];
     assert(page->ref > 0);
-    if (page->ref-- == 2) kv->stats.pages_shared--;
+    if (page->ref-- == 2 && kv->group[g].kind != KV_RECURRENT) kv->stats.pages_shared--;
     if (!is_held(page)) end_hold(kv, &kv->group[g], id);
 }
 

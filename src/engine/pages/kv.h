@@ -89,10 +89,14 @@ struct kv_table {
 
 struct kv_stats {
     uint64_t budget, held_bytes, cached_bytes;
+    uint64_t state_held_bytes, state_cached_bytes; // of them, those of recurrent groups
+    // pages of the other groups
     uint32_t pages_total; // the most that the budget can hold
     uint32_t pages_held, pages_cached;
     uint32_t pages_shared; // held by more than one table
-    uint64_t evictions;    // pages
+    // pages of recurrent groups
+    uint32_t states_total, states_held, states_cached;
+    uint64_t evictions, state_evictions; // of pages, of states
 };
 
 struct kv; // the files of this folder share kv_internal.h

@@ -146,6 +146,7 @@ static void check_places(struct kv *kv, int g) {
 static void check_states(struct kv *kv, int g, uint64_t bytes[PAGE_STATES],
                          struct kv_stats *counted) {
     const struct kv_group *const group = &kv->group[g];
+    const bool recurrent = group->kind == KV_RECURRENT;
     uint32_t n_held = 0;
     for (uint32_t id = 0; id < group->n_used; id++) {
         const struct kv_page *const page = &group->page[id];
@@ -154,9 +155,11 @@ static void check_states(struct kv *kv, int g, uint64_t bytes[PAGE_STATES],
         expect(kv, page->memory == (state != PAGE_FRESH));
         expect(kv, group->seen[id] == (state != PAGE_HELD));
         bytes[state] += group->page_bytes;
-        counted->pages_held += state == PAGE_HELD;
-        counted->pages_cached += state == PAGE_CACHED;
-        counted->pages_shared += page->ref > 1;
+        *(recurrent ? &counted->states_held : &counted->pages_held) += state == PAGE_HELD;
+        *(recurrent ? &counted->states_cached : &counted->pages_cached) += state == PAGE_CACHED;
+        counted->pages_shared += !recurrent && page->ref > 1;
+        if (recurrent && state == PAGE_HELD) counted->state_held_bytes += group->page_bytes;
+        if (recurrent && state == PAGE_CACHED) counted->state_cached_bytes += group->page_bytes;
         if (page->node == KV_ROOT) continue;
         expect(kv, page->node < kv->n_node_used && kv->node[page->node].used &&
                        kv->node[page->node].page[g] == id);
@@ -227,24 +230,25 @@ static void check_nodes(struct kv *kv) {
 }
 
 bool kv_check_end(struct kv *kv) {
-    uint64_t bytes[PAGE_STATES] = {0}, state_bytes = 0;
+    uint64_t bytes[PAGE_STATES] = {0};
     struct kv_stats counted = {0};
     for (int g = 0; g < kv->n_group; g++) {
-        const uint64_t cached = bytes[PAGE_CACHED];
         expect(kv, kv->group[g].n_used <= kv->group[g].n_page);
         check_refs(kv, g);
         check_places(kv, g);
         check_states(kv, g, bytes, &counted);
-        if (kv->group[g].kind == KV_RECURRENT) state_bytes += bytes[PAGE_CACHED] - cached;
     }
     expect(kv, bytes[PAGE_HELD] == kv->held_bytes);
     expect(kv, bytes[PAGE_CACHED] == kv->cached_bytes);
     expect(kv, bytes[PAGE_FREE] == kv->free_bytes);
-    expect(kv, state_bytes == kv->state_bytes);
+    expect(kv, counted.state_held_bytes == kv->stats.state_held_bytes &&
+                   counted.state_cached_bytes == kv->stats.state_cached_bytes);
     expect(kv, kv->held_bytes + kv->cached_bytes + kv->free_bytes <= kv->budget);
     expect(kv, counted.pages_held == kv->stats.pages_held &&
                    counted.pages_cached == kv->stats.pages_cached &&
                    counted.pages_shared == kv->stats.pages_shared);
+    expect(kv, counted.states_held == kv->stats.states_held &&
+                   counted.states_cached == kv->stats.states_cached);
     check_nodes(kv);
     return kv->sound;
 }

@@ -47,7 +47,10 @@ static uint32_t victim_of(const struct kv *kv, int g) {
 void kv_evict_oldest_of(struct kv *kv, int g) {
     assert(kv->group[g].oldest != KV_NO_PAGE);
     kv_evict(kv, g, victim_of(kv, g));
-    kv->stats.evictions++;
+    if (kv->group[g].kind == KV_RECURRENT)
+        kv->stats.state_evictions++;
+    else
+        kv->stats.evictions++;
 }
 
 // The group whose oldest cached page is the oldest, of recurrent or other groups; -1: none.
@@ -69,8 +72,9 @@ bool kv_evict_oldest(struct kv *kv) {
     const int of_kv = oldest_group(kv, false, &kv_tick);
     const int of_state = oldest_group(kv, true, &state_tick);
     int found = kv_tick < state_tick ? of_kv : of_state;
-    if (kv->state_bytes > kv->budget / STATES_MOST) found = of_state;
-    if (kv->state_bytes <= kv->budget / STATES_LEAST) found = of_kv;
+    const uint64_t states = kv->stats.state_cached_bytes;
+    if (states > kv->budget / STATES_MOST) found = of_state;
+    if (states <= kv->budget / STATES_LEAST) found = of_kv;
     if (found < 0) found = of_kv < 0 ? of_state : of_kv;
     if (found < 0) return false;
     kv_evict_oldest_of(kv, found);

@@ -59,7 +59,6 @@ struct kv {
     uint64_t block_bytes; // a page of each group that is not recurrent
     int n_block_group;    // the number of these groups
     uint64_t budget, held_bytes, cached_bytes, free_bytes;
-    uint64_t state_bytes; // of cached_bytes, those of recurrent groups
     uint64_t tick;
     struct batch_page *op; // [max_op]
     int n_op, max_op;

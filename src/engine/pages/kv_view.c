@@ -13,7 +13,9 @@ size_t kv_view_pages(const struct kv *kv) {
 void kv_view_init(const struct kv *kv, rn_page_view *out) {
     for (int g = 0; g < kv->n_group; out += kv->group[g++].n_page)
         for (uint32_t id = 0; id < kv->group[g].n_page; id++)
-            out[id] = (rn_page_view){.group = (uint8_t)g, .state = RN_PAGE_FREE};
+            out[id] = (rn_page_view){.group = (uint8_t)g,
+                                     .state = RN_PAGE_FREE,
+                                     .is_state = kv->group[g].kind == KV_RECURRENT};
 }
 
 static rn_page_state state_of(const struct kv_page *page) {
@@ -25,7 +27,8 @@ void kv_view_states(const struct kv *kv, rn_page_view *out) {
     for (int g = 0; g < kv->n_group; out += kv->group[g++].n_page)
         for (uint32_t id = 0; id < kv->group[g].n_used; id++)
             out[id] = (rn_page_view){.group = (uint8_t)g,
-                                     .state = (uint8_t)state_of(&kv->group[g].page[id])};
+                                     .state = (uint8_t)state_of(&kv->group[g].page[id]),
+                                     .is_state = kv->group[g].kind == KV_RECURRENT};
 }
 
 static void add_holder(rn_page_view *page, uint64_t owner) {

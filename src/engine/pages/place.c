@@ -55,6 +55,7 @@ rn_status place_budget(const struct backend_place *place, const struct model *mo
                                      .bf16_states = place->bf16_states,
                                      .wanted = wanted->sizes,
                                      .draft_rows = wanted->draft_rows,
+                                     .no_block = wanted->no_block,
                                      .kv_bytes = wanted->kv_bytes,
                                      .kv_pages = wanted->kv_pages,
                                      .total = place->device.memory_total,

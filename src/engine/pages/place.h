@@ -35,6 +35,7 @@ struct place_sizes {
     uint32_t kv_pages;
     int draft_rows; // logit rows of drafts
     int n_threads;  // of the host; 0: the default
+    bool no_block;  // the model's draft block is not run
 };
 
 // Whether both compute on the same device, and so share its memory.

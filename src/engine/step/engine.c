@@ -16,17 +16,30 @@ static const struct model *draft_of(const struct engine_config *config) {
     return config->draft.drafters & 1u << RN_DRAFTER_MODEL ? config->draft.model : NULL;
 }
 
+// Whether the model's draft block is run. RN_ERR_ARG: it was asked for, and it cannot be.
+static rn_status block_find(const struct model *model, const struct engine_config *config,
+                            const struct backend_place *place, bool *out, rn_error *err) {
+    const bool is_wanted = config->draft.drafters & 1u << RN_DRAFTER_MTP;
+    const bool is_there = model->plan.n_op_all > model->plan.n_op;
+    *out = is_wanted && is_there && place->device.runs_blocks;
+    if (*out || !is_wanted || config->draft.is_auto) return RN_OK;
+    return err_set(err, RN_ERR_ARG, "speculate: 'mtp' drafts with a block of the model, and %s",
+                   is_there ? "this backend does not run it" : "this model has none");
+}
+
 rn_status engine_plan(const struct model *model, const struct engine_config *config,
                       struct backend_place *place, struct backend_place *draft_place,
                       struct budget *out, rn_error *err) {
-    const struct place_sizes wanted = {.sizes = config->sizes,
-                                       .kv_bytes = config->kv_bytes,
-                                       .kv_pages = config->kv_pages,
-                                       .draft_rows =
-                                           draft_rows(&config->draft, config->sizes.max_seqs),
-                                       .n_threads = config->n_threads};
+    struct place_sizes wanted = {.sizes = config->sizes,
+                                 .kv_bytes = config->kv_bytes,
+                                 .kv_pages = config->kv_pages,
+                                 .draft_rows = draft_rows(&config->draft, config->sizes.max_seqs),
+                                 .n_threads = config->n_threads};
+    bool has_block;
     rn_status s;
     if ((s = place_find(&config->place, place, err))) return s;
+    if ((s = block_find(model, config, place, &has_block, err))) return s;
+    wanted.no_block = !has_block;
     if ((s = place_find_draft(&config->draft_place, place, draft_place, err))) return s;
     return place_budget(place, model, draft_place, draft_of(config), &wanted, out, err);
 }
@@ -59,8 +72,7 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     if (engine->place.device.pages == PAGES_FIXED)
         kv_fix_pages(&engine->kv_config, engine->n_ctx, engine->batch_tokens);
     engine->draft_kv_bytes = budget.beside.kv_bytes;
-    if (config->draft.drafters & 1u << RN_DRAFTER_MTP && engine->place.device.runs_blocks)
-        engine->block_kv_bytes = budget.block_kv_bytes;
+    engine->block_kv_bytes = budget.block_kv_bytes;
     engine->kv_config.no_prefix = config->no_prefix;
     // of sequences that run, that leave, and one more that may be admitted
     engine->kv_config.max_tables = engine->depth * engine->max_seqs + 1;

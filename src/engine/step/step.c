@@ -136,6 +136,12 @@ void engine_fill_stats(struct engine *engine) {
     stats->pages_cached = kv.pages_cached;
     stats->kv_held_bytes = kv.held_bytes;
     stats->kv_cached_bytes = kv.cached_bytes;
+    stats->states_total = kv.states_total;
+    stats->states_held = kv.states_held;
+    stats->states_cached = kv.states_cached;
+    stats->state_held_bytes = kv.state_held_bytes;
+    stats->state_cached_bytes = kv.state_cached_bytes;
+    stats->state_evictions = kv.state_evictions;
 }
 
 static bool is_lost(const struct engine *engine) {
