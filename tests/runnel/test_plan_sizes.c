@@ -193,7 +193,9 @@ CASE(states_of_hybrids_are_counted_apart) {
             assert_int_equal(m.state_user_bytes, 2 * bytes);
             assert_int_equal(m.user_bytes, 2 * bytes + 8192 * cases[i].token_bytes);
             assert_int_equal(m.kv_bytes, (uint64_t)users * m.user_bytes);
-            assert_int_equal(m.total_bytes, m.weight_bytes + m.step_bytes + m.kv_bytes);
+            assert_int_equal(m.total_bytes,
+                             m.weight_bytes + m.step_bytes + m.kv_bytes + m.mtp_bytes);
+            assert_true((m.mtp_bytes > 0) == (strncmp(cases[i].shape, "qwen", 4) == 0));
             // a prefix that all share has its pages once; each user has states
             wanted.shared_tokens = 4096;
             const struct tools_memory shared = memory_of(model, wanted);

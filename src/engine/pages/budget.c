@@ -72,7 +72,8 @@ static rn_status need_of(const struct budget_request *request, struct budget *ou
         request->cls->need(request->plan, &sizes, request->kv_type, &need, err);
     if (status) return status;
     out->weight_bytes = need.weights;
-    out->step_bytes = need.step + hidden_bytes(request->plan, out->sizes.max_seqs);
+    out->step_bytes = need.step;
+    if (!request->no_block) out->step_bytes += hidden_bytes(request->plan, out->sizes.max_seqs);
     out->kv = need.kv;
     return RN_OK;
 }
