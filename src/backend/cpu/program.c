@@ -2,8 +2,8 @@
 //
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
 // after the input was quantized once. Stages of experts are in experts.c, attention is in
-// attention.c, ops with a state are in state.c. Other ops are stages of their own, over rows; little
-// work stays on the calling thread, because waking the others would cost more.
+// attention.c, ops with a state are in state.c. Other ops are stages of their own, over rows;
+// little work stays on the calling thread, because waking the others would cost more.
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
