@@ -15,7 +15,7 @@ static struct mtp_file file;
 
 static int open_file(void **state) {
     (void)state;
-    file = mtp_file_make(false);
+    file = mtp_file_make(MTP_RANDOM);
     return 0;
 }
 
@@ -361,7 +361,7 @@ CASE(refused_drafts_do_not_change_texts) {
 }
 
 CASE(right_drafts_are_accepted) {
-    struct mtp_file echo = mtp_file_make(true);
+    struct mtp_file echo = mtp_file_make(MTP_ECHO);
     for (int n = 1; n <= 5; n += 2) {
         const rn_engine_stats stats = check_texts(echo.path, n, n);
         const rn_draft_stats *draft = &stats.draft[RN_DRAFTER_MTP];
@@ -372,7 +372,7 @@ CASE(right_drafts_are_accepted) {
 }
 
 CASE(the_block_drafts_by_itself) {
-    struct mtp_file echo = mtp_file_make(true);
+    struct mtp_file echo = mtp_file_make(MTP_ECHO);
     rn_model *model = bare_open(echo.path);
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
     rn_engine_info info;
