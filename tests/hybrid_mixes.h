@@ -105,7 +105,6 @@ static inline void hybrid_check_events(const char *name, const struct mix_totals
                   {"cached", t->cached_tokens},
                   {"evicted", t->evictions},
                   {"forked", t->forks},
-                  {"forked inside a block", t->inner_forks},
                   {"found inside a block", t->tails},
                   {"a later turn", t->turns},
                   {"paused", t->pauses},
