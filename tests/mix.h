@@ -418,10 +418,9 @@ static inline void mix_draw_states(struct mix *mix, struct mix_random *r) {
     const int n_ctx = (longest + MIX_PAGE - 1) / MIX_PAGE * MIX_PAGE;
     o->n_ctx = n_ctx < mix->cases->n_ctx ? n_ctx : mix->cases->n_ctx;
     o->kv_pages = 0;
-    o->kv_bytes =
-        mix_lone_bytes(mix, o->n_ctx) +
-        (uint64_t)mix_below(r, mix_percent(r, 40) ? 6 : 60) * mix_lone_bytes(mix, MIX_PAGE) +
-        (uint64_t)mix_below(r, 100);
+    const int most = mix_percent(r, 40) ? 6 : 60;
+    const uint64_t n_more = (uint64_t)mix_below(r, most), rest = (uint64_t)mix_below(r, 100);
+    o->kv_bytes = mix_lone_bytes(mix, o->n_ctx) + n_more * mix_lone_bytes(mix, MIX_PAGE) + rest;
 }
 
 // Does the arrivals, cancels and pauses of this step. Returns the requests without a last event

@@ -109,7 +109,7 @@ static uint64_t run_hybrid(int which, int n, uint64_t seed, const char *only) {
 static uint64_t run_hybrids(int n, uint64_t seed, const char *only) {
     uint64_t mismatches = 0;
     for (int i = 0; i < (int)(sizeof hybrids / sizeof *hybrids); i++)
-        mismatches += run_hybrid(i, n, seed + 100 + (uint64_t)i, only);
+        mismatches += run_hybrid(i, n, seed * 100 + (uint64_t)i, only);
     return mismatches;
 }
 
