@@ -25,9 +25,10 @@
 struct mix_live {
     const struct mix_case *of;
     uint64_t id;
-    int arrival;           // steps
-    int cancel_after;      // steps after its arrival; -1: never
-    int pause_at, pause_n; // steps after its arrival, and how many; pause_n 0: never
+    int arrival;            // steps
+    struct mix_live *after; // steps after that one's end, by then NULL; NULL: after the start
+    int cancel_after;       // steps after its arrival; -1: never
+    int pause_at, pause_n;  // steps after its arrival, and how many; pause_n 0: never
     bool submitted, ended;
     struct toy_constraint toy;
     int n_open;        // choices without a finish
@@ -39,6 +40,10 @@ struct mix_totals {
     uint64_t mixes, requests, choices, tokens, cancelled, steps, preemptions, lookups, hits;
     uint64_t prompt_tokens, cached_tokens, evictions, mismatches;
     uint64_t drafts, draft_tokens, accepted, rollbacks;
+    uint64_t forks, inner_forks; // further choices that began with the prompt; inside of a block
+    uint64_t tails;              // first choices that began inside of a block
+    uint64_t embeddings, logprobs, listeners, constrained, turns, pauses; // requests
+    rn_draft_stats by[RN_DRAFTER_COUNT];
     int running_max, shared_max, accepted_max; // the longest run of accepted tokens
 };
 
@@ -161,9 +166,9 @@ static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, str
 
 // Draws n requests and runs each alone: one sequence at a time, one thread, no prefix cache, no
 // drafts. The text is not copied.
-static inline void mix_cases_create_from(struct mix_cases *cases, const rn_model *model,
-                                         const char *kv_type, struct mix_text text, uint64_t seed,
-                                         int n) {
+static inline void mix_cases_create_all(struct mix_cases *cases, const rn_model *model,
+                                        const char *kv_type, struct mix_text text, bool is_hybrid,
+                                        uint64_t seed, int n) {
     const rn_model_info *info = rn_model_get_info(model);
     const int n_ctx = info->n_ctx_train < MIX_MAX_CTX ? info->n_ctx_train : MIX_MAX_CTX;
     const rn_engine_options options = {.max_seqs = 1,
@@ -178,6 +183,7 @@ static inline void mix_cases_create_from(struct mix_cases *cases, const rn_model
     *cases = (struct mix_cases){.model = model,
                                 .text = text,
                                 .kv_type = kv_type,
+                                .is_hybrid = is_hybrid,
                                 .n_ctx = n_ctx,
                                 .n_vocab = info->n_vocab,
                                 .n_embd = info->n_embd,
@@ -185,11 +191,17 @@ static inline void mix_cases_create_from(struct mix_cases *cases, const rn_model
                                 .at = calloc((size_t)n, sizeof *cases->at)};
     assert_non_null(cases->at);
     assert_true(cases->n_embd <= MIX_MAX_EMBD);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++, cases->n_done++) {
         mix_draw_case(&cases->at[i], mix_hash(seed + (uint64_t)i), cases);
         mix_run_alone(engine, cases, &cases->at[i]);
     }
     rn_engine_destroy(engine);
+}
+
+static inline void mix_cases_create_from(struct mix_cases *cases, const rn_model *model,
+                                         const char *kv_type, struct mix_text text, uint64_t seed,
+                                         int n) {
+    mix_cases_create_all(cases, model, kv_type, text, false, seed, n);
 }
 
 static inline void mix_cases_create(struct mix_cases *cases, const rn_model *model,
@@ -241,11 +253,13 @@ static inline const char *mix_draft_complaint(const struct mix_case *c,
 }
 
 static inline void mix_print_options(const rn_engine_options *o) {
-    print_error("  engine: max_seqs %d, batch_tokens %d, logit_rows %d, kv_pages %u, n_ctx %d, "
+    print_error("  engine: max_seqs %d, batch_tokens %d, logit_rows %d, kv_pages %u, kv_bytes "
+                "%llu, n_ctx %d, "
                 "threads %d, kv %s, itl_ms %g%s, speculate %s, drafts %d to %d\n",
-                o->max_seqs, o->batch_tokens, o->logit_rows, o->kv_pages, o->n_ctx, o->n_threads,
-                o->kv_type, o->itl_ms, o->no_prefix_cache ? ", no prefix cache" : "",
-                o->speculate ? o->speculate : "auto", o->draft_min, o->draft_max);
+                o->max_seqs, o->batch_tokens, o->logit_rows, o->kv_pages,
+                (unsigned long long)o->kv_bytes, o->n_ctx, o->n_threads, o->kv_type, o->itl_ms,
+                o->no_prefix_cache ? ", no prefix cache" : "", o->speculate ? o->speculate : "auto",
+                o->draft_min, o->draft_max);
 }
 
 static inline void mix_compare(const struct mix *mix, const struct mix_live *live,
@@ -357,6 +371,58 @@ static inline void mix_draw_options(struct mix *mix, struct mix_random *r) {
 #endif
 }
 
+// Some requests come after the one that they continue.
+static inline void mix_draw_turns(struct mix *mix, struct mix_random *r) {
+    const struct mix_cases *cases = mix->cases;
+    for (int i = 1; i < mix->n; i++) {
+        struct mix_live *first = &mix->live[mix_below(r, i)];
+        const int from = mix_below(r, cases->n), longest = 10 * MIX_PAGE;
+        if (!mix_percent(r, 50)) continue;
+        for (int k = 0; k < cases->n; k++) {
+            const struct mix_case *c = &cases->at[(from + k) % cases->n];
+            if (c->before != first->of || c->n_limit > longest) continue;
+            mix->live[i].of = c;
+            mix->live[i].after = mix_percent(r, 80) ? first : NULL;
+            mix->live[i].arrival = mix_below(r, 40);
+            break;
+        }
+    }
+}
+
+// Bytes that a lone sequence of so many positions needs.
+static inline uint64_t mix_lone_bytes(const struct mix *mix, int n_positions) {
+    rn_engine_options options = {.kv_type = mix->cases->kv_type, .n_ctx = n_positions};
+    rn_memory_plan plan;
+    rn_error err = {0};
+    check(rn_engine_plan_memory(mix->cases->model, &options, &plan, &err) == RN_OK, "%s",
+          err.message);
+    return plan.kv_context_bytes;
+}
+
+// Two to twelve at a time. Memory is mostly that of the longest sequence, which has two states, and
+// a few states more.
+static inline void mix_draw_states(struct mix *mix, struct mix_random *r) {
+    rn_engine_options *o = &mix->options;
+    o->max_seqs = mix_between(r, 2, 12);
+    if (o->batch_tokens < o->max_seqs) o->batch_tokens = o->max_seqs;
+    if (o->logit_rows) o->logit_rows = o->max_seqs + (mix_percent(r, 40) ? 0 : mix_below(r, 40));
+    const struct mix_live *some = &mix->live[mix_below(r, mix->n)];
+    if (some->of->request.n > 1 && (int)some->of->request.n_prompt > o->max_seqs)
+        o->batch_tokens = (int)some->of->request.n_prompt - 1; // choices part inside of a block
+    o->no_prefix_cache &= mix_percent(r, 40);
+    if (mix_percent(r, 60)) mix->forget_every = 0;
+    if (mix_percent(r, 20)) return;
+    int longest = 1;
+    for (int i = 0; i < mix->n; i++)
+        if (mix->live[i].of->n_limit > longest) longest = mix->live[i].of->n_limit;
+    const int n_ctx = (longest + MIX_PAGE - 1) / MIX_PAGE * MIX_PAGE;
+    o->n_ctx = n_ctx < mix->cases->n_ctx ? n_ctx : mix->cases->n_ctx;
+    o->kv_pages = 0;
+    const int most = mix_percent(r, 40) ? 6 : 60;
+    const uint64_t n_more = (uint64_t)mix_below(r, most), rest = (uint64_t)mix_below(r, 100);
+    o->kv_bytes = mix_lone_bytes(mix, o->n_ctx) + n_more * mix_lone_bytes(mix, MIX_PAGE) + rest;
+}
+
 // Does the arrivals, cancels and pauses of this step. Returns the requests without a last event
 // that a step could advance.
 static inline int mix_act(struct mix *mix, int step) {
@@ -364,6 +430,9 @@ static inline int mix_act(struct mix *mix, int step) {
     if (mix->forget_every && step % mix->forget_every == 0) rn_engine_forget_prefixes(mix->engine);
     for (int i = 0; i < mix->n; i++) {
         struct mix_live *live = &mix->live[i];
+        if (live->after && !live->after->ended) continue;
+        if (live->after) live->arrival += step;
+        live->after = NULL;
         if (live->ended || live->arrival > step) continue;
         if (!live->submitted) mix_submit(mix->engine, live, mix->cases->n_vocab, false);
         const int age = step - live->arrival;
@@ -454,6 +523,9 @@ static inline void mix_check_drafts(const struct mix *mix, const rn_engine_stats
         if (s->accepted_at[i] && i >= totals->accepted_max) totals->accepted_max = i + 1;
     }
     for (int i = 0; i < RN_DRAFTER_COUNT; i++) {
+        totals->by[i].drafts += s->draft[i].drafts;
+        totals->by[i].tokens += s->draft[i].tokens;
+        totals->by[i].accepted += s->draft[i].accepted;
         drafts -= s->draft[i].drafts;
         tokens -= s->draft[i].tokens;
         accepted -= s->draft[i].accepted;
@@ -465,6 +537,26 @@ static inline void mix_check_drafts(const struct mix *mix, const rn_engine_stats
           (long long)placed);
     check(mix->drafter.strays == 0, "mix %llx: %llu drafts were asked for with a strange history",
           (unsigned long long)mix->seed, (unsigned long long)mix->drafter.strays);
+}
+
+// Counts the kinds of requests, and how they began.
+static inline void mix_count_kinds(const struct mix *mix, struct mix_totals *totals) {
+    for (int i = 0; i < mix->n; i++) {
+        const struct mix_live *live = &mix->live[i];
+        const rn_request *q = &live->of->request;
+        for (int c = 0; c < mix_choices(live->of); c++) {
+            const int cached = live->got[c].timings.cached_tokens;
+            totals->forks += c > 0 && cached > 0;
+            totals->inner_forks += c > 0 && cached % MIX_PAGE != 0;
+            totals->tails += c == 0 && cached % MIX_PAGE != 0;
+        }
+        totals->embeddings += live->got[0].has_embedding;
+        totals->logprobs += q->logprobs;
+        totals->listeners += live->of->listens;
+        totals->constrained += live->of->toy != TOY_NONE;
+        totals->turns += live->of->before != NULL;
+        totals->pauses += live->pause_n > 0;
+    }
 }
 
 // After the last event nothing is held, and all that was counted adds up.
@@ -494,6 +586,7 @@ static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
           (unsigned long long)mix->seed, broken, s.pages_held, s.pages_shared, s.running,
           s.waiting);
     mix_check_drafts(mix, &s, totals);
+    mix_count_kinds(mix, totals);
     totals->mixes++;
     totals->requests += (uint64_t)mix->n;
     totals->steps += s.steps;
@@ -523,7 +616,9 @@ static inline void mix_draw(struct mix *mix, const struct mix_cases *cases, uint
     mix->live = calloc((size_t)mix->n, sizeof *mix->live);
     assert_non_null(mix->live);
     mix_draw_requests(mix, &r);
+    if (cases->is_hybrid) mix_draw_turns(mix, &r);
     mix_draw_options(mix, &r);
+    if (cases->is_hybrid) mix_draw_states(mix, &r);
     if (cases->how) mix_set_how(mix, cases->how);
 }
 

@@ -86,11 +86,12 @@ struct mix_case {
     int32_t *prompt;
     rn_logit_bias bias[3];
     const char *stop[2];
-    enum toy_kind toy; // its constraint
-    bool is_story;     // its prompt is cut from a text
-    bool listens;      // logits of every position are compared too
-    uint64_t *rows;    // [n_ctx] their hashes from the alone run
-    int n_limit;       // positions that it can have
+    enum toy_kind toy;             // its constraint
+    bool is_story;                 // its prompt is cut from a text
+    const struct mix_case *before; // its prompt continues that one's text; NULL: none's
+    bool listens;                  // logits of every position are compared too
+    uint64_t *rows;                // [n_ctx] their hashes from the alone run
+    int n_limit;                   // positions that it can have
     struct mix_output alone[MIX_MAX_CHOICES];
 };
 
@@ -113,8 +114,9 @@ struct mix_cases {
     struct mix_text text;      // n 0: none
     const struct mix_how *how; // NULL: as it is by default
     const char *kv_type;
+    bool is_hybrid; // requests may continue others' texts, and memory holds a few states
     int n_ctx, n_vocab, n_embd;
-    int n;
+    int n, n_done; // drawn and run alone
     struct mix_case *at;
 };
 
@@ -166,6 +168,26 @@ static inline void mix_draw_prompt(struct mix_case *c, struct mix_random *r, int
         c->prompt[i] = mix_family_token(i < n_prefix ? family : c->seed, i, n_vocab);
     c->request.prompt = c->prompt;
     c->request.n_prompt = (size_t)n;
+}
+
+// The next turn after an earlier request: its whole text, or a shorter answer, and new tokens.
+// False: there is no room for one.
+static inline bool mix_draw_turn(struct mix_case *c, struct mix_random *r,
+                                 const struct mix_cases *cases) {
+    const struct mix_case *before = &cases->at[mix_below(r, cases->n_done)];
+    const int n_prompt = (int)before->request.n_prompt, n_ids = before->alone[0].n_ids;
+    const int n_kept = mix_percent(r, 70) ? n_ids : mix_below(r, n_ids + 1);
+    const int n_new = mix_between(r, 1, 20), n = n_prompt + n_kept + n_new;
+    if (n + MIX_MAX_OUTPUT > cases->n_ctx) return false;
+    c->prompt = malloc((size_t)n * sizeof *c->prompt);
+    assert_non_null(c->prompt);
+    memcpy(c->prompt, before->prompt, (size_t)n_prompt * sizeof *c->prompt);
+    memcpy(c->prompt + n_prompt, before->alone[0].ids, (size_t)n_kept * sizeof *c->prompt);
+    for (int i = n - n_new; i < n; i++) c->prompt[i] = mix_family_token(c->seed, i, cases->n_vocab);
+    c->request.prompt = c->prompt;
+    c->request.n_prompt = (size_t)n;
+    c->before = before;
+    return true;
 }
 
 static inline void mix_draw_sampling(struct mix_case *c, struct mix_random *r, int n_vocab) {
@@ -232,13 +254,22 @@ static inline void mix_draw_rest(struct mix_case *c, struct mix_random *r) {
     if (mix_percent(r, 20)) mix_draw_numbers(&q->sampling, r);
 }
 
+// Hardly any token but three, whose order depends on the whole text: many drafts are right.
+static inline void mix_draw_few(struct mix_case *c, struct mix_random *r, int n_vocab) {
+    for (int i = 0; i < 3; i++) c->bias[i] = (rn_logit_bias){mix_below(r, n_vocab), 40};
+    c->request.sampling.logit_bias = c->bias;
+    c->request.sampling.n_logit_bias = mix_between(r, 2, 3);
+}
+
 static inline void mix_draw_case(struct mix_case *c, uint64_t seed, const struct mix_cases *cases) {
     static const char *const users[] = {NULL, "a", "b", "c"}, *const salts[] = {NULL, "x", "y"};
     *c = (struct mix_case){.seed = seed};
     struct mix_random r = {mix_hash(seed)};
-    if (cases->text.n && mix_percent(&r, 60))
+    const bool is_turn =
+        cases->is_hybrid && cases->n_done > 0 && mix_percent(&r, 40) && mix_draw_turn(c, &r, cases);
+    if (!is_turn && cases->text.n && mix_percent(&r, cases->is_hybrid ? 25 : 60))
         mix_draw_story(c, &r, &cases->text);
-    else
+    else if (!is_turn)
         mix_draw_prompt(c, &r, cases->n_ctx, cases->n_vocab);
     mix_draw_sampling(c, &r, cases->n_vocab);
     mix_draw_ends(c, &r, cases->n_ctx);
@@ -255,6 +286,9 @@ static inline void mix_draw_case(struct mix_case *c, uint64_t seed, const struct
     q->logprobs = mix_percent(&r, 25);
     if (mix_percent(&r, 50)) q->top_logprobs = mix_between(&r, 1, RN_MAX_TOP_LOGPROBS);
     mix_draw_rest(c, &r);
+    if (!cases->is_hybrid) return;
+    if (c->before && mix_percent(&r, 90)) q->cache_salt = c->before->request.cache_salt;
+    if (mix_percent(&r, 25)) mix_draw_few(c, &r, cases->n_vocab);
 }
 
 #endif

@@ -1,12 +1,13 @@
 // The mixes of mix.h by hand: any number of requests, and a table of the events.
 //
 //   mix_long [N requests, 10000]      MIX_SEED=... chooses the seed
+//   mix_long N hybrids                hybrid models with drafts of every kind, N requests each
 //
 // MIX_ONLY=... (hexadecimal, as a mismatch prints it) runs that mix alone. TEST_ALL=1 mix_long 1200
 // finds all that test_mix finds with f16.
 #include <time.h>
 
-#include "mix.h"
+#include "hybrid_mixes.h"
 
 static const struct {
     const char *name, *path, *kv_type;
@@ -70,15 +71,59 @@ static struct mix_totals run_part(int part, int n, uint64_t seed, const char *on
     return totals;
 }
 
+// ---------------------------------------------------------------- hybrids
+
+static const struct {
+    const char *name, *path; // NULL: the model with a block that drafts, in that form
+    enum mtp_form form;
+    const char *kv_type;
+} hybrids[] = {
+    {"delta", NULL, MTP_RANDOM, "f16"},
+    {"delta, near", NULL, MTP_NEAR, "int8"},
+    {"delta, echo", NULL, MTP_ECHO, "f16"},
+    {"nemotron_h-moe", TEST_DATA "/golden/nemotron_h-moe/model.gguf", MTP_RANDOM, "f16"},
+    {"granitemoehybrid", TEST_DATA "/golden/granitemoehybrid/model.gguf", MTP_RANDOM, "f32"},
+    {"mamba2", TEST_DATA "/golden/mamba2/model.gguf", MTP_RANDOM, "f16"},
+};
+
+static uint64_t run_hybrid(int which, int n, uint64_t seed, const char *only) {
+    struct mix_totals totals = {0};
+    struct mtp_file file;
+    const bool has_block = !hybrids[which].path;
+    const double begin = now_s();
+    rn_model *model;
+    rn_error err;
+    if (has_block) file = mtp_file_make(hybrids[which].form);
+    check(rn_model_open(has_block ? file.path : hybrids[which].path, &model, &err) == RN_OK, "%s",
+          err.message);
+    hybrid_run(model, has_block, hybrids[which].kv_type, seed, which, n,
+               only ? strtoull(only, NULL, 16) : 0, &totals);
+    rn_model_close(model);
+    if (has_block) mtp_file_remove(&file);
+    hybrid_print(hybrids[which].name, &totals);
+    printf("%s: %.1f seconds\n\n", hybrids[which].name, now_s() - begin);
+    if (!only && n >= 2000) hybrid_check_events(hybrids[which].name, &totals, has_block);
+    return totals.mismatches;
+}
+
+static uint64_t run_hybrids(int n, uint64_t seed, const char *only) {
+    uint64_t mismatches = 0;
+    for (int i = 0; i < (int)(sizeof hybrids / sizeof *hybrids); i++)
+        mismatches += run_hybrid(i, n, seed * 100 + (uint64_t)i, only);
+    return mismatches;
+}
+
 int main(int argc, char **argv) {
     const int n = argc > 1 ? atoi(argv[1]) : 10000;
     const char *seed_text = getenv("MIX_SEED");
     const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
     if (n < 100) {
-        fprintf(stderr, "usage: mix_long [N], at least 100 requests\n");
+        fprintf(stderr, "usage: mix_long [N [hybrids]], at least 100 requests\n");
         return 2;
     }
     printf("seed %llu\n\n", (unsigned long long)seed);
+    if (argc > 2 && strcmp(argv[2], "hybrids") == 0)
+        return run_hybrids(n, seed, getenv("MIX_ONLY")) != 0;
     printf("| model and KV     | requests |   tokens |   steps | preemptions |   hits | cached "
            "tokens | evictions | most at once | cancelled | mismatches | seconds |\n");
     printf("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");

@@ -1,6 +1,7 @@
 // GGUF files with a block that drafts: the reference model qwen3_5 with one more block of random
 // weights. In the echo form nothing but the last token decides the next one, in the model and in
-// the block alike, so that every draft is right.
+// the block alike, so that every draft is right. The near form is an echo in which the layers say a
+// little: most drafts are right, and every logit depends on the whole text.
 #ifndef RN_TESTS_MTP_MODEL_H
 #define RN_TESTS_MTP_MODEL_H
 
@@ -18,6 +19,10 @@ enum {
     MTP_LAYERS = 5,
     MTP_TENSORS = 15,
 };
+
+#define MTP_LITTLE 0.25f // of what layers of the near form say
+
+enum mtp_form { MTP_RANDOM, MTP_ECHO, MTP_NEAR };
 
 struct mtp_tensor {
     const char *name;
@@ -66,7 +71,17 @@ static inline bool mtp_leads_back(const char *name) {
     return strstr(name, "attn_output") || strstr(name, "ffn_down") || strstr(name, "ssm_out");
 }
 
-static inline void mtp_copy(struct writer *writer, const struct weights *from, bool is_echo) {
+// The weights of such a product in that form; NULL: zeros. To be freed.
+static inline float *mtp_lead_back(const struct tensor_view *t, enum mtp_form form) {
+    if (form == MTP_ECHO) return NULL;
+    const size_t n = t->bytes / sizeof(float);
+    float *data = malloc(t->bytes);
+    assert_non_null(data);
+    for (size_t i = 0; i < n; i++) data[i] = ((const float *)t->data)[i] * MTP_LITTLE;
+    return data;
+}
+
+static inline void mtp_copy(struct writer *writer, const struct weights *from, enum mtp_form form) {
     for (int i = 0; i < weights_meta_count(from); i++) {
         const struct meta_view *meta = weights_meta_at(from, i);
         if (strcmp(meta->key, "qwen35.block_count") != 0) writer_kv_copy(writer, meta);
@@ -77,13 +92,17 @@ static inline void mtp_copy(struct writer *writer, const struct weights *from, b
         const struct tensor_view *t = weights_tensor_at(from, i);
         uint64_t dims[WEIGHTS_MAX_DIMS];
         for (int d = 0; d < t->n_dims; d++) dims[d] = (uint64_t)t->dim[d];
-        writer_tensor(writer, t->name, (uint32_t)t->n_dims, dims, 0,
-                      is_echo && mtp_leads_back(t->name) ? NULL : t->data, t->bytes);
+        const bool is_other = form != MTP_RANDOM && mtp_leads_back(t->name);
+        float *other = is_other ? mtp_lead_back(t, form) : NULL;
+        writer_tensor(writer, t->name, (uint32_t)t->n_dims, dims, 0, is_other ? other : t->data,
+                      t->bytes);
+        free(other);
     }
 }
 
 // The echo's first product passes the token on, and leaves the hidden row out.
-static inline void mtp_fill(struct mtp_file *file, int i, bool is_echo, uint64_t *seed) {
+static inline void mtp_fill(struct mtp_file *file, int i, enum mtp_form form, uint64_t *seed) {
+    const bool is_echo = form != MTP_RANDOM;
     const struct mtp_tensor *t = &mtp_tensors[i];
     const int n = t->cols * (t->rows ? t->rows : 1);
     file->data[i] = calloc((size_t)n, sizeof(float));
@@ -93,23 +112,24 @@ static inline void mtp_fill(struct mtp_file *file, int i, bool is_echo, uint64_t
         float value = mtp_random(seed) * t->scale + t->plus;
         if (is_echo && is_norm) value = 1;
         if (is_echo && is_first) value = k % t->cols == k / t->cols;
-        if (is_echo && mtp_leads_back(t->name)) value = 0;
+        if (is_echo && mtp_leads_back(t->name)) value = form == MTP_NEAR ? value * MTP_LITTLE : 0;
         file->data[i][k] = value;
     }
 }
 
-static inline struct mtp_file mtp_file_make(bool is_echo) {
+static inline struct mtp_file mtp_file_make(enum mtp_form form) {
+    const bool is_echo = form != MTP_RANDOM;
     struct mtp_file file;
     struct writer writer = writer_begin(3);
     struct weights *from;
     uint64_t seed = 7;
     assert_int_equal(weights_open(TEST_DATA "/golden/qwen3_5/model.gguf", &from, NULL), RN_OK);
-    mtp_copy(&writer, from, is_echo);
+    mtp_copy(&writer, from, form);
     for (int i = 0; i < MTP_TENSORS; i++) {
         const struct mtp_tensor *t = &mtp_tensors[i];
         const uint64_t dims[2] = {(uint64_t)t->cols, (uint64_t)t->rows};
         char name[64];
-        mtp_fill(&file, i, is_echo, &seed);
+        mtp_fill(&file, i, form, &seed);
         if (is_echo && strcmp(t->name, "nextn.shared_head_norm") == 0) // the model's
             memcpy(file.data[i], weights_tensor_find(from, "output_norm.weight")->data,
                    MTP_EMBD * sizeof(float));

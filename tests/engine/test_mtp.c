@@ -6,6 +6,7 @@
 #include "backend_here.h"
 #include "bare_engine.h"
 #include "drafter_world.h"
+#include "engine/draft/drafter_model.h"
 #include "mtp_model.h"
 #include "plan/batch.h"
 
@@ -15,7 +16,7 @@ static struct mtp_file file;
 
 static int open_file(void **state) {
     (void)state;
-    file = mtp_file_make(false);
+    file = mtp_file_make(MTP_RANDOM);
     return 0;
 }
 
@@ -301,6 +302,93 @@ CASE(a_drafter_without_the_last_hidden_row_offers_nothing) {
     rn_model_close(model);
 }
 
+// ---------------------------------------------------------------- the engine
+
+// The engine's drafter, whose drafts are compared with the definition of each text from its first
+// token on.
+static struct {
+    const struct drafter_class *cls;
+    const struct weights *weights;
+    struct bench bench;
+    int n_drafts, n_tokens, n_later; // later: of slots that did not begin with the text
+} watched;
+
+static void check_draft(const struct seq *seq, int base, int n) {
+    static double logits[MTP_VOCAB], hidden[MTP_EMBD];
+    const struct step_result result =
+        bench_run(&watched.bench, seq->token, 0, seq->n_token - 1, NULL);
+    int pos = base;
+    for (; pos < seq->n_token - 1; pos++) {
+        for (int k = 0; k < MTP_EMBD; k++) hidden[k] = (double)result.hidden[pos][k];
+        define(watched.weights, seq->token[pos + 1], hidden, pos - base, logits);
+    }
+    for (int i = 0; i < n; i++, pos++) {
+        const int32_t token = seq->token[seq->n_token + i];
+        double best = logits[0];
+        for (int id = 1; id < MTP_VOCAB; id++) best = fmax(best, logits[id]);
+        check(logits[token] > best - 1e-3, "token %d of the draft behind %d: %g, the best has %g",
+              i, seq->n_token, logits[token], best);
+        define(watched.weights, token, hidden, pos - base, logits);
+    }
+    watched.n_drafts++;
+    watched.n_tokens += n;
+    watched.n_later += base > 0;
+}
+
+static void watched_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs) {
+    const struct drafter_model *d = (const struct drafter_model *)drafter;
+    watched.cls->draft(drafter, jobs, n_jobs);
+    for (int i = 0; i < n_jobs; i++) {
+        if (jobs[i].n == 0) continue;
+        check_draft(jobs[i].seq, d->slot[jobs[i].seq->draft->slot[RN_DRAFTER_MTP]].base, jobs[i].n);
+    }
+}
+
+// Three texts at once, then their next turns, which begin with the states of their ends. Almost all
+// drafts are refused, at their first token.
+CASE(drafts_of_the_engine_are_those_of_the_definition) {
+    enum { N = 3, FIRST = 30, ANSWER = 16, NEW = 3 };
+    static struct stream stream[N];
+    static int32_t text[N][TOKENS];
+    rn_model *model = bare_open(file.path);
+    const rn_engine_options options = {.speculate = "mtp",
+                                       .kv_type = "f32",
+                                       .n_ctx = TOKENS,
+                                       .max_seqs = N,
+                                       .batch_tokens = 17,
+                                       .logit_rows = 17,
+                                       .draft_min = 3,
+                                       .draft_max = 3};
+    rn_engine *engine = streams_engine(model, &options);
+    struct drafter *drafter = engine->engine.draft->drafter[RN_DRAFTER_MTP];
+    watched.cls = drafter->cls;
+    watched.weights = model->weights;
+    struct drafter_class cls = *watched.cls;
+    cls.draft = watched_draft;
+    drafter->cls = &cls;
+    bench_init(&watched.bench, &model->model.plan);
+    for (int turn = 0, n = FIRST; turn < 2; turn++, n += ANSWER + NEW) {
+        for (int i = 0; i < N; i++) {
+            if (turn == 0) fill_tokens(text[i], FIRST, (uint32_t)i + 70);
+            if (turn > 0) fill_tokens(text[i] + n - NEW, NEW, (uint32_t)i + 80);
+            streams_submit(engine,
+                           &(rn_request){.prompt = text[i],
+                                         .n_prompt = (size_t)n,
+                                         .max_tokens = ANSWER,
+                                         .ignore_eos = true},
+                           &stream[i]);
+        }
+        streams_drain(engine, stream, N);
+        for (int i = 0; i < N; i++) memcpy(text[i] + n, stream[i].ids, ANSWER * sizeof *text[i]);
+    }
+    check(watched.n_drafts > 40 && watched.n_tokens > 60 && watched.n_later > 10,
+          "%d drafts, %d tokens, %d later", watched.n_drafts, watched.n_tokens, watched.n_later);
+    drafter->cls = watched.cls;
+    bench_deinit(&watched.bench);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
 // ---------------------------------------------------------------- texts
 
 static rn_request text_request(const int32_t *prompt, int n_prompt, int which) {
@@ -361,7 +449,7 @@ CASE(refused_drafts_do_not_change_texts) {
 }
 
 CASE(right_drafts_are_accepted) {
-    struct mtp_file echo = mtp_file_make(true);
+    struct mtp_file echo = mtp_file_make(MTP_ECHO);
     for (int n = 1; n <= 5; n += 2) {
         const rn_engine_stats stats = check_texts(echo.path, n, n);
         const rn_draft_stats *draft = &stats.draft[RN_DRAFTER_MTP];
@@ -372,7 +460,7 @@ CASE(right_drafts_are_accepted) {
 }
 
 CASE(the_block_drafts_by_itself) {
-    struct mtp_file echo = mtp_file_make(true);
+    struct mtp_file echo = mtp_file_make(MTP_ECHO);
     rn_model *model = bare_open(echo.path);
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
     rn_engine_info info;

@@ -196,6 +196,7 @@ static rn_status fake_device(int index, struct backend_device *out, rn_error *er
     out->on_host = false;
     out->pages = PAGES_FIXED;
     out->depth = BACKEND_MAX_DEPTH;
+    out->runs_blocks = false; // jobs have no inputs of a block
     return status;
 }
 
