@@ -243,8 +243,9 @@ static void prefill_row(const struct cpu_ops *ops, const struct shape *shape, in
 // A program of attention ops, one per layer, that share their queries.
 static void plan_make(struct plan *plan, const struct shape *shape, const float *embedding) {
     const int width = shape->n_head * shape->dim;
-    const struct plan_kv_group group = {KV_FULL, N_LAYER, shape->n_head_kv, shape->dim, shape->dim,
-                                        0,       0, 0};
+    const struct plan_kv_group group = {KV_FULL,    N_LAYER,    shape->n_head_kv,
+                                        shape->dim, shape->dim, 0,
+                                        0,          0};
     const struct plan_weight weight = {.name = "embedding",
                                        .format = FORMAT_F32,
                                        .rows = 1,
@@ -311,7 +312,7 @@ static void stage_row(const struct shape *shape, int n_pos, int others) {
         pos[i] = i ? SHORT_PAGES * KV_PAGE_TOKENS - 1 : n_pos - 1;
         rows[i] = i;
         const uint32_t *pages = i ? table + n_pages + (i - 1) * SHORT_PAGES : table;
-        seq[i] = (struct batch_seq){i, 1, pos[i], i, 1, {pages}, {BATCH_ZERO}};
+        seq[i] = (struct batch_seq){i, 1, pos[i], i, 1, {pages}, {BATCH_ZERO}, {BATCH_ZERO}, 0};
     }
     const int n = others + 1;
     const struct batch batch = {.n_tokens = n,

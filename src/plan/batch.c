@@ -89,10 +89,12 @@ int batch_add(struct batch_builder *builder, const struct batch_rows *rows) {
                               .first_pos = rows->first_pos,
                               .first_out = batch->n_out,
                               .n_out = rows->n_out};
-    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) seq->state_from[g] = BATCH_ZERO;
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) seq->state_from[g] = seq->snapshot[g] = BATCH_ZERO;
+    if (rows->snapshot) seq->n_snapshot = rows->n_snapshot;
     for (int g = 0; g < builder->n_group; g++) {
         seq->page_table[builder->first_group + g] = rows->page_table[g];
         if (rows->state_from) seq->state_from[builder->first_group + g] = rows->state_from[g];
+        if (rows->snapshot) seq->snapshot[builder->first_group + g] = rows->snapshot[g];
     }
     add_tokens(builder, rows);
     for (int i = batch->n_tokens - rows->n_out; i < batch->n_tokens; i++)

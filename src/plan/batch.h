@@ -33,6 +33,10 @@ struct batch_seq {
     // The page of a recurrent group that has the state before the first row, where the table does
     // not name it: BATCH_ZERO where it does
     uint32_t state_from[PLAN_MAX_KV_GROUPS];
+    // Pages that also get the state behind the first n_snapshot rows, which are in one block. 0:
+    // none does; else each recurrent group has one
+    uint32_t snapshot[PLAN_MAX_KV_GROUPS];
+    int n_snapshot;
 };
 
 // What a page holds before the rows run: zeros, or what another page of its group holds.
@@ -74,6 +78,8 @@ void batch_builder_deinit(struct batch_builder *builder); // zeroed is fine
 struct batch_rows {
     uint32_t *const *page_table; // [n_group]
     const uint32_t *state_from;  // [n_group] as in batch_seq; NULL: none
+    const uint32_t *snapshot;    // [n_group] the same
+    int n_snapshot;              // 0 without
     int first_pos, n_tokens;     // n_tokens > 0
     const int32_t *token;        // [n_tokens] NULL: zeros, which the caller may replace
     int32_t last;     // BATCH_OF_ROW: it replaces the last token, which is not read; 0: none does

@@ -149,9 +149,12 @@ static inline uint64_t world_slot(const struct world *w, int g, uint32_t page, i
     return w->page[g][page].slot[slot];
 }
 
-// The page that has the state before the position: the table's, or the mark's.
+// The page that has the state before the position: the table's, the mark's or the snapshot's.
 static inline uint32_t world_state_page(const struct world_table *t, int g, int p) {
     const uint32_t *const from = kv_state_from(&t->kv, p);
+    const bool is_behind = t->kv.marked && t->kv.n_snapshot > 0 &&
+                           (uint32_t)p == t->kv.mark + (uint32_t)t->kv.n_snapshot;
+    if (is_behind) return t->kv.snapshot[g];
     return from && from[g] != KV_NO_PAGE ? from[g] : t->kv.page[g][(p - 1) / KV_PAGE_TOKENS];
 }
 
@@ -364,18 +367,20 @@ static inline void world_run(struct world *w);
 // Evaluates n_try positions, known tokens and others, of which n_keep stay, in a step of its own;
 // false: no room. The tokens that were tried and not kept are others afterwards.
 static inline bool world_try(struct world *w, struct world_table *t, int n_try, int n_keep) {
-    const int n_known = t->n_token;
+    const int n_token = t->n_token;
     kv_mark(w->kv, &t->kv, t->n_done);
     if (!world_grow(w, t, n_try)) {
         assert_int_equal(kv_settle(w->kv, &t->kv, t->n_done, t->n_done), t->n_done);
         return false;
     }
+    const int most = n_keep < n_try ? n_keep : n_try - 1;
+    kv_snapshot(w->kv, &t->kv, (int)world_random(w, (uint32_t)most + 1));
     t->n_kept = t->n_done + n_keep;
     const int end = t->n_done + n_try;
     for (; t->n_token < end; t->n_token++) t->token[t->n_token] = (int32_t)world_random(w, 2);
     const int kept = t->n_kept;
     world_run(w);
-    t->n_token = kept > n_known ? kept : n_known;
+    t->n_token = kept > n_token ? kept : n_token;
     return true;
 }
 
@@ -403,7 +408,10 @@ static inline void world_write(struct world *w, struct world_table *t) {
         h = world_mix(h, (uint64_t)(uint32_t)t->token[p]);
         if (p < t->n_done) continue;
         for (int g = 0; g < w->config.n_group; g++) {
-            const uint32_t id = t->kv.page[g][p / KV_PAGE_TOKENS];
+            const uint32_t *const aside = kv_snapshot_of(&t->kv, t->n_done);
+            const bool is_aside = w->config.group[g].kind == KV_RECURRENT && aside &&
+                                  p < t->n_done + t->kv.n_snapshot;
+            const uint32_t id = is_aside ? aside[g] : t->kv.page[g][p / KV_PAGE_TOKENS];
             struct world_page *const page = &w->page[g][id];
             if (w->config.group[g].kind != KV_RECURRENT) {
                 assert_true(page->memory);
@@ -413,8 +421,10 @@ static inline void world_write(struct world *w, struct world_table *t) {
             if (!page->memory)
                 w->bytes += w->config.group[g].page_bytes; // it is not cleared before
             page->memory = true;
-            const uint64_t before =
-                p == 0 ? world_salt(t) : w->page[g][world_state_page(t, g, p)].slot[0];
+            const uint64_t before = p == 0 ? world_salt(t)
+                                    : p > t->n_done && is_aside
+                                        ? w->page[g][aside[g]].slot[0]
+                                        : w->page[g][world_state_page(t, g, p)].slot[0];
             page->slot[0] = world_mix(before, (uint64_t)(uint32_t)t->token[p]);
         }
     }
@@ -422,7 +432,8 @@ static inline void world_write(struct world *w, struct world_table *t) {
     t->n_planned = 0;
     if (!t->kv.marked) return;
     const bool recurrent = w->kv->recurrent && t->n_kept < t->n_done;
-    const int expected = recurrent ? (int)t->kv.mark : t->n_kept;
+    const int behind = (int)t->kv.mark + t->kv.n_snapshot; // the mark's without a snapshot
+    const int expected = !recurrent ? t->n_kept : t->n_kept >= behind ? behind : (int)t->kv.mark;
     t->n_done = kv_settle(w->kv, &t->kv, t->n_kept, t->n_done);
     check(t->n_done == expected, "%d positions left, %d expected", t->n_done, expected);
     check(t->kv.n_page == (uint32_t)(t->n_done + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS,

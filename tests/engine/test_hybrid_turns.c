@@ -248,7 +248,8 @@ static void check_pressed(int m, int way, int n_states) {
     const rn_engine_stats s = streams_stats(talk.engine);
     check(n_states == 0 || n_found > TURNS * 3 / 4, "%s, %s: %d turns found their text", names[m],
           ways[way].name, n_found);
-    assert_true(s.evictions > 0);
+    check(s.evictions + s.state_evictions > 0, "%s, %s, %d states: no eviction", names[m],
+          ways[way].name, n_states);
     talk_end(&talk, way);
 }
 
@@ -333,17 +334,21 @@ static int draft_wrong(void *ctx, void *data, int choice, const int32_t *token, 
     return n;
 }
 
-// The steps of a text, if a refusal costs none: it leaves tokens to evaluate again beside the next
-// ones, less than a block with the draft.
-static int steps_of(int n_ids, int length, int place, int *n_refused) {
+// The steps of a text, if a refusal costs none. It leaves tokens to evaluate again beside the next
+// ones, less than a block with the draft: the accepted ones, and those before where the snapshot is
+// not in their block.
+static int steps_of(int n_prompt, int n_ids, int length, int place, int *n_refused) {
     int steps = 1, done = 1, again = 0; // the prompt's step chooses the first
     while (done < n_ids) {
         int n = length < n_ids - done - 1 ? length : n_ids - done - 1;
         if (n > PAGE - 1 - again) n = PAGE - 1 - again;
         const bool is_refused = place < n;
         *n_refused += is_refused;
+        const int before = done;
         done += 1 + (is_refused ? place : n);
-        again = is_refused ? again + 1 + place : 0;
+        const int mark = n_prompt + before - 1 - again, next = mark + 1 + again;
+        const bool has_snapshot = n > 0 && mark / PAGE == next / PAGE;
+        again = !is_refused ? 0 : has_snapshot ? place : again + 1 + place;
         steps++;
     }
     return steps;
@@ -382,7 +387,7 @@ static void check_refused(int m, rn_engine *const engine[2], int n_prompt, int l
     const int n_steps = run_refused(engine[1], request, n_streams, got);
     for (int s = 0; s < n_streams; s++) streams_check_same(&want[s], &got[s]);
     int n_refused = 0;
-    const int expected = steps_of(REFUSED_IDS, length, place, &n_refused);
+    const int expected = steps_of(n_prompt, REFUSED_IDS, length, place, &n_refused);
     assert_int_equal(n_plain, REFUSED_IDS);
     assert_true(n_refused > 0 || place >= length);
     check(n_steps == expected && n_steps <= n_plain,

@@ -219,7 +219,7 @@ CASE(a_tail_that_a_draft_continues_is_no_tail_any_more) {
         t->n_token = 76;
         assert_true(world_try(w, t, 6, keep));
         world_check(w);
-        assert_int_equal(t->n_done, keep == 6 ? 81 : 75);
+        assert_in_range(t->n_done, keep == 6 ? 81 : 75, 75 + keep); // the mark, or a snapshot
         assert_int_equal(cached_states(w, STATE), 0);
         assert_int_equal(found(w, 0, 76), 0);
         world_destroy(w);

@@ -43,23 +43,32 @@ static uint8_t *state_at(const struct state_job *job, uint32_t page) {
            (uint64_t)job->op->state.at * sizeof(float);
 }
 
-// The rows from `row` on that end in the same page.
+// The state before a row: beside the table, or in the page of the position before.
+static const uint8_t *before_of(const struct state_job *job, const struct batch_seq *seq, int row) {
+    const int group = job->op->state.group, pos = seq->first_pos + row;
+    if (row > 0 && row == seq->n_snapshot) return state_at(job, seq->snapshot[group]);
+    if (pos == 0) return NULL;
+    if (row == 0 && seq->state_from[group] != BATCH_ZERO)
+        return state_at(job, seq->state_from[group]);
+    return state_at(job, seq->page_table[group][(pos - 1) / KV_PAGE_TOKENS]);
+}
+
+// The rows from `row` on that end in the same page. Rows of the snapshot end there, and the others
+// go on from it.
 static struct state_rows rows_from(const struct state_job *job, const struct batch_seq *seq,
                                    int row) {
-    const uint32_t *table = seq->page_table[job->op->state.group];
-    const uint32_t from = seq->state_from[job->op->state.group];
+    const int group = job->op->state.group;
+    const uint32_t *table = seq->page_table[group];
     const int pos = seq->first_pos + row, last = seq->first_pos + seq->n_tokens - 1;
-    const uint32_t page = table[pos / KV_PAGE_TOKENS];
+    const bool is_aside = row < seq->n_snapshot;
+    const uint32_t page = is_aside ? seq->snapshot[group] : table[pos / KV_PAGE_TOKENS];
     int block = pos / KV_PAGE_TOKENS;
     while (block < last / KV_PAGE_TOKENS && table[block + 1] == page) block++;
     const int end = (block + 1) * KV_PAGE_TOKENS;
     return (struct state_rows){
         .first_row = seq->first_row + row,
-        .n = (end <= last ? end : last + 1) - pos,
-        .before =
-            pos ? state_at(job, row == 0 && from != BATCH_ZERO ? from
-                                                               : table[(pos - 1) / KV_PAGE_TOKENS])
-                : NULL,
+        .n = is_aside ? seq->n_snapshot - row : (end <= last ? end : last + 1) - pos,
+        .before = before_of(job, seq, row),
         .after = state_at(job, page),
     };
 }

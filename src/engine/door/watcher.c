@@ -71,6 +71,7 @@ static void add_stream(struct watcher *watcher, const struct seq *seq, const str
     for (int g = 0; g < kv->n_group; g++) {
         pages += kv_table_pages(kv, &seq->table, g);
         pages += seq->table.marked && seq->table.mark_page[g] != KV_NO_PAGE;
+        pages += seq->table.marked && seq->table.snapshot[g] != KV_NO_PAGE;
     }
     watcher->stream[watcher->view.n_streams++] =
         (rn_stream_view){.request = seq->id,

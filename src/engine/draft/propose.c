@@ -172,7 +172,10 @@ static int draft_grow(struct kv *kv, const struct seq_work *work, int n) {
     kv_mark(kv, &seq->table, seq->n_done);
     const int room = kv_room(kv, &seq->table, seq->n_done, work->n_tokens + n);
     if (n > room - work->n_tokens) n = room - work->n_tokens;
-    if (n > 0 && kv_grow(kv, &seq->table, seq->n_done, work->n_tokens + n)) return n;
+    if (n > 0 && kv_grow(kv, &seq->table, seq->n_done, work->n_tokens + n)) {
+        kv_snapshot(kv, &seq->table, work->n_tokens);
+        return n;
+    }
     kv_settle(kv, &seq->table, seq->n_done, seq->n_done);
     const bool grown = kv_grow(kv, &seq->table, seq->n_done, work->n_tokens);
     assert(grown); // the schedule had these pages

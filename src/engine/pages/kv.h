@@ -85,6 +85,8 @@ struct kv_table {
     uint32_t mark_page[PLAN_MAX_KV_GROUPS]; // recurrent groups': the state there; KV_NO_PAGE: none
     uint32_t from[PLAN_MAX_KV_GROUPS]; // the same where the first tried row reads it from there,
                                        // see kv_state_from
+    int n_snapshot; // tried positions behind which the state is kept too; 0: none
+    uint32_t snapshot[PLAN_MAX_KV_GROUPS]; // recurrent groups': that state
 };
 
 struct kv_stats {
@@ -161,9 +163,19 @@ void kv_mark(struct kv *kv, struct kv_table *table, int n_done);
 static inline const uint32_t *kv_state_from(const struct kv_table *table, int first_pos) {
     return table->marked && (uint32_t)first_pos == table->mark ? table->from : NULL;
 }
+// The same for the pages of the snapshot, which the first n_snapshot rows leave.
+static inline const uint32_t *kv_snapshot_of(const struct kv_table *table, int first_pos) {
+    const bool is_first = table->marked && (uint32_t)first_pos == table->mark;
+    return is_first && table->n_snapshot > 0 ? table->snapshot : NULL;
+}
+// Behind kv_grow of the tried positions, more than n_known: the first n_known of them will stay, so
+// the state behind them is kept aside as well. Does nothing where pages are short, or a block ends
+// among or behind them.
+void kv_snapshot(struct kv *kv, struct kv_table *table, int n_known);
 // Of the n_all evaluated positions the first n_kept stay, at least those up to the mark. Pages
-// behind them are given back. Returns the positions that the table has then: n_kept, or the mark's
-// where a recurrent group has gone further than n_kept. Such a group cannot be undone in part.
+// behind them are given back. Returns the positions that the table has then: n_kept, or fewer where
+// a recurrent group has gone further than n_kept, which cannot be undone in part. Then it is the
+// snapshot's, or the mark's.
 int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all);
 
 // Blocks that are full by now become findable; a block that another table computed too is stored

@@ -31,6 +31,8 @@ static void check_table_pages(struct kv *kv, const struct kv_table *table, int g
     }
     const uint32_t kept = table->marked ? table->mark_page[g] : KV_NO_PAGE; // while it is tried
     if (kept < group->n_used) group->seen[kept]++;
+    const bool has_more = table->marked && table->n_snapshot > 0 && group->kind == KV_RECURRENT;
+    if (has_more && table->snapshot[g] < group->n_used) group->seen[table->snapshot[g]]++;
 }
 
 // A state that is findable is the state at the end of its node, and its run ends there: it did not

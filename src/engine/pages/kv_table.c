@@ -301,8 +301,9 @@ void kv_mark(struct kv *kv, struct kv_table *table, int n_done) {
     assert(!table->marked && blocks_for(n_done) <= table->n_page);
     table->marked = true;
     table->mark = (uint32_t)n_done;
+    table->n_snapshot = 0;
     for (int g = 0; g < kv->n_group; g++) {
-        table->mark_page[g] = table->from[g] = KV_NO_PAGE;
+        table->mark_page[g] = table->from[g] = table->snapshot[g] = KV_NO_PAGE;
         if (kv->group[g].kind != KV_RECURRENT || n_done == 0) continue;
         const uint32_t id = table->page[g][state_block(table->mark)];
         // the other groups' pages of a tail are written, so its state would serve nobody
@@ -324,29 +325,64 @@ void kv_cut(struct kv *kv, struct kv_table *table, uint32_t block) {
     if (table->n_page > block) table->n_page = block;
 }
 
-// The state at the mark replaces the later one. The table's hold on it was given up with the next
-// page, or goes now: the mark's becomes the table's.
-static void state_restore(struct kv *kv, struct kv_table *table, int g) {
-    const uint32_t block = table->mark > 0 ? state_block(table->mark) : 0;
+// Whether states of so many bytes can be had without the last few that prefixes continue from.
+static bool spares_states(const struct kv *kv, uint64_t bytes) {
+    enum { FEW = 4 };
+    const uint64_t used = kv->held_bytes + kv->cached_bytes;
+    return used + bytes <= kv->budget || kv->stats.states_cached > FEW;
+}
+
+void kv_snapshot(struct kv *kv, struct kv_table *table, int n_known) {
+    const uint32_t next = table->mark + (uint32_t)n_known;
+    assert(table->marked && table->n_snapshot == 0);
+    // the position behind them writes the table's page of the same block
+    if (!kv->recurrent || n_known < 1 || table->mark / KV_PAGE_TOKENS != next / KV_PAGE_TOKENS)
+        return;
+    uint64_t bytes = 0;
+    for (int g = 0; g < kv->n_group; g++) {
+        const struct kv_group *const group = &kv->group[g];
+        if (group->kind != KV_RECURRENT) continue;
+        if (group->n_held == group->n_page) return;
+        bytes += group->page_bytes;
+    }
+    if (bytes > kv->budget - kv->held_bytes || !spares_states(kv, bytes)) return;
+    for (int g = 0; g < kv->n_group; g++)
+        if (kv->group[g].kind == KV_RECURRENT) table->snapshot[g] = kv_page_acquire(kv, g);
+    table->n_snapshot = n_known;
+}
+
+// The state of n positions replaces the later one; its hold becomes the table's.
+static void state_restore(struct kv *kv, struct kv_table *table, int g, uint32_t n, uint32_t page) {
+    const uint32_t block = n > 0 ? state_block(n) : 0;
     drop_from(kv, table, g, 0);
     table->first[g] = block;
-    if (table->mark > 0) table->page[g][block] = table->mark_page[g];
+    if (n > 0) table->page[g][block] = page;
+}
+
+static void drop_aside(struct kv *kv, int g, uint32_t page) {
+    if (page != KV_NO_PAGE) kv_page_drop(kv, g, page);
 }
 
 int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all) {
     assert(table->marked && (int)table->mark <= n_kept && n_kept <= n_all);
     const bool back = kv->recurrent && n_kept < n_all;
-    if (back) n_kept = (int)table->mark;
+    const int behind = (int)table->mark + table->n_snapshot;
+    const bool to_snapshot = back && table->n_snapshot > 0 && n_kept >= behind;
+    if (back) n_kept = to_snapshot ? behind : (int)table->mark;
     const uint32_t n_page = blocks_for(n_kept);
     for (int g = 0; g < kv->n_group; g++) {
         if (back && kv->group[g].kind == KV_RECURRENT) {
-            state_restore(kv, table, g);
+            const uint32_t page = to_snapshot ? table->snapshot[g] : table->mark_page[g];
+            state_restore(kv, table, g, (uint32_t)n_kept, page);
+            drop_aside(kv, g, to_snapshot ? table->mark_page[g] : table->snapshot[g]);
             continue;
         }
-        if (table->mark_page[g] != KV_NO_PAGE) kv_page_drop(kv, g, table->mark_page[g]);
+        drop_aside(kv, g, table->mark_page[g]);
+        drop_aside(kv, g, table->snapshot[g]);
         drop_from(kv, table, g, n_page);
     }
     table->n_page = n_page;
+    table->n_snapshot = 0;
     table->marked = false;
     return n_kept;
 }

@@ -44,5 +44,7 @@ void kv_view_table(const struct kv *kv, const struct kv_table *table, uint64_t o
             if (kv_ends_run(table, g, b)) add_holder(&out[table->page[g][b]], owner);
         if (table->marked && table->mark_page[g] != KV_NO_PAGE)
             add_holder(&out[table->mark_page[g]], owner);
+        if (table->marked && table->n_snapshot > 0 && kv->group[g].kind == KV_RECURRENT)
+            add_holder(&out[table->snapshot[g]], owner);
     }
 }

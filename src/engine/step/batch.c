@@ -14,6 +14,8 @@ static void add(struct engine *engine, struct seq_work *work) {
         batch_add(&engine->builder,
                   &(struct batch_rows){.page_table = seq->table.page,
                                        .state_from = kv_state_from(&seq->table, work->first_pos),
+                                       .snapshot = kv_snapshot_of(&seq->table, work->first_pos),
+                                       .n_snapshot = seq->table.n_snapshot,
                                        .first_pos = work->first_pos,
                                        .n_tokens = work->n_tokens,
                                        .token = seq->token + work->first_pos,
