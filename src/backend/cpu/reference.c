@@ -143,7 +143,7 @@ static float route_weight(const struct route_args *args, float logit, float top)
     return args->score == ROUTE_SIGMOID ? rmath_sigmoid(logit) : rmath_exp(logit - top);
 }
 
-// What the choice goes by: logits, or scores where a bias is added to them.
+// The choice goes by logits, or by scores where a bias is added to them.
 static void route_keys(const struct route_args *args, const float *logit, float *key) {
     const bool is_sigmoid = args->score == ROUTE_SIGMOID;
     for (int i = 0; i < args->n; i++)

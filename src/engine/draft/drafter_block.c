@@ -29,7 +29,7 @@ static void row_keep(const struct drafter_model *d, struct drafter_slot *slot, i
         slot->first++;
 }
 
-void drafter_model_observe(struct drafter *drafter, struct seq *seq, int pos, int n,
+void drafter_block_observe(struct drafter *drafter, struct seq *seq, int pos, int n,
                            const float *const *hidden) {
     struct drafter_model *d = (struct drafter_model *)drafter;
     if (d->is_broken || pos + n > d->n_ctx) return;

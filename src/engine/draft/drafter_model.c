@@ -183,7 +183,7 @@ static void destroy(struct drafter *drafter) {
 
 const struct drafter_class drafter_model_class = {MODEL_CLASS(RN_DRAFTER_MODEL)};
 const struct drafter_class drafter_block_class = {MODEL_CLASS(RN_DRAFTER_MTP),
-                                                  .observe = drafter_model_observe};
+                                                  .observe = drafter_block_observe};
 
 // ---------------------------------------------------------------- create
 

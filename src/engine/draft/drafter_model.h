@@ -110,10 +110,11 @@ void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_
 // drafter_model.c: the rest of a drafter that has its plan, backend and pages; measures its costs.
 rn_status drafter_model_finish(struct drafter_model *d, rn_error *err);
 extern const struct drafter_class drafter_model_class, drafter_block_class;
-void drafter_model_observe(struct drafter *drafter, struct seq *seq, int pos, int n,
-                           const float *const *hidden);
 
-// drafter_block.c: whether the slot has the hidden rows for the tokens that it is behind. It begins
+// drafter_block.c: the class's observe.
+void drafter_block_observe(struct drafter *drafter, struct seq *seq, int pos, int n,
+                           const float *const *hidden);
+// Whether the slot has the hidden rows for the tokens that it is behind. It begins
 // anew where it has lost some.
 bool drafter_block_ready(struct drafter_model *d, struct drafter_slot *slot);
 // The rows of the batch's last sequence are those of the slot's positions from first_pos on.
