@@ -9,7 +9,7 @@
 #include "bare_engine.h"
 #include "hybrid_mixes.h"
 
-#define N_REQUESTS test_scale(12, 160, 2000)
+#define N_REQUESTS test_scale(12, 160, 1200)
 
 // Time that passes by the look, so that the controller's choices are the same in every run.
 static uint64_t noisy_now(void *ctx) {

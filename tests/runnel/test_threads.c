@@ -94,6 +94,16 @@ static void note(struct ticket *ticket, const rn_event *event) {
     check(!event->finish == !event->timings, "timings come with the finish");
 }
 
+// Whether a cancelled text is how the other begins. It may end inside of a character, which is
+// written as U+FFFD then.
+static bool begins(const char *text, size_t n, const char *whole) {
+    static const char half[] = "\xef\xbf\xbd";
+    const size_t n_half = sizeof half - 1;
+    if (strncmp(text, whole, n) == 0) return true;
+    const bool ends_half = n >= n_half && memcmp(text + n - n_half, half, n_half) == 0;
+    return ends_half && strncmp(text, whole, n - n_half) == 0;
+}
+
 // Ended as it should: as the single run did, or cancelled on the way there.
 static void check_ticket(const struct ticket *ticket, bool may_be_cancelled) {
     const struct kind *kind = ticket->kind;
@@ -101,7 +111,7 @@ static void check_ticket(const struct ticket *ticket, bool may_be_cancelled) {
     assert_int_equal(ticket->n_last, 1);
     for (int c = 0; c < kind->n; c++) {
         if (ticket->finish[c] == RN_FINISH_CANCELLED && may_be_cancelled) {
-            check(strncmp(ticket->text[c], kind->text[c], ticket->n_text[c]) == 0,
+            check(begins(ticket->text[c], ticket->n_text[c], kind->text[c]),
                   "'%s' is not how '%s' begins", ticket->text[c], kind->text[c]);
             continue;
         }
