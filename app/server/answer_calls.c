@@ -268,7 +268,7 @@ static enum jread_kind kind_of(const char *text, size_t len) {
     return jread_skip(&r) && jread_finish(&r) ? kind : JREAD_ERROR;
 }
 
-// Tags carry no type. kinds are those that the tool declares (answer_types.h), 0: not known. A
+// Tags carry no type. The tool declares the kinds (answer_types.h); 0: it is not known. A
 // parameter that may be a string takes JSON of its other kinds alone; any other text is a string.
 // Else JSON is written as it is, unless it is a string. So is Python's way to write a declared kind
 // or null, since templates write such values.

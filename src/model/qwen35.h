@@ -16,7 +16,7 @@ void qwen35_layer(struct builder *b, const struct layer *l);
 extern const struct hf_key qwen35_keys_heads[], qwen35_keys_experts[], qwen35_keys_state[];
 // A mixture has experts in every layer.
 extern const struct hf_setting qwen35_settings_experts[];
-// Tensors: norms, linear attention and those that text does not need; the shared expert.
+// Tensors: norms, linear attention, parts that text does not need; the shared expert.
 extern const struct hf_tensor qwen35_tensors[], qwen35_tensors_shared[];
 void qwen35_config(struct hf_config *c); // kinds of layers, width and order of the values
 

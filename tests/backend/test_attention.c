@@ -258,7 +258,8 @@ static void stage_plan(struct stage *s) {
                                         shape->dim,
                                         shape->dim,
                                         shape->window,
-                                        0, 0};
+                                        0,
+                                        0};
     s->embedding = floats((int64_t)N_TOKEN * width);
     s->sinks = floats(shape->n_head);
     plan_init(&s->plan);

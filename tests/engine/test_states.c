@@ -210,6 +210,29 @@ CASE(a_tail_goes_with_its_first_lone_writer) {
     world_destroy(w);
 }
 
+// The position behind the known ones writes the page of their block, which may be kept. So no
+// snapshot is taken where the block ends behind them.
+CASE(a_snapshot_ends_inside_of_its_block) {
+    for (int n_known = 1; n_known <= 7; n_known++) {
+        struct world *const w = world_create(far_apart, 1);
+        struct world_table *const t = world_tell(w, 0, 100, NULL);
+        t->n_token = 28;
+        assert_true(world_finish(w, t, 28));
+        kv_mark(w->kv, &t->kv, t->n_done);
+        assert_true(world_grow(w, t, 8));
+        kv_snapshot(w->kv, &t->kv, n_known);
+        assert_int_equal(t->kv.n_snapshot, 28 + n_known < KV_PAGE_TOKENS ? n_known : 0);
+        world_check(w);
+        t->n_kept = 35; // the last one is refused
+        t->n_token = 36;
+        const int n_snapshot = t->kv.n_snapshot;
+        world_run(w);
+        world_check(w);
+        assert_int_equal(t->n_done, 28 + n_snapshot);
+        world_destroy(w);
+    }
+}
+
 // A draft as the first step: the state of the tail is the one that is gone back to.
 CASE(a_tail_that_a_draft_continues_is_no_tail_any_more) {
     for (int keep = 0; keep <= 6; keep += 3) {

@@ -3,7 +3,8 @@
 //
 // Channels and columns do not depend on each other, so an item is a sequence and a range of them,
 // whose rows go in order. The state is read from the page of the position before the first row. It
-// is left in the page of each block that the rows reach; neighbouring blocks may have one page.
+// is left in the page of each block that the rows reach; neighbouring blocks may have one page. The
+// state before the rows of a draft may be read beside the table, and kept beside it (batch.h).
 #include <assert.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 //
 // A row is copied when its position is settled. The block reads it when a draft is wanted, so a
 // sequence that is not drafted for costs no run. One that was not drafted for during DRAFTER_TAIL
-// tokens begins anew, with the rows that are kept.
+// tokens starts again from the rows that are kept.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

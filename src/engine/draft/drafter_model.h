@@ -114,8 +114,8 @@ extern const struct drafter_class drafter_model_class, drafter_block_class;
 // drafter_block.c: the class's observe.
 void drafter_block_observe(struct drafter *drafter, struct seq *seq, int pos, int n,
                            const float *const *hidden);
-// Whether the slot has the hidden rows for the tokens that it is behind. It begins
-// anew where it has lost some.
+// Whether the slot has the hidden rows for the tokens that it is behind. It starts
+// again where it has lost some.
 bool drafter_block_ready(struct drafter_model *d, struct drafter_slot *slot);
 // The rows of the batch's last sequence are those of the slot's positions from first_pos on.
 void drafter_block_rows(struct drafter_model *d, const struct drafter_part *part, int first_pos,

@@ -18,7 +18,7 @@
 //
 // Invariants (kv_check_*):
 //  1. ref of a page is the number of tables that hold it, pins the number of copies not yet taken
-//     that read it. A run is one hold. A mark holds its state once more.
+//     that read it. A run is one hold. A mark holds its state once more, and a snapshot is held.
 //  2. a page is exactly one of: held (ref or pins > 0), cached (else, has a node), free (no node,
 //     has memory), fresh (never had memory, or gave it back).
 //  3. cached pages are in their group's LRU list once, free ones on its free stack once.

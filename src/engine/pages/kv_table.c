@@ -141,7 +141,7 @@ static bool is_copied(enum kv_kind kind, uint32_t block, int n_done) {
     return kind != KV_RECURRENT || (int64_t)block * KV_PAGE_TOKENS < n_done;
 }
 
-// Takes the pages that writing a block of the table needs off the room: those that are shared. The
+// Takes the pages that writing a block of the table needs off the room: a shared one is copied. The
 // blocks of a run are written to one page.
 static bool writes_fit(const struct kv *kv, const struct kv_table *table, uint32_t block,
                        int n_done, struct room *room) {
