@@ -233,6 +233,30 @@ CASE(a_snapshot_ends_inside_of_its_block) {
     }
 }
 
+// Where memory is full, a snapshot does not take the last states that prefixes continue from.
+CASE(a_snapshot_spares_the_last_states) {
+    for (int n_cached = 3; n_cached <= 6; n_cached++) {
+        struct world *const w = world_create(far_apart, 1);
+        for (int i = 0; i < n_cached; i++) leave_behind(w, i + 1, 45, 45);
+        struct world_table *const t = world_tell(w, 0, 100, NULL);
+        t->n_token = 10;
+        assert_true(world_finish(w, t, 10));
+        kv_mark(w->kv, &t->kv, t->n_done);
+        assert_true(world_grow(w, t, 4));
+        const uint64_t budget = w->kv->budget;
+        w->kv->budget = w->kv->held_bytes + w->kv->cached_bytes;
+        assert_int_equal(cached_states(w, STATE), n_cached);
+        kv_snapshot(w->kv, &t->kv, 1);
+        assert_int_equal(t->kv.n_snapshot, n_cached > 4);
+        w->kv->budget = budget;
+        t->n_kept = t->n_done + 1;
+        t->n_token = t->n_done + 4;
+        world_run(w);
+        world_check(w);
+        world_destroy(w);
+    }
+}
+
 // A draft as the first step: the state of the tail is the one that is gone back to.
 CASE(a_tail_that_a_draft_continues_is_no_tail_any_more) {
     for (int keep = 0; keep <= 6; keep += 3) {
