@@ -193,7 +193,8 @@ for kbytes in $([ -n "$SAN" ] || seq 40000 10000 100000); do
     esac
 done
 
-# Ctrl-C: the text so far, the summary, 130.
+# Ctrl-C: the text so far, the summary, 130. The child opens its files in its own time, so the old ones go first.
+rm -f out err
 "$BIN" run -p a --ignore-eos "${slow[@]}" --seed 1 >out 2>err &
 pid=$!
 for _ in $(seq 200); do [ -s out ] && break; sleep 0.1; done
