@@ -136,6 +136,7 @@ void build_input(struct builder *b, int out);
 void build_embed(struct builder *b, int out, int weight, float scale);
 void build_positions(struct builder *b, int out, const char *name);
 void build_gather(struct builder *b, int in, int out);
+// name NULL: a norm without a weight.
 void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
                 int group, bool add);
 // An RMS norm by group with a factor for each element: [n_group, group], or all in one row.

@@ -259,6 +259,10 @@ static void norm_add(struct builder *b, enum norm_kind kind, int in, int out, in
 void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
                 int group, bool add) {
     if (stopped(b)) return;
+    if (!name) {
+        norm_add(b, kind, in, out, PLAN_NONE, PLAN_NONE, group, add);
+        return;
+    }
     const bool is_bare = !tensor_find(b, name, "weight") && tensor_find(b, name, "");
     const int weight = bind_floats(b, name, is_bare ? "" : "weight", group, 0, group, 1);
     const int bias =

@@ -100,7 +100,7 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
     case OP_GATHER:
         break;
     case OP_NORM:
-        cost.weight_bytes = weight->bytes + vector_bytes(plan, op->bias);
+        cost.weight_bytes = vector_bytes(plan, op->weight) + vector_bytes(plan, op->bias);
         cost.flops = rows * width * 4;
         break;
     case OP_MATMUL:

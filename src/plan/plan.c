@@ -224,8 +224,9 @@ static void check_norm(const struct plan *plan, const struct op *op) {
     assert(in->rows == op->rows && in->width == out->width);
     assert(in->slots == 1 && out->slots == 1);
     assert(out->width % op->norm.group == 0);
-    assert(weight_floats(plan, op->weight) == op->norm.group ||
+    assert(op->weight == PLAN_NONE || weight_floats(plan, op->weight) == op->norm.group ||
            (op->norm.kind == NORM_RMS && weight_floats(plan, op->weight) == out->width));
+    assert((unsigned)op->norm.kind < NORM_COUNT);
     assert(op->bias == PLAN_NONE || plan->weight[op->bias].cols == op->norm.group);
     assert((op->norm.kind == NORM_LAYER) == (op->bias != PLAN_NONE));
     (void)in, (void)out;

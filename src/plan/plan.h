@@ -81,7 +81,7 @@ struct plan_kv_group {
                // convolution. An op's part is on one side
 };
 
-enum norm_kind { NORM_RMS, NORM_LAYER };
+enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_PLAIN, NORM_COUNT }; // PLAIN: without a bias
 enum gate_kind {
     GATE_SILU,
     GATE_GELU,
@@ -103,7 +103,8 @@ struct op {
     int layer;  // -1 outside the layers
     int in[2];  // buffers; PLAN_NONE where unused
     int out;    // buffer
-    int weight; // PLAN_NONE where unused; ATTENTION: the sinks, one logit per query head
+    int weight; // PLAN_NONE where unused; ATTENTION: the sinks, one logit per query head; NORM:
+                // PLAN_NONE stands for ones
     int bias;   // MATMUL, NORM_LAYER, CONV: a vector; EXPERTS: a row per expert; ROUTE: added to
                 // the scores for the choice alone; DELTA, SCAN: of the time step; PLAN_NONE: none
     union {

@@ -189,7 +189,13 @@ static inline void parity_norm(struct parity_case *c) {
     const bool is_whole = n > 1 && op.norm.kind == NORM_RMS && parity_below(c, 2);
     op.weight = is_whole ? parity_weight(c, FORMAT_F32, n, group, 0) : parity_vector(c, group);
     if (op.norm.kind == NORM_LAYER) op.bias = parity_vector(c, group);
-    parity_say(c, op.norm.kind == NORM_LAYER ? "layer norm of" : "rms norm of", group);
+    if (op.norm.kind == NORM_LAYER && c->index % 3 == 0) {
+        op.norm.kind = NORM_LAYER_PLAIN;
+        op.bias = PLAN_NONE;
+    }
+    if (c->index % 4 == 0) op.weight = PLAN_NONE;
+    parity_say(c, op.norm.kind == NORM_RMS ? "rms norm of" : "layer norm of", group);
+    if (op.weight == PLAN_NONE) parity_say(c, "no weight", 0);
     parity_say(c, op.norm.add ? "add" : op.out == x ? "in place" : "set", n);
     plan_add_op(&c->plan, &op);
     parity_finish(c, op.out, op.out);

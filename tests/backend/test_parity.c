@@ -311,8 +311,8 @@ static void check_op(enum op_kind kind) {
 
 // Features that some case of an op has.
 struct seen {
-    bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT], norm[2], style[2], window[2];
-    bool bias, no_bias, add, set, in_place, cap, sinks, grouped, uneven, part, positions;
+    bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT], norm[NORM_COUNT], style[2], window[2];
+    bool bias, no_bias, add, set, in_place, cap, sinks, bare, grouped, uneven, part, positions;
 };
 
 static void op_see(const struct plan *plan, const struct op *op, struct seen *s) {
@@ -331,6 +331,7 @@ static void op_see(const struct plan *plan, const struct op *op, struct seen *s)
     case OP_NORM:
         *(op->norm.add ? &s->add : &s->set) = s->norm[op->norm.kind] = true;
         s->part |= op->norm.group < plan->buffer[op->out].width;
+        s->bare |= op->weight == PLAN_NONE;
         break;
     case OP_MATMUL:
         *(op->matmul.add ? &s->add : &s->set) = true;
@@ -372,7 +373,8 @@ static void cases_have_what_an_op_can_have(void **state) {
     const struct seen *s = &seen[OP_EMBED];
     assert_true(s->add && s->set && s->positions);
     s = &seen[OP_NORM];
-    assert_true(s->add && s->set && s->in_place && s->norm[0] && s->norm[1] && s->part);
+    assert_true(s->add && s->set && s->in_place && s->part && s->bare);
+    for (int k = 0; k < NORM_COUNT; k++) assert_true(s->norm[k]);
     s = &seen[OP_MATMUL];
     assert_true(s->add && s->set && s->bias && s->no_bias && s->rows[0] && s->rows[1]);
     assert_true(s->rows[2] && seen[OP_SOFTCAP].rows[2] && seen[OP_GATHER].rows[1]);

@@ -44,6 +44,19 @@ CASE(an_op_with_a_state_is_refused_by_its_name) {
     }
 }
 
+CASE(a_norm_without_a_weight_or_a_bias_is_refused) {
+    for (int i = 0; i < 24; i++) {
+        struct parity_case *c = parity_case_create(OP_NORM, i);
+        const struct op *norm = c->plan.op;
+        while (norm->kind != OP_NORM) norm++;
+        if (norm->weight == PLAN_NONE)
+            check_refused(&c->plan, "the op norm without a weight");
+        else if (norm->norm.kind == NORM_LAYER_PLAIN)
+            check_refused(&c->plan, "the op norm without a bias");
+        parity_case_destroy(c);
+    }
+}
+
 // By the first op that is not here; the model's attention would be.
 CASE(a_model_with_states_is_refused_by_its_first_op) {
     struct model model;

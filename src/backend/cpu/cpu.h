@@ -86,6 +86,7 @@ struct cpu_backend {
     struct cpu_weight *weight; // [plan->n_weight]
     struct cpu_buffer *buffer; // [plan->n_buffer]
     float **rope_table;        // [plan->n_rope] -> [max_tokens, n_rot]
+    const float *ones, *zeros; // of norms without a weight or a bias; NULL where there are none
     struct cpu_stage *stage;
     int n_stage;     // of the model
     int n_stage_all; // with those of the draft block

@@ -121,6 +121,26 @@ static void carve_vector(struct cpu_backend *b, int index, struct region_carver 
     b->weight[index].vector = vector;
 }
 
+// Ones and zeros stand for the weight and the bias that some norms are without.
+static void carve_constants(struct cpu_backend *b, struct region_carver *carver) {
+    int n = 0;
+    for (int i = 0; i < b->plan->n_op_all; i++) {
+        const struct op *op = &b->plan->op[i];
+        const bool wanted = op->weight == PLAN_NONE || op->norm.kind == NORM_LAYER_PLAIN;
+        if (op->kind == OP_NORM && wanted && op->norm.group > n) n = op->norm.group;
+    }
+    if (n == 0) return;
+    float *ones = region_carve(carver, (uint64_t)n, sizeof(float));
+    float *zeros = region_carve(carver, (uint64_t)n, sizeof(float));
+    if (!ones || !zeros) return;
+    for (int i = 0; i < n; i++) {
+        ones[i] = 1;
+        zeros[i] = 0;
+    }
+    b->ones = ones;
+    b->zeros = zeros;
+}
+
 // The taps of a convolution, [channels, taps] in the file: a row for each tap.
 static void carve_taps(struct cpu_backend *b, int index, struct region_carver *carver) {
     const struct plan_weight *weight = &b->plan->weight[index];
@@ -143,6 +163,7 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
     carve_inputs(b, carver);
     carve_route(b, carver);
     carve_attention(b, config, carver);
+    carve_constants(b, carver);
     for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind == OP_NORM || op->kind == OP_ATTENTION) carve_vector(b, op->weight, carver);

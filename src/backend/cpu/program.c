@@ -189,9 +189,12 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
     const int width = job->b->plan->buffer[op->out].width, group = op->norm.group;
-    const float *w = job->b->weight[op->weight].vector;
-    const struct plan_weight *weight = &job->b->plan->weight[op->weight];
-    const bool is_whole = weight->rows * weight->cols == width; // a factor for each element
+    const struct plan_weight *weight =
+        op->weight == PLAN_NONE ? NULL : &job->b->plan->weight[op->weight];
+    const float *w = weight ? job->b->weight[op->weight].vector : job->b->ones;
+    const float *bias = op->bias == PLAN_NONE ? job->b->zeros : job->b->weight[op->bias].vector;
+    // a factor for each element
+    const bool is_whole = weight && weight->rows * weight->cols == width;
     for (int64_t r = begin; r < end; r++) {
         const float *x = cpu_row_at(job->b, op->in[0], r);
         float *y = cpu_row_at(job->b, op->out, r);
@@ -200,8 +203,7 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int worker) {
                 job->b->ops->norm_rms(x + i, is_whole ? w + i : w, y + i, group, op->norm.eps,
                                       op->norm.add);
             else
-                job->b->ops->norm_layer(x + i, w, job->b->weight[op->bias].vector, y + i, group,
-                                        op->norm.eps, op->norm.add);
+                job->b->ops->norm_layer(x + i, w, bias, y + i, group, op->norm.eps, op->norm.add);
         }
     }
 }

@@ -187,6 +187,8 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_COLUMNS:
         return "";
     case OP_NORM:
+        if (!weight) return " without a weight";
+        if (op->norm.kind == NORM_LAYER_PLAIN) return " without a bias";
         return weight->rows * weight->cols == op->norm.group ? NULL : " with a weight per element";
     case OP_GATE:
         if (op->in[1] != PLAN_NONE && plan->buffer[op->in[0]].width < plan->buffer[op->out].width)
