@@ -87,9 +87,11 @@ rn_status hparams_fail(const struct weights *weights, const char *key, rn_error 
 
 // An architecture's values where the file has none.
 struct hparams_defaults {
+    enum norm_kind norm;        // whose epsilon the file has
     enum rope_style rope_style; // INTERLEAVED: unless the file says halves
     bool no_rope;               // no layer is rotated, whatever the file says of rope
     float rope_base_local;      // of layers with a window; 0: that of the others
+    bool is_local_unscaled;     // layers with a window are rotated without the file's scaling
     float attn_softcap, logit_softcap;
     int window;
     // Layers have the window as the file's own list says, else all but each period-th. 1: all; 0:
@@ -102,6 +104,8 @@ struct hparams_defaults {
 // rope.
 rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
                           const struct hparams_defaults *defaults, rn_error *err);
+// Rotates layers with a window alone.
+void hparams_rope_windows(struct hparams *hp);
 // Reads the router's kind and scale, and the width of the shared expert, for all layers with
 // experts. The first layers may be dense (leading_dense_block_count). score: where the file says
 // none.

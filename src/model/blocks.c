@@ -263,3 +263,11 @@ void layer_llama(struct builder *b, const struct layer *l) {
     block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
     block_feed_forward(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
 }
+
+void layer_qwen3(struct builder *b, const struct layer *l) {
+    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
+    block_norm_heads(b, l, qkv);
+    block_rope(b, l, qkv);
+    block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
+    block_feed_forward(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
+}

@@ -63,8 +63,9 @@ void block_shared_expert(struct builder *b, const struct layer *l, int in, enum 
 // --- pieces that several architectures share ---
 // Experts where the layer has them, else block_gated and ffn_down; added to the stream.
 void block_feed_forward(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
-// Llama's layer.
+// Llama's layer, and Qwen 3's, which norms q and k head by head.
 void layer_llama(struct builder *b, const struct layer *l);
+void layer_qwen3(struct builder *b, const struct layer *l);
 
 // blocks.c, for blocks_state.c: behind the last mixing of rows, the stream and these buffers
 // continue with the out rows. PLAN_NONE and NULL: none.

@@ -46,13 +46,6 @@ static const struct hf_setting gemma3_settings[] = {
     {0},
 };
 
-// All layers but each sliding_window_pattern'th.
-static void mark_window(struct hf_config *c, uint8_t *is_local) {
-    int64_t period = hf_int(c, &c->root, "_sliding_window_pattern", 1, INT32_MAX, 6);
-    period = hf_int(c, &c->root, "sliding_window_pattern", 1, INT32_MAX, period);
-    for (int64_t i = 0; i < c->n_layer; i++) is_local[i] = (i + 1) % period != 0;
-}
-
 static const struct hf_tensor gemma3_tensors[] = {
     {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", hf_map_add_one},
     {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", hf_map_add_one},
@@ -64,8 +57,9 @@ static const struct hf_tensor gemma3_tensors[] = {
 
 #define GEMMA3_CLASS                                                                               \
     .keys = {gemma3_keys}, .settings = gemma3_settings, .activation = &gemma_gelu,                 \
-    .window = {.mark = mark_window}, .rope = {.theta = 1e6, .theta_local = 10000},                 \
-    .head_dim = 256, .is_tied = true, .read = gemma_read_scale,                                    \
+    .window = {.mark = hf_window_period, .period = 6},                                             \
+    .rope = {.theta = 1e6, .theta_local = 10000}, .head_dim = 256, .is_tied = true,                \
+    .read = gemma_read_scale,                                                                      \
     .tensors = {hf_tensors_decoder, gemma_sandwich_norms, hf_tensors_mlp, gemma3_tensors}
 
 static const struct hf_class gemma3_classes[] = {

@@ -57,6 +57,13 @@ const struct hf_tensor hf_tensors_norms[] = {
     {0},
 };
 
+const struct hf_tensor hf_tensors_norms_behind[] = {
+    {"norm.weight", "output_norm.weight", hf_map_view},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight", hf_map_view},
+    {"layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight", hf_map_view},
+    {0},
+};
+
 const struct hf_tensor hf_tensors_qk_norms[] = {
     {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", hf_map_view},
     {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", hf_map_view},

@@ -337,7 +337,7 @@ static struct layer *spoken_for(struct hparams *hp) {
 }
 
 // rope[0] is that of layers that see everything, rope[1] that of layers with a window: the same, or
-// without scaling where its base is another.
+// without scaling where its base is another or the architecture says so.
 static rn_status read_rope(struct hparams *hp, const struct weights *weights,
                            const struct hparams_defaults *defaults, rn_error *err) {
     struct hparams_rope *rope = &hp->rope[0], *local = &hp->rope[1];
@@ -362,7 +362,7 @@ static rn_status read_rope(struct hparams *hp, const struct weights *weights,
     local->base = base_local;
     if ((s = read_scaling(rope, weights, err))) return s;
     local->n_ctx_original = rope->n_ctx_original;
-    if (local->base == rope->base) *local = *rope;
+    if (local->base == rope->base && !defaults->is_local_unscaled) *local = *rope;
     return RN_OK;
 }
 
@@ -443,9 +443,9 @@ static rn_status read_attention(struct hparams *hp, const struct weights *weight
     rn_status s;
     l->attn_softcap = defaults->attn_softcap;
     hp->logit_softcap = defaults->logit_softcap;
-    if ((s = hparams_float(weights, "attention.layer_norm_rms_epsilon", 0, 1, true, &hp->norm_eps,
-                           err)))
-        return s;
+    const char *eps = defaults->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
+                                                   : "attention.layer_norm_rms_epsilon";
+    if ((s = hparams_float(weights, eps, 0, 1, true, &hp->norm_eps, err))) return s;
     if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &l->attn_scale, err)))
         return s;
     if ((s = hparams_float(weights, "attn_logit_softcapping", 0, 1e6, false, &l->attn_softcap,
@@ -480,6 +480,11 @@ rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
     spread(hp, l, defaults->no_rope);
     return defaults->window_period ? read_window(hp, weights, defaults, err)
                                    : refuse_window(weights, err);
+}
+
+void hparams_rope_windows(struct hparams *hp) {
+    for (int i = 0; i < hp->n_layer; i++)
+        if (hp->layer[i].kind != KV_WINDOW) hp->layer[i].rope = PLAN_NONE;
 }
 
 // As files name the score of a router: 1 a softmax, 2 sigmoids.

@@ -1,9 +1,13 @@
-// OLMo 2: no norms before the blocks but after them; q and k normed over their whole projections.
+// OLMo 2 and 3: no norms before the blocks but after them; q and k normed over their whole
+// projections. OLMo 3 is a file with a window, in three of four layers. These layers are rotated
+// without the scaling of the others.
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
 static rn_status olmo2_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    const struct hparams_defaults defaults = {.rope_style = ROPE_HALVES};
+    const struct hparams_defaults defaults = {.rope_style = ROPE_HALVES,
+                                              .is_local_unscaled = true,
+                                              .window_period = 4};
     const rn_status s = hparams_decoder(hp, weights, &defaults, err);
     return s ? s : hparams_refuse_experts(hp, weights, err);
 }
@@ -16,13 +20,6 @@ static void olmo2_layer(struct builder *b, const struct layer *l) {
     block_add_normed(b, block_gated(b, l, block_stream(b), GATE_SILU), "ffn_down", "post_ffw_norm");
 }
 
-static const struct hf_tensor olmo2_norms[] = {
-    {"norm.weight", "output_norm.weight", hf_map_view},
-    {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight", hf_map_view},
-    {"layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight", hf_map_view},
-    {0},
-};
-
 static const struct hf_class olmo2_classes[] = {
     {
         .name = "Olmo2ForCausalLM",
@@ -30,7 +27,18 @@ static const struct hf_class olmo2_classes[] = {
         .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
         .activation = &hf_silu,
         .rope = {.theta = 10000},
-        .tensors = {hf_tensors_decoder, olmo2_norms, hf_tensors_qk_norms, hf_tensors_mlp},
+        .tensors = {hf_tensors_decoder, hf_tensors_norms_behind, hf_tensors_qk_norms,
+                    hf_tensors_mlp},
+    },
+    {
+        .name = "Olmo3ForCausalLM",
+        .model_type = "olmo3",
+        .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
+        .activation = &hf_silu,
+        .window = {.mark = hf_window_period, .size = 4096, .period = 4},
+        .rope = {.theta = 500000},
+        .tensors = {hf_tensors_decoder, hf_tensors_norms_behind, hf_tensors_qk_norms,
+                    hf_tensors_mlp},
     },
     {0},
 };

@@ -7,14 +7,6 @@ static rn_status qwen3_read(struct hparams *hp, const struct weights *weights, r
     return hparams_decoder(hp, weights, &defaults, err);
 }
 
-static void qwen3_layer(struct builder *b, const struct layer *l) {
-    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
-    block_norm_heads(b, l, qkv);
-    block_rope(b, l, qkv);
-    block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
-    block_feed_forward(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
-}
-
 static const struct hf_class qwen3_classes[] = {
     {
         .name = "Qwen3ForCausalLM",
@@ -32,7 +24,7 @@ static const struct hf_class qwen3_classes[] = {
 const struct arch arch_qwen3 = {
     .name = "qwen3",
     .read = qwen3_read,
-    .layer = qwen3_layer,
+    .layer = layer_qwen3,
     .build = stack_build,
     .classes = qwen3_classes,
 };

@@ -8,14 +8,6 @@ static rn_status qwen3moe_read(struct hparams *hp, const struct weights *weights
     return s ? s : hparams_need_experts(hp, weights, err);
 }
 
-static void qwen3moe_layer(struct builder *b, const struct layer *l) {
-    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
-    block_norm_heads(b, l, qkv);
-    block_rope(b, l, qkv);
-    block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
-    block_experts(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
-}
-
 static const struct hf_key qwen3moe_keys[] = {
     {"moe_intermediate_size", NULL, "expert_feed_forward_length", HF_INT, 1, 1 << 24, HF_REQUIRED,
      HF_NUMBER(n_ff_expert), 0},
@@ -47,7 +39,7 @@ static const struct hf_class qwen3moe_classes[] = {
 const struct arch arch_qwen3moe = {
     .name = "qwen3moe",
     .read = qwen3moe_read,
-    .layer = qwen3moe_layer,
+    .layer = layer_qwen3,
     .build = stack_build,
     .classes = qwen3moe_classes,
 };

@@ -52,6 +52,8 @@ struct hf_window {
     void (*mark)(struct hf_config *c, uint8_t *is_local);
     const char *flag; // a bool without which no layer has one; NULL: none is needed
     bool is_always;   // 0 is written where no layer has one: GGUF's own default is another
+    int size;         // the window of a config without the key sliding_window; 0: none
+    int period;       // of hf_window_period, where the config tells none
 };
 
 struct hf_scaling {
@@ -66,6 +68,8 @@ struct hf_rope {
     bool is_partial;                   // partial_rotary_factor may be other than 1
     double part;                       // its default; 0: 1
     bool is_permuted;                  // GGUF permutes q and k, a folder does not
+    // The base, of rope_theta, where that is another number; NULL: it is the same.
+    double (*base)(struct hf_config *c, double theta);
     void (*more)(struct hf_config *c); // keys between the base and the scaling; NULL: none
 };
 
@@ -179,10 +183,12 @@ uint32_t *hf_layers_new(struct hf_config *c);
 void hf_taps_scale(struct hf_config *c, const double *scale, const int64_t *count, int n);
 
 // hf_config.c: windows of every layer, of layers 0, 2, 4 and on, of those from max_window_layers
-// on.
+// on, of all but each n-th: n is sliding_window_pattern, or else the class's period. EXAONE writes
+// the pattern as a word, such as LLLG.
 void hf_window_all(struct hf_config *c, uint8_t *is_local);
 void hf_window_alternate(struct hf_config *c, uint8_t *is_local);
 void hf_window_upper(struct hf_config *c, uint8_t *is_local);
+void hf_window_period(struct hf_config *c, uint8_t *is_local);
 
 // hf_rope.c: linear, yarn and llama3, and each alone.
 extern const struct hf_scaling hf_scalings[];

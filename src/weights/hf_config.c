@@ -259,6 +259,43 @@ void hf_window_upper(struct hf_config *c, uint8_t *is_local) {
     for (int64_t i = from; i < c->n_layer; i++) is_local[i] = 1;
 }
 
+// L is a layer with the window, G one without; the word repeats.
+static void mark_word(struct hf_config *c, const char *word, uint8_t *is_local) {
+    const size_t len = strlen(word);
+    if (strspn(word, "LG") != len)
+        hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, "sliding_window_pattern",
+                      "a number, or a word of L and G");
+    for (int64_t i = 0; i < c->n_layer; i++) is_local[i] = word[(size_t)i % len] == 'L';
+}
+
+static bool is_text(struct hf_config *c, const char *key) {
+    struct jread json;
+    const struct hf_value value = hf_find(c, &c->root, key);
+    if (!value.text) return false;
+    jread_init(&json, value.text, value.len);
+    return jread_peek(&json) == JREAD_STRING;
+}
+
+void hf_window_period(struct hf_config *c, uint8_t *is_local) {
+    char word[CLASS_NAME_MAX] = "";
+    if (is_text(c, "sliding_window_pattern"))
+        hf_string(c, &c->root, "sliding_window_pattern", word, sizeof word);
+    if (word[0]) {
+        mark_word(c, word, is_local);
+        return;
+    }
+    int64_t period = c->class->window.period;
+    period = hf_int(c, &c->root, "_sliding_window_pattern", 1, INT32_MAX, period);
+    period = hf_int(c, &c->root, "sliding_window_pattern", 1, INT32_MAX, period);
+    for (int64_t i = 0; i < c->n_layer; i++) is_local[i] = (i + 1) % period != 0;
+}
+
+// The class's window where the config has no key of it: null means that there is none.
+static int64_t window_size(struct hf_config *c) {
+    const bool is_told = hf_find(c, &c->root, "sliding_window").text != NULL;
+    return hf_int(c, &c->root, "sliding_window", 1, INT32_MAX, is_told ? 0 : c->class->window.size);
+}
+
 static void window_put(struct hf_config *c, const uint8_t *is_local) {
     const bool has_types = hf_has(c, &c->root, "layer_types");
     int64_t count = 0;
@@ -268,7 +305,7 @@ static void window_put(struct hf_config *c, const uint8_t *is_local) {
         if (c->class->window.is_always) hf_put_u32(c, "attention.sliding_window", 0);
         return;
     }
-    const int64_t window = hf_int(c, &c->root, "sliding_window", 1, INT32_MAX, 0);
+    const int64_t window = window_size(c);
     if (window == 0) {
         hf_fail(c, RN_ERR_MODEL, "sliding_window is missing, layer_types has sliding_attention");
         return;
@@ -283,7 +320,7 @@ static void window_read(struct hf_config *c) {
     const bool has_types = hf_has(c, &c->root, "layer_types");
     if (c->status != RN_OK || !window->mark) return;
     if (window->flag && !hf_bool(c, &c->root, window->flag, false)) return;
-    if (!has_types && !hf_find(c, &c->root, "sliding_window").text) return;
+    if (!has_types && !window->size && !hf_find(c, &c->root, "sliding_window").text) return;
     uint8_t *is_local = calloc((size_t)c->n_layer, 1);
     if (!is_local) {
         hf_fail(c, RN_ERR_NOMEM, "out of memory");
@@ -292,7 +329,7 @@ static void window_read(struct hf_config *c) {
     if (has_types) {
         static const char *const names[] = {"full_attention", "sliding_attention", NULL};
         hf_layer_types(c, names, is_local);
-    } else if (hf_has(c, &c->root, "sliding_window")) {
+    } else if (window_size(c) > 0) {
         window->mark(c, is_local);
     }
     window_put(c, is_local);

@@ -208,7 +208,7 @@ void hf_rope_read(struct hf_config *c) {
         return;
     }
     hf_put_u32(c, "rope.dimension_count", c->n_rot);
-    hf_put_f32(c, "rope.freq_base", theta);
+    hf_put_f32(c, "rope.freq_base", c->class->rope.base ? c->class->rope.base(c, theta) : theta);
     if (c->class->rope.more) c->class->rope.more(c);
     local_read(c);
     scaling_read(c, theta);
