@@ -9,9 +9,10 @@
 #include "golden_folder.h"
 #include "runnel.h"
 
-// Tests over a list name one of these; golden_load knows the models of both.
-#define GOLDEN_LIST    TEST_DATA "/golden/models.json"
-#define GOLDEN_HYBRIDS TEST_DATA "/golden/hybrids.json"
+// Tests over a list name one of these; golden_load knows the models of all.
+#define GOLDEN_LIST     TEST_DATA "/golden/models.json"
+#define GOLDEN_HYBRIDS  TEST_DATA "/golden/hybrids.json"
+#define GOLDEN_FAMILIES TEST_DATA "/golden/families.json"
 
 enum { GOLDEN_ROWS_EVERY = 4 }; // where golden.json does not say it
 
@@ -44,10 +45,10 @@ static inline int32_t *golden_read_ids(const json_t *list, int *n) {
     return ids;
 }
 
-// Looks for the model in both lists.
+// Looks for the model in all lists.
 static inline void golden_find(struct golden *g) {
-    static const char *const lists[] = {GOLDEN_LIST, GOLDEN_HYBRIDS};
-    for (int i = 0; i < 2; i++) {
+    static const char *const lists[] = {GOLDEN_LIST, GOLDEN_HYBRIDS, GOLDEN_FAMILIES};
+    for (int i = 0; i < 3; i++) {
         json_t *list = data_json_read(lists[i]);
         size_t index;
         const json_t *entry;

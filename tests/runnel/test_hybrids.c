@@ -1,34 +1,8 @@
 // The reference models of hybrids.json. The build makes the original weights, and the carried
 // logits agree with the continuation. Models of known architectures (hybrids.def) give these logits
 // from both forms, and the same bits in every way to run them.
+#include "golden_carried.h"
 #include "golden_ways.h"
-
-static void check_step(const struct golden *g, int step) {
-    const int position = g->n_prompt - 1 + step;
-    const float *best = golden_logit(g, position, g->next[step]);
-    int n_carried = 0;
-    assert_true(g->lead[step] > 0);
-    for (int id = 0; id < g->n_vocab; id++) {
-        const float *logit = golden_logit(g, position, id);
-        if (!logit) continue;
-        n_carried++;
-        assert_true(isfinite(*logit));
-        check(!best || id == g->next[step] || (double)(*best - *logit) >= g->lead[step] - 1e-5,
-              "%s: step %d, id %d", g->name, step, id);
-    }
-    assert_int_equal(n_carried, g->n_vocab / g->ids_every);
-}
-
-static void is_carried(void **state) {
-    struct golden g = golden_load(*state);
-    const struct data_file file = golden_safetensors(g.name);
-    check(data_checksum(file.data, file.size) == g.checksum, "%s: other weights", g.name);
-    free(file.data);
-    for (int i = 0; i < g.n_next; i++) check_step(&g, i);
-    golden_unload(&g);
-}
-
-// ---------------------------------------------------------------- running
 
 static bool is_known(const json_t *entry) {
     static const char *const names[] = {
@@ -91,7 +65,7 @@ static void has_the_reference_logits(void **state) {
 }
 
 TEST_PROGRAM(hybrids) {
-    return data_run_tests(GOLDEN_HYBRIDS, "is_carried", is_carried, NULL) |
+    return data_run_tests(GOLDEN_HYBRIDS, "is_carried", golden_is_carried, NULL) |
            data_run_tests(GOLDEN_HYBRIDS, "has_the_reference_logits", has_the_reference_logits,
                           is_known) |
            data_run_tests(GOLDEN_HYBRIDS, "has_the_same_bits_with_rounded_states",

@@ -4,7 +4,7 @@
 // label: no-address
 #include <utf8proc.h>
 
-#include "golden.h"
+#include "golden_families.h"
 #include "load/vocab.h"
 #include "model/model.h"
 #include "runnel.h"
@@ -182,6 +182,17 @@ static void check_golden_folder(const char *name, const char *tokenizer,
     }
 }
 
+// Whether the folder's tokenizer makes NFC of a text.
+static bool is_composing(const char *tokenizer) {
+    char path[DATA_PATH_BYTES];
+    snprintf(path, sizeof path, TEST_DATA "/golden/tokenizers/%s/tokenizer.json", tokenizer);
+    json_t *json = data_json_read(path);
+    const json_t *type = json_object_get(json_object_get(json, "normalizer"), "type");
+    const bool composing = type && strcmp(json_string_value(type), "NFC") == 0;
+    json_decref(json);
+    return composing;
+}
+
 static void model_tokenizes_as_its_reference(void **state) {
     const char *const name = *state;
     char path[DATA_PATH_BYTES];
@@ -191,7 +202,7 @@ static void model_tokenizes_as_its_reference(void **state) {
     const json_t *info = json_object_get(golden, "tokenizer");
     const char *kind = json_string_value(json_object_get(info, "kind"));
     const struct tokenizer_set set = {.special = strcmp(kind, "byte-level-bpe") == 0,
-                                      .normalized = strncmp(g.tokenizer, "qwen", 4) == 0};
+                                      .normalized = is_composing(g.tokenizer)};
     const json_t *tests = json_object_get(info, "tests");
     snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", name);
     if (access(path, R_OK) == 0) {
@@ -338,6 +349,8 @@ TEST_PROGRAM(tokenizers) {
                              model_tokenizes_as_its_reference, NULL);
     failed += data_run_tests(GOLDEN_HYBRIDS, "hybrid_tokenizes_as_its_reference",
                              model_tokenizes_as_its_reference, NULL);
+    failed += golden_run_families("family_tokenizes_as_its_reference",
+                                  model_tokenizes_as_its_reference, golden_is_known_family);
     failed +=
         data_run_tests(TOKENIZER_LIST, "any_valid_text_survives", any_valid_text_survives, NULL);
     return failed;
