@@ -14,9 +14,9 @@ static inline bool golden_is_known_family(const json_t *entry) {
     return golden_is_one_of(entry, golden_families);
 }
 
-static inline int golden_run_families(const char *property, CMUnitTestFunction test,
-                                      data_filter filter) {
-    return golden_families[0] ? data_run_tests(GOLDEN_FAMILIES, property, test, filter) : 0;
+// Runs the test for each of these models.
+static inline int golden_run_families(const char *property, CMUnitTestFunction test) {
+    return data_run_tests(GOLDEN_FAMILIES, property, test, golden_is_known_family);
 }
 
 #endif
