@@ -156,30 +156,81 @@ static rn_status read_scores(struct vocab_files *l) {
     return RN_OK;
 }
 
+static bool span_is(struct text_span span, const char *text) {
+    return span.len == strlen(text) && !memcmp(span.data, text, span.len);
+}
+
 // Pre-tokenizers with which a text begins with BOS where add_bos_token is absent.
 static bool pre_adds_bos(struct text_span pre) {
-    static const char *const names[] = {"llama-bpe", "llama3",   "llama-v3", "falcon3",
-                                        "falcon-h1", "pixtral",  "midm-2.0", "lfm2",
-                                        "tekken",    "chameleon"};
+    static const char *const names[] = {"llama-bpe", "llama3",    "llama-v3",    "falcon3",
+                                        "falcon-h1", "pixtral",   "midm-2.0",    "lfm2",
+                                        "tekken",    "chameleon", "jina-v5-nano"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (pre.len == strlen(names[i]) && !memcmp(pre.data, names[i], pre.len)) return true;
+        if (span_is(pre, names[i])) return true;
     return false;
+}
+
+static rn_status put_split(struct vocab_files *l, struct text_span pre) {
+    struct vocab_split *split = arena_array(&l->arena, 1, sizeof *split);
+    if (!split) return no_memory(l, 1);
+    *split = (struct vocab_split){.kind = SPLIT_NAMED, .pattern = pre};
+    l->source.split = split;
+    l->source.n_split = 1;
+    return RN_OK;
+}
+
+// Strings as SentencePiece writes them, and merges by rank.
+static rn_status read_ranked(struct vocab_files *l, struct text_span pre) {
+    struct vocab_source *const source = &l->source;
+    struct vocab_normal *step = arena_array(&l->arena, 1, sizeof *step);
+    if (!step) return no_memory(l, 1);
+    *step = (struct vocab_normal){.kind = NORMAL_REPLACE,
+                                  .from = {" ", 1},
+                                  .to = {MARKER, strlen(MARKER)}};
+    source->model = VOCAB_SPM_RANK;
+    source->normal = step;
+    source->n_normal = 1;
+    source->byte_fallback = source->fuse_unk = true;
+    const rn_status s = put_split(l, pre);
+    return s ? s : read_merges(l);
 }
 
 static rn_status read_byte_level(struct vocab_files *l) {
     struct vocab_source *const source = &l->source;
     struct text_span pre = {"", 0};
-    const rn_status s = read_string(l, "tokenizer.ggml.pre", &pre);
+    rn_status s = read_string(l, "tokenizer.ggml.pre", &pre);
     if (s) return s;
-    struct vocab_split *split = arena_array(&l->arena, 1, sizeof *split);
-    if (!split) return no_memory(l, 1);
     if (!pre.len) pre = (struct text_span){"gpt-2", 5};
-    *split = (struct vocab_split){.kind = SPLIT_NAMED, .pattern = pre};
+    if (span_is(pre, "sarvam-moe")) return read_ranked(l, pre);
     source->model = VOCAB_BYTE_LEVEL;
-    source->split = split;
-    source->n_split = 1;
     source->add_bos = pre_adds_bos(pre);
-    return read_merges(l);
+    s = put_split(l, pre);
+    return s ? s : read_merges(l);
+}
+
+// Tokens whose type in a file of Gemma 4 is not the type in its tokenizer.json. The marks of
+// channels and tools are control tokens: no text of a user becomes one. The converter calls them
+// user-defined. Two line ends or more are found before anything else happens to a text.
+static int32_t gemma4_type(struct text_span token, int32_t type) {
+    static const char *const marks[] = {"<|channel>",   "<channel|>",       "<|tool_call>",
+                                        "<tool_call|>", "<|tool_response>", "<tool_response|>",
+                                        "<|\"|>"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (span_is(token, marks[i])) return TOKEN_CONTROL;
+    size_t n = 0;
+    while (n < token.len && token.data[n] == '\n') n++;
+    return n > 1 && n == token.len ? TOKEN_USER_DEFINED : type;
+}
+
+static rn_status read_gemma4(struct vocab_files *l) {
+    struct vocab_source *const source = &l->source;
+    int32_t *type = arena_array(&l->arena, (size_t)source->n_token, sizeof *type);
+    if (!type) return no_memory(l, (uint64_t)source->n_token);
+    for (int32_t id = 0; id < source->n_token; id++)
+        type[id] = gemma4_type(source->token[id], source->type ? source->type[id] : TOKEN_NORMAL);
+    source->type = type;
+    source->add_bos = true;
+    return read_ranked(l, (struct text_span){"gemma4", 6});
 }
 
 static rn_status read_spm(struct vocab_files *l) {
@@ -215,19 +266,18 @@ static rn_status find_model(struct vocab_files *l, read_fn *out) {
     static const struct {
         const char *name;
         read_fn read;
-    } table[] = {{"gpt2", read_byte_level}, {"llama", read_spm}};
+    } table[] = {{"gpt2", read_byte_level}, {"llama", read_spm}, {"gemma4", read_gemma4}};
     struct text_span model = {"", 0};
     if (!weights_meta_find(l->weights, key)) return missing(l, key);
     const rn_status s = read_string(l, key, &model);
     if (s) return s;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (model.len != strlen(table[i].name) || memcmp(model.data, table[i].name, model.len))
-            continue;
+        if (!span_is(model, table[i].name)) continue;
         *out = table[i].read;
         return RN_OK;
     }
     return err_set(l->err, RN_ERR_UNSUPPORTED,
-                   "%s: a tokenizer of type \"%.*s\" is not supported, only gpt2 and llama",
+                   "%s: a tokenizer of type \"%.*s\" is not supported, only gpt2, llama and gemma4",
                    weights_name(l->weights), (int)(model.len < 100 ? model.len : 100), model.data);
 }
 
@@ -258,6 +308,8 @@ rn_status vocab_read_gguf(struct vocab_files *l) {
     if ((s = read_ends(l))) return s;
     if ((s = read_bool(l, "tokenizer.ggml.add_bos_token", &source->add_bos))) return s;
     if ((s = read_bool(l, "tokenizer.ggml.add_eos_token", &source->add_eos))) return s;
+    // Published files of Gemma 4 say false, but its tokenizer.json adds it.
+    if (read_rest == read_gemma4) source->add_bos = true;
     if (source->bos < 0) source->add_bos = false;
     if (source->eos < 0) source->add_eos = false;
     return read_string(l, "tokenizer.chat_template", &l->chat_template);

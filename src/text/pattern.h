@@ -36,6 +36,11 @@ size_t pattern_seed_coder(const uint8_t *text, size_t len, size_t *skip);
 size_t pattern_gpt4o(const uint8_t *text, size_t len, size_t *skip);
 // without C, and D is \p{N}
 size_t pattern_tekken(const uint8_t *text, size_t len, size_t *skip);
+// with C, and D is \p{N}
+size_t pattern_youtu(const uint8_t *text, size_t len, size_t *skip);
+
+// [^\n]+|[\n]+
+size_t pattern_lines(const uint8_t *text, size_t len, size_t *skip);
 
 // --- patterns with gaps between their matches (pattern_parts.c) ---
 

@@ -1,4 +1,4 @@
-// The patterns of gpt-4o and tekken, which cut where a capital follows a small letter. Every
+// The patterns of gpt-4o, tekken and youtu, which cut where a capital follows a small letter. Every
 // character of a text belongs to a match, so *skip is never needed.
 #include "text/pattern.h"
 #include "text/pattern_runs.h"
@@ -76,4 +76,9 @@ size_t pattern_gpt4o(const uint8_t *text, size_t len, size_t *skip) {
 size_t pattern_tekken(const uint8_t *text, size_t len, size_t *skip) {
     (void)skip;
     return cased_next(text, len, false, 1);
+}
+
+size_t pattern_youtu(const uint8_t *text, size_t len, size_t *skip) {
+    (void)skip;
+    return cased_next(text, len, true, 1);
 }

@@ -1,5 +1,7 @@
-// The patterns of gpt-2 and of the llama-3 family: every character of a text belongs to a match, so
-// *skip is never needed.
+// The patterns of gpt-2, of the llama-3 family and of gemma4: every character of a text belongs to
+// a match, so *skip is never needed.
+#include <string.h>
+
 #include "text/pattern.h"
 #include "text/pattern_runs.h"
 
@@ -69,4 +71,15 @@ size_t pattern_qwen35(const uint8_t *text, size_t len, size_t *skip) {
 size_t pattern_seed_coder(const uint8_t *text, size_t len, size_t *skip) {
     (void)skip;
     return family_next(text, len, (struct family){UNICODE_LETTER, 1, false});
+}
+
+size_t pattern_lines(const uint8_t *text, size_t len, size_t *skip) {
+    (void)skip;
+    size_t end = 0;
+    if (text[0] == '\n') {
+        while (end < len && text[end] == '\n') end++;
+        return end;
+    }
+    const uint8_t *const line_end = memchr(text, '\n', len);
+    return line_end ? (size_t)(line_end - text) : len;
 }

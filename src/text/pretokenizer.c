@@ -1,6 +1,7 @@
 // The tables of pre-tokenizers: names, as model files give them, and regular expressions. A name's
 // steps are those of the tokenizer.json that the model was published with. Steps that several names
 // share are written once. "default" has the steps that llama.cpp takes for files without a name.
+// Steps of rarer names are expressions for PCRE2.
 #include "text/pretokenizer.h"
 
 #include <stdio.h>
@@ -8,8 +9,9 @@
 
 #include "unicode/unicode.h"
 
-struct step_row {
+struct step_row { // one of match and regex is the pattern
     pattern_fn match;
+    const char *regex;
     bool covers;
     enum vocab_split_behavior behavior;
 };
@@ -20,6 +22,8 @@ enum { STEPS_MAX = 6 };
     { .match = pattern, .covers = true }
 #define PART(pattern)                                                                              \
     { .match = pattern }
+#define EXPR(expression)                                                                           \
+    { .regex = expression }
 
 static const struct step_row gpt2[STEPS_MAX] = {ALL(pattern_gpt2)};
 static const struct step_row llama3[STEPS_MAX] = {ALL(pattern_llama3)};
@@ -52,11 +56,67 @@ static const struct step_row deepseek_v3[STEPS_MAX] = {PART(pattern_numbers_3),
                                                        PART(pattern_han_kana),
                                                        PART(pattern_deepseek_v3)};
 
+static const struct step_row laguna[STEPS_MAX] = {ALL(pattern_lines), ALL(pattern_qwen2)};
+static const struct step_row lines[STEPS_MAX] = {ALL(pattern_lines)};
+
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LINES        "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+// Words have no Han character: those are words of their own. Published as sets with "&&". The
+// script's characters are written out, since PCRE2 takes \p{Han} for a larger set.
+#define HAN                                                                                        \
+    "[\u2E80-\u2E99\u2E9B-\u2EF3\u2F00-\u2FD5\u3005\u3007\u3021-\u3029\u3038-\u303B\u3400-"        \
+    "\u4DBF\u4E00-\u9FFF\uF900-\uFA6D\uFA70-\uFAD9\U00016FE2\U00016FE3\U00016FF0\U00016FF1"        \
+    "\U00020000-\U0002A6DF\U0002A700-\U0002B739\U0002B740-\U0002B81D\U0002B820-"                   \
+    "\U0002CEA1\U0002CEB0-\U0002EBE0\U0002EBF0-\U0002EE5D\U0002F800-\U0002FA1D"                    \
+    "\U00030000-\U0003134A\U00031350-\U000323AF]"
+#define K2_UPPER "(?:(?!" HAN ")[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])"
+#define K2_LOWER "(?:(?!" HAN ")[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])"
+#define K2_LEAD  "[^\\r\\n\\p{L}\\p{N}]?"
+static const struct step_row kimi_k2[STEPS_MAX] = {
+    EXPR(HAN "+|" K2_LEAD K2_UPPER "*" K2_LOWER "+" CONTRACTIONS "?|" K2_LEAD K2_UPPER "+" K2_LOWER
+             "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" LINES)};
+// Words may have blanks inside. Nothing behind a loop gives it a reason to go back, so the loops
+// are possessive: their time is linear.
+static const struct step_row exaone_moe[STEPS_MAX] = {
+    EXPR(CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| "
+                      "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+")};
+static const struct step_row youtu[STEPS_MAX] = {
+    EXPR("[\uAC00-\uD7A3\u3131-\u318E]+|[\uFF01\u2026\u201C\u201D\u2018\u2019\u2014\uFF1A\uFF1B"
+         "\uFF0C\u3001-\u303F\uFE30-\uFE4F]+|[\u3105-\u312F]+|[\u4E00-\u9FA5\u3040-\u309F\u30A0-"
+         "\u30FF]+"),
+    ALL(pattern_youtu)};
+// Groups of three digits that end where the number ends.
+static const struct step_row afmoe[STEPS_MAX] = {
+    PART(pattern_numbers), EXPR("\\p{N}{1,3}(?=(?:\\p{N}{3})*$)"),
+    EXPR("[\u4E00-\u9FFF\u3400-\u4DBF\uF900-\uFAFF\u3040-\u309F\u30A0-\u30FF\uFF65-\uFF9F\u2F00-"
+         "\u2FDF\u0E40-\u0E7F\u0E80-\u0EFF\u1780-\u17FF\u1000-\u109F\uAA60-\uAA7F\uA9E0-\uA9FF"
+         "\uAC00-\uD7AF\u1100-\u11FF]+"),
+    PART(pattern_deepseek_v3)};
+static const struct step_row tiny_aya[STEPS_MAX] = {EXPR("\\d{1,3}(?=(?:\\d{3})*\\b)"),
+                                                    ALL(pattern_gpt4o)};
+static const struct step_row superbpe[STEPS_MAX] = {PART(pattern_numbers),
+                                                    EXPR("(?=(?:\\d{3})+(?!\\d))")};
+static const struct step_row jais2[STEPS_MAX] = {EXPR(
+    CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+                 "\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|"
+                 "\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|"
+                 "\\s{1}")};
+#define BLOOM " ?[^(\\s|.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C)]+"
+static const struct step_row bloom[STEPS_MAX] = {EXPR(BLOOM)};
+static const struct step_row viking[STEPS_MAX] = {EXPR(BLOOM), PART(pattern_number)};
+static const struct step_row chameleon[STEPS_MAX] = {EXPR("<sentinel:[0-9]+>"),
+                                                     EXPR("(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"),
+                                                     EXPR("([\\t\\n]|    |  )"),
+                                                     PART(pattern_number),
+                                                     EXPR("[\\p{P}!-/:-@\\[-`{-~]"),
+                                                     ALL(pattern_gpt2)};
+
 enum { NFC = 1, WHOLE = 2 }; // WHOLE: merges are ignored where a whole word is a token
 
 static const struct {
     const char *name;
-    const struct step_row *steps; // [STEPS_MAX], ends at a row without a pattern
+    const struct step_row *steps; // [STEPS_MAX], rows without a pattern end it
     int traits;
 } names[] = {
     {"", gpt2, 0},
@@ -70,6 +130,11 @@ static const struct {
     {"jais", gpt2, 0},
     {"trillion", gpt2, 0},
     {"granite-docling", gpt2, 0},
+    {"jina-es", gpt2, 0},
+    {"jina-de", gpt2, 0},
+    {"jina-v2-es", gpt2, 0},
+    {"jina-v2-de", gpt2, 0},
+    {"modern-bert", gpt2, 0},
     {"mpt", gpt2, NFC},
     {"olmo", gpt2, NFC},
     {"default", fallback, 0},
@@ -81,6 +146,7 @@ static const struct {
     {"pixtral", llama3, WHOLE},
     {"midm-2.0", llama3, WHOLE},
     {"lfm2", llama3, WHOLE},
+    {"jina-v5-nano", llama3, WHOLE},
     {"dbrx", llama3, 0},
     {"smaug-bpe", llama3, 0},
     {"glm4", llama3, 0},
@@ -97,12 +163,22 @@ static const struct {
     {"bailingmoe", qwen2, 0}, // the pattern differs in writing only
     {"bailingmoe2", qwen2, 0},
     {"llada-moe", qwen2, 0},
+    {"kormo", qwen2, 0},
+    {"f2llmv2", qwen2, NFC},
+    {"laguna", laguna, 0},
     {"seed-coder", seed_coder, 0},
     {"gpt-4o", gpt4o, 0},
     {"o200k", gpt4o, 0},
     {"llama4", gpt4o, 0},
     {"kanana2", gpt4o, 0},
     {"minimax-m2", gpt4o, 0},
+    {"talkie", gpt4o, 0},
+    {"granite-embed-multi-97m", gpt4o, WHOLE},
+    {"tiny_aya", tiny_aya, 0},
+    {"cohere2moe", tiny_aya, 0},
+    {"youtu", youtu, WHOLE},
+    {"kimi-k2", kimi_k2, 0},
+    {"exaone-moe", exaone_moe, 0},
     {"tekken", tekken, WHOLE},
     {"starcoder", single_digits, 0},
     {"refact", single_digits, 0},
@@ -118,15 +194,24 @@ static const struct {
     {"deepseek-v3", deepseek_v3, 0},
     {"hunyuan-dense", deepseek_v3, 0},
     {"joyai-llm", deepseek_v3, 0},
+    {"afmoe", afmoe, 0},
+    {"superbpe", superbpe, 0},
+    {"jais-2", jais2, 0},
+    {"bloom", bloom, 0},
+    {"poro-chat", bloom, 0},
+    {"gpt3-finnish", bloom, 0},
+    {"viking", viking, 0},
+    {"chameleon", chameleon, 0},
+    // not at byte level: the reader of the file sees to that
+    {"gemma4", lines, 0},
+    {"sarvam-moe", lines, 0},
 };
 
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define LINES        "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define BEFORE       "[^\\r\\n\\p{L}\\p{N}]?"
-#define OTHERS       "| ?[^\\s\\p{L}\\p{N}]+"
-#define GPT2         " ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define OTHERS "| ?[^\\s\\p{L}\\p{N}]+"
+#define GPT2   " ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 // Line ends are written as escapes here; files also have them as they are.
 static const struct {
@@ -155,6 +240,10 @@ static const struct {
      pattern_gpt4o, true},
     {BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER "*|\\p{N}" OTHERS "[\\r\\n/]*" LINES,
      pattern_tekken, true},
+    {BEFORE UPPER "*" LOWER "+" CONTRACTIONS "?|" BEFORE UPPER "+" LOWER "*" CONTRACTIONS
+                  "?|\\p{N}" OTHERS "[\\r\\n/]*" LINES,
+     pattern_youtu, true},
+    {"[^\\n]+|[\\n]+", pattern_lines, true},
     {"\\p{N}", pattern_number, false},
     {"\\p{N}+", pattern_numbers, false},
     {"\\p{N}{1,3}", pattern_numbers_3, false},
@@ -245,18 +334,28 @@ static rn_status step_add(struct builder *b, struct split_step step) {
     return RN_OK;
 }
 
+static rn_status add_row(struct builder *b, const struct step_row *row) {
+    if (!row->match && !row->regex) return RN_OK; // behind the last one
+    struct split_step step = {.match = row->match,
+                              .covers = row->covers,
+                              .behavior = row->behavior};
+    if (row->regex) {
+        const struct text_span expression = {row->regex, strlen(row->regex)};
+        const rn_status status = regex_create(expression, &step.regex, b->err);
+        if (status != RN_OK) return status;
+    }
+    return step_add(b, step);
+}
+
 static rn_status add_named(struct builder *b, const struct vocab_split *split) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!span_is(split->pattern, names[i].name)) continue;
         if (names[i].traits & NFC) b->traits->nfc = true;
         if (names[i].traits & WHOLE) b->traits->ignore_merges = true;
-        for (size_t k = 0; k < STEPS_MAX && names[i].steps[k].match; k++) {
-            const struct step_row *const row = &names[i].steps[k];
-            step_add(b, (struct split_step){.match = row->match,
-                                            .covers = row->covers,
-                                            .behavior = row->behavior});
-        }
-        return RN_OK;
+        rn_status status = RN_OK;
+        for (size_t k = 0; k < STEPS_MAX && status == RN_OK; k++)
+            status = add_row(b, &names[i].steps[k]);
+        return status;
     }
     refuse(b, "pre-tokenizer", split->pattern, "");
     return RN_OK;

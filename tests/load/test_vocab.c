@@ -101,9 +101,9 @@ CASE(bos_is_added_by_default_where_the_pre_tokenizer_says_so) {
     static const struct {
         const char *pre;
         bool adds;
-    } cases[] = {{"gpt-2", false},    {"llama-bpe", true}, {"tekken", true},  {"qwen2", false},
-                 {"falcon-h1", true}, {"lfm2", true},      {"qwen35", false}, {"dbrx", false},
-                 {"olmo", false},     {"refact", false}};
+    } cases[] = {{"gpt-2", false},    {"llama-bpe", true}, {"tekken", true},   {"qwen2", false},
+                 {"falcon-h1", true}, {"lfm2", true},      {"qwen35", false},  {"dbrx", false},
+                 {"olmo", false},     {"refact", false},   {"kimi-k2", false}, {"glm4", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int said = -1; said <= 1; said++) {
             struct writer writer = gpt2_begin(cases[i].pre);
@@ -158,6 +158,57 @@ CASE(sentencepiece_metadata_makes_a_tokenizer) {
     writer_kv_bool(&writer, "tokenizer.ggml.add_eos_token", true);
     l = load_gguf(&writer, 0);
     CHECK_IDS(&l, "a a", ENCODE_BOS, 4, 5, 2);
+    unload(&l);
+}
+
+#define MARK "\u2581"
+
+static struct writer ranked_begin(const char *model, const char *pre) {
+    static const char *const tokens[] = {"<unk>",  "<bos>",  "<turn|>", "<|tool_call>",
+                                         "\n",     "\n\n",   "\n\n\n",  MARK,
+                                         "a",      "b",      "ab",      MARK "a",
+                                         "<0xC3>", "<0xA9>", MARK MARK, "<tool_call|>"};
+    static const int32_t types[] = {2, 3, 3, 4, 1, 1, 1, 1, 1, 1, 1, 1, 6, 6, 1, 4};
+    // ranks decide, not the strings: "ab" comes first
+    static const char *const merges[] = {"a b", MARK " a", MARK " " MARK};
+    struct writer writer = writer_begin(3);
+    writer_kv_str(&writer, "tokenizer.ggml.model", model);
+    if (pre) writer_kv_str(&writer, "tokenizer.ggml.pre", pre);
+    writer_kv_str_array(&writer, "tokenizer.ggml.tokens", tokens, 16);
+    writer_kv_i32_array(&writer, "tokenizer.ggml.token_type", types, 16);
+    writer_kv_str_array(&writer, "tokenizer.ggml.merges", merges, 3);
+    writer_kv_u32(&writer, "tokenizer.ggml.bos_token_id", 1);
+    return writer;
+}
+
+CASE(metadata_of_gemma4_makes_a_tokenizer_with_ranks_over_characters) {
+    struct writer writer = ranked_begin("gemma4", NULL);
+    writer_kv_bool(&writer, "tokenizer.ggml.add_bos_token", false);
+    struct loaded l = load_gguf(&writer, 0);
+    check(!l.status, "%s", l.err.message);
+    assert_true(tokenizer_adds_bos(l.tokenizer)); // whatever the file says
+    assert_true(tokenizer_is_end(l.tokenizer, 2));
+    CHECK_IDS(&l, "a ab  b", ENCODE_BOS, 1, 8, 7, 10, 14, 9); // no space before the text
+    CHECK_IDS(&l, "a\u00E9", 0, 8, 12, 13);
+    CHECK_IDS(&l, "z", 0, 0);
+    // runs of line ends are tokens without merges
+    CHECK_IDS(&l, "a\nb\n\na\n\n\n\n", 0, 8, 4, 9, 5, 8, 6, 4);
+    // the marks of tools are no text of a user, though the file calls them user-defined
+    CHECK_IDS(&l, "<|tool_call>a<tool_call|>", ENCODE_SPECIAL, 3, 8, 15);
+    struct token_list list = {0};
+    check(!tokenizer_encode(l.tokenizer, "<|tool_call>", 12, 0, &list, &l.err), "%s",
+          l.err.message);
+    for (size_t i = 0; i < list.count; i++) assert_int_not_equal(list.id[i], 3);
+    token_list_deinit(&list);
+    unload(&l);
+}
+
+CASE(pre_tokenizers_over_characters_are_no_byte_level) {
+    struct writer writer = ranked_begin("gpt2", "sarvam-moe");
+    struct loaded l = load_gguf(&writer, 0);
+    check(!l.status, "%s", l.err.message);
+    assert_false(tokenizer_adds_bos(l.tokenizer));
+    CHECK_IDS(&l, "a ab\n\u00E9", 0, 8, 7, 10, 4, 12, 13);
     unload(&l);
 }
 
