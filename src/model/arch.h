@@ -106,9 +106,10 @@ rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
                           const struct hparams_defaults *defaults, rn_error *err);
 // Rotates layers with a window alone.
 void hparams_rope_windows(struct hparams *hp);
-// Reads the router's kind and scale, and the width of the shared expert, for all layers with
-// experts. The first layers may be dense (leading_dense_block_count). score: where the file says
-// none.
+// Reads the router's kind, scale and groups, and the width of the shared expert, for all layers
+// with experts. The first layers may be dense (leading_dense_block_count). score: where the file
+// says none. A group's score is its best expert's with a softmax, and that of its best two with
+// sigmoids.
 rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum route_score score,
                          rn_error *err);
 // Refuse a layer without feed-forward.
@@ -153,9 +154,10 @@ void build_attention(struct builder *b, const struct layer *l, int q, int out,
                      struct kv_place place, int sinks);
 void build_gate(struct builder *b, enum gate_kind kind, int gate, int up, int out);
 void build_route(struct builder *b, const struct layer *l, int logits, int route);
+// Of linear its name, first and total are used: rows of each expert's matrix.
 void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,
-                   const char *name);
-void build_combine(struct builder *b, int in, int route, int out);
+                   struct linear linear);
+void build_combine(struct builder *b, const struct layer *l, int in, int route, int out);
 void build_columns(struct builder *b, int in, int out, int n, int len, int from, int stride_from,
                    int to, int stride_to);
 // Names of tensors are as files have them: `a` and `d` without ".weight", `dt` with ".bias".

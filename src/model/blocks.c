@@ -227,16 +227,31 @@ void block_shared_expert(struct builder *b, const struct layer *l, int in, enum 
     block_add(b, hidden, "ffn_down_shexp");
 }
 
+// Two matrices, or both in one, the gate's rows first.
+static void experts_gated(struct builder *b, const struct layer *l, int in,
+                          const struct ffn_buffers *t) {
+    struct linear gate = {.name = "ffn_gate_exps"}, up = {.name = "ffn_up_exps"};
+    if (bind_present(b, "ffn_gate_up_exps")) {
+        const int64_t n_ff = l->n_ff_expert;
+        gate = (struct linear){.name = "ffn_gate_up_exps", .total = 2 * n_ff};
+        up = (struct linear){.name = "ffn_gate_up_exps", .first = n_ff, .total = 2 * n_ff};
+    }
+    build_experts(b, l, in, t->route, t->gate, gate);
+    build_experts(b, l, in, t->route, t->up, up);
+}
+
 static void experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
                     bool is_gated) {
     const struct ffn_buffers t = ffn_buffers(b, l);
     build_linear(b, in, t.router, (struct linear){.name = "ffn_gate_inp"});
     build_route(b, l, t.router, t.route);
-    if (is_gated) build_experts(b, l, in, t.route, t.gate, "ffn_gate_exps");
-    build_experts(b, l, in, t.route, t.up, "ffn_up_exps");
+    if (is_gated)
+        experts_gated(b, l, in, &t);
+    else
+        build_experts(b, l, in, t.route, t.up, (struct linear){.name = "ffn_up_exps"});
     build_gate(b, gate, is_gated ? t.gate : t.up, is_gated ? t.up : PLAN_NONE, t.gate);
-    build_experts(b, l, t.gate, t.route, t.expert_out, "ffn_down_exps");
-    build_combine(b, t.expert_out, t.route, block_stream(b));
+    build_experts(b, l, t.gate, t.route, t.expert_out, (struct linear){.name = "ffn_down_exps"});
+    build_combine(b, l, t.expert_out, t.route, block_stream(b));
 }
 
 void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {

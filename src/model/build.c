@@ -1,5 +1,6 @@
 // Helpers of the architectures' files: weights bound by name with their shapes checked, and ops
 // added to the plan.
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -167,22 +168,25 @@ static void bind_separate(struct builder *b, const char *name, const void **data
     }
 }
 
-static void bind_stacked(struct builder *b, const char *name, const void **data,
-                         struct plan_weight *weight) {
+// Of each expert's `total` rows those from `first` on.
+static void bind_stacked(struct builder *b, const char *name, int64_t first, int64_t total,
+                         const void **data, struct plan_weight *weight) {
     const int n = weight->n_expert;
-    const struct tensor_view *tensor =
-        tensor_bind(b, name, "weight", weight->cols, weight->rows, n);
+    const struct tensor_view *tensor = tensor_bind(b, name, "weight", weight->cols, total, n);
     if (!tensor) return;
-    const uint64_t bytes = tensor->bytes / (uint64_t)n;
-    for (int e = 0; e < n; e++)
-        data[e] =
+    const uint64_t bytes = tensor->bytes / (uint64_t)n, row_bytes = bytes / (uint64_t)total;
+    for (int e = 0; e < n; e++) {
+        const uint8_t *whole =
             tensor->parts ? tensor->parts[e] : (const uint8_t *)tensor->data + (uint64_t)e * bytes;
+        data[e] = whole + (uint64_t)first * row_bytes;
+    }
     weight->name = tensor->name;
     weight->format = tensor->format;
-    weight->bytes = tensor->bytes;
+    weight->bytes = (uint64_t)n * (uint64_t)weight->rows * row_bytes;
 }
 
-static int bind_experts(struct builder *b, const char *name, int n, int64_t rows, int64_t cols) {
+static int bind_experts(struct builder *b, struct linear linear, int n, int64_t rows,
+                        int64_t cols) {
     const void **data = arena_array(&b->plan->arena, (size_t)n, sizeof *data);
     if (!data) {
         b->plan->failed = true;
@@ -190,8 +194,12 @@ static int bind_experts(struct builder *b, const char *name, int n, int64_t rows
     }
     struct plan_weight weight = {.rows = rows, .cols = cols, .n_expert = n, .expert_data = data};
     char first[NAME_MAX_BYTES];
-    separate_name(name, 0, first);
-    (bind_present(b, first) ? bind_separate : bind_stacked)(b, name, data, &weight);
+    separate_name(linear.name, 0, first);
+    if (bind_present(b, first))
+        bind_separate(b, linear.name, data, &weight);
+    else
+        bind_stacked(b, linear.name, linear.first, linear.total ? linear.total : rows, data,
+                     &weight);
     return b->status ? PLAN_NONE : plan_add_weight(b->plan, &weight);
 }
 
@@ -351,28 +359,36 @@ void build_route(struct builder *b, const struct layer *l, int logits, int route
     op.route.score = l->score;
     // The weights of experts have the residual's scale: combine adds as it is.
     const float scale = b->model->hp.residual_scale * (l->expert_scale != 0 ? l->expert_scale : 1);
+    assert(!l->experts_weigh_input || b->model->hp.residual_scale == 1);
     op.route.scale = scale == 1 ? 0 : scale;
+    op.route.least = l->expert_least;
+    op.route.n_group = l->n_expert_group;
+    op.route.n_group_used = l->n_expert_group_used;
+    op.route.group_best = l->expert_group_best;
+    op.route.jitter = l->expert_jitter;
     if (tensor_find(b, "exp_probs_b", "bias"))
         op.bias = bind_floats(b, "exp_probs_b", "bias", l->n_expert, 0, l->n_expert, 1);
     op_add(b, &op);
 }
 
 void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,
-                   const char *name) {
+                   struct linear linear) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_EXPERTS, in, out);
     const int64_t rows = width_of(b, out);
     op.in[1] = route;
-    op.weight = bind_experts(b, name, l->n_expert, rows, width_of(b, in));
-    if (tensor_find(b, name, "bias"))
-        op.bias = bind_floats(b, name, "bias", rows, 0, rows, l->n_expert);
+    op.weight = bind_experts(b, linear, l->n_expert, rows, width_of(b, in));
+    if (!linear.total && tensor_find(b, linear.name, "bias"))
+        op.bias = bind_floats(b, linear.name, "bias", rows, 0, rows, l->n_expert);
+    op.experts.weighs_input = l->experts_weigh_input && !b->plan->buffer[in].has_slots;
     op_add(b, &op);
 }
 
-void build_combine(struct builder *b, int in, int route, int out) {
+void build_combine(struct builder *b, const struct layer *l, int in, int route, int out) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_COMBINE, in, out);
     op.in[1] = route;
+    op.experts.weighs_input = l->experts_weigh_input;
     op_add(b, &op);
 }
 

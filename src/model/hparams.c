@@ -487,6 +487,9 @@ void hparams_rope_windows(struct hparams *hp) {
         if (hp->layer[i].kind != KV_WINDOW) hp->layer[i].rope = PLAN_NONE;
 }
 
+// What most routers add to the sum of their scores.
+#define ROUTE_LEAST 1e-20f
+
 // As files name the score of a router: 1 a softmax, 2 sigmoids.
 static rn_status read_score(const struct weights *weights, enum route_score *out, rn_error *err) {
     int score = *out == ROUTE_SIGMOID ? 2 : 1;
@@ -495,14 +498,27 @@ static rn_status read_score(const struct weights *weights, enum route_score *out
     return s;
 }
 
-static rn_status refuse_groups(const struct weights *weights, rn_error *err) {
-    char name[160];
-    int n = 1;
-    const rn_status s = hparams_int(weights, "expert_group_count", 0, MAX_EXPERT, false, &n, err);
-    if (s || n <= 1) return s;
-    find(weights, "expert_group_count", name, sizeof name);
-    return err_set(err, RN_ERR_UNSUPPORTED, "%s: key %s is %d: groups of experts are not supported",
-                   weights_name(weights), name, n);
+// Groups of experts of which the best are kept. One group, or all of them, is none.
+static rn_status read_groups(struct layer *l, const struct weights *weights, rn_error *err) {
+    int n = 1, kept = 0;
+    rn_status s;
+    if ((s = hparams_int(weights, "expert_group_count", 0, MAX_EXPERT, false, &n, err))) return s;
+    if (n <= 1) return RN_OK;
+    if ((s = hparams_int(weights, "expert_group_used_count", 1, n, true, &kept, err))) return s;
+    if (kept == n) return RN_OK;
+    const int best = l->score == ROUTE_SIGMOID ? 2 : 1;
+    if (l->n_expert % n != 0 || l->n_expert / n < best)
+        return hparams_fail(weights, "expert_group_count", err,
+                            "is %d: %d experts are not groups of one size, each of at least %d", n,
+                            l->n_expert, best);
+    if (l->n_expert / n * kept < l->n_expert_used)
+        return hparams_fail(weights, "expert_group_used_count", err,
+                            "is %d: these groups have %d experts, and a token uses %d", kept,
+                            l->n_expert / n * kept, l->n_expert_used);
+    l->n_expert_group = n;
+    l->n_expert_group_used = kept;
+    l->expert_group_best = best;
+    return RN_OK;
 }
 
 rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum route_score score,
@@ -511,7 +527,6 @@ rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum
     float scale = 0;
     rn_status s;
     if ((s = read_score(weights, &score, err))) return s;
-    if ((s = refuse_groups(weights, err))) return s;
     if ((s = hparams_float(weights, "expert_weights_scale", 0, 1e6, false, &scale, err))) return s;
     if ((s = hparams_int(weights, "expert_shared_feed_forward_length", 0, MAX_FF, false, &shared,
                          err)))
@@ -525,7 +540,9 @@ rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum
         if (l->n_expert == 0) continue;
         l->score = score;
         l->expert_scale = scale == 1 ? 0 : scale;
+        l->expert_least = ROUTE_LEAST;
         l->n_ff_shared = shared;
+        if ((s = read_groups(l, weights, err))) return s;
     }
     return RN_OK;
 }

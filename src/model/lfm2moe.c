@@ -5,6 +5,7 @@ static rn_status lfm2moe_read(struct hparams *hp, const struct weights *weights,
     rn_status s;
     if ((s = lfm2_read(hp, weights, err))) return s;
     if ((s = hparams_router(hp, weights, ROUTE_SIGMOID, err))) return s;
+    for (int i = 0; i < hp->n_layer; i++) hp->layer[i].expert_least = 1e-6f;
     if ((s = hparams_need_experts(hp, weights, err))) return s;
     return hparams_need_ff(hp, weights, err); // of the dense layers
 }

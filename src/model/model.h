@@ -49,6 +49,10 @@ struct layer {
     bool normalize_experts;                   // the weights of a token's experts sum to 1
     enum route_score score;                   // of the router's logits
     float expert_scale;                       // multiplies these weights; 0: none
+    float expert_least;                       // these as in op.route
+    int n_expert_group, n_expert_group_used, expert_group_best;
+    float expert_jitter;
+    bool experts_weigh_input; // an expert's input is multiplied by its weight, not its result
 };
 
 // The metadata's numbers, checked: every count is in a sane range, so products fit 64 bits and row

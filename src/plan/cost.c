@@ -147,6 +147,7 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
         cost.weight_bytes = cost.expert_bytes =
             (uint64_t)((double)(weight->bytes + vector_bytes(plan, op->bias)) * share + 0.5);
         cost.flops = rows * (uint64_t)used * (uint64_t)(weight->rows * weight->cols) * 2;
+        if (op->experts.weighs_input) cost.flops += rows * (uint64_t)used * (uint64_t)weight->cols;
         break;
     }
     case OP_COMBINE:

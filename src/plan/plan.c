@@ -246,6 +246,22 @@ static void check_gate(const struct plan *plan, const struct op *op) {
     (void)out;
 }
 
+static void check_route(const struct plan *plan, const struct op *op) {
+    const int n = plan->buffer[op->in[0]].width, used = op->route.n_used;
+    const int n_group = op->route.n_group, kept = op->route.n_group_used;
+    assert(plan->buffer[op->in[0]].rows == op->rows);
+    assert(used > 0 && used <= PLAN_MAX_USED && used <= n && n <= PLAN_MAX_EXPERT);
+    assert(plan->buffer[op->out].width == 2 * used);
+    assert(op->bias == PLAN_NONE || weight_floats(plan, op->bias) == n);
+    if (op->route.score == ROUTE_SPARSEMIXER)
+        assert(used == 2 && op->bias == PLAN_NONE && n_group == 0 && !op->route.normalize);
+    if (n_group > 0) {
+        assert(n % n_group == 0 && kept > 0 && kept <= n_group && n / n_group * kept >= used);
+        assert(op->route.group_best == 1 || op->route.group_best == 2);
+    }
+    (void)n, (void)used, (void)n_group, (void)kept;
+}
+
 static void check_experts(const struct plan *plan, const struct op *op) {
     const struct plan_buffer *in = &plan->buffer[op->in[0]], *out = &plan->buffer[op->out];
     const struct plan_buffer *route = &plan->buffer[op->in[1]];
@@ -256,6 +272,7 @@ static void check_experts(const struct plan *plan, const struct op *op) {
         assert(weight->n_expert >= used && op->out != op->in[0]);
         assert(weight->cols == in->width && weight->rows == out->width);
         assert(in->slots == 1 || in->slots == used);
+        assert(!op->experts.weighs_input || !in->has_slots);
         assert(op->bias == PLAN_NONE || (plan->weight[op->bias].cols == weight->rows &&
                                          plan->weight[op->bias].rows == weight->n_expert));
     } else {
@@ -310,12 +327,7 @@ static void check_op(const struct plan *plan, const struct op *op) {
         check_columns(plan, op);
         break;
     case OP_ROUTE:
-        assert(plan->buffer[op->in[0]].rows == op->rows);
-        assert(op->route.n_used > 0 && op->route.n_used <= PLAN_MAX_USED);
-        assert(plan->buffer[op->out].width == 2 * op->route.n_used);
-        assert(plan->buffer[op->in[0]].width >= op->route.n_used);
-        assert(op->bias == PLAN_NONE ||
-               weight_floats(plan, op->bias) == plan->buffer[op->in[0]].width);
+        check_route(plan, op);
         break;
     case OP_EXPERTS:
     case OP_COMBINE:

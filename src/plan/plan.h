@@ -91,7 +91,11 @@ enum gate_kind {
     GATE_NONE,  // the input itself: a plain product
     GATE_COUNT
 };
-enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+enum route_score {
+    ROUTE_SOFTMAX,
+    ROUTE_SIGMOID,
+    ROUTE_SPARSEMIXER, // PhiMoE's two: each has a softmax over the logits close to its own
+};
 
 // Of the gate kind that clamps: the bound of both inputs, and the factor inside the sigmoid.
 #define GATE_OAI_LIMIT 7.0f
@@ -168,10 +172,19 @@ struct op {
             bool normalize; // weights sum to 1 over the chosen; otherwise over all
             enum route_score score;
             float scale; // multiplies the weights; 0: nothing does
+            float least; // is added to the sum that scores are normalized by
+            int n_group; // experts are in groups of one size, and the best n_group_used groups are
+            int n_group_used; // kept; 0: no groups
+            int group_best;   // a group's score is the sum of its best ones: 1 or 2
+            float jitter;     // SPARSEMIXER: half the distance at which a logit is close
         } route;
         // EXPERTS: in[0] is the input (slots 1: each of a token's experts gets the row), in[1] the
         // route, out has a slot for each expert used. COMBINE: out += the slots of in[0], weighted
         // by the route in[1], in the order of rank.
+        struct {
+            bool weighs_input; // EXPERTS: an expert's row is the input times the expert's weight.
+                               // COMBINE: the slots are added as they are. Both or neither
+        } experts;
         struct {
             float cap; // SOFTCAP: out = cap * tanh(out / cap)
         } softcap;

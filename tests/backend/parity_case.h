@@ -29,6 +29,7 @@ struct parity_case {
     char shape[160]; // for people
     void *data[PARITY_MAX_WEIGHTS];
     int n_data;
+    bool weighs_input; // as in op.experts
     const void *expert[PARITY_MAX_WEIGHTS][PARITY_MAX_EXPERTS];
 };
 
@@ -472,7 +473,14 @@ static inline int parity_routed(struct parity_case *c, int n_expert, int used,
     op.route.normalize = parity_below(c, 2);
     op.route.score = parity_below(c, 2) ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
     op.route.scale = parity_below(c, 2) ? 0 : 2.5f;
+    op.route.least = 1e-20f;
     if (parity_below(c, 3) == 0) op.bias = parity_vector(c, n_expert);
+    if (n_expert % 2 == 0 && used <= n_expert / 2 && parity_below(c, 2)) {
+        op.route.n_group = 2;
+        op.route.n_group_used = 1;
+        op.route.group_best = 1 + parity_below(c, 2);
+        parity_say(c, "groups, best", op.route.group_best);
+    }
     parity_say(c, op.route.normalize ? "normalized, experts" : "experts", n_expert);
     parity_say(c, "used", used);
     plan_add_op(&c->plan, &op);
@@ -497,6 +505,7 @@ static inline int parity_experts_one(struct parity_case *c, enum format_id forma
                                      int route, int n, int n_expert, int used) {
     const int out = plan_add_slots(&c->plan, "s", n, c->plan.buffer[in].rows, used);
     struct op op = op_of(&c->plan, OP_EXPERTS, in, route, out);
+    op.experts.weighs_input = c->weighs_input && !c->plan.buffer[in].has_slots;
     op.weight = parity_weight(c, format, n, c->plan.buffer[in].width, n_expert);
     if (parity_below(c, 2)) op.bias = parity_weight(c, FORMAT_F32, n_expert, n, 0);
     parity_say(c, format_at(format)->name, n);
@@ -507,7 +516,10 @@ static inline int parity_experts_one(struct parity_case *c, enum format_id forma
 static inline void parity_combined(struct parity_case *c, int in, int route) {
     const struct plan_buffer slots = c->plan.buffer[in];
     const int out = parity_input(c, slots.width, slots.rows, 1);
-    op_add(&c->plan, OP_COMBINE, in, route, out, PLAN_NONE);
+    struct op op = op_of(&c->plan, OP_COMBINE, in, route, out);
+    op.experts.weighs_input = c->weighs_input;
+    if (c->weighs_input) parity_say(c, "weighs input", 1);
+    plan_add_op(&c->plan, &op);
     parity_finish(c, out, out);
 }
 
@@ -516,6 +528,7 @@ static inline void parity_experts(struct parity_case *c) {
     static const int widths[] = {1, 3, 16, 17, 40, 64};
     const enum format_id format = (enum format_id)(c->index % FORMAT_COUNT);
     const enum row_domain rows = parity_rows(c, 2);
+    c->weighs_input = parity_below(c, 3) == 0;
     const int n_expert = 1 + parity_below(c, 9), used = parity_used(c, n_expert);
     const int in = parity_input(c, parity_cols(c, format), rows, 2);
     const int route = parity_routed(c, n_expert, used, rows);
@@ -537,6 +550,7 @@ static inline void parity_experts(struct parity_case *c) {
 
 static inline void parity_combine(struct parity_case *c) {
     const enum row_domain rows = parity_rows(c, 2);
+    c->weighs_input = parity_below(c, 3) == 0;
     const int n_expert = 1 + parity_below(c, 12), used = parity_used(c, n_expert);
     const int in = parity_input(c, 3, rows, 1);
     const int route = parity_routed(c, n_expert, used, rows);

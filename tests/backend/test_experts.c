@@ -18,7 +18,7 @@ struct fixture {
     float *values[MAX_WEIGHTS]; // [rows * cols * experts], the decoded values
     void *data[MAX_WEIGHTS];
     const void *expert[MAX_WEIGHTS][EXPERTS];
-    bool bias, normalize;
+    bool bias, normalize, weighs_input;
 };
 
 static int add_weight(struct fixture *f, int slot, enum format_id format, int64_t rows,
@@ -52,13 +52,16 @@ static void add_op(struct fixture *f, enum op_kind kind, int in0, int in1, int o
         op.route.n_used = USED;
         op.route.normalize = f->normalize;
     }
+    if (kind == OP_EXPERTS)
+        op.experts.weighs_input = f->weighs_input && !f->plan.buffer[in0].has_slots;
+    if (kind == OP_COMBINE) op.experts.weighs_input = f->weighs_input;
     plan_add_op(&f->plan, &op);
 }
 
 // up_format: the format of one of the two products that share an input.
 static void build(struct fixture *f, enum format_id format, enum format_id up_format, bool bias,
-                  bool normalize) {
-    *f = (struct fixture){.bias = bias, .normalize = normalize};
+                  bool normalize, bool weighs_input) {
+    *f = (struct fixture){.bias = bias, .normalize = normalize, .weighs_input = weighs_input};
     struct plan *p = &f->plan;
     plan_init(p);
     p->n_vocab = VOCAB;
@@ -161,13 +164,14 @@ static void token_double(const struct fixture *f, int32_t token, bool *touched, 
     }
     for (int e = 0; e < EXPERTS; e++) {
         if (!taken[e]) continue;
-        double gate[FF], up[FF], out[EMBD];
+        double in[EMBD], gate[FF], up[FF], out[EMBD];
         const double weight = exp(logit[e]) / (f->normalize ? chosen : total);
-        product(f, GATE_EXPS, GATE_BIAS, e, FF, EMBD, x, gate);
-        product(f, UP_EXPS, UP_BIAS, e, FF, EMBD, x, up);
+        for (int i = 0; i < EMBD; i++) in[i] = f->weighs_input ? x[i] * weight : x[i];
+        product(f, GATE_EXPS, GATE_BIAS, e, FF, EMBD, in, gate);
+        product(f, UP_EXPS, UP_BIAS, e, FF, EMBD, in, up);
         for (int i = 0; i < FF; i++) gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
         product(f, DOWN_EXPS, DOWN_BIAS, e, EMBD, FF, gate, out);
-        for (int i = 0; i < EMBD; i++) y[i] += weight * out[i];
+        for (int i = 0; i < EMBD; i++) y[i] += (f->weighs_input ? 1 : weight) * out[i];
     }
     for (int v = 0; v < VOCAB; v++) {
         logits[v] = 0;
@@ -180,9 +184,9 @@ static void tokens_draw(int32_t *token) {
 }
 
 static void check_formula(enum format_id format, enum format_id up_format, bool bias,
-                          bool normalize, double tolerance) {
+                          bool normalize, bool weighs_input, double tolerance) {
     struct fixture f;
-    build(&f, format, up_format, bias, normalize);
+    build(&f, format, up_format, bias, normalize, weighs_input);
     int32_t token[TOKENS];
     tokens_draw(token);
     float logits[TOKENS * VOCAB];
@@ -203,14 +207,17 @@ static void check_formula(enum format_id format, enum format_id up_format, bool 
 
 CASE(experts_are_the_formula) {
     if (TEST_FOR_RACES) skip();
-    check_formula(FORMAT_F32, FORMAT_F32, false, true, 1e-5);
-    check_formula(FORMAT_F32, FORMAT_F32, true, true, 1e-5);
-    check_formula(FORMAT_F32, FORMAT_F32, true, false, 1e-5);
+    check_formula(FORMAT_F32, FORMAT_F32, false, true, false, 1e-5);
+    check_formula(FORMAT_F32, FORMAT_F32, true, true, false, 1e-5);
+    check_formula(FORMAT_F32, FORMAT_F32, true, false, false, 1e-5);
     // activations are quantized: looser
-    check_formula(FORMAT_Q8_0, FORMAT_Q8_0, true, true, 3e-2);
-    check_formula(FORMAT_MXFP4, FORMAT_MXFP4, true, true, 3e-2);
-    check_formula(FORMAT_Q8_0, FORMAT_F32, true, true, 3e-2);
-    check_formula(FORMAT_F32, FORMAT_MXFP4, true, true, 3e-2);
+    check_formula(FORMAT_Q8_0, FORMAT_Q8_0, true, true, false, 3e-2);
+    check_formula(FORMAT_MXFP4, FORMAT_MXFP4, true, true, false, 3e-2);
+    check_formula(FORMAT_Q8_0, FORMAT_F32, true, true, false, 3e-2);
+    check_formula(FORMAT_F32, FORMAT_MXFP4, true, true, false, 3e-2);
+    check_formula(FORMAT_F32, FORMAT_F32, true, false, true, 1e-5);
+    check_formula(FORMAT_Q8_0, FORMAT_Q8_0, true, true, true, 3e-2);
+    check_formula(FORMAT_Q8_0, FORMAT_F32, true, true, true, 3e-2);
 }
 
 CASE(bits_do_not_depend_on_the_batch) {
@@ -223,7 +230,7 @@ CASE(bits_do_not_depend_on_the_batch) {
     static const int chunks[] = {1, 4, TOKENS};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i += TEST_FOR_RACES ? 3 : 1) {
         struct fixture f;
-        build(&f, formats[i][0], formats[i][1], i % 2, true);
+        build(&f, formats[i][0], formats[i][1], i % 2, true, i % 3 == 1);
         int32_t token[TOKENS];
         tokens_draw(token);
         float want[TOKENS * VOCAB], got[TOKENS * VOCAB];
@@ -243,7 +250,7 @@ CASE(bits_do_not_depend_on_the_batch) {
 
 CASE(bytes_are_those_of_the_experts_used) {
     struct fixture f;
-    build(&f, FORMAT_Q8_0, FORMAT_Q8_0, true, true);
+    build(&f, FORMAT_Q8_0, FORMAT_Q8_0, true, true, false);
     int32_t token[TOKENS];
     tokens_draw(token);
     const uint64_t one = 2 * FF * EMBD / 32 * 34 + EMBD * FF / 32 * 34 + (2 * FF + EMBD) * 4;

@@ -139,8 +139,10 @@ CASE(unsupported_parts_are_named) {
                  "blk.1.ssm_in.weight is missing");
     item_refused("nemotron_h", "nemotron_h.attention.head_count_kv", 3, 3, RN_ERR_MODEL,
                  "4 heads are not a multiple of 3 key/value heads");
-    key_refused("nemotron_h-moe", "nemotron_h_moe.expert_group_count", 2, RN_ERR_UNSUPPORTED,
-                "groups of experts are not supported");
+    key_refused("nemotron_h-moe", "nemotron_h_moe.expert_group_count", 3, RN_ERR_MODEL,
+                "is 3: 8 experts are not groups of one size, each of at least 2");
+    key_refused("nemotron_h-moe", "nemotron_h_moe.expert_group_count", 8, RN_ERR_MODEL,
+                "is 8: 8 experts are not groups of one size, each of at least 2");
     key_refused("nemotron_h-moe", "nemotron_h_moe.expert_count", 0, RN_ERR_MODEL,
                 "expert_count is missing or 0");
     key_refused("nemotron_h-moe", "nemotron_h_moe.expert_used_count", 9, RN_ERR_MODEL,

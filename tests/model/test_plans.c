@@ -87,6 +87,15 @@ static void dump_detail(FILE *out, const struct op *op) {
         break;
     case OP_ROUTE:
         fprintf(out, "%d %d", op->route.n_used, op->route.normalize);
+        if (op->route.n_group > 0)
+            fprintf(out, " groups %d %d %d", op->route.n_group, op->route.n_group_used,
+                    op->route.group_best);
+        if (op->route.score == ROUTE_SPARSEMIXER)
+            fprintf(out, " jitter %a", (double)op->route.jitter);
+        break;
+    case OP_EXPERTS:
+    case OP_COMBINE:
+        if (op->experts.weighs_input) fprintf(out, "weighs input");
         break;
     case OP_CONV:
     case OP_DELTA:

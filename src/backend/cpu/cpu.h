@@ -48,6 +48,7 @@ struct cpu_stage {
     int token_tile;               // tokens whose activations stay in the core's cache
     bool quantize;                // the input must be quantized first
     bool gather;                  // EXPERTS: the input's rows must be put in the pairs' order first
+    bool weigh;                   // EXPERTS: times the weight of the pair, before it is quantized
     int64_t in_cols;              // of the input
 };
 

@@ -22,6 +22,11 @@ static void route_rows(void *ctx, int64_t begin, int64_t end, int worker) {
         .score = op->route.score,
         .normalize = op->route.normalize,
         .scale = op->route.scale,
+        .least = op->route.least,
+        .n_group = op->route.n_group,
+        .n_group_used = op->route.n_group_used,
+        .group_best = op->route.group_best,
+        .jitter = op->route.jitter,
     };
     for (int64_t r = begin; r < end; r++) {
         float *out = cpu_row_at(job->b, op->out, r);
@@ -64,6 +69,16 @@ void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n
 
 // ---------------------------------------------------------------- products
 
+// A row times its weight at that expert.
+static void weigh_row(const struct cpu_rows_job *job, int row, int expert, const float *x,
+                      float *y) {
+    const int used = job->b->plan->buffer[job->op->out].slots;
+    const float *route = cpu_row_at(job->b, job->op->in[1], row);
+    int rank = 0;
+    while ((int)route[rank] != expert) rank++;
+    for (int64_t i = 0; i < job->stage->in_cols; i++) y[i] = x[i] * route[used + rank];
+}
+
 // The input rows of the pairs: quantized, or gathered side by side.
 static void input_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
@@ -76,13 +91,18 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     for (int64_t p = begin; p < end; p++) {
         const float *x = cpu_row_at(b, in, shared ? b->route.row[p] : p);
         while (b->route.first[expert + 1] <= p) expert++;
+        if (job->stage->weigh) {
+            weigh_row(job, b->route.row[p], expert, x, b->xg + p * n);
+            x = b->xg + p * n;
+        }
         if (job->stage->quantize) {
             const int first = b->route.first[expert];
             struct matmul_x at = matmul_x_of(b->route.first[expert + 1] - first, p - first, n);
             at.first += first * (n / MATMUL_SPAN);
             cpu_quantize(b, x, n, at);
         }
-        if (shared && job->stage->gather) memcpy(b->xg + p * n, x, (size_t)n * sizeof *x);
+        if (shared && job->stage->gather && !job->stage->weigh)
+            memcpy(b->xg + p * n, x, (size_t)n * sizeof *x);
     }
 }
 
@@ -144,11 +164,14 @@ static void combine_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct cpu_backend *b = job->b;
     const struct op *op = job->op;
     const int used = b->plan->buffer[op->in[0]].slots;
+    float ones[PLAN_MAX_USED];
+    for (int j = 0; j < used; j++) ones[j] = 1;
     for (int64_t r = begin; r < end; r++) {
         const float *slot[PLAN_MAX_USED];
         for (int j = 0; j < used; j++)
             slot[j] = cpu_row_at(b, op->in[0], b->route.pair[r * used + j]);
-        b->ops->combine(slot, cpu_row_at(b, op->in[1], r) + used, used, cpu_row_at(b, op->out, r),
+        const float *weight = op->experts.weighs_input ? ones : cpu_row_at(b, op->in[1], r) + used;
+        b->ops->combine(slot, weight, used, cpu_row_at(b, op->out, r),
                         b->plan->buffer[op->out].width);
     }
 }

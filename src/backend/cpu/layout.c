@@ -46,6 +46,7 @@ static void carve_inputs(struct cpu_backend *b, struct region_carver *carver) {
             quantized = max64(quantized, n);
         else if (op->kind == OP_EXPERTS)
             gathered = max64(gathered, n);
+        if (op->kind == OP_EXPERTS && op->experts.weighs_input) gathered = max64(gathered, n);
     }
     b->xq = region_carve(carver, quantized, sizeof *b->xq);
     b->xd = region_carve(carver, quantized / 32, sizeof *b->xd);

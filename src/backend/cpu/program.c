@@ -31,6 +31,7 @@ static bool is_block_format(const struct plan *plan, const struct op *op) {
 static bool joins(const struct plan *plan, int first, int i) {
     const struct op *a = &plan->op[first], *b = &plan->op[i];
     if (b->kind != a->kind || b->in[0] != a->in[0] || b->rows != a->rows) return false;
+    if (a->kind == OP_EXPERTS && b->experts.weighs_input != a->experts.weighs_input) return false;
     for (int j = first; j < i; j++)
         if (plan->op[j].out == b->out) return false;
     return b->out != b->in[0];
@@ -114,7 +115,8 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
     stage->token_tile = !plain ? INT_MAX : tile < MATMUL_TILE ? MATMUL_TILE : (int)tile;
     // experts quantize the rows of their pairs
     const bool experts = op->kind == OP_EXPERTS;
-    stage->gather = experts && plain && !b->plan->buffer[op->in[0]].has_slots;
+    stage->weigh = experts && op->experts.weighs_input;
+    stage->gather = experts && (plain || stage->weigh) && !b->plan->buffer[op->in[0]].has_slots;
     const bool held = quantized->buffer == op->in[0] && quantized->rows == op->rows;
     stage->quantize = needs && (experts || !held);
     if (needs) *quantized = (struct quantized){experts ? PLAN_NONE : op->in[0], op->rows};

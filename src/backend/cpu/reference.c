@@ -9,9 +9,6 @@
 
 #include "base/rmath.h"
 
-// The least sum that weights of sigmoids are divided by.
-#define ROUTE_LEAST 0x1p-14f
-
 float reference_fold(float lane[REFERENCE_LANES]) {
     for (int half = REFERENCE_LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) lane[i] += lane[i + half];
@@ -136,53 +133,6 @@ void reference_combine(const float *const *x, const float *w, int k, float *y, i
 
 void reference_softcap(float *x, float cap, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = cap * rmath_tanh(x[i] / cap);
-}
-
-// A score of the softmax is exp(logit - the largest chosen logit); the choice is by logits then.
-static float route_weight(const struct route_args *args, float logit, float top) {
-    return args->score == ROUTE_SIGMOID ? rmath_sigmoid(logit) : rmath_exp(logit - top);
-}
-
-// The choice goes by logits, or by scores where a bias is added to them.
-static void route_keys(const struct route_args *args, const float *logit, float *key) {
-    const bool is_sigmoid = args->score == ROUTE_SIGMOID;
-    for (int i = 0; i < args->n; i++)
-        key[i] = !args->bias  ? logit[i]
-                 : is_sigmoid ? rmath_sigmoid(logit[i]) + args->bias[i]
-                              : logit[i] + args->bias[i];
-}
-
-void reference_route(const struct route_args *args, const float *logit, float *id, float *weight) {
-    const int n = args->n, k = args->k;
-    float key[PLAN_MAX_EXPERT];
-    assert(n <= PLAN_MAX_EXPERT);
-    route_keys(args, logit, key);
-    for (int j = 0; j < k; j++) {
-        int best = -1;
-        for (int i = 0; i < n; i++) {
-            bool taken = false;
-            for (int t = 0; t < j && !taken; t++) taken = (int)id[t] == i;
-            // a NaN is never greater: it is chosen where it comes first or nothing else is left
-            if (!taken && (best < 0 || key[i] > key[best])) best = i;
-        }
-        id[j] = (float)best;
-    }
-    const bool is_softmax = args->score == ROUTE_SOFTMAX;
-    float top = logit[(int)id[0]];
-    for (int j = 1; j < k; j++) top = logit[(int)id[j]] > top ? logit[(int)id[j]] : top;
-    float sum = 0, lane[REFERENCE_LANES] = {0};
-    for (int j = 0; j < k; j++) {
-        weight[j] = route_weight(args, logit[(int)id[j]], top);
-        sum += weight[j];
-    }
-    for (int i = 0; is_softmax && !args->normalize && i < n; i++)
-        lane[i % REFERENCE_LANES] += rmath_exp(logit[i] - top);
-    if (is_softmax && !args->normalize) sum = reference_fold(lane);
-    if (!is_softmax && sum < ROUTE_LEAST) sum = ROUTE_LEAST;
-    for (int j = 0; j < k; j++) {
-        if (is_softmax || args->normalize) weight[j] /= sum;
-        if (args->scale != 0) weight[j] *= args->scale;
-    }
 }
 
 void reference_embed(const struct plan_weight *weight, int32_t row, float scale, float *y) {

@@ -37,7 +37,10 @@ struct route_args {
     const float *bias; // [n] added to the scores for the choice alone; NULL: none
     enum route_score score;
     bool normalize;
-    float scale; // 0: none
+    float scale;                           // 0: none
+    float least;                           // these as in op.route
+    int n_group, n_group_used, group_best; // n_group 0: none
+    float jitter;
 };
 // The k best of n logits, by rank, and their weights; see ROUTE in docs/NUMERICS.md.
 void reference_route(const struct route_args *args, const float *logit, float *id, float *weight);

@@ -196,7 +196,13 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
         return op->gate > GATE_SWIGLU_OAI ? " of this kind" : NULL;
     case OP_ROUTE:
         if (op->bias != PLAN_NONE) return " with a bias of the choice";
-        return op->route.score != ROUTE_SOFTMAX || op->route.scale != 0 ? " by sigmoids" : NULL;
+        if (op->route.n_group > 0) return " with groups of experts";
+        if (op->route.score == ROUTE_SIGMOID) return " by sigmoids";
+        if (op->route.score != ROUTE_SOFTMAX) return " of this kind";
+        return op->route.scale != 0 ? " with a scale" : NULL;
+    case OP_EXPERTS:
+    case OP_COMBINE:
+        return op->experts.weighs_input ? " with weights before the expert" : NULL;
     default:
         return NULL;
     }
