@@ -2,12 +2,14 @@
 //
 //   mix_long [N requests, 10000]      MIX_SEED=... chooses the seed
 //   mix_long N hybrids                hybrid models with drafts of every kind, N requests each
+//   mix_long N families               the models of families.def, likewise
+//   mix_long N NAME                   one of these
 //
 // MIX_ONLY=... (hexadecimal, as a mismatch prints it) runs that mix alone. TEST_ALL=1 mix_long 1200
 // finds all that test_mix finds with f16.
 #include <time.h>
 
-#include "hybrid_mixes.h"
+#include "family_mixes.h"
 
 static const struct {
     const char *name, *path, *kv_type;
@@ -86,24 +88,32 @@ static const struct {
     {"mamba2", TEST_DATA "/golden/mamba2/model.gguf", MTP_RANDOM, "f16"},
 };
 
-static uint64_t run_hybrid(int which, int n, uint64_t seed, const char *only) {
+static uint64_t run_model(const char *name, const rn_model *model, bool has_states, bool has_block,
+                          const char *kv_type, int first, int n, uint64_t seed, const char *only) {
     struct mix_totals totals = {0};
+    const double begin = now_s();
+    hybrid_run(model, has_block, kv_type, seed, first, n, only ? strtoull(only, NULL, 16) : 0,
+               &totals);
+    hybrid_print(name, &totals);
+    printf("%s: %.1f seconds\n\n", name, now_s() - begin);
+    fflush(stdout);
+    if (!only && n >= 2000) hybrid_check_events(name, &totals, has_states, has_block);
+    return totals.mismatches;
+}
+
+static uint64_t run_hybrid(int which, int n, uint64_t seed, const char *only) {
     struct mtp_file file;
     const bool has_block = !hybrids[which].path;
-    const double begin = now_s();
     rn_model *model;
     rn_error err;
     if (has_block) file = mtp_file_make(hybrids[which].form);
     check(rn_model_open(has_block ? file.path : hybrids[which].path, &model, &err) == RN_OK, "%s",
           err.message);
-    hybrid_run(model, has_block, hybrids[which].kv_type, seed, which, n,
-               only ? strtoull(only, NULL, 16) : 0, &totals);
+    const uint64_t mismatches = run_model(hybrids[which].name, model, true, has_block,
+                                          hybrids[which].kv_type, which, n, seed, only);
     rn_model_close(model);
     if (has_block) mtp_file_remove(&file);
-    hybrid_print(hybrids[which].name, &totals);
-    printf("%s: %.1f seconds\n\n", hybrids[which].name, now_s() - begin);
-    if (!only && n >= 2000) hybrid_check_events(hybrids[which].name, &totals, has_block);
-    return totals.mismatches;
+    return mismatches;
 }
 
 static uint64_t run_hybrids(int n, uint64_t seed, const char *only) {
@@ -113,17 +123,32 @@ static uint64_t run_hybrids(int n, uint64_t seed, const char *only) {
     return mismatches;
 }
 
+// name: of one; or "families".
+static uint64_t run_families(const char *name, int n, uint64_t seed, const char *only) {
+    uint64_t mismatches = 0;
+    for (int i = 0; golden_families[i]; i++) {
+        if (strcmp(name, "families") != 0 && strcmp(name, golden_families[i]) != 0) continue;
+        rn_model *model = family_open(golden_families[i]);
+        mismatches +=
+            run_model(golden_families[i], model, false, false, family_kv_type(golden_families[i]),
+                      i, n, seed * 100 + (uint64_t)i, only);
+        rn_model_close(model);
+    }
+    return mismatches;
+}
+
 int main(int argc, char **argv) {
     const int n = argc > 1 ? atoi(argv[1]) : 10000;
     const char *seed_text = getenv("MIX_SEED");
     const uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
     if (n < 100) {
-        fprintf(stderr, "usage: mix_long [N [hybrids]], at least 100 requests\n");
+        fprintf(stderr, "usage: mix_long [N [hybrids|families|NAME]], at least 100 requests\n");
         return 2;
     }
     printf("seed %llu\n\n", (unsigned long long)seed);
     if (argc > 2 && strcmp(argv[2], "hybrids") == 0)
         return run_hybrids(n, seed, getenv("MIX_ONLY")) != 0;
+    if (argc > 2) return run_families(argv[2], n, seed, getenv("MIX_ONLY")) != 0;
     printf("| model and KV     | requests |   tokens |   steps | preemptions |   hits | cached "
            "tokens | evictions | most at once | cancelled | mismatches | seconds |\n");
     printf("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");

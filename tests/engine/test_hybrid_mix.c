@@ -11,12 +11,6 @@
 
 #define N_REQUESTS test_scale(12, 160, 1200)
 
-// Time that passes by the look, so that the controller's choices are the same in every run.
-static uint64_t noisy_now(void *ctx) {
-    struct mix_random *r = ctx;
-    return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
-}
-
 static struct mix_random now;
 
 static void run(const char *name, const char *path, bool has_block, const char *kv_type,
@@ -24,13 +18,13 @@ static void run(const char *name, const char *path, bool has_block, const char *
     struct mix_totals totals = {0};
     rn_model *model = bare_open(path);
     now.state = seed;
-    bare_clock = (struct engine_clock){noisy_now, &now};
+    bare_clock = (struct engine_clock){hybrid_now, &now};
     hybrid_run(model, has_block, kv_type, seed, first, N_REQUESTS, 0, &totals);
     bare_clock = (struct engine_clock){0};
     rn_model_close(model);
     hybrid_print(name, &totals);
     assert_int_equal(totals.mismatches, 0);
-    if (test_is_whole()) hybrid_check_events(name, &totals, has_block);
+    if (test_is_whole()) hybrid_check_events(name, &totals, true, has_block);
     if (TEST_IS_SLOW) return; // too few for any of these
     assert_true(totals.hits > 0 && totals.cached_tokens > 0 && totals.tails > 0);
     assert_true(totals.preemptions > 0 && totals.cancelled > 0 && totals.forks > 0);

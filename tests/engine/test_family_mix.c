@@ -1,0 +1,36 @@
+// The models of families.def with prefix reuse, forks, drafts, preemption and batching all on at
+// once: random requests give the same tokens, text, logprobs, vectors and logits as alone, to the
+// bit. The engine's invariants are tested after every step. mix_long.c has the long form.
+// label: async-long no-address
+#define MIX_MAX_OUTPUT   72 // longer than a block, and than the longest draft twice
+#define MIX_MAX_REQUESTS 24
+
+#include "bare_engine.h"
+#include "family_mixes.h"
+
+#define N_REQUESTS test_scale(12, 60, 300)
+
+static struct mix_random now;
+
+static void gives_the_same_in_company(void **state) {
+    const char *name = *state;
+    const uint64_t seed = family_seed(name);
+    struct mix_totals totals = {0};
+    rn_model *model = family_open(name);
+    now.state = seed;
+    bare_clock = (struct engine_clock){hybrid_now, &now};
+    hybrid_run(model, false, family_kv_type(name), seed, (int)seed, N_REQUESTS, 0, &totals);
+    bare_clock = (struct engine_clock){0};
+    rn_model_close(model);
+    hybrid_print(name, &totals);
+    assert_int_equal(totals.mismatches, 0);
+    if (TEST_IS_SLOW) return; // too few for any of these
+    assert_true(totals.hits > 0 && totals.cached_tokens > 0);
+    assert_true(totals.accepted > 0 && totals.accepted < totals.draft_tokens);
+    if (!test_is_whole()) return;
+    assert_true(totals.preemptions > 0 && totals.cancelled > 0 && totals.forks > 0);
+}
+
+TEST_PROGRAM(family_mix) {
+    return golden_run_families("gives_the_same_in_company", gives_the_same_in_company);
+}
