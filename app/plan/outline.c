@@ -99,6 +99,8 @@ static void group_print(const struct plan_kv_group *group, uint64_t page_bytes) 
     }
     if (group->kind == KV_WINDOW)
         printf("see %d positions", group->window);
+    else if (group->kind == KV_CHUNK)
+        printf("see chunks of %d positions", group->window);
     else
         printf("see all positions");
     printf(": pages of %d tokens, %s\n", RN_PAGE_TOKENS, human_bytes((double)page_bytes, bytes));

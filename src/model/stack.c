@@ -74,11 +74,11 @@ static void add_state(struct builder *b, int layer) {
 }
 
 // Layers of one kind and width have one page table: first layers that see everything, then layers
-// with a window, then states.
+// with a window, then those with a chunked one, then states.
 static void add_groups(struct builder *b) {
-    static const enum kv_kind kinds[] = {KV_FULL, KV_WINDOW};
+    static const enum kv_kind kinds[] = {KV_FULL, KV_WINDOW, KV_CHUNK};
     const struct hparams *hp = &b->model->hp;
-    for (int k = 0; k < 2; k++)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int i = 0; i < hp->n_layer && !b->status; i++)
             if (hp->layer[i].n_head_kv > 0 && hp->layer[i].kind == kinds[k]) add_keys(b, i);
     for (int i = 0; i < hp->n_layer && !b->status; i++)

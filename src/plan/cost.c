@@ -2,11 +2,9 @@
 // roofline follow.
 #include "plan/cost.h"
 
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // Positions that a query at pos sees in a group.
 static int64_t visible(const struct plan_kv_group *group, int64_t pos) {
-    return group->kind == KV_WINDOW ? min64(pos + 1, group->window) : pos + 1;
+    return pos + 1 - kv_first_seen(group->kind, group->window, pos);
 }
 
 // Adds the queries at positions [first, first + n) of one sequence: KV is read once for all of
@@ -156,6 +154,10 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
     case OP_SOFTCAP:
         cost.act_bytes += rows * width_bytes(plan, op->out);
         cost.flops = rows * width * 8;
+        break;
+    case OP_TEMPER:
+        cost.act_bytes += rows * width_bytes(plan, op->out);
+        cost.flops = rows * width;
         break;
     case OP_COUNT:
         break;

@@ -134,13 +134,20 @@ struct cost cost_rates_apply(const struct cost_rates *rates, const struct batch_
 static int64_t queries_read(const struct plan_kv_group *group, int64_t first, int64_t n) {
     if (n == 0) return 0;
     if (group->kind == KV_RECURRENT) return 1;
-    const int64_t window = group->kind == KV_WINDOW ? group->window : INT64_MAX;
-    return n - 1 + (first + 1 < window ? first + 1 : window);
+    return first + n - kv_first_seen(group->kind, group->window, first);
+}
+
+// The pairs of the positions before n: in each chunk they are a sum over 1, 2, ...
+static int64_t chunk_pairs(int64_t chunk, int64_t n) {
+    const int64_t rest = n % chunk;
+    return n / chunk * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2;
 }
 
 // Their pairs with keys are a sum over 1, 2, ... up to the window.
 static int64_t queries_pairs(const struct plan_kv_group *group, int64_t first, int64_t n) {
     if (n == 0 || group->kind == KV_RECURRENT) return 0;
+    if (group->kind == KV_CHUNK)
+        return chunk_pairs(group->window, first + n) - chunk_pairs(group->window, first);
     const int64_t window = group->kind == KV_WINDOW ? group->window : INT64_MAX;
     const int64_t visible = first + 1 < window ? first + 1 : window;
     const int64_t rising =

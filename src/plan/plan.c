@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/rmath.h"
+
 static const char *const op_names[OP_COUNT] = {
 #define OP(name, text, class) [OP_##name] = text,
 #include "plan/ops.def"
@@ -119,6 +121,7 @@ int plan_add_rope(struct plan *plan, const struct plan_rope *rope) {
 int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
     assert(plan->n_group_all < PLAN_MAX_KV_GROUPS);
     assert((group->kind == KV_RECURRENT) == (group->state > 0));
+    assert((group->kind != KV_WINDOW && group->kind != KV_CHUNK) || group->window > 0);
     plan->group[plan->n_group_all] = *group;
     if (!plan->in_draft) plan->n_group++;
     return plan->n_group_all++;
@@ -161,6 +164,11 @@ bool op_has_state(enum op_kind kind) {
 int64_t op_state_floats(const struct plan *plan, const struct op *op) {
     if (op->kind == OP_CONV) return (int64_t)plan->buffer[op->out].width * (op->state.taps - 1);
     return (int64_t)op->state.n_head * op->state.dim_k * op->state.dim_v;
+}
+
+float op_temper_factor(const struct op *op, int pos) {
+    const int64_t periods = ((int64_t)pos + op->temper.offset) / op->temper.length;
+    return (float)(rmath_log((double)(periods + 1)) * (double)op->temper.factor + 1);
 }
 
 static int64_t weight_floats(const struct plan *plan, int weight) {
@@ -335,6 +343,10 @@ static void check_op(const struct plan *plan, const struct op *op) {
         break;
     case OP_SOFTCAP:
         assert(op->softcap.cap > 0);
+        break;
+    case OP_TEMPER:
+        assert(op->temper.length > 0 && op->temper.offset >= 0 && op->temper.factor > 0);
+        assert(plan->buffer[op->out].slots == 1 && op->rows != ROWS_LOGITS);
         break;
     case OP_COUNT:
         assert(!"not an op");

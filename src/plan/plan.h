@@ -68,17 +68,24 @@ struct plan_rope {
     float magnitude;       // multiplies cos and sin (yarn); 1 otherwise
 };
 
-enum kv_kind { KV_FULL, KV_WINDOW, KV_RECURRENT };
+enum kv_kind { KV_FULL, KV_WINDOW, KV_RECURRENT, KV_CHUNK };
+
+// The first position that a query at pos sees. It never decreases with pos.
+static inline int64_t kv_first_seen(enum kv_kind kind, int window, int64_t pos) {
+    if (kind == KV_WINDOW) return pos < window ? 0 : pos - window + 1;
+    return kind == KV_CHUNK ? pos - pos % window : 0;
+}
 
 // Layers of one kind and width share a page table.
 struct plan_kv_group {
     enum kv_kind kind;
     int n_layer, n_head_kv, dim_k, dim_v; // dim_*: per head
-    int window;                           // KV_WINDOW: key j is seen from i when i - j < window
-    int state; // KV_RECURRENT: numbers of a layer's state; a page holds one of each layer, and
-               // n_head_kv and dim_* are 0
-    int exact; // of them, the first ones, which are f32 where the others are bf16: inputs of a
-               // convolution. An op's part is on one side
+    int window; // KV_WINDOW: key j is seen from i when i - j < window; KV_CHUNK: when both are in
+                // the same chunk of that many positions
+    int state;  // KV_RECURRENT: numbers of a layer's state; a page holds one of each layer, and
+                // n_head_kv and dim_* are 0
+    int exact;  // of them, the first ones, which are f32 where the others are bf16: inputs of a
+                // convolution. An op's part is on one side
 };
 
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_PLAIN, NORM_COUNT }; // PLAIN: without a bias
@@ -188,6 +195,12 @@ struct op {
         struct {
             float cap; // SOFTCAP: out = cap * tanh(out / cap)
         } softcap;
+        // TEMPER: out *= log(floor((position + offset) / length) + 1) * factor + 1: queries of far
+        // positions are larger.
+        struct {
+            int length, offset;
+            float factor;
+        } temper;
     };
 };
 
@@ -224,6 +237,8 @@ struct plan {
 bool op_has_state(enum op_kind kind);
 // The floats of a layer's state that the op of a kind with op.state has.
 int64_t op_state_floats(const struct plan *plan, const struct op *op);
+// The number that the op TEMPER multiplies a row at that position by.
+float op_temper_factor(const struct op *op, int pos);
 const char *op_name(enum op_kind kind);
 enum op_class op_class_of(enum op_kind kind);
 // The kinds of the ops [first, first + n), each once, and the weights that they read, for people:

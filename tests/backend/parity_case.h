@@ -271,8 +271,9 @@ static inline int parity_group(struct parity_case *c, int most_dim) {
     if (group.dim_k > most_dim) group.dim_k = most_dim;
     if (group.dim_v > most_dim) group.dim_v = most_dim;
     if (group.kind == KV_WINDOW) group.window = PARITY_PICK(c, windows);
+    if (group.kind == KV_WINDOW && c->index % 3 == 0) group.kind = KV_CHUNK;
     c->n_positions = PARITY_PAGED;
-    parity_say(c, "window", group.window);
+    parity_say(c, group.kind == KV_CHUNK ? "chunk" : "window", group.window);
     parity_say(c, "KV heads", group.n_head_kv);
     parity_say(c, "of", group.dim_k);
     parity_say(c, "and", group.dim_v);
@@ -570,6 +571,21 @@ static inline void parity_softcap(struct parity_case *c) {
     parity_finish(c, x, x);
 }
 
+static inline void parity_temper(struct parity_case *c) {
+    static const int lengths[] = {1, 7, 16, 40, 8192};
+    const enum row_domain rows = parity_rows(c, 2);
+    const int width = parity_width(c), x = parity_input(c, width, rows, 2);
+    struct op op = op_of(&c->plan, OP_TEMPER, PLAN_NONE, PLAN_NONE, x);
+    op.temper.length = PARITY_PICK(c, lengths);
+    op.temper.offset = parity_below(c, 2);
+    op.temper.factor = 0.1f + 0.3f * (float)parity_below(c, 4);
+    parity_say(c, "width", width);
+    parity_say(c, "length", op.temper.length);
+    parity_say(c, "offset", op.temper.offset);
+    plan_add_op(&c->plan, &op);
+    parity_finish(c, x, x);
+}
+
 // ---------------------------------------------------------------- a case
 
 static inline void parity_case_destroy(struct parity_case *c) {
@@ -588,7 +604,7 @@ static inline struct parity_case *parity_case_create(enum op_kind kind, int inde
         [OP_EXPERTS] = parity_experts,     [OP_COMBINE] = parity_combine,
         [OP_SOFTCAP] = parity_softcap,     [OP_INPUT] = parity_input_rows,
         [OP_DELTA] = parity_delta,         [OP_SCAN] = parity_scan,
-        [OP_COLUMNS] = parity_columns,
+        [OP_COLUMNS] = parity_columns,     [OP_TEMPER] = parity_temper,
     };
     struct parity_case *c = calloc(1, sizeof *c);
     assert_non_null(c);

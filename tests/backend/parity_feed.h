@@ -81,6 +81,7 @@ static inline void feed_init(struct parity_feed *f, const struct parity_case *c)
 // The first block that a row at pos or later sees.
 static inline int feed_first_seen(const struct plan_kv_group *group, int pos) {
     if (group->kind == KV_FULL) return 0;
+    if (group->kind == KV_CHUNK) return pos / group->window * group->window / KV_PAGE_TOKENS;
     const int back = group->kind == KV_RECURRENT ? 1 : group->window - 1;
     return pos < back ? 0 : (pos - back) / KV_PAGE_TOKENS;
 }

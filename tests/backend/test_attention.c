@@ -68,6 +68,7 @@ static void task_shape(struct task *t, int i, int most_pos) {
     a->dim_k = dims[i / 2 % COUNT(dims)];
     a->dim_v = rng_below(2) ? a->dim_k : PICK(dims);
     a->window = PICK(windows);
+    a->is_chunked = i % 5 < 2;
     a->softcap = rng_below(4) ? 0.0f : 5.0f;
     a->sinks = rng_below(3) ? NULL : t->sinks;
     a->type = (enum kv_type)((i + i / 32 * 2) % KV_TYPE_COUNT);
@@ -198,6 +199,7 @@ CASE(the_ends_of_pages_and_splits_do_not_show) {
         struct task t = {.args = {.n_head = 4, .n_head_kv = 2, .dim_k = 32, .dim_v = 32}};
         t.args.type = (enum kv_type)(i % KV_TYPE_COUNT);
         t.args.window = windows[w];
+        t.args.is_chunked = i % 4 == 1;
         t.args.softcap = w % 2 ? 3.0f : 0.0f;
         t.args.n_rows = n;
         for (int r = 0; r < n; r++) t.pos[r] = context - n + r;

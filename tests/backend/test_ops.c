@@ -390,7 +390,8 @@ static void attend_double(const struct cache *c, const float *q, int pos, int he
     double *s = malloc((size_t)(pos + 1) * sizeof *s), top = -INFINITY, total = 0;
     assert_non_null(s);
     int first = 0; // key j is seen from i when i - j < window
-    while (a->window > 0 && pos - first >= a->window) first++;
+    while (a->window > 0 && !a->is_chunked && pos - first >= a->window) first++;
+    while (a->is_chunked && first + a->window <= pos) first += a->window;
     for (int t = first; t <= pos; t++) {
         const float *k = c->k + ((int64_t)t * a->n_head_kv + kv) * a->dim_k;
         s[t] = 0;
@@ -411,10 +412,12 @@ static void attend_double(const struct cache *c, const float *q, int pos, int he
     free(s);
 }
 
+// A negative window: chunks of that many positions.
 static void check_accuracy(enum kv_type type, int window, float softcap, double tolerance) {
     struct cache c;
     cache_init(&c, 600, 4, 2, 64, 64, type);
-    c.args.window = window;
+    c.args.window = abs(window);
+    c.args.is_chunked = window < 0;
     c.args.softcap = softcap;
     const float sinks[4] = {-3, 0, 2, 30}; // the last outweighs every key
     if (window) c.args.sinks = sinks;
@@ -450,6 +453,8 @@ CASE(attention_is_accurate) {
     check_accuracy(KV_INT8, 300, 5, 2e-2);
     check_accuracy(KV_INT4, 0, 0, 0.3);
     check_accuracy(KV_INT4, 300, 5, 0.3);
+    check_accuracy(KV_F32, -128, 0, 1e-5);
+    check_accuracy(KV_F16, -100, 0, 1e-2);
 }
 
 // Keys of some models have elements that are far larger than the others in every token. They shift

@@ -311,7 +311,7 @@ static void check_op(enum op_kind kind) {
 
 // Features that some case of an op has.
 struct seen {
-    bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT], norm[NORM_COUNT], style[2], window[2];
+    bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT], norm[NORM_COUNT], style[2], window[4];
     bool bias, no_bias, add, set, in_place, cap, sinks, bare, grouped, uneven, part, positions;
 };
 
@@ -341,7 +341,7 @@ static void op_see(const struct plan *plan, const struct op *op, struct seen *s)
         s->part |= plan->rope[op->rope.rope].n_rot < op->rope.dim;
         break;
     case OP_ATTENTION:
-        s->window[group->window > 0] = true;
+        s->window[group->kind] = true;
         s->cap |= op->kv.softcap > 0;
         s->sinks |= op->weight != PLAN_NONE;
         s->grouped |= op->kv.n_head > group->n_head_kv;
@@ -381,7 +381,8 @@ static void cases_have_what_an_op_can_have(void **state) {
     s = &seen[OP_ROPE];
     assert_true(s->style[0] && s->style[1] && s->part && s->rows[1]);
     s = &seen[OP_ATTENTION];
-    assert_true(s->window[0] && s->window[1] && s->cap && s->sinks && s->grouped && s->uneven);
+    assert_true(s->window[KV_FULL] && s->window[KV_WINDOW] && s->window[KV_CHUNK]);
+    assert_true(s->cap && s->sinks && s->grouped && s->uneven);
     assert_true(s->rows[0] && s->rows[1] && seen[OP_EXPERTS].rows[1] && seen[OP_EXPERTS].bias);
     for (int g = 0; g < GATE_COUNT; g++) assert_true(seen[OP_GATE].gate[g]);
 }

@@ -554,6 +554,7 @@ static void run(struct evaluation *e, int index) {
     case OP_DELTA:
     case OP_SCAN:
     case OP_COLUMNS:
+    case OP_TEMPER:
     case OP_COUNT:
         break;
     }

@@ -32,11 +32,14 @@ static void check_refused(const struct plan *plan, const char *name) {
     pool_destroy(config.pool);
 }
 
-CASE(an_op_with_a_state_is_refused_by_its_name) {
+CASE(an_op_that_is_not_here_is_refused_by_its_name) {
     static const struct {
         enum op_kind kind;
         const char *name;
-    } ops[] = {{OP_CONV, "the op conv"}, {OP_DELTA, "the op delta"}, {OP_SCAN, "the op scan"}};
+    } ops[] = {{OP_CONV, "the op conv"},
+               {OP_DELTA, "the op delta"},
+               {OP_SCAN, "the op scan"},
+               {OP_TEMPER, "the op temper"}};
     for (int i = 0; i < COUNT(ops) * 3; i++) {
         struct parity_case *c = parity_case_create(ops[i / 3].kind, i % 3);
         check_refused(&c->plan, ops[i / 3].name);
@@ -63,6 +66,18 @@ CASE(a_model_with_states_is_refused_by_its_first_op) {
     assert_int_equal(recurrent_model_init(&model, 64, FORMAT_F32, NULL), RN_OK);
     check_refused(&model.plan, "the op conv");
     recurrent_model_deinit(&model);
+}
+
+CASE(a_group_with_windows_in_chunks_is_refused) {
+    static const float rows[4 * 4];
+    const struct plan_kv_group group = {
+        .kind = KV_CHUNK, .n_layer = 1, .n_head_kv = 1, .dim_k = 16, .dim_v = 16, .window = 64};
+    struct plan plan;
+    plan_init(&plan);
+    plan_add_kv_group(&plan, &group);
+    plan_end_with_rows(&plan, rows, 4, 4);
+    check_refused(&plan, "windows in chunks");
+    plan_deinit(&plan);
 }
 
 // Pages of states have no layout here, even if no op reads them.

@@ -169,6 +169,8 @@ static inline void world_check_table(const struct world *w, const struct world_t
         if (w->config.group[g].kind == KV_RECURRENT) p = t->n_done - 1;
         if (w->config.group[g].kind == KV_WINDOW && t->n_done >= w->config.group[g].window)
             p = t->n_done - w->config.group[g].window + 1;
+        if (w->config.group[g].kind == KV_CHUNK)
+            p = t->n_done / w->config.group[g].window * w->config.group[g].window;
         for (; p < t->n_done; p++) {
             const bool recurrent = w->config.group[g].kind == KV_RECURRENT;
             const uint32_t page =

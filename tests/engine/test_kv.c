@@ -13,6 +13,9 @@ enum {
     LARGE_STATES,
     TWO_STATES,
     WINDOW_AND_STATE,
+    FULL_AND_CHUNK,
+    TWO_CHUNKS,
+    CHUNK_AND_STATE,
     N_CONFIGS
 };
 
@@ -28,6 +31,10 @@ static const struct kv_config configs[N_CONFIGS] = {
                                 {KV_RECURRENT, 0, 110, 0, 2}),
     [WINDOW_AND_STATE] =
         WORLD_CONFIG(1700, 64, {KV_WINDOW, 40, 60, 0, 0}, {KV_RECURRENT, 0, 80, 0, 2}),
+    [FULL_AND_CHUNK] = WORLD_CONFIG(3001, 24, {KV_FULL, 0, 64, 0, 0}, {KV_CHUNK, 64, 200, 0, 0}),
+    [TWO_CHUNKS] = WORLD_CONFIG(1300, 256, {KV_CHUNK, 50, 90, 0, 0}, {KV_CHUNK, 24, 40, 0, 0}),
+    [CHUNK_AND_STATE] =
+        WORLD_CONFIG(1700, 64, {KV_CHUNK, 96, 60, 0, 0}, {KV_RECURRENT, 0, 80, 0, 2}),
 };
 
 // --- random use ---
@@ -200,6 +207,14 @@ CASE(kv_need_counts_partial_blocks_at_both_ends) {
     assert_int_equal(kv_need(&config, 1000, 1), 20);
     assert_int_equal(kv_need(&config, 1000, 2), 30);
     assert_int_equal(kv_need(&config, 40, 40), 20);
+    config.group[0].kind = KV_CHUNK; // up to 32 before, of chunks that begin at any place
+    assert_int_equal(kv_need(&config, 1000, 1), 20);
+    assert_int_equal(kv_need(&config, 1000, 2), 30);
+    config.group[0].window = 64; // 63 before, and chunks begin where pages do
+    assert_int_equal(kv_need(&config, 1000, 1), 20);
+    assert_int_equal(kv_need(&config, 1000, 2), 30);
+    assert_int_equal(kv_need(&config, 1000, 33), 30);
+    assert_int_equal(kv_need(&config, 1000, 34), 40);
     config.group[0].kind = KV_RECURRENT;
     assert_int_equal(kv_need(&config, 1000, 1), 20);
     assert_int_equal(kv_need(&config, 1000, 32), 20);
@@ -207,6 +222,22 @@ CASE(kv_need_counts_partial_blocks_at_both_ends) {
     assert_int_equal(kv_need(&config, 32, 32), 10);
     config.group[0].page_bytes = UINT64_MAX / 2 + 1;
     assert_true(kv_need(&config, 1000, 64) == UINT64_MAX);
+}
+
+CASE(pages_of_a_chunk_go_when_the_next_one_begins) {
+    const struct kv_config config =
+        WORLD_CONFIG(400, 256, {KV_FULL, 0, 10, 0, 0}, {KV_CHUNK, 96, 40, 0, 0});
+    struct world *const w = world_create(&config, 1);
+    struct world_table *const t = world_tell(w, 0, WORLD_POSITIONS, NULL);
+    for (int n = 0; n < WORLD_POSITIONS; n++) {
+        assert_true(world_grow(w, t, 1));
+        world_run(w);
+        world_check(w);
+        // position n was evaluated, and the growth before it gave back the chunks before n's
+        assert_int_equal(t->kv.first[1], n / 96 * 3);
+        assert_int_equal(t->kv.first[0], 0);
+    }
+    world_destroy(w);
 }
 
 CASE(bytes_go_to_whichever_group_needs_them) {

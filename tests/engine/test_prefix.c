@@ -93,6 +93,27 @@ CASE(a_hit_needs_only_the_blocks_that_a_window_sees) {
     world_destroy(w);
 }
 
+CASE(a_hit_needs_only_the_blocks_of_the_last_chunk) {
+    const struct kv_config config =
+        WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0, 0}, {KV_CHUNK, 96, 1, 0, 0});
+    struct world *const w = world_create(&config, 1);
+    leave_behind(w, 0, 193, 32, NULL);
+    struct kv_group *const chunk = &w->kv->group[1];
+    // a chunk's blocks go together when it ends, the first one first
+    for (int i = 0; i < 4; i++) kv_evict(w->kv, 1, chunk->oldest);
+    struct world_table *t = world_tell(w, 0, 300, NULL);
+    assert_int_equal(t->n_done, 192); // where a chunk begins: no block before it is seen
+    assert_int_equal(t->kv.first[1], 6);
+    assert_true(t->kv.page[1][5] == KV_NO_PAGE);
+    world_check(w);
+    assert_true(world_finish(w, t, 50));
+    world_release(w, t);
+    // 160 needs blocks 3, which is gone, and 4; at 96 a chunk begins; 64 needs 0 and 1, also gone
+    assert_int_equal(found(w, 0, 161, NULL), 96);
+    assert_int_equal(found(w, 0, 96, NULL), 0);
+    world_destroy(w);
+}
+
 CASE(a_hit_needs_one_checkpoint_of_a_recurrent_group) {
     const struct kv_config config =
         WORLD_CONFIG(WORLD_PAGES, 256, {KV_FULL, 0, 1, 0, 0}, {KV_RECURRENT, 0, 1, 0, 0});

@@ -41,7 +41,9 @@ static void add_rows(const struct plan_kv_group *group, int64_t first, int64_t n
     }
     for (int64_t pos = first; pos < first + n; pos++) {
         const bool cut = group->kind == KV_WINDOW && pos + 1 > group->window;
-        const int64_t sees = cut ? group->window : pos + 1;
+        const int64_t sees = group->kind == KV_CHUNK ? pos % group->window + 1
+                             : cut                   ? group->window
+                                                     : pos + 1;
         *read += pos == first ? sees : 1;
         *pairs += sees;
     }
@@ -128,6 +130,24 @@ CASE(rates_equal_the_plans_cost_on_every_architecture) {
         rn_error err = {0};
         check(weights_open(path, &weights, &err) == RN_OK, "%s", err.message);
         check_weights(names[i], weights);
+    }
+}
+
+CASE(rates_equal_the_plans_cost_with_windows_in_chunks) {
+    static const int chunks[] = {1, 24, 256, 8192};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        struct weights *weights;
+        struct model model;
+        rn_error err = {0};
+        check(weights_open(TEST_DATA "/golden/gemma2/model.gguf", &weights, &err) == RN_OK, "%s",
+              err.message);
+        check(model_init(&model, weights, &err) == RN_OK, "%s", err.message);
+        assert_int_equal(model.plan.group[1].kind, KV_WINDOW);
+        model.plan.group[1].kind = KV_CHUNK;
+        model.plan.group[1].window = chunks[i];
+        check_plan("chunks", &model.plan);
+        model_deinit(&model);
+        weights_close(weights);
     }
 }
 

@@ -112,6 +112,9 @@ static void dump_detail(FILE *out, const struct op *op) {
     case OP_SOFTCAP:
         fprintf(out, "%a", (double)op->softcap.cap);
         break;
+    case OP_TEMPER:
+        fprintf(out, "%d %d %a", op->temper.length, op->temper.offset, (double)op->temper.factor);
+        break;
     default:
         break;
     }

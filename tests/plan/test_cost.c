@@ -92,6 +92,24 @@ CASE(windowed_layers_read_their_window_only) {
     plan_deinit(&plan);
 }
 
+CASE(layers_in_chunks_read_the_chunk_only) {
+    struct plan plan;
+    build(&plan, KV_CHUNK, 10);
+    struct batch_shape shape;
+    batch_shape_decode(&plan, 99, &shape);
+    assert_int_equal(plan_cost(&plan, &kv_4, &shape).kv_read_bytes, 10 * TOKEN_4);
+    batch_shape_decode(&plan, 100, &shape);
+    assert_int_equal(plan_cost(&plan, &kv_4, &shape).kv_read_bytes, TOKEN_4);
+    batch_shape_decode(&plan, 3, &shape);
+    assert_int_equal(plan_cost(&plan, &kv_4, &shape).kv_read_bytes, 4 * TOKEN_4);
+    // rows of two chunks: the first one reads its own, the pairs do not cross
+    shape = (struct batch_shape){0};
+    batch_shape_add(&plan, &shape, 17, 5, 0);
+    assert_int_equal(shape.kv_read[0][ROWS_TOKENS], 12);
+    assert_int_equal(shape.kv_pairs[0][ROWS_TOKENS], 8 + 9 + 10 + 1 + 2);
+    plan_deinit(&plan);
+}
+
 CASE(a_batch_of_sequences_costs_the_sum_of_their_kv_and_the_weights_once) {
     struct plan plan;
     build(&plan, KV_FULL, 0);

@@ -56,6 +56,7 @@ struct attention_args {
     int head_kv, n_head, n_head_kv; // query heads [head_kv * r, head_kv * r + r), r their ratio
     int dim_k, dim_v;               // per head
     int window;                     // 0: none
+    bool is_chunked;                // the window is of the chunk that the query is in
     float scale, softcap;           // softcap 0: none
     const float *sinks;             // [n_head] a logit that takes part without a value; NULL: none
     enum kv_type type;
@@ -199,7 +200,8 @@ static inline const uint8_t *attention_page(const struct attention_args *args, i
 
 // The first position that a query at pos sees.
 static inline int attention_first(const struct attention_args *args, int pos) {
-    return args->window > 0 && pos >= args->window ? pos - args->window + 1 : 0;
+    if (args->window == 0) return 0;
+    return (int)kv_first_seen(args->is_chunked ? KV_CHUNK : KV_WINDOW, args->window, pos);
 }
 
 // The splits that the rows see something of: [begin, end).

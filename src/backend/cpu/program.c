@@ -293,6 +293,17 @@ static void softcap_rows(void *ctx, int64_t begin, int64_t end, int worker) {
                              job->b->plan->buffer[op->out].width);
 }
 
+// One rounding for each product, as factor_row's.
+static void temper_rows(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const struct cpu_rows_job *job = ctx;
+    const struct op *op = job->op;
+    const int32_t *pos = op->rows == ROWS_TOKENS ? job->b->batch->pos : job->b->out_pos;
+    for (int64_t r = begin; r < end; r++)
+        reference_temper(cpu_row_at(job->b, op->out, r), op_temper_factor(op, pos[r]),
+                         job->b->plan->buffer[op->out].width);
+}
+
 static void quantize_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const struct cpu_rows_job *job = ctx;
@@ -431,6 +442,9 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
         break;
     case OP_SOFTCAP:
         cpu_rows_run(b, softcap_rows, &job, n_rows, 4 * (int64_t)width);
+        break;
+    case OP_TEMPER:
+        cpu_rows_run(b, temper_rows, &job, n_rows, width);
         break;
     case OP_COUNT:
         break;

@@ -28,6 +28,7 @@ void reference_conv(const struct conv_args *args);
 void reference_delta(const struct delta_args *args);
 void reference_scan(const struct scan_args *args);
 void reference_softcap(float *x, float cap, int64_t n);
+void reference_temper(float *x, float factor, int64_t n); // of all instruction sets
 void reference_kv_append(const struct kv_append_args *args);
 void reference_attention(const struct attention_args *args, float *scratch);
 // These are the same for every instruction set.

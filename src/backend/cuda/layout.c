@@ -20,7 +20,7 @@ bool cuda_is_product(const struct op *op) {
 }
 
 bool cuda_reads(const struct op *op, int buffer) {
-    const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP ||
+    const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP || op->kind == OP_TEMPER ||
                            op->kind == OP_COMBINE || (op->kind == OP_MATMUL && op->matmul.add) ||
                            (op->kind == OP_NORM && op->norm.add) ||
                            (op->kind == OP_EMBED && op->embed.add);
@@ -185,6 +185,7 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_DELTA:
     case OP_SCAN:
     case OP_COLUMNS:
+    case OP_TEMPER:
         return "";
     case OP_NORM:
         if (!weight) return " without a weight";

@@ -621,6 +621,7 @@ static int op_add(struct compiler *c, int index) {
     case OP_DELTA:
     case OP_SCAN:
     case OP_COLUMNS:
+    case OP_TEMPER:
     case OP_COUNT:
         break;
     }

@@ -14,7 +14,8 @@
 static rn_status group_init(struct kv *kv, const struct kv_config *config, int g, rn_error *err) {
     struct kv_group *const group = &kv->group[g];
     assert(config->group[g].page_bytes > 0);
-    assert(config->group[g].kind != KV_WINDOW || config->group[g].window > 0);
+    assert(config->group[g].window > 0 ||
+           (config->group[g].kind != KV_WINDOW && config->group[g].kind != KV_CHUNK));
     *group = (struct kv_group){.kind = config->group[g].kind,
                                .window = config->group[g].window,
                                .interval = config->group[g].interval > 1

@@ -5,6 +5,7 @@
 // The pages that a group needs for a table with n positions done:
 //   full       the pages of all blocks
 //   window     the pages of the blocks that position n, or a later one, can see
+//   chunk      the same: those from the start of the chunk that position n is in
 //   recurrent  the page of the block that holds position n - 1: the state after it
 //
 // The state of a recurrent group moves. Neighbouring blocks of a table may name the same page: a
@@ -57,7 +58,7 @@ struct kv_config {
     int first_group; // the number that group 0 has on the backend
     struct {
         enum kv_kind kind;
-        int window; // KV_WINDOW: at least 1
+        int window; // KV_WINDOW, KV_CHUNK: at least 1
         uint64_t page_bytes;
         uint32_t max_pages; // that the group has memory for; 0: as many as the budget holds
         int interval;       // KV_RECURRENT: blocks from one checkpoint to the next; 0 is 1

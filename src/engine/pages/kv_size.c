@@ -9,8 +9,8 @@ uint32_t kv_group_pages(const struct kv_config *config, int group) {
     return n > KV_MAX_GROUP_PAGES ? KV_MAX_GROUP_PAGES : (uint32_t)n;
 }
 
-static uint64_t blocks_for(int n_positions) {
-    return ((uint64_t)n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+static uint64_t blocks_for(uint64_t n_positions) {
+    return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 }
 
 // The most blocks that n positions in a row can touch.
@@ -20,10 +20,13 @@ static uint64_t blocks_touched(uint64_t n) {
 
 // Pages of a group that such a sequence needs.
 static uint64_t group_need(const struct kv_config *config, int g, int n_positions, int chunk) {
-    uint64_t blocks = blocks_for(n_positions), most = blocks;
+    uint64_t blocks = blocks_for((uint64_t)n_positions), most = blocks;
     // position n_done, the others of its chunk, and the past positions that n_done sees
-    if (config->group[g].kind == KV_WINDOW)
-        most = blocks_touched((uint64_t)config->group[g].window - 1 + (uint64_t)chunk);
+    const uint64_t seen = (uint64_t)config->group[g].window - 1 + (uint64_t)chunk;
+    if (config->group[g].kind == KV_WINDOW) most = blocks_touched(seen);
+    // of a chunked window these begin where one of its chunks does
+    if (config->group[g].kind == KV_CHUNK)
+        most = config->group[g].window % KV_PAGE_TOKENS ? blocks_touched(seen) : blocks_for(seen);
     // the state, and the checkpoint that it just left behind
     if (config->group[g].kind == KV_RECURRENT) most = 2;
     return most < blocks ? most : blocks;

@@ -37,16 +37,9 @@ void kv_table_deinit(struct kv_table *table) {
 }
 
 uint32_t kv_first_block(const struct kv_group *group, int n_done) {
-    switch (group->kind) {
-    case KV_FULL:
-        return 0;
-    case KV_WINDOW:
-        return n_done < group->window ? 0 : (uint32_t)(n_done - group->window + 1) / KV_PAGE_TOKENS;
-    case KV_RECURRENT:
+    if (group->kind == KV_RECURRENT)
         return n_done == 0 ? 0 : (uint32_t)(n_done - 1) / KV_PAGE_TOKENS;
-    }
-    assert(false);
-    return 0;
+    return (uint32_t)kv_first_seen(group->kind, group->window, n_done) / KV_PAGE_TOKENS;
 }
 
 bool kv_is_kept(const struct kv *kv, const struct kv_table *table, int g, uint32_t block) {
