@@ -81,8 +81,8 @@ ready:
 	@tools/setup test
 	@$(MAKE) -s --no-print-directory -j2 clients built
 
-# Some tests wait for timers more than they compute, so one more runs than there are cores.
-TEST_JOBS = -j$$(($(JOBS) + 1))
+# Some tests compute less than all of the time, so one more runs than there are cores.
+TEST_JOBS = $$(($(JOBS) + 1))
 
 test: ready ## build and run the tests; with SAN=... those that the sanitizer is for
 	@tools/test $(BUILD) $(TEST_JOBS) -LE long

@@ -160,6 +160,16 @@ static void check_quiet_prompt(const struct golden *g, const struct golden_run *
     rn_engine_destroy(engine);
 }
 
+// The emulator runs the slow ways with a model of each kind of attention and of products: the steps
+// of single tokens behind a prompt are compared with double precision for every model anyway.
+static bool is_thorough(const struct golden *g) {
+    static const char *const names[] = {"gemma2", "gptoss", "llama", "qwen3moe"};
+    if (cuda_wanted()) return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(g->name, names[i]) == 0) return true;
+    return false;
+}
+
 static void runs_with_the_same_bits_in_every_chunking(void **state) {
     static const int chunks[N_CHUNKS] = {512, 7, 1, 8, 33};
     struct golden g = golden_load(*state);
@@ -168,7 +178,8 @@ static void runs_with_the_same_bits_in_every_chunking(void **state) {
         golden_open_gguf(&g);
     else
         golden_open_folder(&g);
-    const int n_chunks = cuda_wanted() ? N_CHUNKS : test_is_whole() ? 3 : 2;
+    const bool thorough = is_thorough(&g);
+    const int n_chunks = cuda_wanted() ? N_CHUNKS : test_is_whole() && thorough ? 3 : 2;
     for (int i = 0; i < n_chunks; i++) {
         struct golden_run run;
         const rn_engine_options o = {.batch_tokens = chunks[i], .logit_rows = chunks[i]};
@@ -182,7 +193,7 @@ static void runs_with_the_same_bits_in_every_chunking(void **state) {
         golden_check_same_bits(&first, &run, what);
         golden_run_free(&run);
     }
-    check_quiet_prompt(&g, &first);
+    if (thorough) check_quiet_prompt(&g, &first);
     check_distances(&g, &first);
     golden_run_free(&first);
     golden_unload(&g);

@@ -1,6 +1,6 @@
 # The page in a real browser (tests/npm/page.mjs drives Chromium) against a real server. The server's
 # steps wait on the fake device, so that an answer takes seconds and can be stopped.
-# label: long
+# label: long waits
 . "$(dirname "$0")/lib.sh"
 
 npm=$ROOT/tests/npm

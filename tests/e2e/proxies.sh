@@ -1,7 +1,7 @@
 #!/bin/bash
 # The server behind HAProxy and nginx, as people put it there, and as curl sees it: connections that
 # are kept, expectations, HTTP/1.0, HEAD and pipelines.
-# label: long
+# label: long waits
 . "$ROOT/tests/e2e/lib.sh"
 for tool in haproxy nginx curl; do
     PATH=$PATH:/usr/sbin command -v $tool >/dev/null && continue

@@ -1,6 +1,6 @@
 # SIGHUP and SIGUSR1: the access log is opened again without losing a line or cutting a stream, and a
 # terminal that goes away lets `runnel serve` finish.
-# label: long
+# label: long waits
 . "$(dirname "$0")/lib.sh"
 
 # start OPTION...: serves on a free port; leaves pid and port, its messages in ./said.

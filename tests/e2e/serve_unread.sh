@@ -1,6 +1,6 @@
 # `runnel serve` whose output no process reads: it continues to serve, ends on a signal, and reports how
 # many lines of its log were lost. The same holds if the reader has gone or the disk is full.
-# label: long
+# label: long waits
 . "$(dirname "$0")/lib.sh"
 
 mkfifo pipe

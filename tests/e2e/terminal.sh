@@ -1,5 +1,6 @@
 # On a terminal: the prompt is echoed dimmed, NO_COLOR and --color are obeyed, and control characters do
 # not reach the terminal.
+# label: waits
 . "$(dirname "$0")/lib.sh"
 command -v script >/dev/null || { echo "no script(1): skipped"; exit 77; }
 escape=$(printf '\033')

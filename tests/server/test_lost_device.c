@@ -1,7 +1,7 @@
 // A server whose device fails. A failed step ends its requests with an error, and the server
 // continues. A lost device ends every answer with an error, health reports it, and the server exits
 // for its supervisor to restart it. Engines here run on the fake backend.
-// label: threads device
+// label: threads device waits
 #include "fake/fake_backend.h"
 #include "serve_watch.h"
 

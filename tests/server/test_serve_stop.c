@@ -1,6 +1,6 @@
 // A server that stops while clients are there: it finishes accepted requests and takes nothing
 // new, and no reader keeps it from ending.
-// label: threads
+// label: threads waits
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

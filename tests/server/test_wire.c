@@ -1,7 +1,7 @@
 // HTTP/1.1 on the wire: accepted and refused requests, and answers in the order of a connection's
 // requests. Each refusal is one answer whose body is JSON and whose length is right. Rows of a
 // table are sent at once and checked one by one; all faults are reported.
-// label: threads
+// label: threads waits
 #define _GNU_SOURCE 1 // syscall
 #include <pthread.h>
 #include <stdatomic.h>
