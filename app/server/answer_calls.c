@@ -1,12 +1,14 @@
-// Tool calls: the text behind an opening mark becomes names and arguments. A call has one of four
+// Tool calls: the text behind an opening mark becomes names and arguments. A call has one of five
 // forms. It is one JSON value with name and arguments, or an array of them, perhaps with Python's
-// quotes; a name, a separator and a JSON object; a name and arguments between tags; or a list of
-// Python's calls. Called by answer_parts.c, piece by piece. The search for the end of a call
-// continues where the last piece ended. A call is read once, when it is complete.
+// quotes; a name, a separator and a JSON object; a name and arguments between tags; a list of
+// Python's calls; or a name and pairs (answer_pairs.h). Called by answer_parts.c, piece by piece.
+// The search for the end of a call continues where the last piece ended. A call is read once, when
+// it is complete.
 #define _GNU_SOURCE // memmem
 #include <string.h>
 
 #include "answer_calls.h"
+#include "answer_pairs.h"
 #include "answer_python.h"
 #include "answer_types.h"
 #include "helpers.h"
@@ -70,6 +72,10 @@ struct call_view {
     struct jread_text name;
     const char *arguments; // NULL: none
     size_t arguments_len;
+    struct jread_text last_key; // of the other members, with the value
+    const char *last;
+    size_t last_len;
+    int n_members;
 };
 
 static bool is_one_of(const struct jread_text *key, const char *const *names) {
@@ -79,7 +85,7 @@ static bool is_one_of(const struct jread_text *key, const char *const *names) {
 
 // The members of an object that comes next; {"function": {"name": ...}} is looked into.
 static void view_members(struct jread *r, struct call_view *view, int nested) {
-    static const char *const names[] = {"name", "function", NULL};
+    static const char *const names[] = {"name", "function", "tool_name", NULL};
     static const char *const arguments[] = {"arguments", "parameters", NULL};
     struct jread_text key;
     jread_enter_object(r);
@@ -92,9 +98,25 @@ static void view_members(struct jread *r, struct call_view *view, int nested) {
         } else if (jread_equals(&key, "function") && kind == JREAD_OBJECT && !nested) {
             view_members(r, view, 1);
         } else {
-            jread_skip(r);
+            view->last_key = key;
+            jread_raw(r, &view->last, &view->last_len);
         }
+        view->n_members++;
     }
+}
+
+// {"name": {arguments}}
+static void view_keyed(struct call_view *view) {
+    if (view->n_members != 1 || !view->last || view->last[0] != '{') return;
+    view->name = view->last_key;
+    view->arguments = view->last;
+    view->arguments_len = view->last_len;
+}
+
+static void view_read(const struct answer_parts *parts, struct jread *r, struct call_view *view) {
+    *view = (struct call_view){0};
+    view_members(r, view, 0);
+    if (parts->marks.tools.keyed) view_keyed(view);
 }
 
 // Arguments are an object, or a string that holds one. Without a mark before it, an object is a
@@ -134,17 +156,16 @@ static bool calls_walk(struct answer_parts *parts, const char *text, size_t len,
                        void *ctx) {
     struct jread r;
     jread_init(&r, text, len);
-    struct call_view view = {0};
+    struct call_view view;
     if (text[0] == '{') {
-        view_members(&r, &view, 0);
+        view_read(parts, &r, &view);
         return jread_finish(&r) && view_put(parts, &view, fn, ctx);
     }
     int count = 0;
     jread_enter_array(&r);
     for (; jread_next_item(&r); count++) {
         if (jread_peek(&r) != JREAD_OBJECT) return false;
-        view = (struct call_view){0};
-        view_members(&r, &view, 0);
+        view_read(parts, &r, &view);
         if (r.error || !view_put(parts, &view, fn, ctx)) return false;
     }
     return jread_finish(&r) && count > 0;
@@ -297,9 +318,14 @@ static enum call_verdict parameter_read(const struct tag_marks *tags, const json
                                         struct jbuf *out) {
     if (!starts(text + *at, len - *at, tags->key_open)) return CALL_BAD;
     const size_t key = *at + strlen(tags->key_open);
-    const char *const key_end = find(text + key, len - key, tags->key_close);
+    const char *key_end = find(text + key, len - key, tags->key_close);
+    const size_t before = key_end ? (size_t)(key_end - text) - key : len - key;
+    const char *const text_end =
+        tags->text_close ? find(text + key, before, tags->text_close) : NULL;
+    if (text_end) key_end = text_end;
     if (!key_end) return CALL_BAD;
-    size_t value = (size_t)(key_end - text) + strlen(tags->key_close);
+    const size_t key_len = (size_t)(key_end - text) - key;
+    size_t value = key + key_len + strlen(text_end ? tags->text_close : tags->key_close);
     if (tags->value_open[0]) {
         value = skip_blanks(text, len, value);
         if (!starts(text + value, len - value, tags->value_open)) return CALL_BAD;
@@ -314,10 +340,11 @@ static enum call_verdict parameter_read(const struct tag_marks *tags, const json
         if (value < value_end && text[value_end - 1] == '\n') value_end--;
     }
     if (out->len > 1) jbuf_bytes(out, ",", 1);
-    const size_t key_len = (size_t)(key_end - text) - key;
     jbuf_string(out, text + key, key_len);
     jbuf_bytes(out, ":", 1);
-    value_put(out, text + value, value_end - value, answer_types_kinds(types, text + key, key_len));
+    const unsigned kinds =
+        text_end ? 1u << JREAD_STRING : answer_types_kinds(types, text + key, key_len);
+    value_put(out, text + value, value_end - value, kinds);
     return CALL_GOOD;
 }
 
@@ -440,7 +467,7 @@ static enum call_verdict python_read(struct answer_parts *parts, walk_fn walk, c
 static enum call_verdict prefix_skip(const struct tool_marks *style, const char *text, size_t len,
                                      size_t *at) {
     *at = skip_blanks(text, len, 0);
-    for (int i = 0; i < MARKS_MAX && style->inner[i]; i++) {
+    for (int i = 0; style->inner[i]; i++) {
         if (may_start(text + *at, len - *at, style->inner[i])) return CALL_MORE;
         if (starts(text + *at, len - *at, style->inner[i]))
             *at = skip_blanks(text, len, *at + strlen(style->inner[i]));
@@ -477,6 +504,7 @@ enum call_verdict parts_call_read(struct answer_parts *parts, const char *text, 
         if (verdict == CALL_GOOD)
             return python_read(parts, python_calls_walk, text, len, begin, end, fn, ctx);
     }
+    if (style->quote) return pairs_read(parts, text, len, begin, end, fn, ctx);
     if (text[begin] == '{' || text[begin] == '[')
         return json_read(parts, text, len, begin, end, fn, ctx);
     if (style->tags) return tags_read(parts, text, len, begin, end, fn, ctx);

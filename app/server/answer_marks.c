@@ -25,8 +25,31 @@ static const struct tag_marks tags_invoke = {.name_open = "<invoke name=\"",
                                              .value_close = "</parameter>",
                                              .end = "</invoke>"};
 
+static const struct tag_marks tags_param = {.name_open = "<function name=\"",
+                                            .name_close = "\">",
+                                            .key_open = "<param name=\"",
+                                            .key_close = "\">",
+                                            .value_open = "",
+                                            .value_close = "</param>",
+                                            .end = "</function>"};
+#define DSML "\uFF5CDSML\uFF5C"
+static const struct tag_marks tags_dsml = {.name_open = "<" DSML "invoke name=\"",
+                                           .name_close = "\">",
+                                           .key_open = "<" DSML "parameter name=\"",
+                                           .key_close = "\" string=\"false\">",
+                                           .text_close = "\" string=\"true\">",
+                                           .value_open = "",
+                                           .value_close = "</" DSML "parameter>",
+                                           .end = "</" DSML "invoke>"};
+
 #define TOOLS_LFM2                                                                                 \
     { .open = {"<|tool_call_start|>"}, .close = {"<|tool_call_end|>"}, .python = true }
+
+#define TOOLS_LLAMA4                                                                               \
+    {                                                                                              \
+        .open = {"<|python_start|>"}, .inner = {"<|python_end|>"}, .close = {"<|python_end|>"},    \
+        .bare = true, .python = true                                                               \
+    }
 
 // The first row whose sign is in the template is the model's.
 enum { TOOLS_HARMONY }; // its index
@@ -35,12 +58,30 @@ static const struct {
     struct tool_marks marks;
 } tools[] = {
     [TOOLS_HARMONY] = {.sign = "<|channel|>"},
-    // GLM 4.5
+    // DeepSeek V3.2 and V4
+    {DSML,
+     {.open = {"<" DSML "function_calls>", "<" DSML "tool_calls>", "<" DSML "invoke name=\""},
+      .close = {"</" DSML "function_calls>", "</" DSML "tool_calls>"},
+      .tags = &tags_dsml}},
+    // GLM 4.5 to 4.7, Laguna
     {"<arg_key>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}, .tags = &tags_arg}},
+    // Seed-OSS
+    {"<seed:tool_call>",
+     {.open = {"<seed:tool_call>", "<function="},
+      .close = {"</seed:tool_call>"},
+      .tags = &tags_function}},
     // Qwen3-Coder, which forgets the outer mark at times; Qwen 3.5 and Nemotron 3
     {"<function=",
      {.open = {"<tool_call>", "<function="}, .close = {"</tool_call>"}, .tags = &tags_function}},
-    // Hermes, Qwen 2.5 and 3, Granite 4, Falcon H1, and many others
+    // MiniCPM 5
+    {"<function name=\"", {.open = {"<function name=\""}, .tags = &tags_param}},
+    // Hunyuan, Apriel, MiniMax M1
+    {"<tool_calls>",
+     {.open = {"<tool_calls>"},
+      .inner = {"<tool_call>"},
+      .close = {"</tool_calls>", "</tool_call>"},
+      .lines = true}},
+    // Hermes, Qwen 2.5 and 3, EXAONE 4, ERNIE 4.5, Granite 4, Falcon H1, and many others
     {"<tool_call>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}}},
     // Mistral, old and new
     {"[TOOL_CALLS]", {.open = {"[TOOL_CALLS]"}, .separator = "[ARGS]"}},
@@ -63,6 +104,25 @@ static const struct {
      {.open = {"<minimax:tool_call>", "<invoke name=\""},
       .close = {"</minimax:tool_call>"},
       .tags = &tags_invoke}},
+    // Gemma 4
+    {"<|tool_call>",
+     {.open = {"<|tool_call>"},
+      .inner = {"call:"},
+      .close = {"<tool_call|>"},
+      .quote = "<|\"|>",
+      .in_reasoning = true}},
+    // Command A, Command R7B
+    {"<|START_ACTION|>",
+     {.open = {"<|START_ACTION|>"}, .close = {"<|END_ACTION|>"}, .in_reasoning = true}},
+    // Apertus
+    {"<|tools_prefix|>",
+     {.open = {"<|tools_prefix|>"},
+      .close = {"<|tools_suffix|>"},
+      .keyed = true,
+      .in_reasoning = true}},
+    // OLMo 3
+    {"<function_calls>",
+     {.open = {"<function_calls>"}, .close = {"</function_calls>"}, .python = true, .lines = true}},
     // Granite 3, Phi 4 mini
     {"<|tool_call|>", {.open = {"<|tool_call|>"}, .close = {"<|/tool_call|>"}}},
     // Nemotron Nano 2
@@ -71,6 +131,9 @@ static const struct {
     {"<|tool_call_start|>", TOOLS_LFM2},
     {"<|tool_list_start|>", TOOLS_LFM2},
     {"List of tools: [", TOOLS_LFM2},
+    // Llama 4; templates that write calls as Python does have no mark
+    {"<|python_start|>", TOOLS_LLAMA4},
+    {"[func_name1(param", TOOLS_LLAMA4},
     // Llama 3
     {"<|python_tag|>", {.open = {"<|python_tag|>"}, .bare = true}},
     {"\"parameters\": dictionary of argument", {.open = {"<|python_tag|>"}, .bare = true}},
@@ -78,12 +141,38 @@ static const struct {
 enum { TOOLS_COUNT = sizeof tools / sizeof *tools };
 
 static const struct reasoning_marks reasonings[] = {
-    {"<think>", "</think>"},
-    {"[THINK]", "[/THINK]"},
-    {"<seed:think>", "</seed:think>"},
-    {"\u25C1think\u25B7", "\u25C1/think\u25B7"},
+    {.open = "<think>", .close = "</think>"},
+    {.open = "[THINK]", .close = "[/THINK]"},
+    {.open = "<seed:think>", .close = "</seed:think>"},
+    {.open = "<mm:think>", .close = "</mm:think>"},
+    {.open = "\u25C1think\u25B7", .close = "\u25C1/think\u25B7"},
+    {.open = "<|channel>thought",
+     .close = "<channel|>",
+     .stray = {"<|channel>", "<channel|>"},
+     .again = true},
+    {.open = "<|inner_prefix|>",
+     .close = "<|inner_suffix|>",
+     .stray = {"<|inner_suffix|>"},
+     .again = true},
+    {.open = "<|START_THINKING|>",
+     .close = "<|END_THINKING|>",
+     .stray = {"<|END_THINKING|>"},
+     .again = true},
+    {.open = "<thought>", .close = "</thought>"},
 };
 enum { REASONING_COUNT = sizeof reasonings / sizeof *reasonings };
+
+static const struct {
+    const char *sign;
+    struct wrap_marks marks;
+} wraps[] = {
+    {"<|START_RESPONSE|>", {"<|START_RESPONSE|>", "<|END_RESPONSE|>", true}},
+    {"<|START_TEXT|>", {"<|START_TEXT|>", "<|END_TEXT|>", true}},
+    {"<response></response>", {"<response>", "</response>", false}}, // Granite 3
+    {"<response>\\n", {"<response>", "</response>", false}},         // ERNIE 4.5
+    {"<answer>", {"<answer>", "</answer>", false}},                  // Hunyuan
+};
+enum { WRAP_COUNT = sizeof wraps / sizeof *wraps };
 
 struct answer_marks answer_marks_of(const char *tmpl) {
     struct answer_marks out = {0};
@@ -97,11 +186,14 @@ struct answer_marks answer_marks_of(const char *tmpl) {
         if (strstr(tmpl, reasonings[i].open) || strstr(tmpl, reasonings[i].close))
             out.reasoning = reasonings[i];
     }
+    for (int i = 0; i < WRAP_COUNT && !out.wrap.open; i++)
+        if (strstr(tmpl, wraps[i].sign)) out.wrap = wraps[i].marks;
     return out;
 }
 
 bool answer_marks_special(const struct answer_marks *marks, bool tools_given) {
-    return marks->harmony || marks->reasoning.open || (tools_given && marks->tools.open[0] != NULL);
+    return marks->harmony || marks->reasoning.open || marks->wrap.is_token ||
+           (tools_given && marks->tools.open[0] != NULL);
 }
 
 bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len) {

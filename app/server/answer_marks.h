@@ -6,12 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MARKS_MAX = 4 };
+enum { MARKS_MAX = 6 }; // of a list, which ends with NULL
 
 // Arguments one by one, each between tags. The name comes first.
 struct tag_marks {
     const char *name_open, *name_close; // name_close NULL: the name ends with its line, or at a tag
     const char *key_open, *key_close;
+    const char *text_close; // in the place of key_close, before a value that is a string; NULL: not
+                            // told apart
     const char *value_open, *value_close; // value_open "": a line break inside of the tags is not
                                           // part of the value
     const char *end;                      // of the call
@@ -23,18 +25,32 @@ struct tool_marks {
     const char *close[MARKS_MAX]; // dropped behind a call
     const char *separator;        // "name separator {arguments}"; NULL: not written so
     const struct tag_marks *tags; // NULL: not written so
+    const char *quote; // "name{key:value, ...}", this around strings; NULL: not written so
     bool bare;   // a JSON object at the answer's beginning is a call, too; several with ';' between
     bool python; // "[name(key=value, ...), ...]" with Python's literals is a call, too
+    bool lines;  // calls follow each other without a mark, up to close[0]
+    bool keyed;  // JSON is {name: arguments}
+    bool in_reasoning; // a call ends the reasoning, too
 };
 
 struct reasoning_marks {
+    const char *open, *close;     // NULL: the model has none
+    const char *stray[MARKS_MAX]; // dropped within content
+    bool again;                   // reasoning may also start within content
+};
+
+// Marks around the content. The opening one is dropped where the answer starts, then the closing
+// one.
+struct wrap_marks {
     const char *open, *close; // NULL: the model has none
+    bool is_token;            // the prompt may have the opening one
 };
 
 struct answer_marks {
     struct reasoning_marks reasoning;
     struct tool_marks tools;
-    bool harmony; // messages with channels; the other two are empty
+    struct wrap_marks wrap;
+    bool harmony; // messages with channels; the others are empty
 };
 
 // A template without known markup, or NULL, has no marks: its answers are content alone.

@@ -85,14 +85,17 @@ static enum match match(const struct feed *f, size_t at, const char *mark) {
     return f->final ? MATCH_NONE : MATCH_MAYBE;
 }
 
-// The best match of several.
+// The longest match of several; a longer one that may still come is waited for.
 static enum match match_any(const struct feed *f, size_t at, const char *const *marks,
                             const char **which) {
     enum match best = MATCH_NONE;
-    for (int i = 0; i < MARKS_MAX && marks[i]; i++) {
+    size_t longest = 0;
+    for (int i = 0; marks[i]; i++) {
         const enum match found = match(f, at, marks[i]);
-        if (found <= best) continue;
+        const size_t n = strlen(marks[i]);
+        if (found == MATCH_NONE || n <= longest) continue;
         best = found;
+        longest = n;
         *which = marks[i];
     }
     return best;
@@ -104,7 +107,7 @@ static size_t marks_find(const struct feed *f, const char *const *marks, enum ma
     *found = MATCH_NONE;
     for (size_t at = 0; at < f->len; at++) {
         bool may = false; // most bytes start no mark
-        for (int i = 0; i < MARKS_MAX && marks[i]; i++) may |= f->text[at] == marks[i][0];
+        for (int i = 0; marks[i]; i++) may |= f->text[at] == marks[i][0];
         if (may && (*found = match_any(f, at, marks, which)) != MATCH_NONE) return at;
     }
     return f->len;
@@ -112,6 +115,35 @@ static size_t marks_find(const struct feed *f, const char *const *marks, enum ma
 
 static bool has_tools(const struct answer_parts *parts) {
     return parts->tools && parts->marks.tools.open[0];
+}
+
+// Marks of several lists, with NULL behind the last.
+struct mark_list {
+    const char *mark[3 * MARKS_MAX];
+    int n;
+};
+
+static void list_add(struct mark_list *list, const char *mark) {
+    if (mark) list->mark[list->n++] = mark;
+}
+
+static void list_add_all(struct mark_list *list, const char *const *marks) {
+    for (int i = 0; marks[i]; i++) list_add(list, marks[i]);
+}
+
+static bool is_in(const char *const *marks, const char *mark) {
+    while (*marks && *marks != mark) marks++;
+    return *marks != NULL;
+}
+
+// A mark that opens a call, with n bytes before it that belong to it.
+static void call_begin(struct answer_parts *parts, size_t n, const char *mark) {
+    const struct tag_marks *const tags = parts->marks.tools.tags;
+    const bool is_own = tags && !strcmp(mark, tags->name_open); // it is the call's own text
+    parts->state = STATE_CALL;
+    parts->mark_len = n + (is_own ? 0 : strlen(mark));
+    parts->scan = (struct parts_scan){0};
+    parts->is_open = true;
 }
 
 // ---------------------------------------------------------------- reasoning
@@ -135,7 +167,10 @@ static bool step_start(struct feed *f) {
 
 static bool step_reasoning(struct feed *f) {
     struct answer_parts *const parts = f->parts;
-    const char *const marks[MARKS_MAX] = {parts->marks.reasoning.close};
+    struct mark_list list = {0};
+    list_add(&list, parts->marks.reasoning.close);
+    if (has_tools(parts) && parts->marks.tools.in_reasoning)
+        list_add_all(&list, parts->marks.tools.open);
     const char *mark = "";
     enum match found;
     if (parts->is_blank) {
@@ -143,10 +178,14 @@ static bool step_reasoning(struct feed *f) {
         if (f->len == 0) return false;
         parts->is_blank = false;
     }
-    const size_t at = marks_find(f, marks, &found, &mark);
+    const size_t at = marks_find(f, list.mark, &found, &mark);
     const bool ends = f->final && found == MATCH_NONE;
     put(f, PART_REASONING, at - (ends ? 0 : blanks_before(f, at)));
     if (found != MATCH_FULL) return false;
+    if (mark != parts->marks.reasoning.close) {
+        call_begin(parts, blanks_at(f), mark);
+        return true;
+    }
     drop(f, blanks_at(f));
     drop(f, strlen(mark));
     drop(f, blanks_at(f));
@@ -155,17 +194,30 @@ static bool step_reasoning(struct feed *f) {
     return true;
 }
 
+// Whether all of an answer that starts so may be a call.
+static bool is_bare(const struct answer_parts *parts, char first) {
+    const struct tool_marks *const style = &parts->marks.tools;
+    return has_tools(parts) && style->bare && (first == '{' || (style->python && first == '['));
+}
+
 // The answer's first character decides whether all of it may be a call.
 static bool step_answer(struct feed *f) {
     struct answer_parts *const parts = f->parts;
+    const char *const wrap = parts->marks.wrap.open;
     if (parts->is_blank) drop(f, blanks_at(f));
     const size_t blanks = blanks_at(f);
-    const bool is_long = blanks >= BLANK_MAX_BYTES;
-    if (blanks == f->len && !f->final && !is_long) return false;
+    const bool is_long = blanks >= BLANK_MAX_BYTES, is_end = blanks == f->len;
+    if (is_end && !f->final && !is_long) return false;
+    const enum match found = wrap && !is_end && !is_long ? match(f, blanks, wrap) : MATCH_NONE;
+    if (found == MATCH_MAYBE) return false;
+    if (found == MATCH_FULL) {
+        drop(f, blanks + strlen(wrap));
+        parts->is_wrapped = parts->is_blank = true;
+        return true;
+    }
     parts->is_blank = false;
     parts->state = STATE_CONTENT;
-    if (has_tools(parts) && parts->marks.tools.bare && blanks < f->len && !is_long &&
-        f->text[blanks] == '{') {
+    if (!is_end && !is_long && is_bare(parts, f->text[blanks])) {
         parts->state = STATE_CALL;
         parts->mark_len = blanks;
         parts->scan = (struct parts_scan){0};
@@ -175,24 +227,47 @@ static bool step_answer(struct feed *f) {
 
 // ---------------------------------------------------------------- content and calls
 
-// A mark that opens a call, with n bytes before it that belong to it.
-static void call_begin(struct answer_parts *parts, size_t n, const char *mark) {
-    const struct tag_marks *const tags = parts->marks.tools.tags;
-    const bool is_own = tags && !strcmp(mark, tags->name_open); // it is the call's own text
-    parts->state = STATE_CALL;
-    parts->mark_len = n + (is_own ? 0 : strlen(mark));
-    parts->scan = (struct parts_scan){0};
+// The marks that content may end at.
+static struct mark_list content_marks(const struct answer_parts *parts) {
+    struct mark_list list = {0};
+    if (has_tools(parts)) list_add_all(&list, parts->marks.tools.open);
+    if (parts->is_wrapped) list_add(&list, parts->marks.wrap.close);
+    if (parts->marks.reasoning.again) list_add(&list, parts->marks.reasoning.open);
+    list_add_all(&list, parts->marks.reasoning.stray);
+    return list;
+}
+
+// A mark behind content, with n blanks before it.
+static void content_end(struct feed *f, size_t n, const char *mark) {
+    struct answer_parts *const parts = f->parts;
+    if (has_tools(parts) && is_in(parts->marks.tools.open, mark)) {
+        call_begin(parts, n, mark);
+        return;
+    }
+    if (is_in(parts->marks.reasoning.stray, mark)) {
+        put(f, PART_CONTENT, n);
+        drop(f, strlen(mark));
+        return;
+    }
+    drop(f, n + strlen(mark));
+    parts->is_blank = true;
+    if (mark == parts->marks.wrap.close) {
+        parts->is_wrapped = false;
+        parts->state = STATE_ANSWER;
+    } else {
+        parts->state = STATE_REASONING;
+    }
 }
 
 static bool step_content(struct feed *f) {
-    struct answer_parts *const parts = f->parts;
-    if (!has_tools(parts)) {
+    const struct mark_list list = content_marks(f->parts);
+    if (list.n == 0) {
         put(f, PART_CONTENT, f->len);
         return false;
     }
     const char *mark = "";
     enum match found;
-    const size_t at = marks_find(f, parts->marks.tools.open, &found, &mark);
+    const size_t at = marks_find(f, list.mark, &found, &mark);
     if (f->final && found == MATCH_NONE) {
         put(f, PART_CONTENT, f->len);
         return false;
@@ -200,7 +275,7 @@ static bool step_content(struct feed *f) {
     const size_t blanks = blanks_before(f, at);
     put(f, PART_CONTENT, at - blanks);
     if (found != MATCH_FULL) return false;
-    call_begin(parts, blanks, mark);
+    content_end(f, blanks, mark);
     return true;
 }
 
@@ -235,6 +310,7 @@ static bool step_between(struct feed *f) {
     const enum match close = match_any(f, 0, style->close, &mark);
     if (close == MATCH_FULL) {
         drop(f, strlen(mark));
+        if (mark == style->close[0]) parts->is_open = false;
         return true;
     }
     const enum match open = match_any(f, 0, style->open, &mark);
@@ -244,9 +320,10 @@ static bool step_between(struct feed *f) {
     }
     if (close == MATCH_MAYBE || open == MATCH_MAYBE) return false;
     parts->state = STATE_CONTENT;
-    if (style->bare && (f->text[0] == ';' || f->text[0] == '{')) {
+    if (style->bare && (f->text[0] == ';' || f->text[0] == '{'))
         call_begin(parts, f->text[0] == ';', "");
-    }
+    else if (style->lines && parts->is_open)
+        call_begin(parts, 0, "");
     return true;
 }
 
@@ -425,6 +502,7 @@ void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tool
     *parts = (struct answer_parts){.marks = marks, .tools = tools, .types = types};
     parts->state = in_reasoning ? STATE_REASONING : STATE_START;
     parts->is_blank = in_reasoning;
+    parts->is_wrapped = marks.wrap.is_token;
     if (!marks.harmony) return;
     parts->state = in_reasoning ? STATE_MESSAGE : STATE_GAP;
     parts->channel = CHANNEL_REASONING;

@@ -42,6 +42,8 @@ struct answer_parts {
     int n_tools;         // calls so far
     int state;
     bool is_blank;   // the reasoning was white space so far
+    bool is_wrapped; // the content's closing mark is dropped (wrap_marks)
+    bool is_open;    // more calls may come without a mark (tool_marks.lines)
     size_t mark_len; // bytes at the start of held, before the call's text
     int channel;     // of the message that is read (harmony)
     struct parts_scan scan;

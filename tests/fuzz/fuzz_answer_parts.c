@@ -26,6 +26,14 @@ static const char *const templates[] = {
     "<minimax:tool_call>",
     "<TOOLCALL>",
     "<think><|tool_call_start|>",
+    "<|channel>thought<|tool_call>",
+    "<|START_THINKING|><|START_ACTION|><|START_RESPONSE|>",
+    "<|inner_prefix|><|tools_prefix|>",
+    "<seed:think><seed:tool_call>",
+    "<think><answer><tool_calls>",
+    "<function_calls>",
+    "<|python_start|>",
+    "<think>\uFF5CDSML\uFF5C",
 };
 
 // Of the function f, whose parameters take values of several kinds.
