@@ -172,6 +172,10 @@ int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int s
     return attend(b, l, qkv, sinks, NULL);
 }
 
+int block_attend_beside(struct builder *b, const struct layer *l, struct qkv qkv, int *beside) {
+    return attend(b, l, qkv, PLAN_NONE, beside);
+}
+
 int block_attend_gated(struct builder *b, const struct layer *l, struct qkv qkv, int gate) {
     const int a = attend(b, l, qkv, PLAN_NONE, &gate);
     build_gate(b, GATE_SIGMOID, gate, a, a);

@@ -34,6 +34,9 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv); // if
 // Keys and values are kept, then the heads' results. sinks: a vector that takes part in the
 // softmax; PLAN_NONE: none.
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks);
+// The same where the feed-forward reads the row that attention read: *beside continues in the rows
+// of the result.
+int block_attend_beside(struct builder *b, const struct layer *l, struct qkv qkv, int *beside);
 
 // Qwen's gated attention: attn_q gives each head's query, then the gate of its result.
 struct qkv block_qkv_gated(struct builder *b, const struct layer *l, int in, int *gate);

@@ -443,8 +443,8 @@ static rn_status read_attention(struct hparams *hp, const struct weights *weight
     rn_status s;
     l->attn_softcap = defaults->attn_softcap;
     hp->logit_softcap = defaults->logit_softcap;
-    const char *eps = defaults->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
-                                                   : "attention.layer_norm_rms_epsilon";
+    const char *eps = defaults->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
+                                                 : "attention.layer_norm_epsilon";
     if ((s = hparams_float(weights, eps, 0, 1, true, &hp->norm_eps, err))) return s;
     if ((s = hparams_float(weights, "attention.scale", 1e-6, 1e3, false, &l->attn_scale, err)))
         return s;
