@@ -50,6 +50,19 @@ static inline float rmath_exp(float x) {
     return p * f32_from_bits((half + 127u) << 23) * f32_from_bits((k - half + 127u) << 23);
 }
 
+#define RMATH_EXPM1_SMALL 0.34f // below it the polynomial of exp without its 1
+
+// exp(x) - 1, exact to a few ulp near 0 too.
+static inline float rmath_expm1(float x) {
+    float p = RMATH_EXP_C6;
+    p = fmaf(p, x, RMATH_EXP_C5);
+    p = fmaf(p, x, RMATH_EXP_C4);
+    p = fmaf(p, x, RMATH_EXP_C3);
+    p = fmaf(p, x, RMATH_EXP_C2);
+    const float small = fmaf(x * x, p, x), large = rmath_exp(x) - 1.0f;
+    return f32_from_bits(f32_to_bits(x) & 0x7fffffffu) < RMATH_EXPM1_SMALL ? small : large;
+}
+
 #define RMATH_TANH_SMALL 0.625f // below it a polynomial, above it exp
 #define RMATH_TANH_C0    -0x1.555556p-2f
 #define RMATH_TANH_C1    0x1.1110eap-3f

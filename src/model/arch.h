@@ -153,6 +153,7 @@ void build_kv_append(struct builder *b, int k, int v, struct kv_place place);
 void build_attention(struct builder *b, const struct layer *l, int q, int out,
                      struct kv_place place, int sinks);
 void build_gate(struct builder *b, enum gate_kind kind, int gate, int up, int out);
+void build_xielu(struct builder *b, const struct gate_xielu *xielu, int in, int out);
 void build_route(struct builder *b, const struct layer *l, int logits, int route);
 // Of linear its name, first and total are used: rows of each expert's matrix.
 void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,

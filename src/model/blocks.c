@@ -211,6 +211,14 @@ int block_plain(struct builder *b, const struct layer *l, int in, enum gate_kind
     return t.gate;
 }
 
+int block_plain_xielu(struct builder *b, const struct layer *l, int in,
+                      const struct gate_xielu *xielu) {
+    const struct ffn_buffers t = ffn_buffers(b, l);
+    build_linear(b, in, t.up, (struct linear){.name = "ffn_up"});
+    build_xielu(b, xielu, t.up, t.gate);
+    return t.gate;
+}
+
 void block_shared_expert(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
                          bool is_gated) {
     const int hidden = block_buffer(b, "shared", l->n_ff_shared, 1);

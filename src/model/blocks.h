@@ -54,6 +54,8 @@ int block_mamba(struct builder *b, const struct layer *l, int in);
 int block_gated(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 int block_gated_fused(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 int block_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act);
+int block_plain_xielu(struct builder *b, const struct layer *l, int in,
+                      const struct gate_xielu *xielu);
 // Experts, added to the stream: with gate matrices, and without.
 void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 void block_experts_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act);

@@ -351,6 +351,14 @@ void build_gate(struct builder *b, enum gate_kind kind, int gate, int up, int ou
     op_add(b, &op);
 }
 
+void build_xielu(struct builder *b, const struct gate_xielu *xielu, int in, int out) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_GATE, in, out);
+    op.xielu = *xielu;
+    op.xielu.kind = GATE_XIELU;
+    op_add(b, &op);
+}
+
 void build_route(struct builder *b, const struct layer *l, int logits, int route) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_ROUTE, logits, route);

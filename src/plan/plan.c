@@ -250,7 +250,8 @@ static void check_gate(const struct plan *plan, const struct op *op) {
         assert(in->slots == out->slots);
         (void)in, (void)is_factor;
     }
-    assert(op->in[0] != PLAN_NONE && (unsigned)op->gate < GATE_COUNT);
+    assert(op->in[0] != PLAN_NONE && (unsigned)op->gate <= GATE_XIELU);
+    assert(op->gate != GATE_XIELU || op->in[1] == PLAN_NONE);
     (void)out;
 }
 

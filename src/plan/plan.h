@@ -96,7 +96,8 @@ enum gate_kind {
     GATE_SIGMOID,
     GATE_RELU2, // the square of the positive part
     GATE_NONE,  // the input itself: a plain product
-    GATE_COUNT
+    GATE_COUNT,
+    GATE_XIELU = GATE_COUNT, // has numbers of its own, and no second input
 };
 enum route_score {
     ROUTE_SOFTMAX,
@@ -107,6 +108,13 @@ enum route_score {
 // Of the gate kind that clamps: the bound of both inputs, and the factor inside the sigmoid.
 #define GATE_OAI_LIMIT 7.0f
 #define GATE_OAI_ALPHA 1.702f
+
+// Apertus: `above` x^2 above 0, `below` (exp(x) - 1 - x) elsewhere, and `linear` x in both. The exp
+// is that of `eps` where x is greater: between eps and 0.
+struct gate_xielu {
+    enum gate_kind kind; // GATE_XIELU
+    float above, below, linear, eps;
+};
 
 struct op {
     enum op_kind kind;
@@ -167,6 +175,7 @@ struct op {
         // out = act(in[0]) * in[1]; in[1] PLAN_NONE: act alone. An in[0] of width 1 is the factor
         // of the whole row.
         enum gate_kind gate;
+        struct gate_xielu xielu; // GATE_XIELU; begins as gate does
         // COLUMNS: of each of n parts of a row, `len` floats from `from` on go to `to` of out's
         // part. Other floats of out stay.
         struct {

@@ -204,6 +204,7 @@ hf_map hf_map_view;            // the file's bytes
 hf_map hf_map_head;            // a view, unless the head is tied to the embedding
 hf_map hf_map_ignore;          // nothing: buffers that are computed here
 hf_map hf_map_left_out;        // noted: parts that text does not need, such as those of images
+hf_map hf_map_number;          // a tensor of one number, of any number of dimensions
 hf_map hf_map_add_one;         // a vector with 1 added
 hf_map hf_map_minus_exp;       // a vector x as -exp(x): the decay of a state
 hf_map hf_map_taps;            // [channels, 1, taps] of a convolution, as [channels, taps]

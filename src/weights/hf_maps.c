@@ -19,14 +19,18 @@ static size_t element_bytes(const struct st_tensor *tensor) {
     return (size_t)format_at(format_of(tensor))->block_bytes;
 }
 
+static bool check_dtype(struct hf_mapper *m) {
+    const struct st_tensor *t = m->tensor;
+    if (t->dtype == ST_F32 || t->dtype == ST_F16 || t->dtype == ST_BF16) return true;
+    hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype %s is not supported, only F32, F16 and BF16",
+                   t->dtype_name);
+    return false;
+}
+
 // A float tensor of one to four dimensions, none empty.
 static bool check_float(struct hf_mapper *m) {
     const struct st_tensor *t = m->tensor;
-    if (t->dtype != ST_F32 && t->dtype != ST_F16 && t->dtype != ST_BF16) {
-        hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype %s is not supported, only F32, F16 and BF16",
-                       t->dtype_name);
-        return false;
-    }
+    if (!check_dtype(m)) return false;
     bool ok = t->n_dims >= 1 && t->n_dims <= WEIGHTS_MAX_DIMS && t->bytes > 0;
     for (int i = 0; i < WEIGHTS_MAX_DIMS; i++) ok = ok && t->dim[i] > 0;
     if (!ok)
@@ -90,6 +94,22 @@ void hf_map_view(struct hf_mapper *m) {
                            m->tensor->dim[1]);
         hf_put_u32(m->c, "vocab_size", m->tensor->dim[1]);
     }
+}
+
+void hf_map_number(struct hf_mapper *m) {
+    const struct st_tensor *t = m->tensor;
+    const int64_t one = 1;
+    char name[HF_GGUF_NAME_MAX];
+    void *data;
+    if (!check_dtype(m)) return;
+    if (t->bytes != element_bytes(t)) {
+        hf_mapper_fail(m, RN_ERR_MODEL, "%llu bytes, expected one number",
+                       (unsigned long long)t->bytes);
+        return;
+    }
+    hf_mapper_name(m, "", name);
+    if (hf_tensor_new(m->c, name, FORMAT_F32, 1, &one, &data) == RN_OK)
+        format_decode(format_of(t), t->data, data, 1);
 }
 
 void hf_map_add_one(struct hf_mapper *m) {

@@ -450,13 +450,17 @@ static inline void parity_columns(struct parity_case *c) {
 }
 
 static inline void parity_gate(struct parity_case *c) {
+    const enum gate_kind kind = (enum gate_kind)(c->index % (GATE_XIELU + 1));
+    const bool is_xielu = kind == GATE_XIELU;
     const enum row_domain rows = parity_rows(c, 2);
-    const bool is_factor = parity_below(c, 5) == 0;
+    const bool is_factor = parity_below(c, 5) == 0 && !is_xielu;
+    const bool has_up = is_factor || (parity_below(c, 3) && !is_xielu);
     const int width = parity_width(c), g = parity_input(c, is_factor ? 1 : width, rows, 9);
-    const int u = is_factor || parity_below(c, 3) ? parity_input(c, width, rows, 9) : PLAN_NONE;
+    const int u = has_up ? parity_input(c, width, rows, 9) : PLAN_NONE;
     const int outs[] = {is_factor ? u : g, u == PLAN_NONE ? g : u, parity_buffer(c, width, rows)};
     struct op op = op_of(&c->plan, OP_GATE, g, u, PARITY_PICK(c, outs));
-    op.gate = (enum gate_kind)(c->index % GATE_COUNT);
+    op.gate = kind;
+    if (is_xielu) op.xielu = (struct gate_xielu){kind, 0.75f, 1.25f, 0.5f, -0.125f};
     parity_say(c, "factor", is_factor);
     parity_say(c, "kind", (int)op.gate);
     parity_say(c, "width", width);

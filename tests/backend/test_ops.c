@@ -161,6 +161,48 @@ CASE(gates_are_their_formulas) {
     }
 }
 
+// The last one clamps a wide range below 0.
+static const struct gate_xielu xielus[] = {
+    {GATE_XIELU, 0.8f, 1.3f, 0.5f, -1e-6f},
+    {GATE_XIELU, 0.05f, 2.5f, 0.25f, -0.5f},
+};
+
+CASE(xielu_equals_the_reference) {
+    const struct cpu_ops *ops[ISA_COUNT];
+    const int n_ops = tables(ops);
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const int n = widths[w];
+        float *x = floats(n), *want = floats(n + 1), *got = floats(n + 1);
+        for (int i = 0; i < n; i++) x[i] *= (float)(rng() % 80);
+        if (n > 3) x[0] = -0.0f, x[1] = NAN, x[2] = -1e-7f, x[3] = -INFINITY;
+        for (int k = 0; k < 2; k++) {
+            ops_scalar.xielu(&xielus[k], x, want, n);
+            for (int i = 0; i < n_ops; i++) {
+                got[n] = want[n];
+                ops[i]->xielu(&xielus[k], x, got, n);
+                assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+                memcpy(got, x, (size_t)n * 4);
+                ops[i]->xielu(&xielus[k], got, got, n);
+                assert_memory_equal(got, want, (size_t)(n + 1) * 4);
+            }
+        }
+        free(x), free(want), free(got);
+    }
+}
+
+CASE(xielu_is_its_formula) {
+    for (int i = 0; i < 4000; i++) {
+        const struct gate_xielu *gate = &xielus[i % 2];
+        const float x = rng_float() * (i % 4 < 2 ? 12 : 1e-3f);
+        const double v = (double)x, eps = (double)gate->eps, linear = (double)gate->linear * v;
+        const double low = expm1(v < eps ? v : eps) - v;
+        const double want = (x > 0 ? (double)gate->above * v * v : (double)gate->below * low);
+        float y;
+        ops_scalar.xielu(gate, &x, &y, 1);
+        assert_true(fabs((double)y - want - linear) < 1e-6 * (fabs(v) + fabs(want)));
+    }
+}
+
 CASE(combine_equals_the_reference) {
     const struct cpu_ops *ops[ISA_COUNT];
     const int n_ops = tables(ops);

@@ -311,7 +311,7 @@ static void check_op(enum op_kind kind) {
 
 // Features that some case of an op has.
 struct seen {
-    bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT], norm[NORM_COUNT], style[2], window[4];
+    bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT + 1], norm[NORM_COUNT], style[2], window[4];
     bool bias, no_bias, add, set, in_place, cap, sinks, bare, grouped, uneven, part, positions;
 };
 
@@ -384,7 +384,7 @@ static void cases_have_what_an_op_can_have(void **state) {
     assert_true(s->window[KV_FULL] && s->window[KV_WINDOW] && s->window[KV_CHUNK]);
     assert_true(s->cap && s->sinks && s->grouped && s->uneven);
     assert_true(s->rows[0] && s->rows[1] && seen[OP_EXPERTS].rows[1] && seen[OP_EXPERTS].bias);
-    for (int g = 0; g < GATE_COUNT; g++) assert_true(seen[OP_GATE].gate[g]);
+    for (int g = 0; g <= GATE_XIELU; g++) assert_true(seen[OP_GATE].gate[g]);
 }
 
 static void batches_have_every_size_and_sequences_at_several_depths(void **state) {

@@ -51,6 +51,14 @@ CASE(exp_special_values) {
     assert_true(isfinite(rmath_exp(88.72f)));
 }
 
+static float expm1_f(float x) { return rmath_expm1(x); }
+
+CASE(expm1_is_within_four_ulp) {
+    assert_true(worst_over(1e-30f, 88.7f, 977, expm1_f, expm1) < 4.0);
+    assert_true(worst_over(-1e-30f, -100.0f, 977, expm1_f, expm1) < 4.0);
+    assert_true(rmath_expm1(-INFINITY) == -1.0f && isnan(rmath_expm1(NAN)));
+}
+
 CASE(tanh_is_within_two_ulp) {
     assert_true(worst_over(1e-30f, 20.0f, 977, tanh_f, tanh) < 2.0);
     assert_true(worst_over(-1e-30f, -20.0f, 977, tanh_f, tanh) < 2.0);

@@ -84,6 +84,9 @@ static void dump_detail(FILE *out, const struct op *op) {
         break;
     case OP_GATE:
         fprintf(out, "%d", op->gate);
+        if (op->gate == GATE_XIELU)
+            fprintf(out, " %a %a %a %a", (double)op->xielu.above, (double)op->xielu.below,
+                    (double)op->xielu.linear, (double)op->xielu.eps);
         break;
     case OP_ROUTE:
         fprintf(out, "%d %d", op->route.n_used, op->route.normalize);

@@ -148,6 +148,8 @@ struct cpu_ops {
     void (*rope)(const struct plan_rope *rope, const float *table, int n_head, int dim, float *x);
     // act(g) * u, or act(g) where u is NULL; y may be g or u.
     void (*gate[GATE_COUNT])(const float *g, const float *u, float *y, int64_t n);
+    // y may be x.
+    void (*xielu)(const struct gate_xielu *gate, const float *x, float *y, int64_t n);
     // y += the k rows x[i] weighted by w[i], in their order.
     void (*combine)(const float *const *x, const float *w, int k, float *y, int64_t n);
     // In place.

@@ -292,6 +292,7 @@ static bool is_here_vnni(void) {
              [GATE_SIGMOID] = simd_gate_sigmoid,                                                   \
              [GATE_RELU2] = simd_gate_relu2,                                                       \
              [GATE_NONE] = simd_gate_none},                                                        \
+    .xielu = simd_xielu,                                                                           \
     .combine = simd_combine,                                                                       \
     .softcap = simd_softcap,                                                                       \
     .conv = simd_conv,                                                                             \

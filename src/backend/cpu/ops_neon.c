@@ -236,6 +236,7 @@ const struct cpu_ops ops_neon = {
              [GATE_SIGMOID] = simd_gate_sigmoid,
              [GATE_RELU2] = simd_gate_relu2,
              [GATE_NONE] = simd_gate_none},
+    .xielu = simd_xielu,
     .combine = simd_combine,
     .softcap = simd_softcap,
     .conv = simd_conv,

@@ -37,6 +37,16 @@ INLINE v16 v_exp(v16 x) {
     return v_exp2(p, z, n);
 }
 
+INLINE v16 v_expm1(v16 x) {
+    v16 p = v_set(RMATH_EXP_C6);
+    p = v_fma(p, x, v_set(RMATH_EXP_C5));
+    p = v_fma(p, x, v_set(RMATH_EXP_C4));
+    p = v_fma(p, x, v_set(RMATH_EXP_C3));
+    p = v_fma(p, x, v_set(RMATH_EXP_C2));
+    const v16 small = v_fma(v_mul(x, x), p, x), large = v_sub(v_exp(x), v_set(1.0f));
+    return v_less(v_abs(x), v_set(RMATH_EXPM1_SMALL), small, large);
+}
+
 INLINE v16 v_tanh(v16 x) {
     const v16 a = v_abs(x), u = v_mul(a, a);
     v16 p = v_set(RMATH_TANH_C5);
@@ -211,6 +221,17 @@ GATE(swiglu_oai, act_oai, up_oai)
 GATE(sigmoid, act_sigmoid, up_plain)
 GATE(relu2, act_relu2, up_plain)
 GATE(none, up_plain, up_plain)
+
+INLINE v16 act_xielu(const struct gate_xielu *gate, v16 x) {
+    const v16 eps = v_set(gate->eps), linear = v_mul(v_set(gate->linear), x);
+    const v16 low = v_expm1(v_less(x, eps, x, eps));
+    const v16 below = v_fma(v_set(gate->below), v_sub(low, x), linear);
+    return v_less(v_set(0), x, v_fma(v_set(gate->above), v_mul(x, x), linear), below);
+}
+
+static void simd_xielu(const struct gate_xielu *gate, const float *x, float *y, int64_t n) {
+    FOR_ROW(n, row_store(y + i, act_xielu(gate, row_load(x + i, m)), m, false););
+}
 
 static void simd_combine(const float *const *x, const float *w, int k, float *y, int64_t n) {
     FOR_ROW(n, {

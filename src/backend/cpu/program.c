@@ -264,7 +264,9 @@ static void gate_rows(void *ctx, int64_t begin, int64_t end, int worker) {
         const float *up = op->in[1] == PLAN_NONE ? NULL : cpu_row_at(job->b, op->in[1], r);
         const float *gate = cpu_row_at(job->b, op->in[0], r);
         float *y = cpu_row_at(job->b, op->out, r);
-        if (is_factor)
+        if (op->gate == GATE_XIELU)
+            job->b->ops->xielu(&op->xielu, gate, y, width);
+        else if (is_factor)
             factor_row(job->b, op->gate, *gate, up, y, width);
         else
             job->b->ops->gate[op->gate](gate, up, y, width);

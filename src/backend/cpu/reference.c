@@ -123,6 +123,14 @@ void reference_gate_none(const float *g, const float *u, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = u ? g[i] * u[i] : g[i];
 }
 
+void reference_xielu(const struct gate_xielu *gate, const float *x, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float v = x[i], low = v < gate->eps ? v : gate->eps, linear = gate->linear * v;
+        const float below = fmaf(gate->below, rmath_expm1(low) - v, linear);
+        y[i] = v > 0.0f ? fmaf(gate->above, v * v, linear) : below; // a NaN stays
+    }
+}
+
 void reference_combine(const float *const *x, const float *w, int k, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         float sum = 0;
@@ -189,6 +197,7 @@ const struct cpu_ops ops_scalar = {
              [GATE_SIGMOID] = reference_gate_sigmoid,
              [GATE_RELU2] = reference_gate_relu2,
              [GATE_NONE] = reference_gate_none},
+    .xielu = reference_xielu,
     .combine = reference_combine,
     .softcap = reference_softcap,
     .conv = reference_conv,

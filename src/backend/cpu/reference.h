@@ -23,6 +23,7 @@ void reference_gate_swiglu_oai(const float *g, const float *u, float *y, int64_t
 void reference_gate_sigmoid(const float *g, const float *u, float *y, int64_t n);
 void reference_gate_relu2(const float *g, const float *u, float *y, int64_t n);
 void reference_gate_none(const float *g, const float *u, float *y, int64_t n);
+void reference_xielu(const struct gate_xielu *gate, const float *x, float *y, int64_t n);
 void reference_combine(const float *const *x, const float *w, int k, float *y, int64_t n);
 void reference_conv(const struct conv_args *args);
 void reference_delta(const struct delta_args *args);
