@@ -60,6 +60,16 @@ CASE(a_norm_without_a_weight_or_a_bias_is_refused) {
     }
 }
 
+CASE(a_gate_with_numbers_of_its_own_is_refused) {
+    for (int i = 0; i < 2 * (GATE_XIELU + 1); i++) {
+        struct parity_case *c = parity_case_create(OP_GATE, i);
+        const struct op *gate = c->plan.op;
+        while (gate->kind != OP_GATE) gate++;
+        if (gate->gate == GATE_XIELU) check_refused(&c->plan, "the op gate of this kind");
+        parity_case_destroy(c);
+    }
+}
+
 // By the first op that is not here; the model's attention would be.
 CASE(a_model_with_states_is_refused_by_its_first_op) {
     struct model model;
