@@ -125,7 +125,11 @@ rn_status hparams_refuse_experts(const struct hparams *hp, const struct weights 
 
 // --- binding: name is the tensor's without "blk.N." and ".weight" ---
 int bind_matrix(struct builder *b, const char *name, int64_t rows, int64_t cols);
+// A matrix whose rows are looked up. It stays in its file: a token reads one row.
+int bind_table(struct builder *b, const char *name, int64_t rows, int64_t cols);
 int bind_vector(struct builder *b, const char *name, int64_t n); // a float format
+// A tensor that files may have and that the model does not use.
+void bind_ignore(struct builder *b, const char *name);
 bool bind_present(const struct builder *b, const char *name);
 // The n values of a vector as f32 into out; false when it is absent or an error came.
 bool bind_values(struct builder *b, const char *name, float *out, int64_t n);
@@ -139,11 +143,14 @@ struct linear {
 };
 void build_input(struct builder *b, int out);
 void build_embed(struct builder *b, int out, int weight, float scale);
+void build_embed_add(struct builder *b, int out, int weight, float scale); // out +=
 void build_positions(struct builder *b, int out, const char *name);
 void build_gather(struct builder *b, int in, int out);
 // name NULL: a norm without a weight.
 void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
                 int group, bool add);
+// out = (out + the RMS norm of in) * scale.
+void build_norm_sum(struct builder *b, int in, int out, const char *name, float scale);
 // An RMS norm by group with a factor for each element: [n_group, group], or all in one row.
 void build_norm_each(struct builder *b, int in, int out, const char *name, int group);
 void build_linear(struct builder *b, int in, int out, struct linear linear);
@@ -159,6 +166,8 @@ void build_route(struct builder *b, const struct layer *l, int logits, int route
 void build_experts(struct builder *b, const struct layer *l, int in, int route, int out,
                    struct linear linear);
 void build_combine(struct builder *b, const struct layer *l, int in, int route, int out);
+// out =, not out +=
+void build_combine_set(struct builder *b, const struct layer *l, int in, int route, int out);
 void build_columns(struct builder *b, int in, int out, int n, int len, int from, int stride_from,
                    int to, int stride_to);
 // Names of tensors are as files have them: `a` and `d` without ".weight", `dt` with ".bias".

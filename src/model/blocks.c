@@ -88,8 +88,9 @@ static struct qkv qkv_buffers(struct builder *b, const struct layer *l) {
 struct qkv block_qkv(struct builder *b, const struct layer *l, int in) {
     const struct qkv t = qkv_buffers(b, l);
     build_linear(b, in, t.q, (struct linear){.name = "attn_q"});
+    if (l->kv_back > 0) return t;
     build_linear(b, in, t.k, (struct linear){.name = "attn_k"});
-    build_linear(b, in, t.v, (struct linear){.name = "attn_v"});
+    if (!l->k_is_v) build_linear(b, in, t.v, (struct linear){.name = "attn_v"});
     return t;
 }
 
@@ -121,6 +122,7 @@ struct qkv block_qkv_fused(struct builder *b, const struct layer *l, int in) {
 
 void block_norm_heads(struct builder *b, const struct layer *l, struct qkv qkv) {
     build_norm(b, NORM_RMS, qkv.q, qkv.q, "attn_q_norm", l->dim_k, false);
+    if (l->kv_back > 0) return;
     build_norm(b, NORM_RMS, qkv.k, qkv.k, "attn_k_norm", l->dim_k, false);
 }
 
@@ -132,6 +134,7 @@ void block_norm_qk(struct builder *b, const struct layer *l, struct qkv qkv) {
 void block_rope(struct builder *b, const struct layer *l, struct qkv qkv) {
     if (l->rope == PLAN_NONE) return;
     build_rope(b, qkv.q, b->rope[l->rope], l->n_head, l->dim_k);
+    if (l->kv_back > 0) return;
     build_rope(b, qkv.k, b->rope[l->rope], l->n_head_kv, l->dim_k);
 }
 
@@ -161,8 +164,10 @@ void block_go_over(struct builder *b, int *carried, int *more) {
 // more: a buffer that goes over with the queries; NULL: none.
 static int attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks, int *more) {
     const struct kv_place place = b->place[b->layer];
-    build_kv_append(b, qkv.k, qkv.v, place);
-    block_go_over(b, &qkv.q, more);
+    if (l->kv_back == 0) {
+        build_kv_append(b, qkv.k, qkv.v, place);
+        block_go_over(b, &qkv.q, more);
+    }
     const int a = heads_buffer(b, l);
     build_attention(b, l, qkv.q, a, place, sinks);
     return a;
@@ -252,18 +257,37 @@ static void experts_gated(struct builder *b, const struct layer *l, int in,
     build_experts(b, l, in, t->route, t->up, up);
 }
 
-static void experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
-                    bool is_gated) {
+void block_router(struct builder *b, const struct layer *l, int in, float scale) {
     const struct ffn_buffers t = ffn_buffers(b, l);
-    build_linear(b, in, t.router, (struct linear){.name = "ffn_gate_inp"});
+    build_linear(b, in, t.router, (struct linear){.name = "ffn_gate_inp", .scale = scale});
     build_route(b, l, t.router, t.route);
+}
+
+// The results of a token's experts, each in its slot.
+static struct ffn_buffers slots(struct builder *b, const struct layer *l, int in,
+                                enum gate_kind gate, bool is_gated) {
+    const struct ffn_buffers t = ffn_buffers(b, l);
     if (is_gated)
         experts_gated(b, l, in, &t);
     else
         build_experts(b, l, in, t.route, t.up, (struct linear){.name = "ffn_up_exps"});
     build_gate(b, gate, is_gated ? t.gate : t.up, is_gated ? t.up : PLAN_NONE, t.gate);
     build_experts(b, l, t.gate, t.route, t.expert_out, (struct linear){.name = "ffn_down_exps"});
+    return t;
+}
+
+static void experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate,
+                    bool is_gated) {
+    block_router(b, l, in, 1);
+    const struct ffn_buffers t = slots(b, l, in, gate, is_gated);
     build_combine(b, l, t.expert_out, t.route, block_stream(b));
+}
+
+int block_experts_sum(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {
+    const struct ffn_buffers t = slots(b, l, in, gate, true);
+    const int sum = block_buffer(b, "experts", b->model->hp.n_embd, 1);
+    build_combine_set(b, l, t.expert_out, t.route, sum);
+    return sum;
 }
 
 void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate) {

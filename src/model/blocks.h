@@ -26,7 +26,9 @@ void block_add_normed(struct builder *b, int in, const char *name,
 struct qkv {
     int q, k, v;
 };
-struct qkv block_qkv(struct builder *b, const struct layer *l, int in);          // three matrices
+// Three matrices; without those of keys and values where the layer reads an earlier layer's, and
+// without that of values where they come from the keys' product: v is the caller's to fill then.
+struct qkv block_qkv(struct builder *b, const struct layer *l, int in);
 struct qkv block_qkv_fused(struct builder *b, const struct layer *l, int in);    // attn_qkv
 void block_norm_heads(struct builder *b, const struct layer *l, struct qkv qkv); // q, k by head
 void block_norm_qk(struct builder *b, const struct layer *l, struct qkv qkv);    // q, k as a whole
@@ -34,8 +36,9 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv); // if
 // Keys and values are kept, then the heads' results. sinks: a vector that takes part in the
 // softmax; PLAN_NONE: none.
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks);
-// The same where the feed-forward reads the row that attention read: *beside continues in the rows
-// of the result.
+// The same where later blocks read more than the stream: *beside, such as the row that attention
+// read, continues in the rows of the result, under its name. PLAN_NONE: nothing does. A layer
+// without keys of its own reads those of an earlier one.
 int block_attend_beside(struct builder *b, const struct layer *l, struct qkv qkv, int *beside);
 
 // Qwen's gated attention: attn_q gives each head's query, then the gate of its result.
@@ -59,6 +62,10 @@ int block_plain_xielu(struct builder *b, const struct layer *l, int in,
 // Experts, added to the stream: with gate matrices, and without.
 void block_experts(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 void block_experts_plain(struct builder *b, const struct layer *l, int in, enum gate_kind act);
+// Their two parts, where the router has an input of its own: the choice, from scale * W in; then
+// the sum, in a buffer of its own.
+void block_router(struct builder *b, const struct layer *l, int in, float scale);
+int block_experts_sum(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
 
 // The expert of all tokens, added to the stream: with a gate matrix or without, its result times a
 // sigmoid of its own where the file has ffn_gate_inp_shexp.

@@ -107,6 +107,17 @@ int bind_matrix(struct builder *b, const char *name, int64_t rows, int64_t cols)
     return bind_rows(b, name, rows, 0, rows, cols);
 }
 
+int bind_table(struct builder *b, const char *name, int64_t rows, int64_t cols) {
+    const int table = bind_matrix(b, name, rows, cols);
+    if (!b->status && !b->plan->failed) b->plan->weight[table].is_cold = true;
+    return table;
+}
+
+void bind_ignore(struct builder *b, const char *name) {
+    const struct tensor_view *tensor = b->describe ? NULL : tensor_find(b, name, "weight");
+    if (tensor) b->used[tensor - weights_tensor_at(b->weights, 0)] = true;
+}
+
 // n values from `first` on of a vector, or of a matrix [rows, n] with first = 0; a float format.
 static int bind_floats(struct builder *b, const char *name, const char *kind, int64_t total,
                        int64_t first, int64_t n, int64_t rows) {
@@ -237,6 +248,15 @@ void build_embed(struct builder *b, int out, int weight, float scale) {
     op_add(b, &op);
 }
 
+void build_embed_add(struct builder *b, int out, int weight, float scale) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);
+    op.weight = weight;
+    op.embed.scale = scale;
+    op.embed.add = true;
+    op_add(b, &op);
+}
+
 void build_positions(struct builder *b, int out, const char *name) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);
@@ -253,7 +273,7 @@ void build_gather(struct builder *b, int in, int out) {
 }
 
 static void norm_add(struct builder *b, enum norm_kind kind, int in, int out, int weight, int bias,
-                     int group, bool add) {
+                     int group, bool add, float scale) {
     struct op op = new_op(b, OP_NORM, in, out);
     op.weight = weight;
     op.bias = bias;
@@ -261,21 +281,28 @@ static void norm_add(struct builder *b, enum norm_kind kind, int in, int out, in
     op.norm.group = group;
     op.norm.eps = b->model->hp.norm_eps;
     op.norm.add = add;
+    op.norm.scale = scale;
     op_add(b, &op);
+}
+
+void build_norm_sum(struct builder *b, int in, int out, const char *name, float scale) {
+    if (stopped(b)) return;
+    const int n = width_of(b, out), weight = bind_vector(b, name, n);
+    norm_add(b, NORM_RMS, in, out, weight, PLAN_NONE, n, true, scale == 1 ? 0 : scale);
 }
 
 void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const char *name,
                 int group, bool add) {
     if (stopped(b)) return;
     if (!name) {
-        norm_add(b, kind, in, out, PLAN_NONE, PLAN_NONE, group, add);
+        norm_add(b, kind, in, out, PLAN_NONE, PLAN_NONE, group, add, 0);
         return;
     }
     const bool is_bare = !tensor_find(b, name, "weight") && tensor_find(b, name, "");
     const int weight = bind_floats(b, name, is_bare ? "" : "weight", group, 0, group, 1);
     const int bias =
         kind == NORM_LAYER ? bind_floats(b, name, "bias", group, 0, group, 1) : PLAN_NONE;
-    norm_add(b, kind, in, out, weight, bias, group, add);
+    norm_add(b, kind, in, out, weight, bias, group, add, 0);
 }
 
 void build_norm_each(struct builder *b, int in, int out, const char *name, int group) {
@@ -285,7 +312,7 @@ void build_norm_each(struct builder *b, int in, int out, const char *name, int g
     const int weight = tensor && tensor->n_dims == 1
                            ? bind_floats(b, name, "weight", n, 0, n, 1)
                            : bind_floats(b, name, "weight", group, 0, group, n_group);
-    norm_add(b, NORM_RMS, in, out, weight, PLAN_NONE, group, false);
+    norm_add(b, NORM_RMS, in, out, weight, PLAN_NONE, group, false, 0);
 }
 
 void build_linear(struct builder *b, int in, int out, struct linear linear) {
@@ -376,6 +403,11 @@ void build_route(struct builder *b, const struct layer *l, int logits, int route
     op.route.jitter = l->expert_jitter;
     if (tensor_find(b, "exp_probs_b", "bias"))
         op.bias = bind_floats(b, "exp_probs_b", "bias", l->n_expert, 0, l->n_expert, 1);
+    // Of an expert's result, so also of its weight, if that is used behind the expert. A bias of
+    // the result would not have it.
+    if (tensor_find(b, "ffn_down_exps", "scale") && !tensor_find(b, "ffn_down_exps", "bias") &&
+        !l->experts_weigh_input)
+        op.weight = bind_floats(b, "ffn_down_exps", "scale", l->n_expert, 0, l->n_expert, 1);
     op_add(b, &op);
 }
 
@@ -392,12 +424,22 @@ void build_experts(struct builder *b, const struct layer *l, int in, int route, 
     op_add(b, &op);
 }
 
-void build_combine(struct builder *b, const struct layer *l, int in, int route, int out) {
+static void combine_add(struct builder *b, const struct layer *l, int in, int route, int out,
+                        bool set) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_COMBINE, in, out);
     op.in[1] = route;
     op.experts.weighs_input = l->experts_weigh_input;
+    op.experts.set = set;
     op_add(b, &op);
+}
+
+void build_combine(struct builder *b, const struct layer *l, int in, int route, int out) {
+    combine_add(b, l, in, route, out, false);
+}
+
+void build_combine_set(struct builder *b, const struct layer *l, int in, int route, int out) {
+    combine_add(b, l, in, route, out, true);
 }
 
 void build_columns(struct builder *b, int in, int out, int n, int len, int from, int stride_from,

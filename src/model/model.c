@@ -45,7 +45,8 @@ static rn_status find_arch(const struct weights *weights, const struct arch **ou
 
 // Tensors that take part in every model; others (of images, of rope at another length) may be left.
 static bool is_essential(const char *name) {
-    static const char *const starts[] = {"blk.", "output", "token_embd", "position_embd"};
+    static const char *const starts[] = {"blk.", "output", "token_embd", "position_embd",
+                                         "per_layer_"};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (strncmp(name, starts[i], strlen(starts[i])) == 0) return true;
     return false;

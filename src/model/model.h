@@ -21,6 +21,7 @@ struct hparams_rope {
     float beta_fast, beta_slow; // yarn: rotations over the original context between which it mixes
     bool truncate;              // yarn: these ends are rounded to whole dimensions
     float magnitude;            // multiplies cos and sin, besides yarn's own
+    bool is_undivided;          // the file's divisors of frequencies are not for it
 };
 
 // The recurrence of a layer: a convolution, which may lead to a head-wise state.
@@ -37,6 +38,8 @@ struct recurrence {
 struct layer {
     enum kv_kind kind;                   // of the attention's keys and values
     int n_head, n_head_kv, dim_k, dim_v; // dim_*: per head. n_head_kv 0: no attention
+    int kv_back; // keys and values are those of the layer so many before it; 0: its own
+    bool k_is_v; // values come from the keys' product; there is no attn_v
     struct recurrence recurrence;
     int window;                               // positions that it sees; 0: all
     int rope;                                 // index into hparams.rope; PLAN_NONE: not rotated
@@ -59,6 +62,7 @@ struct layer {
 // widths fit int.
 struct hparams {
     int n_layer, n_ctx, n_embd, n_vocab;
+    int n_embd_layer; // width of the input that each layer has of its own; 0: none
     int n_nextn; // blocks behind the layers that predict further tokens; the first one may draft
     struct layer layer[MODEL_MAX_LAYER]; // [n_layer]
     struct hparams_rope rope[MODEL_MAX_ROPE];

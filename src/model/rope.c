@@ -55,7 +55,7 @@ static void divide(struct builder *b, const struct hparams_rope *rope, float *in
     const int n = rope->n_rot / 2;
     const char *const names[] = {"rope_freqs",
                                  is_long ? "rope_factors_long" : "rope_factors_short"};
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2 && !rope->is_undivided; k++) {
         if (!bind_values(b, names[k], divisor, n)) continue;
         for (int i = 0; i < n; i++) inv_freq[i] /= divisor[i];
     }

@@ -2,8 +2,8 @@
 // before them, the embedding, the loop over the layers, the head. The layers themselves are the
 // architecture's (arch->layer).
 //
-// Everything behind the last layer's KV append works on the out rows only, and the vocabulary's
-// product on the rows that need logits.
+// Everything behind the last KV append works on the out rows only, and the vocabulary's product on
+// the rows that need logits.
 #include "model/blocks.h"
 
 // All buffers are declared before the first op, those of the tokens first. So a plan's buffers have
@@ -73,18 +73,24 @@ static void add_state(struct builder *b, int layer) {
     add_to_group(b, layer, &like, &b->state[layer]);
 }
 
+static bool has_own_keys(const struct layer *l) { return l->n_head_kv > 0 && l->kv_back == 0; }
+
 // Layers of one kind and width have one page table: first layers that see everything, then layers
-// with a window, then those with a chunked one, then states.
+// with a window, then those with a chunked one, then states. A layer that reads another's keys and
+// values has that one's place. Behind the last layer that keeps something, only out rows are
+// computed: rows meet there as well, but only what was kept of the others is read.
 static void add_groups(struct builder *b) {
     static const enum kv_kind kinds[] = {KV_FULL, KV_WINDOW, KV_CHUNK};
     const struct hparams *hp = &b->model->hp;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int i = 0; i < hp->n_layer && !b->status; i++)
-            if (hp->layer[i].n_head_kv > 0 && hp->layer[i].kind == kinds[k]) add_keys(b, i);
+            if (has_own_keys(&hp->layer[i]) && hp->layer[i].kind == kinds[k]) add_keys(b, i);
     for (int i = 0; i < hp->n_layer && !b->status; i++)
         if (hp->layer[i].recurrence.taps > 0) add_state(b, i);
     for (int i = 0; i < hp->n_layer; i++) {
-        const int mixers = (hp->layer[i].n_head_kv > 0) + (hp->layer[i].recurrence.taps > 0);
+        const struct layer *l = &hp->layer[i];
+        const int mixers = has_own_keys(l) + (l->recurrence.taps > 0);
+        if (l->kv_back > 0) b->place[i] = b->place[i - l->kv_back];
         if (mixers == 0) continue;
         b->last_mixer = i;
         b->mixers = mixers;

@@ -130,7 +130,7 @@ int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
 static void check_matmul(const struct plan *plan, const struct op *op) {
     const struct plan_weight *weight = &plan->weight[op->weight];
     assert(op->out != op->in[0]); // kernels read the input while they write
-    assert(weight->n_expert == 0);
+    assert(weight->n_expert == 0 && !weight->is_cold);
     assert(weight->cols == plan->buffer[op->in[0]].width);
     assert(weight->rows == plan->buffer[op->out].width);
     assert(plan->buffer[op->in[0]].rows == op->rows ||
@@ -262,6 +262,7 @@ static void check_route(const struct plan *plan, const struct op *op) {
     assert(used > 0 && used <= PLAN_MAX_USED && used <= n && n <= PLAN_MAX_EXPERT);
     assert(plan->buffer[op->out].width == 2 * used);
     assert(op->bias == PLAN_NONE || weight_floats(plan, op->bias) == n);
+    assert(op->weight == PLAN_NONE || weight_floats(plan, op->weight) == n);
     if (op->route.score == ROUTE_SPARSEMIXER)
         assert(used == 2 && op->bias == PLAN_NONE && n_group == 0 && !op->route.normalize);
     if (n_group > 0) {

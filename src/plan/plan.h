@@ -55,6 +55,8 @@ struct plan_weight {
     uint64_t bytes;                 // of the file's format, all experts together
     int n_expert;                   // 0: one matrix
     const void *const *expert_data; // [n_expert], each a matrix [rows, cols]
+    bool is_cold; // EMBED alone reads it, a row for a token: it stays in its file, and no memory
+                  // is set aside for it
 };
 
 // How a pair of elements is chosen: GGUF's llama family stores (2i, 2i + 1), others (i, i + n_rot /
@@ -123,7 +125,7 @@ struct op {
     int in[2];  // buffers; PLAN_NONE where unused
     int out;    // buffer
     int weight; // PLAN_NONE where unused; ATTENTION: the sinks, one logit per query head; NORM:
-                // PLAN_NONE stands for ones
+                // PLAN_NONE stands for ones; ROUTE: a factor of each expert's weight
     int bias;   // MATMUL, NORM_LAYER, CONV: a vector; EXPERTS: a row per expert; ROUTE: added to
                 // the scores for the choice alone; DELTA, SCAN: of the time step; PLAN_NONE: none
     union {
@@ -137,7 +139,8 @@ struct op {
             int group; // elements normed together: the width, or a head's size. The weight has
                        // that many elements, for all groups, or as many as the row
             float eps;
-            bool add; // out += norm (a norm after the block) instead of out =
+            bool add;    // out += norm (a norm after the block) instead of out =
+            float scale; // multiplies out afterwards, the sum with `add`; 0: nothing does
         } norm;
         struct {
             bool add;    // out += in * W (residual) instead of out =
@@ -200,6 +203,7 @@ struct op {
         struct {
             bool weighs_input; // EXPERTS: an expert's row is the input times the expert's weight.
                                // COMBINE: the slots are added as they are. Both or neither
+            bool set;          // COMBINE: out = instead of out +=
         } experts;
         struct {
             float cap; // SOFTCAP: out = cap * tanh(out / cap)

@@ -11,9 +11,6 @@
 
 // --- hf_value.c ---
 
-// Takes the members of the object at value. The index is in the weights' arena.
-void hf_object_read(struct hf_config *c, struct hf_value value, struct hf_object *out);
-
 // Any of: the number, 0 or 1 of a bool, the number of items of an array.
 double hf_measure(struct hf_config *c, const struct hf_object *object, const char *key,
                   double fallback);

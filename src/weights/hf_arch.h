@@ -139,6 +139,9 @@ struct hf_config {
     int64_t n_tap_scale;
 };
 
+// Takes the members of the object at value. The index is in the weights' arena.
+void hf_object_read(struct hf_config *c, struct hf_value value, struct hf_object *out);
+
 // A value of a wrong kind or out of its range is an error. An absent or null value gives the
 // fallback, without range check.
 int64_t hf_int(struct hf_config *c, const struct hf_object *object, const char *key, int64_t min,
@@ -196,6 +199,8 @@ void hf_scaling_linear(struct hf_config *c, double theta);
 void hf_scaling_yarn(struct hf_config *c, double theta);
 void hf_scaling_llama3(struct hf_config *c, double theta);
 void hf_scaling_longrope(struct hf_config *c, double theta);
+// The first frequencies of the whole head, partial_rotary_factor of them; the others are 0.
+void hf_scaling_proportional(struct hf_config *c, double theta);
 // original_max_position_embeddings, else the context.
 int64_t hf_original_context(struct hf_config *c);
 

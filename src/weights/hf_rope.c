@@ -154,6 +154,26 @@ void hf_scaling_linear(struct hf_config *c, double theta) {
     hf_put_f32(c, "rope.scaling.factor", factor);
 }
 
+// As converters write it: divisors that are 1, or so large that nothing turns.
+void hf_scaling_proportional(struct hf_config *c, double theta) {
+    (void)theta;
+    const float factor = (float)factor_read(c, 1);
+    const double part = hf_number(c, &c->rope, "partial_rotary_factor", 0, 1, 1);
+    const int64_t n = c->n_rot / 2, turned = (int64_t)((double)c->n_rot * part / 2);
+    float *divisor;
+    if (c->status != RN_OK ||
+        hf_tensor_new(c, "rope_freqs.weight", FORMAT_F32, 1, &n, (void **)&divisor) != RN_OK)
+        return;
+    for (int64_t i = 0; i < n; i++) divisor[i] = i < turned ? factor : 1e30f;
+}
+
+// Of that kind the part is not one of the head, but of its frequencies.
+static bool is_proportional(struct hf_config *c) {
+    char type[TYPE_MAX];
+    type_read(c, &c->rope, type);
+    return strcmp(type, "proportional") == 0;
+}
+
 const struct hf_scaling hf_scalings[] = {
     {"linear", hf_scaling_linear},
     {"yarn", hf_scaling_yarn},
@@ -176,7 +196,7 @@ static void scaling_read(struct hf_config *c, double theta) {
 }
 
 // Local layers have a base of their own, and no scaling.
-static void local_read(struct hf_config *c) {
+static void local_read(struct hf_config *c, double part) {
     char type[TYPE_MAX];
     double theta =
         hf_number(c, &c->root, "rope_local_base_freq", 1, 1e15, c->class->rope.theta_local);
@@ -185,6 +205,11 @@ static void local_read(struct hf_config *c) {
     if (strcmp(type, "default") != 0)
         hf_fail(c, RN_ERR_UNSUPPORTED,
                 "rope scaling: type \"%s\" of sliding_attention is not supported", type);
+    const double own = hf_number(c, &c->rope_local, "partial_rotary_factor", 1e-6, 1, part);
+    if (own != part)
+        hf_fail(c, RN_ERR_UNSUPPORTED,
+                "partial_rotary_factor %g of sliding_attention is not supported, only %g", own,
+                part);
     if (theta > 0) hf_put_f32(c, "rope.freq_base_swa", theta);
 }
 
@@ -193,7 +218,8 @@ void hf_rope_read(struct hf_config *c) {
     objects_read(c);
     const double theta = number_near(c, "rope_theta", 1, 1e15, c->class->rope.theta);
     const double whole = c->class->rope.part > 0 ? c->class->rope.part : 1;
-    const double part = number_near(c, "partial_rotary_factor", 1e-6, 1, whole);
+    const double part =
+        is_proportional(c) ? 1 : number_near(c, "partial_rotary_factor", 1e-6, 1, whole);
     if (c->status != RN_OK) return;
     if (part != 1 && !c->class->rope.is_partial) {
         hf_fail(c, RN_ERR_UNSUPPORTED, "partial_rotary_factor %g is not supported for %s", part,
@@ -210,7 +236,7 @@ void hf_rope_read(struct hf_config *c) {
     hf_put_u32(c, "rope.dimension_count", c->n_rot);
     hf_put_f32(c, "rope.freq_base", c->class->rope.base ? c->class->rope.base(c, theta) : theta);
     if (c->class->rope.more) c->class->rope.more(c);
-    local_read(c);
+    local_read(c, part);
     scaling_read(c, theta);
     if (c->class->rope.is_permuted) hf_put_bool(c, "rope.halves", true);
 }

@@ -195,6 +195,8 @@ static inline void parity_norm(struct parity_case *c) {
         op.bias = PLAN_NONE;
     }
     if (c->index % 4 == 0) op.weight = PLAN_NONE;
+    if (c->index % 5 == 1) op.norm.scale = -0.375f;
+    parity_say(c, op.norm.scale != 0 ? "scaled" : "plain", 0);
     parity_say(c, op.norm.kind == NORM_RMS ? "rms norm of" : "layer norm of", group);
     if (op.weight == PLAN_NONE) parity_say(c, "no weight", 0);
     parity_say(c, op.norm.add ? "add" : op.out == x ? "in place" : "set", n);
@@ -480,6 +482,10 @@ static inline int parity_routed(struct parity_case *c, int n_expert, int used,
     op.route.scale = parity_below(c, 2) ? 0 : 2.5f;
     op.route.least = 1e-20f;
     if (parity_below(c, 3) == 0) op.bias = parity_vector(c, n_expert);
+    if (c->index % 3 == 1) {
+        op.weight = parity_vector(c, n_expert);
+        parity_say(c, "a factor for each expert", 1);
+    }
     if (n_expert % 2 == 0 && used <= n_expert / 2 && parity_below(c, 2)) {
         op.route.n_group = 2;
         op.route.n_group_used = 1;
@@ -524,6 +530,8 @@ static inline void parity_combined(struct parity_case *c, int in, int route) {
     struct op op = op_of(&c->plan, OP_COMBINE, in, route, out);
     op.experts.weighs_input = c->weighs_input;
     if (c->weighs_input) parity_say(c, "weighs input", 1);
+    op.experts.set = c->index % 4 == 1;
+    if (op.experts.set) parity_say(c, "set", 1);
     plan_add_op(&c->plan, &op);
     parity_finish(c, out, out);
 }

@@ -313,6 +313,7 @@ static void check_op(enum op_kind kind) {
 struct seen {
     bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT + 1], norm[NORM_COUNT], style[2], window[4];
     bool bias, no_bias, add, set, in_place, cap, sinks, bare, grouped, uneven, part, positions;
+    bool scaled, factor;
 };
 
 static void op_see(const struct plan *plan, const struct op *op, struct seen *s) {
@@ -332,6 +333,13 @@ static void op_see(const struct plan *plan, const struct op *op, struct seen *s)
         *(op->norm.add ? &s->add : &s->set) = s->norm[op->norm.kind] = true;
         s->part |= op->norm.group < plan->buffer[op->out].width;
         s->bare |= op->weight == PLAN_NONE;
+        s->scaled |= op->norm.scale != 0;
+        break;
+    case OP_ROUTE:
+        s->factor |= op->weight != PLAN_NONE;
+        break;
+    case OP_COMBINE:
+        *(op->experts.set ? &s->set : &s->add) = true;
         break;
     case OP_MATMUL:
         *(op->matmul.add ? &s->add : &s->set) = true;
@@ -373,7 +381,8 @@ static void cases_have_what_an_op_can_have(void **state) {
     const struct seen *s = &seen[OP_EMBED];
     assert_true(s->add && s->set && s->positions);
     s = &seen[OP_NORM];
-    assert_true(s->add && s->set && s->in_place && s->part && s->bare);
+    assert_true(s->add && s->set && s->in_place && s->part && s->bare && s->scaled);
+    assert_true(seen[OP_COMBINE].add && seen[OP_COMBINE].set && seen[OP_ROUTE].factor);
     for (int k = 0; k < NORM_COUNT; k++) assert_true(s->norm[k]);
     s = &seen[OP_MATMUL];
     assert_true(s->add && s->set && s->bias && s->no_bias && s->rows[0] && s->rows[1]);

@@ -54,6 +54,8 @@ CASE(a_norm_without_a_weight_or_a_bias_is_refused) {
         while (norm->kind != OP_NORM) norm++;
         if (norm->weight == PLAN_NONE)
             check_refused(&c->plan, "the op norm without a weight");
+        else if (norm->norm.scale != 0)
+            check_refused(&c->plan, "the op norm with a factor of its sum");
         else if (norm->norm.kind == NORM_LAYER_PLAIN)
             check_refused(&c->plan, "the op norm without a bias");
         parity_case_destroy(c);
@@ -67,6 +69,42 @@ CASE(a_gate_with_numbers_of_its_own_is_refused) {
         while (gate->kind != OP_GATE) gate++;
         if (gate->gate == GATE_XIELU) check_refused(&c->plan, "the op gate of this kind");
         parity_case_destroy(c);
+    }
+}
+
+// A plan of which only that op differs from one that is supported.
+static struct op *op_of_kind(struct plan *plan, enum op_kind kind) {
+    for (int i = 0; i < plan->n_op; i++)
+        if (plan->op[i].kind == kind) return &plan->op[i];
+    return NULL;
+}
+
+// Of the cases that the backend has, each is changed.
+CASE(options_of_gemma_4_are_refused) {
+    const struct backend_class *cls = cuda_class();
+    static const enum op_kind kinds[] = {OP_EMBED, OP_COMBINE, OP_ROUTE, OP_ATTENTION};
+    static const char *const names[] = {"the op embed of a table that stays in its file",
+                                        "the op combine without a sum before it",
+                                        "the op route with a factor for each expert",
+                                        "the op attention over another layer's keys and values"};
+    for (int k = 0; k < COUNT(kinds); k++) {
+        int n = 0;
+        for (int i = 0; i < 32; i++) {
+            struct parity_case *c = parity_case_create(kinds[k], i);
+            struct backend_need need;
+            rn_error err = {0};
+            struct op *op = op_of_kind(&c->plan, kinds[k]);
+            const bool is_here =
+                cls->need(&c->plan, &sizes, cls->kv_types[0], &need, &err) == RN_OK;
+            if (kinds[k] == OP_EMBED) c->plan.weight[op->weight].is_cold = true;
+            if (kinds[k] == OP_COMBINE) op->experts.set = true;
+            if (kinds[k] == OP_ROUTE) op->weight = 0;
+            if (kinds[k] == OP_ATTENTION) op->layer = 77;
+            if (is_here) check_refused(&c->plan, names[k]);
+            n += is_here;
+            parity_case_destroy(c);
+        }
+        check(n > 0, "%s: no case is supported", names[k]);
     }
 }
 

@@ -50,6 +50,7 @@ static void dump_weights(FILE *out, const struct plan *plan, bool has_bytes) {
             sum = sum * 31 + data_checksum(w->expert_data[e], w->bytes / (uint64_t)w->n_expert);
         fprintf(out, "weight %d %s %d [%lld %lld] %" PRIu64 " %d %016" PRIx64 "\n", i, w->name,
                 w->format, (long long)w->rows, (long long)w->cols, w->bytes, w->n_expert, sum);
+        if (w->is_cold) fprintf(out, "weight %d is cold\n", i);
     }
 }
 
@@ -70,6 +71,7 @@ static void dump_detail(FILE *out, const struct op *op) {
     case OP_NORM:
         fprintf(out, "%d %d %a %d", op->norm.kind, op->norm.group, (double)op->norm.eps,
                 op->norm.add);
+        if (op->norm.scale != 0) fprintf(out, " scale %a", (double)op->norm.scale);
         break;
     case OP_MATMUL:
         fprintf(out, "%d %a", op->matmul.add, (double)op->matmul.scale);
@@ -99,6 +101,7 @@ static void dump_detail(FILE *out, const struct op *op) {
     case OP_EXPERTS:
     case OP_COMBINE:
         if (op->experts.weighs_input) fprintf(out, "weighs input");
+        if (op->kind == OP_COMBINE && op->experts.set) fprintf(out, "set");
         break;
     case OP_CONV:
     case OP_DELTA:

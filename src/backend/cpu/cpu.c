@@ -41,10 +41,11 @@ static rn_status cpu_device(int index, struct backend_device *out, rn_error *err
 
 // Packed weights take the bytes of the file's format, and the file's own pages are the system's to
 // give up. Weights that are read from the file are part of the sum: a step should find them in
-// memory.
+// memory. A cold table is not: few of its rows are read.
 static uint64_t weight_bytes(const struct plan *plan) {
     uint64_t bytes = 0;
-    for (int i = 0; i < plan->n_weight; i++) bytes += plan->weight[i].bytes;
+    for (int i = 0; i < plan->n_weight; i++)
+        if (!plan->weight[i].is_cold) bytes += plan->weight[i].bytes;
     return bytes;
 }
 

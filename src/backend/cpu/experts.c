@@ -27,6 +27,7 @@ static void route_rows(void *ctx, int64_t begin, int64_t end, int worker) {
         .n_group_used = op->route.n_group_used,
         .group_best = op->route.group_best,
         .jitter = op->route.jitter,
+        .factor = op->weight == PLAN_NONE ? NULL : job->b->weight[op->weight].vector,
     };
     for (int64_t r = begin; r < end; r++) {
         float *out = cpu_row_at(job->b, op->out, r);
@@ -163,16 +164,17 @@ static void combine_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const struct cpu_rows_job *job = ctx;
     const struct cpu_backend *b = job->b;
     const struct op *op = job->op;
-    const int used = b->plan->buffer[op->in[0]].slots;
+    const int used = b->plan->buffer[op->in[0]].slots, width = b->plan->buffer[op->out].width;
     float ones[PLAN_MAX_USED];
     for (int j = 0; j < used; j++) ones[j] = 1;
     for (int64_t r = begin; r < end; r++) {
+        float *y = cpu_row_at(b, op->out, r);
         const float *slot[PLAN_MAX_USED];
         for (int j = 0; j < used; j++)
             slot[j] = cpu_row_at(b, op->in[0], b->route.pair[r * used + j]);
         const float *weight = op->experts.weighs_input ? ones : cpu_row_at(b, op->in[1], r) + used;
-        b->ops->combine(slot, weight, used, cpu_row_at(b, op->out, r),
-                        b->plan->buffer[op->out].width);
+        if (op->experts.set) memset(y, 0, (size_t)width * sizeof *y);
+        b->ops->combine(slot, weight, used, y, width);
     }
 }
 

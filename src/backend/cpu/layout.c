@@ -167,7 +167,8 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
     carve_constants(b, carver);
     for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
-        if (op->kind == OP_NORM || op->kind == OP_ATTENTION) carve_vector(b, op->weight, carver);
+        if (op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_ROUTE)
+            carve_vector(b, op->weight, carver);
         if (op->kind == OP_DELTA || op->kind == OP_SCAN) carve_vector(b, op->weight, carver);
         if (op->kind == OP_SCAN) carve_vector(b, op->state.skip, carver);
         if (op->kind == OP_CONV) carve_taps(b, op->weight, carver);

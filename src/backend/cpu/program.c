@@ -207,6 +207,8 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int worker) {
             else
                 job->b->ops->norm_layer(x + i, w, bias, y + i, group, op->norm.eps, op->norm.add);
         }
+        // one rounding each, so any order of lanes gives these bits
+        for (int i = 0; op->norm.scale != 0 && i < width; i++) y[i] *= op->norm.scale;
     }
 }
 

@@ -40,6 +40,7 @@ struct route_args {
     enum route_score score;
     bool normalize;
     float scale;                           // 0: none
+    const float *factor;                   // [n] of each expert's weight; NULL: none
     float least;                           // these as in op.route
     int n_group, n_group_used, group_best; // n_group 0: none
     float jitter;

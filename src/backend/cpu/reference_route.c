@@ -137,4 +137,5 @@ void reference_route(const struct route_args *args, const float *logit, float *i
     else
         weights_of_logits(args, logit, id, weight);
     for (int j = 0; j < args->k && args->scale != 0; j++) weight[j] *= args->scale;
+    for (int j = 0; j < args->k && args->factor; j++) weight[j] *= args->factor[(int)id[j]];
 }

@@ -176,6 +176,17 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
     l->route_at = take(&l->step_bytes, (2 * (uint64_t)l->max_expert + pairs + 16) * 4);
 }
 
+// Whether no op of the layer appends the keys and values that its attention reads.
+static bool reads_other(const struct plan *plan, const struct op *attention) {
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->kind == OP_KV_APPEND && op->layer == attention->layer &&
+            op->kv.group == attention->kv.group && op->kv.layer == attention->kv.layer)
+            return false;
+    }
+    return true;
+}
+
 // The part of an op that this backend lacks; NULL: it has the op.
 static const char *lacks(const struct plan *plan, const struct op *op) {
     const struct plan_weight *weight = op->weight == PLAN_NONE ? NULL : &plan->weight[op->weight];
@@ -187,8 +198,16 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_COLUMNS:
     case OP_TEMPER:
         return "";
+    case OP_EMBED:
+        return weight->is_cold ? " of a table that stays in its file" : NULL;
+    case OP_ATTENTION:
+        return reads_other(plan, op) ? " over another layer's keys and values" : NULL;
+    case OP_COMBINE:
+        if (op->experts.set) return " without a sum before it";
+        return op->experts.weighs_input ? " with weights before the expert" : NULL;
     case OP_NORM:
         if (!weight) return " without a weight";
+        if (op->norm.scale != 0) return " with a factor of its sum";
         if (op->norm.kind == NORM_LAYER_PLAIN) return " without a bias";
         return weight->rows * weight->cols == op->norm.group ? NULL : " with a weight per element";
     case OP_GATE:
@@ -197,12 +216,12 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
         return op->gate > GATE_SWIGLU_OAI ? " of this kind" : NULL;
     case OP_ROUTE:
         if (op->bias != PLAN_NONE) return " with a bias of the choice";
+        if (weight) return " with a factor for each expert";
         if (op->route.n_group > 0) return " with groups of experts";
         if (op->route.score == ROUTE_SIGMOID) return " by sigmoids";
         if (op->route.score != ROUTE_SOFTMAX) return " of this kind";
         return op->route.scale != 0 ? " with a scale" : NULL;
     case OP_EXPERTS:
-    case OP_COMBINE:
         return op->experts.weighs_input ? " with weights before the expert" : NULL;
     default:
         return NULL;
