@@ -13,20 +13,24 @@ static rn_status apertus_read(struct hparams *hp, const struct weights *weights,
     return s ? s : hparams_refuse_experts(hp, weights, err);
 }
 
-// One number of the current layer; `fallback` where a folder may be without it, and while tensors
-// are described. NAN: it may not.
-static float number(struct builder *b, const char *key, const char *tensor, float fallback) {
+// One number of the current layer: of the key's list, else of the tensor. A folder may be without
+// tensors of the numbers that are not trained.
+static float number(struct builder *b, const char *key, const char *tensor, float initial,
+                    bool is_trained) {
     const struct meta_view *meta = weights_meta_find(b->weights, key);
-    double told = (double)fallback;
-    float value = fallback;
+    float value = initial; // also while tensors are only described
+    double told = (double)NAN;
     if (b->status || b->plan->failed) return 0;
-    if (b->describe) return 0.5f;
-    if (!meta) {
-        bind_values(b, tensor, &value, 1);
+    if (b->describe) {
+        bind_vector(b, tensor, 1);
+        return value;
+    }
+    if (meta && meta->type == META_ARRAY) {
+        meta_item_f64(meta, (uint64_t)b->layer, &told);
+    } else if (meta) {
+        meta_get_f64(meta, &told);
+    } else if (bind_values(b, tensor, &value, 1) || !is_trained) {
         told = (double)value;
-    } else if (!(meta->type == META_ARRAY ? meta_item_f64(meta, (uint64_t)b->layer, &told)
-                                          : meta_get_f64(meta, &told))) {
-        told = (double)NAN;
     }
     if (!b->status && !(fabs(told) <= 1e4))
         b->status = err_set(b->err, RN_ERR_MODEL,
@@ -37,10 +41,10 @@ static float number(struct builder *b, const char *key, const char *tensor, floa
 }
 
 static struct gate_xielu read_xielu(struct builder *b) {
-    const float above = number(b, "xielu.alpha_p", "xielu_alpha_p", NAN);
-    const float below = number(b, "xielu.alpha_n", "xielu_alpha_n", NAN);
-    const float linear = number(b, "xielu.beta", "xielu_beta", 0.5f);
-    const float eps = number(b, "xielu.eps", "xielu_eps", -1e-6f);
+    const float above = number(b, "xielu.alpha_p", "xielu_alpha_p", 0.2f, true);
+    const float below = number(b, "xielu.alpha_n", "xielu_alpha_n", 0.2f, true);
+    const float linear = number(b, "xielu.beta", "xielu_beta", 0.5f, false);
+    const float eps = number(b, "xielu.eps", "xielu_eps", -1e-6f, false);
     return (struct gate_xielu){.above = rmath_softplus(above),
                                .below = linear + rmath_softplus(below),
                                .linear = linear,

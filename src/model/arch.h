@@ -131,7 +131,8 @@ int bind_vector(struct builder *b, const char *name, int64_t n); // a float form
 // A tensor that files may have and that the model does not use.
 void bind_ignore(struct builder *b, const char *name);
 bool bind_present(const struct builder *b, const char *name);
-// The n values of a vector as f32 into out; false when it is absent or an error came.
+// The n values of a vector as f32 into out; false when it is absent or an error came. A tensor that
+// is only described has none, and out stays.
 bool bind_values(struct builder *b, const char *name, float *out, int64_t n);
 
 // --- ops. Widths come from the buffers; a bias (NAME.bias) is used where the file has one. ---

@@ -144,7 +144,8 @@ bool bind_values(struct builder *b, const char *name, float *out, int64_t n) {
     if (b->status || !bind_present(b, name)) return false;
     const int weight = bind_vector(b, name, n);
     if (b->status || b->plan->failed) return false;
-    format_decode(b->plan->weight[weight].format, b->plan->weight[weight].data, out, n);
+    const struct plan_weight *of = &b->plan->weight[weight];
+    if (of->data) format_decode(of->format, of->data, out, n);
     return true;
 }
 

@@ -86,6 +86,15 @@ CASE(every_class_has_its_architecture) {
         {"Olmo2ForCausalLM", "olmo2", false, false},
         {"SmolLM3ForCausalLM", "smollm3", true, false},
         {"GptOssForCausalLM", "gpt-oss", false, true},
+        {"SeedOssForCausalLM", "seed_oss", false, false},
+        {"Ernie4_5ForCausalLM", "ernie4_5", false, false},
+        {"Glm4ForCausalLM", "glm4", false, false},
+        {"Exaone4ForCausalLM", "exaone4", false, false},
+        {"Olmo3ForCausalLM", "olmo2", false, false},
+        {"HunYuanDenseV1ForCausalLM", "hunyuan-dense", false, false},
+        {"Starcoder2ForCausalLM", "starcoder2", false, false},
+        {"Cohere2ForCausalLM", "cohere2", false, false},
+        {"Qwen3VLForConditionalGeneration", "qwen3vl", false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights *weights =
@@ -288,6 +297,16 @@ CASE(windows_are_those_of_transformers) {
         {"GptOssForCausalLM",
          ", 'sliding_window': 9, 'num_local_experts': 4, 'num_experts_per_tok': 2", "gpt-oss",
          "10"},
+        {"Starcoder2ForCausalLM", ", 'sliding_window': 9", "starcoder2", ""},
+        {"Starcoder2ForCausalLM", "", "starcoder2", NULL},
+        {"Olmo3ForCausalLM", ", 'sliding_window': 9", "olmo2", ""}, // of 4 layers the first 3
+        {"Olmo3ForCausalLM", ", 'sliding_window': null", "olmo2", NULL},
+        {"Exaone4ForCausalLM", ", 'sliding_window': 9, 'sliding_window_pattern': 2", "exaone4",
+         "10"},
+        {"Exaone4ForCausalLM", ", 'sliding_window': 9, 'sliding_window_pattern': 'GL'", "exaone4",
+         "01"},
+        {"Exaone4ForCausalLM", ", 'sliding_window': 9, 'sliding_window_pattern': 'L'", "exaone4",
+         ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights *weights = config_open(cases[i].class_name, cases[i].more);
@@ -306,8 +325,13 @@ CASE(windows_are_those_of_transformers) {
     static const char *const none[] = {
         ", 'sliding_window': null",
         ", 'sliding_window': 9, 'layer_types': ['full_attention', 'full_attention']"};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         config_gives("Gemma2ForCausalLM", none[i], "gemma2", "attention.sliding_window 0");
+        config_gives("Exaone4ForCausalLM", none[i], "exaone4", "attention.sliding_window 0");
+    }
+    config_gives("Exaone4ForCausalLM", "", "exaone4", "attention.sliding_window 4096");
+    config_gives("Cohere2ForCausalLM", "", "cohere2",
+                 "attention.sliding_window 4096, logit_scale 0.0625");
     config_refused("Gemma2ForCausalLM", ", 'layer_types': ['full_attention']", RN_ERR_MODEL,
                    "layer_types has 1 items, num_hidden_layers is 2");
     config_refused("Gemma2ForCausalLM", ", 'layer_types': ['full_attention', 'linear_attention']",
