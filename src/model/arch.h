@@ -112,6 +112,8 @@ void hparams_rope_windows(struct hparams *hp);
 // sigmoids.
 rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum route_score score,
                          rn_error *err);
+// The weights of experts sum to 1 only where the file says so.
+void hparams_plain_weights(struct hparams *hp, const struct weights *weights);
 // Refuse a layer without feed-forward.
 rn_status hparams_need_ff(const struct hparams *hp, const struct weights *weights, rn_error *err);
 // Refuse a number under a key that means something that is not supported; 0 and absence are fine.
@@ -156,6 +158,7 @@ void build_norm_sum(struct builder *b, int in, int out, const char *name, float 
 void build_norm_each(struct builder *b, int in, int out, const char *name, int group);
 void build_linear(struct builder *b, int in, int out, struct linear linear);
 void build_head(struct builder *b, int in, int out, int weight, float scale);
+void build_head_biased(struct builder *b, int in, int out, int weight, const char *name);
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim);
 void build_kv_append(struct builder *b, int k, int v, struct kv_place place);
 void build_attention(struct builder *b, const struct layer *l, int q, int out,
@@ -194,5 +197,7 @@ void stack_head(struct builder *b, enum norm_kind norm);
 // next token and a hidden row. Becomes the plan's draft block.
 void stack_draft(struct builder *b);
 void stack_head_named(struct builder *b, enum norm_kind norm, const char *name);
+// A head of its own with a bias, without a scale or cap of the logits.
+void stack_head_biased(struct builder *b, enum norm_kind norm);
 
 #endif

@@ -308,16 +308,30 @@ void block_feed_forward(struct builder *b, const struct layer *l, int in, enum g
     }
 }
 
+void block_feed_forward_shared(struct builder *b, const struct layer *l, int in,
+                               enum gate_kind gate) {
+    block_feed_forward(b, l, in, gate);
+    if (l->n_expert > 0 && l->n_ff_shared > 0) block_shared_expert(b, l, in, gate, true);
+}
+
 void layer_llama(struct builder *b, const struct layer *l) {
     const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
     block_rope(b, l, qkv);
     block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
-    block_feed_forward(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
+    block_feed_forward_shared(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
 }
 
 void layer_qwen3(struct builder *b, const struct layer *l) {
     const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
     block_norm_heads(b, l, qkv);
+    block_rope(b, l, qkv);
+    block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
+    block_feed_forward(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
+}
+
+void layer_olmoe(struct builder *b, const struct layer *l) {
+    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
+    block_norm_qk(b, l, qkv);
     block_rope(b, l, qkv);
     block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
     block_feed_forward(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);

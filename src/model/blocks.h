@@ -75,9 +75,13 @@ void block_shared_expert(struct builder *b, const struct layer *l, int in, enum 
 // --- pieces that several architectures share ---
 // Experts where the layer has them, else block_gated and ffn_down; added to the stream.
 void block_feed_forward(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
-// Llama's layer, and Qwen 3's, which norms q and k head by head.
+// The same, and the expert of all tokens where the layer has one.
+void block_feed_forward_shared(struct builder *b, const struct layer *l, int in,
+                               enum gate_kind gate);
+// Llama's layer; Qwen 3's, which norms q and k head by head; OLMoE's, which norms them as a whole.
 void layer_llama(struct builder *b, const struct layer *l);
 void layer_qwen3(struct builder *b, const struct layer *l);
+void layer_olmoe(struct builder *b, const struct layer *l);
 
 // blocks.c, for blocks_state.c: behind the last mixing of rows, the stream and these buffers
 // continue with the out rows. PLAN_NONE and NULL: none.

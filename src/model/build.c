@@ -340,6 +340,15 @@ void build_head(struct builder *b, int in, int out, int weight, float scale) {
     op_add(b, &op);
 }
 
+void build_head_biased(struct builder *b, int in, int out, int weight, const char *name) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_MATMUL, in, out);
+    op.weight = weight;
+    op.bias = bind_floats(b, name, "bias", width_of(b, out), 0, width_of(b, out), 1);
+    op.matmul.scale = 1;
+    op_add(b, &op);
+}
+
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_ROPE, PLAN_NONE, buffer);

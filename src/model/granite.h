@@ -1,4 +1,4 @@
-// The multipliers that Granite and its hybrids share: granite.c, granitehybrid.c.
+// The rows and multipliers that models of Granite share: granite.c, granitemoe.c, granitehybrid.c.
 #ifndef RN_MODEL_GRANITE_H
 #define RN_MODEL_GRANITE_H
 
@@ -9,5 +9,6 @@
 rn_status granite_read_scales(struct hparams *hp, const struct weights *weights, rn_error *err);
 
 extern const struct hf_key granite_keys[];
+extern const struct hf_tensor granite_tensors_experts[]; // and of the expert of all tokens
 
 #endif

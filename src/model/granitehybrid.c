@@ -69,21 +69,6 @@ static void granitehybrid_config(struct hf_config *c) {
     hf_put_bool(c, "rope.scaling.finetuned", strcmp(position, "rope") == 0);
 }
 
-static const struct hf_tensor granitehybrid_tensors[] = {
-    {"layers.#.block_sparse_moe.router.layer.weight", "blk.#.ffn_gate_inp.weight", hf_map_view},
-    {"layers.#.block_sparse_moe.input_linear.weight", "blk.#.ffn_@_exps.weight",
-     hf_map_experts_gate_up},
-    {"layers.#.block_sparse_moe.output_linear.weight", "blk.#.ffn_down_exps.weight",
-     hf_map_experts_down},
-    {"layers.#.block_sparse_moe.experts.gate_up_proj", "blk.#.ffn_@_exps.weight",
-     hf_map_experts_gate_up},
-    {"layers.#.block_sparse_moe.experts.down_proj", "blk.#.ffn_down_exps.weight",
-     hf_map_experts_down},
-    {"layers.#.shared_mlp.input_linear.weight", "blk.#.ffn_@.weight", hf_map_shared_gate_up},
-    {"layers.#.shared_mlp.output_linear.weight", "blk.#.ffn_@.weight", hf_map_shared_down},
-    {0},
-};
-
 static const struct hf_class granitehybrid_classes[] = {
     {
         .name = "GraniteMoeHybridForCausalLM",
@@ -93,7 +78,7 @@ static const struct hf_class granitehybrid_classes[] = {
         .rope = {.theta = 10000, .is_permuted = true},
         .is_tied = true,
         .read = granitehybrid_config,
-        .tensors = {hf_tensors_decoder, hf_tensors_norms, mamba_tensors, granitehybrid_tensors},
+        .tensors = {hf_tensors_decoder, hf_tensors_norms, mamba_tensors, granite_tensors_experts},
     },
     {0},
 };

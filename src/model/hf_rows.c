@@ -94,4 +94,32 @@ const struct hf_tensor hf_tensors_experts[] = {
     {0},
 };
 
+const struct hf_tensor hf_tensors_mixtral[] = {
+    {"layers.#.block_sparse_moe.gate.weight", "blk.#.ffn_gate_inp.weight", hf_map_view},
+    {"layers.#.block_sparse_moe.experts.#.w1.weight", "blk.#.ffn_gate_exps.weight", hf_map_expert},
+    {"layers.#.block_sparse_moe.experts.#.w2.weight", "blk.#.ffn_down_exps.weight", hf_map_expert},
+    {"layers.#.block_sparse_moe.experts.#.w3.weight", "blk.#.ffn_up_exps.weight", hf_map_expert},
+    {0},
+};
+
+// The expert of all tokens, as DeepSeek names it.
+const struct hf_tensor hf_tensors_shared[] = {
+    {"layers.#.mlp.shared_experts.gate_proj.weight", "blk.#.ffn_gate_shexp.weight", hf_map_view},
+    {"layers.#.mlp.shared_experts.up_proj.weight", "blk.#.ffn_up_shexp.weight", hf_map_view},
+    {"layers.#.mlp.shared_experts.down_proj.weight", "blk.#.ffn_down_shexp.weight", hf_map_view},
+    {"layers.#.mlp.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias", hf_map_view},
+    {0},
+};
+
+// A block behind the layers that predicts a further token.
+const struct hf_tensor hf_tensors_nextn[] = {
+    {"layers.#.eh_proj.weight", "blk.#.nextn.eh_proj.weight", hf_map_view},
+    {"layers.#.enorm.weight", "blk.#.nextn.enorm.weight", hf_map_view},
+    {"layers.#.hnorm.weight", "blk.#.nextn.hnorm.weight", hf_map_view},
+    {"layers.#.embed_tokens.weight", "blk.#.nextn.embed_tokens.weight", hf_map_view},
+    {"layers.#.shared_head.norm.weight", "blk.#.nextn.shared_head_norm.weight", hf_map_view},
+    {"layers.#.shared_head.head.weight", "blk.#.nextn.shared_head_head.weight", hf_map_view},
+    {0},
+};
+
 const struct hf_activation hf_silu = {"hidden_act", {"silu", "swish"}, "silu"};

@@ -521,16 +521,24 @@ static rn_status read_groups(struct layer *l, const struct weights *weights, rn_
     return RN_OK;
 }
 
+// A width, or a number of experts as wide as the others.
+static rn_status read_shared(struct layer *l, const struct weights *weights, rn_error *err) {
+    int n = 0;
+    if (hparams_has(weights, "expert_shared_feed_forward_length"))
+        return hparams_int(weights, "expert_shared_feed_forward_length", 0, MAX_FF, false,
+                           &l->n_ff_shared, err);
+    const rn_status s = hparams_int(weights, "expert_shared_count", 0, 64, false, &n, err);
+    l->n_ff_shared = n * l->n_ff_expert;
+    return s;
+}
+
 rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum route_score score,
                          rn_error *err) {
-    int shared = 0, n_dense = 0;
+    int n_dense = 0;
     float scale = 0;
     rn_status s;
     if ((s = read_score(weights, &score, err))) return s;
     if ((s = hparams_float(weights, "expert_weights_scale", 0, 1e6, false, &scale, err))) return s;
-    if ((s = hparams_int(weights, "expert_shared_feed_forward_length", 0, MAX_FF, false, &shared,
-                         err)))
-        return s;
     if ((s = hparams_int(weights, "leading_dense_block_count", 0, MODEL_MAX_LAYER, false, &n_dense,
                          err)))
         return s;
@@ -541,10 +549,15 @@ rn_status hparams_router(struct hparams *hp, const struct weights *weights, enum
         l->score = score;
         l->expert_scale = scale == 1 ? 0 : scale;
         l->expert_least = ROUTE_LEAST;
-        l->n_ff_shared = shared;
+        if ((s = read_shared(l, weights, err))) return s;
         if ((s = read_groups(l, weights, err))) return s;
     }
     return RN_OK;
+}
+
+void hparams_plain_weights(struct hparams *hp, const struct weights *weights) {
+    if (hparams_has(weights, "expert_weights_norm")) return;
+    for (int i = 0; i < hp->n_layer; i++) hp->layer[i].normalize_experts = false;
 }
 
 rn_status hparams_need_ff(const struct hparams *hp, const struct weights *weights, rn_error *err) {

@@ -9,14 +9,6 @@ static rn_status llama_read(struct hparams *hp, const struct weights *weights, r
     return hparams_decoder(hp, weights, &defaults, err);
 }
 
-static const struct hf_tensor mixtral_tensors[] = {
-    {"layers.#.block_sparse_moe.gate.weight", "blk.#.ffn_gate_inp.weight", hf_map_view},
-    {"layers.#.block_sparse_moe.experts.#.w1.weight", "blk.#.ffn_gate_exps.weight", hf_map_expert},
-    {"layers.#.block_sparse_moe.experts.#.w2.weight", "blk.#.ffn_down_exps.weight", hf_map_expert},
-    {"layers.#.block_sparse_moe.experts.#.w3.weight", "blk.#.ffn_up_exps.weight", hf_map_expert},
-    {0},
-};
-
 static const struct hf_class llama_classes[] = {
     {
         .name = "LlamaForCausalLM",
@@ -43,7 +35,7 @@ static const struct hf_class llama_classes[] = {
         .window = {.mark = hf_window_all},
         .rope = {.theta = 1e6, .is_permuted = true},
         .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp_bias, hf_tensors_experts,
-                    mixtral_tensors},
+                    hf_tensors_mixtral},
     },
     {0},
 };

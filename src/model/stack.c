@@ -4,6 +4,8 @@
 //
 // Everything behind the last KV append works on the out rows only, and the vocabulary's product on
 // the rows that need logits.
+#include <assert.h>
+
 #include "model/blocks.h"
 
 // All buffers are declared before the first op, those of the tokens first. So a plan's buffers have
@@ -138,6 +140,15 @@ void stack_head_named(struct builder *b, enum norm_kind norm, const char *name) 
     b->head = is_tied ? b->embd : bind_matrix(b, "output", hp->n_vocab, hp->n_embd);
     build_head(b, h, logits, b->head, hp->logit_scale);
     if (hp->logit_softcap > 0) build_softcap(b, logits, hp->logit_softcap);
+    b->plan->hidden = h;
+}
+
+void stack_head_biased(struct builder *b, enum norm_kind norm) {
+    const struct hparams *hp = &b->model->hp;
+    const int h = block_norm(b, norm, "output_norm");
+    assert(hp->logit_scale == 1 && hp->logit_softcap == 0);
+    b->head = bind_matrix(b, "output", hp->n_vocab, hp->n_embd);
+    build_head_biased(b, h, b->plan->logits, b->head, "output");
     b->plan->hidden = h;
 }
 

@@ -134,6 +134,7 @@ struct hf_config {
     // Numbers that the tensors need.
     int64_t n_layer, n_embd, n_head, n_head_kv, n_ff, n_ctx, head_dim, n_rot;
     int64_t n_expert, n_expert_used, n_ff_expert; // n_expert is 0: there are none
+    int64_t n_nextn; // layers behind these that may be in the files, and predict further tokens
     bool is_tied;
     const float *tap_scale; // [n_tap_scale] factors of a convolution's channels; NULL: none
     int64_t n_tap_scale;
@@ -180,6 +181,9 @@ bool hf_layer_types(struct hf_config *c, const char *const *names, uint8_t *out)
 bool hf_layer_names(struct hf_config *c, const char *key, const char *const *names, uint8_t *out);
 // The integers of an array, at most `max` of them, each from 0 to `most`; returns their number.
 int64_t hf_ints(struct hf_config *c, const char *key, int64_t most, int64_t *out, int64_t max);
+// An integer, or an array of one for each layer that are all equal.
+int64_t hf_int_each(struct hf_config *c, const char *key, int64_t min, int64_t max,
+                    int64_t fallback);
 // An array of hf_config's n_layer items, in the weights' arena; NULL: no memory, or an error came.
 uint32_t *hf_layers_new(struct hf_config *c);
 // Sets tap_scale: count[i] channels have the factor scale[i], for n parts.
@@ -219,6 +223,7 @@ hf_map hf_map_transposed;      // of [in, out], as Conv1D has it
 hf_map hf_map_expert;          // one expert's matrix: a slice of the GGUF tensor
 hf_map hf_map_experts_gate_up; // [experts, 2 ff, in], the gate's rows first
 hf_map hf_map_experts_down;    // [experts, out, ff]
+hf_map hf_map_linears_gate_up; // as gate_up, under a name that tells the order of the axes
 hf_map hf_map_turns_gate_up;   // [experts, in, 2 ff], gate and up by turns
 hf_map hf_map_turns_bias;      // [experts, 2 ff], by turns
 hf_map hf_map_turns_down;      // [experts, ff, out]

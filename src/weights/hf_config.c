@@ -207,6 +207,22 @@ int64_t hf_ints(struct hf_config *c, const char *key, int64_t most, int64_t *out
     return 0;
 }
 
+int64_t hf_int_each(struct hf_config *c, const char *key, int64_t min, int64_t max,
+                    int64_t fallback) {
+    const struct hf_value value = hf_find(c, &c->root, key);
+    int64_t items[HF_MAX_LAYER];
+    struct jread json;
+    if (c->status != RN_OK || !value.text) return fallback;
+    jread_init(&json, value.text, value.len);
+    if (jread_peek(&json) != JREAD_ARRAY) return hf_int(c, &c->root, key, min, max, fallback);
+    const int64_t n = hf_ints(c, key, max, items, HF_MAX_LAYER);
+    bool ok = n >= c->n_layer && items[0] >= min;
+    for (int64_t i = 1; ok && i < c->n_layer; i++) ok = items[i] == items[0];
+    if (ok) return items[0];
+    hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, key, "one value for all layers");
+    return fallback;
+}
+
 static int index_of(const struct jread_text *text, const char *const *names) {
     int i = 0;
     while (names[i] && !jread_equals(text, names[i])) i++;

@@ -257,18 +257,12 @@ void hf_map_expert(struct hf_mapper *m) {
     *slot = t->data;
 }
 
-// Rows of width and of 2 ff must differ: otherwise the shape does not tell which axis is which.
-void hf_map_experts_gate_up(struct hf_mapper *m) {
+void hf_map_linears_gate_up(struct hf_mapper *m) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
     if (!check_float(m) || !check_shape(m, t, 3, c->n_expert, 2 * c->n_ff_expert, c->n_embd, 0))
         return;
-    if (2 * c->n_ff_expert == c->n_embd) {
-        hf_mapper_fail(m, RN_ERR_UNSUPPORTED,
-                       "the two axes are of one length, so their order is unknown");
-        return;
-    }
     const uint64_t slice = t->bytes / (uint64_t)c->n_expert;
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
@@ -278,6 +272,15 @@ void hf_map_experts_gate_up(struct hf_mapper *m) {
         for (int64_t e = 0; e < c->n_expert; e++)
             parts[e] = t->data + (uint64_t)e * slice + (uint64_t)i * (slice / 2);
     }
+}
+
+// Rows of width and of 2 ff must differ: otherwise the shape does not tell which axis is which.
+void hf_map_experts_gate_up(struct hf_mapper *m) {
+    if (2 * m->c->n_ff_expert == m->c->n_embd)
+        hf_mapper_fail(m, RN_ERR_UNSUPPORTED,
+                       "the two axes are of one length, so their order is unknown");
+    else
+        hf_map_linears_gate_up(m);
 }
 
 void hf_map_experts_down(struct hf_mapper *m) {

@@ -136,13 +136,25 @@ static void factors_read(struct hf_config *c, const char *key, const char *name)
     if (!ok || count != n) hf_fail_value(c, RN_ERR_MODEL, &c->rope, key, expected);
 }
 
+// PhiMoE gives the magnitude itself, once for each list of divisors.
+static double mscale_read(struct hf_config *c) {
+    const double of_long = hf_number(c, &c->rope, "long_mscale", 1e-6, 1e6, 1);
+    const double of_short = hf_number(c, &c->rope, "short_mscale", 1e-6, 1e6, of_long);
+    if (c->status == RN_OK && of_long != of_short)
+        hf_fail(c, RN_ERR_UNSUPPORTED,
+                "rope scaling: short_mscale %g is not supported beside long_mscale %g", of_short,
+                of_long);
+    return of_long;
+}
+
 void hf_scaling_longrope(struct hf_config *c, double theta) {
     (void)theta;
     const double original = (double)hf_original_context(c);
     const double scale = (double)c->n_ctx / original;
     factors_read(c, "long_factor", "rope_factors_long.weight");
     factors_read(c, "short_factor", "rope_factors_short.weight");
-    const double computed = scale > 1 ? sqrt(1 + rmath_log(scale) / rmath_log(original)) : 1;
+    double computed = scale > 1 ? sqrt(1 + rmath_log(scale) / rmath_log(original)) : 1;
+    if (hf_has(c, &c->rope, "long_mscale")) computed = mscale_read(c);
     hf_put_f32(c, "rope.scaling.attn_factor",
                hf_number(c, &c->rope, "attention_factor", 1e-6, 1e6, computed));
 }

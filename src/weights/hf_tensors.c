@@ -107,15 +107,20 @@ void hf_mapper_name(const struct hf_mapper *m, const char *which, char out[HF_GG
 
 // --- all of them ---
 
-// Blocks that predict further tokens: "mtp.layers.0." and "mtp." name the first one.
+// Blocks that predict further tokens: "mtp.layers.0." and "mtp." name the first one. Elsewhere they
+// are layers behind the last one, as many as the config says, and the files may be without them.
 #define MTP "mtp."
 
-static int64_t nextn_count(const struct st_table *table) {
+static int64_t nextn_count(const struct hf_config *c, const struct st_table *table) {
+    int64_t count = 0, layer;
     for (int i = 0; i < table->n; i++) {
         const char *name = name_bare(table->tensors[i].name);
         if (starts_with(&name, MTP)) return 1;
+        if (!starts_with(&name, "layers.") || !number_read(&name, &layer)) continue;
+        const int64_t behind = layer - c->n_layer + 1;
+        if (behind > count && behind <= c->n_nextn) count = behind;
     }
-    return 0;
+    return count;
 }
 
 static void map_one(struct hf_mapper *m) {
@@ -126,6 +131,8 @@ static void map_one(struct hf_mapper *m) {
     if (starts_with(&name, MTP)) { // the block behind the layers
         if (!m->row) m->row = row_find(m, name);
         m->number[0] += n_layer;
+        n_layer += m->n_nextn;
+    } else if (m->c->n_nextn > 0) {
         n_layer += m->n_nextn;
     }
     if (!m->row) {
@@ -155,7 +162,7 @@ static void check_parts(struct hf_mapper *m) {
 rn_status hf_tensors_map(struct hf_config *c, const struct st_table *table) {
     if (c->status != RN_OK) return c->status;
     struct hf_mapper m = {.c = c, .table = table, .n_rows = row_count(c->class)};
-    m.n_nextn = nextn_count(table);
+    m.n_nextn = nextn_count(c, table);
     if (m.n_nextn > 0) hf_put_u32(c, "nextn_behind", m.n_nextn);
     const size_t n_slices = (size_t)(c->n_layer + m.n_nextn) * (size_t)m.n_rows;
     m.slices = malloc((n_slices + 1) * sizeof *m.slices);
