@@ -479,7 +479,8 @@ static rn_status heads_probe(struct probe *probe, const struct plan_kv_group *li
                                         .n_layer = 1,
                                         .n_head_kv = like->n_head_kv,
                                         .dim_k = like->dim_k,
-                                        .dim_v = like->dim_v};
+                                        .dim_v = like->dim_v,
+                                        .is_latent = like->is_latent};
     const struct plan_rope rope = {.n_rot = like->dim_k / 2 * 2,
                                    .inv_freq = inv_freq,
                                    .magnitude = 1};
@@ -505,7 +506,7 @@ static rn_status heads_probe(struct probe *probe, const struct plan_kv_group *li
     op.rope.dim = like->dim_k;
     plan_add_op(plan, &op);
     op = op_make(plan, OP_KV_APPEND, k, PLAN_NONE);
-    op.in[1] = v;
+    if (!like->is_latent) op.in[1] = v;
     plan_add_op(plan, &op);
     const struct plan_weight small = {.name = SMALL_PRODUCT,
                                       .format = FORMAT_Q8_0,
@@ -708,7 +709,7 @@ static rn_status ops_run(struct probe *probe, const struct tools_rates_options *
         if (floats[1][kind] > floats[0][kind])
             out->op[kind] = op_line(times[0].kind_ns[kind], floats[0][kind], times[1].kind_ns[kind],
                                     floats[1][kind]);
-    out->op[OP_MATMUL] = out->op[OP_EXPERTS] =
+    out->op[OP_MATMUL] = out->op[OP_EXPERTS] = out->op[OP_HEADS] =
         (struct predict_op){.fixed_ns = times[0].kind_ns[OP_MATMUL]};
     // ops that the probe has not: as a gate
     static const enum op_kind like_gate[] = {OP_CONV,  OP_DELTA,   OP_SCAN,    OP_COLUMNS,

@@ -161,7 +161,7 @@ static void macs_add(const struct plan *plan, const struct kv_bytes *kv,
                      const struct batch_shape *shape, struct tools_cost *out) {
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
-        const bool product = op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
+        const bool product = op_is_product(op->kind);
         if (!product && op->kind != OP_ATTENTION) continue;
         const uint64_t macs = op_cost(plan, op, kv, shape).flops / 2;
         if (product && format_at(plan->weight[op->weight].format)->span != 0)

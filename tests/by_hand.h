@@ -38,7 +38,7 @@ static inline void rates_measure(const struct plan *plan, struct predict_rates *
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
         if (op->kind == OP_ATTENTION) n_head = op->kv.n_head;
-        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
+        if (!op_is_product(op->kind)) continue;
         const enum format_id format = plan->weight[op->weight].format;
         if (out->product[format].is_known) continue;
         if (tools_rates_product(&options, out, format, &out->product[format], &err)) fail(&err);

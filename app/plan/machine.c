@@ -269,7 +269,8 @@ static rn_status missing_measure(struct measuring *m, struct progress *progress,
     if (!status && !m->has_attention) {
         const struct plan_kv_group group = {.n_head_kv = m->heads.n_head_kv,
                                             .dim_k = m->heads.dim_k,
-                                            .dim_v = m->heads.dim_v};
+                                            .dim_v = m->heads.dim_v,
+                                            .is_latent = m->heads.is_latent};
         status = tools_rates_attention(&m->options, &group, m->heads.n_head, m->rates->cache_bytes,
                                        &m->rates->attention, err);
         progress_update(progress, ++done, total);
@@ -282,7 +283,7 @@ static void needs_read(struct measuring *m) {
     const struct plan *plan = m->plan;
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
-        if (op->kind == OP_MATMUL || op->kind == OP_EXPERTS)
+        if (op_is_product(op->kind))
             m->is_needed[plan->weight[op->weight].format] = true;
         if (op->kind != OP_ATTENTION || m->heads.n_head) continue;
         const struct plan_kv_group *group = &plan->group[op->kv.group];
@@ -290,6 +291,7 @@ static void needs_read(struct measuring *m) {
         m->heads.n_head_kv = group->n_head_kv;
         m->heads.dim_k = group->dim_k;
         m->heads.dim_v = group->dim_v;
+        m->heads.is_latent = group->is_latent;
     }
     if (!m->heads.n_head) m->has_attention = true; // there is none to measure
 }

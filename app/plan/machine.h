@@ -62,6 +62,7 @@ void rates_key_make(const struct tools_device *device, int n_threads, const char
 struct rates_attention_key {
     const char *kv_type;
     int n_head, n_head_kv, dim_k, dim_v;
+    bool is_latent;
 };
 // False: there are none, or the file is broken. out->attention is that of the key, is_attention
 // false: it was not measured yet.

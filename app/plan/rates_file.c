@@ -31,8 +31,8 @@ static bool path_make(const char *key, bool with_folders, char out[PATH_SIZE]) {
 }
 
 static void heads_name(const struct rates_attention_key *heads, char out[96]) {
-    snprintf(out, 96, "%s %d/%d x %d+%d", heads->kv_type, heads->n_head, heads->n_head_kv,
-             heads->dim_k, heads->dim_v);
+    snprintf(out, 96, "%s %d/%d x %d%s%d", heads->kv_type, heads->n_head, heads->n_head_kv,
+             heads->dim_k, heads->is_latent ? " with " : "+", heads->dim_v);
 }
 
 // ---------------------------------------------------------------- reading

@@ -154,12 +154,16 @@ void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const c
                 int group, bool add);
 // out = (out + the RMS norm of in) * scale.
 void build_norm_sum(struct builder *b, int in, int out, const char *name, float scale);
+// An RMS norm of the whole row with an epsilon of its own.
+void build_norm_eps(struct builder *b, int in, int out, const char *name, float eps);
 // An RMS norm by group with a factor for each element: [n_group, group], or all in one row.
 void build_norm_each(struct builder *b, int in, int out, const char *name, int group);
 void build_linear(struct builder *b, int in, int out, struct linear linear);
 void build_head(struct builder *b, int in, int out, int weight, float scale);
 void build_head_biased(struct builder *b, int in, int out, int weight, const char *name);
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim);
+// The same from an element of each head on.
+void build_rope_from(struct builder *b, int buffer, int rope, int n_head, int dim, int from);
 void build_kv_append(struct builder *b, int k, int v, struct kv_place place);
 void build_attention(struct builder *b, const struct layer *l, int q, int out,
                      struct kv_place place, int sinks);
@@ -172,6 +176,9 @@ void build_experts(struct builder *b, const struct layer *l, int in, int route, 
 void build_combine(struct builder *b, const struct layer *l, int in, int route, int out);
 // out =, not out +=
 void build_combine_set(struct builder *b, const struct layer *l, int in, int route, int out);
+// A product for each of n heads: `rows` by `cols`, from the start of a head's part of a row to the
+// start of its part of out.
+void build_heads(struct builder *b, int in, int out, const char *name, int n, int rows, int cols);
 void build_columns(struct builder *b, int in, int out, int n, int len, int from, int stride_from,
                    int to, int stride_to);
 // Names of tensors are as files have them: `a` and `d` without ".weight", `dt` with ".bias".

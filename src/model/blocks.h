@@ -45,6 +45,9 @@ int block_attend_beside(struct builder *b, const struct layer *l, struct qkv qkv
 struct qkv block_qkv_gated(struct builder *b, const struct layer *l, int in, int *gate);
 int block_attend_gated(struct builder *b, const struct layer *l, struct qkv qkv, int gate);
 
+// Attention over a latent. Leads to attn_output.
+int block_latent(struct builder *b, const struct layer *l, int in);
+
 // --- recurrence: the input of the product that leads back to the stream ---
 // LFM2: a convolution between two gates. Leads to shortconv.out_proj.
 int block_short_conv(struct builder *b, const struct layer *l, int in);

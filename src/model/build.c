@@ -197,22 +197,28 @@ static void bind_stacked(struct builder *b, const char *name, int64_t first, int
     weight->bytes = (uint64_t)n * (uint64_t)weight->rows * row_bytes;
 }
 
-static int bind_experts(struct builder *b, struct linear linear, int n, int64_t rows,
-                        int64_t cols) {
+// n matrices of one tensor, or where has_parts of a tensor each.
+static int bind_stack(struct builder *b, struct linear linear, int n, int64_t rows, int64_t cols,
+                      bool has_parts) {
     const void **data = arena_array(&b->plan->arena, (size_t)n, sizeof *data);
     if (!data) {
         b->plan->failed = true;
         return PLAN_NONE;
     }
     struct plan_weight weight = {.rows = rows, .cols = cols, .n_expert = n, .expert_data = data};
-    char first[NAME_MAX_BYTES];
-    separate_name(linear.name, 0, first);
-    if (bind_present(b, first))
+    if (has_parts)
         bind_separate(b, linear.name, data, &weight);
     else
         bind_stacked(b, linear.name, linear.first, linear.total ? linear.total : rows, data,
                      &weight);
     return b->status ? PLAN_NONE : plan_add_weight(b->plan, &weight);
+}
+
+static int bind_experts(struct builder *b, struct linear linear, int n, int64_t rows,
+                        int64_t cols) {
+    char first[NAME_MAX_BYTES];
+    separate_name(linear.name, 0, first);
+    return bind_stack(b, linear, n, rows, cols, bind_present(b, first));
 }
 
 static struct op new_op(const struct builder *b, enum op_kind kind, int in, int out) {
@@ -306,6 +312,16 @@ void build_norm(struct builder *b, enum norm_kind kind, int in, int out, const c
     norm_add(b, kind, in, out, weight, bias, group, add, 0);
 }
 
+void build_norm_eps(struct builder *b, int in, int out, const char *name, float eps) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_NORM, in, out);
+    op.norm.kind = NORM_RMS;
+    op.norm.group = width_of(b, out);
+    op.norm.eps = eps;
+    op.weight = bind_vector(b, name, op.norm.group);
+    op_add(b, &op);
+}
+
 void build_norm_each(struct builder *b, int in, int out, const char *name, int group) {
     if (stopped(b)) return;
     const struct tensor_view *tensor = tensor_find(b, name, "weight");
@@ -350,11 +366,16 @@ void build_head_biased(struct builder *b, int in, int out, int weight, const cha
 }
 
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim) {
+    build_rope_from(b, buffer, rope, n_head, dim, 0);
+}
+
+void build_rope_from(struct builder *b, int buffer, int rope, int n_head, int dim, int from) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_ROPE, PLAN_NONE, buffer);
     op.rope.rope = rope;
     op.rope.n_head = n_head;
     op.rope.dim = dim;
+    op.rope.from = from;
     op_add(b, &op);
 }
 
@@ -450,6 +471,16 @@ void build_combine(struct builder *b, const struct layer *l, int in, int route, 
 
 void build_combine_set(struct builder *b, const struct layer *l, int in, int route, int out) {
     combine_add(b, l, in, route, out, true);
+}
+
+void build_heads(struct builder *b, int in, int out, const char *name, int n, int rows, int cols) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_HEADS, in, out);
+    op.weight = bind_stack(b, (struct linear){.name = name}, n, rows, cols, false);
+    op.heads.n = n;
+    op.heads.stride_from = width_of(b, in) / n;
+    op.heads.stride_to = width_of(b, out) / n;
+    op_add(b, &op);
 }
 
 void build_columns(struct builder *b, int in, int out, int n, int len, int from, int stride_from,

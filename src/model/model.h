@@ -34,6 +34,13 @@ struct recurrence {
     float z_scale, dt_scale, out_scale; // multiply the gate, dt and the result; 0: nothing does
 };
 
+// Attention over a latent: keys and values of all heads come from one row of a token, [dim_v of the
+// layer | dim_rot]. The heads' own matrices are multiplied into queries and results.
+struct latent {
+    int n_q;                      // rank of the queries; 0: they have one matrix
+    int dim_nope, dim_rot, dim_v; // of a head: not rotated, rotated; its value. dim_rot 0: none
+};
+
 // One layer. Layers of a model may differ in each of these.
 struct layer {
     enum kv_kind kind;                   // of the attention's keys and values
@@ -41,6 +48,7 @@ struct layer {
     int kv_back; // keys and values are those of the layer so many before it; 0: its own
     bool k_is_v; // values come from the keys' product; there is no attn_v
     struct recurrence recurrence;
+    struct latent latent;                     // with it, n_head_kv is 1
     int window;                               // positions that it sees; 0: all
     int rope;                                 // index into hparams.rope; PLAN_NONE: not rotated
     float attn_scale, attn_softcap;           // of the scores; softcap 0: none

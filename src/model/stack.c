@@ -21,7 +21,7 @@ static int declare_buffers(struct builder *b) {
         const struct layer *l = &hp->layer[i];
         if (l->n_head_kv == 0) continue;
         block_buffer(b, "k", l->n_head_kv * l->dim_k, 1);
-        block_buffer(b, "v", l->n_head_kv * l->dim_v, 1);
+        if (l->latent.dim_rot == 0) block_buffer(b, "v", l->n_head_kv * l->dim_v, 1);
     }
     return plan_add_buffer(b->plan, "logits", hp->n_vocab, ROWS_LOGITS);
 }
@@ -29,7 +29,7 @@ static int declare_buffers(struct builder *b) {
 static bool shares_group(const struct plan_kv_group *a, const struct plan_kv_group *b) {
     return a->kind == b->kind && a->n_head_kv == b->n_head_kv && a->dim_k == b->dim_k &&
            a->dim_v == b->dim_v && a->window == b->window && a->state == b->state &&
-           a->exact == b->exact;
+           a->exact == b->exact && a->is_latent == b->is_latent;
 }
 
 // Puts the layer into the first group of its kind and width; a new one if there is none.
@@ -55,7 +55,8 @@ static void add_keys(struct builder *b, int layer) {
                                        .n_head_kv = l->n_head_kv,
                                        .dim_k = l->dim_k,
                                        .dim_v = l->dim_v,
-                                       .window = l->window};
+                                       .window = l->window,
+                                       .is_latent = l->latent.dim_rot > 0};
     add_to_group(b, layer, &like, &b->place[layer]);
 }
 
@@ -170,7 +171,8 @@ static struct layer draft_layer(struct builder *b) {
                                         .n_layer = 1,
                                         .n_head_kv = l.n_head_kv,
                                         .dim_k = l.dim_k,
-                                        .dim_v = l.dim_v};
+                                        .dim_v = l.dim_v,
+                                        .is_latent = l.latent.dim_rot > 0};
     b->place[hp->n_layer] = (struct kv_place){plan_add_kv_group(b->plan, &group), 0};
     return l;
 }

@@ -160,6 +160,12 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
         cost.act_bytes += rows * width_bytes(plan, op->out);
         cost.flops = rows * width;
         break;
+    case OP_HEADS: // a head reads its own columns and writes its own rows
+        cost.weight_bytes = weight->bytes;
+        cost.act_bytes =
+            rows * (uint64_t)(weight->rows + weight->cols) * (uint64_t)op->heads.n * sizeof(float);
+        cost.flops = rows * (uint64_t)op->heads.n * (uint64_t)(weight->rows * weight->cols) * 2;
+        break;
     case OP_COUNT:
         break;
     }

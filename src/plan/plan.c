@@ -122,6 +122,7 @@ int plan_add_kv_group(struct plan *plan, const struct plan_kv_group *group) {
     assert(plan->n_group_all < PLAN_MAX_KV_GROUPS);
     assert((group->kind == KV_RECURRENT) == (group->state > 0));
     assert((group->kind != KV_WINDOW && group->kind != KV_CHUNK) || group->window > 0);
+    assert(!group->is_latent || (group->kind == KV_FULL && group->dim_v <= group->dim_k));
     plan->group[plan->n_group_all] = *group;
     if (!plan->in_draft) plan->n_group++;
     return plan->n_group_all++;
@@ -146,7 +147,9 @@ static void check_kv(const struct plan *plan, const struct op *op) {
     assert(group->kind != KV_RECURRENT);
     if (op->kind == OP_KV_APPEND) {
         assert(plan->buffer[op->in[0]].width == group->n_head_kv * group->dim_k);
-        assert(plan->buffer[op->in[1]].width == group->n_head_kv * group->dim_v);
+        assert(group->is_latent == (op->in[1] == PLAN_NONE));
+        assert(group->is_latent ||
+               plan->buffer[op->in[1]].width == group->n_head_kv * group->dim_v);
     } else {
         assert(op->out != op->in[0] && plan->buffer[op->in[0]].rows == op->rows);
         assert(op->kv.n_head % group->n_head_kv == 0);
@@ -159,6 +162,10 @@ static void check_kv(const struct plan *plan, const struct op *op) {
 
 bool op_has_state(enum op_kind kind) {
     return kind == OP_CONV || kind == OP_DELTA || kind == OP_SCAN;
+}
+
+bool op_is_product(enum op_kind kind) {
+    return kind == OP_MATMUL || kind == OP_EXPERTS || kind == OP_HEADS;
 }
 
 int64_t op_state_floats(const struct plan *plan, const struct op *op) {
@@ -225,6 +232,19 @@ static void check_columns(const struct plan *plan, const struct op *op) {
     assert(op->columns.to + (op->columns.n - 1) * op->columns.stride_to + op->columns.len <=
            out->width);
     (void)in, (void)out;
+}
+
+static void check_head_products(const struct plan *plan, const struct op *op) {
+    const struct plan_buffer *in = &plan->buffer[op->in[0]], *out = &plan->buffer[op->out];
+    const struct plan_weight *weight = &plan->weight[op->weight];
+    const int64_t last = op->heads.n - 1;
+    assert(in->rows == op->rows && in->slots == 1 && out->slots == 1 && op->out != op->in[0]);
+    assert(op->heads.n > 0 && weight->n_expert == op->heads.n && op->bias == PLAN_NONE);
+    assert(op->heads.from >= 0 && op->heads.to >= 0);
+    assert(op->heads.from + last * op->heads.stride_from + weight->cols <= in->width);
+    assert(op->heads.to + last * op->heads.stride_to + weight->rows <= out->width);
+    assert(last == 0 || op->heads.stride_to >= weight->rows); // heads run side by side
+    (void)in, (void)out, (void)weight, (void)last;
 }
 
 static void check_norm(const struct plan *plan, const struct op *op) {
@@ -315,7 +335,8 @@ static void check_op(const struct plan *plan, const struct op *op) {
         break;
     case OP_ROPE:
         assert(plan->buffer[op->out].width == op->rope.n_head * op->rope.dim);
-        assert(plan->rope[op->rope.rope].n_rot <= op->rope.dim);
+        assert(op->rope.from >= 0);
+        assert(op->rope.from + plan->rope[op->rope.rope].n_rot <= op->rope.dim);
         break;
     case OP_KV_APPEND:
         assert(op->rows == ROWS_TOKENS);
@@ -349,6 +370,9 @@ static void check_op(const struct plan *plan, const struct op *op) {
     case OP_TEMPER:
         assert(op->temper.length > 0 && op->temper.offset >= 0 && op->temper.factor > 0);
         assert(plan->buffer[op->out].slots == 1 && op->rows != ROWS_LOGITS);
+        break;
+    case OP_HEADS:
+        check_head_products(plan, op);
         break;
     case OP_COUNT:
         assert(!"not an op");

@@ -88,6 +88,7 @@ struct plan_kv_group {
                 // n_head_kv and dim_* are 0
     int exact;  // of them, the first ones, which are f32 where the others are bf16: inputs of a
                 // convolution. An op's part is on one side
+    bool is_latent; // a value is the first dim_v elements of its key: no values are stored
 };
 
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_PLAIN, NORM_COUNT }; // PLAIN: without a bias
@@ -149,10 +150,11 @@ struct op {
         struct {
             int rope; // index into plan->rope; in place on out
             int n_head, dim;
+            int from; // of each head, its first rotated element
         } rope;
         struct {
-            int group, layer; // layer inside its group; in[0] = k, in[1] = v (KV_APPEND); in[0] = q
-                              // (ATTENTION)
+            int group, layer; // layer inside its group; in[0] = k, in[1] = v (KV_APPEND; of latent
+                              // groups PLAN_NONE); in[0] = q (ATTENTION)
             int n_head;       // ATTENTION: query heads
             float scale;      // ATTENTION: of the scores
             float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none
@@ -186,6 +188,14 @@ struct op {
             int from, stride_from; // stride: floats of a part
             int to, stride_to;
         } columns;
+        // HEADS: a product for each of n heads, whose matrices are the weight's experts. Head h
+        // reads the weight's columns from `from + h * stride_from` on, and writes its rows from
+        // `to + h * stride_to` on. Other floats of out stay.
+        struct {
+            int n;
+            int from, stride_from;
+            int to, stride_to;
+        } heads;
         struct {
             int n_used;     // ROUTE: the best n_used of in[0]'s logits; out is [ids, weights]
             bool normalize; // weights sum to 1 over the chosen; otherwise over all
@@ -248,6 +258,8 @@ struct plan {
 
 // Whether the op reads and writes a page of a recurrent group.
 bool op_has_state(enum op_kind kind);
+// Whether the op multiplies by a weight: MATMUL, EXPERTS, HEADS.
+bool op_is_product(enum op_kind kind);
 // The floats of a layer's state that the op of a kind with op.state has.
 int64_t op_state_floats(const struct plan *plan, const struct op *op);
 // The number that the op TEMPER multiplies a row at that position by.

@@ -82,16 +82,12 @@ static void spend(struct step *step, enum predict_bound memory, double bytes_ns,
     step->out->part_ns[predict_is_math(bytes_ns, ns) ? BOUND_MATH : memory] += ns;
 }
 
-static bool is_product(const struct op *op) {
-    return op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
-}
-
 // Products that share an input are one stage.
 static bool starts_stage(const struct plan *plan, int i) {
     const struct op *op = &plan->op[i], *before = op - 1;
     if (op->kind == OP_ATTENTION || op_has_state(op->kind)) return true;
-    if (!is_product(op)) return false;
-    return i == 0 || before->kind != op->kind || before->in[0] != op->in[0];
+    if (!op_is_product(op->kind)) return false;
+    return i == 0 || op->kind == OP_HEADS || before->kind != op->kind || before->in[0] != op->in[0];
 }
 
 // ---------------------------------------------------------------- figures
@@ -123,6 +119,10 @@ static void rate_product(struct step *step, const struct op *op, const struct co
         rows = rows * used / touched;
         matrix.outputs *= touched;
         matrix.inputs *= touched;
+    }
+    if (op->kind == OP_HEADS) {
+        matrix.outputs *= op->heads.n;
+        matrix.inputs *= op->heads.n;
     }
     const double ns = predict_product_ns(rates, weight->format, rows, &matrix, step->working_set);
     spend(step, BOUND_WEIGHTS, matrix.bytes / rates->bandwidth * 1e9, ns);
@@ -160,7 +160,7 @@ static void rate_state(struct step *step, const struct op *op, const struct cost
 static void rate_op(struct step *step, int i, const struct cost *cost) {
     const struct op *op = &step->plan->op[i];
     const struct predict_op *rate = &step->machine->rates->op[op->kind];
-    if (is_product(op)) {
+    if (op_is_product(op->kind)) {
         const bool is_first = starts_stage(step->plan, i);
         rate_product(step, op, cost, is_first);
         if (is_first) step->out->part_ns[BOUND_HOST] += rate->fixed_ns;

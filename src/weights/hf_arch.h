@@ -92,7 +92,9 @@ struct hf_class {
     const char *quant_method;                 // the supported one; NULL: none
     struct hf_window window;
     struct hf_rope rope;
-    int head_dim;                      // default; 0: width / heads
+    int head_dim; // default; 0: width / heads
+    // Sets head_dim and writes the keys of heads instead; NULL: head_dim is read.
+    void (*heads)(struct hf_config *c);
     bool is_tied;                      // default of tie_word_embeddings
     void (*read)(struct hf_config *c); // called where rows are not enough; NULL: they are
     const struct hf_tensor *tensors[HF_MAX_TABLES];
@@ -134,6 +136,7 @@ struct hf_config {
     // Numbers that the tensors need.
     int64_t n_layer, n_embd, n_head, n_head_kv, n_ff, n_ctx, head_dim, n_rot;
     int64_t n_expert, n_expert_used, n_ff_expert; // n_expert is 0: there are none
+    int64_t n_latent, dim_nope, dim_value;        // of kv_b: its columns, and a head's two parts
     int64_t n_nextn; // layers behind these that may be in the files, and predict further tokens
     bool is_tied;
     const float *tap_scale; // [n_tap_scale] factors of a convolution's channels; NULL: none
@@ -219,6 +222,7 @@ hf_map hf_map_minus_exp;       // a vector x as -exp(x): the decay of a state
 hf_map hf_map_taps;            // [channels, 1, taps] of a convolution, as [channels, taps]
 hf_map hf_map_shared_gate_up;  // [2 ff, in] of the expert of all tokens, the gate's rows first.
 hf_map hf_map_shared_down;     // [out, ff] of it. In a model without experts: the feed-forward
+hf_map hf_map_kv_b;            // [heads (nope + value), latent]: keys' part transposed by head
 hf_map hf_map_transposed;      // of [in, out], as Conv1D has it
 hf_map hf_map_expert;          // one expert's matrix: a slice of the GGUF tensor
 hf_map hf_map_experts_gate_up; // [experts, 2 ff, in], the gate's rows first

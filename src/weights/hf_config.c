@@ -148,6 +148,10 @@ static void activation_check(struct hf_config *c) {
 }
 
 static void head_dim_read(struct hf_config *c) {
+    if (c->class->heads) {
+        c->class->heads(c);
+        return;
+    }
     c->head_dim = hf_int(c, &c->root, "head_dim", 1, 1 << 16, c->class->head_dim);
     if (c->status != RN_OK || c->n_head == 0) return; // a head of another kind
     if (c->head_dim) {

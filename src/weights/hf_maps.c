@@ -196,14 +196,13 @@ void hf_map_transposed(struct hf_mapper *m) {
 
 // A tensor whose slices of the third dimension are given one by one.
 static struct tensor_view *parts_push(struct hf_mapper *m, const char *name, int64_t cols,
-                                      int64_t rows, const void ***parts) {
+                                      int64_t rows, int64_t n, const void ***parts) {
     struct hf_config *c = m->c;
     uint64_t bytes = format_row_bytes(format_of(m->tensor), cols);
-    const bool fits =
-        ck_mul(bytes, (uint64_t)rows, &bytes) && ck_mul(bytes, (uint64_t)c->n_expert, &bytes);
-    *parts = arena_array(&c->weights->arena, (size_t)c->n_expert, sizeof **parts);
+    const bool fits = ck_mul(bytes, (uint64_t)rows, &bytes) && ck_mul(bytes, (uint64_t)n, &bytes);
+    *parts = arena_array(&c->weights->arena, (size_t)n, sizeof **parts);
     if (!fits || !*parts) {
-        hf_mapper_fail(m, RN_ERR_NOMEM, "out of memory for %" PRId64 " experts", c->n_expert);
+        hf_mapper_fail(m, RN_ERR_NOMEM, "out of memory for %" PRId64 " matrices", n);
         return NULL;
     }
     struct tensor_view *view = view_push(m, name);
@@ -211,7 +210,7 @@ static struct tensor_view *parts_push(struct hf_mapper *m, const char *name, int
     view->n_dims = 3;
     view->dim[0] = cols;
     view->dim[1] = rows;
-    view->dim[2] = c->n_expert;
+    view->dim[2] = n;
     view->dim[3] = 1;
     view->data = NULL;
     view->parts = *parts;
@@ -240,7 +239,7 @@ void hf_map_expert(struct hf_mapper *m) {
                            "the files have too few tensors for %" PRId64 " experts", c->n_expert);
             return;
         }
-        if (!parts_push(m, name, t->dim[0], t->dim[1], &parts)) return;
+        if (!parts_push(m, name, t->dim[0], t->dim[1], c->n_expert, &parts)) return;
         *slices = c->weights->n_tensors - 1;
     }
     const struct tensor_view *view = &c->weights->tensors[*slices];
@@ -257,6 +256,31 @@ void hf_map_expert(struct hf_mapper *m) {
     *slot = t->data;
 }
 
+// A head's rows are those of its keys, then those of its values. Products with a key go the other
+// way in GGUF, from the query to the latent.
+void hf_map_kv_b(struct hf_mapper *m) {
+    const struct hf_config *c = m->c;
+    const struct st_tensor *t = m->tensor;
+    const int64_t nope = c->dim_nope, value = c->dim_value, cols = c->n_latent;
+    char name[HF_GGUF_NAME_MAX];
+    void *keys;
+    const void **values;
+    if (!check_float(m) || !check_shape(m, t, 2, c->n_head * (nope + value), cols, 0, 0)) return;
+    const size_t size = element_bytes(t), head = (size_t)((nope + value) * cols) * size;
+    hf_mapper_name(m, "k", name);
+    if (hf_tensor_new(m->c, name, format_of(t), 3, (const int64_t[]){nope, cols, c->n_head},
+                      &keys) != RN_OK)
+        return;
+    hf_mapper_name(m, "v", name);
+    if (!parts_push(m, name, cols, value, c->n_head, &values)) return;
+    for (int64_t h = 0; h < c->n_head; h++) {
+        const uint8_t *from = (const uint8_t *)t->data + (size_t)h * head;
+        hf_copy_transposed((char *)keys + (size_t)(h * nope * cols) * size, from, cols, nope, cols,
+                           0, 1, size);
+        values[h] = from + (size_t)(nope * cols) * size;
+    }
+}
+
 void hf_map_linears_gate_up(struct hf_mapper *m) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
@@ -268,7 +292,7 @@ void hf_map_linears_gate_up(struct hf_mapper *m) {
         char name[HF_GGUF_NAME_MAX];
         const void **parts;
         hf_mapper_name(m, which[i], name);
-        if (!parts_push(m, name, t->dim[0], c->n_ff_expert, &parts)) return;
+        if (!parts_push(m, name, t->dim[0], c->n_ff_expert, c->n_expert, &parts)) return;
         for (int64_t e = 0; e < c->n_expert; e++)
             parts[e] = t->data + (uint64_t)e * slice + (uint64_t)i * (slice / 2);
     }

@@ -450,7 +450,8 @@ CASE(rates_are_kept_by_their_key) {
     snprintf(cache, sizeof cache, "%s/%s", here, folder.path);
     setenv("XDG_CACHE_HOME", cache, 1);
     struct predict_rates rates = {.bandwidth = 3e10, .step_ns = 5, .cache_bytes = 1 << 20}, got;
-    const struct rates_attention_key heads = {"f16", 8, 2, 64, 64}, others = {"f16", 8, 2, 64, 128};
+    const struct rates_attention_key heads = {"f16", 8, 2, 64, 64, false},
+                                     others = {"f16", 8, 2, 64, 64, true};
     bool has_attention;
     rates.product[FORMAT_Q4_0].is_known = true;
     for (int i = 0; i < PREDICT_POINTS; i++) rates.product[FORMAT_Q4_0].cached[i] = i + 1;

@@ -255,6 +255,7 @@ static inline void parity_rope(struct parity_case *c) {
     op.rope.rope = plan_add_rope(&c->plan, &rope);
     op.rope.n_head = n_head;
     op.rope.dim = dim;
+    if (c->index % 4 == 3) op.rope.from = dim - n_rot;
     parity_say(c, rope.style == ROPE_HALVES ? "halves, heads" : "interleaved, heads", n_head);
     parity_say(c, "of", dim);
     parity_say(c, "rotated", n_rot);
@@ -274,18 +275,25 @@ static inline int parity_group(struct parity_case *c, int most_dim) {
     if (group.dim_v > most_dim) group.dim_v = most_dim;
     if (group.kind == KV_WINDOW) group.window = PARITY_PICK(c, windows);
     if (group.kind == KV_WINDOW && c->index % 3 == 0) group.kind = KV_CHUNK;
+    if (c->index % 4 == 3) { // a latent: the value is a part of the key
+        group.kind = KV_FULL;
+        group.window = 0;
+        group.is_latent = true;
+        if (group.dim_v > group.dim_k) group.dim_v = group.dim_k;
+    }
     c->n_positions = PARITY_PAGED;
     parity_say(c, group.kind == KV_CHUNK ? "chunk" : "window", group.window);
     parity_say(c, "KV heads", group.n_head_kv);
     parity_say(c, "of", group.dim_k);
-    parity_say(c, "and", group.dim_v);
+    parity_say(c, group.is_latent ? "with" : "and", group.dim_v);
     return plan_add_kv_group(&c->plan, &group);
 }
 
 static inline void parity_append(struct parity_case *c, int group, int layer) {
     const struct plan_kv_group *g = &c->plan.group[group];
     const int k = parity_input(c, g->n_head_kv * g->dim_k, ROWS_TOKENS, 1);
-    const int v = parity_input(c, g->n_head_kv * g->dim_v, ROWS_TOKENS, 2);
+    const int v =
+        g->is_latent ? PLAN_NONE : parity_input(c, g->n_head_kv * g->dim_v, ROWS_TOKENS, 2);
     struct op op = op_of(&c->plan, OP_KV_APPEND, k, v, PLAN_NONE);
     op.kv.group = group;
     op.kv.layer = layer;
@@ -316,7 +324,8 @@ static inline void parity_attention(struct parity_case *c) {
     const enum row_domain rows = parity_rows(c, 2);
     const int group = parity_group(c, 128), layer = parity_below(c, c->plan.group[group].n_layer);
     parity_append(c, group, layer);
-    const int out = parity_attend(c, group, layer, PARITY_PICK(c, ratios), rows);
+    const int more = c->plan.group[group].is_latent ? 3 : 1; // queries share a latent
+    const int out = parity_attend(c, group, layer, PARITY_PICK(c, ratios) * more, rows);
     parity_finish(c, out, out);
 }
 
@@ -524,6 +533,30 @@ static inline int parity_experts_one(struct parity_case *c, enum format_id forma
     return out;
 }
 
+// Each head's columns are a part of its part of a row, and so are its rows.
+static inline void parity_head_products(struct parity_case *c) {
+    static const int counts[] = {1, 3, 8, 16, 17, 40, 64};
+    const enum format_id format = (enum format_id)(c->index % FORMAT_COUNT);
+    const enum row_domain rows = parity_rows(c, 2);
+    const int n = 1 + parity_below(c, PARITY_MAX_EXPERTS), cols = parity_cols(c, format);
+    const int n_rows = PARITY_PICK(c, counts);
+    const int before = parity_below(c, 2) * 3, behind = parity_below(c, 2) * 5;
+    const int in = parity_input(c, n * (cols + before + behind), rows, 2);
+    const int out = parity_input(c, n * (n_rows + behind) + before, rows, 1);
+    struct op op = op_of(&c->plan, OP_HEADS, in, PLAN_NONE, out);
+    op.weight = parity_weight(c, format, n_rows, cols, n);
+    op.heads.n = n;
+    op.heads.from = before;
+    op.heads.stride_from = cols + before + behind;
+    op.heads.to = before;
+    op.heads.stride_to = n_rows + behind;
+    parity_say(c, format_at(format)->name, n_rows);
+    parity_say(c, "by", cols);
+    parity_say(c, "heads", n);
+    plan_add_op(&c->plan, &op);
+    parity_finish(c, out, out);
+}
+
 static inline void parity_combined(struct parity_case *c, int in, int route) {
     const struct plan_buffer slots = c->plan.buffer[in];
     const int out = parity_input(c, slots.width, slots.rows, 1);
@@ -617,6 +650,7 @@ static inline struct parity_case *parity_case_create(enum op_kind kind, int inde
         [OP_SOFTCAP] = parity_softcap,     [OP_INPUT] = parity_input_rows,
         [OP_DELTA] = parity_delta,         [OP_SCAN] = parity_scan,
         [OP_COLUMNS] = parity_columns,     [OP_TEMPER] = parity_temper,
+        [OP_HEADS] = parity_head_products,
     };
     struct parity_case *c = calloc(1, sizeof *c);
     assert_non_null(c);

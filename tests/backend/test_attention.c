@@ -25,14 +25,18 @@ static void codes_fill(uint8_t *at, uint64_t bytes) {
 }
 
 // The heads of some pages with random numbers, or codes and scales. Not every byte is an element's.
-static void heads_fill(uint8_t *at, uint64_t bytes, enum kv_type type, int dim_k, int dim_v) {
-    const struct kv_layout layout = kv_layout_of(type, dim_k, dim_v);
+static void heads_fill(uint8_t *at, uint64_t bytes, enum kv_type type, const struct kv_layout *of) {
+    const struct kv_layout layout = *of;
     for (const uint8_t *end = at + bytes; at < end; at += layout.bytes) {
         if (!layout.is_coded) {
             numbers_fill(at, layout.bytes, type == KV_F16);
             continue;
         }
         codes_fill(at, layout.scale_k);
+        if (layout.is_latent) {
+            numbers_fill(at + layout.scale_k, layout.bytes - layout.scale_k, true);
+            continue;
+        }
         numbers_fill(at + layout.scale_k, layout.v - layout.scale_k, true);
         codes_fill(at + layout.v, layout.scale_v - layout.v);
         numbers_fill(at + layout.scale_v, layout.bytes - layout.scale_v, true);
@@ -41,7 +45,7 @@ static void heads_fill(uint8_t *at, uint64_t bytes, enum kv_type type, int dim_k
 
 // ---------------------------------------------------------------- kernels
 
-enum { MAX_ROWS = 40, MAX_HEADS = 24, MAX_DIM = 256 };
+enum { MAX_ROWS = 40, MAX_HEADS = 64, MAX_DIM = 256 };
 
 // Rows of random shape over a cache of random numbers.
 struct task {
@@ -86,11 +90,12 @@ static void task_fill(struct task *t) {
     a->scale = 0.2f + 0.1f * rng_float();
     a->ldq = (int64_t)a->n_head * a->dim_k + 3;
     a->ldo = (int64_t)a->n_head * a->dim_v;
-    a->page_bytes = (uint64_t)a->n_head_kv * kv_layout_of(a->type, a->dim_k, a->dim_v).bytes;
+    const struct kv_layout layout = attention_layout(a);
+    a->page_bytes = (uint64_t)a->n_head_kv * layout.bytes;
     t->pages = lines_alloc((uint64_t)n_pages * a->page_bytes);
     t->table = malloc((size_t)n_pages * sizeof *t->table);
     assert_non_null(t->table);
-    heads_fill(t->pages, (uint64_t)n_pages * a->page_bytes, a->type, a->dim_k, a->dim_v);
+    heads_fill(t->pages, (uint64_t)n_pages * a->page_bytes, a->type, &layout);
     table_shuffle(t->table, n_pages);
     for (int i = 0; i < MAX_HEADS; i++) t->sinks[i] = rng_float() * 4;
     t->q = floats(a->n_rows * a->ldq);
@@ -107,8 +112,8 @@ static void task_deinit(struct task *t) {
 }
 
 static float *task_scratch(const struct attention_args *a) {
-    return floats(
-        attention_scratch((int64_t)a->n_rows * (a->n_head / a->n_head_kv), a->dim_k, a->dim_v));
+    return floats((a->is_latent ? attention_scratch_latent : attention_scratch)(
+        (int64_t)a->n_rows * (a->n_head / a->n_head_kv), a->dim_k, a->dim_v));
 }
 
 // One KV head, its splits in random ranges, in a random order.
@@ -178,6 +183,32 @@ CASE(whole_rows_and_folded_parts_equal_the_reference) {
     for (int i = 0; i < N_TASKS; i++) {
         struct task t = {0};
         task_shape(&t, i, i % 16 ? 400 >> TEST_IS_SLOW : 3000 >> TEST_IS_SLOW);
+        task_fill(&t);
+        check_task(&t, i);
+        task_deinit(&t);
+    }
+}
+
+// A latent group: many queries share one row, and values are a part of keys.
+CASE(rows_over_a_latent_equal_the_reference) {
+    if (TEST_FOR_RACES) skip();
+    static const int dims[][2] = {{576, 512}, {24, 16}, {40, 32}, {96, 64}, {7, 5},
+                                  {130, 100}, {32, 24}, {80, 80}, {65, 1},  {200, 192}};
+    static const int heads[] = {16, 20, 1, 7, 8, 9, 64}, rows[] = {1, 1, 2, 3, 9};
+    rng_state = 29;
+    for (int i = 0; i < test_scale(8, 40, 80); i++) {
+        struct task t = {.args = {.n_head_kv = 1, .is_latent = true}};
+        struct attention_args *a = &t.args;
+        a->dim_k = dims[i / KV_TYPE_COUNT % COUNT(dims)][0];
+        a->dim_v = dims[i / KV_TYPE_COUNT % COUNT(dims)][1];
+        a->n_head = PICK(heads);
+        a->type = (enum kv_type)(i % KV_TYPE_COUNT);
+        a->sinks = rng_below(4) ? NULL : t.sinks;
+        a->softcap = rng_below(4) ? 0.0f : 5.0f;
+        a->n_rows = PICK(rows);
+        const int spread = rng_below(3) ? 1 : 300;
+        int last = rng_below(a->dim_k > 100 ? 300 : 900) + a->n_rows * spread;
+        for (int r = a->n_rows - 1; r >= 0; r--, last -= 1 + rng_below(spread)) t.pos[r] = last;
         task_fill(&t);
         check_task(&t, i);
         task_deinit(&t);
@@ -261,7 +292,8 @@ static void stage_plan(struct stage *s) {
                                         shape->dim,
                                         shape->window,
                                         0,
-                                        0};
+                                        0,
+                                        false};
     s->embedding = floats((int64_t)N_TOKEN * width);
     s->sinks = floats(shape->n_head);
     plan_init(&s->plan);
@@ -292,8 +324,8 @@ static void stage_backend(struct stage *s, const char *variant, int threads, enu
     here_create(&s->here, &s->plan, &config, threads);
     struct cpu_backend *b = (struct cpu_backend *)s->here.backend;
     rng_state = 99; // the same pages for every run
-    heads_fill(b->kv[0].base, b->page_bytes[0] * (uint64_t)n_pages, type, s->shape.dim,
-               s->shape.dim);
+    const struct kv_layout layout = kv_layout_of(type, s->shape.dim, s->shape.dim);
+    heads_fill(b->kv[0].base, b->page_bytes[0] * (uint64_t)n_pages, type, &layout);
 }
 
 static void stage_deinit(struct stage *s) {

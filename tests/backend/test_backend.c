@@ -168,8 +168,8 @@ static void add_layers(struct fixture *f, struct buffers tokens, struct buffers 
 static void fixture_begin(struct fixture *f, enum format_id format) {
     *f = (struct fixture){.format = format, .random = 3};
     plan_init(&f->plan);
-    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0, 0, 0};
-    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20, 0, 0};
+    const struct plan_kv_group full = {KV_FULL, 2, N_HEAD_KV, DIM, DIM, 0, 0, 0, false};
+    const struct plan_kv_group window = {KV_WINDOW, 1, N_HEAD_KV, DIM, DIM, 20, 0, 0, false};
     plan_add_kv_group(&f->plan, &full);
     plan_add_kv_group(&f->plan, &window);
 }

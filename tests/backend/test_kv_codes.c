@@ -92,17 +92,76 @@ CASE(odd_entries_equal_the_reference) {
     }
 }
 
+// Of a latent group the key is all that is stored; a lone position's result is its beginning.
+CASE(a_value_of_a_latent_is_the_beginning_of_its_key) {
+    static const int dims[][2] = {{576, 512}, {40, 32}, {24, 16}, {7, 5}, {96, 64}};
+    static const float error[KV_TYPE_COUNT] = {0, 2e-3f, 0.03f, 0.6f};
+    for (int i = 0; i < 5 * KV_TYPE_COUNT; i++) {
+        const enum kv_type type = (enum kv_type)(i % KV_TYPE_COUNT);
+        const int dim_k = dims[i / KV_TYPE_COUNT][0], dim_v = dims[i / KV_TYPE_COUNT][1];
+        const uint32_t bytes = kv_layout_latent(type, dim_k).bytes;
+        uint8_t *want = calloc(1, bytes), *got = malloc(bytes);
+        float *k = floats(dim_k), *out = floats(dim_v), *scratch = floats(2 * dim_k);
+        assert_true(want && got);
+        struct kv_append_args append = {.k = k,
+                                        .layer = want,
+                                        .slot = 9,
+                                        .n_head_kv = 1,
+                                        .dim_k = dim_k,
+                                        .dim_v = dim_v,
+                                        .is_latent = true,
+                                        .type = type};
+        reference_kv_append(&append);
+        append.layer = got;
+        for (int isa = 1; isa < ISA_COUNT; isa++) {
+            const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+            if (!ops) continue;
+            memset(got, 0, bytes);
+            ops->kv_append(&append);
+            check(memcmp(got, want, bytes) == 0, "%s %s", ops->name, kv_type_names[type]);
+        }
+        // the other slots of the page are zeros: their scores are 0, and the largest is the key's
+        const int32_t pos = 9;
+        const uint32_t table = 0;
+        const struct attention_args args = {.q = k,
+                                            .out = out,
+                                            .pos = &pos,
+                                            .n_rows = 1,
+                                            .n_head = 1,
+                                            .n_head_kv = 1,
+                                            .dim_k = dim_k,
+                                            .dim_v = dim_v,
+                                            .is_latent = true,
+                                            .scale = 1e4f,
+                                            .type = type,
+                                            .pages = want,
+                                            .page_bytes = bytes,
+                                            .page_table = &table};
+        reference_attention(&args, scratch);
+        for (int d = 0; d < dim_v; d++)
+            check(fabsf(out[d] - k[d]) <= error[type], "%s, %d of %d: element %d is %g, not %g",
+                  kv_type_names[type], dim_v, dim_k, d, (double)out[d], (double)k[d]);
+        free(want), free(got), free(k), free(out), free(scratch);
+    }
+}
+
 // ---------------------------------------------------------------- bytes
 
 // Of a token in one layer.
 static uint64_t token_bytes(enum kv_type type, int n_head_kv, int dim) {
-    const struct plan_kv_group group = {KV_FULL, 3, n_head_kv, dim, dim, 0, 0, 0};
+    const struct plan_kv_group group = {KV_FULL, 3, n_head_kv, dim, dim, 0, 0, 0, false};
     return kv_page_bytes(&group, type, false) / 3 / KV_PAGE_TOKENS;
 }
 
 CASE(a_page_is_its_tokens) {
-    const struct plan_kv_group group = {KV_WINDOW, 3, 2, 16, 16, 40, 0, 0};
+    const struct plan_kv_group group = {KV_WINDOW, 3, 2, 16, 16, 40, 0, 0, false};
     assert_int_equal(kv_page_bytes(&group, KV_F32, false), 3 * 2 * 2 * 16 * 4 * KV_PAGE_TOKENS);
+    // a latent of 512 and 64, once; int8 has a scale for each 64
+    const struct plan_kv_group latent = {KV_FULL, 2, 1, 576, 512, 0, 0, 0, true};
+    assert_int_equal(kv_page_bytes(&latent, KV_F32, false), 2 * 576 * 4 * KV_PAGE_TOKENS);
+    assert_int_equal(kv_page_bytes(&latent, KV_F16, false), 2 * 576 * 2 * KV_PAGE_TOKENS);
+    assert_int_equal(kv_page_bytes(&latent, KV_INT8, false), 2 * (576 + 18) * KV_PAGE_TOKENS);
+    assert_int_equal(kv_page_bytes(&latent, KV_INT4, false), 2 * (288 + 36) * KV_PAGE_TOKENS);
     assert_int_equal(token_bytes(KV_F16, 2, 16), 2 * 2 * 16 * 2);
     assert_int_equal(token_bytes(KV_INT8, 2, 16), 2 * 2 * (16 + 2));
     assert_int_equal(token_bytes(KV_INT4, 2, 16), 2 * (16 / 2 + 2 + 16 + 2)); // values are padded

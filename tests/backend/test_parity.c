@@ -313,7 +313,7 @@ static void check_op(enum op_kind kind) {
 struct seen {
     bool format[FORMAT_COUNT], rows[3], gate[GATE_COUNT + 1], norm[NORM_COUNT], style[2], window[4];
     bool bias, no_bias, add, set, in_place, cap, sinks, bare, grouped, uneven, part, positions;
-    bool scaled, factor;
+    bool scaled, factor, latent;
 };
 
 static void op_see(const struct plan *plan, const struct op *op, struct seen *s) {
@@ -322,7 +322,7 @@ static void op_see(const struct plan *plan, const struct op *op, struct seen *s)
     s->rows[op->rows] = true;
     *(op->bias == PLAN_NONE ? &s->no_bias : &s->bias) = true;
     s->in_place |= op->in[0] == op->out;
-    if (op->kind == OP_EMBED || op->kind == OP_MATMUL || op->kind == OP_EXPERTS)
+    if (op->kind == OP_EMBED || op_is_product(op->kind))
         s->format[plan->weight[op->weight].format] = true;
     switch (op->kind) {
     case OP_EMBED:
@@ -354,6 +354,7 @@ static void op_see(const struct plan *plan, const struct op *op, struct seen *s)
         s->sinks |= op->weight != PLAN_NONE;
         s->grouped |= op->kv.n_head > group->n_head_kv;
         s->uneven |= group->dim_k != group->dim_v;
+        s->latent |= group->is_latent && group->dim_v < group->dim_k;
         break;
     case OP_GATE:
         s->gate[op->gate] = true;
@@ -376,7 +377,8 @@ static void cases_have_what_an_op_can_have(void **state) {
         }
     }
     for (int f = 0; f < FORMAT_COUNT; f++)
-        check(seen[OP_EMBED].format[f] && seen[OP_MATMUL].format[f] && seen[OP_EXPERTS].format[f],
+        check(seen[OP_EMBED].format[f] && seen[OP_MATMUL].format[f] && seen[OP_EXPERTS].format[f] &&
+                  seen[OP_HEADS].format[f],
               "%s", format_at((enum format_id)f)->name);
     const struct seen *s = &seen[OP_EMBED];
     assert_true(s->add && s->set && s->positions);
@@ -392,6 +394,7 @@ static void cases_have_what_an_op_can_have(void **state) {
     s = &seen[OP_ATTENTION];
     assert_true(s->window[KV_FULL] && s->window[KV_WINDOW] && s->window[KV_CHUNK]);
     assert_true(s->cap && s->sinks && s->grouped && s->uneven);
+    assert_true(s->latent && seen[OP_HEADS].rows[1]);
     assert_true(s->rows[0] && s->rows[1] && seen[OP_EXPERTS].rows[1] && seen[OP_EXPERTS].bias);
     for (int g = 0; g <= GATE_XIELU; g++) assert_true(seen[OP_GATE].gate[g]);
 }

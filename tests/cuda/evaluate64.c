@@ -555,6 +555,7 @@ static void run(struct evaluation *e, int index) {
     case OP_SCAN:
     case OP_COLUMNS:
     case OP_TEMPER:
+    case OP_HEADS:
     case OP_COUNT:
         break;
     }

@@ -78,6 +78,7 @@ static void dump_detail(FILE *out, const struct op *op) {
         break;
     case OP_ROPE:
         fprintf(out, "%d %d %d", op->rope.rope, op->rope.n_head, op->rope.dim);
+        if (op->rope.from) fprintf(out, " %d", op->rope.from);
         break;
     case OP_KV_APPEND:
     case OP_ATTENTION:
@@ -115,6 +116,10 @@ static void dump_detail(FILE *out, const struct op *op) {
         fprintf(out, "%d %d %d %d %d %d", op->columns.n, op->columns.len, op->columns.from,
                 op->columns.stride_from, op->columns.to, op->columns.stride_to);
         break;
+    case OP_HEADS:
+        fprintf(out, "%d %d %d %d %d", op->heads.n, op->heads.from, op->heads.stride_from,
+                op->heads.to, op->heads.stride_to);
+        break;
     case OP_SOFTCAP:
         fprintf(out, "%a", (double)op->softcap.cap);
         break;
@@ -132,8 +137,8 @@ static void dump_plan(FILE *out, const struct plan *plan) {
                 plan->buffer[i].rows, plan->buffer[i].slots);
     for (int i = 0; i < plan->n_group; i++) {
         const struct plan_kv_group *g = &plan->group[i];
-        fprintf(out, "group %d %d %d %d %d %d %d %d\n", i, g->kind, g->n_layer, g->n_head_kv,
-                g->dim_k, g->dim_v, g->window, g->state);
+        fprintf(out, "group %d %d %d %d %d %d %d %d%s\n", i, g->kind, g->n_layer, g->n_head_kv,
+                g->dim_k, g->dim_v, g->window, g->state, g->is_latent ? " latent" : "");
     }
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];

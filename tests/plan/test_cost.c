@@ -42,7 +42,7 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
     const int we = plan_add_weight(plan, &embd), wkv = plan_add_weight(plan, &wk);
     const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
     plan_add_rope(plan, &rope);
-    const struct plan_kv_group group = {kind, LAYERS, HEADS_KV, DIM, DIM, window, 0, 0};
+    const struct plan_kv_group group = {kind, LAYERS, HEADS_KV, DIM, DIM, window, 0, 0, false};
     const int g = plan_add_kv_group(plan, &group);
     struct op op = op_of(OP_EMBED, ROWS_TOKENS, PLAN_NONE, PLAN_NONE, x, we);
     op.embed.scale = 1;
@@ -304,7 +304,7 @@ CASE(a_token_keeps_its_part_of_a_page_of_each_group) {
     struct plan plan;
     build(&plan, KV_FULL, 0);
     assert_int_equal(plan_kv_token_bytes(&plan, &kv_2), LAYERS * TOKEN_2);
-    const struct plan_kv_group group = {KV_WINDOW, 2, HEADS_KV, DIM, DIM, 10, 0, 0};
+    const struct plan_kv_group group = {KV_WINDOW, 2, HEADS_KV, DIM, DIM, 10, 0, 0, false};
     struct kv_bytes kv = kv_4;
     kv.page[plan_add_kv_group(&plan, &group)] = KV_PAGE_TOKENS * 100;
     assert_int_equal(plan_kv_token_bytes(&plan, &kv), LAYERS * TOKEN_4 + 100);

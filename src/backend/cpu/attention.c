@@ -29,7 +29,8 @@ static struct attention_args args_of(const struct attention_job *job, const stru
     const struct cpu_backend *b = job->b;
     const struct op *op = job->op;
     const struct plan_kv_group *group = job->group;
-    const uint64_t head_bytes = kv_layout_of(b->kv_type, group->dim_k, group->dim_v).bytes;
+    const uint64_t head_bytes =
+        b->page_bytes[op->kv.group] / (uint64_t)(group->n_layer * group->n_head_kv);
     const int32_t *pos = op->rows == ROWS_TOKENS ? b->batch->pos : b->out_pos;
     return (struct attention_args){
         .q = cpu_row_at(b, op->in[0], tile->first_row),
@@ -43,6 +44,7 @@ static struct attention_args args_of(const struct attention_job *job, const stru
         .n_head_kv = group->n_head_kv,
         .dim_k = group->dim_k,
         .dim_v = group->dim_v,
+        .is_latent = group->is_latent,
         .window = group->kind == KV_FULL ? 0 : group->window,
         .is_chunked = group->kind == KV_CHUNK,
         .scale = op->kv.scale,

@@ -35,7 +35,7 @@ struct attention_state {
     const int32_t *q_zero; // [n_queries, blocks] -sum(codes) * zero point of the key codes
     const float *q_scale;  // [n_queries]
     int padded_k;          // to KV_BLOCK, with codes 0
-    float *score;          // [VALUE_QUERIES, ATTENTION_SPLIT] of a block
+    float *score;          // [VALUE_QUERIES, ATTENTION_SPLIT] of a block; latent: of all queries
     float *weight;         // as score: probabilities times the values' scales
     float *key;            // [ATTENTION_SPLIT_PAGES, dim_k, KV_PAGE_TOKENS] the split's keys as f32
     float *value;          // [panels, ATTENTION_SPLIT, PANEL] the split's values as f32
@@ -100,10 +100,10 @@ static void prefetch_lines(const uint8_t *at, int64_t from, int64_t to) {
 
 // ---------------------------------------------------------------- scores
 
-// n queries against vecs vectors of tokens of a page's keys, s being their scores. With stream the
-// keys come from memory, and next is prefetched meanwhile, a line for a line.
-INLINE void score_block(const uint8_t *k, enum kv_type type, bool stream, int dim, const float *q,
-                        int n, int vecs, float *s, const uint8_t *next) {
+// n queries against vecs vectors of tokens of a page's keys, s being their scores. Meanwhile next
+// is prefetched, next_bytes for each element of the head; 0: nothing is.
+INLINE void score_block(const uint8_t *k, enum kv_type type, int next_bytes, int dim,
+                        const float *q, int n, int vecs, float *s, const uint8_t *next) {
     const int64_t row_bytes = kv_bytes(KV_PAGE_TOKENS, type);
     v16 acc[ATTENTION_BLOCK][2];
     for (int j = 0; j < n; j++)
@@ -112,8 +112,8 @@ INLINE void score_block(const uint8_t *k, enum kv_type type, bool stream, int di
         const int64_t at = d * row_bytes;
         v16 x[2];
         for (int i = 0; i < vecs; i++) x[i] = load_kv(k + at + i * row_bytes / 2, type);
-        if (stream) prefetch(next + at);
-        if (stream && row_bytes > LINE) prefetch(next + at + LINE);
+        if (next_bytes) prefetch(next + (int64_t)d * next_bytes);
+        if (next_bytes > LINE) prefetch(next + (int64_t)d * next_bytes + LINE);
         for (int j = 0; j < n; j++) {
             const v16 qj = v_set(q[(int64_t)j * dim + d]);
             for (int i = 0; i < vecs; i++) acc[j][i] = v_fma(qj, x[i], acc[j][i]);
@@ -123,10 +123,10 @@ INLINE void score_block(const uint8_t *k, enum kv_type type, bool stream, int di
         for (int i = 0; i < vecs; i++) v_store(s + j * ATTENTION_SPLIT + i * 16, acc[j][i]);
 }
 
-INLINE void score_page(const uint8_t *k, enum kv_type type, bool stream, int dim, const float *q,
+INLINE void score_page(const uint8_t *k, enum kv_type type, int next_bytes, int dim, const float *q,
                        int n, float *s, const uint8_t *next) {
     for (int i = 0; i < 2; i += SCORE_VECS)
-        score_block(k + i * kv_bytes(16, type), type, stream, dim, q, n, SCORE_VECS, s + i * 16,
+        score_block(k + i * kv_bytes(16, type), type, next_bytes, dim, q, n, SCORE_VECS, s + i * 16,
                     next);
 }
 
@@ -138,9 +138,9 @@ typedef void (*score_fn)(const uint8_t *k, int dim, const float *q, int n, float
                              const uint8_t *next) {                                                \
         FOR_QUERIES(SCORE_QUERIES, n, SCORE_##name)                                                \
     }
-#define SCORE_f32(c)       score_page(k, KV_F32, true, dim, q, c, s, next)
-#define SCORE_f16(c)       score_page(k, KV_F16, true, dim, q, c, s, next)
-#define SCORE_converted(c) score_page(k, KV_F32, false, dim, q, c, s, next)
+#define SCORE_f32(c)       score_page(k, KV_F32, 4 * KV_PAGE_TOKENS, dim, q, c, s, next)
+#define SCORE_f16(c)       score_page(k, KV_F16, 2 * KV_PAGE_TOKENS, dim, q, c, s, next)
+#define SCORE_converted(c) score_page(k, KV_F32, 0, dim, q, c, s, next)
 SCORE(f32)
 SCORE(f16)
 SCORE(converted)
@@ -185,7 +185,7 @@ INLINE void score_codes(const struct attention_state *st, const uint8_t *k, enum
 
 INLINE void codes_page(const struct attention_state *st, const uint8_t *page, enum kv_type type,
                        int first, int n, float *s, const uint8_t *next) {
-    const int dim = st->args->dim_k, block = type == KV_INT4 ? KV_BLOCK : dim;
+    const int dim = st->args->dim_k, block = st->layout.block_k;
     const uint16_t *scale = (const uint16_t *)(page + st->layout.scale_k);
     for (int i = 0; i < 2; i += SCORE_VECS)
         for (int d = 0; d < dim; d += block)
@@ -439,32 +439,39 @@ INLINE void weigh(const struct attention_state *st, int j, int d, const float *p
     }
 }
 
-// Queries [first, first + n): one block. Rows ascend, and so do the ends of the queries' visible
-// ranges: tokens are added from end to end, each time to the queries that see them, which are
-// neighbours.
+// Elements [d0, d1) of queries [first, first + n): one block, whose weights are p and sums are o.
+// Rows ascend, and so do the ends of the queries' visible ranges: tokens are added from end to end,
+// each time to the queries that see them, which are neighbours.
+static void block_tokens(const struct attention_state *st, const struct value_source *v,
+                         value_fn add, int first, int n, int d0, int d1, const float *p, float *o) {
+    const int padded = st->padded_v;
+    int a[VALUE_QUERIES], b[VALUE_QUERIES];
+    for (int j = 0; j < n; j++) visible(st, first + j, &a[j], &b[j]);
+    for (int t = a[0], x = 0, y = 0; x < n;) {
+        while (y < n && a[y] <= t) y++;
+        const int end = y < n && a[y] < b[x] ? a[y] : b[x];
+        if (x < y) // otherwise no query sees the keys between
+            add(v, (struct value_range){t, end, d0, d1}, p + x * ATTENTION_SPLIT, y - x,
+                o + (int64_t)x * padded, padded);
+        t = end;
+        while (x < n && b[x] <= t) x++;
+    }
+}
+
+// Queries [first, first + n): one block.
 static void block_values(const struct attention_state *st, const struct value_source *v,
                          value_fn add, int first, int n) {
     const struct kv_layout *layout = &st->layout;
     const float *p = layout->is_coded ? st->weight : st->score;
     const int padded = st->padded_v;
-    int a[VALUE_QUERIES], b[VALUE_QUERIES];
     float *o = st->part.o + (int64_t)first * padded;
     memset(o, 0, (size_t)n * (size_t)padded * sizeof(float));
-    for (int j = 0; j < n; j++) visible(st, first + j, &a[j], &b[j]);
     for (int d = 0; d < st->args->dim_v; d += layout->block_v) {
         const int d1 = d + layout->block_v < st->args->dim_v ? d + layout->block_v : padded;
         for (int j = 0; layout->is_coded && j < n; j++)
             weigh(st, first + j, d, st->score + j * ATTENTION_SPLIT,
                   st->weight + j * ATTENTION_SPLIT);
-        for (int t = a[0], x = 0, y = 0; x < n;) {
-            while (y < n && a[y] <= t) y++;
-            const int end = y < n && a[y] < b[x] ? a[y] : b[x];
-            if (x < y) // otherwise no query sees the keys between
-                add(v, (struct value_range){t, end, d, d1}, p + x * ATTENTION_SPLIT, y - x,
-                    o + (int64_t)x * padded, padded);
-            t = end;
-            while (x < n && b[x] <= t) x++;
-        }
+        block_tokens(st, v, add, first, n, d, d1, p, o);
     }
 }
 
@@ -539,6 +546,8 @@ static void split_attend(struct attention_state *st, bool is_first, int split_la
     }
 }
 
+#include "backend/cpu/latent_simd.h"
+
 // The running sum and a split's part become one, for the queries that see something of the split.
 static void split_fold(const struct attention_state *st, const struct attention_part *part) {
     const struct attention_part *sum = &st->sum;
@@ -583,6 +592,10 @@ static void query_finish(const struct attention_state *st, int j) {
     }
     const v16 total = v_set(st->sum.l[j]);
     FOR_ROW(args->dim_v, row_store(out + i, v_div(row_load(sum + i, m), total), m, false););
+    if (!st->layout.is_latent || !st->layout.is_coded) return;
+    // values are rotated keys: their sum is rotated back
+    const int n_turn = kv_rotation_of(args->dim_k, args->dim_v, true);
+    rotate(out, out, args->dim_v, n_turn, 1.0f / (float)n_turn);
 }
 
 // Query j as codes: rotated, one scale for all of them; see query_scale.
@@ -593,7 +606,8 @@ static void query_code(const struct attention_state *st, int j, int8_t *code, in
     const float *q = args->q + j / st->ratio * args->ldq +
                      ((int64_t)args->head_kv * st->ratio + j % st->ratio) * dim;
     float x[KV_DIM_MAX], top, low, factor;
-    rotate(q, x, dim, 1.0f / (float)kv_rotation(dim));
+    const int n_turn = kv_rotation_of(dim, args->dim_v, args->is_latent);
+    rotate(q, x, dim, n_turn, 1.0f / (float)n_turn);
     const bool is_finite = range_find(x, dim, &top, &low);
     *scale = query_scale(top > low ? top : low, is_finite, &factor);
     memset(code, 0, (size_t)st->padded_k);
@@ -612,7 +626,8 @@ static void queries_find(struct attention_state *st) {
     const struct attention_args *args = st->args;
     const int64_t row = (int64_t)st->ratio * args->dim_k, n = st->n_queries;
     const int n_block = (args->dim_k + st->layout.block_k - 1) / st->layout.block_k;
-    float *scratch = st->value + attention_padded(args->dim_v, PANEL) * ATTENTION_SPLIT;
+    const int padded = args->is_latent ? ATTENTION_CHUNK : PANEL;
+    float *scratch = st->value + attention_padded(args->dim_v, padded) * ATTENTION_SPLIT;
     if (st->layout.is_coded) {
         int8_t *code = (int8_t *)scratch;
         int32_t *zero = (int32_t *)(code + n * st->padded_k);
@@ -644,12 +659,13 @@ static void state_init(struct attention_state *st, const struct attention_args *
     st->n_queries = args->n_rows * st->ratio;
     st->padded_k = (int)attention_padded(args->dim_k, KV_BLOCK);
     st->padded_v = (int)attention_padded(args->dim_v, 16);
-    st->layout = kv_layout_of(args->type, args->dim_k, args->dim_v);
+    st->layout = attention_layout(args);
     const int64_t part = attention_part_floats(st->n_queries, args->dim_v);
     st->sum = part_at(st, scratch);
     st->part = part_at(st, scratch + part);
     st->score = scratch + 2 * part;
-    st->weight = st->score + ATTENTION_BLOCK * ATTENTION_SPLIT;
+    const int64_t n_scored = args->is_latent ? st->n_queries : 0; // of all queries, not a block's
+    st->weight = st->score + (ATTENTION_BLOCK + n_scored) * ATTENTION_SPLIT;
     st->key = st->weight + ATTENTION_BLOCK * ATTENTION_SPLIT;
     st->value = st->key + (int64_t)args->dim_k * ATTENTION_SPLIT;
 }
@@ -674,7 +690,10 @@ static void simd_attention(const struct attention_args *args, float *scratch) {
         st.split = i * ATTENTION_SPLIT;
         if (!split_find(&st)) continue;
         if (args->parts) st.part = part_at(&st, attention_part_at(args, i));
-        split_attend(&st, is_first, (end - 1) * ATTENTION_SPLIT);
+        if (args->is_latent)
+            latent_attend(&st, is_first, (end - 1) * ATTENTION_SPLIT);
+        else
+            split_attend(&st, is_first, (end - 1) * ATTENTION_SPLIT);
         if (!args->parts) split_fold(&st, &st.part);
         is_first = false;
     }

@@ -1,6 +1,7 @@
 // The CPU backend's own state. It is created and destroyed by cpu.c, gets its memory from layout.c,
 // and its weights are packed by pack.c. Stages are compiled and run by program.c; attention.c,
-// state.c and experts.c have those of attention, ops with a state and mixtures of experts. KV pages
+// state.c, experts.c and heads.c have those of attention, ops with a state, mixtures of experts and
+// products by head. KV pages
 // are cleared and copied by pages.c; tokens are chosen by choose_rows.c.
 //
 // Invariant: after create nothing here is allocated or moved, except the profile when it is first
@@ -33,7 +34,7 @@ struct cpu_matmul {
     const struct matmul_kernel *kernel;
     enum format_id format;
     const struct cpu_weight *weight;
-    struct matmul_args args; // complete but for n; of experts also for w and the bias
+    struct matmul_args args; // complete but for n; of experts and heads also for w and the bias
     int64_t group_first, group_end;
 };
 
@@ -41,7 +42,7 @@ struct cpu_matmul {
 struct cpu_stage {
     int first, n;
     enum op_class ops;
-    // MATMUL, EXPERTS: products that share an input run as one
+    // MATMUL, EXPERTS: products that share an input run as one. HEADS: the product of a head
     struct cpu_matmul *matmul; // [n]
     int64_t n_groups, group_chunk;
     const struct cpu_stage *next; // the product after this stage, maybe of the next step
@@ -191,6 +192,7 @@ void cpu_attention_stage(struct cpu_backend *b, const struct op *op);
 void cpu_state_stage(struct cpu_backend *b, const struct op *op);
 void cpu_route_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows);
+void cpu_heads_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows);
 void cpu_combine_stage(struct cpu_backend *b, const struct cpu_stage *stage, int n_rows);
 
 rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config, rn_error *err);

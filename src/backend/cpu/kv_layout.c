@@ -47,6 +47,17 @@ struct kv_layout kv_layout_of(enum kv_type type, int dim_k, int dim_v) {
     return layout;
 }
 
+struct kv_layout kv_layout_latent(enum kv_type type, int dim_k) {
+    assert(dim_k > 0 && dim_k <= KV_DIM_MAX);
+    struct kv_layout layout = {.is_coded = kv_types[type].is_coded, .is_latent = true};
+    layout.block_k = type == KV_INT4 ? KV_BLOCK : type == KV_INT8 ? KV_LATENT_BLOCK : dim_k;
+    layout.block_v = layout.block_k;
+    layout.scale_k = row_bytes(dim_k, kv_types[type].align_k, kv_types[type].bits) * KV_PAGE_TOKENS;
+    layout.scale_v = layout.scale_k;
+    layout.bytes = layout.scale_k + (layout.is_coded ? scales_bytes(dim_k, layout.block_k) : 0);
+    return layout;
+}
+
 uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type, bool bf16_states) {
     const uint64_t n_layer = (uint64_t)group->n_layer;
     if (group->kind == KV_RECURRENT) {
@@ -54,6 +65,8 @@ uint64_t kv_page_bytes(const struct plan_kv_group *group, enum kv_type type, boo
         const uint64_t small = (rest * sizeof(uint16_t) + 3) / 4 * 4; // layers begin on floats
         return n_layer * (exact * sizeof(float) + (bf16_states ? small : rest * sizeof(float)));
     }
-    const struct kv_layout layout = kv_layout_of(type, group->dim_k, group->dim_v);
+    const struct kv_layout layout = group->is_latent
+                                        ? kv_layout_latent(type, group->dim_k)
+                                        : kv_layout_of(type, group->dim_k, group->dim_v);
     return n_layer * (uint64_t)group->n_head_kv * layout.bytes;
 }

@@ -19,14 +19,14 @@ static void append_f16(const float *k, const float *v, uint16_t *page, int slot,
         f16_row(k + d, half, n);
         for (int i = 0; i < n; i++) page[(d + i) * KV_PAGE_TOKENS + slot] = half[i];
     }
-    f16_row(v, page + (int64_t)dim_k * KV_PAGE_TOKENS + (int64_t)slot * dim_v, dim_v);
+    if (v) f16_row(v, page + (int64_t)dim_k * KV_PAGE_TOKENS + (int64_t)slot * dim_v, dim_v);
 }
 
 static void append_f32(const float *k, const float *v, float *page, int slot, int dim_k,
                        int dim_v) {
     for (int d = 0; d < dim_k; d++) page[d * KV_PAGE_TOKENS + slot] = k[d];
     float *row = page + (int64_t)dim_k * KV_PAGE_TOKENS + (int64_t)slot * dim_v;
-    memcpy(row, v, (size_t)dim_v * sizeof *v);
+    if (v) memcpy(row, v, (size_t)dim_v * sizeof *v);
 }
 
 // ---------------------------------------------------------------- rotation
@@ -51,8 +51,8 @@ INLINE v16 v_rotate(v16 x, int n) {
     return x;
 }
 
-static void rotate(const float *x, float *y, int dim, float factor) {
-    const int n = kv_rotation(dim);
+// Runs of n elements (kv_rotation_of), in place or not.
+static void rotate(const float *x, float *y, int dim, int n, float factor) {
     const v16 f = v_set(factor);
     FOR_ROW(dim, row_store(y + i, v_rotate(v_mul(row_load(x + i, m), f), n), m, false););
     for (int h = 16; h < n; h *= 2) {
@@ -103,18 +103,24 @@ INLINE void codes_make(const float *x, int n, uint16_t scale, enum kv_type type,
     });
 }
 
+// v NULL: a latent group's.
 static void append_int8(const float *k, const float *v, const struct kv_layout *layout,
-                        uint8_t *head, int slot, int dim_k, int dim_v) {
+                        uint8_t *head, int slot, int dim_k, int dim_v, int n_turn) {
     float x[KV_DIM_MAX];
     int8_t code[KV_DIM_MAX];
     uint8_t *key = head + slot * 4;
     for (int d = 0; d < dim_k; d += 4) __builtin_prefetch(key + d * KV_PAGE_TOKENS, 1);
-    rotate(k, x, dim_k, 1.0f);
-    const uint16_t scale_k = scale_find(x, dim_k, KV_INT8), scale_v = scale_find(v, dim_v, KV_INT8);
-    ((uint16_t *)(head + layout->scale_k))[slot] = scale_k;
-    ((uint16_t *)(head + layout->scale_v))[slot] = scale_v;
-    codes_make(x, dim_k, scale_k, KV_INT8, code);
+    rotate(k, x, dim_k, n_turn, 1.0f);
+    uint16_t *scale_k = (uint16_t *)(head + layout->scale_k) + slot;
+    for (int d = 0; d < dim_k; d += layout->block_k, scale_k += KV_PAGE_TOKENS) {
+        const int n = dim_k - d < layout->block_k ? dim_k - d : layout->block_k;
+        *scale_k = scale_find(x + d, n, KV_INT8);
+        codes_make(x + d, n, *scale_k, KV_INT8, code + d);
+    }
     for (int d = 0; d < dim_k; d += 4) memcpy(key + d * KV_PAGE_TOKENS, code + d, 4);
+    if (!v) return;
+    const uint16_t scale_v = scale_find(v, dim_v, KV_INT8);
+    ((uint16_t *)(head + layout->scale_v))[slot] = scale_v;
     codes_make(v, dim_v, scale_v, KV_INT8,
                (int8_t *)head + layout->v + (int64_t)slot * layout->row_v);
 }
@@ -131,13 +137,13 @@ INLINE void block_make(const float *x, int d, int dim, uint16_t *scale, int slot
 }
 
 static void append_int4(const float *k, const float *v, const struct kv_layout *layout,
-                        uint8_t *head, int slot, int dim_k, int dim_v) {
+                        uint8_t *head, int slot, int dim_k, int dim_v, int n_turn) {
     _Static_assert((int)KV_BLOCK == (int)KV_PAGE_TOKENS, "block_make's index of scales");
     float x[KV_DIM_MAX];
     uint8_t code[KV_BLOCK];
     uint8_t *key = head + slot * 4;
     for (int d = 0; d < dim_k; d += 8) __builtin_prefetch(key + d / 2 * KV_PAGE_TOKENS, 1);
-    rotate(k, x, dim_k, 1.0f);
+    rotate(k, x, dim_k, n_turn, 1.0f);
     for (int d = 0; d < dim_k; d += KV_BLOCK) {
         block_make(x, d, dim_k, (uint16_t *)(head + layout->scale_k), slot, code);
         for (int i = 0; i < KV_BLOCK && d + i < dim_k; i += 8)
@@ -146,7 +152,7 @@ static void append_int4(const float *k, const float *v, const struct kv_layout *
                     (uint8_t)(code[i + j] | code[i + j + 4] << 4);
     }
     uint8_t *row = head + layout->v + (int64_t)slot * layout->row_v;
-    for (int d = 0; d < dim_v; d += KV_BLOCK) {
+    for (int d = 0; v && d < dim_v; d += KV_BLOCK) {
         block_make(v, d, dim_v, (uint16_t *)(head + layout->scale_v), slot, code);
         for (int i = 0; i < KV_BLOCK / 2; i++)
             row[d / 2 + i] = (uint8_t)(code[i] | code[i + KV_BLOCK / 2] << 4);
@@ -155,10 +161,12 @@ static void append_int4(const float *k, const float *v, const struct kv_layout *
 
 static void simd_kv_append(const struct kv_append_args *args) {
     const int dim_k = args->dim_k, dim_v = args->dim_v;
-    const struct kv_layout layout = kv_layout_of(args->type, dim_k, dim_v);
+    const struct kv_layout layout = args->is_latent ? kv_layout_latent(args->type, dim_k)
+                                                    : kv_layout_of(args->type, dim_k, dim_v);
+    const int n_turn = kv_rotation_of(dim_k, dim_v, args->is_latent);
     uint8_t *head = args->layer;
     for (int h = 0; h < args->n_head_kv; h++, head += layout.bytes) {
-        const float *k = args->k + h * dim_k, *v = args->v + h * dim_v;
+        const float *k = args->k + h * dim_k, *v = args->is_latent ? NULL : args->v + h * dim_v;
         switch (args->type) {
         case KV_F32:
             append_f32(k, v, (float *)head, args->slot, dim_k, dim_v);
@@ -167,10 +175,10 @@ static void simd_kv_append(const struct kv_append_args *args) {
             append_f16(k, v, (uint16_t *)head, args->slot, dim_k, dim_v);
             break;
         case KV_INT8:
-            append_int8(k, v, &layout, head, args->slot, dim_k, dim_v);
+            append_int8(k, v, &layout, head, args->slot, dim_k, dim_v, n_turn);
             break;
         case KV_INT4:
-            append_int4(k, v, &layout, head, args->slot, dim_k, dim_v);
+            append_int4(k, v, &layout, head, args->slot, dim_k, dim_v, n_turn);
             break;
         case KV_TYPE_COUNT:
             break;

@@ -28,8 +28,9 @@ static void carve_buffers(struct cpu_backend *b, struct region_carver *carver) {
                                         (uint64_t)b->plan->rope[i].n_rot * sizeof(float));
 }
 
-// Rows that a product takes: one per row of its domain, or per pair of a row and an expert.
+// Rows that a product takes: one per row of its domain, or per pair of a row and an expert or head.
 static uint64_t product_rows(const struct cpu_backend *b, const struct op *op) {
+    if (op->kind == OP_HEADS) return domain_rows(b, op->rows) * (uint64_t)op->heads.n;
     return domain_rows(b, op->rows) * (uint64_t)b->plan->buffer[op->out].slots;
 }
 
@@ -38,7 +39,7 @@ static void carve_inputs(struct cpu_backend *b, struct region_carver *carver) {
     uint64_t quantized = 0, gathered = 0;
     for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
-        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
+        if (!op_is_product(op->kind)) continue;
         const struct plan_weight *weight = &b->plan->weight[op->weight];
         uint64_t n;
         if (!ck_mul(product_rows(b, op), (uint64_t)weight->cols, &n)) carver->overflow = true;
@@ -92,7 +93,9 @@ static void carve_attention(struct cpu_backend *b, const struct backend_config *
         const struct plan_kv_group *group = &b->plan->group[op->kv.group];
         const int64_t queries =
             (int64_t)cpu_tile_rows(b->plan, op) * (op->kv.n_head / group->n_head_kv);
-        const int64_t n = attention_scratch(queries, group->dim_k, group->dim_v);
+        const int64_t n =
+            (group->is_latent ? attention_scratch_latent : attention_scratch)(queries, group->dim_k,
+                                                                              group->dim_v);
         if (n > b->attention_floats) b->attention_floats = (n + 15) / 16 * 16;
         parts = max64(parts, parts_floats(b, op, config->n_pages[op->kv.group]));
         heads = max64(heads, (uint64_t)group->n_head_kv);

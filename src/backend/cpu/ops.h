@@ -20,7 +20,8 @@
 enum {
     ATTENTION_SPLIT = 256, // positions whose softmax is one; splits are folded in ascending order
     ATTENTION_SPLIT_PAGES = ATTENTION_SPLIT / KV_PAGE_TOKENS,
-    ATTENTION_BLOCK = 8, // queries that a kernel takes at a time, at most
+    ATTENTION_BLOCK = 8,  // queries that a kernel takes at a time, at most
+    ATTENTION_CHUNK = 64, // elements of a latent whose values are made at a time
 };
 
 enum { KV_SCALE_NAN = 0x7e00 }; // f16: the scale of codes that stand for no finite numbers
@@ -44,6 +45,10 @@ static inline float query_scale(float most, bool is_finite, float *factor) {
 
 // Elements of a key that are rotated together: the largest power of two that divides dim.
 static inline int kv_rotation(int dim) { return dim & -dim; }
+// Of a latent key: it divides the value's size too, so that values can be rotated back.
+static inline int kv_rotation_of(int dim_k, int dim_v, bool is_latent) {
+    return kv_rotation(is_latent ? dim_k | dim_v : dim_k);
+}
 
 // Query rows of one sequence against one KV head.
 struct attention_args {
@@ -55,6 +60,7 @@ struct attention_args {
     int n_rows;
     int head_kv, n_head, n_head_kv; // query heads [head_kv * r, head_kv * r + r), r their ratio
     int dim_k, dim_v;               // per head
+    bool is_latent;                 // values are the first dim_v elements of keys
     int window;                     // 0: none
     bool is_chunked;                // the window is of the chunk that the query is in
     float scale, softcap;           // softcap 0: none
@@ -72,10 +78,11 @@ struct attention_args {
 
 // One token's keys and values into its slot.
 struct kv_append_args {
-    const float *k, *v; // [n_head_kv * dim_k], [n_head_kv * dim_v]
+    const float *k, *v; // [n_head_kv * dim_k], [n_head_kv * dim_v]; is_latent: v is not used
     uint8_t *layer;     // where the layer's first head begins in the token's page
     int slot;
     int n_head_kv, dim_k, dim_v;
+    bool is_latent;
     enum kv_type type;
 };
 
@@ -194,6 +201,17 @@ static inline int64_t attention_scratch(int64_t n_queries, int64_t dim_k, int64_
     return 2 * attention_part_floats(n_queries, dim_v) +
            (2 * ATTENTION_BLOCK + dim_k + attention_padded(dim_v, 32)) * ATTENTION_SPLIT +
            n_queries * (attention_padded(dim_k, KV_BLOCK) + 16);
+}
+
+// Of a latent group: the scores of all queries, and values by chunks.
+static inline int64_t attention_scratch_latent(int64_t n_queries, int64_t dim_k, int64_t dim_v) {
+    return attention_scratch(n_queries, dim_k, attention_padded(dim_v, ATTENTION_CHUNK)) +
+           n_queries * ATTENTION_SPLIT;
+}
+
+static inline struct kv_layout attention_layout(const struct attention_args *args) {
+    return args->is_latent ? kv_layout_latent(args->type, args->dim_k)
+                           : kv_layout_of(args->type, args->dim_k, args->dim_v);
 }
 
 static inline const uint8_t *attention_page(const struct attention_args *args, int64_t index) {

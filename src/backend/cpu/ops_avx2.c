@@ -191,6 +191,36 @@ static inline i16 i_dot8(i16 acc, i16 x, i16 q) { // the sign of a code goes to 
                  dot_half(acc.hi, _mm256_abs_epi8(x.hi), _mm256_sign_epi8(q.hi, x.hi))};
 }
 
+static inline v16 v_of_codes(i16 x) {
+    return (v16){_mm256_castsi256_ps(x.lo), _mm256_castsi256_ps(x.hi)};
+}
+static inline void transpose_eight(__m256 x[8]) {
+    __m256 pair[8], four[8];
+    for (int i = 0; i < 8; i += 2) {
+        pair[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) { // half h of four[i + c]: rows i to i + 3 of lane 4 h + c
+        four[i] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44);
+        four[i + 1] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee);
+        four[i + 2] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
+        four[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
+    }
+    for (int c = 0; c < 4; c++) {
+        x[c] = _mm256_permute2f128_ps(four[c], four[4 + c], 0x20);
+        x[4 + c] = _mm256_permute2f128_ps(four[c], four[4 + c], 0x31);
+    }
+}
+static inline void v_transpose(v16 x[16]) {
+    __m256 part[2][2][8]; // rows of eight, lanes of eight
+    for (int i = 0; i < 16; i++) {
+        part[i / 8][0][i % 8] = x[i].lo;
+        part[i / 8][1][i % 8] = x[i].hi;
+    }
+    for (int i = 0; i < 4; i++) transpose_eight(part[i / 2][i % 2]);
+    for (int i = 0; i < 16; i++) x[i] = (v16){part[0][i / 8][i % 8], part[1][i / 8][i % 8]};
+}
+
 enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
 #define SCORE_VECS    1
 #define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)

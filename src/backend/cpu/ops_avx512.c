@@ -117,6 +117,32 @@ static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
 }
 static inline i16 i_dot4(i16 acc, i16 x, i16 q) { return _mm512_dpbusd_epi32(acc, x, q); }
 
+static inline v16 v_of_codes(i16 x) { return FLOAT(x); }
+static inline void v_transpose(v16 x[16]) {
+    v16 pair[16], four[16];
+    for (int i = 0; i < 16; i += 2) {
+        pair[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        pair[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+#define PAIRS(f, a, b) _mm512_castpd_ps(f(_mm512_castps_pd(a), _mm512_castps_pd(b)))
+    for (int i = 0; i < 16; i += 4) { // quarter q of four[i + c]: rows i to i + 3 of lane 4 q + c
+        four[i] = PAIRS(_mm512_unpacklo_pd, pair[i], pair[i + 2]);
+        four[i + 1] = PAIRS(_mm512_unpackhi_pd, pair[i], pair[i + 2]);
+        four[i + 2] = PAIRS(_mm512_unpacklo_pd, pair[i + 1], pair[i + 3]);
+        four[i + 3] = PAIRS(_mm512_unpackhi_pd, pair[i + 1], pair[i + 3]);
+    }
+#undef PAIRS
+    for (int c = 0; c < 4; c++) {
+        const v16 a = four[c], b = four[4 + c], d = four[8 + c], e = four[12 + c];
+        const v16 even = _mm512_shuffle_f32x4(a, b, 0x88), odd = _mm512_shuffle_f32x4(a, b, 0xdd);
+        const v16 even2 = _mm512_shuffle_f32x4(d, e, 0x88), odd2 = _mm512_shuffle_f32x4(d, e, 0xdd);
+        x[c] = _mm512_shuffle_f32x4(even, even2, 0x88);
+        x[4 + c] = _mm512_shuffle_f32x4(odd, odd2, 0x88);
+        x[8 + c] = _mm512_shuffle_f32x4(even, even2, 0xdd);
+        x[12 + c] = _mm512_shuffle_f32x4(odd, odd2, 0xdd);
+    }
+}
+
 enum { SCORE_QUERIES = 8, VALUE_QUERIES = 8 };
 #define SCORE_VECS    2
 #define VALUE_VECS(n) 2

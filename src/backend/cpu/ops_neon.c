@@ -158,6 +158,24 @@ static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
 }
 static inline i16 i_dot4(i16 acc, i16 x, i16 q) { return i_dot8(acc, x, q); }
 
+static inline v16 v_of_codes(i16 x) { EACH(i, vreinterpretq_f32_s32(x.val[i])); }
+static inline void v_transpose(v16 x[16]) {
+    v16 y[16];
+    for (int i = 0; i < 16; i += 4) {
+        for (int q = 0; q < 4; q++) {
+            const float32x4x2_t a = vzipq_f32(x[i].val[q], x[i + 2].val[q]);
+            const float32x4x2_t b = vzipq_f32(x[i + 1].val[q], x[i + 3].val[q]);
+            const float32x4x2_t low = vzipq_f32(a.val[0], b.val[0]);
+            const float32x4x2_t high = vzipq_f32(a.val[1], b.val[1]);
+            y[4 * q].val[i / 4] = low.val[0];
+            y[4 * q + 1].val[i / 4] = low.val[1];
+            y[4 * q + 2].val[i / 4] = high.val[0];
+            y[4 * q + 3].val[i / 4] = high.val[1];
+        }
+    }
+    for (int i = 0; i < 16; i++) x[i] = y[i];
+}
+
 enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
 #define SCORE_VECS    1
 #define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)

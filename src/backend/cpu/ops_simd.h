@@ -11,6 +11,7 @@
 // halves of 16 bytes, minus 8). i16 is 16 lanes of int32, or of 4 bytes: i_set, i_load (64 bytes),
 // i_low and i_high (halves of all bytes), i_float, i_dot8 and i_dot4 (adds the products of 4 codes
 // and the 4 bytes of q to each lane; the codes are those stored plus DOT8_ZERO or DOT4_ZERO).
+// v_of_codes (the bits of an i16), v_transpose (16 vectors: lane i of x[j] and lane j of x[i]).
 // Constants: SCORE_QUERIES and SCORE_VECS, VALUE_QUERIES and VALUE_VECS(n): a block of attention,
 // queries by vectors (1 or 2), whose accumulators fit the registers.
 

@@ -42,7 +42,7 @@ struct packing {
     rn_error *err;
 };
 
-// Matrices of a weight: its experts, or itself.
+// Matrices of a weight: its experts (of HEADS: heads), or itself.
 static int matrix_count(const struct plan_weight *weight) {
     return weight->n_expert ? weight->n_expert : 1;
 }
@@ -89,7 +89,7 @@ static bool measure(struct cpu_backend *b, struct packing *p, uint64_t *packed) 
     bool ok = true;
     for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
-        if (op->kind != OP_MATMUL && op->kind != OP_EXPERTS) continue;
+        if (!op_is_product(op->kind)) continue;
         const struct plan_weight *weight = &b->plan->weight[op->weight];
         struct cpu_weight *own = &b->weight[op->weight];
         if (own->kernel || own->packed || own->expert) continue; // shared by two products

@@ -1,9 +1,10 @@
 // The compiled program: stages over ranges of the plan's ops, and their execution.
 //
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
-// after the input was quantized once. Stages of experts are in experts.c, attention is in
-// attention.c, ops with a state are in state.c. Other ops are stages of their own, over rows;
-// little work stays on the calling thread, because waking the others would cost more.
+// after the input was quantized once. Stages of experts are in experts.c, products by head in
+// heads.c, attention is in attention.c, ops with a state are in state.c. Other ops are stages of
+// their own, over rows; little work stays on the calling thread, because waking the others would
+// cost more.
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ static bool joins(const struct plan *plan, int first, int i) {
     const struct op *a = &plan->op[first], *b = &plan->op[i];
     if (b->kind != a->kind || b->in[0] != a->in[0] || b->rows != a->rows) return false;
     if (a->kind == OP_EXPERTS && b->experts.weighs_input != a->experts.weighs_input) return false;
+    if (b->kind == OP_HEADS) return false; // a head's columns are an input of their own
     for (int j = first; j < i; j++)
         if (plan->op[j].out == b->out) return false;
     return b->out != b->in[0];
@@ -41,7 +43,7 @@ static void matmul_init(struct cpu_backend *b, const struct op *op, struct cpu_s
                         struct cpu_matmul *m) {
     const struct plan_weight *weight = &b->plan->weight[op->weight];
     const struct cpu_buffer *in = &b->buffer[op->in[0]], *out = &b->buffer[op->out];
-    const bool experts = op->kind == OP_EXPERTS;
+    const bool experts = op->kind == OP_EXPERTS, plain = op->kind == OP_MATMUL;
     m->weight = &b->weight[op->weight];
     m->kernel = m->weight->kernel;
     m->format = weight->format;
@@ -57,9 +59,13 @@ static void matmul_init(struct cpu_backend *b, const struct op *op, struct cpu_s
         .y = out->data,
         .ldy = out->ld,
         .bias = op->bias == PLAN_NONE ? NULL : b->weight[op->bias].vector,
-        .scale = experts ? 1 : op->matmul.scale,
-        .add = !experts && op->matmul.add,
+        .scale = plain ? op->matmul.scale : 1,
+        .add = plain && op->matmul.add,
     };
+    if (op->kind == OP_HEADS) {
+        m->args.x += op->heads.from;
+        m->args.y += op->heads.to;
+    }
     if (experts && !b->plan->buffer[op->in[0]].has_slots) { // gathered first
         m->args.x = b->xg;
         m->args.ldx = weight->cols;
@@ -107,19 +113,19 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
         const struct plan_weight *weight = &b->plan->weight[op[i].weight];
         bytes += weight->bytes / (uint64_t)(weight->n_expert ? weight->n_expert : 1);
     }
-    stage->in_cols = b->plan->buffer[op->in[0]].width;
+    stage->in_cols = b->plan->weight[op->weight].cols;
     stage->group_chunk = group_chunk(b, stage, bytes);
     // kernels of block formats tile by themselves
     const int64_t row_bytes = stage->in_cols * (int64_t)sizeof(float);
     const int64_t tile = TILE_BYTES / row_bytes / MATMUL_TILE * MATMUL_TILE;
     stage->token_tile = !plain ? INT_MAX : tile < MATMUL_TILE ? MATMUL_TILE : (int)tile;
-    // experts quantize the rows of their pairs
-    const bool experts = op->kind == OP_EXPERTS;
+    // experts quantize the rows of their pairs, heads their columns
+    const bool experts = op->kind == OP_EXPERTS, own = op->kind != OP_MATMUL;
     stage->weigh = experts && op->experts.weighs_input;
     stage->gather = experts && (plain || stage->weigh) && !b->plan->buffer[op->in[0]].has_slots;
     const bool held = quantized->buffer == op->in[0] && quantized->rows == op->rows;
-    stage->quantize = needs && (experts || !held);
-    if (needs) *quantized = (struct quantized){experts ? PLAN_NONE : op->in[0], op->rows};
+    stage->quantize = needs && (own || !held);
+    if (needs) *quantized = (struct quantized){own ? PLAN_NONE : op->in[0], op->rows};
     return RN_OK;
 }
 
@@ -133,7 +139,7 @@ rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err) {
         if (i == plan->n_op) quantized.buffer = PLAN_NONE; // of another run
         struct cpu_stage *stage = &b->stage[b->n_stage_all++];
         *stage = (struct cpu_stage){.first = i, .n = 1, .ops = op_class_of(plan->op[i].kind)};
-        if (plan->op[i].kind == OP_MATMUL || plan->op[i].kind == OP_EXPERTS) {
+        if (op_is_product(plan->op[i].kind)) {
             while (i + stage->n < end && joins(plan, i, i + stage->n)) stage->n++;
             const rn_status status = compile_matmul(b, stage, &quantized, err);
             if (status) return status;
@@ -220,7 +226,7 @@ static void rope_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     const float *tables = job->b->rope_table[op->rope.rope];
     for (int64_t r = begin; r < end; r++)
         job->b->ops->rope(rope, tables + token_row(job->b, op, r) * rope->n_rot, op->rope.n_head,
-                          op->rope.dim, cpu_row_at(job->b, op->out, r));
+                          op->rope.dim, cpu_row_at(job->b, op->out, r) + op->rope.from);
 }
 
 static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
@@ -236,12 +242,13 @@ static void kv_append_rows(void *ctx, int64_t begin, int64_t end, int worker) {
         assert(page + b->page_bytes[op->kv.group] <= b->kv[op->kv.group].bytes);
         const struct kv_append_args args = {
             .k = cpu_row_at(b, op->in[0], r),
-            .v = cpu_row_at(b, op->in[1], r),
+            .v = group->is_latent ? NULL : cpu_row_at(b, op->in[1], r),
             .layer = b->kv[op->kv.group].base + page + cpu_layer_at(b, op),
             .slot = pos % KV_PAGE_TOKENS,
             .n_head_kv = group->n_head_kv,
             .dim_k = group->dim_k,
             .dim_v = group->dim_v,
+            .is_latent = group->is_latent,
             .type = b->kv_type,
         };
         b->ops->kv_append(&args);
@@ -449,6 +456,9 @@ static void stage_run(struct cpu_backend *b, struct cpu_stage *stage) {
         break;
     case OP_TEMPER:
         cpu_rows_run(b, temper_rows, &job, n_rows, width);
+        break;
+    case OP_HEADS:
+        cpu_heads_stage(b, stage, n_rows);
         break;
     case OP_COUNT:
         break;

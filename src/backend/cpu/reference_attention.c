@@ -13,10 +13,9 @@
 
 // ---------------------------------------------------------------- codes
 
-// The Hadamard transform of each run of n elements, n the largest power of two that divides dim.
-// Twice in a row multiplies by n: keys get it with factor 1, queries with 1 / n.
-static void rotate(const float *x, float *y, int dim, float factor) {
-    const int n = kv_rotation(dim);
+// The Hadamard transform of each run of n elements (kv_rotation_of), in place or not. Twice in a
+// row multiplies by n: keys get it with factor 1, queries with 1 / n.
+static void rotate(const float *x, float *y, int dim, int n, float factor) {
     for (int d = 0; d < dim; d++) y[d] = x[d] * factor;
     for (int h = 1; h < n; h *= 2) {
         for (int i = 0; i < dim; i++) {
@@ -89,9 +88,10 @@ static void codes_append(const struct kv_append_args *args, const struct kv_layo
     float x[KV_DIM_MAX];
     const enum kv_type type = args->type;
     const int padded_k = type == KV_INT4 ? (args->dim_k + 7) / 8 * 8 : (args->dim_k + 3) / 4 * 4;
-    const int padded_v = (int)layout->row_v * (type == KV_INT4 ? 2 : 1);
+    const int padded_v = (int)layout->row_v * (type == KV_INT4 ? 2 : 1); // latent: 0
+    const int n_turn = kv_rotation_of(args->dim_k, args->dim_v, args->is_latent);
     uint16_t scale = 0;
-    rotate(k, x, args->dim_k, 1.0f);
+    rotate(k, x, args->dim_k, n_turn, 1.0f);
     for (int d = 0; d < padded_k; d++) {
         const int n = args->dim_k - d < layout->block_k ? args->dim_k - d : layout->block_k;
         if (d < args->dim_k && d % layout->block_k == 0) {
@@ -138,14 +138,17 @@ static void numbers_append(const struct kv_append_args *args, const struct kv_la
                            const float *k, const float *v, uint8_t *head) {
     for (int d = 0; d < args->dim_k; d++)
         number_put(head, d * KV_PAGE_TOKENS + args->slot, k[d], args->type);
-    for (int d = 0; d < args->dim_v; d++)
+    for (int d = 0; !args->is_latent && d < args->dim_v; d++)
         number_put(head + layout->v, args->slot * args->dim_v + d, v[d], args->type);
 }
 
 void reference_kv_append(const struct kv_append_args *args) {
-    const struct kv_layout layout = kv_layout_of(args->type, args->dim_k, args->dim_v);
+    const struct kv_layout layout = args->is_latent
+                                        ? kv_layout_latent(args->type, args->dim_k)
+                                        : kv_layout_of(args->type, args->dim_k, args->dim_v);
     for (int h = 0; h < args->n_head_kv; h++) {
-        const float *k = args->k + h * args->dim_k, *v = args->v + h * args->dim_v;
+        const float *k = args->k + h * args->dim_k;
+        const float *v = args->is_latent ? NULL : args->v + h * args->dim_v;
         uint8_t *head = args->layer + (int64_t)h * layout.bytes;
         if (layout.is_coded)
             codes_append(args, &layout, k, v, head);
@@ -208,13 +211,17 @@ static void value_add(const struct head *head, float p, int t, float *o) {
     float weight = 0;
     for (int d = 0; d < args->dim_v; d++) {
         if (!layout->is_coded) {
-            o[d] = fmaf(p, number_get(v, slot * args->dim_v + d, args->type), o[d]);
+            const int64_t index =
+                args->is_latent ? d * KV_PAGE_TOKENS + slot : slot * args->dim_v + d;
+            o[d] = fmaf(p, number_get(v, index, args->type), o[d]);
             continue;
         }
         if (d % layout->block_v == 0)
             weight = p * scale_get(page + layout->scale_v, d / layout->block_v, slot);
-        const uint8_t *at = v + value_at(layout, d, slot, args->type);
-        o[d] = fmaf(weight, (float)code_get(at, value_is_high(d), args->type), o[d]);
+        const uint8_t *at = v + (args->is_latent ? key_at(d, slot, args->type)
+                                                 : value_at(layout, d, slot, args->type));
+        const bool is_high = args->is_latent ? key_is_high(d) : value_is_high(d);
+        o[d] = fmaf(weight, (float)code_get(at, is_high, args->type), o[d]);
     }
 }
 
@@ -252,9 +259,10 @@ static void sink_add(float sink, int dim_v, struct softmax *sum) {
 // The query rotated and as codes of int8, one scale for all, to be multiplied with the keys' codes.
 static void query_code(struct head *head, const float *q) {
     const int dim = head->args->dim_k;
+    const int n_turn = kv_rotation_of(dim, head->args->dim_v, head->args->is_latent);
     float most = 0, factor;
     bool is_finite = true;
-    rotate(q, head->q, dim, 1.0f / (float)kv_rotation(dim));
+    rotate(q, head->q, dim, n_turn, 1.0f / (float)n_turn);
     for (int d = 0; d < dim; d++) {
         most = fabsf(head->q[d]) > most ? fabsf(head->q[d]) : most;
         is_finite = is_finite && isfinite(head->q[d]);
@@ -282,12 +290,15 @@ static void query_attend(struct head *head, int row, int h) {
     }
     if (args->sinks) sink_add(args->sinks[h], args->dim_v, &sum);
     for (int d = 0; d < args->dim_v; d++) out[d] /= sum.l;
+    if (!args->is_latent || !head->layout.is_coded) return;
+    // values are rotated keys: their sum is rotated back
+    const int n_turn = kv_rotation_of(args->dim_k, args->dim_v, true);
+    rotate(out, out, args->dim_v, n_turn, 1.0f / (float)n_turn);
 }
 
 void reference_attention(const struct attention_args *args, float *scratch) {
     const int ratio = args->n_head / args->n_head_kv;
-    struct head head = {args, kv_layout_of(args->type, args->dim_k, args->dim_v), scratch,
-                        scratch + args->dim_k, 1.0f};
+    struct head head = {args, attention_layout(args), scratch, scratch + args->dim_k, 1.0f};
     for (int row = 0; row < args->n_rows; row++)
         for (int h = args->head_kv * ratio; h < (args->head_kv + 1) * ratio; h++)
             query_attend(&head, row, h);

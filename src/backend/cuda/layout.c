@@ -197,14 +197,20 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_SCAN:
     case OP_COLUMNS:
     case OP_TEMPER:
+    case OP_HEADS:
         return "";
     case OP_EMBED:
         return weight->is_cold ? " of a table that stays in its file" : NULL;
+    case OP_KV_APPEND:
+        return plan->group[op->kv.group].is_latent ? " over a latent" : NULL;
     case OP_ATTENTION:
+        if (plan->group[op->kv.group].is_latent) return " over a latent";
         return reads_other(plan, op) ? " over another layer's keys and values" : NULL;
     case OP_COMBINE:
         if (op->experts.set) return " without a sum before it";
         return op->experts.weighs_input ? " with weights before the expert" : NULL;
+    case OP_ROPE:
+        return op->rope.from ? " behind the first element of a head" : NULL;
     case OP_NORM:
         if (!weight) return " without a weight";
         if (op->norm.scale != 0) return " with a factor of its sum";

@@ -622,6 +622,7 @@ static int op_add(struct compiler *c, int index) {
     case OP_SCAN:
     case OP_COLUMNS:
     case OP_TEMPER:
+    case OP_HEADS:
     case OP_COUNT:
         break;
     }

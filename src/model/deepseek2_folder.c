@@ -1,0 +1,183 @@
+// Folders of DeepSeek V2 and V3 (R1, Kimi K2 and others name the same class) and of GLM-4.7-Flash.
+#include <string.h>
+
+#include "model/deepseek2.h"
+#include "model/hf_rows.h"
+
+enum { NAME_MAX_BYTES = 32 };
+
+// Keys of heads as a converted file has them: one KV head of the latent and the rotated part.
+static void latent_heads(struct hf_config *c) {
+    const int64_t rank = hf_int(c, &c->root, "kv_lora_rank", 1, KV_DIM_MAX, 512);
+    const int64_t rotated = hf_int(c, &c->root, "qk_rope_head_dim", 2, KV_DIM_MAX, 64);
+    c->n_latent = rank;
+    c->dim_nope = hf_int(c, &c->root, "qk_nope_head_dim", 1, KV_DIM_MAX, 128);
+    c->dim_value = hf_int(c, &c->root, "v_head_dim", 1, KV_DIM_MAX, 128);
+    c->head_dim = rotated; // all of which rope rotates
+    hf_put_u32(c, "attention.head_count_kv", 1);
+    hf_put_u32(c, "attention.key_length", rank + rotated);
+    hf_put_u32(c, "attention.value_length", rank);
+    hf_put_u32(c, "attention.kv_lora_rank", rank);
+    hf_put_u32(c, "attention.key_length_mla", c->dim_nope + rotated);
+    hf_put_u32(c, "attention.value_length_mla", c->dim_value);
+}
+
+static bool is_named(struct hf_config *c, const char *key, const char *name) {
+    char text[NAME_MAX_BYTES];
+    hf_string(c, &c->root, key, text, sizeof text);
+    return strcmp(text, name) == 0;
+}
+
+static void groups_put(struct hf_config *c, int64_t n, int64_t used) {
+    n = hf_int(c, &c->root, "n_group", 1, 65536, n);
+    used = hf_int(c, &c->root, "topk_group", 1, 65536, used);
+    if (n <= 1) return;
+    hf_put_u32(c, "expert_group_count", n);
+    hf_put_u32(c, "expert_group_used_count", used);
+}
+
+static void halves_put(struct hf_config *c) {
+    if (!hf_bool(c, &c->root, "rope_interleave", true)) hf_put_bool(c, "rope.halves", true);
+}
+
+// Softmax; the best of all, or of the groups with the best expert.
+static void v2_read(struct hf_config *c) {
+    if (hf_has(c, &c->root, "scoring_func") && !is_named(c, "scoring_func", "softmax"))
+        hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, "scoring_func", "softmax");
+    hf_put_u32(c, "expert_gating_func", 1);
+    hf_put_bool(c, "expert_weights_norm", false);
+    if (is_named(c, "topk_method", "group_limited_greedy"))
+        groups_put(c, 1, 1);
+    else if (hf_has(c, &c->root, "topk_method") && !is_named(c, "topk_method", "greedy"))
+        hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, "topk_method",
+                      "greedy or group_limited_greedy");
+}
+
+// Sigmoids with a bias; the best of the groups whose two best experts are best together.
+static void v3_rest(struct hf_config *c, int64_t n_group, int64_t n_used) {
+    if (hf_has(c, &c->root, "scoring_func") && !is_named(c, "scoring_func", "sigmoid"))
+        hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, "scoring_func", "sigmoid");
+    if (hf_has(c, &c->root, "topk_method") && !is_named(c, "topk_method", "noaux_tc"))
+        hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, "topk_method", "noaux_tc");
+    hf_put_u32(c, "expert_gating_func", 2);
+    hf_put_bool(c, "expert_weights_norm", hf_bool(c, &c->root, "norm_topk_prob", true));
+    groups_put(c, n_group, n_used);
+    halves_put(c);
+}
+
+static void v3_read(struct hf_config *c) { v3_rest(c, 8, 4); }
+
+// The kinds of layers are a list, or dense in the first ones.
+static void glm_read(struct hf_config *c) {
+    static const char *const names[] = {"sparse", "dense", NULL};
+    uint8_t is_dense[HF_MAX_LAYER] = {0};
+    const int64_t first = hf_int(c, &c->root, "first_k_dense_replace", 0, HF_MAX_LAYER, 1);
+    int64_t n = 0;
+    if (hf_layer_names(c, "mlp_layer_types", names, is_dense)) {
+        while (n < c->n_layer && is_dense[n]) n++;
+        for (int64_t i = n; i < c->n_layer; i++)
+            if (is_dense[i])
+                hf_fail(c, RN_ERR_UNSUPPORTED,
+                        "mlp_layer_types: layer %lld is dense behind one with experts",
+                        (long long)i);
+    } else {
+        n = first;
+    }
+    hf_put_u32(c, "leading_dense_block_count", n);
+    v3_rest(c, 1, 1);
+}
+
+// With yarn, the score scale has a factor that the usual keys lack.
+static void yarn_read(struct hf_config *c, double theta) {
+    hf_scaling_yarn(c, theta);
+    const double all = hf_number(c, &c->rope, "mscale_all_dim", 0, 1e6, 0);
+    if (all > 0) hf_put_f32(c, "rope.scaling.yarn_log_multiplier", 0.1 * all);
+}
+
+static const struct hf_scaling scalings[] = {{"yarn", yarn_read}, {0}};
+
+#define KEY_EXPERTS(scale)                                                                         \
+    {"q_lora_rank", NULL, "attention.q_lora_rank", HF_INT, 1, 1 << 16, HF_ABSENT, 0, 0},           \
+        {"n_routed_experts",  NULL, "expert_count", HF_INT, 1, 65536, HF_REQUIRED,                 \
+         HF_NUMBER(n_expert), 0},                                                                  \
+        {"num_experts_per_tok",    NULL, "expert_used_count", HF_INT, 1, 65536, HF_REQUIRED,       \
+         HF_NUMBER(n_expert_used), 0},                                                             \
+        {"moe_intermediate_size",                                                                  \
+         NULL,                                                                                     \
+         "expert_feed_forward_length",                                                             \
+         HF_INT,                                                                                   \
+         1,                                                                                        \
+         1 << 24,                                                                                  \
+         HF_REQUIRED,                                                                              \
+         HF_NUMBER(n_ff_expert),                                                                   \
+         0},                                                                                       \
+        {"n_shared_experts", NULL, "expert_shared_count", HF_INT, 0, 65536, 0, 0, 0}, {            \
+        "routed_scaling_factor", NULL, "expert_weights_scale", HF_FLOAT, HF_POSITIVE, scale, 0, 0  \
+    }
+static const struct hf_key v2_keys[] = {KEY_EXPERTS(1), {0}};
+static const struct hf_key v3_keys[] = {KEY_EXPERTS(2.5), {0}};
+static const struct hf_key glm_keys[] = {KEY_EXPERTS(1.8), {0}};
+static const struct hf_key dense_keys[] = {
+    {"first_k_dense_replace", NULL, "leading_dense_block_count", HF_INT, 0, HF_MAX_LAYER, 0, 0, 0},
+    {0},
+};
+
+static const struct hf_setting v2_settings[] = {
+    {"attention_bias", 0, 0, "false"},
+    {"mlp_bias", 0, 0, "false"},
+    {"norm_topk_prob", 0, 0, "false"},
+    {"moe_layer_freq", 1, 1, "1"},
+    {0},
+};
+static const struct hf_setting v3_settings[] = {
+    {"attention_bias", 0, 0, "false"},
+    {"moe_layer_freq", 1, 1, "1"},
+    {0},
+};
+
+static const struct hf_tensor latent_tensors[] = {
+    {"layers.#.self_attn.q_a_proj.weight", "blk.#.attn_q_a.weight", hf_map_view},
+    {"layers.#.self_attn.q_a_layernorm.weight", "blk.#.attn_q_a_norm.weight", hf_map_view},
+    {"layers.#.self_attn.q_b_proj.weight", "blk.#.attn_q_b.weight", hf_map_view},
+    {"layers.#.self_attn.kv_a_proj_with_mqa.weight", "blk.#.attn_kv_a_mqa.weight", hf_map_view},
+    {"layers.#.self_attn.kv_a_layernorm.weight", "blk.#.attn_kv_a_norm.weight", hf_map_view},
+    {"layers.#.self_attn.kv_b_proj.weight", "blk.#.attn_@_b.weight", hf_map_kv_b},
+    {"layers.#.mlp.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias", hf_map_view},
+    {"layers.#.mlp.shared_experts.gate_proj.weight", "blk.#.ffn_gate_shexp.weight", hf_map_view},
+    {"layers.#.mlp.shared_experts.up_proj.weight", "blk.#.ffn_up_shexp.weight", hf_map_view},
+    {"layers.#.mlp.shared_experts.down_proj.weight", "blk.#.ffn_down_shexp.weight", hf_map_view},
+    {0},
+};
+
+#define LATENT_CLASS                                                                               \
+    .activation = &hf_silu, .rope = {.theta = 10000, .scalings = scalings}, .heads = latent_heads, \
+    .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_experts,          \
+                latent_tensors}
+
+const struct hf_class deepseek2_classes[] = {
+    {
+        .name = "DeepseekV2ForCausalLM",
+        .model_type = "deepseek_v2",
+        .keys = {hf_keys_size, hf_keys_decoder, v2_keys, dense_keys},
+        .settings = v2_settings,
+        .read = v2_read,
+        LATENT_CLASS,
+    },
+    {
+        .name = "DeepseekV3ForCausalLM",
+        .model_type = "deepseek_v3",
+        .keys = {hf_keys_size, hf_keys_decoder, v3_keys, dense_keys},
+        .settings = v3_settings,
+        .read = v3_read,
+        LATENT_CLASS,
+    },
+    {
+        .name = "Glm4MoeLiteForCausalLM",
+        .model_type = "glm4_moe_lite",
+        .keys = {hf_keys_size, hf_keys_decoder, glm_keys},
+        .settings = v3_settings,
+        .read = glm_read,
+        LATENT_CLASS,
+    },
+    {0},
+};
