@@ -102,7 +102,9 @@ static bool word_read(struct reader *r) {
     struct jread json;
     if (n == 0) return false;
     jread_init(&json, r->at, n);
-    if (jread_skip(&json) && jread_finish(&json))
+    if (n == 4 && memcmp(r->at, "None", 4) == 0)
+        jbuf_text(r->out, "null");
+    else if (jread_skip(&json) && jread_finish(&json))
         jbuf_bytes(r->out, r->at, n);
     else
         jbuf_string(r->out, r->at, n);

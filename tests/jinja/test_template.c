@@ -1,5 +1,5 @@
 // Chat templates against Python's jinja2, whose results are in tests/data/templates/expected
-// (tests/e2e/templates_jinja2.py wrote them). The families' templates run on every conversation;
+// (tests/e2e/templates_jinja2.py wrote them). The families' templates run on the conversations;
 // snippets cover each filter, test, method, operator and rule. Omitted features are tested too.
 // With TEMPLATES_OUT set the results are also written into that folder, in the same form, for
 // tests/e2e/templates.sh.
@@ -54,9 +54,25 @@ static void check_result(const char *what, const json_t *wanted, const json_t *g
     free(got_text);
 }
 
-static const char *const families[] = {"chatml", "deepseek", "gemma",   "gptoss",   "hermes",
-                                       "lfm2",   "llama3",   "mistral", "nemotron", "phi3",
-                                       "qwen25", "qwen3",    "qwen35"};
+static const char *const families[] = {"apertus", "chatml",   "cohere", "deepseek", "deepseek31",
+                                       "ernie45", "exaone4",  "gemma",  "gemma4",   "glm45",
+                                       "gptoss",  "granite4", "hermes", "hunyuan",  "kimi",
+                                       "lfm2",    "llama3",   "llama4", "minimax",  "ministral3",
+                                       "mistral", "nemotron", "olmo3",  "phi3",     "qwen25",
+                                       "qwen3",   "qwen35",   "seed"};
+
+static bool has_name(const json_t *list, const char *name) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!strcmp(json_string_value(json_array_get(list, i)), name)) return true;
+    return false;
+}
+
+// Some families render a few of the conversations alone.
+static bool is_left_out(const json_t *cases, const char *family, const char *name) {
+    const json_t *const few = json_object_get(cases, "few");
+    return has_name(json_object_get(few, "families"), family) &&
+           !has_name(json_object_get(few, "conversations"), name);
+}
 
 static void check_family(const char *family) {
     char path[DATA_PATH_BYTES];
@@ -65,10 +81,12 @@ static void check_family(const char *family) {
     snprintf(path, sizeof path, FOLDER "expected/%s.json", family);
     json_t *wanted = data_json_read(path), *cases = conversations(), *results = json_object();
     const int64_t now = json_integer_value(json_object_get(cases, "now"));
-    size_t i;
+    size_t i, n = 0;
     json_t *conversation;
     json_array_foreach(json_object_get(cases, "conversations"), i, conversation) {
         const char *name = json_string_value(json_object_get(conversation, "name"));
+        if (is_left_out(cases, family, name)) continue;
+        n++;
         json_t *variables = json_copy(json_object_get(json_object_get(cases, "variables"), family));
         json_object_update(variables, json_object_get(conversation, "variables"));
         char *globals = json_dumps(variables, 0);
@@ -79,7 +97,7 @@ static void check_family(const char *family) {
         free(globals);
         json_decref(variables);
     }
-    check(json_object_size(wanted) == i, "%s has %zu conversations", family, i);
+    check(json_object_size(wanted) == n && n >= 10, "%s has %zu conversations", family, n);
     results_write(family, results);
     json_decref(results);
     json_decref(wanted);
@@ -87,7 +105,7 @@ static void check_family(const char *family) {
     free(source.data);
 }
 
-CASE(every_family_renders_every_conversation_as_jinja2_does) {
+CASE(every_family_renders_its_conversations_as_jinja2_does) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) check_family(families[i]);
 }
 

@@ -537,8 +537,8 @@ CASE(gemma4_calls) {
            ":{}}}<tool_call|><|tool_call>call:g{}<tool_call|>",
            "R(hm)C(Look.)T0(f)A0({\"a\":\"it's {\\\"x\\\"}, ]\",\"b\":[1,-2.5e3,true,null,\"\"],"
            "\"c\":{\"k\":false,\"l m\":{}}})T1(g)A1({})");
-    expect(GEMMA4, "<|tool_call>call:f{ a : Paris , b: x.y }<tool_call|>ok",
-           "T0(f)A0({\"a\":\"Paris\",\"b\":\"x.y\"})C(ok)");
+    expect(GEMMA4, "<|tool_call>call:f{ a : Paris , b: x.y ,c:None}<tool_call|>ok",
+           "T0(f)A0({\"a\":\"Paris\",\"b\":\"x.y\",\"c\":null})C(ok)");
     expect(GEMMA4, "<|channel>thought\nhm<|tool_call>call:f{}<tool_call|>", "R(hm)T0(f)A0({})");
     // thoughts between content, and marks that are left over
     expect(GEMMA4, "<|channel>thought\n<channel|>Yes.<|channel>thought\nhm<channel|> No.<channel|>",
@@ -829,6 +829,31 @@ CASE(templates_tell_the_format) {
          "R(a)T0(f)A0({\"a\":1})"},
         {"nemotron", "<think>a</think><TOOLCALL>[{\"name\": \"f\"}]</TOOLCALL>", "R(a)T0(f)A0({})"},
         {"lfm2", "<think>a</think>" LFM2_OPEN "[f(a=1)]" LFM2_CLOSE, "R(a)T0(f)A0({\"a\":1})"},
+        {"apertus", "<|inner_prefix|>a<|inner_suffix|><|tools_prefix|>[{\"f\": {}}]",
+         "R(a)T0(f)A0({})"},
+        {"cohere", "<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>",
+         "R(a)C(b)"},
+        {"deepseek31", DS_CALLS DS_CALL "f" DS_SEP "{}" DS_CALL_END DS_CALLS_END, "T0(f)A0({})"},
+        {"ernie45",
+         "<think>a</think><response>b</response><tool_call>{\"name\": \"f\"}</tool_call>",
+         "R(a)C(b)T0(f)A0({})"},
+        {"exaone4", "<think>a</think><tool_call>{\"name\": \"f\"}</tool_call>", "R(a)T0(f)A0({})"},
+        {"gemma4", "<|channel>thought\na<channel|>b<|tool_call>call:f{a:1}<tool_call|>",
+         "R(a)C(b)T0(f)A0({\"a\":1})"},
+        {"glm45", "<think>a</think><tool_call>f</tool_call>", "R(a)T0(f)A0({})"},
+        {"granite4", "<tool_call>{\"name\": \"f\"}</tool_call>", "T0(f)A0({})"},
+        {"hunyuan",
+         "<think>a</think><answer>b<tool_calls>[{\"name\": \"f\"}]</tool_calls></answer>",
+         "R(a)C(b)T0(f)A0({})"},
+        {"kimi", "<think>a</think><|tool_call_begin|>f:0<|tool_call_argument_begin|>{}",
+         "R(a)T0(f)A0({})"},
+        {"llama4", "[f(a=1)]", "T0(f)A0({\"a\":1})"},
+        {"minimax", "<think>a</think><minimax:tool_call><invoke name=\"f\"></invoke>",
+         "R(a)T0(f)A0({})"},
+        {"ministral3", "[THINK]a[/THINK][TOOL_CALLS]f[ARGS]{}", "R(a)T0(f)A0({})"},
+        {"olmo3", "<think>a</think><function_calls>f()</function_calls>", "R(a)T0(f)A0({})"},
+        {"seed", "<seed:think>a</seed:think><seed:tool_call><function=f></function>",
+         "R(a)T0(f)A0({})"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[DATA_PATH_BYTES];
@@ -845,10 +870,15 @@ CASE(templates_open_the_reasoning) {
     static const struct {
         const char *family, *name;
         bool opens;
-    } cases[] = {{"qwen35", "one turn", true},     {"qwen35", "reasoning off", false},
-                 {"qwen35", "tools called", true}, {"nemotron", "one turn", true},
-                 {"lfm2", "one turn", false},      {"qwen3", "one turn", false},
-                 {"qwen3", "reasoning off", false}};
+    } cases[] = {{"qwen35", "one turn", true},        {"qwen35", "reasoning off", false},
+                 {"qwen35", "tools called", true},    {"nemotron", "one turn", true},
+                 {"lfm2", "one turn", false},         {"qwen3", "one turn", false},
+                 {"qwen3", "reasoning off", false},   {"minimax", "one turn", true},
+                 {"olmo3", "one turn", true},         {"ernie45", "one turn", true},
+                 {"ernie45", "reasoning off", false}, {"gemma4", "one turn", false},
+                 {"gemma4", "reasoning off", false},  {"deepseek31", "one turn", false},
+                 {"exaone4", "one turn", false},      {"cohere", "reasoning off", false},
+                 {"glm45", "one turn", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[DATA_PATH_BYTES];
         snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", cases[i].family);
@@ -897,20 +927,24 @@ static json_t *calls_of(const json_t *messages, json_t *tools) {
     return calls;
 }
 
-static void expect_read_back(const char *family, const char *source, const char *name,
+// The texts around the first answer of a conversation.
+struct written {
+    const char *family, *begin, *end;
+};
+
+static void expect_read_back(const struct written *written, const char *source, const char *name,
                              const json_t *messages, const char *text) {
     json_t *tools = json_array(), *calls = json_array(), *want = calls_of(messages, tools);
     json_t *types = answer_types_of(tools);
     struct answer_parts parts;
-    const char *begin = strstr(text, "ssistant\n"),
-               *end = begin ? strstr(begin, "<|im_end|>") : NULL;
-    if (begin && !end) end = strstr(begin, "<SPECIAL_12>");
-    check(begin && end && json_array_size(want), "%s, %s: %s", family, name, text);
-    begin = strchr(begin, '\n') + 1;
+    const char *begin = strstr(text, written->begin);
+    if (begin) begin += strlen(written->begin);
+    const char *const end = begin ? strstr(begin, written->end) : NULL;
+    check(begin && end && json_array_size(want), "%s, %s: %s", written->family, name, text);
     parts_init(&parts, answer_marks_of(source), true, types, false);
     parts_feed(&parts, begin, (size_t)(end - begin), true, on_call, calls);
     parts_deinit(&parts);
-    check(json_equal(calls, want), "%s, %s: %s gave %s", family, name, begin,
+    check(json_equal(calls, want), "%s, %s: %s gave %s", written->family, name, begin,
           json_dumps(calls, JSON_COMPACT));
     json_decref(types);
     json_decref(calls);
@@ -919,16 +953,37 @@ static void expect_read_back(const char *family, const char *source, const char 
 }
 
 CASE(calls_that_a_template_writes_are_read_back) {
-    static const char *const families[] = {"hermes", "qwen25",   "qwen3",
-                                           "qwen35", "nemotron", "lfm2"};
+    static const struct written families[] = {
+        {"hermes", "assistant\n", "<|im_end|>"},
+        {"qwen25", "assistant\n", "<|im_end|>"},
+        {"qwen3", "assistant\n", "<|im_end|>"},
+        {"qwen35", "assistant\n", "<|im_end|>"},
+        {"nemotron", "Assistant\n", "<SPECIAL_12>"},
+        {"lfm2", "assistant\n", "<|im_end|>"},
+        {"apertus", "<|assistant_start|>", "<|tools_suffix|>"},
+        {"cohere", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
+        {"deepseek31", "<\uFF5CAssistant\uFF5C></think>", "<\uFF5Cend\u2581of"},
+        {"ernie45", "assistant\n", "<|im_end|>"},
+        {"exaone4", "[|assistant|]\n", "[|endofturn|]"},
+        {"gemma4", "<|turn>model\n", "<|tool_response>"},
+        {"glm45", "<|assistant|>", "<|observation|>"},
+        {"granite4", "assistant<|end_of_role|>", "<|end_of_text|>"},
+        {"hunyuan", "<|extra_0|>", "<|eos|>"},
+        {"kimi", "assistant<|im_middle|>", "<|im_end|>"},
+        {"llama4", "assistant<|header_end|>\n\n", "<|eot|>"},
+        {"minimax", "]~b]ai\n", "[e~["},
+        {"ministral3", "[/INST]", "</s>"},
+        {"olmo3", "assistant\n", "<|im_end|>"},
+        {"seed", "<seed:bos>assistant", "<seed:eos>"},
+    };
     static const char *const names[] = {"tool called", "tools called", "numbers"};
     json_t *all = data_json_read(TEST_DATA "/templates/conversations.json"), *conversation;
     int n = 0;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         char path[DATA_PATH_BYTES];
-        snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", families[i]);
+        snprintf(path, sizeof path, TEST_DATA "/templates/%s.jinja", families[i].family);
         struct data_file source = data_file_read(path);
-        snprintf(path, sizeof path, TEST_DATA "/templates/expected/%s.json", families[i]);
+        snprintf(path, sizeof path, TEST_DATA "/templates/expected/%s.json", families[i].family);
         json_t *rendered = data_json_read(path);
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
             const char *text =
@@ -938,7 +993,7 @@ CASE(calls_that_a_template_writes_are_read_back) {
                 const json_t *name = json_object_get(conversation, "name");
                 if (!text || strcmp(json_string_value(name), names[k])) continue;
                 const json_t *variables = json_object_get(conversation, "variables");
-                expect_read_back(families[i], (const char *)source.data, names[k],
+                expect_read_back(&families[i], (const char *)source.data, names[k],
                                  json_object_get(variables, "messages"), text);
                 n++;
             }
@@ -947,7 +1002,7 @@ CASE(calls_that_a_template_writes_are_read_back) {
         free(source.data);
     }
     json_decref(all);
-    check(n >= 17, "%d conversations", n);
+    check(n >= 46, "%d conversations", n);
 }
 
 CASE(without_tools_there_are_no_calls) {
