@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -17,6 +18,22 @@ enum { AHEAD_BYTES = 32 << 20 }; // read ahead of a read that had to wait for th
 static rn_status fail_errno(const char *path, int code, rn_error *err) {
     char text[128];
     return err_set(err, code == ENOMEM ? RN_ERR_NOMEM : RN_ERR_IO, "%s: %s", err_path(path),
+                   strerror_r(code, text, sizeof text));
+}
+
+// Models of hundreds of files may meet the limit of a shell.
+static rn_status fail_open(const char *path, int code, rn_error *err) {
+    struct rlimit limit;
+    if (code != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno(path, code, err);
+    return err_set(err, RN_ERR_IO,
+                   "%s: Too many open files: the limit of this process is %llu (ulimit -n)",
+                   err_path(path), (unsigned long long)limit.rlim_cur);
+}
+
+static rn_status fail_map(const char *path, size_t size, int code, rn_error *err) {
+    char text[128];
+    return err_set(err, code == ENOMEM ? RN_ERR_NOMEM : RN_ERR_IO,
+                   "%s: its %zu bytes cannot be mapped: %s", err_path(path), size,
                    strerror_r(code, text, sizeof text));
 }
 
@@ -32,7 +49,7 @@ static rn_status descriptor_map(const char *path, int fd, struct file_map *out, 
 
     const size_t size = (size_t)info.st_size;
     void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) return fail_errno(path, errno, err);
+    if (data == MAP_FAILED) return fail_map(path, size, errno, err);
     *out = (struct file_map){.data = data, .size = size};
     return RN_OK;
 }
@@ -41,7 +58,7 @@ rn_status file_map_open_read(const char *path, struct file_map *out, int *fd, rn
     *out = (struct file_map){0};
     // Without O_NONBLOCK, opening a FIFO waits for a writer that may never come.
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0) return fail_errno(path, errno, err);
+    if (*fd < 0) return fail_open(path, errno, err);
     const rn_status status = descriptor_map(path, *fd, out, err);
     if (status != RN_OK) file_close(fd);
     return status;

@@ -1,8 +1,8 @@
 // GGUF in several files, NAME-00001-of-00003.gguf and on, as gguf-split writes them. Each part says
 // which one it is (split.no, from 0), of how many (split.count), and how many tensors they hold
-// together (split.tensors.count). The model's metadata are those of the first part; the tensors are
-// those of all. Given any part, all are opened; a part that is missing, misnamed or of another
-// model is refused by name. Called by weights.c.
+// together (split.tensors.count). The model's metadata are those of the first part; another part
+// may only repeat them. The tensors are those of all. Given any part, all are opened; a part that
+// is missing, misnamed or of another model is refused by name. Called by weights.c.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +83,31 @@ static rn_status check_part(const struct store_metas *metas, const char *path, i
     return RN_OK;
 }
 
+// Keys that describe the part itself.
+static bool is_own_key(const char *key) {
+    static const char *const keys[] = {"split.no", "split.count", "split.tensors.count",
+                                       "general.alignment"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
+// A key that would have no effect is refused, so that no part of another model is taken.
+static rn_status check_repeated(const struct store_metas *first, const struct store_metas *own,
+                                const char *path, rn_error *err) {
+    for (int i = 0; i < own->n; i++) {
+        const struct meta_view *meta = &own->items[i];
+        const struct meta_view *known = store_metas_find(first, meta->key);
+        if (is_own_key(meta->key)) continue;
+        if (!known || known->type != meta->type || known->item_type != meta->item_type ||
+            known->bytes != meta->bytes || memcmp(known->data, meta->data, meta->bytes) != 0)
+            return err_set(err, RN_ERR_MODEL,
+                           "%s: key %.100s is %s: this is a part of another model", path, meta->key,
+                           known ? "another one than in the first part" : "not in the first part");
+    }
+    return RN_OK;
+}
+
 // A part that cannot be read makes the whole model a bad one.
 static rn_status part_missing(int number, int count, rn_error *err) {
     if (!err) return RN_ERR_MODEL;
@@ -100,6 +125,8 @@ static rn_status part_open(struct weights *weights, const char *path, int number
     if (status == RN_OK) status = gguf_parse(weights, number, metas, err);
     if (status == RN_OK)
         status = check_part(metas, weights->files[number].path, number, count, n_tensors, err);
+    if (status == RN_OK)
+        status = check_repeated(&weights->metas, &own, weights->files[number].path, err);
     store_metas_deinit(&own);
     return status;
 }

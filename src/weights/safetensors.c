@@ -185,9 +185,9 @@ static bool is_placed(const struct reader *r, const char *name) {
 static rn_status name_dup(struct st_table *table, const char *path, const char *name,
                           const char **out, rn_error *err) {
     const size_t len = strlen(name);
-    if (table->name_bytes + len > STORE_MAX_NAME_BYTES)
+    if (table->name_bytes + len > ST_MAX_NAME_BYTES)
         return err_set(err, RN_ERR_MODEL, "%s: the names of the tensors take over %d bytes", path,
-                       STORE_MAX_NAME_BYTES);
+                       ST_MAX_NAME_BYTES);
     table->name_bytes += len;
     *out = arena_strdup(&table->arena, name, len);
     return *out ? RN_OK : nomem(path, err);

@@ -7,8 +7,9 @@
 
 enum {
     ST_MAX_HEADER = 100 << 20,
-    ST_MAX_TENSORS = 131072,
+    ST_MAX_TENSORS = 262144, // 384 experts in 61 layers, each matrix with its scales, are 140000
     ST_NAME_MAX = 255,
+    ST_MAX_NAME_BYTES = 48 << 20, // of the index and of the files together
 };
 
 // Types that a view can have, and U8, which MXFP4 comes in; others are known by name alone.

@@ -136,4 +136,22 @@ run run -m folder --chat -p "a" -n 2 --temp 0 -q
 equal "a folder runs: $(cat err)" 0 "$code"
 refused 2 "--logits: 'folder/model-00001-of-00002.safetensors' is a file of the model" \
     run -m folder -p a --logits folder/model-00001-of-00002.safetensors
+
+# A terabyte of weights, all of them a hole in the file.
+if "$GGUF_MAKE" large.gguf 26 40960; then
+    run inspect large.gguf
+    equal "a terabyte can be inspected: $(cat err)" 0 "$code"
+    expect "its size" grep -qxF "  GGUF v3, 1.1 TB (1,134,312,611,136 bytes)" out
+    expect "its parameters" grep -q "^  all  *236 tensors 567,154,114,560 params 1,134,312,570,880 bytes" out
+    expect "the last tensor" grep -q "^  blk.25.ffn_down.weight .* 10,066,329,600 @ 1124246281536$" out
+    expect "the bytes of a step" grep -q "^  kv f16 .* 17.4 GB in all; steps read 1.1 TB to 1.2 TB$" out
+    expect "the memory here" grep -q "the weights take 1.0 TiB, " out
+    run inspect large.gguf --json
+    equal "the bytes of all" 1134312570880 "$(json out totals.bytes)"
+    equal "those of the file" 1134312611136 "$(json out file_bytes)"
+    equal "those that a full context's step reads" 1151760957440 "$(json out memory.f16.decode_bytes_full)"
+    refused 1 "and the weights take 1.0 TiB, the buffers of a step" run -m large.gguf -p x -n 1
+else
+    echo "skipped: no file of a terabyte here"
+fi
 finish

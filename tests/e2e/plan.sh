@@ -29,6 +29,22 @@ mkdir folder && cp c.json folder/config.json
 run plan folder --bandwidth 20GB/s --ctx 32 --json
 equal "a folder with a config alone" "0 qwen3 BF16" "$code $(json out model.architecture) $(json out model.format)"
 
+# The sizes of a model of 700 billion parameters, with much context.
+cat >large.json <<'END'
+{"architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
+ "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 8, "head_dim": 128, "num_experts": 256,
+ "num_experts_per_tok": 8, "norm_topk_prob": true, "vocab_size": 129280, "max_position_embeddings": 163840,
+ "rms_norm_eps": 1e-6, "rope_theta": 10000, "decoder_sparse_step": 1, "mlp_only_layers": [], "tie_word_embeddings": false}
+END
+run plan large.json --bandwidth 900GB/s --memory 2T --users 100 --ctx 160000
+equal "a large config: $(cat err)" 0 "$code"
+expect "its size" grep -qxF "model    large.json, qwen3moe 704.9B BF16: weights 1.4 TB, KV f16 250 kB per token" out
+expect "the KV of all" grep -qxF "  KV             4.0 TB  40.0 GB for each user" out
+expect "the memory of all" grep -q "^  total          5.4 TB  of 2.2 TB, .*: does not fit; at most 16 users fit" out
+run plan large.json --bandwidth 900GB/s --memory 2T --users 100 --ctx 160000 --json
+equal "in bytes" "1410067776512 3997696000000 704921055488" \
+    "$(json out memory.weight_bytes) $(json out memory.kv_bytes) $(json out model.parameters)"
+
 run plan 8b:Q4_K_M --users 40 --speed 20 --ctx 8192
 expect "devices that suffice" grep -q "NVIDIA H100 SXM .* 75%" out
 run plan --matrix 4096x4096:f16 --device h200
