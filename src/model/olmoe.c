@@ -8,6 +8,7 @@ static rn_status olmoe_read(struct hparams *hp, const struct weights *weights, r
     rn_status s;
     if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
     hparams_plain_weights(hp, weights);
+    if ((s = hparams_router(hp, weights, ROUTE_SOFTMAX, err))) return s;
     return hparams_need_experts(hp, weights, err);
 }
 
