@@ -123,17 +123,26 @@ static uint64_t run_hybrids(int n, uint64_t seed, const char *only) {
     return mismatches;
 }
 
-// name: of one; or "families".
-static uint64_t run_families(const char *name, int n, uint64_t seed, const char *only) {
+static uint64_t run_family(const char *name, int n, uint64_t seed, const char *only) {
+    rn_model *model = family_open(name);
+    const int first = (int)family_seed(name);
+    const uint64_t mismatches = run_model(name, model, false, false, family_kv_type(name), first, n,
+                                          seed * 10000 + family_seed(name), only);
+    rn_model_close(model);
+    return mismatches;
+}
+
+// which: one of families.def; or "families".
+static uint64_t run_families(const char *which, int n, uint64_t seed, const char *only) {
+    const bool all = strcmp(which, "families") == 0;
     uint64_t mismatches = 0;
+    bool found = false;
     for (int i = 0; golden_families[i]; i++) {
-        if (strcmp(name, "families") != 0 && strcmp(name, golden_families[i]) != 0) continue;
-        rn_model *model = family_open(golden_families[i]);
-        mismatches +=
-            run_model(golden_families[i], model, false, false, family_kv_type(golden_families[i]),
-                      i, n, seed * 100 + (uint64_t)i, only);
-        rn_model_close(model);
+        if (!all && strcmp(which, golden_families[i]) != 0) continue;
+        mismatches += run_family(golden_families[i], n, seed, only);
+        found = true;
     }
+    check(found, "%s is not in families.def", which);
     return mismatches;
 }
 
