@@ -142,9 +142,10 @@ static inline int mix_draw_prefix(struct mix_random *r, int n_ctx) {
 
 // A passage of the text; now and then its start follows once more, so that lookup finds something.
 static inline void mix_draw_story(struct mix_case *c, struct mix_random *r,
-                                  const struct mix_text *text) {
+                                  const struct mix_text *text, int n_ctx) {
     const int n_passage = mix_between(r, 4, 64);
-    const int n = n_passage + (mix_percent(r, 40) ? mix_between(r, 2, n_passage) : 0);
+    const int n_drawn = n_passage + (mix_percent(r, 40) ? mix_between(r, 2, n_passage) : 0);
+    const int n = n_drawn < n_ctx ? n_drawn : n_ctx - 1;
     const int32_t *passage = text->token + mix_below(r, text->n - n_passage);
     c->is_story = true;
     c->prompt = malloc((size_t)n * sizeof *c->prompt);
@@ -268,7 +269,7 @@ static inline void mix_draw_case(struct mix_case *c, uint64_t seed, const struct
     const bool is_turn =
         cases->is_hybrid && cases->n_done > 0 && mix_percent(&r, 40) && mix_draw_turn(c, &r, cases);
     if (!is_turn && cases->text.n && mix_percent(&r, cases->is_hybrid ? 25 : 60))
-        mix_draw_story(c, &r, &cases->text);
+        mix_draw_story(c, &r, &cases->text, cases->n_ctx);
     else if (!is_turn)
         mix_draw_prompt(c, &r, cases->n_ctx, cases->n_vocab);
     mix_draw_sampling(c, &r, cases->n_vocab);
