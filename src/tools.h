@@ -86,6 +86,7 @@ enum { TOOLS_MOST_USERS = 4096 }; // that are tried; an engine has no more seque
 
 struct tools_memory {
     uint64_t weight_bytes, step_bytes;
+    uint64_t table_bytes;      // of tables that stay in their file, beside the weights
     uint64_t user_bytes;       // KV pages and states of one user, without the shared pages
     uint64_t shared_bytes;     // KV pages that all users share
     uint64_t kv_bytes;         // pages and states of all users

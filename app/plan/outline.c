@@ -136,6 +136,8 @@ static void memory_print(const struct outline *outline) {
     const bool is_cap = m->most_users == TOOLS_MOST_USERS;
     outline_section(outline, "memory");
     bytes_print("weights", m->weight_bytes, "");
+    if (m->table_bytes)
+        bytes_print("table", m->table_bytes, "stays in its file: a token reads one row");
     bytes_print("step", m->step_bytes, "buffers of a step");
     int len = snprintf(note, sizeof note, "%s for each user",
                        human_bytes((double)(m->user_bytes - m->state_user_bytes), user));
@@ -233,6 +235,7 @@ static bool memory_put(const struct outline *outline) {
            json_put(memory, "states_bytes", json_integer((json_int_t)states_of(outline))) &&
            json_put(memory, "state_interval", json_integer(m->state_interval)) &&
            json_put(memory, "mtp_bytes", json_integer((json_int_t)m->mtp_bytes)) &&
+           json_put(memory, "table_bytes", json_integer((json_int_t)m->table_bytes)) &&
            json_put(memory, "fits", is_known ? json_boolean(m->fits) : json_null()) &&
            json_put(memory, "most_users", is_known ? json_integer(m->most_users) : json_null()) &&
            json_put(memory, "most_users_is_cap", is_known ? json_boolean(is_cap) : json_null()) &&

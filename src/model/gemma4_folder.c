@@ -15,13 +15,6 @@ static const struct hf_key gemma4_keys[] = {
     {0},
 };
 
-// Of a class that has such inputs; published configs of models without them have a 0.
-static const struct hf_key gemma4_keys_input[] = {
-    {"hidden_size_per_layer_input", NULL, "embedding_length_per_layer_input", HF_INT, 0, 1 << 16,
-     256, 0, 0},
-    {0},
-};
-
 static const struct hf_setting gemma4_settings[] = {
     {"attention_bias", 0, 0, "false"},
     {0},
@@ -117,6 +110,15 @@ static void experts_put(struct hf_config *c) {
     hf_put_u32(c, "expert_feed_forward_length", c->n_ff_expert);
 }
 
+// Configs of models without inputs of layers say 0 or null. The unified classes have none.
+static void inputs_put(struct hf_config *c) {
+    static const char key[] = "hidden_size_per_layer_input", unified[] = "Gemma4Unified";
+    const bool is_null = hf_find(c, &c->root, key).text && !hf_has(c, &c->root, key);
+    if (strncmp(c->class->name, unified, strlen(unified)) == 0) return;
+    hf_put_u32(c, "embedding_length_per_layer_input",
+               hf_int(c, &c->root, key, 0, 1 << 16, is_null ? 0 : 256));
+}
+
 static void gemma4_read_config(struct hf_config *c) {
     uint8_t *is_local = calloc((size_t)c->n_layer, 1);
     if (!is_local) {
@@ -129,6 +131,7 @@ static void gemma4_read_config(struct hf_config *c) {
     kinds_read(c, is_local);
     heads_put(c, is_local);
     feed_forward_put(c);
+    inputs_put(c);
     experts_put(c);
     free(is_local);
 }
@@ -153,6 +156,7 @@ static const struct hf_tensor gemma4_tensors[] = {
     {"audio_tower.*", NULL, hf_map_left_out},
     {"embed_vision.*", NULL, hf_map_left_out},
     {"embed_audio.*", NULL, hf_map_left_out},
+    {"vision_embedder.*", NULL, hf_map_left_out},
     {0},
 };
 
@@ -168,25 +172,20 @@ static const struct hf_tensor gemma4_experts[] = {
     {0},
 };
 
-#define GEMMA4_CLASS                                                                               \
-    .settings = gemma4_settings, .activation = &gemma_gelu,                                        \
+#define GEMMA4_CLASS(own_window)                                                                   \
+    .keys = {hf_keys_size, gemma4_keys}, .settings = gemma4_settings, .activation = &gemma_gelu,   \
+    .window = {.mark = mark_window, .size = own_window},                                           \
     .rope = {.theta = 1e6, .theta_local = 10000, .scalings = gemma4_scalings}, .head_dim = 256,    \
     .is_tied = true, .read = gemma4_read_config,                                                   \
     .tensors = {gemma4_tensors,   gemma4_experts,      hf_tensors_decoder,                         \
                 hf_tensors_norms, hf_tensors_qk_norms, hf_tensors_mlp}
-#define GEMMA4_FIRST                                                                               \
-    .keys = {hf_keys_size, gemma4_keys, gemma4_keys_input},                                        \
-    .window = {.mark = mark_window, .size = 512}, GEMMA4_CLASS
-#define GEMMA4_UNIFIED                                                                             \
-    .keys = {hf_keys_size, gemma4_keys}, .window = {.mark = mark_window, .size = 1024}, GEMMA4_CLASS
 
-// The unified ones have no towers, and no inputs of layers.
 const struct hf_class gemma4_classes[] = {
-    {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", GEMMA4_FIRST},
-    {.name = "Gemma4ForConditionalGeneration", .model_type = "gemma4", GEMMA4_FIRST},
-    {.name = "Gemma4UnifiedForCausalLM", .model_type = "gemma4_unified_text", GEMMA4_UNIFIED},
+    {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", GEMMA4_CLASS(512)},
+    {.name = "Gemma4ForConditionalGeneration", .model_type = "gemma4", GEMMA4_CLASS(512)},
+    {.name = "Gemma4UnifiedForCausalLM", .model_type = "gemma4_unified_text", GEMMA4_CLASS(1024)},
     {.name = "Gemma4UnifiedForConditionalGeneration",
      .model_type = "gemma4_unified",
-     GEMMA4_UNIFIED},
+     GEMMA4_CLASS(1024)},
     {0},
 };

@@ -22,6 +22,13 @@ rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_er
     return open_any(path, true, out, err);
 }
 
+// Files that are part of another model: alone they make no text.
+static const char *part_of(const char *name, size_t len) {
+    static const char assistant[] = "gemma4-assistant";
+    const bool is_assistant = len == strlen(assistant) && memcmp(name, assistant, len) == 0;
+    return is_assistant ? ": it drafts for Gemma 4 from that model's keys and values" : NULL;
+}
+
 static rn_status find_arch(const struct weights *weights, const struct arch **out, rn_error *err) {
     const struct meta_view *meta = weights_meta_find(weights, "general.architecture");
     const char *name;
@@ -33,6 +40,9 @@ static rn_status find_arch(const struct weights *weights, const struct arch **ou
         return err_set(err, RN_ERR_MODEL, "%s: key general.architecture is not a string",
                        weights_name(weights));
     *out = arch_find(name, len);
+    if (part_of(name, len))
+        return err_set(err, RN_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported%s",
+                       weights_name(weights), (int)len, name, part_of(name, len));
     if (!*out) {
         char known[256] = "";
         arch_known(known, sizeof known);

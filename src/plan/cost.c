@@ -195,6 +195,13 @@ uint64_t plan_kv_token_bytes(const struct plan *plan, const struct kv_bytes *kv)
     return bytes;
 }
 
+uint64_t plan_cold_bytes(const struct plan *plan) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < plan->n_weight; i++)
+        if (plan->weight[i].is_cold) bytes += plan->weight[i].bytes;
+    return bytes;
+}
+
 uint64_t plan_state_bytes(const struct plan *plan, const struct kv_bytes *kv) {
     uint64_t bytes = 0;
     for (int g = 0; g < plan->n_group; g++)

@@ -45,6 +45,8 @@ struct cost plan_cost(const struct plan *plan, const struct kv_bytes *kv,
 
 // KV bytes that one more token keeps, over all groups. States are not counted.
 uint64_t plan_kv_token_bytes(const struct plan *plan, const struct kv_bytes *kv);
+// Bytes of the tables that stay in their file.
+uint64_t plan_cold_bytes(const struct plan *plan);
 // Bytes of the states of a sequence, one of each recurrent layer; 0: there are none.
 uint64_t plan_state_bytes(const struct plan *plan, const struct kv_bytes *kv);
 

@@ -23,6 +23,8 @@ enum shape_flag {
     SHAPE_OSS = 4,     // gpt-oss: biases, sinks, a window, yarn
     SHAPE_HIDDEN = 8,  // for tests and measurements, in no list
     SHAPE_DELTA = 16,  // Qwen 3.5: see struct delta
+    SHAPE_4 = 32,      // Gemma 4: see struct gemma
+    SHAPE_GEMMA = SHAPE_4 | SHAPE_TIED | SHAPE_QK_NORM,
 };
 
 struct shape {
@@ -34,7 +36,7 @@ struct shape {
 };
 
 // The models that people have: SmolLM2, Llama 2, 3, 3.1 and 3.2, Mistral, Mixtral, Qwen 3, 3.5 and
-// 3.6, LFM2, Nemotron Nano 2, Granite 4, gpt-oss.
+// 3.6, LFM2, Nemotron Nano 2, Granite 4, Gemma 4, gpt-oss.
 // The tiny ones are for tests; the rates of kernels are measured on matrices of "probe".
 static const struct shape shapes[] = {
     {"135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
@@ -65,6 +67,10 @@ static const struct shape shapes[] = {
     {"nemotron-nano-9b", "nemotron_h", 56, 4480, 15680, 40, 8, 128, 131072, 0, 1e4f, 0, 0},
     {"granite4-h-tiny", "granitehybrid", 40, 1536, 512, 12, 4, 128, 100352, SHAPE_TIED, 1e4f, 64,
      6},
+    {"gemma4-e2b", "gemma4", 35, 1536, 6144, 8, 1, 256, 262144, SHAPE_GEMMA, 1e6f, 0, 0},
+    {"gemma4-e4b", "gemma4", 42, 2560, 10240, 8, 2, 256, 262144, SHAPE_GEMMA, 1e6f, 0, 0},
+    {"gemma4-26b-a4b", "gemma4", 30, 2816, 704, 16, 8, 256, 262144, SHAPE_GEMMA, 1e6f, 128, 8},
+    {"gemma4-31b", "gemma4", 60, 5376, 21504, 32, 16, 256, 262144, SHAPE_GEMMA, 1e6f, 0, 0},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
     {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
@@ -76,6 +82,7 @@ static const struct shape shapes[] = {
     {"tiny-nemotron", "nemotron_h", 4, 256, 512, 4, 2, 64, 384, SHAPE_HIDDEN, 1e4f, 0, 0},
     {"tiny-granite", "granitehybrid", 3, 256, 256, 4, 2, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f,
      8, 2},
+    {"tiny-gemma4", "gemma4", 6, 256, 256, 4, 2, 32, 384, SHAPE_GEMMA | SHAPE_HIDDEN, 1e4f, 4, 2},
     {"tiny-lfm2", "lfm2", 3, 256, 512, 4, 2, 64, 384, SHAPE_TIED | SHAPE_QK_NORM | SHAPE_HIDDEN,
      1e4f, 0, 0},
 };
@@ -102,6 +109,35 @@ static const struct delta *delta_of(const struct shape *shape) {
     while (strcmp(delta->shape, shape->name) != 0) delta++; // every shape with the flag has a row
     return delta;
 }
+
+// Layers with a window, all but each period-th. The others have heads of twice the size. The last
+// `shared` layers have no keys and values.
+struct gemma {
+    const char *shape;
+    int window, period, shared;
+    int full_kv;    // KV heads of layers without a window
+    bool k_is_v;    // these have no attn_v
+    bool is_double; // layers without keys have twice the feed-forward
+    int n_input;    // width of a layer's own input; 0: none
+    int n_ff;       // of the feed-forward beside experts
+};
+
+static const struct gemma gemmas[] = {
+    {"gemma4-e2b", 512, 5, 20, 1, false, true, 256, 0},
+    {"gemma4-e4b", 512, 6, 18, 2, false, false, 256, 0},
+    {"gemma4-26b-a4b", 1024, 6, 0, 2, true, false, 0, 2112},
+    {"gemma4-31b", 1024, 6, 0, 4, true, false, 0, 0},
+    {"tiny-gemma4", 32, 3, 2, 1, true, true, 32, 128},
+};
+
+static const struct gemma *gemma_of(const struct shape *shape) {
+    const struct gemma *gemma = gemmas;
+    if (!(shape->flags & SHAPE_4)) return NULL;
+    while (strcmp(gemma->shape, shape->name) != 0) gemma++; // every shape with the flag has a row
+    return gemma;
+}
+
+static bool is_windowed(const struct gemma *g, int layer) { return (layer + 1) % g->period != 0; }
 
 // Shapes whose layers differ, with a letter for each layer: M is Mamba-2, C a short convolution, *
 // attention, - a feed-forward. Where some layer is a feed-forward alone, the others have none.
@@ -339,19 +375,60 @@ static void put_pattern(struct maker *m, const struct pattern *p) {
     put_u32(m, "ssm.inner_size", p->n_head * p->dim);
 }
 
+// Items of 4 bytes, or bools.
+static void put_list(struct maker *m, const char *suffix, enum meta_type type, const void *items,
+                     int n) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", m->shape->arch, suffix);
+    put(m,
+        (struct meta_view){.key = key,
+                           .type = META_ARRAY,
+                           .item_type = type,
+                           .count = (uint64_t)n,
+                           .bytes = (uint64_t)n * (type == META_BOOL ? 1 : 4)},
+        items);
+}
+
+static int64_t gemma_ff(const struct shape *s, const struct gemma *g, int layer) {
+    const bool is_double = g->is_double && layer >= s->n_layer - g->shared;
+    return (int64_t)(s->n_expert ? g->n_ff : s->n_ff) * (is_double ? 2 : 1);
+}
+
+static void put_gemma(struct maker *m, const struct gemma *g) {
+    const struct shape *s = m->shape;
+    uint32_t heads[64], width[64];
+    uint8_t is_local[64];
+    for (int i = 0; i < s->n_layer; i++) {
+        is_local[i] = is_windowed(g, i);
+        heads[i] = (uint32_t)(is_local[i] ? s->n_head_kv : g->full_kv);
+        width[i] = (uint32_t)gemma_ff(s, g, i);
+    }
+    put_list(m, "attention.head_count_kv", META_U32, heads, s->n_layer);
+    put_list(m, "feed_forward_length", META_U32, width, s->n_layer);
+    put_list(m, "attention.sliding_window_pattern", META_BOOL, is_local, s->n_layer);
+    put_u32(m, "attention.sliding_window", g->window);
+    put_u32(m, "attention.shared_kv_layers", g->shared);
+    put_u32(m, "attention.key_length_swa", s->head_dim);
+    put_u32(m, "attention.value_length_swa", s->head_dim);
+    put_u32(m, "embedding_length_per_layer_input", g->n_input);
+    put_f32(m, "final_logit_softcapping", 30);
+}
+
 static void put_hparams(struct maker *m) {
     const struct shape *s = m->shape;
     const struct delta *delta = delta_of(s);
     const struct pattern *p = pattern_of(s);
+    const struct gemma *gemma = gemma_of(s);
+    const int dim = gemma ? 2 * s->head_dim : s->head_dim;
     put_u32(m, "block_count", s->n_layer + (delta ? 1 : 0));
     put_u32(m, "context_length", N_CTX);
     put_u32(m, "embedding_length", s->n_embd);
-    if (!p) put_u32(m, "feed_forward_length", s->n_ff);
+    if (!p && !gemma) put_u32(m, "feed_forward_length", s->n_ff);
     put_u32(m, "attention.head_count", s->n_head);
-    if (!p) put_u32(m, "attention.head_count_kv", s->n_head_kv);
-    put_u32(m, "attention.key_length", s->head_dim);
-    put_u32(m, "attention.value_length", s->head_dim);
-    put_u32(m, "rope.dimension_count", delta ? s->head_dim / 4 : s->head_dim);
+    if (!p && !gemma) put_u32(m, "attention.head_count_kv", s->n_head_kv);
+    put_u32(m, "attention.key_length", dim);
+    put_u32(m, "attention.value_length", dim);
+    put_u32(m, "rope.dimension_count", delta ? dim / 4 : dim);
     put_f32(m, "rope.freq_base", s->rope_base);
     put_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
     if (s->n_expert) {
@@ -370,6 +447,7 @@ static void put_hparams(struct maker *m) {
         if (s->n_expert) put_u32(m, "expert_shared_feed_forward_length", s->n_ff);
     }
     if (p) put_pattern(m, p);
+    if (gemma) put_gemma(m, gemma);
     if (s->flags & SHAPE_OSS) {
         char key[64];
         snprintf(key, sizeof key, "%s.rope.scaling.type", s->arch);
@@ -587,6 +665,55 @@ static void add_letter(struct maker *m, const struct pattern *p) {
                MAX_RULES);
 }
 
+static void add_gemma_attention(struct maker *m, const struct gemma *g) {
+    const struct shape *s = m->shape;
+    const bool is_local = is_windowed(g, m->layer), has_keys = m->layer < s->n_layer - g->shared;
+    const int64_t dim = is_local ? s->head_dim : 2 * s->head_dim, n_q = s->n_head * dim;
+    const int64_t n_kv = (is_local ? s->n_head_kv : g->full_kv) * dim;
+    add_vector(m, "attn_norm.weight", s->n_embd);
+    add_matrix(m, "attn_q.weight", s->n_embd, n_q, 0, NULL, 0);
+    add_vector(m, "attn_q_norm.weight", dim);
+    if (has_keys) add_matrix(m, "attn_k.weight", s->n_embd, n_kv, 0, NULL, 0);
+    if (has_keys) add_vector(m, "attn_k_norm.weight", dim);
+    if (has_keys && (is_local || !g->k_is_v))
+        add_matrix(m, "attn_v.weight", s->n_embd, n_kv, 0, m->mix.attn_v, MAX_RULES);
+    add_matrix(m, "attn_output.weight", n_q, s->n_embd, 0, &m->mix.attn_output, 1);
+    add_vector(m, "post_attention_norm.weight", s->n_embd);
+}
+
+// Without the factor behind the layer, which would be as small as other weights here.
+static void add_gemma(struct maker *m, const struct gemma *g) {
+    const struct shape *s = m->shape;
+    const int64_t n_ff = gemma_ff(s, g, m->layer);
+    add_gemma_attention(m, g);
+    add_vector(m, "ffn_norm.weight", s->n_embd);
+    add_matrix(m, "ffn_gate.weight", s->n_embd, n_ff, 0, NULL, 0);
+    add_matrix(m, "ffn_up.weight", s->n_embd, n_ff, 0, NULL, 0);
+    add_matrix(m, "ffn_down.weight", n_ff, s->n_embd, 0, m->mix.ffn_down, MAX_RULES);
+    add_vector(m, "post_ffw_norm.weight", s->n_embd);
+    if (s->n_expert) {
+        add_experts(m);
+        add_vector(m, "ffn_gate_inp.scale", s->n_embd);
+        add_vector(m, "ffn_down_exps.scale", s->n_expert);
+        add_vector(m, "pre_ffw_norm_2.weight", s->n_embd);
+        add_vector(m, "post_ffw_norm_1.weight", s->n_embd);
+        add_vector(m, "post_ffw_norm_2.weight", s->n_embd);
+    }
+    if (g->n_input == 0) return;
+    add_matrix(m, "inp_gate.weight", s->n_embd, g->n_input, 0, NULL, 0);
+    add_matrix(m, "proj.weight", g->n_input, s->n_embd, 0, NULL, 0);
+    add_vector(m, "post_norm.weight", s->n_embd);
+}
+
+static void add_gemma_inputs(struct maker *m, const struct gemma *g) {
+    const struct shape *s = m->shape;
+    const int64_t n = (int64_t)s->n_layer * g->n_input;
+    if (n == 0) return;
+    add_matrix(m, "per_layer_token_embd.weight", n, s->n_vocab, 0, NULL, 0);
+    add_matrix(m, "per_layer_model_proj.weight", s->n_embd, n, 0, NULL, 0);
+    add_vector(m, "per_layer_proj_norm.weight", g->n_input);
+}
+
 // The block behind the layers, which drafts; m->layer is its number.
 static void add_nextn(struct maker *m) {
     const struct shape *s = m->shape;
@@ -602,11 +729,14 @@ static void add_nextn(struct maker *m) {
 static void add_tensors(struct maker *m) {
     const struct shape *s = m->shape;
     const struct pattern *p = pattern_of(s);
+    const struct gemma *gemma = gemma_of(s);
     const bool tied = s->flags & SHAPE_TIED;
     m->layer = -1;
     add_matrix(m, "token_embd.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, tied);
+    if (gemma) add_gemma_inputs(m, gemma);
     for (m->layer = 0; p && m->layer < s->n_layer; m->layer++) add_letter(m, p);
-    for (m->layer = 0; !p && m->layer < s->n_layer; m->layer++) {
+    for (m->layer = 0; gemma && m->layer < s->n_layer; m->layer++) add_gemma(m, gemma);
+    for (m->layer = 0; !p && !gemma && m->layer < s->n_layer; m->layer++) {
         add_mixer(m);
         add_vector(m,
                    s->flags & (SHAPE_OSS | SHAPE_DELTA) ? "post_attention_norm.weight"

@@ -147,7 +147,10 @@ static void fill_slabs(void *ctx, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static bool is_norm(const char *name) { return strstr(name, "norm.weight") != NULL; }
+static bool is_norm(const char *name) {
+    return strstr(name, "norm.weight") || strstr(name, "norm_1.weight") ||
+           strstr(name, "norm_2.weight");
+}
 
 static bool is_decay(const char *name) {
     const size_t len = strlen(name);

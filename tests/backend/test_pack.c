@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/table.h"
 #include "backend_here.h"
 #include "parts.h"
 
@@ -37,6 +38,7 @@ struct fixture {
     uint64_t meet_at[8];
     bool in_place;
     uint64_t matmul_bytes;
+    int table; // the weight that is not packed
     const void *expert[EXPERTS];
     uint64_t done, total; // of progress
     int n_progress;
@@ -122,12 +124,14 @@ static void build(struct fixture *f, enum format_id format) {
     const int last = plan_add_buffer(p, "last", EMBD, ROWS_OUT);
     p->logits = plan_add_buffer(p, "logits", VOCAB, ROWS_LOGITS);
     const int head = add_weight(f, format, VOCAB, EMBD, 0);
-    const int unused = add_weight(f, format, ODD, EMBD, 0); // never fetched
+    const int table = add_weight(f, format, ODD, EMBD, 0); // looked up alone: never fetched
+    p->weight[table].is_cold = true;
     const int w_wide = add_weight(f, format, WIDE, EMBD, 0);
     const int w_odd = add_weight(f, format, ODD, EMBD, 0);
     const int w_router = add_weight(f, format, EXPERTS, EMBD, 0);
     const int w_experts = add_weight(f, format, FF, EMBD, EXPERTS);
     add_op(f, OP_EMBED, PLAN_NONE, PLAN_NONE, x, head);
+    add_op(f, OP_EMBED, PLAN_NONE, PLAN_NONE, x, table);
     add_op(f, OP_MATMUL, x, PLAN_NONE, wide, w_wide);
     add_op(f, OP_MATMUL, x, PLAN_NONE, odd, w_odd);
     add_op(f, OP_MATMUL, x, PLAN_NONE, odd, w_odd); // the same weight again
@@ -137,9 +141,10 @@ static void build(struct fixture *f, enum format_id format) {
     add_op(f, OP_GATHER, x, PLAN_NONE, last, PLAN_NONE);
     add_op(f, OP_MATMUL, last, PLAN_NONE, p->logits, head);
     check(plan_finish(p, NULL) == RN_OK, "plan");
-    f->matmul_bytes = f->used - p->weight[unused].bytes;
-    memset(f->fetches + ((const uint8_t *)p->weight[unused].data - f->seen), 1,
-           p->weight[unused].bytes);
+    f->table = table;
+    f->matmul_bytes = f->used - p->weight[table].bytes;
+    memset(f->fetches + ((const uint8_t *)p->weight[table].data - f->seen), 1,
+           p->weight[table].bytes);
 }
 
 static void fixture_init(struct fixture *f, enum format_id format) {
@@ -221,6 +226,38 @@ CASE(packed_bytes_are_those_of_one_pass_and_each_byte_is_fetched_once) {
             check(f.fetches[at] == 1, "byte %llu: fetched %d times", (unsigned long long)at,
                   f.fetches[at]);
         check(f.n_fetch > 40, "%d slices", f.n_fetch);
+        here_destroy(&here);
+        fixture_deinit(&f);
+    }
+}
+
+// It stays in its file: no copy, no part of the packed bytes, and no memory that is set aside.
+CASE(a_cold_table_takes_no_memory) {
+    if (!machine_packs()) skip();
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct fixture f;
+        struct here here;
+        struct backend_need need;
+        const struct backend_sizes sizes = {.max_tokens = 1, .max_logits = 1, .max_seqs = 1};
+        fixture_init(&f, formats[i]);
+        check(backend_cpu.need(&f.plan, &sizes, "f16", &need, NULL) == RN_OK, "need");
+        check(need.weights == f.matmul_bytes, "%llu of %llu", (unsigned long long)need.weights,
+              (unsigned long long)f.matmul_bytes);
+        check(create(&f, 1, &here, NULL) == RN_OK, "create");
+        const struct cpu_backend *b = (const struct cpu_backend *)here.backend;
+        uint64_t packed = 0;
+        for (int w = 0; w < f.plan.n_weight; w++) {
+            const struct plan_weight *weight = &f.plan.weight[w];
+            const struct cpu_weight *own = &b->weight[w];
+            if (w == f.table) {
+                check(!own->packed && !own->kernel && !own->vector, "weight %d", w);
+                continue;
+            }
+            packed += (uint64_t)(own->kernel->group_bytes(weight->cols) * cpu_groups(weight->rows) *
+                                 (weight->n_expert ? weight->n_expert : 1));
+        }
+        check(b->packed.bytes == packed, "%llu packed bytes, expected %llu",
+              (unsigned long long)b->packed.bytes, (unsigned long long)packed);
         here_destroy(&here);
         fixture_deinit(&f);
     }

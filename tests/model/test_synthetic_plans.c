@@ -24,6 +24,10 @@ CASE(every_shape_becomes_a_plan) {
         {"lfm2-1.2b:Q4_K_M", 16, 65536, 0},
         {"nemotron-nano-9b:Q4_K_M", 56, 131072, 0},
         {"granite4-h-tiny:Q8_0", 40, 100352, 0},
+        {"gemma4-e2b:BF16", 35, 262144, 1},
+        {"gemma4-e4b:Q4_K_M", 42, 262144, 2},
+        {"gemma4-26b-a4b:Q4_0", 30, 262144, 8},
+        {"gemma4-31b:Q8_0", 60, 262144, 16},
         {"gpt-oss-20b:MXFP4_MOE", 24, 201088, 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -68,7 +68,7 @@ CASE(mixes_and_experts_give_finite_logits) {
                                         "tiny-oss:MXFP4_MOE",   "tiny-oss:BF16",
                                         "tiny-delta:Q4_K_M",    "tiny-delta:F16",
                                         "tiny-nemotron:Q4_K_M", "tiny-granite:Q4_0",
-                                        "tiny-lfm2:Q8_0"};
+                                        "tiny-lfm2:Q8_0",       "tiny-gemma4:Q4_K_M"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) run_spec(specs[i]);
 }
 
