@@ -79,6 +79,9 @@ rn_status hparams_float(const struct weights *weights, const char *key, double m
 // One value for each layer, [hp->n_layer]: a number for all of them, or a list.
 rn_status hparams_layers(const struct hparams *hp, const struct weights *weights, const char *key,
                          int min, int max, bool required, int *out, rn_error *err);
+// The same of 0 and 1; where the file has none they stay.
+rn_status hparams_flags(const struct hparams *hp, const struct weights *weights, const char *key,
+                        int *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);
 bool hparams_has(const struct weights *weights, const char *key);
 // Refuses the file: "FILE: key ARCH.KEY " and the text.
@@ -104,6 +107,8 @@ struct hparams_defaults {
 // rope.
 rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
                           const struct hparams_defaults *defaults, rn_error *err);
+// Reads the length and the factor of a temper; where the file has none they stay.
+rn_status hparams_temper(const struct weights *weights, struct temper *out, rn_error *err);
 // Rotates layers with a window alone.
 void hparams_rope_windows(struct hparams *hp);
 // Reads the router's kind, scale and groups, and the width of the shared expert, for all layers
@@ -164,6 +169,7 @@ void build_head_biased(struct builder *b, int in, int out, int weight, const cha
 void build_rope(struct builder *b, int buffer, int rope, int n_head, int dim);
 // The same from an element of each head on.
 void build_rope_from(struct builder *b, int buffer, int rope, int n_head, int dim, int from);
+void build_temper(struct builder *b, int buffer, const struct temper *temper);
 void build_kv_append(struct builder *b, int k, int v, struct kv_place place);
 void build_attention(struct builder *b, const struct layer *l, int q, int out,
                      struct kv_place place, int sinks);

@@ -138,6 +138,16 @@ void block_rope(struct builder *b, const struct layer *l, struct qkv qkv) {
     build_rope(b, qkv.k, b->rope[l->rope], l->n_head_kv, l->dim_k);
 }
 
+void block_norm_bare(struct builder *b, const struct layer *l, struct qkv qkv) {
+    if (!l->has_bare_norms) return;
+    build_norm(b, NORM_RMS, qkv.q, qkv.q, NULL, l->dim_k, false);
+    build_norm(b, NORM_RMS, qkv.k, qkv.k, NULL, l->dim_k, false);
+}
+
+void block_temper(struct builder *b, const struct layer *l, struct qkv qkv) {
+    if (l->temper.length > 0 && l->temper.factor > 0) build_temper(b, qkv.q, &l->temper);
+}
+
 // The last layer in which rows meet crosses to the out rows with the residual stream and with the
 // buffers that its block works on next. The block continues with *carried and *more. A layer with
 // attention and a recurrence crosses in the second of them.
@@ -317,6 +327,7 @@ void block_feed_forward_shared(struct builder *b, const struct layer *l, int in,
 void layer_llama(struct builder *b, const struct layer *l) {
     const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
     block_rope(b, l, qkv);
+    block_temper(b, l, qkv);
     block_add(b, block_attend(b, l, qkv, PLAN_NONE), "attn_output");
     block_feed_forward_shared(b, l, block_norm(b, NORM_RMS, "ffn_norm"), GATE_SILU);
 }

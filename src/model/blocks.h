@@ -33,6 +33,8 @@ struct qkv block_qkv_fused(struct builder *b, const struct layer *l, int in);   
 void block_norm_heads(struct builder *b, const struct layer *l, struct qkv qkv); // q, k by head
 void block_norm_qk(struct builder *b, const struct layer *l, struct qkv qkv);    // q, k as a whole
 void block_rope(struct builder *b, const struct layer *l, struct qkv qkv); // if the layer has one
+void block_norm_bare(struct builder *b, const struct layer *l, struct qkv qkv); // the same
+void block_temper(struct builder *b, const struct layer *l, struct qkv qkv);    // the same
 // Keys and values are kept, then the heads' results. sinks: a vector that takes part in the
 // softmax; PLAN_NONE: none.
 int block_attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks);

@@ -379,6 +379,15 @@ void build_rope_from(struct builder *b, int buffer, int rope, int n_head, int di
     op_add(b, &op);
 }
 
+void build_temper(struct builder *b, int buffer, const struct temper *temper) {
+    if (stopped(b)) return;
+    struct op op = new_op(b, OP_TEMPER, PLAN_NONE, buffer);
+    op.temper.length = temper->length;
+    op.temper.offset = temper->offset;
+    op.temper.factor = temper->factor;
+    op_add(b, &op);
+}
+
 void build_kv_append(struct builder *b, int k, int v, struct kv_place place) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_KV_APPEND, k, PLAN_NONE);

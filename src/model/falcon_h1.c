@@ -123,9 +123,6 @@ static const struct hf_tensor falcon_h1_tensors[] = {
     {"final_layernorm.weight", "output_norm.weight", hf_map_view},
     {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", hf_map_view},
     {"layers.#.pre_ff_layernorm.weight", "blk.#.ffn_norm", hf_map_view},
-    {"layers.#.feed_forward.gate_proj.weight", "blk.#.ffn_gate.weight", hf_map_view},
-    {"layers.#.feed_forward.up_proj.weight", "blk.#.ffn_up.weight", hf_map_view},
-    {"layers.#.feed_forward.down_proj.weight", "blk.#.ffn_down.weight", hf_map_view},
     {0},
 };
 
@@ -138,7 +135,7 @@ static const struct hf_class falcon_h1_classes[] = {
         .activation = &hf_silu,
         .rope = {.theta = 100000},
         .read = falcon_h1_config,
-        .tensors = {hf_tensors_decoder, mamba_tensors, falcon_h1_tensors},
+        .tensors = {hf_tensors_decoder, mamba_tensors, hf_tensors_feed_forward, falcon_h1_tensors},
     },
     {0},
 };

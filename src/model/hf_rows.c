@@ -77,6 +77,13 @@ const struct hf_tensor hf_tensors_mlp[] = {
     {0},
 };
 
+const struct hf_tensor hf_tensors_feed_forward[] = {
+    {"layers.#.feed_forward.gate_proj.weight", "blk.#.ffn_gate.weight", hf_map_view},
+    {"layers.#.feed_forward.up_proj.weight", "blk.#.ffn_up.weight", hf_map_view},
+    {"layers.#.feed_forward.down_proj.weight", "blk.#.ffn_down.weight", hf_map_view},
+    {0},
+};
+
 const struct hf_tensor hf_tensors_mlp_bias[] = {
     {"layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", hf_map_view},
     {"layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", hf_map_view},

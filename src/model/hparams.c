@@ -126,6 +126,12 @@ rn_status hparams_layers(const struct hparams *hp, const struct weights *weights
     return RN_OK;
 }
 
+rn_status hparams_flags(const struct hparams *hp, const struct weights *weights, const char *key,
+                        int *out, rn_error *err) {
+    if (!hparams_has(weights, key)) return RN_OK;
+    return hparams_layers(hp, weights, key, 0, 1, true, out, err);
+}
+
 rn_status hparams_float(const struct weights *weights, const char *key, double min, double max,
                         bool required, float *out, rn_error *err) {
     char name[160], place[40];
@@ -480,6 +486,14 @@ rn_status hparams_decoder(struct hparams *hp, const struct weights *weights,
     spread(hp, l, defaults->no_rope);
     return defaults->window_period ? read_window(hp, weights, defaults, err)
                                    : refuse_window(weights, err);
+}
+
+rn_status hparams_temper(const struct weights *weights, struct temper *out, rn_error *err) {
+    rn_status s;
+    if ((s = hparams_int(weights, "attention.temperature_length", 1, MAX_CTX, false, &out->length,
+                         err)))
+        return s;
+    return hparams_float(weights, "attention.temperature_scale", 0, 1e3, false, &out->factor, err);
 }
 
 void hparams_rope_windows(struct hparams *hp) {

@@ -41,6 +41,12 @@ struct latent {
     int dim_nope, dim_rot, dim_v; // of a head: not rotated, rotated; its value. dim_rot 0: none
 };
 
+// The factor of queries that grows with their position, as in op.temper; length 0: none.
+struct temper {
+    int length, offset;
+    float factor;
+};
+
 // One layer. Layers of a model may differ in each of these.
 struct layer {
     enum kv_kind kind;                   // of the attention's keys and values
@@ -48,9 +54,11 @@ struct layer {
     int kv_back; // keys and values are those of the layer so many before it; 0: its own
     bool k_is_v; // values come from the keys' product; there is no attn_v
     struct recurrence recurrence;
-    struct latent latent;                     // with it, n_head_kv is 1
-    int window;                               // positions that it sees; 0: all
-    int rope;                                 // index into hparams.rope; PLAN_NONE: not rotated
+    struct latent latent; // with it, n_head_kv is 1
+    int window;           // positions that it sees, or of a chunk; 0: all
+    int rope;             // index into hparams.rope; PLAN_NONE: not rotated
+    bool has_bare_norms;  // rotated q and k are normed, without weights
+    struct temper temper;
     float attn_scale, attn_softcap;           // of the scores; softcap 0: none
     float attn_out_scale;                     // multiplies attention's result; 0: nothing does
     float gate_scale, ff_out_scale;           // the same of the dense feed-forward

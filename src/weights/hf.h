@@ -11,10 +11,6 @@
 
 // --- hf_value.c ---
 
-// Any of: the number, 0 or 1 of a bool, the number of items of an array.
-double hf_measure(struct hf_config *c, const struct hf_object *object, const char *key,
-                  double fallback);
-
 void hf_put_string(struct hf_config *c, const char *suffix, const char *value);
 // Metadata under any key; the data are copied.
 rn_status hf_put(struct weights *weights, const char *key, enum meta_type type, const void *data,

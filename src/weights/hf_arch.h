@@ -160,6 +160,9 @@ void hf_string(struct hf_config *c, const struct hf_object *object, const char *
 bool hf_numbers(struct hf_config *c, const char *key, double min, double max, double *out, int n);
 // The items of an array; 0 where it is absent.
 int64_t hf_count(struct hf_config *c, const char *key);
+// Any of: the number, 0 or 1 of a bool, the number of items of an array.
+double hf_measure(struct hf_config *c, const struct hf_object *object, const char *key,
+                  double fallback);
 // There, and not null.
 bool hf_has(struct hf_config *c, const struct hf_object *object, const char *key);
 // The value's text. A key that occurs twice is an error.
@@ -187,6 +190,9 @@ int64_t hf_ints(struct hf_config *c, const char *key, int64_t most, int64_t *out
 // An integer, or an array of one for each layer that are all equal.
 int64_t hf_int_each(struct hf_config *c, const char *key, int64_t min, int64_t max,
                     int64_t fallback);
+// Of each layer whether it has rope: no_rope_layers, which may be longer, else all but every
+// no_rope_layer_interval-th.
+void hf_rotated_layers(struct hf_config *c, uint8_t *rotated);
 // An array of hf_config's n_layer items, in the weights' arena; NULL: no memory, or an error came.
 uint32_t *hf_layers_new(struct hf_config *c);
 // Sets tap_scale: count[i] channels have the factor scale[i], for n parts.
@@ -229,6 +235,7 @@ hf_map hf_map_experts_gate_up; // [experts, 2 ff, in], the gate's rows first
 hf_map hf_map_experts_down;    // [experts, out, ff]
 hf_map hf_map_linears_gate_up; // as gate_up, under a name that tells the order of the axes
 hf_map hf_map_turns_gate_up;   // [experts, in, 2 ff], gate and up by turns
+hf_map hf_map_columns_gate_up; // [experts, in, 2 ff], the gate's columns first
 hf_map hf_map_turns_bias;      // [experts, 2 ff], by turns
 hf_map hf_map_turns_down;      // [experts, ff, out]
 hf_map hf_map_mxfp4_gate_up;   // nibbles [experts, 2 ff, in / 32, 16], rows of gate and up by turns

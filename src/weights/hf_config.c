@@ -227,6 +227,19 @@ int64_t hf_int_each(struct hf_config *c, const char *key, int64_t min, int64_t m
     return fallback;
 }
 
+void hf_rotated_layers(struct hf_config *c, uint8_t *rotated) {
+    int64_t flags[HF_MAX_LAYER];
+    const int64_t every = hf_int(c, &c->root, "no_rope_layer_interval", 1, INT32_MAX, 4);
+    const int64_t n = hf_count(c, "no_rope_layers"); // none: by the interval
+    for (int64_t i = 0; i < c->n_layer; i++) rotated[i] = (i + 1) % every != 0;
+    if (n == 0) return;
+    hf_ints(c, "no_rope_layers", 1, flags, HF_MAX_LAYER);
+    if (n < c->n_layer)
+        hf_fail(c, RN_ERR_MODEL, "no_rope_layers has %lld items, num_hidden_layers is %lld",
+                (long long)n, (long long)c->n_layer);
+    for (int64_t i = 0; i < c->n_layer && c->status == RN_OK; i++) rotated[i] = flags[i] == 1;
+}
+
 static int index_of(const struct jread_text *text, const char *const *names) {
     int i = 0;
     while (names[i] && !jread_equals(text, names[i])) i++;

@@ -319,7 +319,8 @@ void hf_map_experts_down(struct hf_mapper *m) {
     hf_map_view(m);
 }
 
-void hf_map_turns_gate_up(struct hf_mapper *m) {
+// Of [experts, in, 2 ff] the columns [first], [first + step], ... become the rows of gate and up.
+static void gate_up_transposed(struct hf_mapper *m, const int64_t first[2], int64_t step) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
@@ -334,9 +335,17 @@ void hf_map_turns_gate_up(struct hf_mapper *m) {
         if (hf_tensor_new(m->c, name, format_of(t), 3, dim, &data) != RN_OK) return;
         for (int64_t e = 0; e < c->n_expert; e++)
             hf_copy_transposed((char *)data + (size_t)(e * ff * in) * size,
-                               t->data + (size_t)(e * in * 2 * ff) * size, ff, in, 2 * ff, i, 2,
-                               size);
+                               t->data + (size_t)(e * in * 2 * ff) * size, ff, in, 2 * ff, first[i],
+                               step, size);
     }
+}
+
+void hf_map_turns_gate_up(struct hf_mapper *m) {
+    gate_up_transposed(m, (const int64_t[]){0, 1}, 2);
+}
+
+void hf_map_columns_gate_up(struct hf_mapper *m) {
+    gate_up_transposed(m, (const int64_t[]){0, m->c->n_ff_expert}, 1);
 }
 
 void hf_map_turns_bias(struct hf_mapper *m) {

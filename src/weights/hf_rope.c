@@ -95,10 +95,9 @@ void hf_scaling_llama3(struct hf_config *c, double theta) {
     const float context =
         (float)hf_int(c, &c->rope, "original_max_position_embeddings", 2, INT32_MAX, 8192);
     const float long_wave = context / low, short_wave = context / high;
-    if (c->status == RN_OK && !(high > low))
-        hf_fail(c, RN_ERR_MODEL,
-                "rope scaling: high_freq_factor %g is not above low_freq_factor %g", (double)high,
-                (double)low);
+    if (c->status == RN_OK && high < low)
+        hf_fail(c, RN_ERR_MODEL, "rope scaling: high_freq_factor %g is below low_freq_factor %g",
+                (double)high, (double)low);
     const int64_t n = c->n_rot / 2;
     float *divisor;
     if (c->status != RN_OK ||
@@ -108,7 +107,8 @@ void hf_scaling_llama3(struct hf_config *c, double theta) {
         const float exponent = (float)(2 * i) / (float)c->n_rot;
         const float freq = 1 / (float)rmath_exp_double((double)exponent * rmath_log(theta));
         const float wave = 1 / freq * 6.283185307179586f;
-        const float smooth = (1 / wave * context - low) / (high - low);
+        // Llama 4 has one bound of both, and so no wave between
+        const float smooth = high > low ? (1 / wave * context - low) / (high - low) : 0;
         divisor[i] = wave < short_wave  ? 1
                      : wave > long_wave ? factor
                                         : 1 / ((1 - smooth) / factor + smooth);
