@@ -19,6 +19,7 @@ enum { N_LAYER = 8, N_RUNS = 21, TILE_QUERIES = 128 };
 struct shape {
     const char *name;
     int n_head, n_head_kv, dim, window;
+    int latent; // of a latent group: the size of values; 0: it is none
 };
 
 static uint32_t rng(void) {
@@ -59,7 +60,9 @@ static void cache_init(struct cache *c, const struct shape *shape, int n_pos, in
                        enum kv_type type) {
     *c = (struct cache){.n_pages = (n_pos + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS,
                         .n_layer = n_layer};
-    c->head_bytes = kv_layout_of(type, shape->dim, shape->dim).bytes;
+    c->head_bytes = shape->latent ? kv_layout_latent(type, shape->dim).bytes
+                                  : kv_layout_of(type, shape->dim, shape->dim).bytes;
+    const int dim_v = shape->latent ? shape->latent : shape->dim;
     c->page_bytes = c->head_bytes * (uint64_t)(shape->n_head_kv * n_layer);
     c->table = malloc((size_t)c->n_pages * sizeof *c->table);
     if (!c->table ||
@@ -76,7 +79,8 @@ static void cache_init(struct cache *c, const struct shape *shape, int n_pos, in
     c->args = (struct attention_args){.n_head = shape->n_head,
                                       .n_head_kv = shape->n_head_kv,
                                       .dim_k = shape->dim,
-                                      .dim_v = shape->dim,
+                                      .dim_v = dim_v,
+                                      .is_latent = shape->latent > 0,
                                       .window = shape->window,
                                       .scale = 1.0f / sqrtf((float)shape->dim),
                                       .type = type,
@@ -84,7 +88,7 @@ static void cache_init(struct cache *c, const struct shape *shape, int n_pos, in
                                       .page_bytes = c->page_bytes,
                                       .page_table = c->table,
                                       .ldq = shape->n_head * shape->dim,
-                                      .ldo = shape->n_head * shape->dim};
+                                      .ldo = shape->n_head * dim_v};
 }
 
 static void cache_deinit(struct cache *c) {
@@ -188,7 +192,8 @@ static double attend(const struct cpu_ops *ops, const struct cache *c, const flo
 static float *scratch_new(const struct cache *c) {
     const int ratio = c->args.n_head / c->args.n_head_kv;
     const int queries = ratio > TILE_QUERIES ? ratio : TILE_QUERIES;
-    return floats(attention_scratch(queries, c->args.dim_k, c->args.dim_v));
+    return floats((c->args.is_latent ? attention_scratch_latent
+                                     : attention_scratch)(queries, c->args.dim_k, c->args.dim_v));
 }
 
 static void decode_row(const struct cpu_ops *ops, const struct shape *shape, int n_pos,
@@ -209,6 +214,35 @@ static void decode_row(const struct cpu_ops *ops, const struct shape *shape, int
            shape->name, n_pos, bytes * 1e-6, took * 1e3, bytes / took * 1e-9, bytes / plain * 1e-9,
            100 * plain / took);
     free(q), free(out), free(scratch);
+    cache_deinit(&c);
+}
+
+// All heads share a row, so arithmetic is the limit: decode beside both of the machine's roofs.
+static void latent_row(const struct cpu_ops *ops, const struct shape *shape, int n_rows, int n_pos,
+                       enum kv_type type, double most) {
+    struct cache c;
+    cache_init(&c, shape, n_pos, n_rows == 1 ? N_LAYER : 1, type);
+    int32_t *pos = malloc((size_t)n_rows * sizeof *pos);
+    if (!pos) fail("out of memory");
+    double pairs = 0;
+    for (int i = 0; i < n_rows; i++) {
+        pos[i] = n_pos - n_rows + i;
+        pairs += (double)(pos[i] + 1) * shape->n_head * c.n_layer;
+    }
+    float *q = floats(n_rows * c.args.ldq), *out = floats(n_rows * c.args.ldo);
+    float *scratch = scratch_new(&c);
+    double took = INFINITY, plain = INFINITY;
+    for (int i = 0; i < N_RUNS; i++) {
+        if (n_rows == 1) plain = fmin(plain, read_pages(ops, &c, 0, i % 2 ? 4096 : 0));
+        took = fmin(took, attend(ops, &c, q, out, pos, n_rows, scratch));
+    }
+    const double flops = pairs * 2.0 * (shape->dim + shape->latent);
+    const double bytes = (double)c.n_pages * (double)c.page_bytes, math = flops / most * 1e-9;
+    printf("%-8s %-4s %-14s %5d %6d %7.2f %7.2f %7.2f %8.1f %8.1f %6.0f%%\n", ops->name,
+           kv_type_names[type], shape->name, n_rows, n_pos, took * 1e3,
+           n_rows == 1 ? plain * 1e3 : 0.0, math * 1e3, bytes / took * 1e-9, flops / took * 1e-9,
+           100 * (n_rows == 1 ? fmax(plain, math) : math) / took);
+    free(pos), free(q), free(out), free(scratch);
     cache_deinit(&c);
 }
 
@@ -245,7 +279,7 @@ static void plan_make(struct plan *plan, const struct shape *shape, const float 
     const int width = shape->n_head * shape->dim;
     const struct plan_kv_group group = {KV_FULL,    N_LAYER,    shape->n_head_kv,
                                         shape->dim, shape->dim, 0,
-                                        0,          0};
+                                        0,          0,          false};
     const struct plan_weight weight = {.name = "embedding",
                                        .format = FORMAT_F32,
                                        .rows = 1,
@@ -342,16 +376,43 @@ static void stage_row(const struct shape *shape, int n_pos, int others) {
 }
 
 static const struct shape shapes[] = {
-    {"32/8 x 64", 32, 8, 64, 0},        {"32/8 x 128", 32, 8, 128, 0},
-    {"32/32 x 64", 32, 32, 64, 0},      {"64/8 x 128", 64, 8, 128, 0},
-    {"8/1 x 256", 8, 1, 256, 0},        {"32/1 x 128", 32, 1, 128, 0},
-    {"8/4 x 256 w1k", 8, 4, 256, 1024}, {"15/5 x 64", 15, 5, 64, 0},
+    {"32/8 x 64", 32, 8, 64, 0, 0},        {"32/8 x 128", 32, 8, 128, 0, 0},
+    {"32/32 x 64", 32, 32, 64, 0, 0},      {"64/8 x 128", 64, 8, 128, 0, 0},
+    {"8/1 x 256", 8, 1, 256, 0, 0},        {"32/1 x 128", 32, 1, 128, 0, 0},
+    {"8/4 x 256 w1k", 8, 4, 256, 1024, 0}, {"15/5 x 64", 15, 5, 64, 0, 0},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
+static const struct shape latents[] = {
+    {"16 latent", 16, 1, 576, 0, 512},
+    {"20 latent", 20, 1, 576, 0, 512},
+    {"64 latent", 64, 1, 576, 0, 512},
+    {"128 latent", 128, 1, 576, 0, 512},
+};
+
+static void latents_print(const char *isa) {
+    printf("\nlatent  kv   shape           rows    ctx      ms    read    math     GB/s  GFLOP/s  "
+           "share\n");
+    for (int i = ISA_COUNT - 1; i > ISA_SCALAR; i--) {
+        const struct cpu_ops *ops = ops_at((enum cpu_isa)i);
+        if (!ops || (isa && strcmp(isa, ops->name) != 0)) continue;
+        const double most = peak(ops);
+        for (int s = 0; s < 4; s++) {
+            for (int type = KV_F32; type < KV_TYPE_COUNT; type++)
+                latent_row(ops, &latents[s], 1, 8192, (enum kv_type)type, most);
+            latent_row(ops, &latents[s], 64, 2048, KV_F16, most);
+        }
+    }
+}
+
+// The argument latent after the instruction set prints that table alone.
 int main(int argc, char **argv) {
     const char *isa = argc > 1 ? argv[1] : NULL;    // all of them, or one
     const int only = argc > 2 ? atoi(argv[2]) : -1; // of the shapes
+    if (argc > 2 && strcmp(argv[2], "latent") == 0) {
+        latents_print(isa);
+        return 0;
+    }
     printf("decode  kv   shape              ctx      MB      ms      GB/s      read   share\n");
     for (int i = ISA_COUNT - 1; i > ISA_SCALAR; i--) {
         const struct cpu_ops *ops = ops_at((enum cpu_isa)i);
@@ -386,5 +447,6 @@ int main(int argc, char **argv) {
         stage_row(&shapes[s], 8192, 0);
         if (s == 0) stage_row(&shapes[s], 8192, 15);
     }
+    latents_print(isa);
     return 0;
 }
