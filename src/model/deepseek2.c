@@ -74,18 +74,10 @@ static rn_status read_yarn(struct hparams *hp, const struct weights *weights, rn
 
 static rn_status read_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
     const bool is_glm = hp->n_vocab == GLM_VOCAB; // whose first files do not say sigmoid
-    int n_shared = 0;
-    rn_status s;
-    if ((s = hparams_router(hp, weights, is_glm ? ROUTE_SIGMOID : ROUTE_SOFTMAX, err))) return s;
-    if ((s = hparams_int(weights, "expert_shared_count", 0, PLAN_MAX_EXPERT, false, &n_shared,
-                         err)))
-        return s;
-    for (int i = 0; i < hp->n_layer; i++) {
-        struct layer *l = &hp->layer[i];
-        if (l->n_expert == 0) continue;
-        l->n_ff_shared = n_shared * l->n_ff_expert;
-        if (!hparams_has(weights, "expert_weights_norm")) l->normalize_experts = false;
-    }
+    const rn_status s = hparams_router(hp, weights, is_glm ? ROUTE_SIGMOID : ROUTE_SOFTMAX, err);
+    if (s) return s;
+    for (int i = 0; i < hp->n_layer; i++) // files name what is not so
+        if (!hparams_has(weights, "expert_weights_norm")) hp->layer[i].normalize_experts = false;
     return hparams_need_ff(hp, weights, err);
 }
 
@@ -105,8 +97,7 @@ static void deepseek2_layer(struct builder *b, const struct layer *l) {
     int h = block_norm(b, NORM_RMS, "attn_norm");
     block_add(b, block_latent(b, l, h), "attn_output");
     h = block_norm(b, NORM_RMS, "ffn_norm");
-    block_feed_forward(b, l, h, GATE_SILU);
-    if (l->n_expert > 0 && l->n_ff_shared > 0) block_shared_expert(b, l, h, GATE_SILU, true);
+    block_feed_forward_shared(b, l, h, GATE_SILU);
 }
 
 const struct arch arch_deepseek2 = {

@@ -36,10 +36,6 @@ static void groups_put(struct hf_config *c, int64_t n, int64_t used) {
     hf_put_u32(c, "expert_group_used_count", used);
 }
 
-static void halves_put(struct hf_config *c) {
-    if (!hf_bool(c, &c->root, "rope_interleave", true)) hf_put_bool(c, "rope.halves", true);
-}
-
 // Softmax; the best of all, or of the groups with the best expert.
 static void v2_read(struct hf_config *c) {
     if (hf_has(c, &c->root, "scoring_func") && !is_named(c, "scoring_func", "softmax"))
@@ -62,7 +58,8 @@ static void v3_rest(struct hf_config *c, int64_t n_group, int64_t n_used) {
     hf_put_u32(c, "expert_gating_func", 2);
     hf_put_bool(c, "expert_weights_norm", hf_bool(c, &c->root, "norm_topk_prob", true));
     groups_put(c, n_group, n_used);
-    halves_put(c);
+    if (!hf_bool(c, &c->root, "rope_interleave", true)) hf_put_bool(c, "rope.halves", true);
+    c->n_nextn = hf_int(c, &c->root, "num_nextn_predict_layers", 0, HF_MAX_LAYER, 0);
 }
 
 static void v3_read(struct hf_config *c) { v3_rest(c, 8, 4); }
@@ -142,17 +139,16 @@ static const struct hf_tensor latent_tensors[] = {
     {"layers.#.self_attn.kv_a_proj_with_mqa.weight", "blk.#.attn_kv_a_mqa.weight", hf_map_view},
     {"layers.#.self_attn.kv_a_layernorm.weight", "blk.#.attn_kv_a_norm.weight", hf_map_view},
     {"layers.#.self_attn.kv_b_proj.weight", "blk.#.attn_@_b.weight", hf_map_kv_b},
-    {"layers.#.mlp.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias", hf_map_view},
-    {"layers.#.mlp.shared_experts.gate_proj.weight", "blk.#.ffn_gate_shexp.weight", hf_map_view},
-    {"layers.#.mlp.shared_experts.up_proj.weight", "blk.#.ffn_up_shexp.weight", hf_map_view},
-    {"layers.#.mlp.shared_experts.down_proj.weight", "blk.#.ffn_down_shexp.weight", hf_map_view},
+    {"norm.weight", "output_norm.weight", hf_map_view},
+    {"layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", hf_map_view},
+    {"layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", hf_map_view},
     {0},
 };
 
 #define LATENT_CLASS                                                                               \
     .activation = &hf_silu, .rope = {.theta = 10000, .scalings = scalings}, .heads = latent_heads, \
-    .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_experts,          \
-                latent_tensors}
+    .tensors = {hf_tensors_decoder, latent_tensors,    hf_tensors_mlp,                             \
+                hf_tensors_experts, hf_tensors_shared, hf_tensors_nextn}
 
 const struct hf_class deepseek2_classes[] = {
     {

@@ -60,11 +60,26 @@ static struct attention_args args_of(const struct attention_job *job, const stru
 
 // ---------------------------------------------------------------- tiles
 
-static int rows_of(const struct attention_job *job, int seq, int *first) {
-    const struct batch_seq *s = &job->b->batch->seq[seq];
+// Rows of one sequence, their positions ascending. Out rows that want no logits follow the others
+// (batch_add_hidden), so a sequence may have several runs of them.
+struct run {
+    int seq, first, n;
+};
+
+// The run behind this one; {0} before the first. False: there are no more.
+static bool run_next(const struct attention_job *job, struct run *run) {
+    const struct cpu_backend *b = job->b;
+    const struct batch *batch = b->batch;
     const bool tokens = job->op->rows == ROWS_TOKENS;
-    *first = tokens ? s->first_row : s->first_out;
-    return tokens ? s->n_tokens : s->n_out;
+    const int first = run->first + run->n, end = tokens ? batch->n_tokens : batch->n_out;
+    if (first == end) return false;
+    *run = (struct run){.first = first, .n = 1};
+    run->seq = b->row_seq[tokens ? first : batch->out_row[first]];
+    for (int i = first + 1; i < end; i++, run->n++) {
+        const int row = tokens ? i : batch->out_row[i];
+        if (b->row_seq[row] != run->seq || (!tokens && row < batch->out_row[i - 1])) break;
+    }
+    return true;
 }
 
 // Rows of a tile: many, so that a page is converted for many queries; fewer while threads would go
@@ -75,10 +90,7 @@ static int tile_rows(const struct attention_job *job) {
     int most = cpu_tile_rows(b->plan, job->op);
     for (; most * job->ratio >= 2 * ATTENTION_BLOCK && most > 1; most /= 2) {
         int64_t n = 0;
-        for (int s = 0; s < b->batch->n_seqs; s++) {
-            int first;
-            n += (rows_of(job, s, &first) + most - 1) / most;
-        }
+        for (struct run run = {0}; run_next(job, &run);) n += (run.n + most - 1) / most;
         if (pool_size(b->pool) == 1 || n * job->group->n_head_kv >= wanted) break;
     }
     return most;
@@ -96,12 +108,11 @@ static int64_t tiles_make(const struct attention_job *job) {
     const int most = tile_rows(job);
     int64_t cost = 0;
     b->n_tile = 0;
-    for (int s = 0; s < b->batch->n_seqs; s++) {
-        int first;
-        const int n = rows_of(job, s, &first);
-        for (int i = 0; i < n; i += most) {
+    for (struct run run = {0}; run_next(job, &run);) {
+        for (int i = 0; i < run.n; i += most) {
+            const int n = run.n - i < most ? run.n - i : most;
             struct cpu_tile *tile = &b->tile[b->n_tile++];
-            *tile = (struct cpu_tile){s, first + i, n - i < most ? n - i : most, 1, 0, 0, NULL};
+            *tile = (struct cpu_tile){run.seq, run.first + i, n, 1, 0, 0, NULL};
             cost += tile_cost(job, tile);
         }
     }
