@@ -1,4 +1,4 @@
-// Phi-3 and Phi-4 mini: q, k, v in one matrix, gate and up in another; rope in halves, long
+// Phi-3, Phi-4 and Phi-4 mini: q, k, v in one matrix, gate and up in another; rope in halves, long
 // contexts by divisors (rope_factors_long, rope_factors_short).
 #include "model/blocks.h"
 #include "model/hf_rows.h"
