@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "model/described.h"
+#include "model/hparams.h"
 
 // ---------------------------------------------------------------- published configs
 
@@ -379,6 +380,32 @@ CASE(a_window_of_exaone4_is_that_of_its_folder) {
         weights_close(weights);
         free(image);
         free(model);
+    }
+}
+
+// The hyper-parameters alone, of a file with another number of layers.
+CASE(the_largest_exaone4_has_a_window_where_a_file_does_not_say) {
+    for (int n_layer = 63; n_layer <= 64; n_layer++) {
+        const struct change change = {"exaone4.block_count", .key = "exaone4.block_count",
+                                      .value = (uint32_t)n_layer};
+        const struct arch *arch = arch_find("exaone4", 7);
+        struct hparams *hp = calloc(1, sizeof *hp);
+        struct weights *weights;
+        rn_error err = {0};
+        size_t size;
+        uint8_t *image = changed_image("exaone4-full", change, &size);
+        assert_non_null(hp);
+        assert_int_equal(weights_open_memory("m.gguf", image, size, &weights, &err), RN_OK);
+        check(!hparams_common(hp, weights, arch, &err) && !arch->read(hp, weights, &err), "%s",
+              err.message);
+        for (int i = 0; i < n_layer; i++) {
+            const bool is_local = n_layer == 64 && (i + 1) % 4 != 0;
+            assert_int_equal(hp->layer[i].window, is_local ? 4096 : 0);
+            assert_true((hp->layer[i].rope != PLAN_NONE) == (is_local || n_layer == 63));
+        }
+        weights_close(weights);
+        free(image);
+        free(hp);
     }
 }
 

@@ -330,6 +330,7 @@ CASE(windows_are_those_of_transformers) {
         config_gives("Exaone4ForCausalLM", none[i], "exaone4", "attention.sliding_window 0");
     }
     config_gives("Exaone4ForCausalLM", "", "exaone4", "attention.sliding_window 4096");
+    config_gives("Glm4ForCausalLM", "", "glm4", "rope.dimension_count 64");
     config_gives("Cohere2ForCausalLM", "", "cohere2",
                  "attention.sliding_window 4096, logit_scale 0.0625");
     config_refused("Gemma2ForCausalLM", ", 'layer_types': ['full_attention']", RN_ERR_MODEL,

@@ -159,6 +159,24 @@ CASE(a_tied_head_is_left_out) {
     }
 }
 
+// With a dimension and without.
+CASE(numbers_are_tensors_of_one) {
+    static const char *const shapes[] = {"1", "", "1,1"}, *const dtypes[] = {"F32", "BF16", "F16"};
+    const char *more = ", 'rope_scaling': {'type': 'default'}, 'hidden_act': 'xielu'";
+    float out[1];
+    for (int i = 0; i < 3; i++) {
+        add(&image, "model.layers.1.mlp.act_fn.alpha_p", dtypes[i], shapes[i], 1, 3);
+        struct weights *weights = open_image("ApertusForCausalLM", more, &image);
+        get(weights, "blk.1.xielu_alpha_p.weight", 1, 0, 0, out);
+        assert_true(out[0] == 3);
+        weights_close(weights);
+    }
+    add(&image, "model.layers.1.mlp.act_fn.eps", "F32", "2", 2, 0);
+    refused("ApertusForCausalLM", more, &image, RN_ERR_MODEL, "8 bytes, expected one number");
+    add(&image, "model.layers.1.mlp.act_fn.beta", "I32", "1", 1, 0);
+    refused("ApertusForCausalLM", more, &image, RN_ERR_UNSUPPORTED, "dtype I32 is not supported");
+}
+
 CASE(conv1d_is_transposed) {
     static const char *const dtypes[] = {"F32", "F16"};
     static const char *const prefixes[] = {"transformer.", ""};
