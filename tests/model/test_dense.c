@@ -409,6 +409,23 @@ CASE(the_largest_exaone4_has_a_window_where_a_file_does_not_say) {
     }
 }
 
+// A file without a list of layers: all but each fourth.
+CASE(olmo3_has_the_window_in_three_of_four_layers) {
+    const struct change change = {.without = "olmo2.attention.sliding_window_pattern"};
+    struct model *model = calloc(1, sizeof *model);
+    struct weights *weights;
+    uint8_t *image;
+    rn_error err = {0};
+    assert_non_null(model);
+    check(changed_open("olmo3", change, model, &weights, &image, &err) == RN_OK, "%s", err.message);
+    for (int i = 0; i < model->hp.n_layer; i++)
+        assert_int_equal(model->hp.layer[i].window, i % 4 == 3 ? 0 : 12);
+    model_deinit(model);
+    weights_close(weights);
+    free(image);
+    free(model);
+}
+
 // Phi-4 rotates whole heads, Phi-4 mini three quarters of them. A window of 0 is none.
 CASE(phi4_rotates_as_much_of_a_head_as_its_file_says) {
     static const struct {
