@@ -4,6 +4,7 @@
 // label: threads
 #include <math.h>
 
+#include "backend/cpu/cpu.h"
 #include "backend_here.h"
 #include "parts.h"
 
@@ -266,6 +267,20 @@ CASE(bytes_are_those_of_the_experts_used) {
     for (int e = 0; e < EXPERTS; e++) n += touched[e];
     run(&f, NULL, 2, TOKENS, token, logits, &bytes);
     assert_int_equal(bytes, one * (uint64_t)n); // once for all tokens
+    fixture_free(&f);
+}
+
+// Rows of block formats that are multiplied before they are quantized are floats first.
+CASE(weighed_inputs_have_room_of_their_own) {
+    const struct backend_config config = {.sizes = {TOKENS, TOKENS, 1}};
+    struct fixture f;
+    struct here here;
+    build(&f, FORMAT_Q8_0, FORMAT_Q8_0, true, true, true);
+    here_create(&here, &f.plan, &config, 1);
+    const struct cpu_backend *b = (const struct cpu_backend *)here.backend;
+    const size_t room = (size_t)((const char *)b->matmul_scratch - (const char *)b->xg);
+    assert_true(room >= TOKENS * USED * EMBD * sizeof(float));
+    here_destroy(&here);
     fixture_free(&f);
 }
 

@@ -94,7 +94,7 @@ static void config_change(const struct data_folder *folder, int n_layer, int n_n
 }
 
 // Two files: the model's own, and that of the tensors which the third layer has more.
-static struct data_folder folder_make(int n_nextn) {
+static struct data_folder folder_make(int n_layer, int n_nextn) {
     static struct st_image image;
     const struct data_folder folder = golden_folder_make("glm4_moe", "glm4");
     const struct data_file file = golden_safetensors("glm4_moe");
@@ -120,7 +120,7 @@ static struct data_folder folder_make(int n_nextn) {
     assert_int_equal(remove(path), 0);
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder.path);
     assert_int_equal(json_dump_file(index, path, 0), 0);
-    config_change(&folder, LAYERS, n_nextn);
+    config_change(&folder, n_layer, n_nextn);
     json_decref(index);
     json_decref(header);
     free(file.data);
@@ -181,7 +181,7 @@ static struct stream of_gguf[N_TEXTS], of_folder[N_TEXTS];
 
 CASE(a_block_with_experts_drafts_from_a_gguf_and_from_a_folder) {
     const rn_draft_stats gguf = check_gguf(false, of_gguf);
-    const struct data_folder folder = folder_make(1);
+    const struct data_folder folder = folder_make(LAYERS, 1);
     const rn_draft_stats same = check_texts(folder.path, of_folder);
     for (int i = 0; i < N_TEXTS; i++) streams_check_same(&of_gguf[i], &of_folder[i]);
     assert_true(gguf.tokens > 100 && gguf.tokens == same.tokens && gguf.accepted == same.accepted);
@@ -195,9 +195,15 @@ CASE(right_drafts_of_a_block_with_experts_are_accepted) {
 }
 
 CASE(a_layer_that_the_config_does_not_count_is_refused) {
-    const struct data_folder folder = folder_make(0);
-    folder_refused(&folder, RN_ERR_MODEL, "layer 2, the config has 2");
-    data_folder_remove(&folder);
+    static const struct {
+        int n_layer, n_nextn;
+        const char *part;
+    } cases[] = {{2, 0, "layer 2, the config has 2"}, {1, 1, "layer 2, the config has 1"}};
+    for (int i = 0; i < 2; i++) {
+        const struct data_folder folder = folder_make(cases[i].n_layer, cases[i].n_nextn);
+        folder_refused(&folder, RN_ERR_MODEL, cases[i].part);
+        data_folder_remove(&folder);
+    }
 }
 
 // Copies of published folders often have the number without the layers.
