@@ -108,6 +108,45 @@ CASE(options_of_gemma_4_are_refused) {
     }
 }
 
+// One option of a router that the backend has.
+static void option_set(struct parity_case *c, int option) {
+    struct op *route = op_of_kind(&c->plan, OP_ROUTE);
+    if (option == 0) route->route.n_group = 2;
+    if (option == 1) route->route.score = ROUTE_SIGMOID;
+    if (option == 2) route->route.score = ROUTE_SPARSEMIXER;
+    if (option == 3) route->route.scale = 2;
+    if (option == 4) route->bias = 0;
+    if (option == 5) op_of_kind(&c->plan, OP_EXPERTS)->experts.weighs_input = true;
+    if (option == 6) op_of_kind(&c->plan, OP_COMBINE)->experts.weighs_input = true;
+}
+
+CASE(options_of_routers_are_refused) {
+    const struct backend_class *cls = cuda_class();
+    static const char *const names[] = {
+        "the op route with groups of experts",
+        "the op route by sigmoids",
+        "the op route of this kind",
+        "the op route with a scale",
+        "the op route with a bias of the choice",
+        "the op experts with weights before the expert",
+        "the op combine with weights before the expert",
+    };
+    int n = 0;
+    for (int i = 0; i < 48; i++) {
+        for (int option = 0; option < COUNT(names); option++) {
+            struct parity_case *c = parity_case_create(OP_COMBINE, i);
+            struct backend_need need;
+            if (cls->need(&c->plan, &sizes, cls->kv_types[0], &need, NULL) == RN_OK) {
+                option_set(c, option);
+                check_refused(&c->plan, names[option]);
+                n++;
+            }
+            parity_case_destroy(c);
+        }
+    }
+    assert_true(n > 0);
+}
+
 // By the first op that is not here; the model's attention would be.
 CASE(a_model_with_states_is_refused_by_its_first_op) {
     struct model model;
