@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/rmath.h"
 #include "model/arch.h"
 #include "model/hparams.h"
 
@@ -295,6 +296,19 @@ static rn_status read_scaling_type(const struct weights *weights, enum rope_scal
                    weights_name(weights), name, (int)(len < 64 ? len : 64), type);
 }
 
+// The converter writes a config's attention_factor as it is: the whole magnitude, yarn's own
+// included. Mostly it is just that, rounded.
+static rn_status read_yarn_magnitude(struct hparams_rope *rope, const struct weights *weights,
+                                     rn_error *err) {
+    float whole = 0;
+    const rn_status s =
+        hparams_float(weights, "rope.scaling.yarn_attn_factor", 1e-3, 1e3, false, &whole, err);
+    if (s || whole == 0) return s;
+    const double own = rope->factor > 1 ? 0.1 * rmath_log((double)rope->factor) + 1 : 1;
+    if (fabs((double)whole / own - 1) > 1e-5) rope->magnitude = (float)((double)whole / own);
+    return RN_OK;
+}
+
 static rn_status read_yarn(struct hparams_rope *rope, const struct weights *weights,
                            rn_error *err) {
     rn_status s;
@@ -307,6 +321,7 @@ static rn_status read_yarn(struct hparams_rope *rope, const struct weights *weig
     if ((s = hparams_float(weights, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, false,
                            &rope->beta_slow, err)))
         return s;
+    if ((s = read_yarn_magnitude(rope, weights, err))) return s;
     return hparams_bool(weights, "rope.scaling.yarn_truncate", &rope->truncate, err);
 }
 

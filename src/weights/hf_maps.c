@@ -62,6 +62,17 @@ static bool check_shape(struct hf_mapper *m, const struct st_tensor *t, int n_di
     return ok;
 }
 
+// The same of a tensor with all experts. A config without experts or without their width would
+// check nothing.
+static bool check_experts(struct hf_mapper *m, const struct st_tensor *t, int n_dims, int64_t b,
+                          int64_t c, int64_t d) {
+    if (m->c->n_expert > 0 && m->c->n_ff_expert > 0)
+        return check_shape(m, t, n_dims, m->c->n_expert, b, c, d);
+    hf_mapper_fail(m, RN_ERR_MODEL, "experts, the config has %" PRId64 " of width %" PRId64,
+                   m->c->n_expert, m->c->n_ff_expert);
+    return false;
+}
+
 // --- maps ---
 
 static struct tensor_view *view_push(struct hf_mapper *m, const char *name) {
@@ -285,8 +296,7 @@ void hf_map_linears_gate_up(struct hf_mapper *m) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
-    if (!check_float(m) || !check_shape(m, t, 3, c->n_expert, 2 * c->n_ff_expert, c->n_embd, 0))
-        return;
+    if (!check_float(m) || !check_experts(m, t, 3, 2 * c->n_ff_expert, c->n_embd, 0)) return;
     const uint64_t slice = t->bytes / (uint64_t)c->n_expert;
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
@@ -309,8 +319,7 @@ void hf_map_experts_gate_up(struct hf_mapper *m) {
 
 void hf_map_experts_down(struct hf_mapper *m) {
     const struct hf_config *c = m->c;
-    if (!check_float(m) || !check_shape(m, m->tensor, 3, c->n_expert, c->n_embd, c->n_ff_expert, 0))
-        return;
+    if (!check_float(m) || !check_experts(m, m->tensor, 3, c->n_embd, c->n_ff_expert, 0)) return;
     if (c->n_ff_expert == c->n_embd) {
         hf_mapper_fail(m, RN_ERR_UNSUPPORTED,
                        "the two axes are of one length, so their order is unknown");
@@ -325,7 +334,7 @@ static void gate_up_transposed(struct hf_mapper *m, const int64_t first[2], int6
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
     const int64_t ff = c->n_ff_expert, in = c->n_embd;
-    if (!check_float(m) || !check_shape(m, t, 3, c->n_expert, in, 2 * ff, 0)) return;
+    if (!check_float(m) || !check_experts(m, t, 3, in, 2 * ff, 0)) return;
     const size_t size = element_bytes(t);
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
@@ -352,7 +361,7 @@ void hf_map_turns_bias(struct hf_mapper *m) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
-    if (!check_float(m) || !check_shape(m, t, 2, c->n_expert, 2 * c->n_ff_expert, 0, 0)) return;
+    if (!check_float(m) || !check_experts(m, t, 2, 2 * c->n_ff_expert, 0, 0)) return;
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
         void *data;
@@ -369,7 +378,7 @@ void hf_map_turns_down(struct hf_mapper *m) {
     const int64_t ff = c->n_ff_expert, out = c->n_embd;
     char name[HF_GGUF_NAME_MAX];
     void *data;
-    if (!check_float(m) || !check_shape(m, t, 3, c->n_expert, ff, out, 0)) return;
+    if (!check_float(m) || !check_experts(m, t, 3, ff, out, 0)) return;
     const size_t size = element_bytes(t);
     hf_mapper_name(m, "", name);
     if (hf_tensor_new(m->c, name, format_of(t), 3, (const int64_t[]){ff, out, c->n_expert},
@@ -396,8 +405,7 @@ static const uint8_t *mx_scales(struct hf_mapper *m, int64_t rows, int64_t block
                        scales->dtype_name);
         return NULL;
     }
-    if (!check_shape(m, t, 4, m->c->n_expert, rows, blocks, 16) ||
-        !check_shape(m, scales, 3, m->c->n_expert, rows, blocks, 0))
+    if (!check_experts(m, t, 4, rows, blocks, 16) || !check_experts(m, scales, 3, rows, blocks, 0))
         return NULL;
     return scales->data;
 }

@@ -140,6 +140,30 @@ static void expect_key(const char *file, const char *key, uint32_t value, const 
     expect_refusal(file, key, strlen(key) + 4, &value, 4, RN_ERR_MODEL, key, names);
 }
 
+// The file's factor is the whole magnitude of cos and sin, not one beside yarn's own.
+CASE(yarns_own_magnitude_is_part_of_a_files_factor) {
+    const char *key = "olmo2.rope.scaling.yarn_attn_factor";
+    for (int times = 1; times <= 2; times++) {
+        struct image image = load("olmo3");
+        uint8_t *at = memmem(image.bytes, image.size, key, strlen(key));
+        assert_non_null(at);
+        const float factor = (float)times * 1.1386294f; // 1 + 0.1 ln 4
+        memcpy(at + strlen(key) + 4, &factor, sizeof factor);
+        struct weights *weights = open_image(&image);
+        struct model model;
+        rn_error err = {0};
+        check(model_init(&model, weights, &err) == RN_OK, "%s", err.message);
+        float most = 0;
+        for (int i = 0; i < model.plan.n_rope; i++)
+            if (model.plan.rope[i].magnitude > most) most = model.plan.rope[i].magnitude;
+        check(most > 0.99999f * factor && most < 1.00001f * factor, "%g, expected %g", (double)most,
+              (double)factor);
+        model_deinit(&model);
+        weights_close(weights);
+        free(image.bytes);
+    }
+}
+
 CASE(a_layers_tensor_that_no_one_uses_is_refused) {
     // without output.weight the head is tied, and the renamed tensor is left over
     expect_refusal("llama", "output.weight", 0, "blk.0.strange", 13, RN_ERR_UNSUPPORTED,
