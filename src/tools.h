@@ -30,6 +30,16 @@ rn_status tools_model_describe(const char *name, const char *format, rn_model **
 bool tools_is_shape(const char *name); // SHAPE or SHAPE:FORMAT, of a known shape
 rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 
+// ---------------------------------------------------------------- architectures (tools_kernels.c)
+
+// An architecture that can be run: its name in GGUF, and the names of its Hugging Face classes.
+enum { TOOLS_ARCH_CLASSES = 8 };
+struct tools_arch {
+    const char *name;
+    const char *classes[TOOLS_ARCH_CLASSES + 1]; // each once; NULL ends them
+};
+bool tools_arch_at(int index, struct tools_arch *out); // false: no more
+
 // ---------------------------------------------------------------- kernels (tools_kernels.c)
 
 // Which kernel serves a format on an instruction set, for 1, 2 to 8, 9 to 32 and more tokens.

@@ -1,7 +1,28 @@
-// The kernel table as a list for people: for every format and every instruction set of this build,
-// the kernel of each number of tokens. Called by `runnel bench --kernels`.
+// Tables as lists for people. Kernels: for every format and every instruction set of this build,
+// the kernel of each number of tokens. Called by `runnel bench --kernels`. Architectures: called by
+// `runnel inspect --architectures`.
+#include <assert.h>
+#include <string.h>
+
 #include "backend/cpu/ops.h"
+#include "model/arch.h"
 #include "tools.h"
+
+bool tools_arch_at(int index, struct tools_arch *out) {
+    struct hf_arch archs[ARCH_COUNT + 1];
+    if (index < 0 || index >= ARCH_COUNT) return false;
+    arch_folders(archs);
+    *out = (struct tools_arch){.name = archs[index].name};
+    int n = 0;
+    for (const struct hf_class *class = archs[index].classes; class->name; class ++) {
+        bool is_new = true; // a class may have a row for each form of its config
+        for (int i = 0; i < n; i++) is_new = is_new && strcmp(out->classes[i], class->name) != 0;
+        if (!is_new) continue;
+        assert(n < TOOLS_ARCH_CLASSES);
+        out->classes[n++] = class->name;
+    }
+    return true;
+}
 
 // Columns long enough that the padding of a group's last unit does not show.
 enum { PROBE_COLS = 1 << 16 };

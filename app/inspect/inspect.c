@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "run/engine.h"
+#include "terminal/json.h"
 #include "terminal/term.h"
 
 enum { STRING_LIMIT = 160, ITEM_LIMIT = 32, TEMPLATE_LIMIT = 72 };
@@ -429,7 +430,34 @@ static int device_find(const struct options *options, struct inspect *inspect) {
     return status ? app_fail_error(&err) : APP_OK;
 }
 
+// A line for each architecture: its name in GGUF, and the classes of folders.
+static int architectures_print(const struct options *options) {
+    struct tools_arch arch;
+    struct term term;
+    term_init(&term, options);
+    if (option_flag(options, OPT_JSON)) {
+        json_t *all = json_object();
+        bool ok = all != NULL;
+        for (int i = 0; ok && tools_arch_at(i, &arch); i++) {
+            json_t *classes = json_array();
+            for (int k = 0; arch.classes[k]; k++)
+                ok = json_array_append_new(classes, json_string(arch.classes[k])) == 0 && ok;
+            ok = json_put(all, arch.name, classes) && ok;
+        }
+        if (ok) return json_print(all, JSON_INDENT(2));
+        json_decref(all);
+        return app_fail(APP_FAILED, "no memory for the list");
+    }
+    for (int i = 0; tools_arch_at(i, &arch); i++) {
+        printf("%s%-16s%s", term_bold(term.out_color), arch.name, term_reset(term.out_color));
+        for (int k = 0; arch.classes[k]; k++) printf(" %s", arch.classes[k]);
+        printf("\n");
+    }
+    return APP_OK;
+}
+
 int command_inspect(const struct options *options) {
+    if (option_flag(options, OPT_ARCHITECTURES)) return architectures_print(options);
     const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
     if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {
         return app_fail(APP_USAGE, "--model and '%s' exclude each other",

@@ -1,7 +1,6 @@
 // The table of architectures, made from arch.def. Adding one is a file and a row there.
 #include "model/arch.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct arch *const archs[ARCH_COUNT] = {
@@ -15,12 +14,6 @@ const struct arch *arch_find(const char *name, size_t len) {
         if (strlen(archs[i]->name) == len && memcmp(archs[i]->name, name, len) == 0)
             return archs[i];
     return NULL;
-}
-
-void arch_known(char *out, size_t size) {
-    size_t at = 0;
-    for (int i = 0; i < ARCH_COUNT && at < size; i++)
-        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", archs[i]->name);
 }
 
 void arch_folders(struct hf_arch out[ARCH_COUNT + 1]) {

@@ -61,8 +61,6 @@ enum {
 };
 
 const struct arch *arch_find(const char *name, size_t len);
-// The names that arch_find knows, separated by commas, for messages.
-void arch_known(char *out, size_t size);
 
 // The part of the table that a reader of folders needs; out ends with a row of zeros.
 void arch_folders(struct hf_arch out[ARCH_COUNT + 1]);

@@ -43,13 +43,11 @@ static rn_status find_arch(const struct weights *weights, const struct arch **ou
     if (part_of(name, len))
         return err_set(err, RN_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported%s",
                        weights_name(weights), (int)len, name, part_of(name, len));
-    if (!*out) {
-        char known[256] = "";
-        arch_known(known, sizeof known);
+    if (!*out)
         return err_set(err, RN_ERR_UNSUPPORTED,
-                       "%s: architecture '%.*s' is not supported (known: %s)",
-                       weights_name(weights), (int)(len < 64 ? len : 64), name, known);
-    }
+                       "%s: architecture '%.*s' is not supported; 'runnel inspect --architectures' "
+                       "lists the %d that are",
+                       weights_name(weights), (int)(len < 64 ? len : 64), name, ARCH_COUNT);
     return RN_OK;
 }
 
@@ -130,7 +128,7 @@ rn_status model_init_arch(struct model *model, const struct arch *arch,
 }
 
 rn_status model_init(struct model *model, const struct weights *weights, rn_error *err) {
-    const struct arch *arch;
+    const struct arch *arch = NULL;
     const rn_status status = find_arch(weights, &arch, err);
     return status ? status : model_init_arch(model, arch, weights, err);
 }
@@ -138,7 +136,7 @@ rn_status model_init(struct model *model, const struct weights *weights, rn_erro
 // The plan is built once for the shapes of its tensors, and thrown away.
 static rn_status describe_tensors(struct weights *weights, rn_error *err) {
     struct model *model = calloc(1, sizeof *model);
-    const struct arch *arch;
+    const struct arch *arch = NULL;
     if (!model) return err_set(err, RN_ERR_NOMEM, "no memory for a model");
     plan_init(&model->plan);
     rn_status s = find_arch(weights, &arch, err);

@@ -35,23 +35,12 @@ static void architecture_read(struct hf_config *c, char name[CLASS_NAME_MAX]) {
     }
 }
 
-// As many names as a message has room for.
 static void class_unknown(struct hf_config *c, const char *what, const char *name) {
-    char known[360];
-    size_t len = 0;
-    bool is_whole = true;
-    for (const struct hf_arch *arch = c->archs; arch->name; arch++) {
-        for (const struct hf_class *class = arch->classes; class->name; class ++) {
-            is_whole = is_whole && len + strlen(class->name) + 2 < sizeof known;
-            if (is_whole)
-                len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", len ? ", " : "",
-                                        class->name);
-        }
-    }
-    // Not through hf_fail, whose line is shorter than the list.
     if (c->status != RN_OK) return;
-    c->status = err_set(c->err, RN_ERR_UNSUPPORTED, "%s: %s %s is not supported, only %s%s",
-                        c->path, what, name, known, is_whole ? "" : " and others");
+    c->status = err_set(c->err, RN_ERR_UNSUPPORTED,
+                        "%s: %s %s is not supported; 'runnel inspect --architectures' lists those "
+                        "that are",
+                        c->path, what, name);
 }
 
 // By its name, or without one by the model's type.

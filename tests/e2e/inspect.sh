@@ -75,7 +75,12 @@ sed 's/llama/xlama/g' "$TINY" >other.gguf
 run inspect other.gguf
 equal "a foreign architecture can be inspected" 0 "$code"
 expect "and is named" grep -q "not computed: .*xlama" out
-refused 2 "xlama" run -m other.gguf -p a
+refused 2 "architecture 'xlama' is not supported; 'runnel inspect --architectures' lists the " run -m other.gguf -p a
+run inspect --architectures
+expect "known ones are listed with their classes" grep -q "^llama  *LlamaForCausalLM MistralForCausalLM" out
+equal "as many as the refusal says" "$("$BIN" run -m other.gguf -p a 2>&1 | sed 's/.*lists the \([0-9]*\) .*/\1/')" "$(wc -l <out)"
+run inspect --architectures --json
+equal "in JSON too" LlamaForCausalLM "$(json out llama.0)"
 
 # Control characters in names must not reach the terminal.
 LC_ALL=C sed 's/token_embd/tok\x1b[31mm\xff/g' "$TINY" >hostile.gguf

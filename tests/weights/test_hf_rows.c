@@ -150,8 +150,7 @@ CASE(what_the_rows_do_not_allow_is_refused) {
 CASE(other_rows_do_not_know_the_class) {
     const struct st_image empty = {0};
     const struct data_folder folder = folder_of("", &empty);
-    folder_refused(&folder, RN_ERR_UNSUPPORTED,
-                   "architecture NobodysModel is not supported, only LlamaForCausalLM, ");
+    folder_refused(&folder, RN_ERR_UNSUPPORTED, "architecture NobodysModel is not supported; ");
     data_folder_remove(&folder);
 }
 
