@@ -4,7 +4,7 @@
 // label: no-address
 #include <utf8proc.h>
 
-#include "golden_families.h"
+#include "golden.h"
 #include "load/vocab.h"
 #include "model/model.h"
 #include "runnel.h"
@@ -349,8 +349,8 @@ TEST_PROGRAM(tokenizers) {
                              model_tokenizes_as_its_reference, NULL);
     failed += data_run_tests(GOLDEN_HYBRIDS, "hybrid_tokenizes_as_its_reference",
                              model_tokenizes_as_its_reference, NULL);
-    failed +=
-        golden_run_families("family_tokenizes_as_its_reference", model_tokenizes_as_its_reference);
+    failed += data_run_tests(GOLDEN_FAMILIES, "family_tokenizes_as_its_reference",
+                             model_tokenizes_as_its_reference, NULL);
     failed +=
         data_run_tests(TOKENIZER_LIST, "any_valid_text_survives", any_valid_text_survives, NULL);
     return failed;
