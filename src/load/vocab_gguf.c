@@ -181,7 +181,9 @@ static rn_status put_split(struct vocab_files *l, struct text_span pre) {
 
 // Strings as SentencePiece writes them, and merges by rank.
 static rn_status read_ranked(struct vocab_files *l, struct text_span pre) {
+    static const char key[] = "tokenizer.ggml.merges";
     struct vocab_source *const source = &l->source;
+    if (!weights_meta_find(l->weights, key)) return missing(l, key);
     struct vocab_normal *step = arena_array(&l->arena, 1, sizeof *step);
     if (!step) return no_memory(l, 1);
     *step = (struct vocab_normal){.kind = NORMAL_REPLACE,

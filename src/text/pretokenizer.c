@@ -177,7 +177,7 @@ static const struct {
     {"tiny_aya", tiny_aya, 0},
     {"cohere2moe", tiny_aya, 0},
     {"youtu", youtu, WHOLE},
-    {"kimi-k2", kimi_k2, 0},
+    {"kimi-k2", kimi_k2, WHOLE},
     {"exaone-moe", exaone_moe, 0},
     {"tekken", tekken, WHOLE},
     {"starcoder", single_digits, 0},

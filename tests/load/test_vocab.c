@@ -241,6 +241,10 @@ CASE(other_tokenizers_are_refused_by_name) {
     check_refused(writer_begin(3), 0, RN_ERR_MODEL, "tokenizer.ggml.model is missing");
     check_refused(model_begin("gpt2"), 0, RN_ERR_MODEL, "tokenizer.ggml.tokens is missing");
     check_refused(llama_begin(false), 0, RN_ERR_MODEL, "tokenizer.ggml.scores is missing");
+    static const char *const tokens[] = {"a"};
+    struct writer writer = model_begin("gemma4");
+    writer_kv_str_array(&writer, "tokenizer.ggml.tokens", tokens, 1);
+    check_refused(writer, 0, RN_ERR_MODEL, "tokenizer.ggml.merges is missing");
 }
 
 CASE(keys_of_the_wrong_kind_are_refused) {

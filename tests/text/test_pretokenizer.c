@@ -280,7 +280,7 @@ CASE(names_bring_their_traits) {
         {"llama4", false, false},   {"falcon", false, false},   {"dbrx", false, false},
         {"qwen35", true, false},    {"olmo", true, false},      {"refact", false, false},
         {"lfm2", false, true},      {"falcon-h1", false, true}, {"youtu", false, true},
-        {"kimi-k2", false, false},  {"exaone4", false, false},  {"minimax-m2", false, false},
+        {"kimi-k2", false, true},  {"exaone4", false, false},  {"minimax-m2", false, false},
         {"glm4", false, false},     {"hunyuan", false, false},  {"seed-coder", false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
