@@ -28,4 +28,34 @@ static inline rn_model *family_open(const char *name) {
     return model;
 }
 
+// Windows and chunks of the reference models are shorter than a page. Here they span several.
+static const struct family_variant {
+    const char *label, *name, *key; // of config.json
+    int value;
+} family_variants[] = {
+    {"llama4, chunks of 40", "llama4", "attention_chunk_size", 40},
+    {"llama4, chunks of 64", "llama4", "attention_chunk_size", 64},
+    {"llama4, chunks of 100", "llama4", "attention_chunk_size", 100},
+    {"gemma4-e2b, window of 40", "gemma4-e2b", "sliding_window", 40},
+};
+enum { FAMILY_VARIANTS = sizeof family_variants / sizeof *family_variants };
+
+static inline rn_model *family_open_variant(const struct family_variant *variant) {
+    struct golden g = golden_load(variant->name);
+    const struct data_folder folder = golden_folder_make(g.name, g.tokenizer);
+    char path[DATA_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/config.json", folder.path);
+    json_t *config = data_json_read(path);
+    check(json_object_get(config, variant->key), "%s: no key %s", g.name, variant->key);
+    json_object_set_new(config, variant->key, json_integer(variant->value));
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+    golden_open(&g, folder.path);
+    data_folder_remove(&folder);
+    rn_model *model = g.model;
+    g.model = NULL;
+    golden_unload(&g);
+    return model;
+}
+
 #endif

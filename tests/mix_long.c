@@ -123,8 +123,9 @@ static uint64_t run_hybrids(int n, uint64_t seed, const char *only) {
     return mismatches;
 }
 
-static uint64_t run_family(const char *name, int n, uint64_t seed, const char *only) {
-    rn_model *model = family_open(name);
+// Closes the model.
+static uint64_t run_family(const char *name, rn_model *model, int n, uint64_t seed,
+                           const char *only) {
     const int first = (int)family_seed(name);
     const uint64_t mismatches = run_model(name, model, false, false, family_kv_type(name), first, n,
                                           seed * 10000 + family_seed(name), only);
@@ -132,14 +133,21 @@ static uint64_t run_family(const char *name, int n, uint64_t seed, const char *o
     return mismatches;
 }
 
-// which: one of families.def; or "families".
+// which: one of families.def or a variant's label; "families": all.
 static uint64_t run_families(const char *which, int n, uint64_t seed, const char *only) {
     const bool all = strcmp(which, "families") == 0;
     uint64_t mismatches = 0;
     bool found = false;
     for (int i = 0; golden_families[i]; i++) {
         if (!all && strcmp(which, golden_families[i]) != 0) continue;
-        mismatches += run_family(golden_families[i], n, seed, only);
+        mismatches +=
+            run_family(golden_families[i], family_open(golden_families[i]), n, seed, only);
+        found = true;
+    }
+    for (int i = 0; i < FAMILY_VARIANTS; i++) {
+        const struct family_variant *variant = &family_variants[i];
+        if (!all && strcmp(which, variant->label) != 0) continue;
+        mismatches += run_family(variant->label, family_open_variant(variant), n, seed, only);
         found = true;
     }
     check(found, "%s is not in families.def", which);

@@ -12,11 +12,10 @@
 
 static struct mix_random now;
 
-static void gives_the_same_in_company(void **state) {
-    const char *name = *state;
+// Closes the model.
+static void run(const char *name, rn_model *model) {
     const uint64_t seed = family_seed(name);
     struct mix_totals totals = {0};
-    rn_model *model = family_open(name);
     now.state = seed;
     bare_clock = (struct engine_clock){hybrid_now, &now};
     hybrid_run(model, false, family_kv_type(name), seed, (int)seed, N_REQUESTS, 0, &totals);
@@ -31,6 +30,14 @@ static void gives_the_same_in_company(void **state) {
     assert_true(totals.preemptions > 0 && totals.cancelled > 0 && totals.forks > 0);
 }
 
+static void gives_the_same_in_company(void **state) { run(*state, family_open(*state)); }
+
+CASE(windows_of_several_pages_give_the_same_in_company) {
+    for (int i = 0; i < FAMILY_VARIANTS; i++)
+        run(family_variants[i].label, family_open_variant(&family_variants[i]));
+}
+
 TEST_PROGRAM(family_mix) {
-    return golden_run_families("gives_the_same_in_company", gives_the_same_in_company);
+    return golden_run_families("gives_the_same_in_company", gives_the_same_in_company) |
+           cases_run(NULL, NULL);
 }
