@@ -149,6 +149,16 @@ static const struct {
      "'rope_type':'default'},'rope_theta':5000000,'tie_word_embeddings':true,'vocab_size':151936},"
      "'tie_word_embeddings':true,'vision_config':{'deepstack_visual_indexes':[5,11,17],'depth':24,"
      "'hidden_size':1024,'model_type':'qwen3_vl'},'vision_end_token_id':151653}"},
+    {"Qwen3-VL 30B-A3B", "qwen3vlmoe", 30.53, 0, "----", "RRRR", 128, 1,
+     "{'architectures':['Qwen3VLMoeForConditionalGeneration'],'image_token_id':151655,'model_type':"
+     "'qwen3_vl_moe','text_config':{'attention_bias':false,'decoder_sparse_step':1,'head_dim':128,"
+     "'hidden_act':'silu','hidden_size':2048,'intermediate_size':6144,"
+     "'max_position_embeddings':262144,'mlp_only_layers':[],'model_type':'qwen3_vl_moe_text',"
+     "'moe_intermediate_size':768,'norm_topk_prob':true,'num_attention_heads':32,'num_experts':128,"
+     "'num_experts_per_tok':8,'num_hidden_layers':48,'num_key_value_heads':4,'rms_norm_eps':1e-06,"
+     "'rope_scaling':{'mrope_interleaved':true,'mrope_section':[24,20,20],'rope_type':'default'},"
+     "'rope_theta':5000000,'vocab_size':151936},'tie_word_embeddings':false,'vision_config':{"
+     "'deepstack_visual_indexes':[8,16,24],'depth':27,'hidden_size':1152}}"},
 };
 
 CASE(published_configs_have_the_published_sizes_and_layers) {
@@ -238,6 +248,11 @@ CASE(configs_of_other_models_are_refused_by_key) {
         {"ApertusForCausalLM", ",'rope_scaling':{'type':'default'},'qk_norm':false",
          "qk_norm is false"},
         {"SeedOssForCausalLM", ",'hidden_act':'relu'", "expected silu"},
+        {"Qwen3VLMoeForConditionalGeneration",
+         ",'num_experts':4,'num_experts_per_tok':2,'moe_intermediate_size':8,'norm_topk_prob':"
+         "false",
+         "norm_topk_prob is false, expected true"},
+        {"Qwen3VLMoeForConditionalGeneration", "", "num_local_experts is missing"},
         {"Phi3ForCausalLM", ",'partial_rotary_factor':2", "partial_rotary_factor is 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -356,6 +371,68 @@ CASE(files_that_need_more_are_refused_by_name) {
         weights_close(weights);
         free(image);
         free(model);
+    }
+}
+
+// The file of a reference model under the name of another architecture.
+static uint8_t *renamed_image(const char *name, const char *from, const char *to, size_t *size) {
+    char path[DATA_PATH_BYTES];
+    struct weights *gguf;
+    rn_error err = {0};
+    snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", name);
+    check(weights_open(path, &gguf, &err) == RN_OK, "%s", err.message);
+    struct writer writer = writer_begin(3);
+    writer_kv_str(&writer, "general.architecture", to);
+    for (int i = 0; i < weights_meta_count(gguf); i++) {
+        struct meta_view meta = *weights_meta_at(gguf, i);
+        char key[160];
+        if (strcmp(meta.key, "general.architecture") == 0) continue;
+        const bool is_own = strncmp(meta.key, from, strlen(from)) == 0;
+        snprintf(key, sizeof key, "%s%s", is_own ? to : "", meta.key + (is_own ? strlen(from) : 0));
+        meta.key = key;
+        writer_kv_copy(&writer, &meta);
+    }
+    for (int i = 0; i < weights_tensor_count(gguf); i++) {
+        const struct tensor_view *tensor = weights_tensor_at(gguf, i);
+        const uint64_t dims[] = {(uint64_t)tensor->dim[0], (uint64_t)tensor->dim[1],
+                                 (uint64_t)tensor->dim[2]};
+        writer_tensor(&writer, tensor->name, (uint32_t)tensor->n_dims, dims, 0, tensor->data,
+                      tensor->bytes);
+    }
+    weights_close(gguf);
+    return writer_finish(&writer, size);
+}
+
+// Ops, their operands and frequencies are the same.
+CASE(qwen3vlmoe_has_the_plan_of_qwen3moe) {
+    static const char *const to[] = {"qwen3moe", "qwen3vlmoe"};
+    struct model *model[2];
+    struct weights *weights[2];
+    uint8_t *image[2];
+    for (int i = 0; i < 2; i++) {
+        rn_error err = {0};
+        size_t size;
+        model[i] = calloc(1, sizeof *model[i]);
+        assert_non_null(model[i]);
+        image[i] = renamed_image("qwen3moe", "qwen3moe", to[i], &size);
+        assert_int_equal(weights_open_memory("m.gguf", image[i], size, &weights[i], &err), RN_OK);
+        check(model_init(model[i], weights[i], &err) == RN_OK, "%s", err.message);
+    }
+    const struct plan *a = &model[0]->plan, *b = &model[1]->plan;
+    assert_int_equal(a->n_op, b->n_op);
+    for (int i = 0; i < a->n_op; i++) {
+        const struct op *x = &a->op[i], *y = &b->op[i];
+        assert_true(x->kind == y->kind && x->rows == y->rows && x->layer == y->layer);
+        assert_true(x->in[0] == y->in[0] && x->in[1] == y->in[1] && x->out == y->out);
+        assert_true(x->weight == y->weight && x->bias == y->bias);
+    }
+    assert_memory_equal(a->rope[0].inv_freq, b->rope[0].inv_freq,
+                        (size_t)a->rope[0].n_rot / 2 * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        model_deinit(model[i]);
+        weights_close(weights[i]);
+        free(image[i]);
+        free(model[i]);
     }
 }
 

@@ -280,6 +280,30 @@ CASE(fused_experts_are_views) {
             RN_ERR_UNSUPPORTED, "the two axes are of one length");
 }
 
+// Published folders of Qwen3-VL with experts: inputs first, the gate's columns before those of up.
+CASE(experts_with_their_inputs_first_are_transposed) {
+    float out[EXPERTS * FF * EMBD];
+    add(&image, "model.language_model.layers.0.mlp.experts.gate_up_proj", "F32", "3,8,12",
+        EXPERTS * 2 * FF * EMBD, 0);
+    add(&image, "model.language_model.layers.0.mlp.experts.down_proj", "F32", "3,6,8",
+        EXPERTS * FF * EMBD, 7);
+    struct weights *weights = open_image("Qwen3VLMoeForConditionalGeneration", experts, &image);
+    for (int up = 0; up < 2; up++) {
+        get(weights, up ? "blk.0.ffn_up_exps.weight" : "blk.0.ffn_gate_exps.weight", EMBD, FF,
+            EXPERTS, out);
+        for (int k = 0; k < EXPERTS * FF * EMBD; k++) {
+            const int e = k / (FF * EMBD), f = k / EMBD % FF, in = k % EMBD;
+            assert_true(out[k] == (float)(e * 2 * FF * EMBD + in * 2 * FF + up * FF + f));
+        }
+    }
+    get(weights, "blk.0.ffn_down_exps.weight", FF, EMBD, EXPERTS, out);
+    for (int k = 0; k < EXPERTS * FF * EMBD; k++) {
+        const int e = k / (FF * EMBD), to = k / FF % EMBD, f = k % FF;
+        assert_true(out[k] == (float)(7 + e * FF * EMBD + f * EMBD + to));
+    }
+    weights_close(weights);
+}
+
 CASE(gpt_oss_experts_are_taken_apart) {
     static const char *const dtypes[] = {"F32", "BF16"};
     float out[EXPERTS * FF * EMBD];
