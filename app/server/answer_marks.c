@@ -111,6 +111,14 @@ static const struct {
       .close = {"<tool_call|>"},
       .quote = "<|\"|>",
       .in_reasoning = true}},
+    // FunctionGemma
+    {"<start_function_call>",
+     {.open = {"<start_function_call>"},
+      .inner = {"call:"},
+      .close = {"<end_function_call>"},
+      .quote = "<escape>"}},
+    // GigaChat 3.1
+    {"<|function_call|>", {.open = {"<|function_call|>"}}},
     // Command A, Command R7B
     {"<|START_ACTION|>",
      {.open = {"<|START_ACTION|>"}, .close = {"<|END_ACTION|>"}, .in_reasoning = true}},

@@ -545,6 +545,11 @@ CASE(gemma4_calls) {
            "C(Yes.)R(hm)C(No.)");
     expect(GEMMA4, "<|channel><|channel>thought\nhm<channel|>a <channel|> b", "R(hm)C(a  b)");
     expect(GEMMA4, "a<|channel>", "C(a)");
+    expect("<start_function_call>",
+           "<start_function_call>call:f{a:<escape>x<y{<escape>,b:1}<end_function_call>",
+           "T0(f)A0({\"a\":\"x<y{\",\"b\":1})");
+    expect("<|function_call|>", "Ok.<|function_call|>{\"name\": \"f\", \"arguments\": {}}",
+           "C(Ok.)T0(f)A0({})");
     static const char *const bad[] = {"call:f",           "call:{}",
                                       "call:f {}",        "call:f{a}",
                                       "call:f{a:}",       "call:f{a:1,}",
