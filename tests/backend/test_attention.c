@@ -215,6 +215,22 @@ CASE(rows_over_a_latent_equal_the_reference) {
     }
 }
 
+// As Gemma 4's full layers have them.
+CASE(heads_of_512_equal_the_reference) {
+    if (TEST_FOR_RACES) skip();
+    rng_state = 31;
+    for (int i = 0; i < 4 * KV_TYPE_COUNT; i++) {
+        struct task t = {.args = {.n_head = 8, .n_head_kv = 2, .dim_k = 512, .dim_v = 512}};
+        t.args.type = (enum kv_type)(i % KV_TYPE_COUNT);
+        t.args.window = i / KV_TYPE_COUNT % 2 ? 40 : 0;
+        t.args.n_rows = i / KV_TYPE_COUNT < 2 ? 1 : 9;
+        for (int r = 0; r < t.args.n_rows; r++) t.pos[r] = 290 + r;
+        task_fill(&t);
+        check_task(&t, i);
+        task_deinit(&t);
+    }
+}
+
 // Contexts around the ends of pages and splits, decode and chunks of rows, with windows and caps.
 CASE(the_ends_of_pages_and_splits_do_not_show) {
     if (TEST_FOR_RACES) skip();

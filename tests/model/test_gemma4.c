@@ -355,10 +355,14 @@ static void put_tensors(struct writer *w, float scale, bool more) {
             uint64_t cols, rows;
             bool is_there;
         } rows[] = {
-            {"attn_q.weight", EMBD, 2 * dim, true}, {"attn_output.weight", 2 * dim, EMBD, true},
-            {"attn_q_norm.weight", dim, 0, true},   {"attn_k.weight", EMBD, dim, i < 3 || more},
-            {"attn_v.weight", EMBD, dim, i < 2},    {"attn_k_norm.weight", dim, 0, i < 3 || more},
-            {"ffn_gate.weight", EMBD, FF, true},    {"ffn_up.weight", EMBD, FF, true},
+            {"attn_q.weight", EMBD, 2 * dim, true},
+            {"attn_output.weight", 2 * dim, EMBD, true},
+            {"attn_q_norm.weight", dim, 0, true},
+            {"attn_k.weight", EMBD, dim, i < 3 || more},
+            {"attn_v.weight", EMBD, dim, i < 2 || (i > 2 && more)},
+            {"attn_k_norm.weight", dim, 0, i < 3 || more},
+            {"ffn_gate.weight", EMBD, FF, true},
+            {"ffn_up.weight", EMBD, FF, true},
             {"ffn_down.weight", FF, EMBD, true},
         };
         for (int k = 0; k < COUNT(norms); k++) {
