@@ -84,16 +84,6 @@ static double multiplier(struct hf_config *c, const char *key) {
     return hf_number(c, &c->root, key, HF_POSITIVE, 1);
 }
 
-// The factors of x, B and C: the convolution is linear in each channel.
-static void taps_put(struct hf_config *c, const double *of_part) {
-    const int64_t heads = hf_int(c, &c->root, "mamba_n_heads", 1, 1 << 12, 128);
-    const int64_t dim = hf_int(c, &c->root, "mamba_d_head", 1, KV_DIM_MAX, 64);
-    const int64_t groups = hf_int(c, &c->root, "mamba_n_groups", 1, 1 << 12, 1);
-    const int64_t state = hf_int(c, &c->root, "mamba_d_state", 1, KV_DIM_MAX, 256);
-    const int64_t width[3] = {heads * dim, groups * state, groups * state};
-    hf_taps_scale(c, of_part, width, 3);
-}
-
 // q and k are multiplied alike, so their factors are one of the scores. Those of v and of the
 // result are one factor of the result.
 static void falcon_h1_config(struct hf_config *c) {
@@ -106,7 +96,7 @@ static void falcon_h1_config(struct hf_config *c) {
     for (int i = 0; i < 5; i++) ssm[i] *= in;
     if (c->status != RN_OK) return;
     mamba_put_expanded(c);
-    taps_put(c, ssm + 1);
+    mamba_scale_taps(c, ssm + 1);
     hf_put_f32(c, "ssm.gate_scale", ssm[0]);
     hf_put_f32(c, "ssm.time_step_scale", ssm[4]);
     hf_put_f32(c, "ssm.output_scale", multiplier(c, "ssm_out_multiplier"));

@@ -121,3 +121,13 @@ void mamba_put_expanded(struct hf_config *c) {
     hf_put_u32(c, "ssm.inner_size", expanded_width(c));
     limits_put(c);
 }
+
+// The convolution is linear in each channel.
+void mamba_scale_taps(struct hf_config *c, const double of_part[3]) {
+    const int64_t heads = hf_int(c, &c->root, "mamba_n_heads", 1, 1 << 12, 128);
+    const int64_t dim = hf_int(c, &c->root, "mamba_d_head", 1, KV_DIM_MAX, 64);
+    const int64_t groups = hf_int(c, &c->root, "mamba_n_groups", 1, 1 << 12, 1);
+    const int64_t state = hf_int(c, &c->root, "mamba_d_state", 1, KV_DIM_MAX, 256);
+    const int64_t width[3] = {heads * dim, groups * state, groups * state};
+    hf_taps_scale(c, of_part, width, 3);
+}

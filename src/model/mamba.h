@@ -21,5 +21,7 @@ extern const struct hf_key mamba_keys[];
 void mamba_put(struct hf_config *c, const char *heads, const char *head_dim);
 // The same where the head size may be left to mamba_expand.
 void mamba_put_expanded(struct hf_config *c);
+// Multiplies the channels of x, B and C by these factors, in the taps of the convolution.
+void mamba_scale_taps(struct hf_config *c, const double of_part[3]);
 
 #endif

@@ -1,4 +1,5 @@
-// The parts that Nemotron-H and its mixtures share: nemotron_h.c, nemotron_h_moe.c.
+// The parts that Nemotron-H and its mixtures share: nemotron_h.c, nemotron_h_moe.c. Those of
+// folders are in nemotron_h_folder.c.
 #ifndef RN_MODEL_NEMOTRON_H_H
 #define RN_MODEL_NEMOTRON_H_H
 

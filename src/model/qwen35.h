@@ -5,7 +5,9 @@
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-// is_tiled: the order of value heads in GGUF files of the architecture.
+enum { QWEN35_INTERVAL = 4, QWEN35_MAX_HEADS = 1024 };
+
+// qwen35_hybrid.c. is_tiled: the order of value heads in GGUF files of the architecture.
 rn_status qwen35_hybrid(struct hparams *hp, const struct weights *weights, bool is_tiled,
                         rn_error *err);
 // Behind it, of a mixture: the router and the shared expert.
