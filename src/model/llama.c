@@ -6,7 +6,8 @@
 
 static rn_status llama_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
     const struct hparams_defaults defaults = {.rope_style = ROPE_INTERLEAVED, .window_period = 1};
-    return hparams_decoder(hp, weights, &defaults, err);
+    const rn_status s = hparams_decoder(hp, weights, &defaults, err);
+    return s ? s : hparams_router(hp, weights, ROUTE_SOFTMAX, err);
 }
 
 static const struct hf_class llama_classes[] = {

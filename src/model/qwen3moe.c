@@ -4,8 +4,10 @@
 
 static rn_status qwen3moe_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
     const struct hparams_defaults defaults = {.rope_style = ROPE_HALVES, .window_period = 1};
-    const rn_status s = hparams_decoder(hp, weights, &defaults, err);
-    return s ? s : hparams_need_experts(hp, weights, err);
+    rn_status s;
+    if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
+    if ((s = hparams_router(hp, weights, ROUTE_SOFTMAX, err))) return s;
+    return hparams_need_experts(hp, weights, err);
 }
 
 static const struct hf_key qwen3moe_keys[] = {

@@ -24,158 +24,154 @@ static const struct {
     int n_rot;    // of a head
     double theta; // base of rope, in the file's model
     const char *text;
-} published[] =
-    {
-        {"Qwen1.5 MoE A2.7B", "qwen2moe", 14.316, 0, 60, 4, 1408, 5632, ROUTE_SOFTMAX, false, 0,
-         128, 1e6,
-         "{'architectures':['Qwen2MoeForCausalLM'],'attention_dropout':0.0,'decoder_sparse_step':1,"
-         "'hidden_act':'silu','hidden_size':2048,'intermediate_size':5632,'max_position_embeddings'"
-         ":"
-         "8192,'max_window_layers':21,'model_type':'qwen2_moe','moe_intermediate_size':1408,"
-         "'norm_topk_prob':false,'num_attention_heads':16,'num_experts':60,'num_experts_per_tok':4,"
-         "'num_hidden_layers':24,'num_key_value_heads':16,'output_router_logits':false,'rms_norm_"
-         "eps':"
-         "1e-06,'rope_theta':1000000.0,'shared_expert_intermediate_size':5632,'sliding_window':"
-         "32768,"
-         "'tie_word_embeddings':false,'use_sliding_window':false,'vocab_size':151936}"},
-        {"Qwen2 57B A14B", "qwen2moe", 57.41, 0, 64, 8, 2560, 20480, ROUTE_SOFTMAX, false, 0, 128,
-         1e6,
-         "{'architectures':['Qwen2MoeForCausalLM'],'decoder_sparse_step':1,'hidden_act':'silu',"
-         "'hidden_size':3584,'intermediate_size':18944,'max_position_embeddings':32768,'mlp_only_"
-         "layers'"
-         ":[],'moe_intermediate_size':2560,'norm_topk_prob':false,'num_attention_heads':28,"
-         "'num_experts':64,'num_experts_per_tok':8,'num_hidden_layers':28,'num_key_value_heads':4,"
-         "'rms_norm_eps':1e-06,'rope_theta':1000000.0,'shared_expert_intermediate_size':20480,"
-         "'sliding_window':65536,'use_sliding_window':false,'vocab_size':151936}"},
-        {"OLMoE 1B 7B", "olmoe", 6.919, 0, 64, 8, 1024, 0, ROUTE_SOFTMAX, false, 0, 128, 1e4,
-         "{'architectures':['OlmoeForCausalLM'],'attention_bias':false,'clip_qkv':null,'hidden_act'"
-         ":"
-         "'silu','hidden_size':2048,'intermediate_size':1024,'max_position_embeddings':4096,"
-         "'model_type':'olmoe','norm_topk_prob':false,'num_attention_heads':16,'num_experts':64,"
-         "'num_experts_per_tok':8,'num_hidden_layers':16,'num_key_value_heads':16,'rms_norm_eps':"
-         "1e-05,"
-         "'rope_scaling':null,'rope_theta':10000.0,'tie_word_embeddings':false,'vocab_size':"
-         "50304}"},
-        {"Granite 3.0 1B A400M", "granitemoe", 1.335, 0, 32, 8, 512, 0, ROUTE_SOFTMAX, true, 0, 64,
-         1e4,
-         "{'architectures':['GraniteMoeForCausalLM'],'attention_bias':false,'attention_multiplier':"
-         "0.015625,'embedding_multiplier':12.0,'hidden_act':'silu','hidden_size':1024,"
-         "'intermediate_size':512,'logits_scaling':6.0,'max_position_embeddings':4096,'model_type':"
-         "'granitemoe','num_attention_heads':16,'num_experts_per_tok':8,'num_hidden_layers':24,"
-         "'num_key_value_heads':8,'num_local_experts':32,'residual_multiplier':0.22,'rms_norm_eps':"
-         "1e-06,'rope_scaling':null,'rope_theta':10000,'tie_word_embeddings':true,'vocab_size':"
-         "49155}"},
-        {"Granite 3.1 3B A800M", "granitemoe", 3.299, 0, 40, 8, 512, 0, ROUTE_SOFTMAX, true, 0, 64,
-         1e7,
-         "{'architectures':['GraniteMoeForCausalLM'],'attention_multiplier':0.015625,"
-         "'embedding_multiplier':12.0,'hidden_act':'silu','hidden_size':1536,'intermediate_size':"
-         "512,"
-         "'logits_scaling':6.0,'max_position_embeddings':131072,'num_attention_heads':24,"
-         "'num_experts_per_tok':8,'num_hidden_layers':32,'num_key_value_heads':8,'num_local_"
-         "experts':40,"
-         "'residual_multiplier':0.22,'rms_norm_eps':1e-06,'rope_theta':10000000,'tie_word_"
-         "embeddings':"
-         "true,'vocab_size':49155}"},
-        {"Phi-3.5 MoE", "phimoe", 41.87, 0, 16, 2, 6400, 0, ROUTE_SPARSEMIXER, false, 0, 128, 1e4,
-         "{'architectures':['PhiMoEForCausalLM'],'attention_bias':true,'hidden_act':'silu',"
-         "'hidden_dropout':0.0,'hidden_size':4096,'input_jitter_noise':0.01,'intermediate_size':"
-         "6400,"
-         "'lm_head_bias':true,'max_position_embeddings':131072,'model_type':'phimoe',"
-         "'num_attention_heads':32,'num_experts_per_tok':2,'num_hidden_layers':32,"
-         "'num_key_value_heads':8,'num_local_experts':16,'original_max_position_embeddings':4096,"
-         "'rms_norm_eps':1e-05,'rope_scaling':{'long_factor':[" THIRTY_TWO("2") "," THIRTY_TWO(
-             "3") "],'long_mscale':1.243163121016122,'original_max_position_embeddings':4096,'"
-                  "short_factor':[" THIRTY_TWO("1") "," THIRTY_TWO("1") "],'short_mscale':1."
-                                                                        "243163121016122,'type':'"
-                                                                        "longrope'},"
-                                                                        "'rope_theta':10000.0,'"
-                                                                        "router_jitter_noise':0.01,"
-                                                                        "'sliding_window':131072,"
-                                                                        "'tie_word_embeddings':"
-                                                                        "false,'vocab_size':"
-                                                                        "32064}"},
-        {"GLM 4.5 Air", "glm4moe", 106.85, 1, 128, 8, 1408, 1408, ROUTE_SIGMOID, true, 0, 64, 1e6,
-         "{'architectures':['Glm4MoeForCausalLM'],'attention_bias':true,'first_k_dense_replace':1,"
-         "'head_dim':128,'hidden_act':'silu','hidden_size':4096,'intermediate_size':10944,"
-         "'max_position_embeddings':131072,'model_type':'glm4_moe','moe_intermediate_size':1408,"
-         "'n_group':1,'n_routed_experts':128,'n_shared_experts':1,'norm_topk_prob':true,"
-         "'num_attention_heads':96,'num_experts_per_tok':8,'num_hidden_layers':46,"
-         "'num_key_value_heads':8,'num_nextn_predict_layers':1,'partial_rotary_factor':0.5,"
-         "'rms_norm_eps':1e-05,'rope_scaling':null,'rope_theta':1000000,'routed_scaling_factor':1."
-         "0,"
-         "'tie_word_embeddings':false,'topk_group':1,'use_qk_norm':false,'vocab_size':151552}"},
-        {"GLM 4.6", "glm4moe", 352.7, 3, 160, 8, 1536, 1536, ROUTE_SIGMOID, true, 2.5f, 64, 1e6,
-         "{'architectures':['Glm4MoeForCausalLM'],'attention_bias':true,'first_k_dense_replace':3,"
-         "'head_dim':128,'hidden_act':'silu','hidden_size':5120,'intermediate_size':12288,"
-         "'max_position_embeddings':202752,'moe_intermediate_size':1536,'n_group':1,"
-         "'n_routed_experts':160,'n_shared_experts':1,'norm_topk_prob':true,'num_attention_heads':"
-         "96,"
-         "'num_experts_per_tok':8,'num_hidden_layers':92,'num_key_value_heads':8,"
-         "'num_nextn_predict_layers':1,'partial_rotary_factor':0.5,'rms_norm_eps':1e-05,'rope_"
-         "theta':"
-         "1000000,'routed_scaling_factor':2.5,'tie_word_embeddings':false,'topk_group':1,"
-         "'use_qk_norm':true,'vocab_size':151552}"},
-        {"MiniMax M2", "minimax-m2", 228.69, 0, 256, 8, 1536, 0, ROUTE_SIGMOID, true, 0, 64, 5e6,
-         "{'architectures':['MiniMaxM2ForCausalLM'],'attn_type_list':[" THIRTY_TWO("1") "," EIGHT(
-             "1") "," EIGHT("1") "," EIGHT("1") ",1,1,1,1,1,1],'head_dim':128,'hidden_act':'silu',"
-                                                "'hidden_size':3072,'intermediate_size':1536,'max_"
-                                                "position_embeddings':196608,'model_type':"
-                                                "'minimax_m2','mtp_transformer_layers':1,'num_"
-                                                "attention_heads':48,'num_experts_per_tok':8,"
-                                                "'num_hidden_layers':62,'num_key_value_heads':8,'"
-                                                "num_local_experts':256,'num_mtp_modules':3,"
-                                                "'qk_norm_type':'per_layer','rms_norm_eps':1e-06,'"
-                                                "rope_theta':5000000,'rotary_dim':64,"
-                                                "'router_aux_loss_coef':0.001,'router_jitter_noise'"
-                                                ":0.0,'scoring_func':'sigmoid',"
-                                                "'shared_intermediate_size':0,'shared_moe_mode':'"
-                                                "sigmoid','sliding_window':null,"
-                                                "'tie_word_embeddings':false,'use_mtp':true,'use_"
-                                                "qk_norm':true,'use_routing_bias':true,"
-                                                "'vocab_size':200064}"},
-        {"ERNIE 4.5 21B A3B", "ernie4_5-moe", 21.83, 1, 64, 6, 1536, 3072, ROUTE_SOFTMAX, true, 0,
-         128, 5e5,
-         "{'architectures':['Ernie4_5_MoeForCausalLM'],'hidden_act':'silu','hidden_size':2560,"
-         "'intermediate_size':12288,'max_position_embeddings':131072,'model_type':'ernie4_5_moe',"
-         "'moe_capacity':[64,64,64],'moe_gate':'topk','moe_intermediate_size':1536,'moe_k':6,"
-         "'moe_layer_end_index':27,'moe_layer_interval':1,'moe_layer_start_index':1,"
-         "'moe_norm_gate_logits':true,'moe_num_experts':64,'moe_num_shared_experts':2,"
-         "'moe_use_aux_free':true,'num_attention_heads':20,'num_hidden_layers':28,"
-         "'num_key_value_heads':4,'num_nextn_predict_layers':1,'rms_norm_eps':1e-05,'rope_scaling':"
-         "null,'rope_theta':500000.0,'tie_word_embeddings':true,'use_bias':false,'vocab_size':"
-         "103424}"},
-        {"ERNIE 4.5 300B A47B", "ernie4_5-moe", 299.5, 3, 64, 8, 3584, 0, ROUTE_SOFTMAX, true, 0,
-         128, 5e5,
-         "{'architectures':['Ernie4_5_MoeForCausalLM'],'hidden_size':8192,'intermediate_size':"
-         "28672,"
-         "'max_position_embeddings':131072,'moe_intermediate_size':3584,'moe_k':8,"
-         "'moe_layer_end_index':53,'moe_layer_interval':1,'moe_layer_start_index':3,'moe_num_"
-         "experts':"
-         "64,'moe_num_shared_experts':0,'num_attention_heads':64,'num_hidden_layers':54,"
-         "'num_key_value_heads':8,'rms_norm_eps':1e-05,'rope_theta':500000.0,'tie_word_embeddings':"
-         "false,'vocab_size':103424}"},
-        {"Hunyuan A13B", "hunyuan-moe", 80.39, 0, 64, 8, 3072, 3072, ROUTE_SOFTMAX, true, 0, 128,
-         11158840.0,
-         "{'architectures':['HunYuanMoEV1ForCausalLM'],'attention_bias':false,'attention_head_dim':"
-         "128,"
-         "'cla_share_factor':2,'dense_list':[4096,0],'group_limited_greedy':false,'hidden_act':'"
-         "silu',"
-         "'hidden_size':4096,'intermediate_size':3072,'max_position_embeddings':32768,'mlp_bias':"
-         "false,"
-         "'model_type':'hunyuan_v1_moe','moe_drop_tokens':false,'moe_intermediate_size':"
-         "[" THIRTY_TWO("3072") "],'moe_layer_num_skipped':0,'moe_topk':[" THIRTY_TWO(
-             "8") "],'norm_topk_prob':true,'norm_type':'rms','num_attention_heads':32,'num_experts'"
-                  ":64,"
-                  "'num_hidden_layers':32,'num_key_value_heads':8,'num_shared_expert':[" THIRTY_TWO(
-                      "1") "],'position_embedding_xdrope':false,'rms_norm_eps':1e-05,'rope_scaling'"
-                           ":{'alpha':1000.0,"
-                           "'beta_fast':32,'beta_slow':1,'factor':1.0,'mscale':1.0,'mscale_all_dim'"
-                           ":1.0,'type':"
-                           "'dynamic'},'rope_theta':10000.0,'tie_word_embeddings':true,'use_cla':"
-                           "false,"
-                           "'use_mixed_mlp_moe':true,'use_mla':false,'use_qk_norm':true,'use_"
-                           "rotary_pos_emb':true,"
-                           "'vocab_size':128167}"},
+} published[] = {
+    {"Qwen1.5 MoE A2.7B", "qwen2moe", 14.316, 0, 60, 4, 1408, 5632, ROUTE_SOFTMAX, false, 0, 128,
+     1e6,
+     "{'architectures':['Qwen2MoeForCausalLM'],'attention_dropout':0.0,'decoder_sparse_step':1,"
+     "'hidden_act':'silu','hidden_size':2048,'intermediate_size':5632,'max_position_embeddings'"
+     ":"
+     "8192,'max_window_layers':21,'model_type':'qwen2_moe','moe_intermediate_size':1408,"
+     "'norm_topk_prob':false,'num_attention_heads':16,'num_experts':60,'num_experts_per_tok':4,"
+     "'num_hidden_layers':24,'num_key_value_heads':16,'output_router_logits':false,'rms_norm_"
+     "eps':"
+     "1e-06,'rope_theta':1000000.0,'shared_expert_intermediate_size':5632,'sliding_window':"
+     "32768,"
+     "'tie_word_embeddings':false,'use_sliding_window':false,'vocab_size':151936}"},
+    {"Qwen2 57B A14B", "qwen2moe", 57.41, 0, 64, 8, 2560, 20480, ROUTE_SOFTMAX, false, 0, 128, 1e6,
+     "{'architectures':['Qwen2MoeForCausalLM'],'decoder_sparse_step':1,'hidden_act':'silu',"
+     "'hidden_size':3584,'intermediate_size':18944,'max_position_embeddings':32768,'mlp_only_"
+     "layers'"
+     ":[],'moe_intermediate_size':2560,'norm_topk_prob':false,'num_attention_heads':28,"
+     "'num_experts':64,'num_experts_per_tok':8,'num_hidden_layers':28,'num_key_value_heads':4,"
+     "'rms_norm_eps':1e-06,'rope_theta':1000000.0,'shared_expert_intermediate_size':20480,"
+     "'sliding_window':65536,'use_sliding_window':false,'vocab_size':151936}"},
+    {"OLMoE 1B 7B", "olmoe", 6.919, 0, 64, 8, 1024, 0, ROUTE_SOFTMAX, false, 0, 128, 1e4,
+     "{'architectures':['OlmoeForCausalLM'],'attention_bias':false,'clip_qkv':null,'hidden_act'"
+     ":"
+     "'silu','hidden_size':2048,'intermediate_size':1024,'max_position_embeddings':4096,"
+     "'model_type':'olmoe','norm_topk_prob':false,'num_attention_heads':16,'num_experts':64,"
+     "'num_experts_per_tok':8,'num_hidden_layers':16,'num_key_value_heads':16,'rms_norm_eps':"
+     "1e-05,"
+     "'rope_scaling':null,'rope_theta':10000.0,'tie_word_embeddings':false,'vocab_size':"
+     "50304}"},
+    {"Granite 3.0 1B A400M", "granitemoe", 1.335, 0, 32, 8, 512, 0, ROUTE_SOFTMAX, true, 0, 64, 1e4,
+     "{'architectures':['GraniteMoeForCausalLM'],'attention_bias':false,'attention_multiplier':"
+     "0.015625,'embedding_multiplier':12.0,'hidden_act':'silu','hidden_size':1024,"
+     "'intermediate_size':512,'logits_scaling':6.0,'max_position_embeddings':4096,'model_type':"
+     "'granitemoe','num_attention_heads':16,'num_experts_per_tok':8,'num_hidden_layers':24,"
+     "'num_key_value_heads':8,'num_local_experts':32,'residual_multiplier':0.22,'rms_norm_eps':"
+     "1e-06,'rope_scaling':null,'rope_theta':10000,'tie_word_embeddings':true,'vocab_size':"
+     "49155}"},
+    {"Granite 3.1 3B A800M", "granitemoe", 3.299, 0, 40, 8, 512, 0, ROUTE_SOFTMAX, true, 0, 64, 1e7,
+     "{'architectures':['GraniteMoeForCausalLM'],'attention_multiplier':0.015625,"
+     "'embedding_multiplier':12.0,'hidden_act':'silu','hidden_size':1536,'intermediate_size':"
+     "512,"
+     "'logits_scaling':6.0,'max_position_embeddings':131072,'num_attention_heads':24,"
+     "'num_experts_per_tok':8,'num_hidden_layers':32,'num_key_value_heads':8,'num_local_"
+     "experts':40,"
+     "'residual_multiplier':0.22,'rms_norm_eps':1e-06,'rope_theta':10000000,'tie_word_"
+     "embeddings':"
+     "true,'vocab_size':49155}"},
+    {"Phi-3.5 MoE", "phimoe", 41.87, 0, 16, 2, 6400, 0, ROUTE_SPARSEMIXER, false, 0, 128, 1e4,
+     "{'architectures':['PhiMoEForCausalLM'],'attention_bias':true,'hidden_act':'silu',"
+     "'hidden_dropout':0.0,'hidden_size':4096,'input_jitter_noise':0.01,'intermediate_size':"
+     "6400,"
+     "'lm_head_bias':true,'max_position_embeddings':131072,'model_type':'phimoe',"
+     "'num_attention_heads':32,'num_experts_per_tok':2,'num_hidden_layers':32,"
+     "'num_key_value_heads':8,'num_local_experts':16,'original_max_position_embeddings':4096,"
+     "'rms_norm_eps':1e-05,'rope_scaling':{'long_factor':[" THIRTY_TWO("2") "," THIRTY_TWO(
+         "3") "],'long_mscale':1.243163121016122,'original_max_position_embeddings':4096,'"
+              "short_factor':[" THIRTY_TWO("1") "," THIRTY_TWO("1") "],'short_mscale':1."
+                                                                    "243163121016122,'type':'"
+                                                                    "longrope'},"
+                                                                    "'rope_theta':10000.0,'"
+                                                                    "router_jitter_noise':0.01,"
+                                                                    "'sliding_window':131072,"
+                                                                    "'tie_word_embeddings':"
+                                                                    "false,'vocab_size':"
+                                                                    "32064}"},
+    {"GLM 4.5 Air", "glm4moe", 106.85, 1, 128, 8, 1408, 1408, ROUTE_SIGMOID, true, 0, 64, 1e6,
+     "{'architectures':['Glm4MoeForCausalLM'],'attention_bias':true,'first_k_dense_replace':1,"
+     "'head_dim':128,'hidden_act':'silu','hidden_size':4096,'intermediate_size':10944,"
+     "'max_position_embeddings':131072,'model_type':'glm4_moe','moe_intermediate_size':1408,"
+     "'n_group':1,'n_routed_experts':128,'n_shared_experts':1,'norm_topk_prob':true,"
+     "'num_attention_heads':96,'num_experts_per_tok':8,'num_hidden_layers':46,"
+     "'num_key_value_heads':8,'num_nextn_predict_layers':1,'partial_rotary_factor':0.5,"
+     "'rms_norm_eps':1e-05,'rope_scaling':null,'rope_theta':1000000,'routed_scaling_factor':1."
+     "0,"
+     "'tie_word_embeddings':false,'topk_group':1,'use_qk_norm':false,'vocab_size':151552}"},
+    {"GLM 4.6", "glm4moe", 352.7, 3, 160, 8, 1536, 1536, ROUTE_SIGMOID, true, 2.5f, 64, 1e6,
+     "{'architectures':['Glm4MoeForCausalLM'],'attention_bias':true,'first_k_dense_replace':3,"
+     "'head_dim':128,'hidden_act':'silu','hidden_size':5120,'intermediate_size':12288,"
+     "'max_position_embeddings':202752,'moe_intermediate_size':1536,'n_group':1,"
+     "'n_routed_experts':160,'n_shared_experts':1,'norm_topk_prob':true,'num_attention_heads':"
+     "96,"
+     "'num_experts_per_tok':8,'num_hidden_layers':92,'num_key_value_heads':8,"
+     "'num_nextn_predict_layers':1,'partial_rotary_factor':0.5,'rms_norm_eps':1e-05,'rope_"
+     "theta':"
+     "1000000,'routed_scaling_factor':2.5,'tie_word_embeddings':false,'topk_group':1,"
+     "'use_qk_norm':true,'vocab_size':151552}"},
+    {"MiniMax M2", "minimax-m2", 228.69, 0, 256, 8, 1536, 0, ROUTE_SIGMOID, true, 0, 64, 5e6,
+     "{'architectures':['MiniMaxM2ForCausalLM'],'attn_type_list':[" THIRTY_TWO("1") "," EIGHT(
+         "1") "," EIGHT("1") "," EIGHT("1") ",1,1,1,1,1,1],'head_dim':128,'hidden_act':'silu',"
+                                            "'hidden_size':3072,'intermediate_size':1536,'max_"
+                                            "position_embeddings':196608,'model_type':"
+                                            "'minimax_m2','mtp_transformer_layers':1,'num_"
+                                            "attention_heads':48,'num_experts_per_tok':8,"
+                                            "'num_hidden_layers':62,'num_key_value_heads':8,'"
+                                            "num_local_experts':256,'num_mtp_modules':3,"
+                                            "'qk_norm_type':'per_layer','rms_norm_eps':1e-06,'"
+                                            "rope_theta':5000000,'rotary_dim':64,"
+                                            "'router_aux_loss_coef':0.001,'router_jitter_noise'"
+                                            ":0.0,'scoring_func':'sigmoid',"
+                                            "'shared_intermediate_size':0,'shared_moe_mode':'"
+                                            "sigmoid','sliding_window':null,"
+                                            "'tie_word_embeddings':false,'use_mtp':true,'use_"
+                                            "qk_norm':true,'use_routing_bias':true,"
+                                            "'vocab_size':200064}"},
+    {"ERNIE 4.5 21B A3B", "ernie4_5-moe", 21.83, 1, 64, 6, 1536, 3072, ROUTE_SOFTMAX, true, 0, 128,
+     5e5,
+     "{'architectures':['Ernie4_5_MoeForCausalLM'],'hidden_act':'silu','hidden_size':2560,"
+     "'intermediate_size':12288,'max_position_embeddings':131072,'model_type':'ernie4_5_moe',"
+     "'moe_capacity':[64,64,64],'moe_gate':'topk','moe_intermediate_size':1536,'moe_k':6,"
+     "'moe_layer_end_index':27,'moe_layer_interval':1,'moe_layer_start_index':1,"
+     "'moe_norm_gate_logits':true,'moe_num_experts':64,'moe_num_shared_experts':2,"
+     "'moe_use_aux_free':true,'num_attention_heads':20,'num_hidden_layers':28,"
+     "'num_key_value_heads':4,'num_nextn_predict_layers':1,'rms_norm_eps':1e-05,'rope_scaling':"
+     "null,'rope_theta':500000.0,'tie_word_embeddings':true,'use_bias':false,'vocab_size':"
+     "103424}"},
+    {"ERNIE 4.5 300B A47B", "ernie4_5-moe", 299.5, 3, 64, 8, 3584, 0, ROUTE_SOFTMAX, true, 0, 128,
+     5e5,
+     "{'architectures':['Ernie4_5_MoeForCausalLM'],'hidden_size':8192,'intermediate_size':"
+     "28672,"
+     "'max_position_embeddings':131072,'moe_intermediate_size':3584,'moe_k':8,"
+     "'moe_layer_end_index':53,'moe_layer_interval':1,'moe_layer_start_index':3,'moe_num_"
+     "experts':"
+     "64,'moe_num_shared_experts':0,'num_attention_heads':64,'num_hidden_layers':54,"
+     "'num_key_value_heads':8,'rms_norm_eps':1e-05,'rope_theta':500000.0,'tie_word_embeddings':"
+     "false,'vocab_size':103424}"},
+    {"Hunyuan A13B", "hunyuan-moe", 80.39, 0, 64, 8, 3072, 3072, ROUTE_SOFTMAX, true, 0, 128,
+     11158840.0,
+     "{'architectures':['HunYuanMoEV1ForCausalLM'],'attention_bias':false,'attention_head_dim':"
+     "128,"
+     "'cla_share_factor':2,'dense_list':[4096,0],'group_limited_greedy':false,'hidden_act':'"
+     "silu',"
+     "'hidden_size':4096,'intermediate_size':3072,'max_position_embeddings':32768,'mlp_bias':"
+     "false,"
+     "'model_type':'hunyuan_v1_moe','moe_drop_tokens':false,'moe_intermediate_size':"
+     "[" THIRTY_TWO("3072") "],'moe_layer_num_skipped':0,'moe_topk':[" THIRTY_TWO(
+         "8") "],'norm_topk_prob':true,'norm_type':'rms','num_attention_heads':32,'num_experts'"
+              ":64,"
+              "'num_hidden_layers':32,'num_key_value_heads':8,'num_shared_expert':[" THIRTY_TWO(
+                  "1") "],'position_embedding_xdrope':false,'rms_norm_eps':1e-05,'rope_scaling'"
+                       ":{'alpha':1000.0,"
+                       "'beta_fast':32,'beta_slow':1,'factor':1.0,'mscale':1.0,'mscale_all_dim'"
+                       ":1.0,'type':"
+                       "'dynamic'},'rope_theta':10000.0,'tie_word_embeddings':true,'use_cla':"
+                       "false,"
+                       "'use_mixed_mlp_moe':true,'use_mla':false,'use_qk_norm':true,'use_"
+                       "rotary_pos_emb':true,"
+                       "'vocab_size':128167}"},
 };
 enum { N_PUBLISHED = sizeof published / sizeof *published };
 
@@ -356,6 +352,14 @@ CASE(files_that_need_more_are_refused_by_name) {
          {.without = "blk.1.ffn_up_shexp.weight"},
          RN_ERR_MODEL,
          "blk.1.ffn_up_shexp.weight is missing"},
+        {"mixtral",
+         {.key = "llama.expert_gating_func", .value = 4},
+         RN_ERR_MODEL,
+         "llama.expert_gating_func is 4, expected 1 to 2"},
+        {"qwen3moe",
+         {.key = "qwen3moe.expert_group_count", .value = 3},
+         RN_ERR_MODEL,
+         "qwen3moe.expert_group_used_count is missing"},
         {"olmoe",
          {.key = "olmoe.expert_gating_func", .value = 4},
          RN_ERR_MODEL,
