@@ -213,4 +213,20 @@ CASE(states_of_hybrids_are_counted_apart) {
     rn_model_close(plain);
 }
 
+// 262,144 rows of 42 layers x 256 numbers in Q4_K, which has 144 bytes for 256. 24 of the layers
+// keep keys and values: 4 x 2 x 1,024 and 20 x 2 x 512 numbers of a token.
+CASE(a_table_that_stays_in_its_file_is_no_memory) {
+    rn_model *model = describe("gemma4-e4b", NULL);
+    const struct tools_memory_wanted wanted = {.users = 2, .n_ctx = 1024};
+    const struct tools_memory m = memory_of(model, wanted);
+    const uint64_t table = UINT64_C(262144) * 42 * 144;
+    assert_int_equal(m.table_bytes, table);
+    assert_int_equal(m.total_bytes, m.weight_bytes + m.step_bytes + m.kv_bytes);
+    check(m.weight_bytes + table < rn_model_get_info(model)->weight_bytes + 4096 &&
+              m.weight_bytes + table + 4096 > rn_model_get_info(model)->weight_bytes,
+          "%llu and the table", (unsigned long long)m.weight_bytes);
+    assert_int_equal(m.kv_token_bytes, 2 * (4 * 2 * 1024 + 20 * 2 * 512));
+    rn_model_close(model);
+}
+
 TEST_PROGRAM(plan_sizes) { return cases_run(NULL, NULL); }

@@ -145,6 +145,25 @@ CASE(prefixes_of_image_models_are_taken_off) {
             "llama");
 }
 
+// Tensors of layers have their GGUF names; towers are counted.
+CASE(towers_of_gemma_4_are_left_out) {
+    static const char *const towers[] = {"model.vision_tower.a", "model.audio_tower.b",
+                                         "model.embed_vision.c", "model.embed_audio.d",
+                                         "model.vision_embedder.e"};
+    for (int i = 0; i < 5; i++) add(&image, towers[i], "F32", "2,8", 16, 0);
+    add(&image, "model.language_model.layers.1.layer_scalar", "F32", "1", 1, 3);
+    add(&image, "model.language_model.embed_tokens_per_layer.weight", "F32", "5,8", 40, 2);
+    struct weights *weights = open_image(
+        "Gemma4ForConditionalGeneration",
+        ", 'rope_parameters': {'full_attention': {'rope_type': 'proportional'}}, 'layer_types': "
+        "['sliding_attention', 'full_attention'], 'hidden_size_per_layer_input': 4",
+        &image);
+    assert_non_null(weights_tensor_find(weights, "blk.1.layer_output_scale.weight"));
+    assert_non_null(weights_tensor_find(weights, "per_layer_token_embd.weight"));
+    assert_int_equal(weights_tensor_count(weights), 3); // with rope_freqs
+    weights_close(weights);
+}
+
 CASE(a_tied_head_is_left_out) {
     for (int tied = 0; tied < 2; tied++) {
         add(&image, "lm_head.weight", "F32", "5,8", 40, 0);
