@@ -423,14 +423,25 @@ static enum call_verdict first_byte(const char *text, size_t len, size_t begin, 
     return CALL_BAD;
 }
 
-// Whether calls of Python's come at `begin`, or JSON. MORE: not known yet.
+// A name and an opening bracket, perhaps with blanks around the name.
+static enum call_verdict is_call(const char *text, size_t len, size_t begin) {
+    char next = 0;
+    const enum call_verdict verdict = first_byte(text, len, begin, "", &next);
+    if (verdict != CALL_GOOD) return verdict;
+    const size_t name = skip_blanks(text, len, begin);
+    size_t at = name;
+    while (at < len && at - name <= NAME_MAX_BYTES && !answer_is_blank(text[at]) &&
+           !strchr("()[]{}<>\"'=,:;", text[at]))
+        at++;
+    if (at < len && (at == name || at - name > NAME_MAX_BYTES)) return CALL_BAD;
+    const enum call_verdict bracket = first_byte(text, len, at, "", &next);
+    if (bracket != CALL_GOOD) return bracket;
+    return next == '(' ? CALL_GOOD : CALL_BAD;
+}
+
+// Whether calls of Python's come at `begin`. BAD: other text, JSON perhaps. MORE: not known yet.
 static enum call_verdict is_python(const char *text, size_t len, size_t begin) {
-    char first = text[begin];
-    if (first == '[') {
-        const enum call_verdict verdict = first_byte(text, len, begin + 1, "", &first);
-        if (verdict != CALL_GOOD) return verdict;
-    }
-    return first && strchr("{[]\"'", first) ? CALL_BAD : CALL_GOOD;
+    return is_call(text, len, begin + (text[begin] == '['));
 }
 
 // Whether a value at `begin` is JSON as Python writes it: its first string has single quotes.

@@ -586,6 +586,14 @@ CASE(llama4_calls) {
     expect(LLAMA4, "[1] says (x=1)", "C([1] says (x=1))");
     expect(LLAMA4, "[f](http://x)", "C([f](http://x))");
     expect(LLAMA4, "See [f(a=1)]", "C(See [f(a=1)])");
+    // text that is no call is let out at once
+    struct joined joined = {.last = -1, .arguments_ok = true};
+    struct answer_parts parts;
+    parts_init(&parts, answer_marks_of(LLAMA4), true, NULL, false);
+    parts_feed(&parts, "[Note: it", 9, false, on_part, &joined);
+    assert_int_equal(joined.content.len, 9);
+    parts_deinit(&parts);
+    joined_deinit(&joined);
     expect(LLAMA, "[f(a=1)]", "C([f(a=1)])");
 }
 
