@@ -86,17 +86,24 @@ static const struct step_row youtu[STEPS_MAX] = {
          "\uFF0C\u3001-\u303F\uFE30-\uFE4F]+|[\u3105-\u312F]+|[\u4E00-\u9FA5\u3040-\u309F\u30A0-"
          "\u30FF]+"),
     ALL(pattern_youtu)};
-// Groups of three digits that end where the number ends.
+// Groups of three digits that end where the number ends. Published as a group that looks ahead to
+// the number's end; so each would cost the length of the number. Here the first one or two digits
+// are cut off once, and groups follow from the left.
+#define FIRST_OF(digit) "(?<!" digit ")" digit "{1,2}(?=(?:" digit "{3})*+\\z)"
 static const struct step_row afmoe[STEPS_MAX] = {
-    PART(pattern_numbers), EXPR("\\p{N}{1,3}(?=(?:\\p{N}{3})*$)"),
+    PART(pattern_numbers), EXPR(FIRST_OF("\\p{N}")), PART(pattern_numbers_3),
     EXPR("[\u4E00-\u9FFF\u3400-\u4DBF\uF900-\uFAFF\u3040-\u309F\u30A0-\u30FF\uFF65-\uFF9F\u2F00-"
          "\u2FDF\u0E40-\u0E7F\u0E80-\u0EFF\u1780-\u17FF\u1000-\u109F\uAA60-\uAA7F\uA9E0-\uA9FF"
          "\uAC00-\uD7AF\u1100-\u11FF]+"),
     PART(pattern_deepseek_v3)};
-static const struct step_row tiny_aya[STEPS_MAX] = {EXPR("\\d{1,3}(?=(?:\\d{3})*\\b)"),
-                                                    ALL(pattern_gpt4o)};
-static const struct step_row superbpe[STEPS_MAX] = {PART(pattern_numbers),
-                                                    EXPR("(?=(?:\\d{3})+(?!\\d))")};
+// A number before a letter is left to the second pattern.
+static const struct step_row tiny_aya[STEPS_MAX] = {EXPR("(?<!\\d)\\d++(?!\\w)"),
+                                                    EXPR(FIRST_OF("\\d")), ALL(pattern_gpt4o)};
+// Published as cuts before groups, so other numbers stay with the digits around them.
+static const struct step_row superbpe[STEPS_MAX] = {
+    PART(pattern_numbers),
+    {.regex = "(?<!\\d)\\d{1,2}(?=(?:\\d{3})++(?!\\d))", .behavior = SPLIT_MERGED_WITH_PREVIOUS},
+    {.regex = "\\d{3}", .behavior = SPLIT_MERGED_WITH_NEXT}};
 static const struct step_row jais2[STEPS_MAX] = {EXPR(
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
                  "\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|"

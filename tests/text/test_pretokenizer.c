@@ -69,6 +69,12 @@ static const char *words_of(struct fixture *fixture, const char *text) {
     return fixture->line;
 }
 
+static rn_status word_count(void *context, const uint8_t *word, size_t len) {
+    (void)word, (void)len;
+    ++*(size_t *)context;
+    return RN_OK;
+}
+
 static void check_words(struct fixture *fixture, const char *text, const char *want) {
     check(strcmp(words_of(fixture, text), want) == 0, "'%s' becomes '%s', expected '%s'", text,
           fixture->line, want);
@@ -280,7 +286,7 @@ CASE(names_bring_their_traits) {
         {"llama4", false, false},   {"falcon", false, false},   {"dbrx", false, false},
         {"qwen35", true, false},    {"olmo", true, false},      {"refact", false, false},
         {"lfm2", false, true},      {"falcon-h1", false, true}, {"youtu", false, true},
-        {"kimi-k2", false, true},  {"exaone4", false, false},  {"minimax-m2", false, false},
+        {"kimi-k2", false, true},   {"exaone4", false, false},  {"minimax-m2", false, false},
         {"glm4", false, false},     {"hunyuan", false, false},  {"seed-coder", false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -360,6 +366,70 @@ CASE(names_agree_where_their_patterns_do) {
         fixture_free(one);
         fixture_free(two);
     }
+}
+
+// Texts of digits, other numbers and a few characters around them.
+static void random_digits(char *out) {
+    static const char *const parts[] = {
+        "1", "23", "456", "7890123", "\u00B2", "\u0664",       "\u2160", "x",
+        " ", ",",  "_",   "\n",      "1",      "\u0665\u0666", "12345"};
+    *out = 0;
+    for (int n = 1 + rand() % 8; n > 0; n--)
+        strcat(out, parts[(size_t)rand() % (sizeof parts / sizeof *parts)]);
+}
+
+// The published expressions, which look ahead from every group, give the same words.
+CASE(digits_are_grouped_as_the_published_expressions_do) {
+    static const struct {
+        const char *name, *first, *second;
+    } cases[] = {
+        {"tiny_aya", "\\d{1,3}(?=(?:\\d{3})*\\b)", NULL},
+        {"superbpe", "\\p{N}+", "(?=(\\d{3})+(?!\\d))"},
+        {"afmoe", "\\p{N}+", "\\p{N}{1,3}(?=(?:\\p{N}{3})*\\z)"},
+    };
+    srand(12);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture *const named = fixture_named(cases[i].name);
+        struct vocab_build *const build = build_create();
+        build_split(build, SPLIT_REGEX, SPLIT_ISOLATED, false, cases[i].first);
+        if (cases[i].second)
+            build_split(build, SPLIT_REGEX, SPLIT_ISOLATED, false, cases[i].second);
+        // the patterns for other text
+        if (i == 0) build_pre(build, "gpt-4o");
+        if (i == 2) build_pre(build, "deepseek-v3");
+        struct fixture *const published = fixture_of(build);
+        for (int round = 0; round < 3000; round++) {
+            char text[128];
+            random_digits(text);
+            check_words(named, text, words_of(published, text));
+        }
+        fixture_free(named);
+        fixture_free(published);
+    }
+}
+
+CASE(a_number_of_any_length_is_cut) {
+    static const char *const names[] = {"afmoe", "tiny_aya", "superbpe"};
+    enum { LEN = 100000 };
+    char *const text = malloc(LEN + 2);
+    assert_non_null(text);
+    for (size_t i = 0; i < 3; i++) {
+        for (int behind = 0; behind < 2; behind++) { // a letter behind it
+            struct fixture *const fixture = fixture_named(names[i]);
+            struct split_scratch scratch = {0};
+            rn_error err = {0};
+            size_t words = 0;
+            memset(text, '7', LEN);
+            text[LEN] = 'x';
+            const rn_status status = split_run(&fixture->splitter, &scratch, (const uint8_t *)text,
+                                               LEN + (size_t)behind, word_count, &words, &err);
+            check(status == RN_OK, "%s: %s", names[i], err.message);
+            assert_int_equal(words, LEN / 3 + 1 + behind);
+            split_scratch_deinit(&scratch);
+            fixture_free(fixture);
+        }
+    }
+    free(text);
 }
 
 CASE(names_are_matched_whole) {
