@@ -24,6 +24,7 @@ enum shape_flag {
     SHAPE_HIDDEN = 8,  // for tests and measurements, in no list
     SHAPE_DELTA = 16,  // Qwen 3.5: see struct delta
     SHAPE_4 = 32,      // Gemma 4: see struct gemma
+    SHAPE_LATENT = 64, // DeepSeek, GLM-4.7-Flash: see struct latent
     SHAPE_GEMMA = SHAPE_4 | SHAPE_TIED | SHAPE_QK_NORM,
 };
 
@@ -36,7 +37,8 @@ struct shape {
 };
 
 // The models that people have: SmolLM2, Llama 2, 3, 3.1 and 3.2, Mistral, Mixtral, Qwen 3, 3.5 and
-// 3.6, LFM2, Nemotron Nano 2, Granite 4, Gemma 4, gpt-oss.
+// 3.6, LFM2, Nemotron Nano 2, Granite 4, Gemma 4, gpt-oss, DeepSeek V2 Lite, GLM-4.7-Flash. One is
+// the first layers of a model alone, for machines that the whole does not fit.
 // The tiny ones are for tests; the rates of kernels are measured on matrices of "probe".
 static const struct shape shapes[] = {
     {"135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
@@ -73,6 +75,11 @@ static const struct shape shapes[] = {
     {"gemma4-31b", "gemma4", 60, 5376, 21504, 32, 16, 256, 262144, SHAPE_GEMMA, 1e6f, 0, 0},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
+    {"deepseek-v2-lite", "deepseek2", 27, 2048, 1408, 16, 1, 576, 102400, SHAPE_LATENT, 1e4f, 64,
+     6},
+    {"glm-4.7-flash", "deepseek2", 47, 2048, 1536, 20, 1, 576, 154880, SHAPE_LATENT, 1e6f, 64, 4},
+    {"glm-4.7-flash-12l", "deepseek2", 12, 2048, 1536, 20, 1, 576, 154880, SHAPE_LATENT, 1e6f, 64,
+     4},
     {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
     {"tiny-moe", "qwen3moe", 2, 256, 256, 4, 2, 64, 384, SHAPE_QK_NORM | SHAPE_HIDDEN, 1e4f, 8, 2},
@@ -83,10 +90,43 @@ static const struct shape shapes[] = {
     {"tiny-granite", "granitehybrid", 3, 256, 256, 4, 2, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f,
      8, 2},
     {"tiny-gemma4", "gemma4", 6, 256, 256, 4, 2, 32, 384, SHAPE_GEMMA | SHAPE_HIDDEN, 1e4f, 4, 2},
+    {"tiny-latent", "deepseek2", 3, 256, 256, 4, 1, 160, 384, SHAPE_LATENT | SHAPE_HIDDEN, 1e4f, 8,
+     2},
     {"tiny-lfm2", "lfm2", 3, 256, 512, 4, 2, 64, 384, SHAPE_TIED | SHAPE_QK_NORM | SHAPE_HIDDEN,
      1e4f, 0, 0},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+// Attention over a latent: head_dim of the shape is the latent and the rotated part. The first
+// layer is dense; the others have experts, and one of all tokens that is as wide as several.
+enum { LATENT_ROT = 64, TINY_ROT = 32 };
+struct latent {
+    const char *shape;
+    int n_q;         // rank of the queries; 0: they have one matrix
+    int nope, value; // of a head
+    int n_ff;        // of the dense layer
+    int n_shared;
+    float scale; // of the experts' weights, by sigmoids; 0: by a softmax, and yarn for positions
+    bool has_block;
+};
+
+static const struct latent latents[] = {
+    {"deepseek-v2-lite", 0, 128, 128, 10944, 2, 0, false},
+    {"glm-4.7-flash", 768, 192, 256, 10240, 1, 1.8f, true},
+    {"glm-4.7-flash-12l", 768, 192, 256, 10240, 1, 1.8f, true},
+    {"tiny-latent", 96, 64, 64, 512, 1, 2, true},
+};
+
+static const struct latent *latent_of(const struct shape *shape) {
+    const struct latent *latent = latents;
+    if (!(shape->flags & SHAPE_LATENT)) return NULL;
+    while (strcmp(latent->shape, shape->name) != 0) latent++; // every shape with the flag has a row
+    return latent;
+}
+
+static int latent_rotated(const struct shape *shape) {
+    return shape->flags & SHAPE_HIDDEN ? TINY_ROT : LATENT_ROT;
+}
 
 // Layers with a state, all but each DELTA_INTERVAL-th. The other layers have gated attention that
 // rotates a quarter of a head. The shared expert is as wide as the others.
@@ -414,21 +454,52 @@ static void put_gemma(struct maker *m, const struct gemma *g) {
     put_f32(m, "final_logit_softcapping", 30);
 }
 
+static void put_latent(struct maker *m, const struct latent *t) {
+    const struct shape *s = m->shape;
+    const int n_rot = latent_rotated(s), rank = s->head_dim - n_rot;
+    char key[64];
+    put_u32(m, "attention.key_length", s->head_dim);
+    put_u32(m, "attention.value_length", rank);
+    put_u32(m, "attention.kv_lora_rank", rank);
+    if (t->n_q) put_u32(m, "attention.q_lora_rank", t->n_q);
+    put_u32(m, "attention.key_length_mla", t->nope + n_rot);
+    put_u32(m, "attention.value_length_mla", t->value);
+    put_u32(m, "rope.dimension_count", n_rot);
+    put_u32(m, "leading_dense_block_count", 1);
+    put_u32(m, "expert_shared_count", t->n_shared);
+    put_u32(m, "expert_gating_func", t->scale > 0 ? 2 : 1);
+    put_u32(m, "nextn_predict_layers", t->has_block);
+    if (t->scale > 0) {
+        const uint32_t yes = 1;
+        snprintf(key, sizeof key, "%s.expert_weights_norm", s->arch);
+        put(m, (struct meta_view){.key = key, .type = META_BOOL, .count = 1, .bytes = 1}, &yes);
+        put_f32(m, "expert_weights_scale", t->scale);
+        return;
+    }
+    snprintf(key, sizeof key, "%s.rope.scaling.type", s->arch);
+    put_string(m, key, "yarn");
+    put_f32(m, "rope.scaling.factor", 40);
+    put_u32(m, "rope.scaling.original_context_length", 4096);
+    put_f32(m, "rope.scaling.yarn_log_multiplier", 0.0707f);
+}
+
 static void put_hparams(struct maker *m) {
     const struct shape *s = m->shape;
+    const struct latent *latent = latent_of(s);
     const struct delta *delta = delta_of(s);
     const struct pattern *p = pattern_of(s);
     const struct gemma *gemma = gemma_of(s);
     const int dim = gemma ? 2 * s->head_dim : s->head_dim;
-    put_u32(m, "block_count", s->n_layer + (delta ? 1 : 0));
+    put_u32(m, "block_count", s->n_layer + (delta || (latent && latent->has_block) ? 1 : 0));
     put_u32(m, "context_length", N_CTX);
     put_u32(m, "embedding_length", s->n_embd);
-    if (!p && !gemma) put_u32(m, "feed_forward_length", s->n_ff);
+    if (!p && !gemma) put_u32(m, "feed_forward_length", latent ? latent->n_ff : s->n_ff);
     put_u32(m, "attention.head_count", s->n_head);
     if (!p && !gemma) put_u32(m, "attention.head_count_kv", s->n_head_kv);
-    put_u32(m, "attention.key_length", dim);
-    put_u32(m, "attention.value_length", dim);
-    put_u32(m, "rope.dimension_count", delta ? dim / 4 : dim);
+    if (latent) put_latent(m, latent);
+    if (!latent) put_u32(m, "attention.key_length", dim);
+    if (!latent) put_u32(m, "attention.value_length", dim);
+    if (!latent) put_u32(m, "rope.dimension_count", delta ? dim / 4 : dim);
     put_f32(m, "rope.freq_base", s->rope_base);
     put_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
     if (s->n_expert) {
@@ -714,6 +785,42 @@ static void add_gemma_inputs(struct maker *m, const struct gemma *g) {
     add_vector(m, "per_layer_proj_norm.weight", g->n_input);
 }
 
+static void add_latent_attention(struct maker *m, const struct latent *t) {
+    const struct shape *s = m->shape;
+    const int64_t n_rot = latent_rotated(s), rank = s->head_dim - n_rot;
+    const int64_t n_q = s->n_head * (t->nope + n_rot), n_v = (int64_t)s->n_head * t->value;
+    add_vector(m, "attn_norm.weight", s->n_embd);
+    if (t->n_q) {
+        add_matrix(m, "attn_q_a.weight", s->n_embd, t->n_q, 0, NULL, 0);
+        add_vector(m, "attn_q_a_norm.weight", t->n_q);
+        add_matrix(m, "attn_q_b.weight", t->n_q, n_q, 0, NULL, 0);
+    } else {
+        add_matrix(m, "attn_q.weight", s->n_embd, n_q, 0, NULL, 0);
+    }
+    add_matrix(m, "attn_kv_a_mqa.weight", s->n_embd, s->head_dim, 0, NULL, 0);
+    add_vector(m, "attn_kv_a_norm.weight", rank);
+    add_matrix(m, "attn_k_b.weight", t->nope, rank, s->n_head, NULL, 0);
+    add_matrix(m, "attn_v_b.weight", rank, t->value, s->n_head, m->mix.attn_v, MAX_RULES);
+    add_matrix(m, "attn_output.weight", n_v, s->n_embd, 0, &m->mix.attn_output, 1);
+    add_vector(m, "ffn_norm.weight", s->n_embd);
+}
+
+static void add_latent(struct maker *m, const struct latent *t) {
+    const struct shape *s = m->shape;
+    const bool is_dense = m->layer == 0;
+    const char *const names[2][3] = {{"ffn_gate_shexp.weight", "ffn_up_shexp.weight",
+                                      "ffn_down_shexp.weight"},
+                                     {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}};
+    const int64_t n_ff = is_dense ? t->n_ff : (int64_t)t->n_shared * s->n_ff;
+    add_latent_attention(m, t);
+    add_matrix(m, names[is_dense][0], s->n_embd, n_ff, 0, NULL, 0);
+    add_matrix(m, names[is_dense][1], s->n_embd, n_ff, 0, NULL, 0);
+    add_matrix(m, names[is_dense][2], n_ff, s->n_embd, 0, m->mix.ffn_down, MAX_RULES);
+    if (is_dense) return;
+    add_experts(m);
+    if (t->scale > 0) add_vector(m, "exp_probs_b.bias", s->n_expert);
+}
+
 // The block behind the layers, which drafts; m->layer is its number.
 static void add_nextn(struct maker *m) {
     const struct shape *s = m->shape;
@@ -721,6 +828,10 @@ static void add_nextn(struct maker *m) {
     add_vector(m, "nextn.enorm.weight", s->n_embd);
     add_vector(m, "nextn.hnorm.weight", s->n_embd);
     add_vector(m, "nextn.shared_head_norm.weight", s->n_embd);
+    if (latent_of(s)) {
+        add_latent(m, latent_of(s));
+        return;
+    }
     add_attention(m);
     add_vector(m, "post_attention_norm.weight", s->n_embd);
     (s->n_expert ? add_experts : add_dense)(m);
@@ -730,13 +841,15 @@ static void add_tensors(struct maker *m) {
     const struct shape *s = m->shape;
     const struct pattern *p = pattern_of(s);
     const struct gemma *gemma = gemma_of(s);
-    const bool tied = s->flags & SHAPE_TIED;
+    const struct latent *latent = latent_of(s);
+    const bool tied = s->flags & SHAPE_TIED, is_alike = !p && !gemma && !latent;
     m->layer = -1;
     add_matrix(m, "token_embd.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, tied);
     if (gemma) add_gemma_inputs(m, gemma);
     for (m->layer = 0; p && m->layer < s->n_layer; m->layer++) add_letter(m, p);
     for (m->layer = 0; gemma && m->layer < s->n_layer; m->layer++) add_gemma(m, gemma);
-    for (m->layer = 0; !p && !gemma && m->layer < s->n_layer; m->layer++) {
+    for (m->layer = 0; latent && m->layer < s->n_layer; m->layer++) add_latent(m, latent);
+    for (m->layer = 0; is_alike && m->layer < s->n_layer; m->layer++) {
         add_mixer(m);
         add_vector(m,
                    s->flags & (SHAPE_OSS | SHAPE_DELTA) ? "post_attention_norm.weight"
@@ -744,7 +857,8 @@ static void add_tensors(struct maker *m) {
                    s->n_embd);
         (s->n_expert ? add_experts : add_dense)(m);
     }
-    if (s->flags & SHAPE_DELTA) add_nextn(m);
+    m->layer = s->n_layer;
+    if (s->flags & SHAPE_DELTA || (latent && latent->has_block)) add_nextn(m);
     m->layer = -1;
     add_vector(m, strcmp(s->arch, "lfm2") ? "output_norm.weight" : "token_embd_norm.weight",
                s->n_embd);

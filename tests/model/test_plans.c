@@ -261,6 +261,8 @@ CASE(synthetic_shapes_give_the_pinned_plans) {
         "gpt-oss-20b:MXFP4_MOE",
         "qwen3.5-4b:Q4_K_M",
         "qwen3.6-35b-a3b:Q4_0",
+        "deepseek-v2-lite:Q4_K_M",
+        "glm-4.7-flash:Q4_K_M",
         "gemma4-e4b:Q4_K_M",
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {

@@ -62,13 +62,11 @@ CASE(every_format_gives_finite_logits) {
 }
 
 CASE(mixes_and_experts_give_finite_logits) {
-    static const char *const specs[] = {"tiny:Q2_K_S",          "tiny:Q3_K_M",
-                                        "tiny:Q4_K_M",          "tiny-moe:Q4_K_M",
-                                        "tiny-moe:F16",         "tiny-oss:Q4_K_M",
-                                        "tiny-oss:MXFP4_MOE",   "tiny-oss:BF16",
-                                        "tiny-delta:Q4_K_M",    "tiny-delta:F16",
-                                        "tiny-nemotron:Q4_K_M", "tiny-granite:Q4_0",
-                                        "tiny-lfm2:Q8_0",       "tiny-gemma4:Q4_K_M"};
+    static const char *const specs[] = {
+        "tiny:Q2_K_S",       "tiny:Q3_K_M",        "tiny:Q4_K_M",          "tiny-moe:Q4_K_M",
+        "tiny-moe:F16",      "tiny-oss:Q4_K_M",    "tiny-oss:MXFP4_MOE",   "tiny-oss:BF16",
+        "tiny-delta:Q4_K_M", "tiny-delta:F16",     "tiny-nemotron:Q4_K_M", "tiny-granite:Q4_0",
+        "tiny-lfm2:Q8_0",    "tiny-gemma4:Q4_K_M", "tiny-latent:Q4_K_M",   "tiny-latent:BF16"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) run_spec(specs[i]);
 }
 
