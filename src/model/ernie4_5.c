@@ -8,17 +8,22 @@ static rn_status ernie4_5_read(struct hparams *hp, const struct weights *weights
     return s ? s : hparams_refuse_experts(hp, weights, err);
 }
 
+// Positions are divided by it in the code that came with the first folders.
+static const struct hf_setting ernie4_5_settings[] = {
+    {"compression_ratio", 1, 1, "1"},
+    {0},
+};
+
+#define ERNIE4_5_CLASS                                                                             \
+    .model_type = "ernie4_5", .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},                 \
+    .settings = ernie4_5_settings, .activation = &hf_silu, .rope = {.theta = 500000},              \
+    .head_dim = 128, .is_tied = true,                                                              \
+    .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_mlp_bias}
+
+// The first folders spell the class with one more underscore.
 static const struct hf_class ernie4_5_classes[] = {
-    {
-        .name = "Ernie4_5ForCausalLM",
-        .model_type = "ernie4_5",
-        .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
-        .activation = &hf_silu,
-        .rope = {.theta = 500000},
-        .head_dim = 128,
-        .is_tied = true,
-        .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_mlp_bias},
-    },
+    {.name = "Ernie4_5ForCausalLM", ERNIE4_5_CLASS},
+    {.name = "Ernie4_5_ForCausalLM", ERNIE4_5_CLASS},
     {0},
 };
 

@@ -299,7 +299,7 @@ static bool is_text(struct hf_config *c, const char *key) {
 }
 
 void hf_window_period(struct hf_config *c, uint8_t *is_local) {
-    char word[CLASS_NAME_MAX] = "";
+    char word[HF_MAX_LAYER + 1] = "";
     if (is_text(c, "sliding_window_pattern"))
         hf_string(c, &c->root, "sliding_window_pattern", word, sizeof word);
     if (word[0]) {

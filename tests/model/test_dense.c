@@ -189,6 +189,25 @@ CASE(published_configs_have_the_published_sizes_and_layers) {
     }
 }
 
+// A letter for each layer, and more of them than the name of a class has.
+CASE(a_pattern_may_be_a_word_for_all_layers) {
+    char word[80 + 1] = {0}, text[1024];
+    for (int i = 0; i < 80; i++) word[i] = i == 70 ? 'L' : 'G';
+    snprintf(text, sizeof text,
+             "{'architectures':['Exaone4ForCausalLM'],'num_hidden_layers':80,'hidden_size':64,"
+             "'max_position_embeddings':128,'intermediate_size':96,'vocab_size':32,"
+             "'num_attention_heads':2,'num_key_value_heads':1,'rms_norm_eps':1e-6,"
+             "'sliding_window':16,'sliding_window_pattern':'%s'}",
+             word);
+    struct described d = describe(text);
+    check(d.status == RN_OK, "%s", d.err.message);
+    for (int i = 0; i < 80; i++) {
+        assert_int_equal(d.model->hp.layer[i].window, i == 70 ? 16 : 0);
+        assert_true((d.model->hp.layer[i].rope != PLAN_NONE) == (i == 70));
+    }
+    described_close(&d);
+}
+
 // Hunyuan's base is rope_theta alpha^(d / (d - 2)).
 CASE(hunyuans_base_is_scaled_by_alpha) {
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -248,6 +267,7 @@ CASE(configs_of_other_models_are_refused_by_key) {
         {"ApertusForCausalLM", ",'rope_scaling':{'type':'default'},'qk_norm':false",
          "qk_norm is false"},
         {"SeedOssForCausalLM", ",'hidden_act':'relu'", "expected silu"},
+        {"Ernie4_5_ForCausalLM", ",'compression_ratio':2", "compression_ratio is 2, expected 1"},
         {"Qwen3VLMoeForConditionalGeneration",
          ",'num_experts':4,'num_experts_per_tok':2,'moe_intermediate_size':8,'norm_topk_prob':"
          "false",

@@ -88,6 +88,7 @@ CASE(every_class_has_its_architecture) {
         {"GptOssForCausalLM", "gpt-oss", false, true},
         {"SeedOssForCausalLM", "seed_oss", false, false},
         {"Ernie4_5ForCausalLM", "ernie4_5", false, false},
+        {"Ernie4_5_ForCausalLM", "ernie4_5", false, false},
         {"Glm4ForCausalLM", "glm4", false, false},
         {"Exaone4ForCausalLM", "exaone4", false, false},
         {"Olmo3ForCausalLM", "olmo2", false, false},
