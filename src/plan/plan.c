@@ -197,7 +197,7 @@ static void check_heads(const struct plan *plan, const struct op *op) {
     } else {
         assert(weight_floats(plan, op->state.skip) == n_head);
     }
-    (void)values, (void)keys;
+    (void)plan, (void)values, (void)keys;
 }
 
 static void check_state(const struct plan *plan, const struct op *op) {
