@@ -9,7 +9,7 @@
 #include "bare_engine.h"
 #include "hybrid_mixes.h"
 
-#define N_REQUESTS test_scale(12, 160, 1200)
+#define N_REQUESTS test_scale(12, 160, 600)
 
 static struct mix_random now;
 
