@@ -100,6 +100,22 @@ static void deepseek2_layer(struct builder *b, const struct layer *l) {
     block_feed_forward_shared(b, l, h, GATE_SILU);
 }
 
+// Keys of heads as a converted file has them: one KV head of the latent and the rotated part.
+void deepseek2_heads(struct hf_config *c) {
+    const int64_t rank = hf_int(c, &c->root, "kv_lora_rank", 1, KV_DIM_MAX, 512);
+    const int64_t rotated = hf_int(c, &c->root, "qk_rope_head_dim", 2, KV_DIM_MAX, 64);
+    c->n_latent = rank;
+    c->dim_nope = hf_int(c, &c->root, "qk_nope_head_dim", 1, KV_DIM_MAX, 128);
+    c->dim_value = hf_int(c, &c->root, "v_head_dim", 1, KV_DIM_MAX, 128);
+    c->head_dim = rotated; // all of which rope rotates
+    hf_put_u32(c, "attention.head_count_kv", 1);
+    hf_put_u32(c, "attention.key_length", rank + rotated);
+    hf_put_u32(c, "attention.value_length", rank);
+    hf_put_u32(c, "attention.kv_lora_rank", rank);
+    hf_put_u32(c, "attention.key_length_mla", c->dim_nope + rotated);
+    hf_put_u32(c, "attention.value_length_mla", c->dim_value);
+}
+
 const struct arch arch_deepseek2 = {
     .name = "deepseek2",
     .has_nextn = true,

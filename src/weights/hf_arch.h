@@ -19,7 +19,7 @@ enum hf_type { HF_INT, HF_FLOAT, HF_BOOL };
 #define HF_ABSENT       -2.0 // no metadata then
 #define HF_NUMBER(name) offsetof(struct hf_config, name)
 #define HF_POSITIVE     1e-30, 1e30
-enum { HF_MAX_LAYER = 4096, HF_MAX_ACTIVATIONS = 4, HF_MAX_TABLES = 6 };
+enum { HF_MAX_LAYER = 4096, HF_MAX_ACTIVATIONS = 4, HF_MAX_TABLES = 7 };
 
 // A value of config.json that becomes metadata.
 struct hf_key {

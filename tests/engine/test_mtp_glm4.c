@@ -1,11 +1,17 @@
-// A drafting block that is a layer with experts: GLM's. A file says that its last layer predicts
-// further tokens, in a GGUF by the number of such layers, in a folder by a layer behind the last
-// one. Texts are those without drafts, and both forms draft the same.
+// A drafting block that is a layer with experts: GLM's, with heads of its own or over a latent. A
+// file says that its last layer predicts further tokens, in a GGUF by the number of such layers, in
+// a folder by a layer behind the last one. Texts are those without drafts, and both forms draft the
+// same.
 #include "bare_engine.h"
 #include "gguf_copy.h"
 #include "golden_folder.h"
 #include "streams.h"
 #include "weights/folder.h"
+
+// The reference models, whose sizes are the same.
+static const struct which {
+    const char *name, *arch;
+} whole = {"glm4_moe", "glm4moe"}, latent = {"glm4_moe_lite", "deepseek2"};
 
 enum { EMBD = 64, VOCAB = 512, LAYERS = 2, TEXT = 40, N_TEXTS = 4 };
 
@@ -55,17 +61,20 @@ static void tensor_copy(struct writer *writer, const struct tensor_view *t, bool
 }
 
 // The reference model, whose third layer drafts.
-static struct data_folder gguf_make(bool is_echo) {
+static struct data_folder gguf_make(struct which which, bool is_echo) {
+    char path[DATA_PATH_BYTES], key[64];
     struct writer writer = writer_begin(3);
     struct weights *from;
     size_t size;
-    assert_int_equal(weights_open(TEST_DATA "/golden/glm4_moe/model.gguf", &from, NULL), RN_OK);
+    snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", which.name);
+    snprintf(key, sizeof key, "%s.nextn_predict_layers", which.arch);
+    assert_int_equal(weights_open(path, &from, NULL), RN_OK);
     extra_fill(is_echo, weights_tensor_find(from, "output_norm.weight")->data);
     for (int i = 0; i < weights_meta_count(from); i++) {
         const struct meta_view *meta = weights_meta_at(from, i);
-        if (strcmp(meta->key, "glm4moe.nextn_predict_layers") != 0) writer_kv_copy(&writer, meta);
+        if (strcmp(meta->key, key) != 0) writer_kv_copy(&writer, meta);
     }
-    writer_kv_u32(&writer, "glm4moe.nextn_predict_layers", 1);
+    writer_kv_u32(&writer, key, 1);
     for (int i = 0; i < weights_tensor_count(from); i++) {
         const struct tensor_view *t = weights_tensor_at(from, i);
         tensor_copy(&writer, t, is_echo && leads_back(t->name));
@@ -89,15 +98,16 @@ static void config_change(const struct data_folder *folder, int n_layer, int n_n
     json_t *config = data_json_read(path);
     json_object_set_new(config, "num_hidden_layers", json_integer(n_layer));
     json_object_set_new(config, "num_nextn_predict_layers", json_integer(n_nextn));
+    json_object_del(config, "mlp_layer_types"); // of the layers as they were
     assert_int_equal(json_dump_file(config, path, 0), 0);
     json_decref(config);
 }
 
 // Two files: the model's own, and that of the tensors which the third layer has more.
-static struct data_folder folder_make(int n_layer, int n_nextn) {
+static struct data_folder folder_make(struct which which, int n_layer, int n_nextn) {
     static struct st_image image;
-    const struct data_folder folder = golden_folder_make("glm4_moe", "glm4");
-    const struct data_file file = golden_safetensors("glm4_moe");
+    const struct data_folder folder = golden_folder_make(which.name, "glm4");
+    const struct data_file file = golden_safetensors(which.name);
     char path[DATA_PATH_BYTES];
     uint64_t len;
     memset(&image, 0, sizeof image);
@@ -168,9 +178,9 @@ static rn_draft_stats check_texts(const char *path, struct stream *got) {
     return stats.draft[RN_DRAFTER_MTP];
 }
 
-static rn_draft_stats check_gguf(bool is_echo, struct stream *got) {
+static rn_draft_stats check_gguf(struct which which, bool is_echo, struct stream *got) {
     char path[DATA_PATH_BYTES];
-    const struct data_folder folder = gguf_make(is_echo);
+    const struct data_folder folder = gguf_make(which, is_echo);
     snprintf(path, sizeof path, "%s/model.gguf", folder.path);
     const rn_draft_stats stats = check_texts(path, got);
     data_folder_remove(&folder);
@@ -179,20 +189,28 @@ static rn_draft_stats check_gguf(bool is_echo, struct stream *got) {
 
 static struct stream of_gguf[N_TEXTS], of_folder[N_TEXTS];
 
-CASE(a_block_with_experts_drafts_from_a_gguf_and_from_a_folder) {
-    const rn_draft_stats gguf = check_gguf(false, of_gguf);
-    const struct data_folder folder = folder_make(LAYERS, 1);
+static void check_forms(struct which which) {
+    const rn_draft_stats gguf = check_gguf(which, false, of_gguf);
+    const struct data_folder folder = folder_make(which, LAYERS, 1);
     const rn_draft_stats same = check_texts(folder.path, of_folder);
     for (int i = 0; i < N_TEXTS; i++) streams_check_same(&of_gguf[i], &of_folder[i]);
     assert_true(gguf.tokens > 100 && gguf.tokens == same.tokens && gguf.accepted == same.accepted);
     data_folder_remove(&folder);
 }
 
-CASE(right_drafts_of_a_block_with_experts_are_accepted) {
-    const rn_draft_stats stats = check_gguf(true, of_gguf);
+CASE(a_block_with_experts_drafts_from_a_gguf_and_from_a_folder) { check_forms(whole); }
+
+CASE(a_block_over_a_latent_drafts_from_a_gguf_and_from_a_folder) { check_forms(latent); }
+
+static void check_echo(struct which which) {
+    const rn_draft_stats stats = check_gguf(which, true, of_gguf);
     check(stats.tokens > 100 && stats.accepted == stats.tokens, "%llu of %llu",
           (unsigned long long)stats.accepted, (unsigned long long)stats.tokens);
 }
+
+CASE(right_drafts_of_a_block_with_experts_are_accepted) { check_echo(whole); }
+
+CASE(right_drafts_of_a_block_over_a_latent_are_accepted) { check_echo(latent); }
 
 CASE(a_layer_that_the_config_does_not_count_is_refused) {
     static const struct {
@@ -200,7 +218,7 @@ CASE(a_layer_that_the_config_does_not_count_is_refused) {
         const char *part;
     } cases[] = {{2, 0, "layer 2, the config has 2"}, {1, 1, "layer 2, the config has 1"}};
     for (int i = 0; i < 2; i++) {
-        const struct data_folder folder = folder_make(cases[i].n_layer, cases[i].n_nextn);
+        const struct data_folder folder = folder_make(whole, cases[i].n_layer, cases[i].n_nextn);
         folder_refused(&folder, RN_ERR_MODEL, cases[i].part);
         data_folder_remove(&folder);
     }

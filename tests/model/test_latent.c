@@ -166,7 +166,7 @@ CASE(configs_that_need_more_are_refused_by_key) {
         {"DeepseekV2ForCausalLM", ",'norm_topk_prob':true", "norm_topk_prob is true"},
         {"DeepseekV2ForCausalLM", ",'topk_method':'noaux_tc'", "topk_method is \"noaux_tc\""},
         {"Glm4MoeLiteForCausalLM", ",'mlp_layer_types':['sparse','dense']",
-         "layer 1 is dense behind one with experts"},
+         "layer 1 is dense behind experts"},
         {"Glm4MoeLiteForCausalLM", ",'partial_rotary_factor':0.5",
          "partial_rotary_factor 0.5 is not supported"},
     };
