@@ -369,7 +369,7 @@ static void check_op(const struct plan *plan, const struct op *op) {
         break;
     case OP_TEMPER:
         assert(op->temper.length > 0 && op->temper.offset >= 0 && op->temper.factor > 0);
-        assert(plan->buffer[op->out].slots == 1 && op->rows != ROWS_LOGITS);
+        assert(plan->buffer[op->out].slots == 1 && op->rows == ROWS_TOKENS);
         break;
     case OP_HEADS:
         check_head_products(plan, op);

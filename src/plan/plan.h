@@ -219,7 +219,7 @@ struct op {
             float cap; // SOFTCAP: out = cap * tanh(out / cap)
         } softcap;
         // TEMPER: out *= log(floor((position + offset) / length) + 1) * factor + 1: queries of far
-        // positions are larger.
+        // positions are larger. All tokens have it.
         struct {
             int length, offset;
             float factor;

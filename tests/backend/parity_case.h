@@ -618,8 +618,7 @@ static inline void parity_softcap(struct parity_case *c) {
 
 static inline void parity_temper(struct parity_case *c) {
     static const int lengths[] = {1, 7, 16, 40, 8192};
-    const enum row_domain rows = parity_rows(c, 2);
-    const int width = parity_width(c), x = parity_input(c, width, rows, 2);
+    const int width = parity_width(c), x = parity_input(c, width, ROWS_TOKENS, 2);
     struct op op = op_of(&c->plan, OP_TEMPER, PLAN_NONE, PLAN_NONE, x);
     op.temper.length = PARITY_PICK(c, lengths);
     op.temper.offset = parity_below(c, 2);

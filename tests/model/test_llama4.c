@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "described.h"
+#include "model/hparams.h"
 
 // ---------------------------------------------------------------- published configs
 
@@ -305,6 +306,48 @@ CASE(files_that_need_something_else_are_refused_by_name) {
         weights_close(weights);
         free(image);
     }
+}
+
+// Of the published models the one with 128 experts has no norms of q and k; files do not say it.
+CASE(files_with_128_experts_have_no_norms_behind_rope) {
+    static const int experts[] = {4, 128};
+    for (int i = 0; i < 2; i++) {
+        const struct change change = {.without = "llama4.expert_count",
+                                      .key = "llama4.expert_count",
+                                      .value = (uint32_t)experts[i]};
+        struct hparams *hp = calloc(1, sizeof *hp);
+        struct weights *weights;
+        size_t size;
+        rn_error err = {0};
+        assert_non_null(hp);
+        uint8_t *image = changed_image("llama4-8192", change, &size);
+        const struct arch *arch = arch_find("llama4", strlen("llama4"));
+        check(weights_open_memory("m.gguf", image, size, &weights, &err) == RN_OK, "%s",
+              err.message);
+        check(hparams_common(hp, weights, arch, &err) == RN_OK, "%s", err.message);
+        check(arch->read(hp, weights, &err) == RN_OK, "%s", err.message);
+        assert_int_equal(hp->layer[0].has_bare_norms, experts[i] != 128);
+        weights_close(weights);
+        free(image);
+        free(hp);
+    }
+}
+
+// A window does not change the magnitude of rope.
+CASE(layers_with_a_window_are_rotated_as_the_others) {
+    const struct change change = {.key = "mistral3.attention.sliding_window", .value = 20};
+    struct model model;
+    struct weights *weights;
+    uint8_t *image;
+    rn_error err = {0};
+    check(changed_open("ministral3", change, &model, &weights, &image, &err) == RN_OK, "%s",
+          err.message);
+    assert_int_equal(model.plan.group[0].kind, KV_WINDOW);
+    for (int i = 0; i < model.plan.n_rope; i++)
+        assert_true(fabsf(model.plan.rope[i].magnitude - 1) < 1e-6f);
+    model_deinit(&model);
+    weights_close(weights);
+    free(image);
 }
 
 TEST_PROGRAM(llama4) { return cases_run(NULL, NULL); }

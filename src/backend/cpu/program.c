@@ -309,7 +309,7 @@ static void temper_rows(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
-    const int32_t *pos = op->rows == ROWS_TOKENS ? job->b->batch->pos : job->b->out_pos;
+    const int32_t *pos = job->b->batch->pos;
     for (int64_t r = begin; r < end; r++)
         reference_temper(cpu_row_at(job->b, op->out, r), op_temper_factor(op, pos[r]),
                          job->b->plan->buffer[op->out].width);
