@@ -227,6 +227,15 @@ static void softcap(struct evaluation *e, const struct op *op) {
     for (int64_t i = 0; i < size_of(e, op->out); i++) x[i] = capped(x[i], (double)op->softcap.cap);
 }
 
+static void temper(struct evaluation *e, const struct op *op) {
+    for (int r = 0; r < e->n; r++) {
+        const double periods = floor((r + op->temper.offset) / (double)op->temper.length);
+        double *x = row_of(e, op->out, r);
+        for (int i = 0; i < e->plan->buffer[op->out].width; i++)
+            x[i] *= log(periods + 1) * (double)op->temper.factor + 1;
+    }
+}
+
 // ---------------------------------------------------------------- rounded inputs
 
 // The row of the device's numbers for a row of the input: of slots by expert. NULL: none.
@@ -549,12 +558,14 @@ static void run(struct evaluation *e, int index) {
     case OP_SOFTCAP:
         softcap(e, op);
         return;
+    case OP_TEMPER:
+        temper(e, op);
+        return;
     case OP_INPUT:
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
     case OP_COLUMNS:
-    case OP_TEMPER:
     case OP_HEADS:
     case OP_COUNT:
         break;

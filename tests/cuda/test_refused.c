@@ -36,10 +36,7 @@ CASE(an_op_that_is_not_here_is_refused_by_its_name) {
     static const struct {
         enum op_kind kind;
         const char *name;
-    } ops[] = {{OP_CONV, "the op conv"},
-               {OP_DELTA, "the op delta"},
-               {OP_SCAN, "the op scan"},
-               {OP_TEMPER, "the op temper"}};
+    } ops[] = {{OP_CONV, "the op conv"}, {OP_DELTA, "the op delta"}, {OP_SCAN, "the op scan"}};
     for (int i = 0; i < COUNT(ops) * 3; i++) {
         struct parity_case *c = parity_case_create(ops[i / 3].kind, i % 3);
         check_refused(&c->plan, ops[i / 3].name);

@@ -196,7 +196,6 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_DELTA:
     case OP_SCAN:
     case OP_COLUMNS:
-    case OP_TEMPER:
     case OP_HEADS:
         return "";
     case OP_EMBED:

@@ -567,6 +567,16 @@ static void softcap_add(struct compiler *c, const struct op *op) {
                                     .cap = op->softcap.cap};
 }
 
+static void temper_add(struct compiler *c, const struct op *op) {
+    struct stage *s = stage_add(c, STAGE_TEMPER, op, "temper");
+    s->row = (struct stage_rows_op){.out = buffer_f32(c, op->out),
+                                    .ld_out = ld_of(c, op->out),
+                                    .width = c->plan->buffer[op->out].width,
+                                    .length = op->temper.length,
+                                    .offset = op->temper.offset,
+                                    .scale = op->temper.factor};
+}
+
 // ---------------------------------------------------------------- the list
 
 // Adds the stages of the op; the number of ops that they cover.
@@ -616,12 +626,14 @@ static int op_add(struct compiler *c, int index) {
     case OP_SOFTCAP:
         softcap_add(c, op);
         return 1;
+    case OP_TEMPER:
+        temper_add(c, op);
+        return 1;
     case OP_INPUT: // layout.c refused them
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
     case OP_COLUMNS:
-    case OP_TEMPER:
     case OP_HEADS:
     case OP_COUNT:
         break;

@@ -152,6 +152,17 @@ DEV_CALL void softcap_run(const struct stage_rows_op &s, int n_rows) {
     }
 }
 
+// In place. The factor is 1 up to the first length.
+DEV_CALL void temper_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+    for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads()) {
+        const int64_t row = i / s.width, periods = ((int64_t)step.pos[row] + s.offset) / s.length;
+        if (periods == 0) continue;
+        float *x = s.out + row * s.ld_out + i % s.width;
+        const double factor = rmath_log((double)(periods + 1)) * (double)s.scale + 1;
+        *x = load_l2(x) * (float)factor;
+    }
+}
+
 // ---------------------------------------------------------------- experts
 
 // The k largest logits of a row by rank; of equals the lower id. A warp.

@@ -40,6 +40,7 @@ enum stage_kind {
     STAGE_ROUTE,
     STAGE_COMBINE,
     STAGE_SOFTCAP,
+    STAGE_TEMPER, // f32, in place
     STAGE_KINDS
 };
 
@@ -112,6 +113,7 @@ struct stage_rows_op {
     int32_t n_used, normalize;          // ROUTE, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
+    int32_t length, offset;             // TEMPER
     float scale, cap;
     const uint8_t *table;  // EMBED: units
     const float *inv_freq; // ROPE [n_rot / 2]
