@@ -261,6 +261,51 @@ CASE(a_scan_reads_and_writes_the_state_of_its_heads) {
     }
 }
 
+// ---------------------------------------------------------------- a latent
+
+// Products by head read every matrix, and of the rows what heads have. Attention reads a row once,
+// whatever the number of heads.
+CASE(a_latent_is_read_once_for_all_heads) {
+    enum { N = 4, NOPE = 6, ROT = 2, RANK = 8, KEY = RANK + ROT, CONTEXT = 100 };
+    const void *data[N] = {NULL};
+    struct plan plan;
+    plan_init(&plan);
+    const int q = plan_add_buffer(&plan, "q", N * (NOPE + ROT), ROWS_TOKENS);
+    const int absorbed = plan_add_buffer(&plan, "absorbed", N * KEY, ROWS_TOKENS);
+    const int a = plan_add_buffer(&plan, "a", N * RANK, ROWS_TOKENS);
+    const struct plan_weight weight = {.name = "k_b",
+                                       .format = FORMAT_F32,
+                                       .rows = RANK,
+                                       .cols = NOPE,
+                                       .bytes = N * RANK * NOPE * 4,
+                                       .n_expert = N,
+                                       .expert_data = data};
+    const struct plan_kv_group group = {KV_FULL, 2, 1, KEY, RANK, 0, 0, 0, true};
+    struct kv_bytes kv = {0};
+    kv.page[plan_add_kv_group(&plan, &group)] = 2 * KEY * 2 * KV_PAGE_TOKENS;
+    struct op op =
+        op_of(OP_HEADS, ROWS_TOKENS, q, PLAN_NONE, absorbed, plan_add_weight(&plan, &weight));
+    op.heads.n = N;
+    op.heads.stride_from = NOPE + ROT;
+    op.heads.stride_to = KEY;
+    plan_add_op(&plan, &op);
+    op = op_of(OP_ATTENTION, ROWS_TOKENS, absorbed, PLAN_NONE, a, PLAN_NONE);
+    op.kv.n_head = N;
+    plan_add_op(&plan, &op);
+    struct batch_shape shape;
+    batch_shape_decode(&plan, CONTEXT - 1, &shape);
+    shape.n_tokens = 3;
+    struct cost cost = op_cost(&plan, &plan.op[0], &kv, &shape);
+    assert_int_equal(cost.weight_bytes, N * RANK * NOPE * 4);
+    assert_int_equal(cost.act_bytes, 3 * N * (NOPE + RANK) * 4);
+    assert_int_equal(cost.flops, 3 * N * RANK * NOPE * 2);
+    cost = op_cost(&plan, &plan.op[1], &kv, &shape);
+    assert_int_equal(cost.kv_read_bytes, CONTEXT * KEY * 2);
+    assert_int_equal(cost.flops, CONTEXT * N * (KEY + RANK) * 2);
+    assert_int_equal(plan_kv_token_bytes(&plan, &kv), 2 * KEY * 2);
+    plan_deinit(&plan);
+}
+
 // ---------------------------------------------------------------- experts
 
 CASE(experts_touched_are_expected_between_those_used_and_all) {
