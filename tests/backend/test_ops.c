@@ -1,5 +1,9 @@
 // Every op of every instruction set that this machine has against the scalar reference, bit for
 // bit, and the reference attention against a plain computation in double precision.
+#define _GNU_SOURCE 1
+#include <stdio.h>
+#include <sys/mman.h>
+
 #include "backend/cpu/reference.h"
 #include "base/rmath.h"
 #include "parts.h"
@@ -548,6 +552,33 @@ CASE(values_are_within_a_step_of_what_was_appended) {
         free(q), free(out);
         cache_deinit(&c);
     }
+}
+
+// ---------------------------------------------------------------- embeddings
+
+// Tables of published models have more than 4 GB. The one here is memory that nobody touches, but
+// for its last row.
+CASE(a_row_behind_4_gb_is_read) {
+    enum { COLS = 16384, ROWS = 270000 };
+    const size_t bytes = (size_t)ROWS * COLS * 2;
+    uint16_t *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (table == MAP_FAILED) {
+        printf("skipped: no %zu bytes of addresses here\n", bytes);
+        skip();
+    }
+    const struct plan_weight weight = {
+        .name = "t", .format = FORMAT_F16, .data = table, .rows = ROWS, .cols = COLS};
+    uint16_t *last = table + (size_t)(ROWS - 1) * COLS;
+    float *y = floats(COLS);
+    last[0] = 0x3c00; // 1
+    last[COLS - 1] = 0x4000;
+    reference_embed(&weight, ROWS - 1, 1, y);
+    assert_true(y[0] == 1 && y[1] == 0 && y[COLS - 1] == 2);
+    reference_embed_add(&weight, ROWS - 1, 0.5f, y);
+    assert_true(y[0] == 1.5f && y[1] == 0 && y[COLS - 1] == 3);
+    free(y);
+    munmap(table, bytes);
 }
 
 // ---------------------------------------------------------------- the table
