@@ -24,9 +24,16 @@ rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_er
 
 // Files that are part of another model: alone they make no text.
 static const char *part_of(const char *name, size_t len) {
-    static const char assistant[] = "gemma4-assistant";
-    const bool is_assistant = len == strlen(assistant) && memcmp(name, assistant, len) == 0;
-    return is_assistant ? ": it drafts for Gemma 4 from that model's keys and values" : NULL;
+    static const struct {
+        const char *name, *why;
+    } parts[] = {
+        {"gemma4-assistant", "it drafts for Gemma 4 from that model's keys and values"},
+        {"clip", "it reads images or sound for another file, which has the language model"},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (len == strlen(parts[i].name) && memcmp(name, parts[i].name, len) == 0)
+            return parts[i].why;
+    return NULL;
 }
 
 static rn_status find_arch(const struct weights *weights, const struct arch **out, rn_error *err) {
@@ -41,7 +48,7 @@ static rn_status find_arch(const struct weights *weights, const struct arch **ou
                        weights_name(weights));
     *out = arch_find(name, len);
     if (part_of(name, len))
-        return err_set(err, RN_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported%s",
+        return err_set(err, RN_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported: %s",
                        weights_name(weights), (int)len, name, part_of(name, len));
     if (!*out)
         return err_set(err, RN_ERR_UNSUPPORTED,

@@ -116,13 +116,15 @@ static void settings_check(struct hf_config *c) {
 }
 
 static void quantization_check(struct hf_config *c) {
-    if (!hf_has(c, &c->root, "quantization_config")) return;
+    if (c->is_alone || !hf_has(c, &c->root, "quantization_config")) return;
     struct hf_object quantization;
     char method[CLASS_NAME_MAX];
     hf_object_read(c, hf_find(c, &c->root, "quantization_config"), &quantization);
     hf_string(c, &quantization, "quant_method", method, sizeof method);
     if (c->class->quant_method && strcmp(method, c->class->quant_method) == 0) return;
-    hf_fail(c, RN_ERR_UNSUPPORTED, "quantization_config: quant_method %s is not supported",
+    hf_fail(c, RN_ERR_UNSUPPORTED,
+            "quantization_config: quant_method %s is not supported; a folder in BF16 or a GGUF "
+            "file is",
             method[0] ? method : "(none)");
 }
 

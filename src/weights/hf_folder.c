@@ -205,7 +205,8 @@ rn_status hf_describe(struct weights *weights, const struct hf_arch *archs, rn_e
                           .err = err,
                           .archs = archs,
                           .path = weights->name,
-                          .text = (const char *)map.data};
+                          .text = (const char *)map.data,
+                          .is_alone = true};
     snprintf(weights->container, sizeof weights->container, "config.json");
     hf_config_read(&c, c.text, map.size);
     if (c.status == RN_OK) embedding_describe(&c);

@@ -28,6 +28,9 @@ equal "a config alone" "0 qwen3 BF16" "$code $(json out model.architecture) $(js
 mkdir folder && cp c.json folder/config.json
 run plan folder --bandwidth 20GB/s --ctx 32 --json
 equal "a folder with a config alone" "0 qwen3 BF16" "$code $(json out model.architecture) $(json out model.format)"
+sed 's/{/{"quantization_config": {"quant_method": "fp8"},/;q' c.json >fp8.json && sed 1d c.json >>fp8.json
+run plan fp8.json --format Q8_0 --bandwidth 20GB/s --ctx 32 --json
+equal "weights in a format that no folder may have: $(cat err)" "0 Q8_0" "$code $(json out model.format)"
 
 # The sizes of a model of 700 billion parameters, with much context.
 cat >large.json <<'END'

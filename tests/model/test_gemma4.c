@@ -489,10 +489,16 @@ CASE(keys_that_are_missing_or_wrong_are_named) {
     }
 }
 
-CASE(the_assistant_is_refused_by_name) {
-    struct writer w = file_begin("gemma4-assistant", NULL, 0);
-    put_tensors(&w, 1, false);
-    file_check(&w, "architecture 'gemma4-assistant' is not supported: it drafts for Gemma 4", NULL);
+CASE(parts_of_other_models_are_refused_by_name) {
+    static const char *const rows[][2] = {
+        {"gemma4-assistant", "'gemma4-assistant' is not supported: it drafts for Gemma 4"},
+        {"clip", "'clip' is not supported: it reads images or sound for another file"},
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        struct writer w = file_begin(rows[i][0], NULL, 0);
+        put_tensors(&w, 1, false);
+        file_check(&w, rows[i][1], NULL);
+    }
 }
 
 TEST_PROGRAM(gemma4) { return cases_run(NULL, NULL); }

@@ -33,7 +33,7 @@ static const char v3_text[] =
     "'n_group':8,'n_routed_experts':256,'num_attention_heads':128,'num_key_value_heads':128,"
     "'num_nextn_predict_layers':1," YARN(
         "32", "40") ",'rope_theta':10000,"
-                    "'routed_scaling_factor':2.5,'topk_group':4,'vocab_size':129280}";
+                    "'routed_scaling_factor':2.5,'topk_group':4,'vocab_size':129280," FP8 "}";
 
 static const struct {
     const char *name;
@@ -150,7 +150,6 @@ CASE(configs_that_need_more_are_refused_by_key) {
     } cases[] = {
         {"DeepseekV32ForCausalLM", "", "DeepseekV32ForCausalLM is not supported"},
         {"GlmMoeDsaForCausalLM", "", "GlmMoeDsaForCausalLM is not supported"},
-        {"DeepseekV3ForCausalLM", "," FP8, "quant_method fp8 is not supported"},
         {"DeepseekV3ForCausalLM", ",'attention_bias':true", "attention_bias is true"},
         {"DeepseekV3ForCausalLM", ",'moe_layer_freq':2", "moe_layer_freq is 2, expected 1"},
         {"DeepseekV3ForCausalLM", ",'scoring_func':'softmax'", "expected sigmoid"},
