@@ -83,11 +83,12 @@ static void slow_note(struct cpu_backend *b, enum format_id format) {
     snprintf(b->slow + used, left, "%s%s", used ? ", " : "", format_at(format)->name);
 }
 
-// Small enough to balance the threads, large enough to stream.
+// Small enough to balance the threads, large enough to stream. n_heads: products of the stage that
+// have the same groups.
 static int64_t group_chunk(const struct cpu_backend *b, const struct cpu_stage *stage,
-                           uint64_t bytes) {
+                           uint64_t bytes, int64_t n_heads) {
     const int64_t most = (int64_t)(CHUNK_BYTES / (bytes / (uint64_t)stage->n_groups + 1));
-    const int64_t even = stage->n_groups / (pool_size(b->pool) * CHUNKS_PER_THREAD);
+    const int64_t even = stage->n_groups * n_heads / (pool_size(b->pool) * CHUNKS_PER_THREAD);
     const int64_t chunk = even < most ? even : most;
     return chunk < 2 ? 2 : chunk / 2 * 2; // float kernels take groups in pairs
 }
@@ -114,7 +115,7 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
         bytes += weight->bytes / (uint64_t)(weight->n_expert ? weight->n_expert : 1);
     }
     stage->in_cols = b->plan->weight[op->weight].cols;
-    stage->group_chunk = group_chunk(b, stage, bytes);
+    stage->group_chunk = group_chunk(b, stage, bytes, op->kind == OP_HEADS ? op->heads.n : 1);
     // kernels of block formats tile by themselves
     const int64_t row_bytes = stage->in_cols * (int64_t)sizeof(float);
     const int64_t tile = TILE_BYTES / row_bytes / MATMUL_TILE * MATMUL_TILE;
