@@ -72,12 +72,29 @@ static rn_status read_yarn(struct hparams *hp, const struct weights *weights, rn
     return RN_OK;
 }
 
+// Files from before groups had keys. The published models of these sizes have groups all the same.
+static void read_unnamed_groups(struct hparams *hp) {
+    static const struct {
+        int n_expert, n_vocab, n_used;
+    } published[] = {{160, 102400, 3}, {256, 129280, 4}}; // DeepSeek V2 and V3
+    for (int i = 0; i < hp->n_layer; i++) {
+        struct layer *l = &hp->layer[i];
+        for (size_t k = 0; k < sizeof published / sizeof *published; k++) {
+            if (l->n_expert != published[k].n_expert || hp->n_vocab != published[k].n_vocab)
+                continue;
+            l->n_expert_group = 8;
+            l->n_expert_group_used = published[k].n_used;
+            l->expert_group_best = l->score == ROUTE_SIGMOID ? 2 : 1;
+        }
+    }
+}
+
 static rn_status read_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
     const bool is_glm = hp->n_vocab == GLM_VOCAB; // whose first files do not say sigmoid
     const rn_status s = hparams_router(hp, weights, is_glm ? ROUTE_SIGMOID : ROUTE_SOFTMAX, err);
     if (s) return s;
-    for (int i = 0; i < hp->n_layer; i++) // files name what is not so
-        if (!hparams_has(weights, "expert_weights_norm")) hp->layer[i].normalize_experts = false;
+    hparams_plain_weights(hp, weights);
+    if (!hparams_has(weights, "expert_group_count")) read_unnamed_groups(hp);
     return hparams_need_ff(hp, weights, err);
 }
 

@@ -21,10 +21,10 @@ static void scale_put(struct hf_config *c, double fallback) {
                hf_number(c, &c->root, "routed_scaling_factor", HF_POSITIVE, fallback));
 }
 
+// Also one group: a file that says nothing may be from before there was a key.
 static void groups_put(struct hf_config *c, int64_t n, int64_t used) {
     n = hf_int(c, &c->root, "n_group", 1, 65536, n);
     used = hf_int(c, &c->root, "topk_group", 1, 65536, used);
-    if (n <= 1) return;
     hf_put_u32(c, "expert_group_count", n);
     hf_put_u32(c, "expert_group_used_count", used);
 }
@@ -37,7 +37,10 @@ static void v2_read(struct hf_config *c) {
     hf_put_u32(c, "expert_gating_func", 1);
     hf_put_bool(c, "expert_weights_norm", false);
     scale_put(c, 1);
-    if (has_groups) groups_put(c, 1, 1);
+    if (has_groups)
+        groups_put(c, 1, 1);
+    else
+        hf_put_u32(c, "expert_group_count", 1);
 }
 
 // Sigmoids with a bias; the best of the groups whose two best experts are best together.

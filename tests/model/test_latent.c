@@ -113,6 +113,53 @@ CASE(published_configs_have_the_published_sizes_and_latents) {
     }
 }
 
+static struct described without_groups(const char *text) {
+    struct described d = describe(text);
+    check(d.status == RN_OK, "%s", d.err.message);
+    model_deinit(d.model);
+    const struct meta_view *meta = weights_meta_find(d.weights, "deepseek2.expert_group_count");
+    assert_non_null(meta);
+    // behind all other keys of the prefix, so that their order stays
+    ((char *)(uintptr_t)meta->key)[strlen("deepseek2.expert_group_coun")] = '~';
+    assert_null(weights_meta_find(d.weights, "deepseek2.expert_group_count"));
+    memset(d.model, 0, sizeof *d.model);
+    d.status = model_init(d.model, d.weights, &d.err);
+    check(d.status == RN_OK, "%s", d.err.message);
+    return d;
+}
+
+// As files of DeepSeek V2 and V3 were until converters named groups.
+CASE(files_without_a_key_of_groups_have_those_of_the_published_model) {
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        struct described d = without_groups(published[i].text);
+        const int n = d.model->hp.n_layer;
+        for (int k = 0; k < n; k++)
+            check_layer(published[i].name, &d.model->hp.layer[k], i, k < published[i].n_dense);
+        const struct layer *l = &d.model->hp.layer[n - 1];
+        check(l->n_expert_group == 0 || l->expert_group_best == (l->score == ROUTE_SIGMOID ? 2 : 1),
+              "%s: the best %d of a group", published[i].name, l->expert_group_best);
+        described_close(&d);
+    }
+}
+
+CASE(a_folder_of_one_group_has_none) {
+    static const char *const texts[] = {
+        "{" V3 ",'max_position_embeddings':128,'first_k_dense_replace':3,'n_routed_experts':256,"
+        "'num_attention_heads':128,'n_group':1,'topk_group':1,'vocab_size':129280}",
+        "{" V2 ",'first_k_dense_replace':1,'hidden_size':5120,'intermediate_size':12288,"
+        "'moe_intermediate_size':1536,'n_routed_experts':160,'num_attention_heads':128,"
+        "'num_hidden_layers':3,'topk_method':'greedy'}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct described d = describe(texts[i]);
+        check(d.status == RN_OK, "%s", d.err.message);
+        const struct layer *l = &d.model->hp.layer[d.model->hp.n_layer - 1];
+        check(l->n_expert > 0 && l->n_expert_group == 0, "case %zu: %d groups", i,
+              l->n_expert_group);
+        described_close(&d);
+    }
+}
+
 #define SIZES                                                                                      \
     "'num_hidden_layers':2,'hidden_size':64,'max_position_embeddings':128,'intermediate_size':96," \
     "'vocab_size':32,'num_attention_heads':2,'rms_norm_eps':1e-5,'kv_lora_rank':32,"               \
