@@ -24,7 +24,7 @@ static const struct hf_class llama_classes[] = {
         .model_type = "mistral",
         .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv},
         .activation = &hf_silu,
-        .window = {.mark = hf_window_all},
+        .window = {.mark = hf_window_all, .size = 4096},
         .rope = {.theta = 10000, .is_permuted = true},
         .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_mlp_bias},
     },

@@ -6,7 +6,7 @@
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-enum { TYPE_MAX = 32 };
+enum { TYPE_MAX = 32, WINDOW_SMALL_3 = 4096 };
 
 // The multiplier is mscale_all_dim: yarn's magnitude is divided by its own.
 static rn_status read_multiplier(struct hparams_rope *rope, const struct weights *weights,
@@ -44,6 +44,9 @@ static void read_type(struct hf_config *c) {
     while (i < sizeof known / sizeof *known && strcmp(type, known[i]) != 0) i++;
     if (i == sizeof known / sizeof *known)
         hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, "model_type", "mistral or ministral3");
+    // the text class of Small 3 has a window unless its config says null
+    if (strcmp(type, "ministral3") != 0 && !hf_find(c, &c->root, "sliding_window").text)
+        hf_put_u32(c, "attention.sliding_window", WINDOW_SMALL_3);
 }
 
 // The factor of queries is among the numbers of rope.

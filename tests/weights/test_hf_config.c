@@ -268,6 +268,16 @@ CASE(windows_are_those_of_transformers) {
         {"LlamaForCausalLM", ", 'sliding_window': 9", "llama", NULL},
         {"MistralForCausalLM", ", 'sliding_window': 9", "llama", ""},
         {"MistralForCausalLM", ", 'sliding_window': null", "llama", NULL},
+        {"MistralForCausalLM", "", "llama", ""},
+        {"Mistral3ForConditionalGeneration", ", 'model_type': 'mistral3'", "mistral3", ""},
+        {"Mistral3ForConditionalGeneration", ", 'model_type': 'mistral', 'sliding_window': 9",
+         "mistral3", ""},
+        {"Mistral3ForConditionalGeneration", ", 'model_type': 'mistral', 'sliding_window': null",
+         "mistral3", NULL},
+        {"Ministral3ForCausalLM",
+         ", 'model_type': 'ministral3', 'rope_parameters': {'rope_type': 'yarn', 'factor': 2, "
+         "'original_max_position_embeddings': 16, 'llama_4_scaling_beta': 0.1}",
+         "mistral3", NULL},
         {"Phi3ForCausalLM", ", 'sliding_window': 9", "phi3", ""},
         {"Phi3ForCausalLM", "", "phi3", NULL},
         {"Gemma2ForCausalLM", ", 'sliding_window': 9", "gemma2", "10"},
@@ -314,7 +324,8 @@ CASE(windows_are_those_of_transformers) {
         snprintf(window, sizeof window, "%s.attention.sliding_window", cases[i].arch);
         snprintf(pattern, sizeof pattern, "%s_pattern", window);
         check(!weights_meta_find(weights, window) == !cases[i].pattern, "case %zu", i);
-        if (cases[i].pattern) check_number(weights, window, 9);
+        const double size = strstr(cases[i].more, "sliding_window'") ? 9 : 4096; // the class's
+        if (cases[i].pattern) check_number(weights, window, size);
         if (cases[i].pattern && cases[i].pattern[0]) {
             check_bools(weights, pattern, cases[i].pattern);
         } else {
