@@ -79,6 +79,9 @@ refused 2 "architecture 'xlama' is not supported; 'runnel inspect --architecture
 run inspect --architectures
 expect "known ones are listed with their classes" grep -q "^llama  *LlamaForCausalLM MistralForCausalLM" out
 equal "as many as the refusal says" "$("$BIN" run -m other.gguf -p a 2>&1 | sed 's/.*lists the \([0-9]*\) .*/\1/')" "$(wc -l <out)"
+for name in $(cut -d' ' -f1 out); do
+    expect "the README names $name" grep -q "^| .* | .*\`$name\`.* |\$" "$ROOT/README.md"
+done
 run inspect --architectures --json
 equal "in JSON too" LlamaForCausalLM "$(json out llama.0)"
 
