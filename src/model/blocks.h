@@ -88,8 +88,8 @@ void layer_llama(struct builder *b, const struct layer *l);
 void layer_qwen3(struct builder *b, const struct layer *l);
 void layer_olmoe(struct builder *b, const struct layer *l);
 
-// blocks.c, for blocks_state.c: behind the last mixing of rows, the stream and these buffers
-// continue with the out rows. PLAN_NONE and NULL: none.
+// blocks.c, for blocks_state.c and blocks_latent.c: behind the last mixing of rows, the stream and
+// these buffers continue with the out rows. PLAN_NONE and NULL: none.
 void block_go_over(struct builder *b, int *carried, int *more);
 
 #endif

@@ -205,6 +205,7 @@ static rn_status read_each(const struct hparams *hp, const struct weights *weigh
 static rn_status read_heads(struct hparams *hp, const struct weights *weights, bool is_hybrid,
                             rn_error *err) {
     int n_head[MODEL_MAX_LAYER] = {0}, n_head_kv[MODEL_MAX_LAYER];
+    const struct layer *before = NULL; // with attention
     rn_status s;
     if ((s = read_each(hp, weights, "attention.head_count", is_hybrid, MAX_HEAD, true, n_head,
                        err)))
@@ -226,7 +227,12 @@ static rn_status read_heads(struct hparams *hp, const struct weights *weights, b
                              err)))
             return s;
         if ((s = check_heads(hp, weights, l, err))) return s;
+        if (before && l->dim_k != before->dim_k) // rope and the scale of scores are for all layers
+            return hparams_fail(weights, "attention.key_length", err,
+                                "is missing: heads of layer %d have %d elements, those before %d",
+                                i, l->dim_k, before->dim_k);
         l->attn_scale = 1.0f / sqrtf((float)l->dim_k);
+        before = l;
     }
     return RN_OK;
 }

@@ -23,7 +23,11 @@ static rn_status phimoe_read(struct hparams *hp, const struct weights *weights, 
     }
     if (hp->logit_softcap != 0)
         return hparams_fail(weights, "final_logit_softcapping", err, "is not supported here");
-    return hparams_need_experts(hp, weights, err);
+    if ((s = hparams_need_experts(hp, weights, err))) return s;
+    if (hp->layer[0].n_expert_used != 2)
+        return hparams_fail(weights, "expert_used_count", err, "is %d, expected 2",
+                            hp->layer[0].n_expert_used);
+    return RN_OK;
 }
 
 static void phimoe_layer(struct builder *b, const struct layer *l) {

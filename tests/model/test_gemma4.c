@@ -293,11 +293,12 @@ CASE(the_table_costs_a_row) {
 // ---------------------------------------------------------------- files
 
 enum { EMBD = 32, VOCAB = 8, FF = 48 };
-enum { GGUF_F32 = 0, GGUF_TYPE_BOOL = 7 };
+enum { GGUF_F32 = 0, GGUF_TYPE_U32 = 4, GGUF_TYPE_BOOL = 7 };
 
 // Two layers with a window, one without, and one of each that reads their keys. `key` has `value`
-// instead; -1: it is absent.
-static struct writer file_begin(const char *arch, const char *key, int value) {
+// instead; -1: it is absent. absent: so is this one.
+static struct writer file_begin_without(const char *arch, const char *key, int value,
+                                        const char *absent) {
     static const struct {
         const char *key;
         int value;
@@ -325,13 +326,18 @@ static struct writer file_begin(const char *arch, const char *key, int value) {
     for (int i = 0; i < COUNT(keys); i++) {
         const int own = key && strcmp(key, keys[i].key) == 0 ? value : keys[i].value;
         snprintf(name, sizeof name, "gemma4.%s", keys[i].key);
-        if (own >= 0) writer_kv_u32(&w, name, (uint32_t)own);
+        if (own >= 0 && (!absent || strcmp(absent, keys[i].key) != 0))
+            writer_kv_u32(&w, name, (uint32_t)own);
     }
     if (!key || strcmp(key, "attention.sliding_window_pattern") != 0) {
         writer_kv_array(&w, "gemma4.attention.sliding_window_pattern", GGUF_TYPE_BOOL, 5);
         writer_put(&w.kv, "\1\1\0\1", 5);
     }
     return w;
+}
+
+static struct writer file_begin(const char *arch, const char *key, int value) {
+    return file_begin_without(arch, key, value, NULL);
 }
 
 static void put_tensor(struct writer *w, const char *name, uint64_t cols, uint64_t rows,
@@ -487,6 +493,21 @@ CASE(keys_that_are_missing_or_wrong_are_named) {
         put_tensors(&w, 1, false);
         file_check(&w, rows[i].message, NULL);
     }
+}
+
+// Without a size of heads it follows from their number: one rope and one scale would not fit all.
+CASE(heads_of_several_sizes_are_refused) {
+    static const uint32_t heads[] = {2, 2, 4, 2, 2};
+    struct writer w = file_begin("gemma4", "attention.head_count", -1);
+    writer_kv_array(&w, "gemma4.attention.head_count", GGUF_TYPE_U32, COUNT(heads));
+    writer_put(&w.kv, heads, sizeof heads);
+    put_tensors(&w, 1, false);
+    file_check(&w, "tensor blk.2.attn_q.weight", NULL); // a size is told: it is that of all layers
+    w = file_begin_without("gemma4", "attention.key_length", -1, "attention.head_count");
+    writer_kv_array(&w, "gemma4.attention.head_count", GGUF_TYPE_U32, COUNT(heads));
+    writer_put(&w.kv, heads, sizeof heads);
+    put_tensors(&w, 1, false);
+    file_check(&w, "key gemma4.attention.key_length is missing: heads of layer 2 have", NULL);
 }
 
 CASE(parts_of_other_models_are_refused_by_name) {

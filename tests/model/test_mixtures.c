@@ -422,8 +422,23 @@ CASE(files_that_need_more_are_refused_by_name) {
     }
 }
 
-// Other readers give another text than the model's makers.
-CASE(a_gguf_of_phimoe_is_refused) {
+// A GGUF of PhiMoE: two experts of which a token uses so many, and one tensor more. jitter: whether
+// the file has the router's.
+static void phimoe_check(bool jitter, uint32_t used, const char *more, const char *message) {
+    enum { N = 8 };
+    static const struct {
+        const char *name;
+        uint32_t n_dims;
+    } tensors[] = {{"token_embd.weight", 2},          {"output_norm.weight", 1},
+                   {"output_norm.bias", 1},           {"blk.0.attn_norm.weight", 1},
+                   {"blk.0.attn_norm.bias", 1},       {"blk.0.attn_q.weight", 2},
+                   {"blk.0.attn_k.weight", 2},        {"blk.0.attn_v.weight", 2},
+                   {"blk.0.attn_output.weight", 2},   {"blk.0.ffn_norm.weight", 1},
+                   {"blk.0.ffn_norm.bias", 1},        {"blk.0.ffn_gate_inp.weight", 2},
+                   {"blk.0.ffn_gate_exps.weight", 3}, {"blk.0.ffn_up_exps.weight", 3},
+                   {"blk.0.ffn_down_exps.weight", 3}};
+    static const char *const sizes[] = {"embedding_length", "feed_forward_length", "expert_count"};
+    static const uint64_t dims[] = {N, N, N}, bytes[] = {0, N * 4, N * N * 4, N * N * N * 4};
     struct writer writer = writer_begin(3);
     struct model *model = calloc(1, sizeof *model);
     struct weights *weights;
@@ -433,17 +448,41 @@ CASE(a_gguf_of_phimoe_is_refused) {
     writer_kv_str(&writer, "general.architecture", "phimoe");
     writer_kv_u32(&writer, "phimoe.block_count", 1);
     writer_kv_u32(&writer, "phimoe.context_length", 64);
-    writer_kv_u32(&writer, "phimoe.embedding_length", 8);
-    writer_kv_u32(&writer, "phimoe.feed_forward_length", 8);
     writer_kv_u32(&writer, "phimoe.attention.head_count", 1);
-    writer_tensor(&writer, "token_embd.weight", 2, (const uint64_t[]){8, 4}, 0, NULL, 128);
+    writer_kv_u32(&writer, "phimoe.expert_used_count", used);
+    writer_kv_f32(&writer, "phimoe.attention.layer_norm_epsilon", 1e-5f);
+    if (jitter) writer_kv_f32(&writer, "phimoe.router_jitter", 0.01f);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "phimoe.%s", sizes[i]);
+        writer_kv_u32(&writer, key, N);
+    }
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        writer_tensor(&writer, tensors[i].name, tensors[i].n_dims, dims, 0, NULL,
+                      bytes[tensors[i].n_dims]);
+    if (more) writer_tensor(&writer, more, 1, dims, 0, NULL, bytes[1]);
     uint8_t *image = writer_finish(&writer, &size);
     check(weights_open_memory("m.gguf", image, size, &weights, &err) == RN_OK, "%s", err.message);
-    assert_int_equal(model_init(model, weights, &err), RN_ERR_MODEL);
-    check(strstr(err.message, "phimoe.router_jitter is missing") != NULL, "%s", err.message);
+    const rn_status status = model_init(model, weights, &err);
+    check((status != RN_OK) == (message != NULL) && (!message || strstr(err.message, message)),
+          "status %d, '%s'", status, err.message);
+    if (status == RN_OK) model_deinit(model);
     weights_close(weights);
     free(image);
     free(model);
+}
+
+// Other readers give another text than the model's makers.
+CASE(a_gguf_of_phimoe_is_refused) {
+    phimoe_check(false, 2, NULL, "phimoe.router_jitter is missing");
+}
+
+// Its weights are those of two experts, whose choice has no bias.
+CASE(a_gguf_of_phimoe_with_a_jitter_has_two_experts_and_no_bias_of_the_choice) {
+    phimoe_check(true, 2, NULL, NULL);
+    phimoe_check(true, 1, NULL, "key phimoe.expert_used_count is 1, expected 2");
+    phimoe_check(true, 3, NULL, "key phimoe.expert_used_count is 3, expected 2");
+    phimoe_check(true, 2, "blk.0.exp_probs_b.bias", "tensor blk.0.exp_probs_b.bias is unknown");
 }
 
 // ---------------------------------------------------------------- gate and up in one tensor
