@@ -712,8 +712,9 @@ static rn_status ops_run(struct probe *probe, const struct tools_rates_options *
     out->op[OP_MATMUL] = out->op[OP_EXPERTS] = out->op[OP_HEADS] =
         (struct predict_op){.fixed_ns = times[0].kind_ns[OP_MATMUL]};
     // ops that the probe has not: as a gate
-    static const enum op_kind like_gate[] = {OP_CONV,  OP_DELTA,   OP_SCAN,    OP_COLUMNS,
-                                             OP_ROUTE, OP_COMBINE, OP_SOFTCAP, OP_GATHER};
+    static const enum op_kind like_gate[] = {OP_CONV,    OP_DELTA,  OP_SCAN,
+                                             OP_COLUMNS, OP_ROUTE,  OP_COMBINE,
+                                             OP_SOFTCAP, OP_GATHER, OP_TEMPER};
     for (size_t i = 0; i < sizeof like_gate / sizeof *like_gate; i++)
         out->op[like_gate[i]] = out->op[OP_GATE];
     out->step_ns = at_least(times[0].rest_ns, 0);

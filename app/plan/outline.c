@@ -92,17 +92,20 @@ static void machine_print(const struct outline *outline) {
 
 static void group_print(const struct plan_kv_group *group, uint64_t page_bytes) {
     char bytes[32];
-    printf("  %d layer%s ", group->n_layer, group->n_layer == 1 ? "" : "s");
+    const bool is_one = group->n_layer == 1;
+    printf("  %d layer%s ", group->n_layer, is_one ? "" : "s");
     if (group->kind == KV_RECURRENT) {
-        printf("keep a state of %s for each sequence\n", human_bytes((double)page_bytes, bytes));
+        printf("%s a state of %s for each sequence\n", is_one ? "keeps" : "keep",
+               human_bytes((double)page_bytes, bytes));
         return;
     }
+    printf(is_one ? "sees " : "see ");
     if (group->kind == KV_WINDOW)
-        printf("see %d positions", group->window);
+        printf("%d positions", group->window);
     else if (group->kind == KV_CHUNK)
-        printf("see chunks of %d positions", group->window);
+        printf("chunks of %d positions", group->window);
     else
-        printf("see all positions");
+        printf("all positions");
     printf(": pages of %d tokens, %s\n", RN_PAGE_TOKENS, human_bytes((double)page_bytes, bytes));
 }
 

@@ -136,7 +136,7 @@ struct cost op_cost(const struct plan *plan, const struct op *op, const struct k
         cost.flops = rows * width * (uint64_t)plan->buffer[op->out].slots * 4;
         break;
     case OP_ROUTE:
-        cost.weight_bytes = vector_bytes(plan, op->weight);
+        cost.weight_bytes = vector_bytes(plan, op->weight) + vector_bytes(plan, op->bias);
         cost.flops = rows * (uint64_t)plan->buffer[op->in[0]].width * (uint64_t)op->route.n_used;
         break;
     case OP_EXPERTS: {

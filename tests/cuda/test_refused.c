@@ -36,7 +36,10 @@ CASE(an_op_that_is_not_here_is_refused_by_its_name) {
     static const struct {
         enum op_kind kind;
         const char *name;
-    } ops[] = {{OP_CONV, "the op conv"}, {OP_DELTA, "the op delta"}, {OP_SCAN, "the op scan"}};
+    } ops[] = {{OP_CONV, "the op conv"},
+               {OP_DELTA, "the op delta"},
+               {OP_SCAN, "the op scan"},
+               {OP_HEADS, "the op heads"}};
     for (int i = 0; i < COUNT(ops) * 3; i++) {
         struct parity_case *c = parity_case_create(ops[i / 3].kind, i % 3);
         check_refused(&c->plan, ops[i / 3].name);
@@ -161,6 +164,19 @@ CASE(a_group_with_windows_in_chunks_is_refused) {
     plan_add_kv_group(&plan, &group);
     plan_end_with_rows(&plan, rows, 4, 4);
     check_refused(&plan, "windows in chunks");
+    plan_deinit(&plan);
+}
+
+// Pages of a latent have no layout here, even if no op reads them.
+CASE(a_group_of_latents_is_refused) {
+    static const float rows[4 * 4];
+    const struct plan_kv_group group = {
+        .kind = KV_FULL, .n_layer = 1, .n_head_kv = 1, .dim_k = 24, .dim_v = 16, .is_latent = true};
+    struct plan plan;
+    plan_init(&plan);
+    plan_add_kv_group(&plan, &group);
+    plan_end_with_rows(&plan, rows, 4, 4);
+    check_refused(&plan, "keys that are a latent");
     plan_deinit(&plan);
 }
 

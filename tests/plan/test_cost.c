@@ -160,6 +160,27 @@ static int f32_weight(struct plan *plan, int64_t rows, int64_t cols) {
     return plan_add_weight(plan, &weight);
 }
 
+// A route reads the bias of its choice and the factors of its experts.
+CASE(a_route_reads_its_vectors_once) {
+    enum { EXPERTS = 8, USED = 2 };
+    for (int i = 0; i < 4; i++) {
+        struct plan plan;
+        build(&plan, KV_FULL, 0);
+        const int logits = plan_add_buffer(&plan, "router", EXPERTS, ROWS_TOKENS);
+        const int route = plan_add_buffer(&plan, "route", 2 * USED, ROWS_TOKENS);
+        struct op op = op_of(OP_ROUTE, ROWS_TOKENS, logits, PLAN_NONE, route, PLAN_NONE);
+        op.route.n_used = USED;
+        if (i & 1) op.bias = f32_weight(&plan, 1, EXPERTS);
+        if (i & 2) op.weight = f32_weight(&plan, 1, EXPERTS);
+        plan_add_op(&plan, &op);
+        const struct batch_shape shape = {.n_tokens = 5};
+        const struct cost cost = op_cost(&plan, &plan.op[plan.n_op - 1], &kv_2, &shape);
+        assert_int_equal(cost.weight_bytes, ((i & 1) + (i >> 1)) * EXPERTS * 4);
+        assert_int_equal(cost.flops, 5 * EXPERTS * USED);
+        plan_deinit(&plan);
+    }
+}
+
 // Numbers of a layer: inputs of a convolution, and a state of heads. An op has one of the parts.
 enum { S_HEADS = 6, S_KEYS = 2, S_DIM_K = 5, S_DIM_V = 7 };
 enum { S_IN = S_HEADS * S_DIM_V + 2 * S_KEYS * S_DIM_K, S_OUT = S_HEADS * S_DIM_V };

@@ -29,7 +29,7 @@ CASE(ops_over_rows_and_attention_have_rates) {
     rn_error err = {0};
     assert_int_equal(tools_rates_base(&rough, &rates, &err), RN_OK);
     assert_true(rates.bandwidth > 0 && rates.int_flops > 0 && rates.float_flops > 0);
-    static const enum op_kind kinds[] = {OP_NORM, OP_ROPE, OP_KV_APPEND, OP_GATE};
+    static const enum op_kind kinds[] = {OP_NORM, OP_ROPE, OP_KV_APPEND, OP_GATE, OP_TEMPER};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         check(rates.op[kinds[i]].float_ns > 0 || rates.op[kinds[i]].fixed_ns > 0, "%s",
               op_name(kinds[i]));

@@ -146,6 +146,7 @@ void reference_softcap(float *x, float cap, int64_t n) {
 void reference_temper(float *x, float factor, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] *= factor;
 }
+
 void reference_embed(const struct plan_weight *weight, int32_t row, float scale, float *y) {
     assert(row >= 0 && row < weight->rows);
     const uint64_t row_bytes = format_row_bytes(weight->format, weight->cols);

@@ -28,7 +28,7 @@
 //     a table. Its children and tables are counted. A tail, a node of fewer than 32 tokens, has
 //     neither children nor tables.
 //  6. a table's blocks [0, n_node) are full and registered: its node is the chain of their tokens.
-//     Of full and windowed groups, the pages that the table holds of them are the chain's. A
+//     Of other groups than recurrent ones, pages that the table holds of them are the chain's. A
 //     recurrent page with a node is the state at that node's end, and its run ends there too.
 //  7. a table names, in every group, the pages of the blocks [first[g], n_page), no others. A page
 //     is named twice only by a run, in recurrent groups.
