@@ -1,5 +1,5 @@
-// What is carried of a reference model whose logits are carried in part: the build makes the
-// original weights, and the logits agree with the continuation. For tests/runnel/test_hybrids.c and
+// Files of a reference model that the repository has in part: the build makes the original
+// weights, and the logits agree with the continuation. For tests/runnel/test_hybrids.c and
 // test_families.c.
 #ifndef RN_TESTS_GOLDEN_CARRIED_H
 #define RN_TESTS_GOLDEN_CARRIED_H

@@ -77,7 +77,7 @@ rn_status hparams_float(const struct weights *weights, const char *key, double m
 // One value for each layer, [hp->n_layer]: a number for all of them, or a list.
 rn_status hparams_layers(const struct hparams *hp, const struct weights *weights, const char *key,
                          int min, int max, bool required, int *out, rn_error *err);
-// The same of 0 and 1; where the file has none they stay.
+// The same for values of 0 and 1; they stay where the file has none.
 rn_status hparams_flags(const struct hparams *hp, const struct weights *weights, const char *key,
                         int *out, rn_error *err);
 rn_status hparams_bool(const struct weights *weights, const char *key, bool *out, rn_error *err);

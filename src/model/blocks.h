@@ -80,7 +80,7 @@ void block_shared_expert(struct builder *b, const struct layer *l, int in, enum 
 // --- pieces that several architectures share ---
 // Experts where the layer has them, else block_gated and ffn_down; added to the stream.
 void block_feed_forward(struct builder *b, const struct layer *l, int in, enum gate_kind gate);
-// The same, and the expert of all tokens where the layer has one.
+// The same, and the shared expert where the layer has one.
 void block_feed_forward_shared(struct builder *b, const struct layer *l, int in,
                                enum gate_kind gate);
 // Llama's layer; Qwen 3's, which norms q and k head by head; OLMoE's, which norms them as a whole.

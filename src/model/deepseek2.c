@@ -1,5 +1,5 @@
 // DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash: attention over a latent, experts behind the first
-// layers, an expert of all tokens.
+// layers, a shared expert.
 #include <math.h>
 
 #include "base/rmath.h"
@@ -72,7 +72,7 @@ static rn_status read_yarn(struct hparams *hp, const struct weights *weights, rn
     return RN_OK;
 }
 
-// Files from before groups had keys. The published models of these sizes have groups all the same.
+// Files from before groups had keys. The published models of these sizes have groups.
 static void read_unnamed_groups(struct hparams *hp) {
     static const struct {
         int n_expert, n_vocab, n_used;
@@ -90,7 +90,7 @@ static void read_unnamed_groups(struct hparams *hp) {
 }
 
 static rn_status read_experts(struct hparams *hp, const struct weights *weights, rn_error *err) {
-    const bool is_glm = hp->n_vocab == GLM_VOCAB; // whose first files do not say sigmoid
+    const bool is_glm = hp->n_vocab == GLM_VOCAB; // its first files do not name the sigmoid
     const rn_status s = hparams_router(hp, weights, is_glm ? ROUTE_SIGMOID : ROUTE_SOFTMAX, err);
     if (s) return s;
     hparams_plain_weights(hp, weights);

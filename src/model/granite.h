@@ -9,6 +9,6 @@
 rn_status granite_read_scales(struct hparams *hp, const struct weights *weights, rn_error *err);
 
 extern const struct hf_key granite_keys[];
-extern const struct hf_tensor granite_tensors_experts[]; // and of the expert of all tokens
+extern const struct hf_tensor granite_tensors_experts[]; // and of the shared expert
 
 #endif

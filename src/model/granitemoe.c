@@ -1,5 +1,5 @@
-// Granite with experts: Granite's multipliers, a softmax over the chosen experts, in some models an
-// expert of all tokens.
+// Granite with experts: Granite's multipliers, a softmax over the chosen experts, in some models a
+// shared expert.
 #include "model/blocks.h"
 #include "model/granite.h"
 #include "model/hf_rows.h"

@@ -109,7 +109,7 @@ const struct hf_tensor hf_tensors_mixtral[] = {
     {0},
 };
 
-// The expert of all tokens, as DeepSeek names it.
+// The shared expert, as DeepSeek names it.
 const struct hf_tensor hf_tensors_shared[] = {
     {"layers.#.mlp.shared_experts.gate_proj.weight", "blk.#.ffn_gate_shexp.weight", hf_map_view},
     {"layers.#.mlp.shared_experts.up_proj.weight", "blk.#.ffn_up_shexp.weight", hf_map_view},

@@ -303,7 +303,7 @@ static rn_status read_scaling_type(const struct weights *weights, enum rope_scal
 }
 
 // The converter writes a config's attention_factor as it is: the whole magnitude, yarn's own
-// included. Mostly it is just that, rounded.
+// included. Mostly the two are equal up to a rounding.
 static rn_status read_yarn_magnitude(struct hparams_rope *rope, const struct weights *weights,
                                      rn_error *err) {
     float whole = 0;
@@ -522,7 +522,7 @@ void hparams_rope_windows(struct hparams *hp) {
         if (hp->layer[i].kind != KV_WINDOW) hp->layer[i].rope = PLAN_NONE;
 }
 
-// What most routers add to the sum of their scores.
+// Most routers add this to the sum of their scores.
 #define ROUTE_LEAST 1e-20f
 
 // As files name the score of a router: 1 a softmax, 2 sigmoids.

@@ -1,4 +1,4 @@
-// What Hunyuan's models share: hunyuan_dense.c, hunyuan_moe.c.
+// The parts that Hunyuan's models share: hunyuan_dense.c, hunyuan_moe.c.
 #ifndef RN_MODEL_HUNYUAN_H
 #define RN_MODEL_HUNYUAN_H
 

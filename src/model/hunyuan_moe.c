@@ -1,4 +1,4 @@
-// Hunyuan with experts: a softmax over the chosen ones, beside an expert of all tokens.
+// Hunyuan with experts: a softmax over the chosen ones, beside a shared expert.
 #include "model/hunyuan.h"
 
 static rn_status hunyuan_moe_read(struct hparams *hp, const struct weights *weights,

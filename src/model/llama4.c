@@ -1,6 +1,6 @@
 // Llama 4: layers whose windows are chunks, rotated, with weightless norms of q and k behind rope.
 // Between them, layers that see everything: not rotated, with queries that grow with the position.
-// Experts stand beside one of all tokens, and may alternate with dense layers. No images.
+// Experts stand beside a shared one. Their layers may alternate with dense ones. No images.
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 

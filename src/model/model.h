@@ -51,7 +51,7 @@ struct temper {
 struct layer {
     enum kv_kind kind;                   // of the attention's keys and values
     int n_head, n_head_kv, dim_k, dim_v; // dim_*: per head. n_head_kv 0: no attention
-    int kv_back; // keys and values are those of the layer so many before it; 0: its own
+    int kv_back; // it reads the keys and values of the layer this far before it; 0: its own
     bool k_is_v; // values come from the keys' product; there is no attn_v
     struct recurrence recurrence;
     struct latent latent; // with it, n_head_kv is 1

@@ -80,8 +80,8 @@ static bool has_own_keys(const struct layer *l) { return l->n_head_kv > 0 && l->
 
 // Layers of one kind and width have one page table: first layers that see everything, then layers
 // with a window, then those with a chunked one, then states. A layer that reads another's keys and
-// values has that one's place. Behind the last layer that keeps something, only out rows are
-// computed: rows meet there as well, but only what was kept of the others is read.
+// values has that one's place. After the last layer that keeps something, only out rows are
+// computed: later layers read other rows only where these were kept.
 static void add_groups(struct builder *b) {
     static const enum kv_kind kinds[] = {KV_FULL, KV_WINDOW, KV_CHUNK};
     const struct hparams *hp = &b->model->hp;

@@ -98,7 +98,7 @@ static const struct shape shapes[] = {
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 // Attention over a latent: head_dim of the shape is the latent and the rotated part. The first
-// layer is dense; the others have experts, and one of all tokens that is as wide as several.
+// layer is dense; the others have experts, and a shared one as wide as several.
 enum { LATENT_ROT = 64, TINY_ROT = 32 };
 struct latent {
     const char *shape;

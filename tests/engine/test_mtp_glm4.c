@@ -166,7 +166,7 @@ static void run_texts(const rn_model *model, const char *speculate, struct strea
     rn_engine_destroy(engine);
 }
 
-// Texts of drafts are those without; what was drafted.
+// Drafts do not change the texts. Returns the numbers of drafted tokens.
 static rn_draft_stats check_texts(const char *path, struct stream *got) {
     static struct stream want[N_TEXTS];
     rn_engine_stats stats;

@@ -284,8 +284,8 @@ CASE(a_scan_reads_and_writes_the_state_of_its_heads) {
 
 // ---------------------------------------------------------------- a latent
 
-// Products by head read every matrix, and of the rows what heads have. Attention reads a row once,
-// whatever the number of heads.
+// Products by head read every matrix, and the heads' parts of the rows. Attention reads a row once,
+// for any number of heads.
 CASE(a_latent_is_read_once_for_all_heads) {
     enum { N = 4, NOPE = 6, ROT = 2, RANK = 8, KEY = RANK + ROT, CONTEXT = 100 };
     const void *data[N] = {NULL};

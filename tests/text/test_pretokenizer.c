@@ -298,7 +298,7 @@ CASE(names_bring_their_traits) {
     }
 }
 
-// What sets names apart that are alike on most texts.
+// Names that cut most texts alike differ on these.
 CASE(names_differ_where_their_patterns_do) {
     static const struct {
         const char *name, *text, *words;

@@ -7,7 +7,7 @@
 #include "backend/cpu/reference.h"
 #include "base/rmath.h"
 
-// What scores of a softmax over all experts are made with.
+// The largest logit, and the sum of exp(logit - top) over all experts.
 struct softmax {
     float top, total;
 };
@@ -24,7 +24,7 @@ static float largest(const float *x, int n) {
     return top;
 }
 
-// The choice goes by scores where a bias or a second score is added to them, else by logits.
+// Keys are scores where a bias or a second score is added to them, else logits.
 static bool is_by_scores(const struct route_args *args) {
     return args->bias || (args->n_group > 0 && args->group_best > 1);
 }
@@ -43,7 +43,7 @@ static void keys_make(const struct route_args *args, const struct softmax *all, 
     }
 }
 
-// The best of those that are open, which is closed then.
+// Closes the best open one and returns its index.
 static int best_take(const float *key, bool *open, int n) {
     int best = -1;
     for (int i = 0; i < n; i++) {
@@ -62,7 +62,7 @@ static float group_score(const float *key, int size, int n_best) {
     return score;
 }
 
-// Opens the experts of the best groups alone.
+// Opens only the experts of the best groups.
 static void groups_keep(const struct route_args *args, const float *key, bool *open) {
     const int n_group = args->n_group, size = args->n / n_group;
     float score[PLAN_MAX_EXPERT];
@@ -105,7 +105,8 @@ static void weights_of_scores(const struct route_args *args, const struct softma
     for (int j = 0; j < args->k && args->normalize; j++) weight[j] /= sum;
 }
 
-// Each expert's share of the experts behind it in rank whose logits are close to its own.
+// Each expert's share of the experts whose logits are close to its own. The first expert takes no
+// part in the second one's share.
 static void weights_sparse(const struct route_args *args, const float *logit, const float *id,
                            float *weight) {
     for (int j = 0; j < args->k; j++) {
