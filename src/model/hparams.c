@@ -253,11 +253,22 @@ static rn_status read_nextn(struct hparams *hp, const struct weights *weights, r
     return RN_OK;
 }
 
+// Models of embeddings may see later tokens. They have names of architectures that write text.
+static rn_status need_causal(const struct weights *weights, rn_error *err) {
+    const char *key = "attention.causal";
+    bool is_causal = true;
+    const rn_status s = hparams_bool(weights, key, &is_causal, err);
+    if (s || is_causal) return s;
+    return hparams_fail(weights, key, err,
+                        "is false: tokens that see later ones are not supported");
+}
+
 rn_status hparams_common(struct hparams *hp, const struct weights *weights, const struct arch *arch,
                          rn_error *err) {
     const bool is_hybrid = arch->is_hybrid;
     int n_ff[MODEL_MAX_LAYER] = {0};
     rn_status s;
+    if ((s = need_causal(weights, err))) return s;
     *hp = (struct hparams){.embd_scale = 1, .residual_scale = 1, .logit_scale = 1};
     if ((s = hparams_int(weights, "block_count", 1, MODEL_MAX_LAYER, true, &hp->n_layer, err)))
         return s;

@@ -110,6 +110,8 @@ static void keys_read(struct hf_config *c) {
 }
 
 static void settings_check(struct hf_config *c) {
+    if (!hf_bool(c, &c->root, "is_causal", true)) // models of embeddings
+        hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, "is_causal", "true");
     for (const struct hf_setting *set = c->class->settings; set && set->name; set++)
         if (hf_measure(c, &c->root, set->name, set->fallback) != set->value)
             hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, set->name, set->expected);

@@ -39,11 +39,16 @@ struct change {
     const char *key;     // is added: u32, or items of an array
     int items;           // 0: a number
     uint32_t value;      // or the value of all items
+    bool is_bool;        // of the number
     const char *tensor;  // is added: [64] of zeroes
 };
 
 static inline void change_key(struct writer *writer, struct change change) {
     if (!change.key) return;
+    if (change.is_bool) {
+        writer_kv_bool(writer, change.key, change.value != 0);
+        return;
+    }
     if (change.items == 0) {
         writer_kv_u32(writer, change.key, change.value);
         return;

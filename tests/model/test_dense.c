@@ -394,6 +394,28 @@ CASE(files_that_need_more_are_refused_by_name) {
     }
 }
 
+// As a model of embeddings has it.
+CASE(files_whose_tokens_see_later_ones_are_refused) {
+    for (uint32_t is_causal = 0; is_causal < 2; is_causal++) {
+        const struct change change = {.key = "seed_oss.attention.causal",
+                                      .value = is_causal,
+                                      .is_bool = true};
+        struct model *model = calloc(1, sizeof *model);
+        struct weights *weights;
+        uint8_t *image;
+        rn_error err = {0};
+        assert_non_null(model);
+        const rn_status status = changed_open("seed_oss", change, model, &weights, &image, &err);
+        check(status == (is_causal ? RN_OK : RN_ERR_MODEL), "status %d", status);
+        check(is_causal || strstr(err.message, "key seed_oss.attention.causal is false"), "'%s'",
+              err.message);
+        if (status == RN_OK) model_deinit(model);
+        weights_close(weights);
+        free(image);
+        free(model);
+    }
+}
+
 // The file of a reference model under the name of another architecture.
 static uint8_t *renamed_image(const char *name, const char *from, const char *to, size_t *size) {
     char path[DATA_PATH_BYTES];

@@ -601,6 +601,12 @@ CASE(quantized_folders_are_refused_by_method) {
     weights_close(config_open("GptOssForCausalLM", more));
 }
 
+CASE(configs_of_models_of_embeddings_are_refused) {
+    config_refused("Qwen2ForCausalLM", ", 'is_causal': false", RN_ERR_UNSUPPORTED,
+                   "is_causal is false, expected true");
+    weights_close(config_open("Qwen2ForCausalLM", ", 'is_causal': true"));
+}
+
 // --- bad configs ---
 
 CASE(bad_json_is_refused_with_its_offset) {
