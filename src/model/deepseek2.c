@@ -80,7 +80,9 @@ static void read_unnamed_groups(struct hparams *hp) {
     for (int i = 0; i < hp->n_layer; i++) {
         struct layer *l = &hp->layer[i];
         for (size_t k = 0; k < sizeof published / sizeof *published; k++) {
-            if (l->n_expert != published[k].n_expert || hp->n_vocab != published[k].n_vocab)
+            const int kept = l->n_expert / 8 * published[k].n_used;
+            if (l->n_expert != published[k].n_expert || hp->n_vocab != published[k].n_vocab ||
+                l->n_expert_used > kept) // another model
                 continue;
             l->n_expert_group = 8;
             l->n_expert_group_used = published[k].n_used;
