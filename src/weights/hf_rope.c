@@ -57,6 +57,12 @@ static double yarn_mscale(double factor, double mscale) {
     return factor <= 1 ? 1 : 0.1 * mscale * rmath_log(factor) + 1;
 }
 
+// Factors that transformers does not read and other engines multiply by.
+static void need_one(struct hf_config *c, const char *key) {
+    if (hf_number(c, &c->rope, key, 0, 1e6, 1) != 1)
+        hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->rope, key, "1");
+}
+
 void hf_scaling_yarn(struct hf_config *c, double theta) {
     (void)theta;
     const double factor = factor_read(c, 0);
@@ -72,11 +78,12 @@ void hf_scaling_yarn(struct hf_config *c, double theta) {
                    hf_number(c, &c->rope, "beta_slow", 1e-6, 1e6, 0));
     if (hf_has(c, &c->rope, "truncate"))
         hf_put_bool(c, "rope.scaling.yarn_truncate", hf_bool(c, &c->rope, "truncate", true));
-    const char *given =
-        hf_has(c, &c->rope, "attention_factor") ? "attention_factor" : "attn_factor";
-    if (hf_has(c, &c->rope, given)) {
+    need_one(c, "attn_factor");
+    need_one(c, "extrapolation_factor");
+    if (hf_has(c, &c->rope, "attention_factor")) {
         hf_put_f32(c, "rope.scaling.attn_factor",
-                   hf_number(c, &c->rope, given, 1e-6, 1e6, 1) / yarn_mscale(factor, 1));
+                   hf_number(c, &c->rope, "attention_factor", 1e-6, 1e6, 1) /
+                       yarn_mscale(factor, 1));
         return;
     }
     const double mscale = hf_number(c, &c->rope, "mscale", 0, 1e6, 0);

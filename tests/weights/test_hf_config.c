@@ -203,6 +203,19 @@ CASE(yarn_keeps_its_parameters) {
                (0.05 * log(4.0) + 1) / (0.025 * log(4.0) + 1) / own, 1e-6);
     check(!weights_meta_find(weights, "qwen3.rope.scaling.yarn_truncate"), "not given");
     weights_close(weights);
+    // transformers has no attn_factor; elsewhere it multiplies yarn's own magnitude
+    weights = config_open("Qwen3ForCausalLM",
+                          ", 'rope_scaling': {'rope_type': 'yarn', 'factor': 4.0, 'attn_factor': "
+                          "1.0, 'extrapolation_factor': 1.0}");
+    check(!weights_meta_find(weights, "qwen3.rope.scaling.attn_factor"), "yarn's own");
+    weights_close(weights);
+    config_refused("Qwen3ForCausalLM",
+                   ", 'rope_scaling': {'rope_type': 'yarn', 'factor': 4.0, 'attn_factor': 2.0}",
+                   RN_ERR_UNSUPPORTED, "attn_factor is 2.0, expected 1");
+    config_refused(
+        "Qwen3ForCausalLM",
+        ", 'rope_scaling': {'rope_type': 'yarn', 'factor': 4.0, 'extrapolation_factor': 0.5}",
+        RN_ERR_UNSUPPORTED, "extrapolation_factor is 0.5, expected 1");
 }
 
 CASE(llama3_scaling_becomes_a_tensor_of_divisors) {
