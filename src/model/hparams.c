@@ -253,7 +253,7 @@ static rn_status read_nextn(struct hparams *hp, const struct weights *weights, r
     return RN_OK;
 }
 
-// Models of embeddings may see later tokens. They have names of architectures that write text.
+// Embedding models may let a token see later ones. Their files name architectures that write text.
 static rn_status need_causal(const struct weights *weights, rn_error *err) {
     const char *key = "attention.causal";
     bool is_causal = true;
