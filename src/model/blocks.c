@@ -246,7 +246,8 @@ void block_shared_expert(struct builder *b, const struct layer *l, int in, enum 
         build_linear(b, in, hidden, (struct linear){.name = "ffn_up_shexp"});
         build_gate(b, gate, hidden, PLAN_NONE, hidden);
     }
-    if (bind_present(b, "ffn_gate_inp_shexp")) { // before the product, which is linear
+    if (l->needs_shared_gate ||
+        bind_present(b, "ffn_gate_inp_shexp")) { // before the product, which is linear
         const int factor = block_buffer(b, "shared_gate", 1, 1);
         build_linear(b, in, factor, (struct linear){.name = "ffn_gate_inp_shexp"});
         build_gate(b, GATE_SIGMOID, factor, hidden, hidden);

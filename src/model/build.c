@@ -441,7 +441,8 @@ void build_route(struct builder *b, const struct layer *l, int logits, int route
     op.route.n_group_used = l->n_expert_group_used;
     op.route.group_best = l->expert_group_best;
     op.route.jitter = l->expert_jitter;
-    if (l->score != ROUTE_SPARSEMIXER && tensor_find(b, "exp_probs_b", "bias"))
+    if (l->needs_choice_bias ||
+        (l->score != ROUTE_SPARSEMIXER && tensor_find(b, "exp_probs_b", "bias")))
         op.bias = bind_floats(b, "exp_probs_b", "bias", l->n_expert, 0, l->n_expert, 1);
     // Of an expert's result, so also of its weight, if that is used behind the expert. A bias of
     // the result would not have it.

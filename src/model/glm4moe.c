@@ -8,6 +8,7 @@ static rn_status glm4moe_read(struct hparams *hp, const struct weights *weights,
     rn_status s;
     if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
     if ((s = hparams_router(hp, weights, ROUTE_SIGMOID, err))) return s;
+    for (int i = 0; i < hp->n_layer; i++) hp->layer[i].needs_choice_bias = true;
     if ((s = hparams_need_experts(hp, weights, err))) return s;
     return hparams_need_ff(hp, weights, err);
 }

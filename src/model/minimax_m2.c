@@ -10,6 +10,7 @@ static rn_status minimax_m2_read(struct hparams *hp, const struct weights *weigh
     rn_status s;
     if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
     if ((s = hparams_router(hp, weights, ROUTE_SIGMOID, err))) return s;
+    for (int i = 0; i < hp->n_layer; i++) hp->layer[i].needs_choice_bias = true;
     return hparams_need_experts(hp, weights, err);
 }
 

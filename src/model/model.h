@@ -71,6 +71,8 @@ struct layer {
     float expert_least;                       // these as in op.route
     int n_expert_group, n_expert_group_used, expert_group_best;
     float expert_jitter;
+    bool needs_choice_bias;   // a file without exp_probs_b is refused
+    bool needs_shared_gate;   // the same of ffn_gate_inp_shexp
     bool experts_weigh_input; // an expert's input is multiplied by its weight, not its result
 };
 

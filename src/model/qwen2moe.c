@@ -9,6 +9,7 @@ static rn_status qwen2moe_read(struct hparams *hp, const struct weights *weights
     rn_status s;
     if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
     hparams_plain_weights(hp, weights);
+    for (int i = 0; i < hp->n_layer; i++) hp->layer[i].needs_shared_gate = true;
     return qwen35_experts(hp, weights, err);
 }
 
