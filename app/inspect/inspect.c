@@ -457,6 +457,9 @@ static int architectures_print(const struct options *options) {
 }
 
 int command_inspect(const struct options *options) {
+    if (option_flag(options, OPT_ARCHITECTURES) && options->positional)
+        return app_fail(APP_USAGE, "--architectures lists all, not '%s' alone",
+                        app_short(options->positional).text);
     if (option_flag(options, OPT_ARCHITECTURES)) return architectures_print(options);
     const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
     if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {

@@ -82,6 +82,7 @@ equal "as many as the refusal says" "$("$BIN" run -m other.gguf -p a 2>&1 | sed 
 for name in $(cut -d' ' -f1 out); do
     expect "the README names $name" grep -q "^| .* | .*\`$name\`.* |\$" "$ROOT/README.md"
 done
+refused 2 "--architectures lists all, not 'x' alone" inspect x --architectures
 run inspect --architectures --json
 equal "in JSON too" LlamaForCausalLM "$(json out llama.0)"
 
