@@ -49,9 +49,6 @@ static const struct hf_setting gemma3_settings[] = {
 static const struct hf_tensor gemma3_tensors[] = {
     {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", hf_map_add_one},
     {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", hf_map_add_one},
-    {"vision_tower.*", NULL, hf_map_left_out},
-    {"vision_model.*", NULL, hf_map_left_out},
-    {"multi_modal_projector.*", NULL, hf_map_left_out},
     {0},
 };
 
@@ -60,7 +57,8 @@ static const struct hf_tensor gemma3_tensors[] = {
     .window = {.mark = hf_window_period, .period = 6},                                             \
     .rope = {.theta = 1e6, .theta_local = 10000}, .head_dim = 256, .is_tied = true,                \
     .read = gemma_read_scale,                                                                      \
-    .tensors = {hf_tensors_decoder, gemma_sandwich_norms, hf_tensors_mlp, gemma3_tensors}
+    .tensors = {hf_tensors_decoder, gemma_sandwich_norms, hf_tensors_mlp, gemma3_tensors,          \
+                hf_tensors_towers}
 
 static const struct hf_class gemma3_classes[] = {
     {.name = "Gemma3ForCausalLM", .model_type = "gemma3_text", GEMMA3_CLASS},

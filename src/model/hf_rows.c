@@ -129,4 +129,11 @@ const struct hf_tensor hf_tensors_nextn[] = {
     {0},
 };
 
+const struct hf_tensor hf_tensors_towers[] = {
+    {"vision_tower.*", NULL, hf_map_left_out},
+    {"vision_model.*", NULL, hf_map_left_out},
+    {"multi_modal_projector.*", NULL, hf_map_left_out},
+    {0},
+};
+
 const struct hf_activation hf_silu = {"hidden_act", {"silu", "swish"}, "silu"};

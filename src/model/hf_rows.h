@@ -14,10 +14,11 @@ extern const struct hf_key hf_keys_size[], hf_keys_decoder[], hf_keys_kv[], hf_k
 // one; the same behind the two blocks; norms of q and k; feed-forward; its biases; feed-forward
 // under the name feed_forward; experts, one by one or stacked; experts as Mixtral names them; the
 // shared expert and the bias of the choice; the block behind the layers, for classes that set
-// n_nextn.
+// n_nextn; towers for images, which are left out.
 extern const struct hf_tensor hf_tensors_decoder[], hf_tensors_norms[], hf_tensors_norms_behind[],
     hf_tensors_qk_norms[], hf_tensors_mlp[], hf_tensors_mlp_bias[], hf_tensors_feed_forward[],
-    hf_tensors_experts[], hf_tensors_mixtral[], hf_tensors_shared[], hf_tensors_nextn[];
+    hf_tensors_experts[], hf_tensors_mixtral[], hf_tensors_shared[], hf_tensors_nextn[],
+    hf_tensors_towers[];
 
 extern const struct hf_activation hf_silu; // hidden_act
 

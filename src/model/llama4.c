@@ -79,8 +79,6 @@ static void llama4_layer(struct builder *b, const struct layer *l) {
     if (l->n_expert) block_shared_expert(b, l, h, GATE_SILU, true);
 }
 
-// --- folders ---
-
 static const struct hf_key llama4_keys[] = {
     {"intermediate_size_mlp", NULL, "feed_forward_length", HF_INT, 1, 1 << 24, 16384,
      HF_NUMBER(n_ff), 0},
@@ -127,15 +125,14 @@ static const struct hf_tensor llama4_tensors[] = {
     {"layers.#.feed_forward.experts.gate_up_proj", "blk.#.ffn_@_exps.weight",
      hf_map_columns_gate_up},
     {"layers.#.feed_forward.experts.down_proj", "blk.#.ffn_down_exps.weight", hf_map_turns_down},
-    {"vision_model.*", NULL, hf_map_left_out},
-    {"multi_modal_projector.*", NULL, hf_map_left_out},
     {0},
 };
 
 #define LLAMA4_CLASS                                                                               \
     .keys = {hf_keys_size, llama4_keys, hf_keys_experts, hf_keys_kv}, .activation = &hf_silu,      \
     .rope = {.theta = 500000}, .head_dim = 128, .read = llama4_config,                             \
-    .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_feed_forward, llama4_tensors}
+    .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_feed_forward, llama4_tensors,     \
+                hf_tensors_towers}
 
 static const struct hf_class llama4_classes[] = {
     {.name = "Llama4ForConditionalGeneration", .model_type = "llama4", LLAMA4_CLASS},

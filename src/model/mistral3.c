@@ -65,18 +65,12 @@ static void read_temper(struct hf_config *c) {
     hf_put_f32(c, "attention.temperature_scale", hf_number(c, &c->rope, beta, 0, 1e3, 0));
 }
 
-static const struct hf_tensor mistral3_tensors[] = {
-    {"vision_tower.*", NULL, hf_map_left_out},
-    {"multi_modal_projector.*", NULL, hf_map_left_out},
-    {0},
-};
-
 #define MISTRAL3_CLASS                                                                             \
     .keys = {hf_keys_size, hf_keys_decoder, hf_keys_kv}, .activation = &hf_silu,                   \
     .window = {.mark = hf_window_all},                                                             \
     .rope = {.theta = 10000, .is_permuted = true, .more = read_temper}, .read = read_type,         \
     .tensors = {hf_tensors_decoder, hf_tensors_norms, hf_tensors_mlp, hf_tensors_mlp_bias,         \
-                mistral3_tensors}
+                hf_tensors_towers}
 
 static const struct hf_class mistral3_classes[] = {
     {.name = "Mistral3ForConditionalGeneration", .model_type = "mistral3", MISTRAL3_CLASS},
