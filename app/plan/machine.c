@@ -283,8 +283,7 @@ static void needs_read(struct measuring *m) {
     const struct plan *plan = m->plan;
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
-        if (op_is_product(op->kind))
-            m->is_needed[plan->weight[op->weight].format] = true;
+        if (op_is_product(op->kind)) m->is_needed[plan->weight[op->weight].format] = true;
         if (op->kind != OP_ATTENTION || m->heads.n_head) continue;
         const struct plan_kv_group *group = &plan->group[op->kv.group];
         m->heads.n_head = op->kv.n_head;

@@ -38,8 +38,8 @@ static void architecture_read(struct hf_config *c, char name[CLASS_NAME_MAX]) {
 static void class_unknown(struct hf_config *c, const char *what, const char *name) {
     if (c->status != RN_OK) return;
     c->status = err_set(c->err, RN_ERR_UNSUPPORTED,
-                        "%s: %s %s is not supported; 'runnel inspect --architectures' lists those "
-                        "that are",
+                        "%s: %s %s is not supported; 'runnel inspect --architectures' lists the "
+                        "supported ones",
                         c->path, what, name);
 }
 

@@ -160,7 +160,7 @@ CASE(model_type_stands_in_for_the_class) {
 CASE(unknown_classes_are_named) {
     config_refused("MambaForCausalLM", "", RN_ERR_UNSUPPORTED,
                    "config.json: architecture MambaForCausalLM is not supported; 'runnel inspect "
-                   "--architectures' lists those that are");
+                   "--architectures' lists the supported ones");
 }
 
 // --- rope ---
