@@ -66,4 +66,18 @@ static inline bool answer_is_blank(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
+// Where the text goes on behind blanks.
+static inline const char *answer_blanks_end(const char *at, const char *end) {
+    while (at < end && answer_is_blank(*at)) at++;
+    return at;
+}
+
+// Takes a character behind blanks; false: another one stands there, or nothing. Blanks are gone.
+static inline bool answer_take(const char **at, const char *end, char c) {
+    *at = answer_blanks_end(*at, end);
+    if (*at == end || **at != c) return false;
+    ++*at;
+    return true;
+}
+
 #endif

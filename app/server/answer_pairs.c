@@ -65,16 +65,9 @@ struct reader {
 
 static size_t rest(const struct reader *r) { return (size_t)(r->end - r->at); }
 
-static void blanks_skip(struct reader *r) {
-    while (r->at < r->end && answer_is_blank(*r->at)) r->at++;
-}
+static void blanks_skip(struct reader *r) { r->at = answer_blanks_end(r->at, r->end); }
 
-static bool take(struct reader *r, char c) {
-    blanks_skip(r);
-    if (r->at == r->end || *r->at != c) return false;
-    r->at++;
-    return true;
-}
+static bool take(struct reader *r, char c) { return answer_take(&r->at, r->end, c); }
 
 static bool is_string(const struct reader *r) {
     return is_mark(r->at, rest(r), r->quote) == CALL_GOOD;

@@ -111,16 +111,9 @@ struct reader {
     struct jbuf *text; // of a string, its escapes resolved
 };
 
-static void blanks_skip(struct reader *r) {
-    while (r->at < r->end && answer_is_blank(*r->at)) r->at++;
-}
+static void blanks_skip(struct reader *r) { r->at = answer_blanks_end(r->at, r->end); }
 
-static bool take(struct reader *r, char c) {
-    blanks_skip(r);
-    if (r->at == r->end || *r->at != c) return false;
-    r->at++;
-    return true;
-}
+static bool take(struct reader *r, char c) { return answer_take(&r->at, r->end, c); }
 
 static size_t word_len(const struct reader *r) {
     size_t n = 0;
