@@ -94,4 +94,30 @@ static inline rn_status changed_open(const char *name, struct change change, str
     return model_init(model, *weights, err);
 }
 
+// A reference model whose GGUF file is changed, and the answer to it.
+struct changed_case {
+    const char *name;
+    struct change change;
+    rn_status status;
+    const char *message; // a part of it
+};
+
+static inline void changed_cases_check(const struct changed_case *cases, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        struct model *model = calloc(1, sizeof *model);
+        struct weights *weights;
+        uint8_t *image;
+        rn_error err = {0};
+        assert_non_null(model);
+        const rn_status status =
+            changed_open(cases[i].name, cases[i].change, model, &weights, &image, &err);
+        check(status == cases[i].status && strstr(err.message, cases[i].message),
+              "%s, case %zu: status %d, '%s'", cases[i].name, i, status, err.message);
+        if (status == RN_OK) model_deinit(model);
+        weights_close(weights);
+        free(image);
+        free(model);
+    }
+}
+
 #endif

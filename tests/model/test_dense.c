@@ -289,12 +289,7 @@ CASE(configs_of_other_models_are_refused_by_key) {
 // ---------------------------------------------------------------- GGUF
 
 CASE(files_that_need_more_are_refused_by_name) {
-    static const struct {
-        const char *name;
-        struct change change;
-        rn_status status;
-        const char *message;
-    } cases[] = {
+    static const struct changed_case cases[] = {
         {"glm4",
          {.key = "glm4.nextn_predict_layers", .value = 1},
          RN_ERR_UNSUPPORTED,
@@ -378,20 +373,7 @@ CASE(files_that_need_more_are_refused_by_name) {
          RN_ERR_MODEL,
          "xielu.eps"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model *model = calloc(1, sizeof *model);
-        struct weights *weights;
-        uint8_t *image;
-        rn_error err = {0};
-        assert_non_null(model);
-        const rn_status status =
-            changed_open(cases[i].name, cases[i].change, model, &weights, &image, &err);
-        check(status == cases[i].status && strstr(err.message, cases[i].message),
-              "%s, case %zu: status %d, '%s'", cases[i].name, i, status, err.message);
-        weights_close(weights);
-        free(image);
-        free(model);
-    }
+    changed_cases_check(cases, sizeof cases / sizeof *cases);
 }
 
 // As a model of embeddings has it.

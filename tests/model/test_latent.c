@@ -248,12 +248,7 @@ CASE(configs_that_need_more_are_refused_by_key) {
 // ---------------------------------------------------------------- GGUF
 
 CASE(files_that_need_more_are_refused_by_name) {
-    static const struct {
-        const char *name;
-        struct change change;
-        rn_status status;
-        const char *message;
-    } cases[] = {
+    static const struct changed_case cases[] = {
         {"deepseek_v2",
          {.without = "deepseek2.attention.key_length_mla"},
          RN_ERR_MODEL,
@@ -295,20 +290,7 @@ CASE(files_that_need_more_are_refused_by_name) {
          RN_ERR_MODEL,
          "blk.0.attn_q_a_norm.weight is missing"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model *model = calloc(1, sizeof *model);
-        struct weights *weights;
-        uint8_t *image;
-        rn_error err = {0};
-        assert_non_null(model);
-        const rn_status status =
-            changed_open(cases[i].name, cases[i].change, model, &weights, &image, &err);
-        check(status == cases[i].status && strstr(err.message, cases[i].message),
-              "%s, case %zu: status %d, '%s'", cases[i].name, i, status, err.message);
-        weights_close(weights);
-        free(image);
-        free(model);
-    }
+    changed_cases_check(cases, sizeof cases / sizeof *cases);
 }
 
 TEST_PROGRAM(latent) { return cases_run(NULL, NULL); }

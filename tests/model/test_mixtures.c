@@ -338,12 +338,7 @@ CASE(settings_of_the_router_reach_the_plan) {
 // ---------------------------------------------------------------- GGUF
 
 CASE(files_that_need_more_are_refused_by_name) {
-    static const struct {
-        const char *name;
-        struct change change;
-        rn_status status;
-        const char *message;
-    } cases[] = {
+    static const struct changed_case cases[] = {
         {"qwen2_moe",
          {.key = "qwen2moe.attention.sliding_window", .value = 8},
          RN_ERR_UNSUPPORTED,
@@ -417,21 +412,7 @@ CASE(files_that_need_more_are_refused_by_name) {
          "hunyuan-moe.attention.sliding_window is 8"},
         {"hunyuan_v1_moe", {.tensor = "output.bias"}, RN_ERR_UNSUPPORTED, "output.bias is unknown"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model *model = calloc(1, sizeof *model);
-        struct weights *weights;
-        uint8_t *image;
-        rn_error err = {0};
-        assert_non_null(model);
-        const rn_status status =
-            changed_open(cases[i].name, cases[i].change, model, &weights, &image, &err);
-        check(status == cases[i].status && strstr(err.message, cases[i].message),
-              "%s, case %zu: status %d, '%s'", cases[i].name, i, status, err.message);
-        if (status == RN_OK) model_deinit(model);
-        weights_close(weights);
-        free(image);
-        free(model);
-    }
+    changed_cases_check(cases, sizeof cases / sizeof *cases);
 }
 
 // A GGUF of PhiMoE: two experts of which a token uses so many, and one tensor more. jitter: whether
