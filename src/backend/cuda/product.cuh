@@ -13,19 +13,10 @@
 #define RN_BACKEND_CUDA_PRODUCT_CUH
 
 #include "activation.cuh"
+#include "clock.cuh"
 #include "codec.cuh"
 #include "input.cuh"
 #include "step.h"
-
-DEV void clock_begin(const struct launch_clock &clock) {
-    if (clock.begin && blockIdx.x == 0 && threadIdx.x == 0) *clock.begin = device_ns();
-}
-// The last block's time stays.
-DEV void clock_end(const struct launch_clock &clock) {
-    if (!clock.end) return;
-    __syncthreads();
-    if (threadIdx.x == 0) atomicMax((unsigned long long *)clock.end, device_ns());
-}
 
 // The codec of a kernel that takes any: it asks each product. Only such a kernel has experts, and
 // more than one group of rows.

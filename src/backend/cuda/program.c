@@ -9,40 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/program.h"
 
-struct compiler {
-    struct cuda_backend *b;
-    const struct plan *plan;
-    struct cuda_list *list;
-    bool is_small;
-    int *norm_of;    // [n_op] of a product: the norm that is fused into it; PLAN_NONE
-    bool *is_folded; // [n_op] nothing is left of this op but its part in another stage
-    uint64_t pair_bias_at;
-    rn_status status;
-    rn_error *err;
-};
-
-// ---------------------------------------------------------------- addresses
-
-static float *buffer_f32(const struct compiler *c, int buffer) {
-    return (float *)(void *)(c->b->memory + c->b->layout.buffer[buffer].at);
-}
-
-static uint16_t *buffer_16(const struct compiler *c, int buffer, int type) {
-    const uint64_t at = c->b->layout.buffer[buffer].at16[type];
-    return at ? (uint16_t *)(void *)(c->b->memory + at) : NULL;
-}
-
-static int ld_of(const struct compiler *c, int buffer) { return c->b->layout.buffer[buffer].ld; }
-
-static const float *vector_of(const struct compiler *c, int weight) {
-    if (weight == PLAN_NONE) return NULL;
-    return (const float *)(const void *)(c->b->weights + c->b->layout.weight[weight].at);
-}
-
-static struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct op *op,
-                               const char *name) {
+struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct op *op,
+                        const char *name) {
     struct cuda_list *list = c->list;
     if (list->n == list->cap) {
         const int cap = list->cap ? 2 * list->cap : 256;

@@ -1,0 +1,45 @@
+// The compiler of plans, for the files that write stages: program.c has the list, files named
+// program_*.c have groups of ops.
+#ifndef RN_BACKEND_CUDA_PROGRAM_H
+#define RN_BACKEND_CUDA_PROGRAM_H
+
+#include "backend/cuda/cuda.h"
+
+struct compiler {
+    struct cuda_backend *b;
+    const struct plan *plan;
+    struct cuda_list *list;
+    bool is_small;
+    int *norm_of;    // [n_op] of a product: the norm that is fused into it; PLAN_NONE
+    bool *is_folded; // [n_op] nothing is left of this op but its part in another stage
+    uint64_t pair_bias_at;
+    rn_status status;
+    rn_error *err;
+};
+
+// A stage of the list being written, zeroed but its kind, rows and class of ops. op NULL: of no op.
+// The name is borrowed. The next call may move it.
+struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct op *op,
+                        const char *name);
+
+// ---------------------------------------------------------------- addresses
+
+static inline float *buffer_f32(const struct compiler *c, int buffer) {
+    return (float *)(void *)(c->b->memory + c->b->layout.buffer[buffer].at);
+}
+
+static inline uint16_t *buffer_16(const struct compiler *c, int buffer, int type) {
+    const uint64_t at = c->b->layout.buffer[buffer].at16[type];
+    return at ? (uint16_t *)(void *)(c->b->memory + at) : NULL;
+}
+
+static inline int ld_of(const struct compiler *c, int buffer) {
+    return c->b->layout.buffer[buffer].ld;
+}
+
+static inline const float *vector_of(const struct compiler *c, int weight) {
+    if (weight == PLAN_NONE) return NULL;
+    return (const float *)(const void *)(c->b->weights + c->b->layout.weight[weight].at);
+}
+
+#endif
