@@ -60,7 +60,7 @@ template <int TYPE> DEV void attention_stages(const struct stage_args &a, uint8_
     else if (a.run > 0)
         small_stage<TYPE>(a, memory);
     else
-        attention_run<kv_form<TYPE, 0>>(a.attention, a.step, a.rows, memory);
+        attention_run<kv_form<TYPE, 0>>(a.attention, a.step, a.rows, STEP_PARTS, memory);
 }
 
 __global__ void __launch_bounds__(BLOCK_THREADS, 1)

@@ -53,6 +53,18 @@ DEV int few_tile(const struct stage_attention &s) {
     return query_stride(s.dim_k) * FEW_QUERIES <= KEPT_AT ? FEW_QUERIES : FEW_QUERIES / 2;
 }
 
+// The sequences of a stage that a launch does. index NULL: all of the step.
+struct attention_seqs {
+    const int32_t *index;
+    int n;
+    DEV int at(int i) const { return index ? index[i] : i; }
+};
+DEV struct attention_seqs seqs_of(const struct step &step, int rows, int part) {
+    if (part == STEP_PARTS) return {nullptr, step.n_seqs};
+    const struct step_seqs &seqs = step.part[rows == STAGE_OUT][part];
+    return {seqs.index, seqs.n};
+}
+
 // The lowest position that a query sees.
 DEV int lowest_seen(const struct stage_attention &s, int pos) {
     return s.window > 0 && pos >= s.window ? pos - s.window + 1 : 0;
@@ -139,12 +151,12 @@ DEV uint32_t warp_scan(uint32_t x, int lane) { // the sum of the lanes up to thi
 
 // One warp. Sequences of earlier tables have the first slots and counters. A sequence that finds no
 // more room is done whole, so a sum is below 33 times the room.
-DEV void table_fill(const struct stage_attention &s, const struct step &step, int rows, int first,
-                    int n, int n_workers, struct attention_sums sums, struct attention_table *table,
-                    int lane) {
+DEV void table_fill(const struct stage_attention &s, const struct step &step, int rows,
+                    const struct attention_seqs &seqs, int first, int n, int n_workers,
+                    struct attention_sums sums, struct attention_table *table, int lane) {
     uint32_t cost = 0;
     for (int i = lane; i < n; i += 32)
-        cost += shape_cost(s, shape_of(s, step, step.seq[first + i], rows, n_workers));
+        cost += shape_cost(s, shape_of(s, step, step.seq[seqs.at(first + i)], rows, n_workers));
     UNROLL for (int o = 16; o > 0; o /= 2) cost += __shfl_xor_sync(0xffffffffu, cost, o);
     sums.n_whole = sums.n_split = 0;
     for (int i0 = 0; i0 < n; i0 += 32) {
@@ -153,7 +165,7 @@ DEV void table_fill(const struct stage_attention &s, const struct step &step, in
         uint32_t jobs = 0;
         if (i < n) {
             const struct attention_shape shape =
-                shape_of(s, step, step.seq[first + i], rows, n_workers);
+                shape_of(s, step, step.seq[seqs.at(first + i)], rows, n_workers);
             takes = shape_takes(s, shape, cost, n_workers);
             jobs = (uint32_t)(shape.n_tiles * s.n_head_kv);
         }
@@ -247,6 +259,7 @@ DEV void item_make(const struct stage_attention &s, const struct step &step,
 // What the block knows of the items of up to ATTENTION_SEQS sequences. Of a single sequence there
 // is no table: the first warp of the block has its shape, and only it.
 struct attention_list {
+    struct attention_seqs seqs;
     const struct attention_table *table;
     struct attention_shape shape;
     struct attention_sums all;
@@ -264,12 +277,13 @@ DEV void item_find(const struct stage_attention &s, const struct step &step, int
     if (is_none) return;
     const uint32_t index = is_whole ? item : item - list.all.n_whole;
     if (!list.table) {
-        item_make(s, step, step.seq[0], rows, list.shape, is_whole, 1, index, 0, 0, list.worker, m);
+        item_make(s, step, step.seq[list.seqs.at(0)], rows, list.shape, is_whole, 1, index, 0, 0,
+                  list.worker, m);
         return;
     }
     const uint32_t *firsts = is_whole ? list.table->whole_first : list.table->split_first;
     const int i = table_find(firsts, list.n, index);
-    const struct step_seq &seq = step.seq[list.first + i];
+    const struct step_seq &seq = step.seq[list.seqs.at(list.first + i)];
     item_make(s, step, seq, rows, shape_of(s, step, seq, rows, list.n_workers), is_whole, 1,
               index - firsts[i], list.table->slot_first[i], list.table->counter_first[i],
               list.worker, m);
@@ -332,11 +346,11 @@ DEV void attention_small_run(const struct stage_attention &s, const struct step 
 
 // ---------------------------------------------------------------- any step
 
-// The stage. rows: enum stage_rows, of the queries and the output; memory: ATTENTION_SHARED bytes
-// of shared memory, then the slots of pages. Every block plans the same items, and takes every
-// n-th.
+// The stage. rows: enum stage_rows, of the queries and the output; part: enum step_part of its
+// sequences; memory: ATTENTION_SHARED bytes of shared memory, then the slots of pages. Every block
+// plans the same items, and takes every n-th.
 template <class F>
-DEV void attention_run(const struct stage_attention &s, const struct step &step, int rows,
+DEV void attention_run(const struct stage_attention &s, const struct step &step, int rows, int part,
                        uint8_t *memory) {
     SHARED_MEMORY(shared);
     const uint32_t shared_at = (uint32_t)(memory - shared);
@@ -345,21 +359,23 @@ DEV void attention_run(const struct stage_attention &s, const struct step &step,
     const int n_blocks = (int)gridDim.x, n_workers = n_blocks < places ? n_blocks : places;
     page_stream<F> c = stream_begin<F>(s, m);
     struct attention_list list = {};
+    list.seqs = seqs_of(step, rows, part);
     list.n_workers = n_workers;
     list.worker = (int)blockIdx.x;
-    for (; list.first < step.n_seqs; list.first += ATTENTION_SEQS) {
-        const int rest = step.n_seqs - list.first;
+    for (; list.first < list.seqs.n; list.first += ATTENTION_SEQS) {
+        const int rest = list.seqs.n - list.first;
         list.n = rest < ATTENTION_SEQS ? rest : ATTENTION_SEQS;
-        if (step.n_seqs > 1) {
+        if (list.seqs.n > 1) {
             struct attention_table *table = (struct attention_table *)memory;
             __syncthreads();
             if (threadIdx.x < 32)
-                table_fill(s, step, rows, list.first, list.n, n_workers, list.all, table, m.lane);
+                table_fill(s, step, rows, list.seqs, list.first, list.n, n_workers, list.all, table,
+                           m.lane);
             __syncthreads();
             list.table = table;
             list.all = table->all;
         } else if (m.warp == 0) {
-            list.shape = shape_of(s, step, step.seq[0], rows, n_workers);
+            list.shape = shape_of(s, step, step.seq[list.seqs.at(0)], rows, n_workers);
             list.all = shape_takes(s, list.shape, shape_cost(s, list.shape), n_workers);
         }
         if (list.worker >= n_workers) continue;

@@ -1,5 +1,6 @@
 // The CUDA backend's own state. cuda.c creates and destroys it; layout.c says where each thing is;
-// weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps.
+// weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps, and
+// attention.c the launches of attention.
 // launch.h is one launch.
 //
 // Invariants: after create nothing on the device is allocated or moved. Steps run in the order of
@@ -81,7 +82,8 @@ struct cuda_shape {
     const uint8_t *upload; // of the flight, on the device
     int32_t chosen_now;
     int32_t n_tokens, n_out, n_logits, has_pages, is_choosing;
-    int32_t n_splits, n_pages, seq_rows; // of attention, see attention_size
+    int32_t n_splits, n_pages, seq_rows; // of attention, see cuda_attention_size
+    int32_t n_part[2][STEP_PARTS];       // of struct step: sequences of each part
     struct choose_plan choose;
 };
 
@@ -158,6 +160,15 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err);
 void cuda_flights_free(struct cuda_backend *b);
 rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_error *err);
 rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *err);
+// attention.c
+// What a launch of attention needs to know of the batch.
+void cuda_attention_size(const struct batch *batch, struct cuda_shape *shape);
+// The lists of a larger step: their bytes, and the lists themselves.
+uint64_t cuda_attention_bytes(const struct batch *batch);
+void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_t *device,
+                          struct step *step, struct cuda_shape *shape);
+cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                                  const struct cuda_shape *shape, struct launch_clock clock);
 
 bool cuda_is_product(const struct op *op);
 bool cuda_reads(const struct op *op, int buffer);

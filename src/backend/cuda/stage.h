@@ -202,6 +202,14 @@ struct step_seq {
     uint32_t table[STEP_GROUPS]; // its page table of each group: an index into step.tables
 };
 
+// The sequences of a step that have rows in attention, by the number of them: up to SMALL_ROWS
+// (streams, drafts that are verified), or more (parts of prompts). Each has a form of its own.
+enum step_part { PART_FEW, PART_MANY, STEP_PARTS };
+struct step_seqs {
+    const int32_t *index; // into step.seq, ascending
+    int32_t n, pad;
+};
+
 struct step_page {
     int32_t group;
     uint32_t page, from; // from UINT32_MAX: zeros
@@ -224,6 +232,7 @@ struct step {
     const int32_t *out_row; // [n_out]
     const int32_t *row_seq; // [n_tokens] the sequence of a row
     const struct step_seq *seq;
+    struct step_seqs part[2][STEP_PARTS]; // [of token rows, of out rows]; small steps have none
     const uint32_t *tables;
     const struct step_page *page;
     const int32_t *before; // tokens that the step before chose

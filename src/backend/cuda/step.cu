@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (args.kind == STAGE_APPEND)
         append_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.n_rows, shared);
     else
-        attention_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.rows, shared);
+        attention_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.rows, args.part, shared);
     clock_end(args.clock);
 }
 

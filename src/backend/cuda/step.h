@@ -36,6 +36,7 @@ struct attention_args {
     struct launch_clock clock;
     int32_t kind, rows, n_rows; // enum stage_kind: APPEND or ATTENTION
     int32_t run;                // splits of an item, of a small step
+    int32_t part;               // enum step_part: its sequences; STEP_PARTS: all
     int32_t is_early;           // no stage of the step clears or copies pages
 };
 

@@ -82,7 +82,7 @@ static bool is_small(const struct batch *batch) {
 
 // ---------------------------------------------------------------- the upload
 
-enum { CHOOSE_AT = 256 }; // of the choices' description: behind `struct step`
+enum { CHOOSE_AT = 512 }; // of the choices' description: behind `struct step`
 static_assert(sizeof(struct step) <= CHOOSE_AT, "the step has room");
 
 // Takes room in the upload; offsets are the same on both sides.
@@ -110,6 +110,7 @@ static uint64_t table_blocks(const struct batch_seq *seq) {
 static uint64_t upload_bytes(const struct cuda_backend *b, const struct batch *batch) {
     uint64_t bytes = 4 * ((uint64_t)batch->n_tokens * 4 + 16) + 64 +
                      (uint64_t)batch->n_seqs * sizeof(struct step_seq) +
+                     cuda_attention_bytes(batch) + 16 +
                      (uint64_t)batch->n_pages * sizeof(struct step_page);
     for (int s = 0; s < batch->n_seqs; s++)
         bytes += (table_blocks(&batch->seq[s]) * 4 + 16) * (uint64_t)b->plan->n_group;
@@ -142,7 +143,8 @@ static void put_seqs(const struct cuda_backend *b, const struct batch *batch, st
 }
 
 // `struct step` is at the start of the upload.
-static void put_batch(const struct cuda_backend *b, const struct batch *batch, struct packer *p) {
+static void put_batch(const struct cuda_backend *b, const struct batch *batch, struct packer *p,
+                      struct cuda_shape *shape) {
     struct step step = {.n_tokens = batch->n_tokens,
                         .n_out = batch->n_out,
                         .n_logits = batch->n_logits,
@@ -162,6 +164,10 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
                                       .from = batch->page[i].from};
     step.page = (const struct step_page *)(const void *)(p->device + pages_at);
     put_seqs(b, batch, p, &step);
+    if (!is_small(batch)) {
+        const uint64_t at = room(p, cuda_attention_bytes(batch));
+        cuda_attention_write(batch, p->host + at, p->device + at, &step, shape);
+    }
     for (int g = 0; g < b->plan->n_group; g++) step.kv[g] = b->kv[g];
     memcpy(p->host, &step, sizeof step);
 }
@@ -260,93 +266,6 @@ static cudaError_t launch_prepare(struct cuda_backend *b, const struct stage *s,
                        BLOCK_THREADS, 2 * N_WARPS * sizeof(float), &args, b->overlaps, b->stream);
 }
 
-// The splits of all sequences, the most rows of one, and the most pages of a split. Numbers are
-// rounded up to three bits, so that few shapes come of them.
-static void attention_size(const struct batch *batch, struct cuda_shape *shape) {
-    int n = 0, end = 0;
-    for (int i = 0; i < batch->n_seqs; i++) {
-        const struct batch_seq *seq = &batch->seq[i];
-        const int last = seq->first_pos + seq->n_tokens - 1;
-        n += last / SPLIT_TOKENS + 1;
-        if (last > end) end = last;
-        if (seq->n_tokens > shape->seq_rows) shape->seq_rows = seq->n_tokens;
-    }
-    int step = 1;
-    while (n > 8 * step) step *= 2;
-    shape->n_splits = (n + step - 1) / step * step;
-    for (shape->n_pages = 2; shape->n_pages < SPLIT_PAGES && end >= shape->n_pages * PAGE_TOKENS;)
-        shape->n_pages *= 2;
-}
-
-// Slots of a warp for chunks of its pages; *shared grows by those of n_pages warps.
-static int page_slots_of(const struct stage_attention *a, uint32_t most, int n_pages,
-                         uint32_t *shared) {
-    const uint32_t unit = a->kv_type == KV_F16 || a->kv_type == KV_BF16 ? 1024 : 512;
-    const int n = ((a->dim_k + 31) / 32 * 2 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS +
-                  ((a->dim_v + 15) / 16 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS;
-    int slots = n <= 2 ? 2 : KV_SLOTS_MAX;
-    while (slots > 1 && *shared + (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit > most)
-        slots /= 2;
-    *shared += (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit;
-    return slots;
-}
-
-// The splits of long contexts, then their fold.
-static cudaError_t launch_long(struct cuda_backend *b, struct attention_args *args, int n_tiles,
-                               int n_tokens) {
-    struct stage_attention *a = &args->stage;
-    const struct launch_clock clock = args->clock;
-    const int64_t units = (int64_t)n_tiles * a->n_head_kv * ((a->dim_v + 15) / 16) * n_tokens;
-    uint32_t shared = ATTENTION_SHARED;
-    a->page_slots = page_slots_of(a, LONG_SHARED, SPLIT_PAGES, &shared);
-    args->clock = (struct launch_clock){0};
-    const cudaError_t code =
-        cuda_launch(attention_long(a->kv_type, a->dim_k, a->dim_v), (uint64_t)b->n_sm, LONG_THREADS,
-                    LONG_SHARED, args, b->overlaps, b->stream);
-    if (code) return code;
-    args->clock = clock;
-    return cuda_launch(attention_fold(), (uint64_t)(units < 2 * b->n_sm ? units : 2 * b->n_sm),
-                       BLOCK_THREADS, FOLD_SHARED, args, b->overlaps, b->stream);
-}
-
-static cudaError_t launch_attention(struct cuda_backend *b, const struct stage *s, int n_rows,
-                                    const struct cuda_shape *shape, struct launch_clock clock) {
-    struct attention_args args = {.stage = s->attention,
-                                  .step = (const struct step *)(const void *)shape->upload,
-                                  .clock = clock,
-                                  .kind = s->kind,
-                                  .rows = s->rows,
-                                  .n_rows = n_rows,
-                                  .is_early = !shape->has_pages && !b->profiling};
-    struct stage_attention *a = &args.stage;
-    const int queries = shape->seq_rows * a->ratio;
-    const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
-    int n_splits = shape->n_splits; // that are seen
-    const int most = shape->n_tokens * ((a->window + shape->seq_rows - 2) / SPLIT_TOKENS + 2);
-    if (a->window > 0 && n_splits > most) n_splits = most;
-    const int64_t items = (int64_t)n_tiles * a->n_head_kv * n_splits;
-    // many queries of long contexts share what they read
-    const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
-    if (is_small && items > 2 * b->n_sm && b->shared_most >= LONG_SHARED &&
-        attention_long(a->kv_type, a->dim_k, a->dim_v))
-        return launch_long(b, &args, n_tiles, shape->n_tokens);
-    const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
-    const int n_pages = is_small ? shape->n_pages : (int)SPLIT_PAGES;
-    int64_t blocks = b->n_sm;
-    uint32_t shared = ATTENTION_SHARED;
-    a->page_slots = page_slots_of(a, b->shared_most, n_pages, &shared);
-    if (is_small) {
-        args.run = (int)((items + blocks - 1) / blocks);
-        blocks = (items + args.run - 1) / args.run;
-    } else if (s->kind == STAGE_APPEND) {
-        shared = ATTENTION_SHARED;
-    }
-    const void *kernel =
-        is_small ? attention_small(a->kv_type, a->dim_k, a->dim_v) : attention_any(a->kv_type);
-    return cuda_launch(kernel, (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared,
-                       &args, b->overlaps, b->stream);
-}
-
 // One launch: the stage at `index`, or all that join it. *n: their number.
 static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batch,
                                 const struct cuda_shape *shape, const struct cuda_list *list,
@@ -360,7 +279,7 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batc
         return launch_product(b, s, rows_of(b, batch, s), list == &b->small_list, clock);
     if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, batch, s), clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
-        return launch_attention(b, s, rows_of(b, batch, s), shape, clock);
+        return cuda_attention_launch(b, s, rows_of(b, batch, s), shape, clock);
     for (int i = 0; i < ROWS_JOINED; i++) {
         args.n_rows[args.n_stages++] = rows_of(b, batch, s + i);
         if (!(s[i].flags & STAGE_JOINS)) break;
@@ -523,14 +442,14 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     shape.n_tokens = batch->n_tokens, shape.n_out = batch->n_out;
     shape.n_logits = batch->n_logits, shape.has_pages = batch->n_pages > 0;
     shape.is_choosing = is_choosing;
-    attention_size(batch, &shape);
+    cuda_attention_size(batch, &shape);
     struct choose_plan choose = {0};
     if (is_choosing) choose_write(batch->choice, batch->n_logits, f->upload + CHOOSE_AT, &choose);
     shape.choose.n_rows = choose.n_rows, shape.choose.max_vocab = choose.max_vocab;
     shape.choose.flags = choose.flags;
     // the description of choices is where every step has it, whatever follows
     struct packer p = {f->upload, f->upload_device, CHOOSE_AT + (choose.bytes + 15) / 16 * 16};
-    put_batch(b, batch, &p);
+    put_batch(b, batch, &p, &shape);
     assert(p.at <= all);
     cudaError_t code =
         cudaMemcpyAsync(f->upload_device, f->upload, p.at, cudaMemcpyHostToDevice, b->up);

@@ -1,0 +1,144 @@
+// Launches of attention: which form a stage of a step takes, and what the forms need of the batch.
+// The arithmetic is the same in all of them (attention.cuh). submit.c calls this.
+//
+// Steps of up to SMALL_ROWS rows append inside attention: "small", or "long" where contexts are.
+// Larger steps append before, and have a launch for each part (enum step_part).
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/launch.h"
+
+// ---------------------------------------------------------------- the upload
+
+// The part of a step that has n rows of a sequence; STEP_PARTS: none.
+static int part_of(int n_rows) {
+    return n_rows == 0 ? STEP_PARTS : n_rows <= SMALL_ROWS ? PART_FEW : PART_MANY;
+}
+
+uint64_t cuda_attention_bytes(const struct batch *batch) {
+    return 2 * STEP_PARTS * (uint64_t)batch->n_seqs * sizeof(int32_t);
+}
+
+void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_t *device,
+                          struct step *step, struct cuda_shape *shape) {
+    for (int i = 0; i < 2 * STEP_PARTS; i++) {
+        const int is_out = i / STEP_PARTS, part = i % STEP_PARTS;
+        const uint64_t at = (uint64_t)(i * batch->n_seqs) * sizeof(int32_t);
+        int32_t *index = (int32_t *)(void *)(host + at), n = 0;
+        for (int s = 0; s < batch->n_seqs; s++) {
+            const struct batch_seq *seq = &batch->seq[s];
+            if (part_of(is_out ? seq->n_out : seq->n_tokens) == part) index[n++] = s;
+        }
+        step->part[is_out][part] =
+            (struct step_seqs){(const int32_t *)(const void *)(device + at), n, 0};
+        shape->n_part[is_out][part] = n;
+    }
+}
+
+// ---------------------------------------------------------------- launches
+
+// The splits of all sequences, the most rows of one, and the most pages of a split. Numbers are
+// rounded up to three bits, so that few shapes come of them.
+void cuda_attention_size(const struct batch *batch, struct cuda_shape *shape) {
+    int n = 0, end = 0;
+    for (int i = 0; i < batch->n_seqs; i++) {
+        const struct batch_seq *seq = &batch->seq[i];
+        const int last = seq->first_pos + seq->n_tokens - 1;
+        n += last / SPLIT_TOKENS + 1;
+        if (last > end) end = last;
+        if (seq->n_tokens > shape->seq_rows) shape->seq_rows = seq->n_tokens;
+    }
+    int step = 1;
+    while (n > 8 * step) step *= 2;
+    shape->n_splits = (n + step - 1) / step * step;
+    for (shape->n_pages = 2; shape->n_pages < SPLIT_PAGES && end >= shape->n_pages * PAGE_TOKENS;)
+        shape->n_pages *= 2;
+}
+
+// Slots of a warp for chunks of its pages; *shared grows by those of n_pages warps.
+static int page_slots_of(const struct stage_attention *a, uint32_t most, int n_pages,
+                         uint32_t *shared) {
+    const uint32_t unit = a->kv_type == KV_F16 || a->kv_type == KV_BF16 ? 1024 : 512;
+    const int n = ((a->dim_k + 31) / 32 * 2 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS +
+                  ((a->dim_v + 15) / 16 + KV_CHUNK_UNITS - 1) / KV_CHUNK_UNITS;
+    int slots = n <= 2 ? 2 : KV_SLOTS_MAX;
+    while (slots > 1 && *shared + (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit > most)
+        slots /= 2;
+    *shared += (uint32_t)(n_pages * slots) * KV_CHUNK_UNITS * unit;
+    return slots;
+}
+
+// The splits of long contexts, then their fold.
+static cudaError_t launch_long(struct cuda_backend *b, struct attention_args *args, int n_tiles,
+                               int n_tokens) {
+    struct stage_attention *a = &args->stage;
+    const struct launch_clock clock = args->clock;
+    const int64_t units = (int64_t)n_tiles * a->n_head_kv * ((a->dim_v + 15) / 16) * n_tokens;
+    uint32_t shared = ATTENTION_SHARED;
+    a->page_slots = page_slots_of(a, LONG_SHARED, SPLIT_PAGES, &shared);
+    args->clock = (struct launch_clock){0};
+    const cudaError_t code =
+        cuda_launch(attention_long(a->kv_type, a->dim_k, a->dim_v), (uint64_t)b->n_sm, LONG_THREADS,
+                    LONG_SHARED, args, b->overlaps, b->stream);
+    if (code) return code;
+    args->clock = clock;
+    return cuda_launch(attention_fold(), (uint64_t)(units < 2 * b->n_sm ? units : 2 * b->n_sm),
+                       BLOCK_THREADS, FOLD_SHARED, args, b->overlaps, b->stream);
+}
+
+// The form for any sequences and any heads.
+static cudaError_t launch_any(struct cuda_backend *b, struct attention_args *args, int part,
+                              struct launch_clock clock) {
+    struct stage_attention *a = &args->stage;
+    const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
+    uint32_t shared = ATTENTION_SHARED;
+    if (args->kind == STAGE_ATTENTION)
+        a->page_slots = page_slots_of(a, b->shared_most, SPLIT_PAGES, &shared);
+    args->part = part;
+    args->clock = clock;
+    return cuda_launch(attention_any(a->kv_type), (uint64_t)(b->n_sm < places ? b->n_sm : places),
+                       BLOCK_THREADS, shared, args, b->overlaps, b->stream);
+}
+
+// Attention of a larger step: a launch for each part. Parts without a form of their own share the
+// launch of any.
+static cudaError_t launch_parts(struct cuda_backend *b, struct attention_args *args,
+                                const int32_t *n_part, struct launch_clock clock) {
+    (void)n_part;
+    return launch_any(b, args, STEP_PARTS, clock);
+}
+
+cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                                  const struct cuda_shape *shape, struct launch_clock clock) {
+    struct attention_args args = {.stage = s->attention,
+                                  .step = (const struct step *)(const void *)shape->upload,
+                                  .clock = clock,
+                                  .kind = s->kind,
+                                  .rows = s->rows,
+                                  .n_rows = n_rows,
+                                  .part = STEP_PARTS,
+                                  .is_early = !shape->has_pages && !b->profiling};
+    struct stage_attention *a = &args.stage;
+    const int queries = shape->seq_rows * a->ratio;
+    const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
+    int n_splits = shape->n_splits; // that are seen
+    const int most = shape->n_tokens * ((a->window + shape->seq_rows - 2) / SPLIT_TOKENS + 2);
+    if (a->window > 0 && n_splits > most) n_splits = most;
+    const int64_t items = (int64_t)n_tiles * a->n_head_kv * n_splits;
+    // many queries of long contexts share what they read
+    const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
+    if (is_small && items > 2 * b->n_sm && b->shared_most >= LONG_SHARED &&
+        attention_long(a->kv_type, a->dim_k, a->dim_v))
+        return launch_long(b, &args, n_tiles, shape->n_tokens);
+    if (!is_small) {
+        if (s->kind == STAGE_APPEND || shape->n_tokens <= SMALL_ROWS)
+            return launch_any(b, &args, STEP_PARTS, clock);
+        return launch_parts(b, &args, shape->n_part[s->rows == STAGE_OUT], clock);
+    }
+    const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
+    uint32_t shared = ATTENTION_SHARED;
+    a->page_slots = page_slots_of(a, b->shared_most, shape->n_pages, &shared);
+    args.run = (int)((items + b->n_sm - 1) / b->n_sm);
+    const int64_t blocks = (items + args.run - 1) / args.run;
+    return cuda_launch(attention_small(a->kv_type, a->dim_k, a->dim_v),
+                       (uint64_t)(blocks < places ? blocks : places), BLOCK_THREADS, shared, &args,
+                       b->overlaps, b->stream);
+}
