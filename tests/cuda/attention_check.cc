@@ -518,7 +518,7 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     out16.put(std::vector<uint16_t>((size_t)(n_rows * ld), 0xabcd));
     s.ld_out = ld;
     if (o.out_type)
-        s.out16 = out16.at, s.out_is_bf16 = o.out_type == 2;
+        s.out16 = {out16.at, s.ld_out, 0, o.out_type == 2, 0};
     else
         s.out = out.at;
     args.kind = STAGE_ATTENTION, args.rows = o.rows;

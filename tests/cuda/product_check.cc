@@ -77,7 +77,7 @@ struct bench {
     int ld_out, rows_out;
     std::vector<float> residual;
     float *out;
-    uint16_t *out16;
+    uint16_t *x16, *out16;
 
     explicit bench(const shape &from) : c(from) {
         const int n_units = (c.cols + UNIT_COLS - 1) / UNIT_COLS;
@@ -86,9 +86,9 @@ struct bench {
         std::vector<float> x(MOST_ROWS * (size_t)c.cols), weight((size_t)c.cols);
         for (float &v : x) v = 8.0f * random_float();
         for (float &v : weight) v = random_float();
-        s.x = m.put(x), s.ldx = c.cols, s.cols = c.cols, s.n_units = n_units, s.is_bf16 = is_bf16;
-        s.x16 = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * n_units * UNIT_COLS)));
-        s.ldx16 = n_units * UNIT_COLS;
+        s.x = m.put(x), s.ldx = c.cols, s.cols = c.cols, s.n_units = n_units;
+        x16 = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * n_units * UNIT_COLS)));
+        s.x16 = {x16, n_units * UNIT_COLS, 0, is_bf16, 0};
         s.norm.weight = m.put(weight), s.norm.eps = 1e-5f;
         s.n_products = c.n_products;
         rows_out = 0;
@@ -111,9 +111,9 @@ struct bench {
             p.codec = c.codec, p.unit_bytes = unit_bytes, p.n_tiles = c.n_tiles[i];
             p.n_rows = c.has_gate ? c.n_tiles[i] * 8 : c.n_tiles[i] * UNIT_ROWS - 3;
             p.ld = ld_out, p.scale = 1.0f, p.add = c.adds;
-            p.gate = c.has_gate ? 1 : 0, p.out_is_bf16 = is_bf16;
+            p.gate = c.has_gate ? 1 : 0;
             p.out = c.has_gate ? nullptr : out + first;
-            p.out16 = c.has_gate ? out16 + first : nullptr;
+            p.out16 = {c.has_gate ? out16 + first : nullptr, ld_out, 0, is_bf16, 0};
             first += c.n_tiles[i] * UNIT_ROWS;
             s.n_tiles += c.n_tiles[i];
         }
@@ -124,8 +124,7 @@ struct bench {
     void prepare() {
         prepare_args args = {};
         args.stage.in = s.x, args.stage.ld_in = s.ldx, args.stage.width = c.cols;
-        args.stage.out16 = (uint16_t *)s.x16, args.stage.ld_out = s.ldx16;
-        args.stage.is_bf16 = s.is_bf16, args.stage.input = INPUT_RMS, args.stage.norm = s.norm;
+        args.stage.out16 = s.x16, args.stage.input = INPUT_RMS, args.stage.norm = s.norm;
         args.n_rows = MOST_ROWS;
         launch(prepare_kernel(INPUT_RMS), 3, BLOCK_THREADS, 2 * N_WARPS * sizeof(float), &args);
     }
@@ -135,7 +134,7 @@ struct bench {
         product_args args = {};
         args.stage = s, args.n_rows = n;
         args.stage.x += (int64_t)first * s.ldx;
-        args.stage.x16 += (int64_t)first * s.ldx16;
+        args.stage.x16.at += (int64_t)first * s.x16.ld;
         args.stage.input = is_staged ? INPUT_RMS : INPUT_16;
         CUDA(cudaMemcpy(out, residual.data() + (size_t)(first * ld_out),
                         (size_t)(n * ld_out) * sizeof(float), cudaMemcpyHostToDevice));

@@ -6,6 +6,7 @@
 #define RN_BACKEND_CUDA_ATTENTION_ITEM_CUH
 
 #include "kv.cuh"
+#include "rows16.cuh"
 
 // ROLLED: a large or rare loop is not unrolled. UNROLL_8: the number of turns is not known, and
 // loads of several turns overlap.
@@ -296,15 +297,15 @@ DEV float fold_value(const struct fold_by &by, float before, float o) {
 struct query_end {
     bool is_valid;
     float a, l;
-    int64_t at;
+    int row, column; // of the output: the head's first element
 };
 
 DEV struct query_end query_end_of(const struct stage_attention &s, const struct attention_block &m,
                                   int index, const struct softmax_fold &f) {
-    struct query_end e = {index < m.item().n, 1.0f, f.l, 0};
+    struct query_end e = {index < m.item().n, 1.0f, f.l, 0, 0};
     if (!e.is_valid) return e;
     const struct item_query q = m.queries()[index];
-    e.at = (int64_t)q.out_row * s.ld_out + q.head * s.dim_v;
+    e.row = q.out_row, e.column = q.head * s.dim_v;
     if (s.sinks) {
         const float sink = s.sinks[q.head], top = fmaxf(f.m, sink);
         e.a = rmath_exp_called(f.m - top);
@@ -316,10 +317,10 @@ DEV struct query_end query_end_of(const struct stage_attention &s, const struct 
 DEV void result_put(const struct stage_attention &s, const struct query_end &e, int d, float o) {
     if (!e.is_valid || d >= s.dim_v) return;
     const float y = (s.sinks ? o * e.a : o) / e.l;
-    if (!s.out16)
-        s.out[e.at + d] = y;
+    if (s.out16.at)
+        rows16_put(s.out16, e.row, e.column + d, y);
     else
-        s.out16[e.at + d] = s.out_is_bf16 ? bf16_of(y) : f16_of(y);
+        s.out[(int64_t)e.row * s.ld_out + e.column + d] = y;
 }
 
 // Pairs of up to 8 queries, as a power of two: 1, 2 or 4 of them.

@@ -7,8 +7,7 @@
 #ifndef RN_BACKEND_CUDA_INPUT_CUH
 #define RN_BACKEND_CUDA_INPUT_CUH
 
-#include "device.cuh"
-#include "stage.h"
+#include "rows16.cuh"
 
 enum {
     INPUT_STEP = 4 * BLOCK_THREADS, // elements that a block has at a time
@@ -198,7 +197,7 @@ DEV void input_stage(const struct stage_product &s, const struct norm_weights &w
         const int n = s.n_units * 4 * n_rows;
         auto row_of = [&](int i) { return i % n_rows; };
         auto load = [&](int i) {
-            const uint4 *row = (const uint4 *)(s.x16 + (int64_t)row_of(i) * s.ldx16);
+            const uint4 *row = (const uint4 *)(s.x16.at + (int64_t)row_of(i) * s.x16.ld);
             return load_l2(row + i / n_rows);
         };
         auto store = [&](int i, const uint4 &v) {
@@ -230,24 +229,29 @@ DEV int rows_with_slots(const struct stage_rows_op &s, int n_rows) {
     return s.slots > 1 ? n_rows * s.slots : n_rows;
 }
 
-// STAGE_PREPARE: rows of f32 to 16-bit rows of ld_out elements, padded with zeros to whole units.
+// STAGE_PREPARE: rows of f32 to 16-bit rows, padded with zeros to whole units.
 // Waits for the launch before.
 template <int INPUT>
 DEV void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
     const int padded = (s.width + UNIT_COLS - 1) / UNIT_COLS * UNIT_COLS;
-    const bool is_bf16 = s.is_bf16 != 0;
+    const bool is_bf16 = s.out16.is_bf16 != 0;
     struct norm_weights weights;
     if (INPUT != INPUT_F32) norm_weights_load(weights, s.norm.weight, s.width);
     n_rows = rows_with_slots(s, n_rows);
     dependency_wait();
     for (int r = (int)blockIdx.x; r < n_rows; r += (int)gridDim.x) {
-        uint16_t *out = s.out16 + (int64_t)r * s.ld_out;
         row_prepare<INPUT>(s.in + (int64_t)r * s.ld_in, s.width, padded, s.norm, weights, norm_sums,
                            [&](int at, float4 v) {
                                uint2 pair;
                                pair.x = pair_of(v.x, v.y, is_bf16);
                                pair.y = pair_of(v.z, v.w, is_bf16);
-                               *(uint2 *)(out + at) = pair;
+                               uint16_t *out = s.out16.at + rows16_at(s.out16, r, at);
+                               if (s.out16.n_groups == 0) {
+                                   *(uint2 *)out = pair;
+                                   return;
+                               }
+                               *(uint32_t *)out = pair.x; // the next part of the four has the other
+                               *(uint32_t *)(out + 64) = pair.y;
                            });
         __syncthreads(); // the sums were read
     }

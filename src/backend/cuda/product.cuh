@@ -289,7 +289,7 @@ DEV void tile_store(const struct item_out &o, int out_row, float y0, float y1, f
         y0 = product_end(p, bias, y0, row);
         y1 = product_end(p, bias ? bias + p.n_rows : bias, y1, row);
         const float y = gate_of(p.gate - 1, y0, y1, true);
-        p.out16[(int64_t)out_row * p.ld + row] = p.out_is_bf16 ? bf16_of(y) : f16_of(y);
+        rows16_put(p.out16, out_row, row, y);
         return;
     }
     const int row = o.at.tile * UNIT_ROWS + g;
@@ -348,7 +348,7 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
         } else if (row >= n_rows) {
             row = n_rows - 1;
         }
-        in.row[i] = s.x16 + (int64_t)row * s.ldx16 + 8 * t;
+        in.row[i] = s.x16.at + (int64_t)row * s.x16.ld + 8 * t;
     }
     return in;
 }

@@ -114,12 +114,10 @@ static void prepare_input(struct compiler *c, int index, bool always) {
     s->ops = OPS_OTHER;
     s->flags = c->is_small && !always ? STAGE_IF_UNFIT : 0;
     s->row = (struct stage_rows_op){.in = buffer_f32(c, source),
-                                    .out16 = buffer_16(c, op->in[0], type),
+                                    .out16 = rows16_of(c, op->in[0], type),
                                     .ld_in = ld_of(c, source),
-                                    .ld_out = c->b->layout.buffer[op->in[0]].ld16,
                                     .width = buffer->width,
                                     .slots = buffer->slots,
-                                    .is_bf16 = type,
                                     .input = norm == PLAN_NONE                        ? INPUT_F32
                                              : plan->op[norm].norm.kind == NORM_LAYER ? INPUT_LAYER
                                                                                       : INPUT_RMS};
@@ -185,9 +183,7 @@ static void product_init(struct compiler *c, struct product *p, int index) {
         int type = 0;
         cuda_only_products_read(plan, second + 1, &type);
         p->gate = 1 + (int)gate->gate;
-        p->out16 = buffer_16(c, gate->out, type);
-        p->out_is_bf16 = type;
-        p->ld = c->b->layout.buffer[gate->out].ld16;
+        p->out16 = rows16_of(c, gate->out, type);
         if (op->bias != PLAN_NONE) p->bias = pair_bias(c, op, &plan->op[second]);
         c->is_folded[second] = c->is_folded[second + 1] = true;
         return;
@@ -240,12 +236,10 @@ static int product_add(struct compiler *c, int index) {
     const bool is_16 =
         norm == PLAN_NONE && is_written_as_16(c, writer_of(c, index, op->in[0]), &written);
     *p = (struct stage_product){.x = buffer_f32(c, source),
-                                .x16 = buffer_16(c, op->in[0], type),
+                                .x16 = rows16_of(c, op->in[0], type),
                                 .cols = (int)weight->cols,
                                 .n_units = (int)codec_units(weight->cols),
-                                .is_bf16 = type,
                                 .ldx = ld_of(c, source),
-                                .ldx16 = c->b->layout.buffer[op->in[0]].ld16,
                                 .input = is_16                                    ? INPUT_16
                                          : norm == PLAN_NONE                      ? INPUT_F32
                                          : plan->op[norm].norm.kind == NORM_LAYER ? INPUT_LAYER
@@ -383,12 +377,10 @@ static void attention_output(const struct compiler *c, struct stage_attention *s
     int type = 0;
     s->sinks = vector_of(c, op->weight);
     s->ld_out = ld_of(c, op->out);
-    if (is_written_as_16(c, index, &type)) {
-        s->out16 = buffer_16(c, op->out, type);
-        s->out_is_bf16 = type;
-    } else {
+    if (is_written_as_16(c, index, &type))
+        s->out16 = rows16_of(c, op->out, type);
+    else
         s->out = buffer_f32(c, op->out);
-    }
 }
 
 static void gather_add(struct compiler *c, const struct op *op, bool waits) {
@@ -478,11 +470,11 @@ static void gate_add(struct compiler *c, int index) {
     struct stage *s = stage_add(c, STAGE_GATE, op, "gate");
     int type = 0;
     const bool is_16 = is_written_as_16(c, index, &type);
+    const struct rows16 none = {0};
     s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
                                     .in2 = op->in[1] == PLAN_NONE ? NULL : buffer_f32(c, op->in[1]),
                                     .out = buffer_f32(c, op->out),
-                                    .out16 = is_16 ? buffer_16(c, op->out, type) : NULL,
-                                    .is_bf16 = type,
+                                    .out16 = is_16 ? rows16_of(c, op->out, type) : none,
                                     .ld_in = ld_of(c, op->in[0]),
                                     .ld_in2 = op->in[1] == PLAN_NONE ? 0 : ld_of(c, op->in[1]),
                                     .ld_out = ld_of(c, op->out),

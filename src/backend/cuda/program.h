@@ -28,9 +28,11 @@ static inline float *buffer_f32(const struct compiler *c, int buffer) {
     return (float *)(void *)(c->b->memory + c->b->layout.buffer[buffer].at);
 }
 
-static inline uint16_t *buffer_16(const struct compiler *c, int buffer, int type) {
-    const uint64_t at = c->b->layout.buffer[buffer].at16[type];
-    return at ? (uint16_t *)(void *)(c->b->memory + at) : NULL;
+static inline struct rows16 rows16_of(const struct compiler *c, int buffer, int type) {
+    const struct cuda_buffer *b = &c->b->layout.buffer[buffer];
+    struct rows16 rows = {.ld = b->ld16, .is_bf16 = type};
+    if (b->at16[type]) rows.at = (uint16_t *)(void *)(c->b->memory + b->at16[type]);
+    return rows;
 }
 
 static inline int ld_of(const struct compiler *c, int buffer) {

@@ -138,8 +138,8 @@ DEV_CALL void gate_run(const struct stage_rows_op &s, int n_rows) {
         const float g = load_l2(s.in + row * s.ld_in + at);
         const float u = s.in2 ? load_l2(s.in2 + row * s.ld_in2 + at) : 0.0f;
         const float y = gate_of(s.gate, g, u, s.in2 != nullptr);
-        if (s.out16)
-            s.out16[row * s.ld_out + at] = s.is_bf16 ? bf16_of(y) : f16_of(y);
+        if (s.out16.at)
+            rows16_put(s.out16, row, (int)at, y);
         else
             s.out[row * s.ld_out + at] = y;
     }

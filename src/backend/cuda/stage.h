@@ -61,18 +61,27 @@ struct norm_by {
     int is_layer;
 };
 
+// Rows of 16-bit numbers, which products read. n_groups 0: row after row. Otherwise tiled, for the
+// matrix instructions of larger steps: [unit of 32 columns][n_groups][4][8 rows][8 columns]. Part j
+// of the four has the columns 8 t + 2 j + {0, 1} of t = 0 .. 3.
+struct rows16 {
+    uint16_t *at; // NULL: none
+    int32_t ld;   // n_groups 0: elements from row to row
+    int32_t n_groups;
+    int32_t is_bf16, pad;
+};
+
 // One matrix of a stage.
 struct product {
     const uint8_t *weight;              // units
     const uint8_t *const *expert;       // [n_expert] the same for each expert; NULL: none
     const float *bias;                  // [rows], of experts [n_expert, rows]; NULL: none
     float *out;                         // f32 [rows of the batch, ld]; NULL: out16
-    uint16_t *out16;                    // of gated pairs: 16-bit rows [.., ld]
+    struct rows16 out16;                // of gated pairs
     int32_t codec, n_tiles, n_rows, ld; // n_rows: output rows that are stored
     int32_t unit_bytes, pad;
     int32_t add, gate;    // add: out += ; gate: 1 + enum gate_kind of pairs: tile
                           // rows 0 to 7 are gates, 8 to 15 the factors
-    int32_t out_is_bf16;  // of out16
     float scale, softcap; // softcap 0: none
 };
 
@@ -86,11 +95,10 @@ struct route_table {
 };
 
 struct stage_product {
-    const float *x;      // INPUT_F32 and normed ones: [rows, ldx]
-    const uint16_t *x16; // INPUT_16: [rows, ldx]
-    int32_t input, ldx, ldx16;
+    const float *x;    // INPUT_F32 and normed ones: [rows, ldx]
+    struct rows16 x16; // INPUT_16
+    int32_t input, ldx;
     int32_t cols, n_units;       // n_units: of a tile; cols of the last one are padded
-    int32_t is_bf16;             // of the 16-bit input
     int32_t n_products, n_tiles; // of all products together
     struct norm_by norm;
     int32_t is_routed; // experts: the rows are those of `route`
@@ -103,11 +111,11 @@ struct stage_product {
 struct stage_rows_op {
     const float *in, *in2;
     float *out;
-    uint16_t *out16; // PREPARE
+    struct rows16 out16; // PREPARE, GATE
     int32_t ld_in, ld_in2, ld_out, width;
     int32_t add, positions;             // EMBED, NORM
     int32_t group;                      // NORM: elements normed together
-    int32_t input, is_bf16;             // PREPARE: enum input_kind
+    int32_t input;                      // PREPARE: enum input_kind
     int32_t gate, slots;                // GATE
     int32_t n_head, dim, n_rot, halves; // ROPE
     int32_t n_used, normalize;          // ROUTE, COMBINE
@@ -152,10 +160,9 @@ enum {
 // See attention.cuh.
 struct stage_attention {
     const float *q, *k, *v; // f32 rows of tokens [.., ld]; k and v: of the fused form and APPEND
-    uint16_t *out16;        // [rows, ld_out]
-    float *out;             // f32 instead, where out16 is NULL
+    struct rows16 out16;
+    float *out; // f32 [rows, ld_out] instead, where there is no out16
     int32_t ld_q, ld_k, ld_v, ld_out;
-    int32_t out_is_bf16;
     int32_t q_is_out;             // q has a row for each out row, not for each token
     int32_t group;                // KV group
     int32_t n_head_kv, ratio;     // ratio: query heads of a KV head
