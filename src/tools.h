@@ -160,6 +160,11 @@ struct tools_runner_options {
 // RN_ERR_CONTEXT: one of the works goes beyond the model's context.
 rn_status tools_works_check(const rn_model_info *info, const struct tools_work *works, int n_works,
                             rn_error *err);
+// Whether a device with memory of its own has room for all of them; RN_ERR_NOMEM: it has not, and
+// the message has the parts. Nothing is loaded. The works were checked.
+rn_status tools_works_fit(const rn_model *model, const struct tools_runner_options *options,
+                          const struct tools_work *works, int n_works, rn_error *err);
+uint64_t tools_work_pages(const struct tools_work *work); // KV pages of each group
 // Everything that the works need is allocated, and KV pages are there; the works are checked too.
 // The model outlives the runner. RN_ERR_NOMEM before anything is loaded: a device with memory of
 // its own has too little.

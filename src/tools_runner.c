@@ -1,11 +1,14 @@
 // The runner behind `runnel bench`: a backend made from a model's plan, and the batches of a
 // work. Sequence s of a work has the pages [s * n, s * n + n), so one ascending table serves every
-// work. Pages are zeroed once and keep the values of earlier runs: a depth needs no prompt, because
-// attention takes the same time for all keys.
+// work. Pages keep the values of earlier runs: a depth needs no prompt, because attention takes the
+// same time for all keys. On the host they are zeros at first. A device of its own has the keys and
+// values of one short prompt in all of them: zeros would take less power, and so be read faster.
 //
 // A device that has two steps in flight runs as it does behind the engine: it chooses the tokens
 // itself, the most likely ones, the next step takes them from the step before, and that step is
-// handed over while this one runs. Otherwise a step's logits are its result.
+// handed over while this one runs. Otherwise a step's logits are its result. With random weights
+// the likeliest tokens of several sequences become the same ones, which would share their experts:
+// where there are experts, tokens are drawn all the same.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +16,8 @@
 #include "plan/cost_rates.h"
 #include "tools.h"
 #include "weights/synthetic.h"
+
+enum { SPARE_PART = 32 }; // of a device's free memory: 1/32 is left
 
 struct tools_runner {
     const struct plan *plan;
@@ -26,7 +31,8 @@ struct tools_runner {
     struct batch_builder builder;
     struct choice *choice; // [max_logits] the most likely token; NULL: the host would choose
     struct choice_numbers greedy;
-    int depth;         // steps in flight
+    int depth; // steps in flight
+    bool has_experts;
     bool is_profiling; // times of stages are those of one step at a time
     uint64_t random;
     struct tools_stage *stage; // [max_stage] while stages are measured; NULL: none yet
@@ -79,7 +85,8 @@ static void batch_make(struct tools_runner *runner, const struct tools_work *wor
                                                 .n_tokens = s.n_tokens,
                                                 .n_out = s.n_out});
     }
-    const bool follows = runner->choice && step > 0 && s.n_tokens == 1 && work->all_logits;
+    const bool follows =
+        runner->choice && step > 0 && s.n_tokens == 1 && work->all_logits && !runner->has_experts;
     for (int r = 0; r < builder->batch.n_tokens; r++)
         builder->token[r] = follows ? BATCH_OF_ROW(r) : token_draw(runner);
 }
@@ -236,6 +243,12 @@ static void works_measure(struct tools_runner *runner, const struct tools_work *
     }
 }
 
+static struct backend_sizes sizes_of(const struct tools_runner *runner) {
+    return (struct backend_sizes){.max_tokens = runner->max_tokens,
+                                  .max_logits = runner->max_logits,
+                                  .max_seqs = runner->max_seqs};
+}
+
 // Where the device chooses: the neutral chain at temperature 0.
 static rn_status choices_make(struct tools_runner *runner, rn_error *err) {
     const struct choice_numbers greedy = {
@@ -263,14 +276,15 @@ static rn_status allocate(struct tools_runner *runner, rn_error *err) {
                               runner->max_logits, runner->max_seqs, err);
 }
 
-// Zeroes every page, some at a time.
-static rn_status pages_clear(const struct tools_runner *runner, rn_error *err) {
+// Pages from `first` on become zeros, or copies of the page `from`, some at a time.
+static rn_status pages_set(const struct tools_runner *runner, uint32_t first, uint32_t from,
+                           rn_error *err) {
     struct batch_page page[64];
     struct batch batch = {.page = page};
     struct step_result result;
     for (int g = 0; g < runner->plan->n_group; g++) {
-        for (uint32_t i = 0; i < runner->n_pages; i++) {
-            page[batch.n_pages++] = (struct batch_page){g, i, BATCH_ZERO};
+        for (uint32_t i = first; i < runner->n_pages; i++) {
+            page[batch.n_pages++] = (struct batch_page){g, i, from};
             if (batch.n_pages < 64 && i + 1 < runner->n_pages) continue;
             const rn_status status = backend_run(runner->backend, &batch, &result, err);
             if (status) return status;
@@ -280,7 +294,21 @@ static rn_status pages_clear(const struct tools_runner *runner, rn_error *err) {
     return RN_OK;
 }
 
-// Of a device with memory of its own, before anything is loaded. The host's memory is the system's
+// A prompt that fills the first page, and copies of that page.
+static rn_status pages_fill(struct tools_runner *runner, int n_ctx, rn_error *err) {
+    const int n = n_ctx < KV_PAGE_TOKENS ? n_ctx : KV_PAGE_TOKENS;
+    const int rows = runner->max_tokens < n ? runner->max_tokens : n;
+    const struct tools_work work = {.n_seqs = 1,
+                                    .n_positions = n,
+                                    .step_tokens = rows,
+                                    .advance = rows};
+    uint64_t ns, expert_bytes;
+    const rn_status status = tools_runner_run(runner, &work, 0, NULL, &ns, &expert_bytes, err);
+    return status ? status : pages_set(runner, 1, 0, err);
+}
+
+// Of a device with memory of its own, before anything is loaded. A small part stays free for the
+// uploads and recorded steps of the backend, and for measuring B. The host's memory is the system's
 // to give, and may grow by that of others.
 static rn_status memory_check(const struct tools_runner *runner, const struct backend_need *need,
                               rn_error *err) {
@@ -289,7 +317,8 @@ static rn_status memory_check(const struct tools_runner *runner, const struct ba
     for (int g = 0; g < runner->plan->n_group; g++)
         kv_bytes += need->kv.page[g] * (uint64_t)runner->n_pages;
     if (device->on_host || !device->memory_free ||
-        need->weights + need->step + kv_bytes <= device->memory_free)
+        need->weights + need->step + kv_bytes <=
+            device->memory_free - device->memory_free / SPARE_PART)
         return RN_OK;
     return err_set(err, RN_ERR_NOMEM,
                    "%.1f MiB of device memory are free on %s, and the weights take %.1f MiB, the "
@@ -304,29 +333,60 @@ static struct place_wanted place_of(const struct tools_place *place, const char 
         struct place_wanted){.name = place->backend, .device = place->device, .kv_type = kv_type};
 }
 
+// Finds the runner's place, and asks how much of its memory is needed. RN_ERR_NOMEM: it has less.
+static rn_status place_take(struct tools_runner *runner, const struct tools_runner_options *options,
+                            struct backend_need *need, rn_error *err) {
+    const struct place_wanted wanted = place_of(&options->place, options->kv_type);
+    const struct backend_sizes sizes = sizes_of(runner);
+    const struct backend_place *place = &runner->place;
+    rn_status s = place_find(&wanted, &runner->place, err);
+    if (!s) s = place->cls->need(runner->plan, &sizes, place->kv_type, need, err);
+    return s ? s : memory_check(runner, need, err);
+}
+
 static rn_status backend_make(struct tools_runner *runner,
                               const struct tools_runner_options *options, rn_error *err) {
-    const struct place_wanted wanted = place_of(&options->place, options->kv_type);
     struct backend_config config = {.device = options->place.device,
                                     .variant = options->isa,
-                                    .sizes = {.max_tokens = runner->max_tokens,
-                                              .max_logits = runner->max_logits,
-                                              .max_seqs = runner->max_seqs},
+                                    .sizes = sizes_of(runner),
                                     .progress = options->progress,
                                     .progress_ctx = options->progress_ctx};
     const struct backend_place *place = &runner->place;
     struct backend_need need;
     rn_status s;
-    if ((s = place_find(&wanted, &runner->place, err))) return s;
-    if ((s = place->cls->need(runner->plan, &config.sizes, place->kv_type, &need, err))) return s;
-    if ((s = memory_check(runner, &need, err))) return s;
+    if ((s = place_take(runner, options, &need, err))) return s;
     if ((s = pool_create_here(options->n_threads, options->no_pin, &runner->pool, err))) return s;
     runner->kv = need.kv;
     config.kv_type = place->kv_type;
     config.pool = runner->pool;
     for (int g = 0; g < runner->plan->n_group; g++) config.n_pages[g] = runner->n_pages;
     if ((s = place->cls->create(runner->plan, &config, &runner->backend, err))) return s;
-    return pages_clear(runner, err);
+    return pages_set(runner, 0, BATCH_ZERO, err);
+}
+
+static struct tools_runner runner_of(const rn_model *model, const struct tools_work *works,
+                                     int n_works) {
+    struct tools_runner runner = {.plan = tools_plan(model),
+                                  .max_tokens = 1,
+                                  .max_logits = 1,
+                                  .max_seqs = 1,
+                                  .n_pages = 1,
+                                  .random = 1};
+    works_measure(&runner, works, n_works);
+    for (int i = 0; i < runner.plan->n_op; i++)
+        if (runner.plan->op[i].kind == OP_ROUTE) runner.has_experts = true;
+    return runner;
+}
+
+rn_status tools_works_fit(const rn_model *model, const struct tools_runner_options *options,
+                          const struct tools_work *works, int n_works, rn_error *err) {
+    struct tools_runner runner = runner_of(model, works, n_works);
+    struct backend_need need;
+    return place_take(&runner, options, &need, err);
+}
+
+uint64_t tools_work_pages(const struct tools_work *work) {
+    return (uint64_t)work->n_seqs * work_pages(work);
 }
 
 rn_status tools_runner_create(const rn_model *model, const struct tools_runner_options *options,
@@ -340,16 +400,12 @@ rn_status tools_runner_create(const rn_model *model, const struct tools_runner_o
     if (status) return status;
     struct tools_runner *runner = calloc(1, sizeof *runner);
     if (!runner) return err_set(err, RN_ERR_NOMEM, "no memory for a runner");
-    *runner = (struct tools_runner){.plan = tools_plan(model),
-                                    .max_tokens = 1,
-                                    .max_logits = 1,
-                                    .max_seqs = 1,
-                                    .n_pages = 1,
-                                    .random = 1};
-    works_measure(runner, works, n_works);
+    *runner = runner_of(model, works, n_works);
     status = allocate(runner, err);
     if (!status) status = backend_make(runner, options, err);
     if (!status) status = choices_make(runner, err);
+    if (!status && !runner->place.device.on_host)
+        status = pages_fill(runner, info->n_ctx_train, err);
     if (status) {
         tools_runner_destroy(runner);
         return status;

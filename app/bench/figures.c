@@ -134,6 +134,7 @@ static void token_set(const struct samples *samples, double avg_ns, struct row *
     row_real(row, COLUMN_STREAM_TS, row_number_at(row, COLUMN_AVG_TS) / n_seqs);
     row_real(row, COLUMN_KV_BYTES_PER_TOKEN, figure_ratio((double)cost->kv_bytes, tokens));
     row_real(row, COLUMN_FLOPS_PER_TOKEN, flops);
+    row_real(row, COLUMN_TFLOPS, figure_ratio(above_zero(flops * tokens * 1e-3), avg_ns));
     row_real(row, COLUMN_FLOP_PER_BYTE,
              figure_ratio(flops, row_number_at(row, COLUMN_BYTES_PER_TOKEN)));
 }

@@ -251,7 +251,42 @@ static int test_run(struct bed *bed) {
 
 // ---------------------------------------------------------------- models
 
-static int runner_make(const struct bench_place *place, int n_threads, const struct tests *tests,
+// Takes the test with the most KV pages out.
+static void largest_skip(const struct bench_place *place, struct tests *tests, const char *why) {
+    struct row row = {.table = TABLE_STEPS};
+    char label[64];
+    int most = 0;
+    for (int i = 1; i < tests->n; i++)
+        if (tools_work_pages(&tests->works[i]) > tools_work_pages(&tests->works[most])) most = i;
+    const struct test *test = &tests->test[most];
+    row_whole(&row, COLUMN_N_PROMPT, test->n_prompt);
+    row_whole(&row, COLUMN_N_GEN, test->n_gen);
+    row_whole(&row, COLUMN_N_VERIFY, test->n_verify);
+    figure_test(&row, test->work.n_seqs, test->work.depth, label);
+    app_fail(APP_OK, "%s: %s is skipped: %s", err_path(place->info->path), label, why);
+    row_deinit(&row);
+    tests->n--;
+    for (int i = most; i < tests->n; i++) {
+        tests->test[i] = tests->test[i + 1];
+        tests->works[i] = tests->works[i + 1];
+    }
+    place->bench->total -= (uint64_t)place->bench->config->repetitions;
+}
+
+// Leaves the tests that fit the device's memory together. Where not even the smallest test fits
+// alone, all stay, and the runner's error says it.
+static void tests_fit(const struct bench_place *place, const struct tools_runner_options *options,
+                      struct tests *tests) {
+    rn_error err = {0};
+    int least = 0;
+    for (int i = 1; i < tests->n; i++)
+        if (tools_work_pages(&tests->works[i]) < tools_work_pages(&tests->works[least])) least = i;
+    if (tools_works_fit(place->model, options, &tests->works[least], 1, &err)) return;
+    while (tools_works_fit(place->model, options, tests->works, tests->n, &err) == RN_ERR_NOMEM)
+        largest_skip(place, tests, err.message);
+}
+
+static int runner_make(const struct bench_place *place, int n_threads, struct tests *tests,
                        struct tools_runner **out) {
     const struct bench_config *config = place->bench->config;
     struct progress progress;
@@ -263,6 +298,8 @@ static int runner_make(const struct bench_place *place, int n_threads, const str
                                                  .progress = progress_update,
                                                  .progress_ctx = &progress};
     rn_error err = {0};
+    if (tools_works_check(place->info, tests->works, tests->n, &err)) return app_fail_error(&err);
+    tests_fit(place, &options, tests);
     progress_begin(&progress, place->bench->term, config->quiet, "loading");
     const rn_status status =
         tools_runner_create(place->model, &options, tests->works, tests->n, out, &err);
@@ -272,7 +309,8 @@ static int runner_make(const struct bench_place *place, int n_threads, const str
     return status ? app_fail_error(&err) : APP_OK;
 }
 
-static int threads_run(struct bench_place *place, int n_threads, const struct tests *tests) {
+// Tests that do not fit the device are taken out of the list.
+static int threads_run(struct bench_place *place, int n_threads, struct tests *tests) {
     struct bed bed = {.place = place};
     int code = runner_make(place, n_threads, tests, &bed.runner);
     if (code) return code;

@@ -17,12 +17,12 @@
 static const struct {
     bool has_title; // model and machine are in a line above
     int always;
-    enum column_id column[17]; // up to a BUILD_COMMIT, which is in no table
+    enum column_id column[18]; // up to a BUILD_COMMIT, which is in no table
 } tables[TABLE_COUNT] = {
     // clang-format off
     [TABLE_STEPS] = {false, 6,
         {C(MODEL_TYPE), C(LABEL), C(AVG_TS), C(BANDWIDTH_SHARE), C(COST), C(PEER_RATIO), C(PEAK_SHARE),
-         C(BANDWIDTH_GBS), C(PEER_TS), C(TYPE_K), C(N_THREADS), C(BYTES_PER_TOKEN), C(READ_GBS),
+         C(TFLOPS), C(BANDWIDTH_GBS), C(PEER_TS), C(TYPE_K), C(N_THREADS), C(BYTES_PER_TOKEN), C(READ_GBS),
          C(MODEL_SIZE), C(MODEL_N_PARAMS), C(BACKENDS)}},
     [TABLE_STREAMS] = {true, 3,
         {C(LABEL), C(N_STREAMS), C(GEN_TS), C(GAP_MS_P50), C(GAIN_STREAM), C(PROMPT_TS), C(TTFT_MS_P50),
@@ -58,6 +58,9 @@ static bool column_filled(const struct bench_config *config, enum column_id id) 
         return config->kv_type && strcmp(config->kv_type, "f16") != 0;
     case COLUMN_N_THREADS: // of a device with a name, the host's threads are no figure
         return !*config->device.name || config->threads.count > 1;
+    case COLUMN_TFLOPS: // the CPU's peak is known, and its share says more
+        return *config->device.name && (bench_list_largest(&config->n_prompt) > 0 ||
+                                        bench_list_largest(&config->streams) > 1);
     case COLUMN_PEAK_SHARE:
         return bench_list_largest(&config->n_prompt) > 0;
     case COLUMN_COST:

@@ -27,7 +27,7 @@ CASE(test_the_keys_are_those_that_programs_read) {
         "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts stream_ts "
         "ms_per_token samples_ns samples_ts bytes_per_token kv_bytes_per_token "
         "flops_per_token flop_per_byte read_gbs bandwidth_gbs bandwidth_share "
-        "samples_bandwidth_gbs in_cache peak_share peak_int8_gmacs peak_f32_gmacs cost "
+        "samples_bandwidth_gbs in_cache tflops peak_share peak_int8_gmacs peak_f32_gmacs cost "
         "samples_share peer_name peer_ts peer_samples_ts peer_ratio ");
     static const char streams[] =
         "build_commit test model_filename model_type backends device isa n_batch n_threads type_kv "
@@ -257,7 +257,10 @@ CASE(test_a_device_is_named_above_its_rows) {
     assert_non_null(strstr(caught.out, "llama 20M Q8_0, cpu Abacus 9000, kv f16, tg4"));
     config.threads.count = 2; // they were asked for, so they are shown
     table_fit(&config, TABLE_STEPS, 0, 1000, shown);
-    assert_true(shown[COLUMN_N_THREADS]);
+    assert_true(shown[COLUMN_N_THREADS] && shown[COLUMN_TFLOPS]);
+    config.n_prompt.value[0] = 0;
+    table_fit(&config, TABLE_STEPS, 0, 1000, shown);
+    assert_false(shown[COLUMN_TFLOPS]);
 }
 
 CASE(test_colour_is_for_titles_heads_rates_and_texts_that_differ) {

@@ -48,6 +48,8 @@ CASE(test_figures_of_a_model) {
                     1835008 / row_number(rows, 0, "peak_f32_gmacs")) -
                1) < 1e-5,
           "the share of the peak is %g", row_number(rows, 0, "peak_share"));
+    const double flops = row_number(rows, 0, "tflops") * ns * 1e3; // ns is rounded
+    check(fabs(flops / (2.0 * (133300224 + 1835008)) - 1) < 1e-5, "%g operations", flops);
     near("batch", row_number(rows, 0, "n_batch"), 4);
     near("streams", row_number(rows, 1, "n_seqs"), 2);
     near("drafts", row_number(rows, 2, "n_verify"), 2);

@@ -104,6 +104,10 @@ refused 1 "8.6 MiB of device memory are free on a device that is not there, and 
     bench -p 8 -n 2 -r 1 -q --backend "$plugin"
 run inspect --backend "$plugin"
 expect "inspect has the same words" grep -q "^  kv f16  8.6 MiB of device memory are free on " out
+# Tests of a list that do not fit are left out, and the others run.
+RUNNEL_FAKE="memory 3000000" run bench --synthetic tiny:Q4_0 -p 0 -n 2 -r 1 --streams 1,64 -d 32,640 -q --backend "$plugin"
+equal "bench: the tests that fit, $(cat err)" "0 tg2 @ d32 tg2 @ d640 " "$code $(grep -o 'tg2[^|]*@ d[0-9]*' out | tr '\n' ' ')"
+equal "bench: those that do not" "64 @ d640 64 @ d32 " "$(sed -n 's/.*: tg2 x\(.*\) is skipped: 2.9 MiB of device memory.*/\1/p' err | tr '\n' ' ')"
 unset RUNNEL_FAKE
 
 # Calibration takes some steps before the first of the text.
