@@ -251,11 +251,11 @@ static void device_deinit(struct device *d) {
 static void device_choose(struct device *d, const std::vector<struct choice> &choice,
                           const std::vector<float> &logits, int64_t ld, int32_t *out) {
     const int n = (int)choice.size();
-    const uint64_t bytes = choose_bytes(choice.data(), n);
+    const uint64_t bytes = choose_bytes(choice.data(), n, n);
     struct choose_plan plan;
     CHECK(bytes <= d->description_cap, "%zu bytes", (size_t)bytes);
     std::vector<uint64_t> description(bytes / 8);
-    choose_write(choice.data(), n, (uint8_t *)description.data(), &plan);
+    choose_write(choice.data(), n, n, (uint8_t *)description.data(), &plan);
     CHECK(plan.bytes == bytes, "%zu, not %zu bytes", (size_t)plan.bytes, (size_t)bytes);
     cuda(cudaMemcpy(d->description, description.data(), bytes, cudaMemcpyHostToDevice));
     cuda(cudaMemcpy(d->logits, logits.data(), (size_t)n * (size_t)ld * sizeof(float),

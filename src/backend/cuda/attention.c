@@ -29,7 +29,7 @@ void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_
         }
         step->part[is_out][part] =
             (struct step_seqs){(const int32_t *)(const void *)(device + at), n, 0};
-        shape->n_part[is_out][part] = n;
+        shape->n_part[is_out][part] = cuda_rows_class(n, batch->n_tokens);
     }
 }
 

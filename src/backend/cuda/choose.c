@@ -28,9 +28,9 @@ static uint64_t mask_bytes(const struct choice *choice) {
 
 // ---------------------------------------------------------------- the description
 
-uint64_t choose_bytes(const struct choice *choice, int n_rows) {
+uint64_t choose_bytes(const struct choice *choice, int n_choices, int n_rows) {
     uint64_t bytes = aligned((uint64_t)n_rows * sizeof(struct choose_row), ALIGN);
-    for (int i = 0; choice && i < n_rows; i++)
+    for (int i = 0; choice && i < n_choices; i++)
         if (choice[i].numbers) bytes += edit_bytes(&choice[i]) + mask_bytes(&choice[i]);
     return bytes;
 }
@@ -54,12 +54,13 @@ static uint32_t flags_of(const struct choice *choice) {
            (choice->numbers->temperature == 0 ? (uint32_t)CHOOSE_GREEDY : filter_flags(choice));
 }
 
-void choose_write(const struct choice *choice, int n_rows, uint8_t *to, struct choose_plan *out) {
+void choose_write(const struct choice *choice, int n_choices, int n_rows, uint8_t *to,
+                  struct choose_plan *out) {
     struct choose_row *row = (struct choose_row *)to;
     uint64_t at = aligned((uint64_t)n_rows * sizeof *row, ALIGN);
     *out = (struct choose_plan){.n_rows = n_rows};
     memset(row, 0, (size_t)n_rows * sizeof *row);
-    for (int i = 0; choice && i < n_rows; i++) {
+    for (int i = 0; choice && i < n_choices; i++) {
         const struct choice *from = &choice[i];
         if (!from->numbers) continue;
         assert(from->n_vocab > 0 && from->n_vocab <= CHOOSE_MAX_VOCAB);

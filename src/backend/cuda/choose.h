@@ -51,6 +51,8 @@ enum choose_flags {
     CHOOSE_FILTERS = 16, // some do
     CHOOSE_MEASURE = 32, // its first filter is top-p: all blocks of the row measure the mass
     CHOOSE_XTC = 64,     // XTC's draw says that it drops tokens
+    // that the launches of a step depend on
+    CHOOSE_LAUNCHES = CHOOSE_EDITED | CHOOSE_PLAIN | CHOOSE_FILTERS | CHOOSE_MEASURE,
 };
 
 // The choice of one row.
@@ -101,11 +103,13 @@ extern "C" {
 
 // --- the description ---
 
-// Its bytes. choice: [n_rows], or NULL: nothing is chosen.
-uint64_t choose_bytes(const struct choice *choice, int n_rows);
+// Its bytes. choice: [n_choices], or NULL: nothing is chosen. n_rows: of the launches, n_choices or
+// more; nothing is chosen from the others.
+uint64_t choose_bytes(const struct choice *choice, int n_choices, int n_rows);
 // Writes it. `to` is aligned to 16 bytes, and so is its copy on the device. All that the choices
 // point to was read when this returns.
-void choose_write(const struct choice *choice, int n_rows, uint8_t *to, struct choose_plan *out);
+void choose_write(const struct choice *choice, int n_choices, int n_rows, uint8_t *to,
+                  struct choose_plan *out);
 
 // --- memory ---
 

@@ -1,7 +1,6 @@
 // The CUDA backend's own state. cuda.c creates and destroys it; layout.c says where each thing is;
-// weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps, and
-// attention.c the launches of attention.
-// launch.h is one launch.
+// weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps,
+// attention.c has the launches of attention, graphs.c records steps. launch.h is one launch.
 //
 // Invariants: after create nothing on the device is allocated or moved. Steps run in the order of
 // their submits, in one stream. Each of the two flights has upload and result memory of its own, so
@@ -77,24 +76,37 @@ struct cuda_list {
     struct stage *device;
 };
 
-// What a recorded step depends on; the rest is in the memory that its launches read.
+// All that the launches of a step depend on; the rest is in the memory that they read. Launches are
+// made of it alone, so a recorded step serves every step of its shape. Numbers of rows are those of
+// launches: cuda_rows_class.
 struct cuda_shape {
     const uint8_t *upload; // of the flight, on the device
     int32_t chosen_now;
-    int32_t n_tokens, n_out, n_logits, has_pages, is_choosing;
-    int32_t n_splits, n_pages, seq_rows; // of attention, see cuda_attention_size
-    int32_t n_part[2][STEP_PARTS];       // of struct step: sequences of each part
+    int32_t n_tokens, n_out, n_logits;
+    int32_t has_pages, has_hidden, is_choosing; // has_hidden: out rows that want no logits
+    int32_t n_splits, n_pages, seq_rows;        // of attention, see cuda_attention_size
+    int32_t n_part[2][STEP_PARTS]; // sequences of each part of struct step, or some more; 0: none
     struct choose_plan choose;
 };
 
-// A small step's launches, recorded: one call hands all of them over.
+// A step's launches, recorded: one call hands all of them over.
 struct cuda_graph {
     struct cuda_shape shape;
     cudaGraphExec_t exec; // NULL: none yet
     uint64_t used;        // the number of the step that used it last
 };
 
-enum { N_GRAPHS = 32 };
+enum {
+    N_GRAPHS = 64,
+    GRAPH_ROWS = 512, // larger steps are never recorded
+};
+
+struct cuda_graphs {
+    struct cuda_graph graph[N_GRAPHS];
+    struct cuda_shape seen[N_GRAPHS]; // the last ones that came without a graph
+    int next_seen;
+    uint64_t n_steps, n_recorded, n_replayed;
+};
 
 struct cuda_flight {
     uint8_t *upload;        // pinned
@@ -129,8 +141,7 @@ struct cuda_backend {
     uint32_t shared_most; // of a block
     uint32_t staged_most; // of a product's input in shared memory
     bool overlaps;        // launches may begin before the one before has ended
-    struct cuda_graph graph[N_GRAPHS];
-    uint64_t n_steps;
+    struct cuda_graphs graphs;
     cudaStream_t stream;   // launches
     cudaStream_t up, down; // copies: they must not hold up the launches of the next step
     struct cuda_flight flight[N_FLIGHTS];
@@ -160,6 +171,14 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err);
 void cuda_flights_free(struct cuda_backend *b);
 rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_error *err);
 rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *err);
+// All launches of a step. times: the list whose stages' ends are wanted; NULL: none.
+cudaError_t cuda_launch_step(struct cuda_backend *b, const struct cuda_shape *shape,
+                             const struct cuda_list *times);
+// graphs.c
+int cuda_rows_class(int n, int most);
+// The same, by a recorded step where the shape has come before.
+cudaError_t cuda_graph_run(struct cuda_backend *b, const struct cuda_shape *shape);
+void cuda_graphs_free(struct cuda_graphs *graphs);
 // attention.c
 // What a launch of attention needs to know of the batch.
 void cuda_attention_size(const struct batch *batch, struct cuda_shape *shape);

@@ -12,6 +12,11 @@ DEV int64_t grid_threads() { return (int64_t)gridDim.x * BLOCK_THREADS; }
 DEV int64_t grid_warp() { return grid_thread() / 32; }
 DEV int64_t grid_warps() { return grid_threads() / 32; }
 
+// The rows of the step in that domain (enum stage_rows); a launch may have more.
+DEV int step_rows(const struct step &step, int rows) {
+    return rows == STAGE_TOKENS ? step.n_tokens : rows == STAGE_OUT ? step.n_out : step.n_logits;
+}
+
 // ---------------------------------------------------------------- tables
 
 // The token of a row: given, or chosen by the step before.

@@ -231,7 +231,9 @@ struct step_kv {
     uint64_t n_layer;
 };
 
-// A batch on the device. Everything it points to is in one buffer that one copy brings.
+// A batch on the device. Everything it points to is in one buffer that one copy brings. A launch
+// may have more rows than the step: a kernel that reads anything here by its row stops at the
+// step's number (step_rows), and so does one whose rows change anything beside their own buffers.
 struct step {
     int32_t n_tokens, n_out, n_logits, n_seqs, n_pages;
     const int32_t *token;   // [n_tokens] negative: -1 - the row of the step before

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     dependents_launch();
     dependency_wait();
     if (args.kind == STAGE_APPEND)
-        append_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.n_rows, shared);
+        append_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.step->n_tokens, shared);
     else
         attention_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.rows, args.part, shared);
     clock_end(args.clock);
@@ -129,7 +129,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     dependency_wait();
     clock_begin(args.clock);
     for (int i = 0; i < args.n_stages; i++)
-        if (args.n_rows[i] > 0) row_stage_run(stages[i], *step, args.n_rows[i], norm);
+        if (args.n_rows[i] > 0)
+            row_stage_run(stages[i], *step, min(args.n_rows[i], step_rows(*step, stages[i].rows)),
+                          norm);
     clock_end(args.clock);
 }
 

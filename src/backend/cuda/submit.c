@@ -1,6 +1,6 @@
-// Steps: a batch becomes one upload, a launch for each stage and one copy back. The launches of a
-// small step are recorded once for each shape of a batch, then handed over by one call. Nothing
-// here waits for a step but cuda_wait.
+// Steps: a batch becomes one upload, a launch for each stage and one copy back. Launches depend on
+// the batch's shape alone: graphs.c records them by it. Nothing here waits for a step but
+// cuda_wait.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static rn_status grow_upload(struct cuda_flight *f, uint64_t bytes, rn_error *err) {
     if (bytes <= f->upload_cap) return RN_OK;
-    const uint64_t cap = bytes * 2;
+    const uint64_t cap = f->upload_cap ? bytes * 2 : bytes;
     cudaFreeHost(f->upload);
     cudaFree(f->upload_device);
     f->upload = f->upload_device = NULL;
@@ -35,6 +35,19 @@ static rn_status grow_rows(struct cuda_flight *f, uint64_t floats, rn_error *err
     return RN_OK;
 }
 
+// The upload of a step with all rows, and each page in one table: a larger one is rare. Its address
+// is part of recorded steps, so they are lost with it.
+static uint64_t upload_usual(const struct cuda_backend *b) {
+    enum { LEAST = 1 << 16, MOST_TABLES = 4 << 20 };
+    uint64_t tables = 0;
+    for (int g = 0; g < b->plan->n_group; g++)
+        if (b->kv[g].page_bytes) tables += b->kv[g].layer_bytes / b->kv[g].page_bytes * 4;
+    return LEAST + (uint64_t)b->sizes.max_tokens * 16 +
+           (uint64_t)b->sizes.max_seqs * (sizeof(struct step_seq) + 64) +
+           (uint64_t)b->sizes.max_logits * sizeof(struct choose_row) +
+           (tables < MOST_TABLES ? tables : MOST_TABLES);
+}
+
 rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err) {
     cudaError_t code = cudaSuccess;
     for (int i = 0; i < N_FLIGHTS && !code; i++) {
@@ -44,7 +57,7 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err) {
         if (!code) code = cudaEventCreateWithFlags(&f->ran, cudaEventDisableTiming);
         if (!code) code = cudaEventCreateWithFlags(&f->end, cudaEventDisableTiming);
         if (code) break;
-        const rn_status status = grow_upload(f, 1 << 16, err);
+        const rn_status status = grow_upload(f, upload_usual(b), err);
         if (status) return status;
         f->wants = calloc((size_t)b->sizes.max_tokens, 1);
         if (!f->wants) return err_set(err, RN_ERR_NOMEM, "no memory for results");
@@ -67,8 +80,7 @@ void cuda_flights_free(struct cuda_backend *b) {
         if (f->end) cudaEventDestroy(f->end);
         free(f->wants);
     }
-    for (int i = 0; i < N_GRAPHS; i++)
-        if (b->graph[i].exec) cudaGraphExecDestroy(b->graph[i].exec);
+    cuda_graphs_free(&b->graphs);
     free(b->logits);
     free(b->hidden);
     cudaFree(b->times);
@@ -76,8 +88,8 @@ void cuda_flights_free(struct cuda_backend *b) {
     free(b->profile);
 }
 
-static bool is_small(const struct batch *batch) {
-    return batch->n_tokens > 0 && batch->n_tokens <= SMALL_ROWS;
+static const struct cuda_list *list_of(const struct cuda_backend *b, int n_tokens) {
+    return n_tokens > 0 && n_tokens <= SMALL_ROWS ? &b->small_list : &b->wide_list;
 }
 
 // ---------------------------------------------------------------- the upload
@@ -164,7 +176,7 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
                                       .from = batch->page[i].from};
     step.page = (const struct step_page *)(const void *)(p->device + pages_at);
     put_seqs(b, batch, p, &step);
-    if (!is_small(batch)) {
+    if (batch->n_tokens > SMALL_ROWS) {
         const uint64_t at = room(p, cuda_attention_bytes(batch));
         cuda_attention_write(batch, p->host + at, p->device + at, &step, shape);
     }
@@ -195,13 +207,15 @@ static bool is_staged(const struct cuda_backend *b, int input, int cols, int n_r
     return input == INPUT_16 || (input == INPUT_RMS && cols <= NORMED_COLS && cols % 4 == 0);
 }
 
-static int rows_of(const struct cuda_backend *b, const struct batch *batch, const struct stage *s) {
-    if (s->kind == STAGE_PAGES) return batch->n_pages;
-    if ((s->flags & STAGE_IF_HIDDEN) && batch->n_out <= batch->n_logits) return 0;
-    if (s->flags & STAGE_APPENDS) return batch->n_tokens;
-    const int n = s->rows == STAGE_TOKENS ? batch->n_tokens
-                  : s->rows == STAGE_OUT  ? batch->n_out
-                                          : batch->n_logits;
+// The rows of a stage's launch: those of the step at least; 0: it has no work.
+static int rows_of(const struct cuda_backend *b, const struct cuda_shape *shape,
+                   const struct stage *s) {
+    if (s->kind == STAGE_PAGES) return shape->has_pages;
+    if ((s->flags & STAGE_IF_HIDDEN) && !shape->has_hidden) return 0;
+    if (s->flags & STAGE_APPENDS) return shape->n_tokens;
+    const int n = s->rows == STAGE_TOKENS ? shape->n_tokens
+                  : s->rows == STAGE_OUT  ? shape->n_out
+                                          : shape->n_logits;
     if ((s->flags & STAGE_IF_UNFIT) && is_staged(b, s->row.input, s->row.width, n)) return 0;
     return n;
 }
@@ -267,21 +281,21 @@ static cudaError_t launch_prepare(struct cuda_backend *b, const struct stage *s,
 }
 
 // One launch: the stage at `index`, or all that join it. *n: their number.
-static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batch,
-                                const struct cuda_shape *shape, const struct cuda_list *list,
-                                int index, struct launch_clock clock, int *n) {
+static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_shape *shape,
+                                const struct cuda_list *list, int index, struct launch_clock clock,
+                                int *n) {
     const struct stage *s = &list->stage[index];
     struct rows_args args = {.stages = list->device + index,
                              .step = (const struct step *)(const void *)shape->upload,
                              .clock = clock};
     *n = 1;
     if (s->kind == STAGE_PRODUCT)
-        return launch_product(b, s, rows_of(b, batch, s), list == &b->small_list, clock);
-    if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, batch, s), clock);
+        return launch_product(b, s, rows_of(b, shape, s), list == &b->small_list, clock);
+    if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
-        return cuda_attention_launch(b, s, rows_of(b, batch, s), shape, clock);
+        return cuda_attention_launch(b, s, rows_of(b, shape, s), shape, clock);
     for (int i = 0; i < ROWS_JOINED; i++) {
-        args.n_rows[args.n_stages++] = rows_of(b, batch, s + i);
+        args.n_rows[args.n_stages++] = rows_of(b, shape, s + i);
         if (!(s[i].flags & STAGE_JOINS)) break;
     }
     *n = args.n_stages;
@@ -290,35 +304,34 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct batch *batc
 }
 
 // Whether the launch that begins with this stage has work.
-static bool has_work(const struct cuda_backend *b, const struct batch *batch,
+static bool has_work(const struct cuda_backend *b, const struct cuda_shape *shape,
                      const struct cuda_list *list, int index) {
     for (int i = index; i < index + ROWS_JOINED && i < list->n; i++) {
-        if (rows_of(b, batch, &list->stage[i]) > 0) return true;
+        if (rows_of(b, shape, &list->stage[i]) > 0) return true;
         if (!(list->stage[i].flags & STAGE_JOINS)) break;
     }
     return false;
 }
 
-// All stages of the batch. f->list: their times are wanted.
-static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_flight *f,
-                                 const struct batch *batch, const struct cuda_shape *shape) {
-    const struct cuda_list *list = is_small(batch) ? &b->small_list : &b->wide_list;
-    struct cuda_result *result = b->chosen[b->chosen_now];
+static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_shape *shape,
+                                 const struct cuda_list *times) {
+    const struct cuda_list *list = list_of(b, shape->n_tokens);
+    struct cuda_result *result = b->chosen[shape->chosen_now];
     cudaError_t code = cudaSuccess;
     bool is_first = true;
     int last = -1;
     for (int i = 0; i < list->n; i++)
-        if (has_work(b, batch, list, i)) last = i;
+        if (has_work(b, shape, list, i)) last = i;
     if (b->has_experts) code = cudaMemsetAsync(result, 0, sizeof *result, b->stream);
     for (int i = 0, n = 1; i < list->n && !code; i += n) {
         n = 1;
-        if (!has_work(b, batch, list, i)) continue;
+        if (!has_work(b, shape, list, i)) continue;
         const struct launch_clock clock = {is_first ? &result->clock[0] : NULL,
-                                           f->list     ? &b->times[i]
+                                           times       ? &b->times[i]
                                            : i == last ? &result->clock[1]
                                                        : NULL};
         is_first = false;
-        code = launch_stage(b, batch, shape, list, i, clock, &n);
+        code = launch_stage(b, shape, list, i, clock, &n);
     }
     return code;
 }
@@ -372,81 +385,56 @@ static bool chooses(const struct batch *batch) {
 static cudaError_t launch_choice(struct cuda_backend *b, const struct cuda_shape *shape) {
     return choose_launch(&shape->choose, shape->upload + CHOOSE_AT, row_at(b, b->plan->logits, 0),
                          b->layout.buffer[b->plan->logits].ld, shape->n_logits, &b->choose,
-                         (int32_t *)(void *)(b->chosen[b->chosen_now] + 1),
-                         &b->chosen[b->chosen_now]->clock[2], b->overlaps, b->stream);
+                         (int32_t *)(void *)(b->chosen[shape->chosen_now] + 1),
+                         &b->chosen[shape->chosen_now]->clock[2], b->overlaps, b->stream);
 }
 
-static cudaError_t launch_all(struct cuda_backend *b, const struct cuda_flight *f,
-                              const struct batch *batch, const struct cuda_shape *shape) {
-    cudaError_t code = launch_stages(b, f, batch, shape);
+cudaError_t cuda_launch_step(struct cuda_backend *b, const struct cuda_shape *shape,
+                             const struct cuda_list *times) {
+    cudaError_t code = launch_stages(b, shape, times);
     if (!code && shape->is_choosing) code = launch_choice(b, shape);
     return code;
 }
 
-// The recorded step of that shape; it takes the place that was not used for longest.
-static cudaError_t graph_of(struct cuda_backend *b, const struct cuda_flight *f,
-                            const struct batch *batch, const struct cuda_shape *shape,
-                            cudaGraphExec_t *out) {
-    struct cuda_graph *g = &b->graph[0];
-    for (int i = 0; i < N_GRAPHS; i++) {
-        if (b->graph[i].exec && memcmp(&b->graph[i].shape, shape, sizeof *shape) == 0) {
-            b->graph[i].used = b->n_steps;
-            *out = b->graph[i].exec;
-            return cudaSuccess;
-        }
-        if (b->graph[i].used < g->used) g = &b->graph[i];
-    }
-    cudaGraph_t graph = NULL;
-    cudaError_t code = cudaSuccess;
-    if (g->exec) code = cudaGraphExecDestroy(g->exec);
-    g->exec = NULL;
-    if (!code) code = cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
-    if (code) return code;
-    code = launch_all(b, f, batch, shape);
-    const cudaError_t ended = cudaStreamEndCapture(b->stream, &graph);
-    if (!code) code = ended;
-    if (!code) code = cudaGraphInstantiate(&g->exec, graph, 0);
-    if (graph) cudaGraphDestroy(graph);
-    g->shape = *shape;
-    g->used = b->n_steps;
-    *out = g->exec;
-    return code;
+static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct cuda_shape *shape,
+                     rn_error *err) {
+    f->list = b->profiling ? list_of(b, shape->n_tokens) : NULL;
+    const cudaError_t code =
+        f->list ? cuda_launch_step(b, shape, f->list) : cuda_graph_run(b, shape);
+    return code ? cuda_fault(code, RN_ERR_DEVICE, "launching a step", err) : RN_OK;
 }
 
-static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct batch *batch,
-                     const struct cuda_shape *shape, rn_error *err) {
-    cudaGraphExec_t graph = NULL;
-    cudaError_t code;
-    f->list = !b->profiling ? NULL : is_small(batch) ? &b->small_list : &b->wide_list;
-    b->n_steps++;
-    if (is_small(batch) && !f->list) {
-        code = graph_of(b, f, batch, shape, &graph);
-        if (!code) code = cudaGraphLaunch(graph, b->stream);
-    } else {
-        code = launch_all(b, f, batch, shape);
-    }
-    return code ? cuda_fault(code, RN_ERR_DEVICE, "launching a step", err) : RN_OK;
+// What the launches of the batch depend on. The choices are added where they are written.
+static void shape_of(const struct cuda_backend *b, const struct cuda_flight *f,
+                     const struct batch *batch, struct cuda_shape *out) {
+    const struct backend_sizes *most = &b->sizes;
+    memset(out, 0, sizeof *out); // compared as bytes
+    out->upload = f->upload_device;
+    out->chosen_now = b->chosen_now;
+    out->n_tokens = cuda_rows_class(batch->n_tokens, most->max_tokens);
+    out->n_out = cuda_rows_class(batch->n_out, most->max_tokens);
+    out->n_logits = cuda_rows_class(batch->n_logits, most->max_logits);
+    out->has_pages = batch->n_pages > 0;
+    out->has_hidden = batch->n_out > batch->n_logits;
+    cuda_attention_size(batch, out);
 }
 
 static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const struct batch *batch,
                         rn_error *err) {
     const bool is_choosing = chooses(batch);
+    const int n_chosen = is_choosing ? cuda_rows_class(batch->n_logits, b->sizes.max_logits) : 0;
     const uint64_t all = CHOOSE_AT + upload_bytes(b, batch) +
-                         (is_choosing ? choose_bytes(batch->choice, batch->n_logits) + 512 : 0);
+                         choose_bytes(batch->choice, is_choosing ? batch->n_logits : 0, n_chosen);
     rn_status status = grow_upload(f, all, err);
     if (status) return status;
     struct cuda_shape shape;
-    memset(&shape, 0, sizeof shape); // compared as bytes
-    shape.upload = f->upload_device;
-    shape.chosen_now = b->chosen_now;
-    shape.n_tokens = batch->n_tokens, shape.n_out = batch->n_out;
-    shape.n_logits = batch->n_logits, shape.has_pages = batch->n_pages > 0;
+    shape_of(b, f, batch, &shape);
     shape.is_choosing = is_choosing;
-    cuda_attention_size(batch, &shape);
     struct choose_plan choose = {0};
-    if (is_choosing) choose_write(batch->choice, batch->n_logits, f->upload + CHOOSE_AT, &choose);
+    if (is_choosing)
+        choose_write(batch->choice, batch->n_logits, n_chosen, f->upload + CHOOSE_AT, &choose);
     shape.choose.n_rows = choose.n_rows, shape.choose.max_vocab = choose.max_vocab;
-    shape.choose.flags = choose.flags;
+    shape.choose.flags = choose.flags & CHOOSE_LAUNCHES;
     // the description of choices is where every step has it, whatever follows
     struct packer p = {f->upload, f->upload_device, CHOOSE_AT + (choose.bytes + 15) / 16 * 16};
     put_batch(b, batch, &p, &shape);
@@ -463,7 +451,7 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     f->is_choosing = is_choosing;
     f->n_logits = batch->n_logits;
     f->n_out = batch->n_out;
-    if (batch->n_tokens > 0 || batch->n_pages > 0) status = run(b, f, batch, &shape, err);
+    if (batch->n_tokens > 0 || batch->n_pages > 0) status = run(b, f, &shape, err);
     if (status) return status;
     if (batch->n_tokens > 0) status = rows_bring(b, f, batch, err);
     if (status) return status;
