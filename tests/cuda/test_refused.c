@@ -47,31 +47,6 @@ CASE(an_op_that_is_not_here_is_refused_by_its_name) {
     }
 }
 
-CASE(a_norm_without_a_weight_or_a_bias_is_refused) {
-    for (int i = 0; i < 24; i++) {
-        struct parity_case *c = parity_case_create(OP_NORM, i);
-        const struct op *norm = c->plan.op;
-        while (norm->kind != OP_NORM) norm++;
-        if (norm->weight == PLAN_NONE)
-            check_refused(&c->plan, "the op norm without a weight");
-        else if (norm->norm.scale != 0)
-            check_refused(&c->plan, "the op norm with a factor of its sum");
-        else if (norm->norm.kind == NORM_LAYER_PLAIN)
-            check_refused(&c->plan, "the op norm without a bias");
-        parity_case_destroy(c);
-    }
-}
-
-CASE(a_gate_with_numbers_of_its_own_is_refused) {
-    for (int i = 0; i < 2 * (GATE_XIELU + 1); i++) {
-        struct parity_case *c = parity_case_create(OP_GATE, i);
-        const struct op *gate = c->plan.op;
-        while (gate->kind != OP_GATE) gate++;
-        if (gate->gate == GATE_XIELU) check_refused(&c->plan, "the op gate of this kind");
-        parity_case_destroy(c);
-    }
-}
-
 // A plan of which only that op differs from one that is supported.
 static struct op *op_of_kind(struct plan *plan, enum op_kind kind) {
     for (int i = 0; i < plan->n_op; i++)

@@ -53,7 +53,9 @@ struct cuda_layout {
     uint64_t rope_at[8];     // [n_rope] tables: [max_tokens, n_rot / 2] of cosine and sine
     uint64_t inv_freq_at[8]; // of the weights' memory
     uint64_t pair_bias_at;   // of the weights' memory: biases of pairs, one after the other
-    uint64_t route_at;       // tables of routes
+    uint64_t constant_at[2]; // of the weights' memory: n_constants zeros, and as many ones
+    int n_constants;
+    uint64_t route_at; // tables of routes
     uint64_t parts_at, counters_at;
     uint64_t choose_at, chosen_at;
     int max_expert, max_used;

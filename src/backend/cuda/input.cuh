@@ -257,6 +257,12 @@ DEV void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm_sums
     }
 }
 
+// A normed number behind the sum and the factor of STAGE_NORM.
+DEV float norm_ended(const struct stage_rows_op &s, float y, const float *out) {
+    if (s.add) y = load_l2(out) + y;
+    return s.scale != 0.0f ? y * s.scale : y;
+}
+
 // STAGE_NORM of whole rows, to f32.
 template <int INPUT>
 DEV void norm_rows_as(const struct stage_rows_op &s, int n_rows, float *norm_sums) {
@@ -270,7 +276,7 @@ DEV void norm_rows_as(const struct stage_rows_op &s, int n_rows, float *norm_sum
                                const float y[4] = {v.x, v.y, v.z, v.w};
                                UNROLL for (int e = 0; e < 4; e++) {
                                    if (at + e >= s.width) break;
-                                   out[at + e] = s.add ? load_l2(out + at + e) + y[e] : y[e];
+                                   out[at + e] = norm_ended(s, y[e], out + at + e);
                                }
                            });
         __syncthreads(); // the sums were read

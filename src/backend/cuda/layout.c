@@ -116,6 +116,18 @@ static void place_vector(const struct plan *plan, struct cuda_layout *l, int ind
     w->at = take(&l->weight_bytes, w->bytes);
 }
 
+// Weights and biases that norms do without.
+static void place_constants(const struct plan *plan, struct cuda_layout *l) {
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->kind != OP_NORM || op->norm.group <= l->n_constants) continue;
+        if (op->weight == PLAN_NONE || op->norm.kind == NORM_LAYER_PLAIN)
+            l->n_constants = op->norm.group;
+    }
+    for (int value = 0; value < 2; value++)
+        l->constant_at[value] = take(&l->weight_bytes, (uint64_t)l->n_constants * sizeof(float));
+}
+
 static void place_weights(const struct plan *plan, struct cuda_layout *l) {
     uint64_t pair_bias = 0;
     for (int i = 0; i < plan->n_op; i++) {
@@ -132,6 +144,7 @@ static void place_weights(const struct plan *plan, struct cuda_layout *l) {
             pair_bias += (uint64_t)(bias->rows * bias->cols) * 2 * sizeof(float) + ALIGN;
         }
     }
+    place_constants(plan, l);
     l->pair_bias_at = take(&l->weight_bytes, pair_bias);
     for (int r = 0; r < plan->n_rope; r++)
         l->inv_freq_at[r] = take(&l->weight_bytes, (uint64_t)plan->rope[r].n_rot / 2 * 4 + 16);
@@ -210,15 +223,6 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
         return op->experts.weighs_input ? " with weights before the expert" : NULL;
     case OP_ROPE:
         return op->rope.from ? " behind the first element of a head" : NULL;
-    case OP_NORM:
-        if (!weight) return " without a weight";
-        if (op->norm.scale != 0) return " with a factor of its sum";
-        if (op->norm.kind == NORM_LAYER_PLAIN) return " without a bias";
-        return weight->rows * weight->cols == op->norm.group ? NULL : " with a weight per element";
-    case OP_GATE:
-        if (op->in[1] != PLAN_NONE && plan->buffer[op->in[0]].width < plan->buffer[op->out].width)
-            return " of a row by one factor";
-        return op->gate > GATE_SWIGLU_OAI ? " of this kind" : NULL;
     case OP_ROUTE:
         if (op->bias != PLAN_NONE) return " with a bias of the choice";
         if (weight) return " with a factor for each expert";

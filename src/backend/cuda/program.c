@@ -55,6 +55,7 @@ static void fold_norm(struct compiler *c, int index) {
     const struct op *norm = &plan->op[index];
     const int width = plan->buffer[norm->out].width;
     if (norm->norm.add || norm->norm.group != width || norm->in[0] == norm->out) return;
+    if (norm->norm.scale != 0) return;
     if (plan->buffer[norm->out].slots != 1) return;
     int last = index;
     for (int i = index + 1; i < plan->n_op; i++) {
@@ -75,13 +76,32 @@ static void fold_norm(struct compiler *c, int index) {
     c->is_folded[index] = true;
 }
 
+// Whether each group of a row has weights of its own.
+static bool has_weight_per_element(const struct plan *plan, const struct op *norm) {
+    if (norm->weight == PLAN_NONE) return false;
+    const struct plan_weight *weight = &plan->weight[norm->weight];
+    return weight->rows * weight->cols > norm->norm.group;
+}
+
 // ---------------------------------------------------------------- inputs of products
 
+// A norm without a weight has ones, so its kernels are those of other norms.
+static const float *norm_weight(const struct compiler *c, const struct op *norm) {
+    return norm->weight == PLAN_NONE ? constants_of(c, 1) : vector_of(c, norm->weight);
+}
+
+static int norm_input(const struct op *norm) {
+    return norm->norm.kind == NORM_RMS ? INPUT_RMS : INPUT_LAYER;
+}
+
 static struct norm_by norm_by_of(const struct compiler *c, const struct op *norm) {
-    return (struct norm_by){.weight = vector_of(c, norm->weight),
-                            .bias = vector_of(c, norm->bias),
+    const bool is_layer = norm->norm.kind != NORM_RMS;
+    return (struct norm_by){.weight = norm_weight(c, norm),
+                            .bias = !is_layer                 ? NULL
+                                    : norm->bias == PLAN_NONE ? constants_of(c, 0)
+                                                              : vector_of(c, norm->bias),
                             .eps = norm->norm.eps,
-                            .is_layer = norm->norm.kind == NORM_LAYER};
+                            .is_layer = is_layer};
 }
 
 // The op that wrote the rows which `index` reads from `buffer`.
@@ -118,9 +138,8 @@ static void prepare_input(struct compiler *c, int index, bool always) {
                                     .ld_in = ld_of(c, source),
                                     .width = buffer->width,
                                     .slots = buffer->slots,
-                                    .input = norm == PLAN_NONE                        ? INPUT_F32
-                                             : plan->op[norm].norm.kind == NORM_LAYER ? INPUT_LAYER
-                                                                                      : INPUT_RMS};
+                                    .input = norm == PLAN_NONE ? INPUT_F32
+                                                               : norm_input(&plan->op[norm])};
     if (norm != PLAN_NONE) s->row.norm = norm_by_of(c, &plan->op[norm]);
 }
 
@@ -240,10 +259,9 @@ static int product_add(struct compiler *c, int index) {
                                 .cols = (int)weight->cols,
                                 .n_units = (int)codec_units(weight->cols),
                                 .ldx = ld_of(c, source),
-                                .input = is_16                                    ? INPUT_16
-                                         : norm == PLAN_NONE                      ? INPUT_F32
-                                         : plan->op[norm].norm.kind == NORM_LAYER ? INPUT_LAYER
-                                                                                  : INPUT_RMS};
+                                .input = is_16               ? INPUT_16
+                                         : norm == PLAN_NONE ? INPUT_F32
+                                                             : norm_input(&plan->op[norm])};
     if (norm != PLAN_NONE) p->norm = norm_by_of(c, &plan->op[norm]);
     if (is_experts) {
         const struct op *route = route_of(c, index);
@@ -272,9 +290,12 @@ struct heads {
     int q;                 // buffer of token rows
 };
 
-static bool is_head_norm(const struct op *op, int buffer, int dim) {
-    return op->kind == OP_NORM && op->in[0] == buffer && op->out == buffer && !op->norm.add &&
-           op->norm.kind == NORM_RMS && op->norm.group == dim;
+// A norm that attention can take over: RMS of each head, by weights that all heads share.
+static bool is_head_norm(const struct plan *plan, const struct op *op, int buffer, int dim) {
+    if (op->kind != OP_NORM || op->in[0] != buffer || op->out != buffer || op->norm.add)
+        return false;
+    return op->norm.kind == NORM_RMS && op->norm.group == dim && op->norm.scale == 0 &&
+           !has_weight_per_element(plan, op);
 }
 
 // The append at `index` and the attention of the same layer behind it; false: none is there.
@@ -307,9 +328,9 @@ static bool heads_find(const struct compiler *c, int index, struct heads *h) {
         else if (op->kind == OP_ROPE && op->out == h->q && !h->q_rope && !h->q_norm &&
                  op->rope.dim == group->dim_k)
             h->q_rope = op;
-        else if (is_head_norm(op, append->in[0], group->dim_k) && !h->k_norm)
+        else if (is_head_norm(plan, op, append->in[0], group->dim_k) && !h->k_norm)
             h->k_norm = op;
-        else if (is_head_norm(op, h->q, group->dim_k) && !h->q_norm)
+        else if (is_head_norm(plan, op, h->q, group->dim_k) && !h->q_norm)
             h->q_norm = op;
         else
             break;
@@ -354,12 +375,12 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
     }
     if (h->q_norm) {
         s.q_norm = 1;
-        s.q_weight = vector_of(c, h->q_norm->weight);
+        s.q_weight = norm_weight(c, h->q_norm);
         s.q_eps = h->q_norm->norm.eps;
     }
     if (h->k_norm) {
         s.k_norm = 1;
-        s.k_weight = vector_of(c, h->k_norm->weight);
+        s.k_weight = norm_weight(c, h->k_norm);
         s.k_eps = h->k_norm->norm.eps;
     }
     if (rope) {
@@ -448,8 +469,10 @@ static void norm_add(struct compiler *c, const struct op *op, int flags) {
                                     .width = c->plan->buffer[op->out].width,
                                     .group = op->norm.group,
                                     .add = op->norm.add,
-                                    .input = op->norm.kind == NORM_LAYER ? INPUT_LAYER : INPUT_RMS,
+                                    .scale = op->norm.scale,
+                                    .input = norm_input(op),
                                     .norm = norm_by_of(c, op)};
+    if (has_weight_per_element(c->plan, op)) s->row.weight_step = op->norm.group;
 }
 
 static void rope_add(struct compiler *c, const struct op *op) {
@@ -464,6 +487,8 @@ static void rope_add(struct compiler *c, const struct op *op) {
         .n_rot = rope->n_rot,
         .halves = rope->style == ROPE_HALVES};
 }
+
+static_assert((int)GATE_KIND_XIELU == (int)GATE_XIELU, "kernels have the plan's number");
 
 static void gate_add(struct compiler *c, int index) {
     const struct op *op = &c->plan->op[index];
@@ -481,6 +506,10 @@ static void gate_add(struct compiler *c, int index) {
                                     .width = c->plan->buffer[op->out].width,
                                     .slots = c->plan->buffer[op->out].slots,
                                     .gate = (int)op->gate};
+    s->row.is_factor = c->plan->buffer[op->in[0]].width < s->row.width;
+    if (op->gate != GATE_XIELU) return;
+    const float numbers[4] = {op->xielu.above, op->xielu.below, op->xielu.linear, op->xielu.eps};
+    memcpy(s->row.xielu, numbers, sizeof numbers);
 }
 
 // Bytes of the file of one expert, over all products that read the route which `index` writes.
@@ -676,6 +705,15 @@ static rn_status constants_upload(struct compiler *c) {
         code =
             cudaMemcpy(b->weights + b->layout.inv_freq_at[r], c->plan->rope[r].inv_freq,
                        (size_t)c->plan->rope[r].n_rot / 2 * sizeof(float), cudaMemcpyHostToDevice);
+    const size_t n = (size_t)b->layout.n_constants;
+    float *values = malloc((n + 1) * sizeof *values);
+    if (!values) return err_set(c->err, RN_ERR_NOMEM, "no memory for %zu constants", n);
+    for (int value = 0; value < 2 && !code; value++) {
+        for (size_t i = 0; i < n; i++) values[i] = (float)value;
+        code = cudaMemcpy(b->weights + b->layout.constant_at[value], values, n * sizeof *values,
+                          cudaMemcpyHostToDevice);
+    }
+    free(values);
     return code ? cuda_fault(code, RN_ERR_IO, "uploading constants", c->err) : RN_OK;
 }
 

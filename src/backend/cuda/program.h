@@ -44,4 +44,9 @@ static inline const float *vector_of(const struct compiler *c, int weight) {
     return (const float *)(const void *)(c->b->weights + c->b->layout.weight[weight].at);
 }
 
+// As many zeros or ones as a norm has weights.
+static inline const float *constants_of(const struct compiler *c, int value) {
+    return (const float *)(const void *)(c->b->weights + c->b->layout.constant_at[value]);
+}
+
 #endif

@@ -90,6 +90,7 @@ DEV void norm_parts_run(const struct stage_rows_op &s, int n_rows) {
         const int64_t row = i / n_parts, first = i % n_parts * s.group;
         const float *in = s.in + row * s.ld_in + first;
         float *out = s.out + row * s.ld_out + first;
+        const int weights = (int)(i % n_parts) * s.weight_step;
         float sum = 0.0f, mean = 0.0f;
         if (s.norm.is_layer) {
             for (int d = lane; d < s.group; d += 32) sum = sum + load_l2(in + d);
@@ -104,8 +105,8 @@ DEV void norm_parts_run(const struct stage_rows_op &s, int n_rows) {
         UNROLL for (int o = 16; o > 0; o /= 2) sum = sum + __shfl_xor_sync(0xffffffffu, sum, o);
         const struct row_scale k = {1.0f / sqrtf(sum / (float)s.group + s.norm.eps), mean};
         for (int d = lane; d < s.group; d += 32) {
-            const float y = normed(load_l2(in + d), k, s.norm, d);
-            out[d] = s.add ? load_l2(out + d) + y : y;
+            const float y = normed(load_l2(in + d), k, s.norm, weights + d);
+            out[d] = norm_ended(s, y, out + d);
         }
     }
 }
@@ -140,9 +141,15 @@ DEV_CALL void gate_run(const struct stage_rows_op &s, int n_rows) {
     const int64_t n = (int64_t)n_rows * s.slots * s.width;
     for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
         const int64_t row = i / s.width, at = i % s.width;
-        const float g = load_l2(s.in + row * s.ld_in + at);
+        const float g = load_l2(s.in + row * s.ld_in + (s.is_factor ? 0 : at));
         const float u = s.in2 ? load_l2(s.in2 + row * s.ld_in2 + at) : 0.0f;
-        const float y = gate_of(s.gate, g, u, s.in2 != nullptr);
+        float y;
+        if (s.gate == GATE_KIND_XIELU)
+            y = xielu_of(s.xielu, g);
+        else if (s.is_factor) // the activation is rounded, then multiplies
+            y = gate_of(s.gate, g, 0.0f, false) * u;
+        else
+            y = gate_of(s.gate, g, u, s.in2 != nullptr);
         if (s.out16.at)
             rows16_put(s.out16, row, (int)at, y);
         else

@@ -107,6 +107,8 @@ struct stage_product {
     struct product product[MAX_PRODUCTS];
 };
 
+enum { GATE_KIND_XIELU = 6 }; // GATE_XIELU of enum gate_kind
+
 // A row operation: fields as the kind needs them.
 struct stage_rows_op {
     const float *in, *in2;
@@ -115,14 +117,17 @@ struct stage_rows_op {
     int32_t ld_in, ld_in2, ld_out, width;
     int32_t add, positions;             // EMBED, NORM
     int32_t group;                      // NORM: elements normed together
+    int32_t weight_step;                // NORM: from a group's weights to the next group's, or 0
     int32_t input;                      // PREPARE: enum input_kind
-    int32_t gate, slots;                // GATE
+    int32_t gate, slots;                // GATE; gate: enum gate_kind
+    int32_t is_factor;                  // GATE: `in` has one number for a row
     int32_t n_head, dim, n_rot, halves; // ROPE
     int32_t n_used, normalize;          // ROUTE, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
     int32_t length, offset;             // TEMPER
-    float scale, cap;
+    float scale, cap;      // scale: of EMBED; of NORM, afterwards: 0 where there is none
+    float xielu[4];        // GATE of that kind: above, below, linear, eps
     const uint8_t *table;  // EMBED: units
     const float *inv_freq; // ROPE [n_rot / 2]
     float magnitude;
