@@ -102,7 +102,8 @@ rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *
     out->here_free = s.place.device.memory_free;
     out->kv_token_bytes = plan_kv_token_bytes(s.plan, &out->kv);
     out->state_bytes = plan_state_bytes(s.plan, &out->kv);
-    out->table_bytes = plan_cold_bytes(s.plan);
+    // other devices copy such tables with the weights
+    if (s.place.device.on_host) out->table_bytes = plan_cold_bytes(s.plan);
     out->state_interval = budget_state_interval(s.plan, &out->kv);
     status = parts_fill(&s, wanted->users, out, err);
     if (!status && wanted->memory) status = users_fit(&s, &out->most_users, err);

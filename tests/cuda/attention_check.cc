@@ -224,6 +224,11 @@ struct shape {
     float scale, softcap;
     uint64_t seed;
     int n_head() const { return n_kv * ratio; }
+    bool is_chunk() const { return window > 0 && seed % 3 == 0; } // of `window` positions
+    int lowest(int pos) const {
+        if (is_chunk()) return pos - pos % window;
+        return window ? std::max(0, pos - window + 1) : 0;
+    }
 };
 
 enum { LAYERS = 2, LAYER = 1 };
@@ -317,7 +322,7 @@ struct model {
         std::vector<float> q = head(seq, pos, 0, h);
         for (float &e : q)
             e = c.type == KV_BF16 ? bf16_to_f32(f32_to_bf16(e)) : f16_to_f32(f32_to_f16(e));
-        const int first = c.window ? std::max(0, pos - c.window + 1) : 0;
+        const int first = c.lowest(pos);
         std::vector<double> s;
         double top = c.has_sinks ? (double)sinks[(size_t)h] : (double)-INFINITY;
         for (int j = first; j <= pos; j++) {
@@ -443,7 +448,7 @@ void world::run(const std::vector<part> &parts, const options &o) {
             if (p.seq == poison_seq && i == poison_pos) vs[row * (size_t)ld_v] = INFINITY;
         }
         // pages that no row of the step sees are not in the table
-        const int lowest = c.window ? std::max(0, first - c.window + 1) : 0;
+        const int lowest = c.lowest(first);
         for (int i = 0; i < (int)table[(size_t)p.seq].size(); i++)
             ids.push_back(i < lowest / PAGE_TOKENS ? UINT32_MAX : table[(size_t)p.seq][(size_t)i]);
         ids.push_back(UINT32_MAX);
@@ -485,7 +490,7 @@ void world::run(const std::vector<part> &parts, const options &o) {
     s.ld_k = ld_k, s.ld_v = ld_v;
     s.group = 1;
     s.n_head_kv = c.n_kv, s.ratio = c.ratio, s.dim_k = c.dim_k, s.dim_v = c.dim_v;
-    s.window = c.window, s.scale = c.scale, s.softcap = c.softcap;
+    s.window = c.window, s.is_chunk = c.is_chunk(), s.scale = c.scale, s.softcap = c.softcap;
     s.sinks = c.has_sinks ? sinks.put(m.sinks) : nullptr;
     s.fused = o.fused;
     s.q_norm = c.q_norm, s.k_norm = c.k_norm;
@@ -525,7 +530,7 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     // what an earlier stage left is not used
     CUDA(cudaMemset(s.parts, 0xff, 1 << 20));
     CUDA(cudaMemset((uint8_t *)s.parts + ATTENTION_STATES, 0xff, 4 << 20));
-    args.run = s.fused && !random.one_in(3) ? random.in(1, 4) : 0;
+    args.run = (s.fused || n_tokens <= SMALL_ROWS) && !random.one_in(3) ? random.in(1, 4) : 0;
     s.page_slots = 1 << random.in(0, 2);
     args.is_long = random.one_in(2);
     if (args.run)
@@ -700,11 +705,11 @@ void case_rows(scratch_memory &scratch, random_source &random) {
     std::vector<int> n_rows;
     for (int s = 0; s < n_seqs; s++)
         n_rows.push_back(random.in(1, cost > 2000 ? std::min(most, 40) : most));
-    printf(
-        "case %d: %s, heads %d x %d, %d and %d elements, window %d%s%s, %d sequences of up to %d\n",
-        case_now, (const char *[]){"f16", "bf16", "int8", "fp8"}[c.type], c.n_kv, c.ratio, c.dim_k,
-        c.dim_v, c.window, c.has_sinks ? ", sinks" : "", c.softcap > 0 ? ", cap" : "", n_seqs,
-        *std::max_element(n_rows.begin(), n_rows.end()));
+    printf("case %d: %s, heads %d x %d, %d and %d elements, %s %d%s%s, %d sequences of up to %d\n",
+           case_now, (const char *[]){"f16", "bf16", "int8", "fp8"}[c.type], c.n_kv, c.ratio,
+           c.dim_k, c.dim_v, c.is_chunk() ? "chunk" : "window", c.window,
+           c.has_sinks ? ", sinks" : "", c.softcap > 0 ? ", cap" : "", n_seqs,
+           *std::max_element(n_rows.begin(), n_rows.end()));
     const int longest = *std::max_element(n_rows.begin(), n_rows.end());
     const uint64_t seed = random.next();
     world whole(c, m, scratch, n_seqs, longest, seed),
@@ -750,9 +755,9 @@ void case_long(scratch_memory &scratch, random_source &random) {
         history.push_back(random.one_in(3) ? random.in(8150, 8700) : random.in(700, 2500));
         n_rows.push_back(history.back() + random.of({1, 3, 9, 40}));
     }
-    printf("case %d: %s, heads %d x %d, %d and %d elements, window %d, %d sequences from %d on\n",
+    printf("case %d: %s, heads %d x %d, %d and %d elements, %s %d, %d sequences from %d on\n",
            case_now, (const char *[]){"f16", "bf16", "int8", "fp8"}[c.type], c.n_kv, c.ratio,
-           c.dim_k, c.dim_v, c.window, n_seqs, history[0]);
+           c.dim_k, c.dim_v, c.is_chunk() ? "chunk" : "window", c.window, n_seqs, history[0]);
     const int longest = *std::max_element(n_rows.begin(), n_rows.end());
     const uint64_t seed = random.next();
     row_map first;

@@ -499,7 +499,7 @@ static void attention(struct evaluation *e, int index) {
         const int head = i % n_head, head_kv = head / (n_head / group->n_head_kv);
         double *out = e->buffer[op->out] + (int64_t)i * group->dim_v;
         h.pos = i / n_head;
-        h.low = group->kind == KV_WINDOW && h.pos >= group->window ? h.pos - group->window + 1 : 0;
+        h.low = (int)kv_first_seen(group->kind, group->window, h.pos);
         h.query = queries + (int64_t)i * group->dim_k;
         h.keys = e->keys[from] + (int64_t)head_kv * group->dim_k;
         h.values = e->values[from] + (int64_t)head_kv * group->dim_v;

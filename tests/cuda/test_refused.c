@@ -57,11 +57,9 @@ static struct op *op_of_kind(struct plan *plan, enum op_kind kind) {
 // Of the cases that the backend has, each is changed.
 CASE(options_of_gemma_4_are_refused) {
     const struct backend_class *cls = cuda_class();
-    static const enum op_kind kinds[] = {OP_EMBED, OP_COMBINE, OP_ROUTE, OP_ATTENTION};
-    static const char *const names[] = {"the op embed of a table that stays in its file",
-                                        "the op combine without a sum before it",
-                                        "the op route with a factor for each expert",
-                                        "the op attention over another layer's keys and values"};
+    static const enum op_kind kinds[] = {OP_COMBINE, OP_ROUTE};
+    static const char *const names[] = {"the op combine without a sum before it",
+                                        "the op route with a factor for each expert"};
     for (int k = 0; k < COUNT(kinds); k++) {
         int n = 0;
         for (int i = 0; i < 32; i++) {
@@ -71,10 +69,8 @@ CASE(options_of_gemma_4_are_refused) {
             struct op *op = op_of_kind(&c->plan, kinds[k]);
             const bool is_here =
                 cls->need(&c->plan, &sizes, cls->kv_types[0], &need, &err) == RN_OK;
-            if (kinds[k] == OP_EMBED) c->plan.weight[op->weight].is_cold = true;
             if (kinds[k] == OP_COMBINE) op->experts.set = true;
             if (kinds[k] == OP_ROUTE) op->weight = 0;
-            if (kinds[k] == OP_ATTENTION) op->layer = 77;
             if (is_here) check_refused(&c->plan, names[k]);
             n += is_here;
             parity_case_destroy(c);
@@ -128,18 +124,6 @@ CASE(a_model_with_states_is_refused_by_its_first_op) {
     assert_int_equal(recurrent_model_init(&model, 64, FORMAT_F32, NULL), RN_OK);
     check_refused(&model.plan, "the op conv");
     recurrent_model_deinit(&model);
-}
-
-CASE(a_group_with_windows_in_chunks_is_refused) {
-    static const float rows[4 * 4];
-    const struct plan_kv_group group = {
-        .kind = KV_CHUNK, .n_layer = 1, .n_head_kv = 1, .dim_k = 16, .dim_v = 16, .window = 64};
-    struct plan plan;
-    plan_init(&plan);
-    plan_add_kv_group(&plan, &group);
-    plan_end_with_rows(&plan, rows, 4, 4);
-    check_refused(&plan, "windows in chunks");
-    plan_deinit(&plan);
 }
 
 // Pages of a latent have no layout here, even if no op reads them.

@@ -1,7 +1,8 @@
 // Launches of attention: which form a stage of a step takes, and what the forms need of the batch.
 // The arithmetic is the same in all of them (attention.cuh). submit.c calls this.
 //
-// Steps of up to SMALL_ROWS rows append inside attention: "small", or "long" where contexts are.
+// Steps of up to SMALL_ROWS rows append inside attention: "small", or "long" where contexts are. A
+// layer that reads another layer's keys has the same forms without an append.
 // Larger steps append before, and have a launch for each part (enum step_part).
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
@@ -115,7 +116,8 @@ cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s,
                                   .rows = s->rows,
                                   .n_rows = n_rows,
                                   .part = STEP_PARTS,
-                                  .is_early = !shape->has_pages && !b->profiling};
+                                  .is_early =
+                                      !shape->has_pages && !b->profiling && !s->attention.is_alone};
     struct stage_attention *a = &args.stage;
     const int queries = shape->seq_rows * a->ratio;
     const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
@@ -124,7 +126,8 @@ cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s,
     if (a->window > 0 && n_splits > most) n_splits = most;
     const int64_t items = (int64_t)n_tiles * a->n_head_kv * n_splits;
     // many queries of long contexts share what they read
-    const bool is_small = a->fused && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
+    const bool is_small =
+        (a->fused || a->is_alone) && (n_tiles == 1 || items <= 4 * (int64_t)b->n_sm);
     if (is_small && items > 2 * b->n_sm && b->shared_most >= LONG_SHARED &&
         attention_long(a->kv_type, a->dim_k, a->dim_v))
         return launch_long(b, &args, n_tiles, shape->n_tokens);

@@ -65,11 +65,6 @@ DEV struct attention_seqs seqs_of(const struct step &step, int rows, int part) {
     return {seqs.index, seqs.n};
 }
 
-// The lowest position that a query sees.
-DEV int lowest_seen(const struct stage_attention &s, int pos) {
-    return s.window > 0 && pos >= s.window ? pos - s.window + 1 : 0;
-}
-
 DEV struct attention_shape shape_of(const struct stage_attention &s, const struct step &step,
                                     const struct step_seq &seq, int rows, int n_workers) {
     const int n_rows = rows == STAGE_OUT ? seq.n_out : seq.n_tokens;

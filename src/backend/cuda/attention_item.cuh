@@ -104,6 +104,12 @@ DEV struct item_query query_at(const struct stage_attention &s, const struct ste
     return q;
 }
 
+// The lowest position that a query sees: kv_first_seen of plan.h.
+DEV int lowest_seen(const struct stage_attention &s, int pos) {
+    if (s.window == 0 || pos < s.window) return 0;
+    return s.is_chunk ? pos - pos % s.window : pos - s.window + 1;
+}
+
 // ---------------------------------------------------------------- queries in shared memory
 
 // Rows of f16 or bf16, padded to whole blocks. Lanes of two queries read 64 bytes each at a time,
@@ -176,7 +182,7 @@ DEV struct lane_queries lane_queries_of(const struct stage_attention &s,
     UNROLL for (int q = 0; q < 2; q++) {
         const int i = first + 2 * m.t + q;
         l.pos[q] = i < m.item().n ? m.queries()[i].pos : -1;
-        l.low[q] = s.window > 0 ? l.pos[q] - s.window + 1 : 0;
+        l.low[q] = lowest_seen(s, l.pos[q]);
     }
     return l;
 }

@@ -355,7 +355,7 @@ DEV void pairs_run(const struct stage_attention &s, const struct step &step, int
             l.low[q] = 0;
             if (s.window > 0 && i < p.n)
                 l.low[q] =
-                    query_at(s, step, *p.seq, rows, p.head_kv, p.first + i).pos - s.window + 1;
+                    lowest_seen(s, query_at(s, step, *p.seq, rows, p.head_kv, p.first + i).pos);
         }
         queries_put(x, w, s, p);
         w.sync();

@@ -30,9 +30,6 @@ rn_status kv_group_check(const struct plan_kv_group *group, int type, rn_error *
     if (group->kind == KV_RECURRENT)
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "cuda: states of layers are not there yet; --backend cpu has them");
-    if (group->kind == KV_CHUNK)
-        return err_set(err, RN_ERR_UNSUPPORTED,
-                       "cuda: windows in chunks are not there yet; --backend cpu has them");
     if (group->is_latent)
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "cuda: keys that are a latent are not there yet; --backend cpu has them");

@@ -189,17 +189,6 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
     l->route_at = take(&l->step_bytes, (2 * (uint64_t)l->max_expert + pairs + 16) * 4);
 }
 
-// Whether no op of the layer appends the keys and values that its attention reads.
-static bool reads_other(const struct plan *plan, const struct op *attention) {
-    for (int i = 0; i < plan->n_op; i++) {
-        const struct op *op = &plan->op[i];
-        if (op->kind == OP_KV_APPEND && op->layer == attention->layer &&
-            op->kv.group == attention->kv.group && op->kv.layer == attention->kv.layer)
-            return false;
-    }
-    return true;
-}
-
 // The part of an op that this backend lacks; NULL: it has the op.
 static const char *lacks(const struct plan *plan, const struct op *op) {
     const struct plan_weight *weight = op->weight == PLAN_NONE ? NULL : &plan->weight[op->weight];
@@ -211,13 +200,9 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_COLUMNS:
     case OP_HEADS:
         return "";
-    case OP_EMBED:
-        return weight->is_cold ? " of a table that stays in its file" : NULL;
     case OP_KV_APPEND:
-        return plan->group[op->kv.group].is_latent ? " over a latent" : NULL;
     case OP_ATTENTION:
-        if (plan->group[op->kv.group].is_latent) return " over a latent";
-        return reads_other(plan, op) ? " over another layer's keys and values" : NULL;
+        return plan->group[op->kv.group].is_latent ? " over a latent" : NULL;
     case OP_COMBINE:
         if (op->experts.set) return " without a sum before it";
         return op->experts.weighs_input ? " with weights before the expert" : NULL;

@@ -298,6 +298,27 @@ static bool is_head_norm(const struct plan *plan, const struct op *op, int buffe
            !has_weight_per_element(plan, op);
 }
 
+// The ops right before `index` that belong to the heads of q and k: ropes, then norms, backwards.
+// k: PLAN_NONE where nothing is appended.
+static void before_find(const struct plan *plan, int index, int k, int dim, struct heads *h) {
+    int i = index - 1;
+    for (; i >= 0; i--) {
+        const struct op *op = &plan->op[i];
+        const bool is_rope = op->kind == OP_ROPE && op->rope.dim == dim;
+        if (is_rope && op->out == k && !h->k_rope && !h->k_norm)
+            h->k_rope = op;
+        else if (is_rope && op->out == h->q && !h->q_rope && !h->q_norm)
+            h->q_rope = op;
+        else if (is_head_norm(plan, op, k, dim) && !h->k_norm)
+            h->k_norm = op;
+        else if (is_head_norm(plan, op, h->q, dim) && !h->q_norm)
+            h->q_norm = op;
+        else
+            break;
+    }
+    h->n_before = index - 1 - i;
+}
+
 // The append at `index` and the attention of the same layer behind it; false: none is there.
 static bool heads_find(const struct compiler *c, int index, struct heads *h) {
     const struct plan *plan = c->plan;
@@ -318,24 +339,7 @@ static bool heads_find(const struct compiler *c, int index, struct heads *h) {
     h->n_after = at - index;
     h->q = attention->in[0];
     if (attention->rows == ROWS_OUT && gathered == attention->in[0]) h->q = from;
-    // rope of q, rope of k, then norms, backwards
-    int i = index - 1;
-    for (; i >= 0; i--) {
-        const struct op *op = &plan->op[i];
-        if (op->kind == OP_ROPE && op->out == append->in[0] && !h->k_rope && !h->k_norm &&
-            op->rope.dim == group->dim_k)
-            h->k_rope = op;
-        else if (op->kind == OP_ROPE && op->out == h->q && !h->q_rope && !h->q_norm &&
-                 op->rope.dim == group->dim_k)
-            h->q_rope = op;
-        else if (is_head_norm(plan, op, append->in[0], group->dim_k) && !h->k_norm)
-            h->k_norm = op;
-        else if (is_head_norm(plan, op, h->q, group->dim_k) && !h->q_norm)
-            h->q_norm = op;
-        else
-            break;
-    }
-    h->n_before = index - 1 - i;
+    before_find(plan, index, append->in[0], group->dim_k, h);
     const int q_rope = h->q_rope ? h->q_rope->rope.rope : PLAN_NONE;
     const int k_rope = h->k_rope ? h->k_rope->rope.rope : PLAN_NONE;
     const bool is_same = q_rope == k_rope;
@@ -348,6 +352,14 @@ static bool heads_find(const struct compiler *c, int index, struct heads *h) {
     return true;
 }
 
+// The attention at `index`, whose keys an earlier stage appended: another layer's, or this one's.
+static void alone_find(const struct compiler *c, int index, struct heads *h) {
+    const struct plan *plan = c->plan;
+    const struct op *op = &plan->op[index];
+    *h = (struct heads){.attention = op, .q = op->in[0]};
+    before_find(plan, index, PLAN_NONE, plan->group[op->kv.group].dim_k, h);
+}
+
 static struct stage_attention attention_of(const struct compiler *c, const struct heads *h) {
     const struct plan *plan = c->plan;
     const struct op *op = h->attention ? h->attention : h->append;
@@ -358,7 +370,8 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
                                 .ratio = op->kv.n_head / group->n_head_kv,
                                 .dim_k = group->dim_k,
                                 .dim_v = group->dim_v,
-                                .window = group->kind == KV_WINDOW ? group->window : 0,
+                                .window = group->kind == KV_FULL ? 0 : group->window,
+                                .is_chunk = group->kind == KV_CHUNK,
                                 .scale = op->kv.scale,
                                 .softcap = op->kv.softcap,
                                 .kv_type = c->b->kv_type,
@@ -439,6 +452,19 @@ static int heads_add(struct compiler *c, int index, const struct heads *h) {
     stage->attention = s;
     if (s.fused) stage->flags |= STAGE_APPENDS;
     return h->n_after + 1;
+}
+
+static void alone_add(struct compiler *c, int index) {
+    const struct op *op = &c->plan->op[index];
+    struct heads h;
+    alone_find(c, index, &h);
+    struct stage *s = stage_add(c, STAGE_ATTENTION, op, "attention");
+    s->attention = attention_of(c, &h);
+    s->attention.q = buffer_f32(c, op->in[0]);
+    s->attention.ld_q = ld_of(c, op->in[0]);
+    s->attention.q_is_out = op->rows == ROWS_OUT;
+    s->attention.is_alone = c->is_small;
+    attention_output(c, &s->attention, index);
 }
 
 // ---------------------------------------------------------------- the other ops
@@ -595,16 +621,9 @@ static int op_add(struct compiler *c, int index) {
         h = (struct heads){.append = op};
         stage_add(c, STAGE_APPEND, op, "append")->attention = attention_of(c, &h);
         return 1;
-    case OP_ATTENTION: {
-        h = (struct heads){.attention = op, .q = op->in[0]};
-        struct stage *s = stage_add(c, STAGE_ATTENTION, op, "attention");
-        s->attention = attention_of(c, &h);
-        s->attention.q = buffer_f32(c, op->in[0]);
-        s->attention.ld_q = ld_of(c, op->in[0]);
-        s->attention.q_is_out = op->rows == ROWS_OUT;
-        attention_output(c, &s->attention, index);
+    case OP_ATTENTION:
+        alone_add(c, index);
         return 1;
-    }
     case OP_GATE:
         gate_add(c, index);
         return 1;
@@ -657,8 +676,12 @@ static void fold(struct compiler *c) {
     for (int i = 0; i < plan->n_op; i++) {
         struct heads h;
         if (plan->op[i].kind == OP_NORM) fold_norm(c, i);
-        if (plan->op[i].kind != OP_KV_APPEND || !heads_find(c, i, &h)) continue;
+        if (plan->op[i].kind == OP_ATTENTION)
+            alone_find(c, i, &h);
+        else if (plan->op[i].kind != OP_KV_APPEND || !heads_find(c, i, &h))
+            continue;
         for (int k = 1; k <= h.n_before; k++) c->is_folded[i - k] = true;
+        i += h.n_after; // an append has its attention with it
     }
 }
 

@@ -172,6 +172,9 @@ struct stage_attention {
     int32_t group;                // KV group
     int32_t n_head_kv, ratio;     // ratio: query heads of a KV head
     int32_t dim_k, dim_v, window; // window 0: none
+    int32_t is_chunk; // positions see those of their chunk of `window`, not the last ones
+    int32_t is_alone; // of small steps: an earlier stage appended, so pages are read
+                      // behind the wait
     float scale, softcap;
     const float *sinks; // [n_head]; NULL: none
     // before: norm of each head, rope, append. Fused where `fused` is not 0
