@@ -55,8 +55,30 @@ static inline uint64_t hybrid_now(void *ctx) {
     return r->state += 1000 + mix_hash(r->state) % (mix_hash(r->state / 100000) % 2 ? 2000 : 30000);
 }
 
-// Mixes in the ways from `first` on until that many requests were in one; half as many are drawn.
-// only: the seed of the one mix to run; 0: all.
+// Mixes of these cases in the ways from `first` on until that many requests were in one. only: the
+// seed of the one mix to run; 0: all.
+static inline void hybrid_run_cases(struct mix_cases *cases, bool has_block, uint64_t seed,
+                                    int first, int n_requests, uint64_t only,
+                                    struct mix_totals *totals) {
+    struct mix_random r = {mix_hash(seed ^ 0x6d69)};
+    for (int done = 0, way = first; done < n_requests; way++) {
+        const struct hybrid_way *at = &hybrid_ways[way % HYBRID_WAYS];
+        if (at->needs_block && !has_block) continue;
+        struct mix_how how = at->how;
+        struct mix mix;
+        if (at->has_model) how.draft = cases->model;
+        cases->how = &how;
+        mix_draw(&mix, cases, mix_next(&r));
+        done += mix.n;
+        if (!only || mix.seed == only)
+            mix_run(&mix, totals);
+        else
+            free(mix.live);
+        cases->how = NULL;
+    }
+}
+
+// Half as many requests are drawn as are in mixes.
 static inline void hybrid_run(const rn_model *model, bool has_block, const char *kv_type,
                               uint64_t seed, int first, int n_requests, uint64_t only,
                               struct mix_totals *totals) {
@@ -64,21 +86,7 @@ static inline void hybrid_run(const rn_model *model, bool has_block, const char 
     struct mix_cases cases;
     const struct mix_text text = hybrid_noise(noise, rn_model_get_info(model)->n_vocab);
     mix_cases_create_all(&cases, model, kv_type, text, true, seed, n_requests / 2);
-    struct mix_random r = {mix_hash(seed ^ 0x6d69)};
-    for (int done = 0, way = first; done < n_requests; way++) {
-        const struct hybrid_way *at = &hybrid_ways[way % HYBRID_WAYS];
-        if (at->needs_block && !has_block) continue;
-        struct mix_how how = at->how;
-        struct mix mix;
-        if (at->has_model) how.draft = model;
-        cases.how = &how;
-        mix_draw(&mix, &cases, mix_next(&r));
-        done += mix.n;
-        if (!only || mix.seed == only)
-            mix_run(&mix, totals);
-        else
-            free(mix.live);
-    }
+    hybrid_run_cases(&cases, has_block, seed, first, n_requests, only, totals);
     mix_cases_destroy(&cases);
 }
 

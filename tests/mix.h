@@ -47,6 +47,27 @@ struct mix_totals {
     int running_max, shared_max, accepted_max; // the longest run of accepted tokens
 };
 
+static inline void mix_totals_add(struct mix_totals *sum, const struct mix_totals *t) {
+    sum->mixes += t->mixes;
+    sum->requests += t->requests;
+    sum->choices += t->choices;
+    sum->tokens += t->tokens;
+    sum->cancelled += t->cancelled;
+    sum->steps += t->steps;
+    sum->preemptions += t->preemptions;
+    sum->lookups += t->lookups;
+    sum->hits += t->hits;
+    sum->prompt_tokens += t->prompt_tokens;
+    sum->cached_tokens += t->cached_tokens;
+    sum->evictions += t->evictions;
+    sum->mismatches += t->mismatches;
+    sum->draft_tokens += t->draft_tokens;
+    sum->accepted += t->accepted;
+    sum->forks += t->forks;
+    if (t->running_max > sum->running_max) sum->running_max = t->running_max;
+    if (t->shared_max > sum->shared_max) sum->shared_max = t->shared_max;
+}
+
 struct mix {
     const struct mix_cases *cases;
     uint64_t seed;
@@ -423,6 +444,26 @@ static inline void mix_draw_states(struct mix *mix, struct mix_random *r) {
     o->kv_bytes = mix_lone_bytes(mix, o->n_ctx) + n_more * mix_lone_bytes(mix, MIX_PAGE) + rest;
 }
 
+// Up to most_seqs sequences at a time, small numbers as often as large ones. Most requests come at
+// the start. Memory has room for all of them, or for a part.
+static inline void mix_draw_many(struct mix *mix, struct mix_random *r) {
+    rn_engine_options *o = &mix->options;
+    const int most = mix->cases->most_seqs, spread = mix_percent(r, 60) ? 1 : mix_between(r, 2, 40);
+    int bound = 1;
+    while (bound < most && mix_percent(r, 80)) bound *= 2;
+    o->max_seqs = mix_percent(r, 30) ? most : mix_between(r, 1, bound < most ? bound : most);
+    o->batch_tokens = o->max_seqs + mix_below(r, mix_percent(r, 50) ? 64 : 1024);
+    o->logit_rows = mix_percent(r, 50) ? 0 : o->max_seqs + mix_below(r, 64);
+    o->n_ctx = mix->cases->n_ctx;
+    o->kv_pages = 0;
+    o->kv_bytes = 0;
+    for (int i = 0; i < mix->n; i++)
+        if (!mix->live[i].after) mix->live[i].arrival = mix_below(r, spread);
+    if (mix_percent(r, 30)) return;
+    const int alone = o->n_ctx / MIX_PAGE + 8; // states are in pages too
+    o->kv_pages = (uint32_t)(alone + mix_below(r, o->max_seqs * (mix_percent(r, 50) ? 2 : 5)));
+}
+
 // Does the arrivals, cancels and pauses of this step. Returns the requests without a last event
 // that a step could advance.
 static inline int mix_act(struct mix *mix, int step) {
@@ -612,13 +653,15 @@ static inline void mix_check_forgets(struct mix *mix) {
 // Draws a mix of some of the cases: a function of the seed.
 static inline void mix_draw(struct mix *mix, const struct mix_cases *cases, uint64_t seed) {
     struct mix_random r = {mix_hash(seed ^ 0x5eed)};
-    *mix = (struct mix){.cases = cases, .seed = seed, .n = mix_between(&r, 10, MIX_MAX_REQUESTS)};
+    const int most = cases->most_requests ? cases->most_requests : MIX_MAX_REQUESTS;
+    *mix = (struct mix){.cases = cases, .seed = seed, .n = mix_between(&r, 10, most)};
     mix->live = calloc((size_t)mix->n, sizeof *mix->live);
     assert_non_null(mix->live);
     mix_draw_requests(mix, &r);
     if (cases->is_hybrid) mix_draw_turns(mix, &r);
     mix_draw_options(mix, &r);
     if (cases->is_hybrid) mix_draw_states(mix, &r);
+    if (cases->most_seqs) mix_draw_many(mix, &r);
     if (cases->how) mix_set_how(mix, cases->how);
 }
 

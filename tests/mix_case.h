@@ -115,6 +115,7 @@ struct mix_cases {
     const struct mix_how *how; // NULL: as it is by default
     const char *kv_type;
     bool is_hybrid; // requests may continue others' texts, and memory holds a few states
+    int most_seqs, most_requests; // of a mix, for many at a time; 0: as mix_draw_options says
     int n_ctx, n_vocab, n_embd;
     int n, n_done; // drawn and run alone
     struct mix_case *at;

@@ -30,24 +30,6 @@ static double now_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void add(struct mix_totals *sum, const struct mix_totals *t) {
-    sum->mixes += t->mixes;
-    sum->requests += t->requests;
-    sum->choices += t->choices;
-    sum->tokens += t->tokens;
-    sum->cancelled += t->cancelled;
-    sum->steps += t->steps;
-    sum->preemptions += t->preemptions;
-    sum->lookups += t->lookups;
-    sum->hits += t->hits;
-    sum->prompt_tokens += t->prompt_tokens;
-    sum->cached_tokens += t->cached_tokens;
-    sum->evictions += t->evictions;
-    sum->mismatches += t->mismatches;
-    if (t->running_max > sum->running_max) sum->running_max = t->running_max;
-    if (t->shared_max > sum->shared_max) sum->shared_max = t->shared_max;
-}
-
 static void print_line(const char *name, const struct mix_totals *t, double seconds) {
     printf("| %-16s | %8llu | %8llu | %7llu | %11llu | %6llu | %9llu | %9llu | %9d | %9llu | "
            "%10llu | %7.1f |\n",
@@ -176,7 +158,7 @@ int main(int argc, char **argv) {
         const struct mix_totals totals =
             run_part(part, n * parts[part].share / 100, seed + (uint64_t)part, getenv("MIX_ONLY"));
         print_line(parts[part].name, &totals, now_s() - begin);
-        add(&sum, &totals);
+        mix_totals_add(&sum, &totals);
     }
     print_line("all", &sum, now_s() - start);
     return sum.mismatches != 0;
