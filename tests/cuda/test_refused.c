@@ -1,8 +1,8 @@
 // Plans that the CUDA backend has no kernels for are refused before memory is taken. The refusal
 // names the op. The CPU's name is in it, because that backend has every op.
+#include "backend/cuda/stage.h"
 #include "backend/parity_case.h"
 #include "cuda_engine.h"
-#include "recurrent_model.h"
 
 static const struct backend_sizes sizes = {.max_tokens = 8, .max_logits = 8, .max_seqs = 2};
 
@@ -36,10 +36,7 @@ CASE(an_op_that_is_not_here_is_refused_by_its_name) {
     static const struct {
         enum op_kind kind;
         const char *name;
-    } ops[] = {{OP_CONV, "the op conv"},
-               {OP_DELTA, "the op delta"},
-               {OP_SCAN, "the op scan"},
-               {OP_HEADS, "the op heads"}};
+    } ops[] = {{OP_HEADS, "the op heads"}};
     for (int i = 0; i < COUNT(ops) * 3; i++) {
         struct parity_case *c = parity_case_create(ops[i / 3].kind, i % 3);
         check_refused(&c->plan, ops[i / 3].name);
@@ -118,12 +115,18 @@ CASE(options_of_routers_are_refused) {
     assert_true(n > 0);
 }
 
-// By the first op that is not here; the model's attention would be.
-CASE(a_model_with_states_is_refused_by_its_first_op) {
-    struct model model;
-    assert_int_equal(recurrent_model_init(&model, 64, FORMAT_F32, NULL), RN_OK);
-    check_refused(&model.plan, "the op conv");
-    recurrent_model_deinit(&model);
+// The rows of a head's state are in registers.
+CASE(a_state_of_too_many_rows_is_refused) {
+    static const enum op_kind kinds[] = {OP_DELTA, OP_SCAN};
+    for (int i = 0; i < COUNT(kinds); i++) {
+        char name[96];
+        struct parity_case *c = parity_case_create(kinds[i], 0);
+        op_of_kind(&c->plan, kinds[i])->state.dim_k = STATE_DIM_MAX + 1;
+        snprintf(name, sizeof name, "the op %s of heads with more than 256 rows of state",
+                 op_name(kinds[i]));
+        check_refused(&c->plan, name);
+        parity_case_destroy(c);
+    }
 }
 
 // Pages of a latent have no layout here, even if no op reads them.
@@ -136,18 +139,6 @@ CASE(a_group_of_latents_is_refused) {
     plan_add_kv_group(&plan, &group);
     plan_end_with_rows(&plan, rows, 4, 4);
     check_refused(&plan, "keys that are a latent");
-    plan_deinit(&plan);
-}
-
-// Pages of states have no layout here, even if no op reads them.
-CASE(a_group_of_states_is_refused) {
-    static const float rows[4 * 4];
-    const struct plan_kv_group group = {.kind = KV_RECURRENT, .n_layer = 2, .state = 48};
-    struct plan plan;
-    plan_init(&plan);
-    plan_add_kv_group(&plan, &group);
-    plan_end_with_rows(&plan, rows, 4, 4);
-    check_refused(&plan, "states of layers");
     plan_deinit(&plan);
 }
 

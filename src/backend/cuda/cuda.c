@@ -83,6 +83,14 @@ static rn_status plan_check(const struct plan *plan, const struct backend_sizes 
     return status;
 }
 
+// Bytes of a page of a group: all its layers.
+static uint64_t page_bytes_of(const struct plan *plan, int g, const struct backend_sizes *sizes,
+                              int kv_type) {
+    const struct plan_kv_group *group = &plan->group[g];
+    if (group->kind != KV_RECURRENT) return cuda_page_bytes(group, kv_type);
+    return (uint64_t)group->n_layer * cuda_state_bytes(plan, g, sizes->bf16_states);
+}
+
 static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *sizes,
                            const char *kv_type, struct backend_need *out, rn_error *err) {
     struct arena arena = {0};
@@ -90,7 +98,7 @@ static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *
     const rn_status status = plan_check(plan, sizes, kv_type, &arena, &layout, err);
     *out = (struct backend_need){.weights = layout.weight_bytes, .step = layout.step_bytes};
     for (int g = 0; g < plan->n_group && !status; g++)
-        out->kv.page[g] = cuda_page_bytes(&plan->group[g], kv_type_of(kv_type));
+        out->kv.page[g] = page_bytes_of(plan, g, sizes, kv_type_of(kv_type));
     arena_deinit(&arena);
     return status;
 }
@@ -120,7 +128,7 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
     uint64_t kv = 0;
     for (int g = 0; g < b->plan->n_group; g++) {
         const uint64_t n_layer = (uint64_t)b->plan->group[g].n_layer;
-        const uint64_t bytes = cuda_page_bytes(&b->plan->group[g], b->kv_type);
+        const uint64_t bytes = page_bytes_of(b->plan, g, &b->sizes, b->kv_type);
         b->kv[g].n_layer = n_layer;
         b->kv[g].page_bytes = bytes / n_layer;
         b->kv[g].layer_bytes = bytes / n_layer * config->n_pages[g];
@@ -166,6 +174,7 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     for (int i = 0; i < 2 * b->plan->n_group && !code; i++) {
         const struct plan_kv_group *group = &b->plan->group[i / 2];
+        if (group->kind == KV_RECURRENT) continue;
         const void *kernel = i % 2 ? attention_long(b->kv_type, group->dim_k, group->dim_v)
                                    : attention_small(b->kv_type, group->dim_k, group->dim_v);
         if (kernel)
@@ -175,6 +184,7 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
     if (!code && b->shared_most >= LONG_SHARED)
         code = cudaFuncSetAttribute(attention_fold(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     FOLD_SHARED);
+    if (!code) code = cuda_state_prepare(b);
     return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
 }
 
@@ -216,6 +226,8 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if ((s = kernels_prepare(b, err))) return s;
     if ((s = memory_take(b, config, err))) return s;
     b->has_experts = b->layout.max_expert > 0;
+    for (int g = 0; g < b->plan->n_group; g++)
+        b->has_states |= b->plan->group[g].kind == KV_RECURRENT;
     scratch_point(b);
     if ((s = cuda_weights_load(b, config, err))) return s;
     if ((s = cuda_program_make(b, err))) return s;

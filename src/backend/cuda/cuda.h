@@ -86,6 +86,7 @@ struct cuda_shape {
     int32_t chosen_now;
     int32_t n_tokens, n_out, n_logits;
     int32_t has_pages, has_hidden, is_choosing; // has_hidden: out rows that want no logits
+    int32_t n_seqs;                             // of models with states; else 0
     int32_t n_splits, n_pages, seq_rows;        // of attention, see cuda_attention_size
     int32_t n_part[2][STEP_PARTS]; // sequences of each part of struct step, or some more; 0: none
     struct choose_plan choose;
@@ -130,7 +131,7 @@ struct cuda_backend {
     struct backend base;
     const struct plan *plan;
     int device, n_sm;
-    bool has_experts;
+    bool has_experts, has_states;
     struct cudaDeviceProp prop;
     struct backend_sizes sizes;
     const char *kv_name;
@@ -158,6 +159,9 @@ struct cuda_backend {
     const float **logits, **hidden;
     char variant[32];
 };
+
+// Floats from row to row of a buffer of that width.
+static inline int cuda_ld(int width) { return (width + 31) / 32 * 32; }
 
 // layout.c
 rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *sizes,
@@ -190,6 +194,15 @@ void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_
                           struct step *step, struct cuda_shape *shape);
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                   const struct cuda_shape *shape, struct launch_clock clock);
+// state.c
+// Where the op's part begins in its layer's part of a page.
+uint64_t cuda_state_at(const struct plan *plan, const struct op *op, bool is_bf16);
+// Bytes of a page of a recurrent group, of one layer.
+uint64_t cuda_state_bytes(const struct plan *plan, int group, bool is_bf16);
+// The kernels may take as much shared memory as a block can have.
+cudaError_t cuda_state_prepare(const struct cuda_backend *b);
+cudaError_t cuda_state_launch(struct cuda_backend *b, const struct stage *s,
+                              const struct cuda_shape *shape, struct launch_clock clock);
 
 bool cuda_is_product(const struct op *op);
 bool cuda_reads(const struct op *op, int buffer);

@@ -27,9 +27,7 @@ int kv_type_of(const char *name) {
 rn_status kv_group_check(const struct plan_kv_group *group, int type, rn_error *err) {
     if (type < 0 || type >= KV_TYPES)
         return err_set(err, RN_ERR_ARG, "KV type %d, expected 0 to %d", type, KV_TYPES - 1);
-    if (group->kind == KV_RECURRENT)
-        return err_set(err, RN_ERR_UNSUPPORTED,
-                       "cuda: states of layers are not there yet; --backend cpu has them");
+    if (group->kind == KV_RECURRENT) return RN_OK; // the layout refuses ops
     if (group->is_latent)
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "cuda: keys that are a latent are not there yet; --backend cpu has them");

@@ -21,9 +21,11 @@ bool cuda_is_product(const struct op *op) {
 
 bool cuda_reads(const struct op *op, int buffer) {
     const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP || op->kind == OP_TEMPER ||
-                           op->kind == OP_COMBINE || (op->kind == OP_MATMUL && op->matmul.add) ||
+                           op->kind == OP_COMBINE || op->kind == OP_COLUMNS ||
+                           (op->kind == OP_MATMUL && op->matmul.add) ||
                            (op->kind == OP_NORM && op->norm.add) ||
                            (op->kind == OP_EMBED && op->embed.add);
+    if (op->kind == OP_DELTA && op->state.beta == buffer) return true;
     return op->in[0] == buffer || op->in[1] == buffer || (reads_out && op->out == buffer);
 }
 
@@ -139,6 +141,7 @@ static void place_weights(const struct plan *plan, struct cuda_layout *l) {
         else
             place_vector(plan, l, op->weight);
         if (op->kind != OP_EMBED) place_vector(plan, l, op->bias);
+        if (op->kind == OP_SCAN) place_vector(plan, l, op->state.skip);
         if (is_pair && op->bias != PLAN_NONE) {
             const struct plan_weight *bias = &plan->weight[op->bias];
             pair_bias += (uint64_t)(bias->rows * bias->cols) * 2 * sizeof(float) + ALIGN;
@@ -163,7 +166,7 @@ static void place_buffers(const struct plan *plan, const struct backend_sizes *s
         const struct plan_buffer *buffer = &plan->buffer[i];
         struct cuda_buffer *b = &l->buffer[i];
         b->n_rows = (int64_t)rows_max(sizes, buffer->rows) * buffer->slots;
-        b->ld = (buffer->width + 31) / 32 * 32;
+        b->ld = cuda_ld(buffer->width);
         b->ld16 = b->ld;
         b->at = take(&l->step_bytes, (uint64_t)b->n_rows * (uint64_t)b->ld * sizeof(float));
         wants16[0] = wants16[1] = false;
@@ -194,12 +197,12 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     const struct plan_weight *weight = op->weight == PLAN_NONE ? NULL : &plan->weight[op->weight];
     switch (op->kind) {
     case OP_INPUT:
-    case OP_CONV:
-    case OP_DELTA:
-    case OP_SCAN:
-    case OP_COLUMNS:
     case OP_HEADS:
         return "";
+    case OP_DELTA:
+    case OP_SCAN:
+        return op->state.dim_k > STATE_DIM_MAX ? " of heads with more than 256 rows of state"
+                                               : NULL;
     case OP_KV_APPEND:
     case OP_ATTENTION:
         return plan->group[op->kv.group].is_latent ? " over a latent" : NULL;

@@ -639,11 +639,15 @@ static int op_add(struct compiler *c, int index) {
     case OP_TEMPER:
         temper_add(c, op);
         return 1;
-    case OP_INPUT: // layout.c refused them
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
+        state_add(c, op);
+        return 1;
     case OP_COLUMNS:
+        columns_add(c, op);
+        return 1;
+    case OP_INPUT: // layout.c refused them
     case OP_HEADS:
     case OP_COUNT:
         break;

@@ -22,6 +22,10 @@ struct compiler {
 struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct op *op,
                         const char *name);
 
+// program_state.c
+void columns_add(struct compiler *c, const struct op *op);
+void state_add(struct compiler *c, const struct op *op);
+
 // ---------------------------------------------------------------- addresses
 
 static inline float *buffer_f32(const struct compiler *c, int buffer) {

@@ -157,6 +157,17 @@ DEV_CALL void gate_run(const struct stage_rows_op &s, int n_rows) {
     }
 }
 
+// Columns of each part of a row to another place.
+DEV_CALL void columns_run(const struct stage_rows_op &s, int n_rows) {
+    const int width = s.n_parts * s.len;
+    for (int64_t i = grid_thread(); i < (int64_t)n_rows * width; i += grid_threads()) {
+        const int64_t row = i / width;
+        const int at = (int)(i % width), part = at / s.len, column = at % s.len;
+        s.out[row * s.ld_out + part * s.dim + column] =
+            load_l2(s.in + row * s.ld_in + part * s.ld_in2 + column);
+    }
+}
+
 DEV_CALL void softcap_run(const struct stage_rows_op &s, int n_rows) {
     for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads()) {
         float *x = s.out + i / s.width * s.ld_out + i % s.width;

@@ -41,6 +41,10 @@ enum stage_kind {
     STAGE_COMBINE,
     STAGE_SOFTCAP,
     STAGE_TEMPER, // f32, in place
+    STAGE_COLUMNS,
+    STAGE_CONV, // the ops with a state: state.cuh
+    STAGE_DELTA,
+    STAGE_SCAN,
     STAGE_KINDS
 };
 
@@ -128,6 +132,7 @@ struct stage_rows_op {
     int32_t length, offset;             // TEMPER
     float scale, cap;      // scale: of EMBED; of NORM, afterwards: 0 where there is none
     float xielu[4];        // GATE of that kind: above, below, linear, eps
+    int32_t n_parts, len;  // COLUMNS; ld_in2: a part of in, dim: of out
     const uint8_t *table;  // EMBED: units
     const float *inv_freq; // ROPE [n_rot / 2]
     float magnitude;
@@ -192,6 +197,48 @@ struct stage_attention {
     int32_t page_slots;    // chunks of a warp: 1, 2 or 4, as a launch has room
 };
 
+// Ops with a state. A head's state of DELTA and SCAN is [dim_k, dim_v]: units of 32 rows, tiles of
+// 8 columns. state_heads.cuh has the order of a tile's numbers.
+enum {
+    STATE_UNIT = 32,                // dim_k is padded to 1, 2, 4 or 8 of them
+    STATE_DIM_MAX = 8 * STATE_UNIT, // of dim_k
+    STATE_COLS = 8,                 // columns of a warp
+    STATE_WARPS = 4,                // with columns; one more prepares rows
+    STATE_BLOCK_COLS = STATE_WARPS * STATE_COLS,
+    STATE_THREADS = (STATE_WARPS + 1) * 32,
+    STATE_CHUNK = 16, // rows that are prepared at a time
+    STATE_SLOTS = 3,  // chunks in shared memory
+    CONV_THREADS = 128,
+    CONV_ROWS = 8, // of a thread, at most
+};
+
+static inline int state_units(int dim_k) {
+    return dim_k <= STATE_UNIT ? 1 : dim_k <= 2 * STATE_UNIT ? 2 : dim_k <= 4 * STATE_UNIT ? 4 : 8;
+}
+// Macros where device code asks too.
+#define STATE_TILE_BYTES(units, is_bf16)                                                           \
+    ((uint32_t)((units)*STATE_UNIT * STATE_COLS * ((is_bf16) ? 2 : 4)))
+static inline uint64_t state_head_bytes(int dim_k, int dim_v, bool is_bf16) {
+    return (uint64_t)((dim_v + STATE_COLS - 1) / STATE_COLS) *
+           STATE_TILE_BYTES(state_units(dim_k), is_bf16);
+}
+
+struct stage_state {
+    const float *in;            // CONV: channels; DELTA: q, k, v; SCAN: x, B, C
+    const float *time, *beta;   // DELTA: a and b of each head; SCAN: dt
+    float *out;                 // f32, as all rows here [tokens, ld]
+    const float *weight, *bias; // CONV: [width, taps], and NULL where it has none; else A and dt
+    const float *skip;          // SCAN: D of each head
+    int32_t ld_in, ld_time, ld_beta, ld_out;
+    int32_t group;       // KV group
+    int32_t width, taps; // CONV
+    int32_t n_head, n_key, dim_k, dim_v;
+    int32_t silu, is_tiled, is_bf16;
+    float eps, dt_min, dt_max;
+    uint64_t page_bytes; // of a page, of this layer
+    uint8_t *pages;      // of this layer: the op's part of page 0
+};
+
 struct stage {
     int32_t kind;  // enum stage_kind
     int32_t rows;  // enum stage_rows
@@ -201,6 +248,7 @@ struct stage {
         struct stage_product product;
         struct stage_rows_op row;
         struct stage_attention attention;
+        struct stage_state state;
     };
 } __attribute__((aligned(16)));
 
@@ -215,6 +263,9 @@ struct step_seq {
     int32_t first_row, n_tokens, first_pos;
     int32_t first_out, n_out;
     uint32_t table[STEP_GROUPS]; // its page table of each group: an index into step.tables
+    // of recurrent groups, as in batch_seq
+    uint32_t state_from[STEP_GROUPS], snapshot[STEP_GROUPS];
+    int32_t n_snapshot;
 };
 
 // The sequences of a step that have rows in attention, by the number of them: up to SMALL_ROWS

@@ -142,11 +142,14 @@ static void put_seqs(const struct cuda_backend *b, const struct batch *batch, st
                                     .n_tokens = seq->n_tokens,
                                     .first_pos = seq->first_pos,
                                     .first_out = seq->first_out,
-                                    .n_out = seq->n_out};
+                                    .n_out = seq->n_out,
+                                    .n_snapshot = seq->n_snapshot};
         for (int i = 0; i < seq->n_tokens; i++) row_seq[seq->first_row + i] = s;
         for (int g = 0; g < b->plan->n_group; g++) {
             seqs[s].table[g] = (uint32_t)((p->at - tables_at) / 4);
             put(p, seq->page_table[g], table_blocks(seq) * 4);
+            seqs[s].state_from[g] = seq->state_from[g];
+            seqs[s].snapshot[g] = seq->snapshot[g];
         }
     }
     step->seq = (const struct step_seq *)(const void *)(p->device + seqs_at);
@@ -294,6 +297,8 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_shape 
     if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
         return cuda_attention_launch(b, s, rows_of(b, shape, s), shape, clock);
+    if (s->kind == STAGE_CONV || s->kind == STAGE_DELTA || s->kind == STAGE_SCAN)
+        return cuda_state_launch(b, s, shape, clock);
     for (int i = 0; i < ROWS_JOINED; i++) {
         args.n_rows[args.n_stages++] = rows_of(b, shape, s + i);
         if (!(s[i].flags & STAGE_JOINS)) break;
@@ -414,6 +419,7 @@ static void shape_of(const struct cuda_backend *b, const struct cuda_flight *f,
     out->n_tokens = cuda_rows_class(batch->n_tokens, most->max_tokens);
     out->n_out = cuda_rows_class(batch->n_out, most->max_tokens);
     out->n_logits = cuda_rows_class(batch->n_logits, most->max_logits);
+    if (b->has_states) out->n_seqs = cuda_rows_class(batch->n_seqs, most->max_seqs);
     out->has_pages = batch->n_pages > 0;
     out->has_hidden = batch->n_out > batch->n_logits;
     cuda_attention_size(batch, out);

@@ -24,7 +24,7 @@
 #define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define DEV_CALL     static
+#define DEV_CALL     [[maybe_unused]] static
 #define DEV          __device__ __forceinline__
 #define UNROLL
 
