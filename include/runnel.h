@@ -469,6 +469,7 @@ typedef struct rn_step {
     uint64_t begin_ns, end_ns; // CLOCK_MONOTONIC; it ends when its tokens are known
     // the parts of that time: they add up to end_ns - begin_ns. host_ns is the rest
     uint64_t run_ns, choice_ns, draft_ns, host_ns;
+    uint64_t idle_ns;  // of the device before it, with something to do; 0: the backend does not say
     uint64_t usual_ns; // run_ns of such a step by experience; 0: not known yet
     // of run_ns; all 0: the backend does not say
     uint64_t ops_ns[RN_OPS_COUNT];
@@ -591,6 +592,9 @@ typedef struct rn_engine_stats {
     double step_ms; // how long the step that runs now has taken; 0: none does
     // where the steps' time went
     uint64_t schedule_ns, draft_ns, batch_ns, run_ns, sample_ns, publish_ns;
+    // the device's time between steps that followed each other; 0: the backend does not say
+    uint64_t idle_ns;
+    uint64_t late_steps;             // handed over when the step before had ended
     uint64_t weight_bytes, kv_bytes; // that the steps had to read
     rn_draft_stats draft[RN_DRAFTER_COUNT];
     uint64_t accepted_at[RN_MAX_DRAFT]; // drafts whose token of that place was accepted

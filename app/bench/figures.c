@@ -176,6 +176,11 @@ void figures_moments(const struct crowd_mark *from, const struct crowd_mark *to,
     row_real(row, COLUMN_HOST_US, figure_ratio((double)(host_b - host_a) * 1e-3, steps));
     row_real(row, COLUMN_SAMPLE_US,
              figure_ratio((double)(b->sample_ns - a->sample_ns) * 1e-3, steps));
+    const double idle_ns = (double)(b->idle_ns - a->idle_ns);
+    row_real(row, COLUMN_IDLE_US, figure_ratio(above_zero(idle_ns) * 1e-3, steps));
+    row_real(row, COLUMN_LATE_SHARE,
+             idle_ns > 0 ? figure_ratio((double)(b->late_steps - a->late_steps), steps)
+                         : (double)NAN);
     row_real(row, COLUMN_READ_GBS, figure_ratio((double)bytes, (double)(b->run_ns - a->run_ns)));
 }
 

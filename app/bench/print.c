@@ -26,10 +26,11 @@ static const struct {
          C(MODEL_SIZE), C(MODEL_N_PARAMS), C(BACKENDS)}},
     [TABLE_STREAMS] = {true, 3,
         {C(LABEL), C(N_STREAMS), C(GEN_TS), C(GAP_MS_P50), C(GAIN_STREAM), C(PROMPT_TS), C(TTFT_MS_P50),
-         C(GAIN_SERIAL), C(DECODE_SHARE), C(SAVED), C(HOST_US), C(SAMPLE_US), C(PAGES_HELD)}},
+         C(GAIN_SERIAL), C(DECODE_SHARE), C(SAVED), C(HOST_US), C(SAMPLE_US), C(IDLE_US), C(LATE_SHARE),
+         C(PAGES_HELD)}},
     [TABLE_ARRIVE] = {true, 3,
         {C(LABEL), C(N_STREAMS), C(GAP_MS_P50), C(OVER_BOUND), C(TTFT_MS_P50), C(GEN_TS), C(PROMPT_TS),
-         C(DECODE_SHARE), C(HOST_US), C(SAMPLE_US)}},
+         C(DECODE_SHARE), C(HOST_US), C(SAMPLE_US), C(IDLE_US), C(LATE_SHARE)}},
     [TABLE_DRAFTS] = {true, 6,
         {C(DRAFTER), C(DRAFT_LENGTH), C(TEMPERATURE), C(N_STREAMS), C(RATIO), C(SAME_TEXT), C(GEN_TS),
          C(NONE_TS), C(ACCEPTED_SHARE), C(TOKENS_PER_STEP), C(DRAFTED_PER_STEP), C(SAID_RATIO),
@@ -61,6 +62,9 @@ static bool column_filled(const struct bench_config *config, enum column_id id) 
     case COLUMN_TFLOPS: // the CPU's peak is known, and its share says more
         return *config->device.name && (bench_list_largest(&config->n_prompt) > 0 ||
                                         bench_list_largest(&config->streams) > 1);
+    case COLUMN_IDLE_US: // the CPU has no clock of its own
+    case COLUMN_LATE_SHARE:
+        return *config->device.name;
     case COLUMN_PEAK_SHARE:
         return bench_list_largest(&config->n_prompt) > 0;
     case COLUMN_COST:

@@ -353,6 +353,12 @@ static void put_engine(struct scrape *scrape) {
     put_sample(scrape, name, "phase", "run", (double)stats->run_ns * 1e-9);
     put_sample(scrape, name, "phase", "sample", (double)stats->sample_ns * 1e-9);
     put_sample(scrape, name, "phase", "publish", (double)stats->publish_ns * 1e-9);
+    put_single(scrape, "runnel:device_idle_seconds_total", "counter",
+               "Time of the device between steps that followed each other; 0: it does not say.",
+               (double)stats->idle_ns * 1e-9);
+    put_single(scrape, "runnel:late_steps_total", "counter",
+               "Steps that were handed over when the step before had ended.",
+               (double)stats->late_steps);
 }
 
 // The server has no drafter of its own.

@@ -82,6 +82,9 @@ struct step_result {
     const float *const *hidden;
     const rn_status *seq_status;    // [n_seqs] not RN_OK: the fault of that sequence; NULL: all are
     uint64_t run_ns, choose_ns;     // by the device's own clock
+    uint64_t idle_ns;               // by that clock, from the end of the step before to the start
+                                    // of this one; 0: not measured
+    bool is_late;                   // the step before had ended when this one was handed over
     uint64_t ops_ns[OPS_COUNT];     // of run_ns, by the class of the ops; all 0: not measured
     uint64_t expert_bytes;          // of experts' weights that were read; 0 without experts
     const struct step_stage *stage; // [n_stage] while profile is on
@@ -142,7 +145,7 @@ struct backend {
 // The contract that a backend in a shared object was built for (plugin.h). The version changes with
 // any change of the structs of backend.h, plan.h, batch.h and pool.c, or of their meaning. The
 // sizes are part of the number, so that most changes are noticed without a new version.
-enum { BACKEND_VERSION = 5 };
+enum { BACKEND_VERSION = 6 };
 #define BACKEND_CONTRACT                                                                           \
     ((unsigned)(BACKEND_VERSION * 1000000u + sizeof(struct backend_class) +                        \
                 sizeof(struct backend_config) + sizeof(struct backend_device) +                    \

@@ -171,6 +171,8 @@ CASE(test_streams_between_two_moments) {
                                             .batch_ns = 20000,
                                             .publish_ns = 30000,
                                             .sample_ns = 5000,
+                                            .idle_ns = 15000,
+                                            .late_steps = 1,
                                             .weight_bytes = 1500000,
                                             .kv_bytes = 500000,
                                             .prompt_tokens = 256,
@@ -183,6 +185,8 @@ CASE(test_streams_between_two_moments) {
     column_near(&row, COLUMN_STEPS, 10);
     column_near(&row, COLUMN_HOST_US, 6);
     column_near(&row, COLUMN_SAMPLE_US, 0.5);
+    column_near(&row, COLUMN_IDLE_US, 1.5);
+    column_near(&row, COLUMN_LATE_SHARE, 0.1);
     column_near(&row, COLUMN_READ_GBS, 2);
     figures_totals(&from.stats, &to.stats, &row);
     column_near(&row, COLUMN_PROMPT_TOKENS, 256);
@@ -193,6 +197,8 @@ CASE(test_streams_between_two_moments) {
     figures_moments(&from, &from, &row); // nothing happened
     column_null(&row, COLUMN_GEN_TS);
     column_null(&row, COLUMN_HOST_US);
+    column_null(&row, COLUMN_IDLE_US);
+    column_null(&row, COLUMN_LATE_SHARE);
     row_deinit(&row);
 }
 

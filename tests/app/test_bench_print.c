@@ -33,7 +33,8 @@ CASE(test_the_keys_are_those_that_programs_read) {
         "build_commit test model_filename model_type backends device isa n_batch n_threads type_kv "
         "test_time n_streams n_prompt n_gen n_shared n_arrive itl_ms sampled wall_ms serial_ms "
         "prompt_ts gen_ts decode_only gain_stream gain_serial gap_ms_p50 gap_ms_p99 gap_ms_max "
-        "over_bound ttft_ms_p50 ttft_ms_p99 ttft_ms_max steps host_us sample_us read_gbs "
+        "over_bound ttft_ms_p50 ttft_ms_p99 ttft_ms_max steps host_us sample_us idle_us late_share "
+        "read_gbs "
         "bandwidth_gbs bandwidth_share pages_held pages_shared prompt_tokens cached_tokens "
         "output_tokens preemptions ";
     keys_are(TABLE_STREAMS, streams);

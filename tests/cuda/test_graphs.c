@@ -133,6 +133,9 @@ CASE(streams_that_join_and_leave_give_their_own_bits) {
         streams_check_same(&alone[i], &mixed[i]);
         check(digest[0][i] == digest[1][i], "logits of request %d", i);
     }
+    const rn_engine_stats stats = streams_stats(engine);
+    check(stats.idle_ns > 0 && stats.late_steps < stats.steps, "%d of %d steps late, %d us idle",
+          (int)stats.late_steps, (int)stats.steps, (int)(stats.idle_ns / 1000));
     if (!cuda_wanted()) {
         const struct cuda_backend *b = (const struct cuda_backend *)engine->engine.backend;
         int n_wide = 0;

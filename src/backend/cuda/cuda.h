@@ -123,6 +123,7 @@ struct cuda_flight {
     cudaEvent_t end;            // the results are with the host
     int n_logits, n_out;
     bool has_run, is_choosing;
+    bool is_late;                 // the device had nothing to do when the launches were handed over
     const struct cuda_list *list; // that ran while profiling; NULL: no times
     uint8_t *wants;               // [max_tokens] out rows that came back
 };
@@ -152,6 +153,7 @@ struct cuda_backend {
     struct cuda_result *chosen[2]; // device: of this step and of the one before
     int chosen_now;
     struct choose_scratch choose;
+    uint64_t end_ns; // of the last step that was waited for, by the device's clock; 0: none yet
     bool profiling, is_lost;
     uint64_t *times, *times_host; // for profiles: when stages ended; the host's copy is pinned
     struct step_stage *profile;

@@ -403,6 +403,8 @@ cudaError_t cuda_launch_step(struct cuda_backend *b, const struct cuda_shape *sh
 
 static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct cuda_shape *shape,
                      rn_error *err) {
+    const struct cuda_flight *before = &b->flight[(b->next + N_FLIGHTS - 1) % N_FLIGHTS];
+    f->is_late = b->n_in_flight == 0 || cudaEventQuery(before->ran) == cudaSuccess;
     f->list = b->profiling ? list_of(b, shape->n_tokens) : NULL;
     const cudaError_t code =
         f->list ? cuda_launch_step(b, shape, f->list) : cuda_graph_run(b, shape);
@@ -547,6 +549,9 @@ rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *
     const uint64_t *clock = f->result->clock;
     out->run_ns = clock[1] - clock[0];
     out->choose_ns = f->is_choosing && clock[2] > clock[1] ? clock[2] - clock[1] : 0;
+    out->idle_ns = b->end_ns && clock[0] > b->end_ns ? clock[0] - b->end_ns : 0;
+    out->is_late = f->is_late;
+    b->end_ns = clock[1] + out->choose_ns;
     if (b->has_experts) out->expert_bytes = f->result->expert_bytes;
     return RN_OK;
 }

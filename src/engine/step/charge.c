@@ -155,6 +155,7 @@ static void measure(struct engine *engine, const struct flight *flight, uint64_t
     uint64_t begin = flight->begin_ns > laps->end_ns ? flight->begin_ns : laps->end_ns;
     for (int i = 0; i < flight->n_work && begin != laps->end_ns; i++)
         if (flight->work[i].seq->account.mark_ns == laps->end_ns) begin = laps->end_ns;
+    const bool follows = laps->end_ns && begin == laps->end_ns;
     uint64_t left = now > begin ? now - begin : 0;
     uint64_t run = stats->run_ns - laps->run_ns, draft = stats->draft_ns - laps->draft_ns;
     uint64_t choice = stats->sample_ns - laps->sample_ns;
@@ -170,6 +171,7 @@ static void measure(struct engine *engine, const struct flight *flight, uint64_t
     step->draft_ns = draft;
     step->host_ns = left - run;
     record->begin_ns = begin;
+    record->idle_ns = follows ? engine->result.idle_ns : 0;
     record->end_ns = now;
     record->run_ns = run;
     record->choice_ns = choice;
@@ -285,6 +287,8 @@ void engine_charge(struct engine *engine, struct flight *flight, uint64_t now) {
     engine->step_cause = beside.n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
     engine->step_prompt_request = beside.request[0];
     engine->step_prompt_tokens = beside.tokens[0];
+    engine->stats.idle_ns += record.idle_ns;
+    engine->stats.late_steps += engine->result.is_late && record.idle_ns > 0;
     divider_learn(&engine->divider, &step);
     step_board_write(&engine->steps, &record);
 }
