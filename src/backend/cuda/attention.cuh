@@ -18,7 +18,8 @@
 //     elements 32b + 8t + 4h + i, t and i from 0 to 3. Elements are padded with 0. With int8 the
 //     sum is multiplied by the key's scale. Then s * scale; with a cap cap * tanh(s / cap).
 //  3. Positions are cut into splits of 256 at multiples of 256, and splits into 8 pages. In a split
-//     m is the largest visible score. p = exp(s - m), and 0 where the position is not visible.
+//     m is the largest visible score. p = exp(s - m) as weight_of has it, and 0 where the position
+//     is not visible.
 //  4. l of a page: (p[g] + p[g + 8]) + (p[g + 16] + p[g + 24]) for g of 0 to 7, then pairs g ^ 1,
 //     g ^ 2, g ^ 4. l of the split: pages in order, from 0.
 //  5. o of a page: two matrix instructions from 0, of positions 0 to 15 and 16 to 31. P is rounded

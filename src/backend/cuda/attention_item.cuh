@@ -166,9 +166,12 @@ DEV uint4 query_fragment(uint32_t queries, int dim_k, int query, int block, int 
 
 // The first operand of both steps of a unit in shared memory.
 template <class F> DEV void unit_fragments(uint32_t (&a)[2][4], uint32_t unit, int lane) {
-    const uint4 v = shared_u128(unit + (uint32_t)lane * 16);
-    kv_fragment<F>(a[0], v, 0);
-    kv_fragment<F>(a[1], kv_is_wide<F>() ? shared_u128(unit + 512 + (uint32_t)lane * 16) : v, 1);
+    if (kv_is_wide<F>()) {
+        shared_matrices(a[0], unit, lane);
+        shared_matrices(a[1], unit + 256, lane);
+    } else {
+        kv_fragments<F>(a, shared_u128(unit + (uint32_t)lane * 16));
+    }
 }
 
 // A lane has 4 positions g + 8i of the page and 2 queries 2t + q of the 8: score [2i + q].
@@ -239,11 +242,37 @@ DEV void page_max(const float (&score)[8], float (&m)[2]) {
     }
 }
 
-// p instead of scores, and l of the page. A query that sees nothing has m = -inf and p = 0.
+// A weight p is 2^y of y = fmaf(score, log2 e, -top), top = m * log2 e, and 0 where y is -127 or
+// less. 2^y is 2^n times a polynomial of y - n, n = rint(y), which has an error of 1.6e-7 and is
+// exactly 1 at 0. The exponent is added to the polynomial's bits: a p below 2^-126 is a wrong one
+// below 2^-126, which nothing can see beside p = 1 of the largest score.
+#define WEIGHT_C1 0x1.62e42ap-1f
+#define WEIGHT_C2 0x1.ebf9bcp-3f
+#define WEIGHT_C3 0x1.c6b752p-5f
+#define WEIGHT_C4 0x1.3cea88p-7f
+#define WEIGHT_C5 0x1.5bba14p-10f
+
+// A query that sees nothing has m = -inf, and all its weights are 0.
+DEV float weights_top(float m) { return m == -INFINITY ? 0.0f : m * RMATH_LOG2E; }
+// y that is not a number gives 0.
+DEV float weight_of(float y) {
+    const float x = fmaxf(y, -127.0f), z = x + RMATH_MAGIC, r = x - (z - RMATH_MAGIC);
+    float p = fmaf(WEIGHT_C5, r, WEIGHT_C4);
+    p = fmaf(p, r, WEIGHT_C3);
+    p = fmaf(p, r, WEIGHT_C2);
+    p = fmaf(p, r, WEIGHT_C1);
+    p = fmaf(p, r, 1.0f);
+    return f32_from_bits((f32_to_bits(z) << 23) + f32_to_bits(p));
+}
+
+// p instead of scores, and l of the page.
 DEV void page_weights(float (&score)[8], const float (&m)[2], float (&l)[2]) {
     UNROLL for (int q = 0; q < 2; q++) {
-        const float top = m[q] == -INFINITY ? 0.0f : m[q];
-        UNROLL for (int i = 0; i < 4; i++) score[2 * i + q] = rmath_exp(score[2 * i + q] - top);
+        const float top = weights_top(m[q]);
+        UNROLL for (int i = 0; i < 4; i++) {
+            const float y = fmaf(score[2 * i + q], RMATH_LOG2E, -top);
+            score[2 * i + q] = isnan(y) ? y : weight_of(y);
+        }
         l[q] = queries_sum((score[q] + score[2 + q]) + (score[4 + q] + score[6 + q]));
     }
 }

@@ -48,6 +48,16 @@ DEV uint4 shared_u128(uint32_t at) { return *(const uint4 *)__cvta_shared_to_gen
 DEV uint2 shared_u64(uint32_t at) { return *(const uint2 *)__cvta_shared_to_generic(at); }
 DEV uint32_t shared_u32(uint32_t at) { return *(const uint32_t *)__cvta_shared_to_generic(at); }
 
+// The first operand of a matrix instruction: lane l has the word l of each of four matrices of 8 x
+// 8 halves. A matrix is 128 bytes; the second one is 512 bytes behind the first, the other two are
+// 128 bytes behind these.
+DEV void shared_matrices(uint32_t (&a)[4], uint32_t at, int lane) {
+    at += (uint32_t)((lane / 8 & 1) * 512 + lane / 16 * 128 + lane % 8 * 16);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(at));
+}
+
 // ---------------------------------------------------------------- ordering
 
 // Waits for n threads of the block. All of them name the same barrier, 1 to 15.

@@ -8,15 +8,16 @@
 #include "stage.h"
 
 // A head has its keys, its values and, for int8, a scale of each position's key and value. Both are
-// stored as the registers of a matrix instruction's first operand, lane after lane: a warp that
-// loads 16 bytes a lane has fragments, with g = lane / 4 and t = lane % 4.
+// stored for the registers of a matrix instruction's first operand, with g = lane / 4 and t = lane
+// % 4. Those of 16 bits are matrices of 8 x 8, which a warp loads as fragments (shared_matrices)
+// and a warpgroup reads in shared memory as its second operand (warpgroup_mma).
 //   K  units of 16 positions x 32 elements, [block of 32 elements][half of the page]. Of step h of
 //      a unit, lane has in register j the position g + 8 (j & 1) of the half and the elements
-//      8t + 4h + 2 (j >> 1) + {0, 1} of the block. 16 bits: [h][lane][j]; 8 bits: [lane][h][j & 1]
-//      words of 4 elements.
+//      8t + 4h + 2 (j >> 1) + {0, 1} of the block. 16 bits: [j & 1][h][j >> 1][lane] words; 8 bits:
+//      [lane][h][j & 1] words of 4 elements.
 //   V  units of 16 elements x 32 positions. Of step h (half of the page), lane has in register j
 //      the element g + 8 (j & 1) and the positions 16h + 8 (j >> 1) + 2t + {0, 1}. 16 bits:
-//      [h][lane][j]; 8 bits: [lane][h][j & 1] words of 4 positions.
+//      [j & 1][h][j >> 1][lane] words; 8 bits: [lane][h][j & 1] words of 4 positions.
 //   scales  f16 [position % 8][position / 8], of keys, then of values.
 // Elements are padded with zeros, keys to 32 and values to 16. A page is all zeros before its first
 // append, so the padding and the positions without an entry are zeros.
@@ -73,7 +74,7 @@ template <class F> DEV uint32_t kv_k_at(int slot, int d) {
     const uint32_t lane = (uint32_t)(slot % 8 * 4 + d % 32 / 8), h = (uint32_t)(d % 8 / 4);
     const uint32_t low = (uint32_t)(slot % 16 / 8);
     if (kv_is_wide<F>())
-        return unit + h * 512 + lane * 16 + ((uint32_t)(d % 4 / 2) * 2 + low) * 4 +
+        return unit + low * 512 + h * 256 + (uint32_t)(d % 4 / 2) * 128 + lane * 4 +
                (uint32_t)(d % 2) * 2;
     return unit + lane * 16 + (h * 2 + low) * 4 + (uint32_t)(d % 4);
 }
@@ -82,7 +83,7 @@ template <class F> DEV uint32_t kv_v_at(int slot, int d) {
     const uint32_t lane = (uint32_t)(d % 8 * 4 + slot % 8 / 2), low = (uint32_t)(d % 16 / 8);
     const uint32_t high = (uint32_t)(slot % 16 / 8);
     if (kv_is_wide<F>())
-        return unit + h * 512 + lane * 16 + (high * 2 + low) * 4 + (uint32_t)(slot % 2) * 2;
+        return unit + low * 512 + h * 256 + high * 128 + lane * 4 + (uint32_t)(slot % 2) * 2;
     return unit + lane * 16 + (h * 2 + low) * 4 + high * 2 + (uint32_t)(slot % 2);
 }
 DEV uint32_t kv_scale_index(int slot) { return (uint32_t)(slot % 8 * 4 + slot / 8); }
@@ -129,15 +130,12 @@ template <class F> DEV void halves_of(uint32_t w, uint32_t &low, uint32_t &high)
     }
 }
 
-// The first operand of step h, from the 16 bytes of the lane: those of the step (16 bits), or of
-// the unit (8 bits).
-template <class F> DEV void kv_fragment(uint32_t (&a)[4], const uint4 &v, int h) {
-    if (kv_is_wide<F>()) {
-        a[0] = v.x, a[1] = v.y, a[2] = v.z, a[3] = v.w;
-        return;
-    }
-    halves_of<F>(h ? v.z : v.x, a[0], a[2]);
-    halves_of<F>(h ? v.w : v.y, a[1], a[3]);
+// The first operand of both steps of a unit of 8 bits, from the 16 bytes of the lane.
+template <class F> DEV void kv_fragments(uint32_t (&a)[2][4], const uint4 &v) {
+    halves_of<F>(v.x, a[0][0], a[0][2]);
+    halves_of<F>(v.y, a[0][1], a[0][3]);
+    halves_of<F>(v.z, a[1][0], a[1][2]);
+    halves_of<F>(v.w, a[1][1], a[1][3]);
 }
 
 template <class F>

@@ -332,6 +332,11 @@ DEV uint4 shared_u128(uint32_t at) { return emulator::shared_at<uint4>(at); }
 DEV uint2 shared_u64(uint32_t at) { return emulator::shared_at<uint2>(at); }
 DEV uint32_t shared_u32(uint32_t at) { return emulator::shared_at<uint32_t>(at); }
 
+DEV void shared_matrices(uint32_t (&a)[4], uint32_t at, int lane) {
+    for (uint32_t i = 0; i < 4; i++)
+        a[i] = emulator::shared_at<uint32_t>(at + i % 2 * 512 + i / 2 * 128 + (uint32_t)lane * 4);
+}
+
 // Copies of single threads: done when they are waited for, and not before.
 namespace emulator {
 struct late_copy {
