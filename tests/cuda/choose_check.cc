@@ -261,8 +261,11 @@ static void device_choose(struct device *d, const std::vector<struct choice> &ch
     cuda(cudaMemcpy(d->logits, logits.data(), (size_t)n * (size_t)ld * sizeof(float),
                     cudaMemcpyHostToDevice));
     cuda(cudaMemset(d->chosen, 0x55, (size_t)n * sizeof(int32_t)));
+    const int64_t room = d->scratch.room;
+    if (below(2)) d->scratch.room = 1 + below((int)room); // in several turns
     cuda(choose_launch(&plan, d->description, d->logits, ld, n, &d->scratch, d->chosen, NULL, false,
                        NULL));
+    d->scratch.room = room;
     cuda(cudaMemcpy(out, d->chosen, (size_t)n * sizeof(int32_t), cudaMemcpyDeviceToHost));
 }
 

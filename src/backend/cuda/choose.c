@@ -95,12 +95,19 @@ static void *take(uint8_t *memory, uint64_t *at, uint64_t bytes) {
 
 // Lays the arrays out; memory NULL: only their bytes are wanted.
 static uint64_t scratch_lay(struct choose_scratch *s, int max_rows, int n_vocab, uint8_t *memory) {
-    const uint64_t rows = (uint64_t)max_rows, few = rows < CHOOSE_ROWS ? rows : CHOOSE_ROWS;
+    const uint64_t rows = (uint64_t)max_rows;
     const uint64_t n_parts = parts(n_vocab, CHOOSE_PART_IDS);
     uint64_t at = 0;
     s->stride = (int64_t)aligned((uint64_t)n_vocab, CHOOSE_PEAK_IDS);
     s->peaks = s->stride / CHOOSE_PEAK_IDS;
     s->parts = (int64_t)n_parts;
+    const uint64_t row_bytes = CHOOSE_STEPS * sizeof *s->mass +
+                               (uint64_t)s->peaks * sizeof *s->peak +
+                               (uint64_t)s->stride * (sizeof *s->value + sizeof *s->id);
+    uint64_t few = CHOOSE_ROOM / row_bytes;
+    if (few < CHOOSE_ROWS_LEAST) few = CHOOSE_ROWS_LEAST;
+    if (few > rows) few = rows;
+    s->room = (int64_t)few;
     s->arrived = take(memory, &at, rows * sizeof *s->arrived);
     s->top = take(memory, &at, rows * n_parts * sizeof *s->top);
     s->drawn = take(memory, &at, rows * n_parts * sizeof *s->drawn);
@@ -153,11 +160,13 @@ static cudaError_t launch_rows(const struct choose_plan *plan, int n_rows, struc
 cudaError_t choose_launch(const struct choose_plan *plan, const uint8_t *base, const float *logits,
                           int64_t ld, int n_rows, const struct choose_scratch *scratch,
                           int32_t *chosen, uint64_t *clock, bool overlaps, cudaStream_t stream) {
-    assert(n_rows == plan->n_rows);
+    assert(n_rows == plan->n_rows && n_rows > 0);
     const struct choose_row *row = (const struct choose_row *)base;
-    // only candidates need room of their own
-    const bool needs_room = (plan->flags & (CHOOSE_FILTERS | CHOOSE_PLAIN)) != 0;
-    const int at_once = needs_room ? CHOOSE_ROWS : n_rows;
+    // only lists of candidates and edited logits need room of their own
+    const bool needs_room = (plan->flags & CHOOSE_FILTERS) ||
+                            ((plan->flags & CHOOSE_PLAIN) && (plan->flags & CHOOSE_EDITED));
+    const int n_turns = needs_room ? (n_rows + (int)scratch->room - 1) / (int)scratch->room : 1;
+    const int at_once = (n_rows + n_turns - 1) / n_turns;
     for (int first = 0; first < n_rows; first += at_once) {
         const int n = n_rows - first < at_once ? n_rows - first : at_once;
         struct choose_args args = {.base = base,

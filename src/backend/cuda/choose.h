@@ -32,7 +32,8 @@ enum {
     CHOOSE_MASS_IDS = 8192, // ids of a block that measures
     CHOOSE_MASS_THREADS = 512,
     CHOOSE_STEPS = 2048,        // of distances: digits of sums of mass
-    CHOOSE_ROWS = 64,           // rows with room for candidates: those of a launch
+    CHOOSE_ROWS_LEAST = 64,     // rows with room for candidates, where a step has as many
+    CHOOSE_ROOM = 288 << 20,    // bytes that more of them take at most
     CHOOSE_MAX_VOCAB = 1 << 22, // bits of an id in the keys of a sort
 
     // bytes of a block's shared memory
@@ -74,15 +75,16 @@ struct choose_plan {
 
 // Memory of the kernels, shared by the launches of one stream.
 struct choose_scratch {
-    uint64_t *top;     // [rows, parts] the best logit of each part with its id
-    uint64_t *drawn;   // [rows, parts] the best sum of logit and noise
-    uint64_t *mass;    // [CHOOSE_ROWS, CHOOSE_STEPS] units by distance from the best
-    float *peak;       // [CHOOSE_ROWS, peaks] the largest logit of each CHOOSE_PEAK_IDS ids
-    float *value;      // [CHOOSE_ROWS, stride] edited logits, then candidates
-    int32_t *id;       // [CHOOSE_ROWS, stride] of candidates
-    int32_t *count;    // [rows, parts] logits that are candidates
-    uint32_t *arrived; // [rows] 0 between launches
+    uint64_t *top;                // [rows, parts] the best logit of each part with its id
+    uint64_t *drawn;              // [rows, parts] the best sum of logit and noise
+    uint64_t *mass;               // [room, CHOOSE_STEPS] units by distance from the best
+    float *peak;                  // [room, peaks] the largest logit of each CHOOSE_PEAK_IDS ids
+    float *value;                 // [room, stride] edited logits, then candidates
+    int32_t *id;                  // [room, stride] of candidates
+    int32_t *count;               // [rows, parts] logits that are candidates
+    uint32_t *arrived;            // [rows] 0 between launches
     int64_t stride, peaks, parts; // of a row
+    int64_t room;                 // rows with room for candidates: those of a launch that needs it
 };
 
 // The one argument of every kernel.

@@ -24,8 +24,10 @@ static rn_status grow_upload(struct cuda_flight *f, uint64_t bytes, rn_error *er
     return RN_OK;
 }
 
-static rn_status grow_rows(struct cuda_flight *f, uint64_t floats, rn_error *err) {
+// Twice the room that is needed, but `most`: it is seldom taken, which lasts milliseconds.
+static rn_status grow_rows(struct cuda_flight *f, uint64_t floats, uint64_t most, rn_error *err) {
     if (floats <= f->rows_cap) return RN_OK;
+    floats = 2 * floats < most ? 2 * floats : most;
     cudaFreeHost(f->rows);
     f->rows = NULL;
     f->rows_cap = 0;
@@ -352,7 +354,16 @@ static const float *row_at(const struct cuda_backend *b, int buffer, int row) {
     return (const float *)(const void *)(b->memory + own->at) + (int64_t)row * own->ld;
 }
 
-// Rows that are wanted follow each other at flight.rows.
+// Rows [first, end) of a buffer to the host, by one copy.
+static cudaError_t rows_copy(struct cuda_backend *b, float *to, int buffer, uint64_t width,
+                             int first, int end) {
+    const uint64_t pitch = (uint64_t)b->layout.buffer[buffer].ld * sizeof(float);
+    return cudaMemcpy2DAsync(to, width * sizeof(float), row_at(b, buffer, first), pitch,
+                             width * sizeof(float), (size_t)(end - first), cudaMemcpyDeviceToHost,
+                             b->stream);
+}
+
+// Rows that are wanted follow each other at flight.rows. Neighbours come together.
 static rn_status rows_bring(struct cuda_backend *b, struct cuda_flight *f,
                             const struct batch *batch, rn_error *err) {
     const struct plan *plan = b->plan;
@@ -364,17 +375,21 @@ static rn_status rows_bring(struct cuda_backend *b, struct cuda_flight *f,
         f->wants[i] = wants_row(batch, i) && (i < batch->n_logits || width > 0);
         if (f->wants[i]) floats += i < batch->n_logits ? vocab : width;
     }
-    const rn_status status = grow_rows(f, floats, err);
+    const rn_status status =
+        grow_rows(f, floats,
+                  (uint64_t)b->sizes.max_logits * vocab + (uint64_t)b->sizes.max_tokens * width,
+                  err);
     if (status) return status;
-    for (int i = 0; i < batch->n_out; i++) {
-        if (!f->wants[i]) continue;
+    for (int i = 0, end; i < batch->n_out; i = end) {
         const bool is_logits = i < batch->n_logits;
+        const int most = is_logits ? batch->n_logits : batch->n_out;
+        for (end = i + 1; f->wants[i] && end < most && f->wants[end];) end++;
+        if (!f->wants[i]) continue;
         const uint64_t n = is_logits ? vocab : width;
         const cudaError_t code =
-            cudaMemcpyAsync(f->rows + at, row_at(b, is_logits ? plan->logits : plan->hidden, i),
-                            n * sizeof(float), cudaMemcpyDeviceToHost, b->stream);
+            rows_copy(b, f->rows + at, is_logits ? plan->logits : plan->hidden, n, i, end);
         if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing logits", err);
-        at += n;
+        at += n * (uint64_t)(end - i);
     }
     return RN_OK;
 }
