@@ -5,6 +5,7 @@
 #define RN_BACKEND_CPU_REFERENCE_H
 
 #include "backend/cpu/ops.h"
+#include "backend/cpu/reference_route.h"
 
 enum { REFERENCE_LANES = 16 }; // of a reduction
 
@@ -33,20 +34,6 @@ void reference_temper(float *x, float factor, int64_t n); // of all instruction 
 void reference_kv_append(const struct kv_append_args *args);
 void reference_attention(const struct attention_args *args, float *scratch);
 // These are the same for every instruction set.
-// How an op chooses experts.
-struct route_args {
-    int n, k;          // the best k of n
-    const float *bias; // [n] added to the scores for the choice alone; NULL: none
-    enum route_score score;
-    bool normalize;
-    float scale;                           // 0: none
-    const float *factor;                   // [n] of each expert's weight; NULL: none
-    float least;                           // these as in op.route
-    int n_group, n_group_used, group_best; // n_group 0: none
-    float jitter;
-};
-// The k best of n logits, by rank, and their weights; see ROUTE in docs/NUMERICS.md.
-void reference_route(const struct route_args *args, const float *logit, float *id, float *weight);
 // The row of a token, decoded from the file's layout.
 void reference_embed(const struct plan_weight *weight, int32_t row, float scale, float *y);
 void reference_embed_add(const struct plan_weight *weight, int32_t row, float scale, float *y);

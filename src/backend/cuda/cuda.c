@@ -181,6 +181,11 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
             code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)b->shared_most);
     }
+    for (int i = 0; i < b->plan->n_op && !code; i++)
+        if (b->plan->op[i].kind == OP_ROUTE)
+            code = cudaFuncSetAttribute(route_kernel(b->plan->buffer[b->plan->op[i].in[0]].width),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)b->shared_most);
     if (!code && b->shared_most >= LONG_SHARED)
         code = cudaFuncSetAttribute(attention_fold(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     FOLD_SHARED);

@@ -14,6 +14,7 @@
 #include "backend/cuda/choose.h"
 #include "backend/cuda/codec.h"
 #include "backend/cuda/kv.h"
+#include "backend/cuda/route.h"
 #include "backend/cuda/step.h"
 
 // What a weight is on the device.
@@ -59,6 +60,7 @@ struct cuda_layout {
     uint64_t parts_at, counters_at;
     uint64_t choose_at, chosen_at;
     int max_expert, max_used;
+    int64_t max_pairs;
 };
 
 enum { CUDA_MAX_ROPE = 8, N_FLIGHTS = BACKEND_MAX_DEPTH };
@@ -204,6 +206,10 @@ uint64_t cuda_state_bytes(const struct plan *plan, int group, bool is_bf16);
 // The kernels may take as much shared memory as a block can have.
 cudaError_t cuda_state_prepare(const struct cuda_backend *b);
 cudaError_t cuda_state_launch(struct cuda_backend *b, const struct stage *s,
+                              const struct cuda_shape *shape, struct launch_clock clock);
+
+// routes.c
+cudaError_t cuda_route_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                               const struct cuda_shape *shape, struct launch_clock clock);
 
 bool cuda_is_product(const struct op *op);

@@ -188,13 +188,13 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
         if (n_expert > l->max_expert) l->max_expert = n_expert;
         if (op->route.n_used > l->max_used) l->max_used = op->route.n_used;
     }
-    const uint64_t pairs = (uint64_t)sizes->max_tokens * (uint64_t)l->max_used;
-    l->route_at = take(&l->step_bytes, (2 * (uint64_t)l->max_expert + pairs + 16) * 4);
+    l->max_pairs = (int64_t)sizes->max_tokens * l->max_used;
+    l->route_at =
+        take(&l->step_bytes, (3 * (uint64_t)l->max_expert + 2 * (uint64_t)l->max_pairs + 16) * 4);
 }
 
 // The part of an op that this backend lacks; NULL: it has the op.
 static const char *lacks(const struct plan *plan, const struct op *op) {
-    const struct plan_weight *weight = op->weight == PLAN_NONE ? NULL : &plan->weight[op->weight];
     switch (op->kind) {
     case OP_INPUT:
     case OP_HEADS:
@@ -212,12 +212,7 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_ROPE:
         return op->rope.from ? " behind the first element of a head" : NULL;
     case OP_ROUTE:
-        if (op->bias != PLAN_NONE) return " with a bias of the choice";
-        if (weight) return " with a factor for each expert";
-        if (op->route.n_group > 0) return " with groups of experts";
-        if (op->route.score == ROUTE_SIGMOID) return " by sigmoids";
-        if (op->route.score != ROUTE_SOFTMAX) return " of this kind";
-        return op->route.scale != 0 ? " with a scale" : NULL;
+        return op->route.n_group > ROUTE_GROUPS ? " with more than 32 groups" : NULL;
     case OP_EXPERTS:
         return op->experts.weighs_input ? " with weights before the expert" : NULL;
     default:

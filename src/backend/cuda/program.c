@@ -45,10 +45,6 @@ static const char *name_of(struct compiler *c, int first, int n) {
 
 // ---------------------------------------------------------------- what is fused into what
 
-static bool writes(const struct op *op, int buffer) {
-    return op->out == buffer && op->kind != OP_KV_APPEND;
-}
-
 // A norm of whole rows whose readers are products. Its input stays as it is until the last of them.
 static void fold_norm(struct compiler *c, int index) {
     const struct plan *plan = c->plan;
@@ -144,16 +140,6 @@ static void prepare_input(struct compiler *c, int index, bool always) {
 }
 
 // ---------------------------------------------------------------- products
-
-static struct route_table route_table_of(const struct compiler *c, int n_expert, int n_used) {
-    int32_t *at = (int32_t *)(void *)(c->b->memory + c->b->layout.route_at);
-    struct route_table t = {.n_expert = n_expert, .n_used = n_used};
-    t.n_active = at;
-    t.first = at + 4;
-    t.active = t.first + c->b->layout.max_expert + 2;
-    t.pair = t.active + c->b->layout.max_expert + 2;
-    return t;
-}
 
 // The op that wrote the route of an EXPERTS.
 static const struct op *route_of(const struct compiler *c, int index) {
@@ -538,32 +524,6 @@ static void gate_add(struct compiler *c, int index) {
     memcpy(s->row.xielu, numbers, sizeof numbers);
 }
 
-// Bytes of the file of one expert, over all products that read the route which `index` writes.
-static uint64_t expert_bytes_of(const struct compiler *c, int index) {
-    const struct plan *plan = c->plan;
-    uint64_t bytes = 0;
-    for (int i = index + 1; i < plan->n_op; i++) {
-        const struct op *op = &plan->op[i];
-        if (op->kind == OP_EXPERTS && op->in[1] == plan->op[index].out)
-            bytes += plan->weight[op->weight].bytes / (uint64_t)plan->weight[op->weight].n_expert;
-        if (writes(op, plan->op[index].out)) break;
-    }
-    return bytes;
-}
-
-static void route_add(struct compiler *c, const struct op *op) {
-    struct stage *s = stage_add(c, STAGE_ROUTE, op, "route");
-    s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
-                                    .out = buffer_f32(c, op->out),
-                                    .ld_in = ld_of(c, op->in[0]),
-                                    .ld_out = ld_of(c, op->out),
-                                    .width = c->plan->buffer[op->in[0]].width,
-                                    .n_used = op->route.n_used,
-                                    .normalize = op->route.normalize};
-    s->row.expert_bytes = expert_bytes_of(c, (int)(op - c->plan->op));
-    s->row.route = route_table_of(c, s->row.width, op->route.n_used);
-}
-
 static void combine_add(struct compiler *c, const struct op *op) {
     struct stage *s = stage_add(c, STAGE_COMBINE, op, "combine");
     s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
@@ -628,7 +588,7 @@ static int op_add(struct compiler *c, int index) {
         gate_add(c, index);
         return 1;
     case OP_ROUTE:
-        route_add(c, op);
+        route_add(c, index);
         return 1;
     case OP_COMBINE:
         combine_add(c, op);

@@ -53,4 +53,14 @@ static inline const float *constants_of(const struct compiler *c, int value) {
     return (const float *)(const void *)(c->b->weights + c->b->layout.constant_at[value]);
 }
 
+// ---------------------------------------------------------------- groups of ops
+
+static inline bool writes(const struct op *op, int buffer) {
+    return op->out == buffer && op->kind != OP_KV_APPEND;
+}
+
+// program_route.c
+struct route_table route_table_of(const struct compiler *c, int n_expert, int n_used);
+void route_add(struct compiler *c, int index);
+
 #endif

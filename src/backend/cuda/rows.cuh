@@ -1,21 +1,17 @@
 // The ops that work on rows and elements: tables, gathers, norms of parts of rows, rope, gates,
-// routes, combinations. Every block takes some rows or elements; no result depends on which.
+// combinations. Every block takes some rows or elements; no result depends on which.
 #ifndef RN_BACKEND_CUDA_ROWS_CUH
 #define RN_BACKEND_CUDA_ROWS_CUH
 
 #include "activation.cuh"
 #include "codec.cuh"
 #include "input.cuh"
+#include "step.cuh"
 
 DEV int64_t grid_thread() { return (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
 DEV int64_t grid_threads() { return (int64_t)gridDim.x * BLOCK_THREADS; }
 DEV int64_t grid_warp() { return grid_thread() / 32; }
 DEV int64_t grid_warps() { return grid_threads() / 32; }
-
-// The rows of the step in that domain (enum stage_rows); a launch may have more.
-DEV int step_rows(const struct step &step, int rows) {
-    return rows == STAGE_TOKENS ? step.n_tokens : rows == STAGE_OUT ? step.n_out : step.n_logits;
-}
 
 // ---------------------------------------------------------------- tables
 
@@ -187,83 +183,6 @@ DEV_CALL void temper_run(const struct stage_rows_op &s, const struct step &step,
 }
 
 // ---------------------------------------------------------------- experts
-
-// The k largest logits of a row by rank; of equals the lower id. A warp.
-DEV void route_row(const struct stage_rows_op &s, const float *logit, float *out, int lane) {
-    const int n = s.width;
-    float top = 0.0f, sum = 0.0f;
-    for (int k = 0; k < s.n_used; k++) {
-        float best = 0.0f;
-        int id = -1;
-        for (int i = lane; i < n; i += 32) {
-            bool taken = false;
-            for (int t = 0; t < k && !taken; t++) taken = (int)out[t] == i;
-            const float x = load_l2(logit + i);
-            if (!taken && (id < 0 || x > best)) {
-                best = x;
-                id = i;
-            }
-        }
-        UNROLL for (int o = 16; o > 0; o /= 2) {
-            const float x = __shfl_xor_sync(0xffffffffu, best, o);
-            const int other = __shfl_xor_sync(0xffffffffu, id, o);
-            const bool wins = other >= 0 && (id < 0 || x > best || (!(best > x) && other < id));
-            best = wins ? x : best;
-            id = wins ? other : id;
-        }
-        if (k == 0) top = best;
-        const float p = rmath_exp(best - top);
-        sum = sum + p;
-        if (lane == 0) {
-            out[k] = (float)id;
-            out[s.n_used + k] = p;
-        }
-        __syncwarp();
-    }
-    if (!s.normalize) {
-        sum = 0.0f;
-        for (int i = lane; i < n; i += 32) sum = sum + rmath_exp(load_l2(logit + i) - top);
-        UNROLL for (int o = 16; o > 0; o /= 2) sum = sum + __shfl_xor_sync(0xffffffffu, sum, o);
-    }
-    if (lane < s.n_used) out[s.n_used + lane] = out[s.n_used + lane] / sum;
-    if (lane + 32 < s.n_used) out[s.n_used + lane + 32] = out[s.n_used + lane + 32] / sum;
-}
-
-// The routes of all rows, and the table of pairs by expert. One block.
-DEV_CALL void route_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
-    if (blockIdx.x != 0) return;
-    const struct route_table &route = s.route;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const int n_pairs = n_rows * s.n_used;
-    for (int r = warp; r < n_rows; r += N_WARPS)
-        route_row(s, s.in + (int64_t)r * s.ld_in, s.out + (int64_t)r * s.ld_out, lane);
-    __syncthreads();
-    for (int e = (int)threadIdx.x; e < route.n_expert; e += BLOCK_THREADS) {
-        int n = 0;
-        for (int p = 0; p < n_pairs; p++)
-            n += (int)s.out[(int64_t)(p / s.n_used) * s.ld_out + p % s.n_used] == e;
-        route.first[e + 1] = n;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        int n = 0, n_active = 0;
-        route.first[0] = 0;
-        for (int e = 0; e < route.n_expert; e++) {
-            if (route.first[e + 1] > 0) route.active[n_active++] = e;
-            n += route.first[e + 1];
-            route.first[e + 1] = n;
-        }
-        *route.n_active = n_active;
-        *step.touched += (uint64_t)n_active * s.expert_bytes;
-    }
-    __syncthreads();
-    for (int e = (int)threadIdx.x; e < route.n_expert; e += BLOCK_THREADS) {
-        int at = route.first[e];
-        for (int p = 0; p < n_pairs; p++)
-            if ((int)s.out[(int64_t)(p / s.n_used) * s.ld_out + p % s.n_used] == e)
-                route.pair[at++] = p;
-    }
-}
 
 // out += the slots of a row, weighted, in the order of rank.
 DEV_CALL void combine_run(const struct stage_rows_op &s, int n_rows) {

@@ -91,11 +91,31 @@ struct product {
 
 // Which row goes to which expert, written by STAGE_ROUTE. A pair is row * n_used + rank.
 struct route_table {
-    int32_t *first;  // [n_expert + 1] the first pair of each expert in `pair`
-    int32_t *active; // [n_expert] experts that have pairs
-    int32_t *pair;   // [rows * n_used] pairs by expert, then in order
+    int32_t *first;        // [n_expert + 1] the first pair of each expert in `pair`
+    int32_t *active;       // [n_expert] experts that have pairs, ascending
+    int32_t *pair;         // [rows * n_used] pairs by expert, then in order
+    int32_t *first_padded; // [n_expert + 1] `first` where each expert has a multiple of 8 rows
+    int32_t *position;     // [rows * n_used] the padded position of each pair
     int32_t *n_active;
+    uint32_t *arrived; // blocks whose rows are routed; 0 between launches
     int32_t n_expert, n_used;
+};
+
+// enum route_score
+enum { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SPARSEMIXER };
+
+// The fields of op.route.
+struct stage_route {
+    const float *logit;         // [rows, ld_in]
+    float *out;                 // [rows, ld_out] ids, then weights
+    const float *bias, *factor; // [n_expert]; NULL: none
+    int32_t ld_in, ld_out;
+    int32_t score, is_by_scores,
+        normalize; // is_by_scores: experts are chosen by scores, not logits
+    int32_t n_group, n_group_used, group_best;
+    float scale, least, jitter;
+    struct route_table table;
+    uint64_t expert_bytes; // of one expert, in all products that read the route
 };
 
 struct stage_product {
@@ -126,7 +146,7 @@ struct stage_rows_op {
     int32_t gate, slots;                // GATE; gate: enum gate_kind
     int32_t is_factor;                  // GATE: `in` has one number for a row
     int32_t n_head, dim, n_rot, halves; // ROPE
-    int32_t n_used, normalize;          // ROUTE, COMBINE
+    int32_t n_used;                     // COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
     int32_t length, offset;             // TEMPER
@@ -137,8 +157,6 @@ struct stage_rows_op {
     const float *inv_freq; // ROPE [n_rot / 2]
     float magnitude;
     struct norm_by norm;
-    struct route_table route;
-    uint64_t expert_bytes; // ROUTE: of one expert, in all products that read the route
 };
 
 // How a page stores keys and values; kv.h has their names, kv.cuh the layout.
@@ -249,6 +267,7 @@ struct stage {
         struct stage_rows_op row;
         struct stage_attention attention;
         struct stage_state state;
+        struct stage_route route;
     };
 } __attribute__((aligned(16)));
 

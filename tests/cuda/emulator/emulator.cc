@@ -667,6 +667,17 @@ static void vote_finish(void *const *data, uint32_t mask) {
         if (mask >> i & 1) ((vote_data *)data[i])->ballot = ballot;
 }
 
+static void match_finish(void *const *data, uint32_t mask) {
+    for (int i = 0; i < WARP; i++) {
+        if (!(mask >> i & 1)) continue;
+        match_data *own = (match_data *)data[i];
+        own->same = 0;
+        for (int k = 0; k < WARP; k++)
+            if ((mask >> k & 1) && ((const match_data *)data[k])->value == own->value)
+                own->same |= 1u << k;
+    }
+}
+
 // Lane 4 g + t has of a: rows g and g + 8, columns 2t, 2t + 1 and these + 8; of b: column g; of c:
 // rows g and g + 8, columns 2t and 2t + 1.
 template <class F> static void mma_finish(void *const *data, F f32_of) {
@@ -701,6 +712,7 @@ static void mma_bf16_finish(void *const *data, uint32_t) { mma_finish(data, f32_
 const collective_kind KIND_SYNCWARP = {"__syncwarp", nullptr, true};
 const collective_kind KIND_SHUFFLE = {"a shuffle", shuffle_finish, false};
 const collective_kind KIND_VOTE = {"a vote", vote_finish, false};
+const collective_kind KIND_MATCH = {"a match", match_finish, false};
 const collective_kind KIND_MMA_F16 = {"mma_f16", mma_f16_finish, false};
 const collective_kind KIND_MMA_BF16 = {"mma_bf16", mma_bf16_finish, false};
 

@@ -48,7 +48,8 @@ struct collective_kind {
     void (*finish)(void *const *data, uint32_t mask);
     bool exited_lanes_may_miss;
 };
-extern const collective_kind KIND_SYNCWARP, KIND_SHUFFLE, KIND_VOTE, KIND_MMA_F16, KIND_MMA_BF16;
+extern const collective_kind KIND_SYNCWARP, KIND_SHUFFLE, KIND_VOTE, KIND_MATCH, KIND_MMA_F16,
+    KIND_MMA_BF16;
 void collective(const collective_kind *kind, uint32_t mask, void *data);
 
 void barrier_arrive(int number, int n);
@@ -66,6 +67,9 @@ struct shuffle_data {
 struct vote_data {
     bool yes;
     uint32_t ballot;
+};
+struct match_data {
+    uint32_t value, same;
 };
 struct mma_data {
     float *c;
@@ -241,6 +245,24 @@ template <class T> DEV T __shfl_down_sync(uint32_t mask, T v, unsigned by, int w
 DEV uint32_t __ballot_sync(uint32_t mask, int yes) { return emulator::vote(mask, yes != 0); }
 DEV int __any_sync(uint32_t mask, int yes) { return emulator::vote(mask, yes != 0) != 0; }
 DEV int __all_sync(uint32_t mask, int yes) { return emulator::vote(mask, yes != 0) == mask; }
+
+// Lanes of the mask with the same value.
+template <class T> DEV uint32_t __match_any_sync(uint32_t mask, T v) {
+    static_assert(sizeof(T) == 4, "a match compares 32 bits");
+    emulator::match_data d = {emulator::bits_as<uint32_t>(v), 0};
+    emulator::collective(&emulator::KIND_MATCH, mask, &d);
+    return d.same;
+}
+// Of the whole warp.
+DEV uint32_t __reduce_max_sync(uint32_t mask, uint32_t v) {
+    if (mask != 0xffffffff) emulator::fail("a reduction of lanes %08x is not emulated", mask);
+    for (int o = 16; o > 0; o /= 2) {
+        const uint32_t other = __shfl_xor_sync(mask, v, o);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+DEV uint32_t __reduce_min_sync(uint32_t mask, uint32_t v) { return ~__reduce_max_sync(mask, ~v); }
 
 DEV int __popc(uint32_t x) { return __builtin_popcount(x); }
 DEV int __popcll(unsigned long long x) { return __builtin_popcountll(x); }

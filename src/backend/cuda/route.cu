@@ -1,0 +1,30 @@
+// The kernels of routers.
+#include "route.h"
+
+#include "clock.cuh"
+#include "route.cuh"
+
+// PER: experts of a lane, at most.
+template <int PER>
+__global__ void __launch_bounds__(ROUTE_THREADS, 1)
+    route_kernel_of(const __grid_constant__ struct router_args args) {
+    SHARED_MEMORY(shared);
+    dependents_launch();
+    dependency_wait();
+    route_run<PER>(args, shared);
+    clock_end(args.clock);
+}
+
+KERNEL_ENTRY(route_32, route_kernel_of<1>, (struct router_args))
+KERNEL_ENTRY(route_128, route_kernel_of<4>, (struct router_args))
+KERNEL_ENTRY(route_256, route_kernel_of<8>, (struct router_args))
+KERNEL_ENTRY(route_512, route_kernel_of<16>, (struct router_args))
+KERNEL_ENTRY(route_many, route_kernel_of<ROUTE_EXPERTS / 32>, (struct router_args))
+
+extern "C" const void *route_kernel(int n_expert) {
+    return n_expert <= 32    ? route_32()
+           : n_expert <= 128 ? route_128()
+           : n_expert <= 256 ? route_256()
+           : n_expert <= 512 ? route_512()
+                             : route_many();
+}
