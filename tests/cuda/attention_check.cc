@@ -458,6 +458,7 @@ void world::run(const std::vector<part> &parts, const options &o) {
     const int n_tokens = (int)positions.size(), n_out = (int)outs.size();
     stage_args args = {};
     args.step.n_tokens = n_tokens, args.step.n_out = n_out, args.step.n_seqs = (int)list.size();
+    args.step.n_seqs_out = args.step.n_seqs;
     args.step.pos = pos.put(positions);
     args.step.out_row = out_row.put(outs);
     args.step.row_seq = row_seq.put(of_row);

@@ -20,7 +20,7 @@
      .reference = SCALAR,                                                                          \
      .tolerance = 0.12,                                                                            \
      .has_gaps = true,                                                                             \
-     .without = 1u << OP_ROUTE | 1u << OP_EXPERTS | 1u << OP_INPUT | STATE_OPS},                   \
+     .without = 1u << OP_ROUTE | 1u << OP_EXPERTS | STATE_OPS},                                    \
         {.way = {.find = cuda_class, .n_threads = 1},                                              \
          .reference = SCALAR,                                                                      \
          .tolerance = 0.03,                                                                        \

@@ -4,27 +4,52 @@
 // Steps of up to SMALL_ROWS rows append inside attention: "small", or "long" where contexts are. A
 // layer that reads another layer's keys has the same forms without an append.
 // Larger steps append before, and have a launch for each part (enum step_part).
+#include <string.h>
+
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
 
 // ---------------------------------------------------------------- the upload
+
+int cuda_seqs_extend(const struct batch *batch, struct batch_seq *out) {
+    int n = batch->n_seqs, first = 0;
+    if (n > 0) memcpy(out, batch->seq, (size_t)n * sizeof *out);
+    for (int s = 0; s < batch->n_seqs; s++) {
+        const int end = batch->seq[s].first_out + batch->seq[s].n_out;
+        if (end > first) first = end;
+    }
+    for (int i = first, s = 0; i < batch->n_out; i++) { // of one sequence after the other
+        const int row = batch->out_row[i];
+        const bool is_next = i > first && row == batch->out_row[i - 1] + 1;
+        if (is_next && row < batch->seq[s].first_row + batch->seq[s].n_tokens) {
+            out[n - 1].n_out++;
+            continue;
+        }
+        for (s = 0; row >= batch->seq[s].first_row + batch->seq[s].n_tokens;) s++;
+        out[n] = batch->seq[s];
+        out[n].first_out = i;
+        out[n++].n_out = 1;
+    }
+    return n;
+}
 
 // The part of a step that has n rows of a sequence; STEP_PARTS: none.
 static int part_of(int n_rows) {
     return n_rows == 0 ? STEP_PARTS : n_rows <= SMALL_ROWS ? PART_FEW : PART_MANY;
 }
 
-uint64_t cuda_attention_bytes(const struct batch *batch) {
-    return 2 * STEP_PARTS * (uint64_t)batch->n_seqs * sizeof(int32_t);
+uint64_t cuda_attention_bytes(int n_seqs_out) {
+    return 2 * STEP_PARTS * (uint64_t)n_seqs_out * sizeof(int32_t);
 }
 
 void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_t *device,
                           struct step *step, struct cuda_shape *shape) {
     for (int i = 0; i < 2 * STEP_PARTS; i++) {
         const int is_out = i / STEP_PARTS, part = i % STEP_PARTS;
-        const uint64_t at = (uint64_t)(i * batch->n_seqs) * sizeof(int32_t);
+        const int n_seqs = is_out ? step->n_seqs_out : step->n_seqs;
+        const uint64_t at = (uint64_t)(i * step->n_seqs_out) * sizeof(int32_t);
         int32_t *index = (int32_t *)(void *)(host + at), n = 0;
-        for (int s = 0; s < batch->n_seqs; s++) {
+        for (int s = 0; s < n_seqs; s++) {
             const struct batch_seq *seq = &batch->seq[s];
             if (part_of(is_out ? seq->n_out : seq->n_tokens) == part) index[n++] = s;
         }
@@ -38,9 +63,9 @@ void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_
 
 // The splits of all sequences, the most rows of one, and the most pages of a split. Numbers are
 // rounded up to three bits, so that few shapes come of them.
-void cuda_attention_size(const struct batch *batch, struct cuda_shape *shape) {
+void cuda_attention_size(const struct batch *batch, int n_seqs_out, struct cuda_shape *shape) {
     int n = 0, end = 0;
-    for (int i = 0; i < batch->n_seqs; i++) {
+    for (int i = 0; i < n_seqs_out; i++) {
         const struct batch_seq *seq = &batch->seq[i];
         const int last = seq->first_pos + seq->n_tokens - 1;
         n += last / SPLIT_TOKENS + 1;

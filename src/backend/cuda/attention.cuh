@@ -54,6 +54,10 @@ DEV int few_tile(const struct stage_attention &s) {
     return query_stride(s.dim_k) * FEW_QUERIES <= KEPT_AT ? FEW_QUERIES : FEW_QUERIES / 2;
 }
 
+DEV int n_seqs_of(const struct step &step, int rows) {
+    return rows == STAGE_OUT ? step.n_seqs_out : step.n_seqs;
+}
+
 // The sequences of a stage that a launch does. index NULL: all of the step.
 struct attention_seqs {
     const int32_t *index;
@@ -61,7 +65,7 @@ struct attention_seqs {
     DEV int at(int i) const { return index ? index[i] : i; }
 };
 DEV struct attention_seqs seqs_of(const struct step &step, int rows, int part) {
-    if (part == STEP_PARTS) return {nullptr, step.n_seqs};
+    if (part == STEP_PARTS) return {nullptr, n_seqs_of(step, rows)};
     const struct step_seqs &seqs = step.part[rows == STAGE_OUT][part];
     return {seqs.index, seqs.n};
 }
@@ -81,7 +85,8 @@ DEV struct attention_shape shape_of(const struct stage_attention &s, const struc
     shape.n_splits = high / SPLIT_TOKENS - shape.split_first + 1;
     shape.n_tiles = n_rows ? (shape.n_queries + shape.tile - 1) / shape.tile : 1;
     // "few" also for more queries, while blocks are idle
-    const int64_t items = (int64_t)shape.n_tiles * s.n_head_kv * shape.n_splits * step.n_seqs;
+    const int64_t items =
+        (int64_t)shape.n_tiles * s.n_head_kv * shape.n_splits * n_seqs_of(step, rows);
     if (shape.n_tiles > 1 && items > n_workers) {
         shape.tile = many_tile(s);
         shape.n_tiles = (shape.n_queries + shape.tile - 1) / shape.tile;
@@ -293,7 +298,7 @@ DEV void item_find(const struct stage_attention &s, const struct step &step, int
 DEV bool small_item_find(const struct stage_attention &s, const struct step &step, int rows,
                          int run, uint32_t item, const struct attention_block &m) {
     uint64_t slot = 0, counter = 0;
-    for (int i = 0; i < step.n_seqs; i++) {
+    for (int i = 0; i < n_seqs_of(step, rows); i++) {
         const struct step_seq &seq = step.seq[i];
         const struct attention_shape shape = shape_of(s, step, seq, rows, INT32_MAX);
         const uint32_t jobs = (uint32_t)(shape.n_tiles * s.n_head_kv);
@@ -307,7 +312,8 @@ DEV bool small_item_find(const struct stage_attention &s, const struct step &ste
         if (item < n) {
             item_make(s, step, seq, rows, shape, is_whole, run, item, (uint32_t)slot,
                       (uint32_t)counter, (int)blockIdx.x, m);
-            if (m.lane == 0) m.item().is_last = i + 1 == step.n_seqs && item + gridDim.x >= n;
+            if (m.lane == 0)
+                m.item().is_last = i + 1 == n_seqs_of(step, rows) && item + gridDim.x >= n;
             return true;
         }
         item -= n;

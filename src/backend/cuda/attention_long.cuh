@@ -61,7 +61,8 @@ DEV uint32_t few_items(const struct long_seq &l) {
 DEV uint32_t few_items_all(const struct stage_attention &s, const struct step &step, int rows) {
     uint64_t slot = 0;
     uint32_t n = 0;
-    for (int i = 0; i < step.n_seqs; i++) n += few_items(long_seq_at(s, step, rows, i, slot));
+    for (int i = 0; i < n_seqs_of(step, rows); i++)
+        n += few_items(long_seq_at(s, step, rows, i, slot));
     return n;
 }
 
@@ -69,7 +70,7 @@ DEV uint32_t few_items_all(const struct stage_attention &s, const struct step &s
 DEV void few_item_find(const struct stage_attention &s, const struct step &step, int rows,
                        uint32_t item, const struct attention_block &m) {
     uint64_t slot = 0;
-    for (int i = 0; i < step.n_seqs; i++) {
+    for (int i = 0; i < n_seqs_of(step, rows); i++) {
         const struct long_seq l = long_seq_at(s, step, rows, i, slot);
         const uint32_t n = few_items(l);
         if (item >= n) {
@@ -101,7 +102,7 @@ struct pair_item {
 DEV bool pair_item_find(const struct stage_attention &s, const struct step &step, int rows,
                         uint32_t index, struct pair_item &p) {
     uint64_t slot = 0;
-    for (int i = 0; i < step.n_seqs; i++) {
+    for (int i = 0; i < n_seqs_of(step, rows); i++) {
         const struct long_seq l = long_seq_at(s, step, rows, i, slot);
         const int n_old = l.is_whole ? 0 : l.written - l.shape.split_first;
         const uint32_t n = n_old > 0 ? l.jobs * (uint32_t)n_old : 0;
@@ -496,7 +497,7 @@ DEV void attention_fold_run(const struct stage_attention &s, const struct step &
     uint64_t slot = 0;
     uint32_t before = 0;
     bool has_waited = false;
-    for (int i = 0; i < step.n_seqs; i++) {
+    for (int i = 0; i < n_seqs_of(step, rows); i++) {
         const struct long_seq l = long_seq_at(s, step, rows, i, slot);
         if (l.is_whole) continue;
         const uint32_t n = l.jobs * n_units;

@@ -67,7 +67,8 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
     *out = (struct backend_device){.memory_total = total_bytes,
                                    .memory_free = free_bytes,
                                    .pages = PAGES_FIXED,
-                                   .depth = BACKEND_MAX_DEPTH};
+                                   .depth = BACKEND_MAX_DEPTH,
+                                   .runs_blocks = true};
     snprintf(out->name, sizeof out->name, "%.63s", prop.name);
     return RN_OK;
 }
@@ -78,7 +79,7 @@ static rn_status plan_check(const struct plan *plan, const struct backend_sizes 
                             const char *kv_type, struct arena *arena, struct cuda_layout *out,
                             rn_error *err) {
     rn_status status = cuda_layout_make(plan, sizes, arena, out, err);
-    for (int g = 0; g < plan->n_group && !status; g++)
+    for (int g = 0; g < plan->n_group_all && !status; g++)
         status = kv_group_check(&plan->group[g], kv_type_of(kv_type), err);
     return status;
 }
@@ -97,7 +98,7 @@ static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *
     struct cuda_layout layout;
     const rn_status status = plan_check(plan, sizes, kv_type, &arena, &layout, err);
     *out = (struct backend_need){.weights = layout.weight_bytes, .step = layout.step_bytes};
-    for (int g = 0; g < plan->n_group && !status; g++)
+    for (int g = 0; g < plan->n_group_all && !status; g++)
         out->kv.page[g] = page_bytes_of(plan, g, sizes, kv_type_of(kv_type));
     arena_deinit(&arena);
     return status;
@@ -126,7 +127,7 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
                              rn_error *err) {
     const uint64_t weights = b->layout.weight_bytes, step = b->layout.step_bytes;
     uint64_t kv = 0;
-    for (int g = 0; g < b->plan->n_group; g++) {
+    for (int g = 0; g < b->plan->n_group_all; g++) {
         const uint64_t n_layer = (uint64_t)b->plan->group[g].n_layer;
         const uint64_t bytes = page_bytes_of(b->plan, g, &b->sizes, b->kv_type);
         b->kv[g].n_layer = n_layer;
@@ -136,7 +137,7 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
     }
     cudaError_t code = cudaMalloc((void **)&b->weights, weights + 256);
     if (!code) code = cudaMalloc((void **)&b->memory, step + 256);
-    for (int g = 0; g < b->plan->n_group && !code; g++)
+    for (int g = 0; g < b->plan->n_group_all && !code; g++)
         code = cudaMalloc((void **)&b->kv[g].at, b->kv[g].layer_bytes * b->kv[g].n_layer + 256);
     if (!code) return RN_OK;
     size_t free_bytes = 0, total_bytes = 0;
@@ -172,7 +173,7 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
         code =
             cudaFuncSetAttribute(attention_any(b->kv_type),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
-    for (int i = 0; i < 2 * b->plan->n_group && !code; i++) {
+    for (int i = 0; i < 2 * b->plan->n_group_all && !code; i++) {
         const struct plan_kv_group *group = &b->plan->group[i / 2];
         if (group->kind == KV_RECURRENT) continue;
         const void *kernel = i % 2 ? attention_long(b->kv_type, group->dim_k, group->dim_v)
@@ -181,7 +182,7 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
             code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)b->shared_most);
     }
-    for (int i = 0; i < b->plan->n_op && !code; i++)
+    for (int i = 0; i < b->plan->n_op_all && !code; i++)
         if (b->plan->op[i].kind == OP_ROUTE)
             code = cudaFuncSetAttribute(route_kernel(b->plan->buffer[b->plan->op[i].in[0]].width),
                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -233,6 +234,12 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     b->has_experts = b->layout.max_expert > 0;
     for (int g = 0; g < b->plan->n_group; g++)
         b->has_states |= b->plan->group[g].kind == KV_RECURRENT;
+    const int block = b->plan->n_group; // its group of pages, where it has one
+    b->has_block = b->plan->n_op_all > b->plan->n_op &&
+                   (b->plan->n_group_all == block || config->n_pages[block] > 0);
+    for (int i = b->plan->n_op; i < b->plan->n_op_all; i++)
+        if (b->plan->op[i].kind == OP_INPUT)
+            b->input_width = b->plan->buffer[b->plan->op[i].out].width;
     scratch_point(b);
     if ((s = cuda_weights_load(b, config, err))) return s;
     if ((s = cuda_program_make(b, err))) return s;
@@ -346,7 +353,11 @@ static double cuda_bandwidth(struct backend *backend, uint64_t working_set, int 
 
 static void cuda_profile(struct backend *backend, bool on) {
     struct cuda_backend *b = (struct cuda_backend *)backend;
-    const int n = b->small_list.n > b->wide_list.n ? b->small_list.n : b->wide_list.n;
+    int n = 0;
+    for (int i = 0; i < 2 * CUDA_PARTS; i++) {
+        const int own = b->list[i / CUDA_PARTS][i % CUDA_PARTS].n;
+        if (own > n) n = own;
+    }
     if (on && !b->times) {
         const size_t bytes = (size_t)n * sizeof *b->times;
         if (cudaMalloc((void **)&b->times, bytes) || cudaMemset(b->times, 0, bytes) ||

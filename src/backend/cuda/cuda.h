@@ -63,7 +63,7 @@ struct cuda_layout {
     int64_t max_pairs;
 };
 
-enum { CUDA_MAX_ROPE = 8, N_FLIGHTS = BACKEND_MAX_DEPTH };
+enum { CUDA_MAX_ROPE = 8, N_FLIGHTS = BACKEND_MAX_DEPTH, CUDA_PARTS = 2 };
 
 // What the device leaves of a step for the host, and the next step: numbers, then the tokens.
 struct cuda_result {
@@ -77,6 +77,7 @@ struct cuda_list {
     struct stage *stage;
     const char **name; // for people
     int n, cap;
+    bool is_small; // of steps of up to SMALL_ROWS rows
     struct stage *device;
 };
 
@@ -87,9 +88,10 @@ struct cuda_shape {
     const uint8_t *upload; // of the flight, on the device
     int32_t chosen_now;
     int32_t n_tokens, n_out, n_logits;
-    int32_t has_pages, has_hidden, is_choosing; // has_hidden: out rows that want no logits
-    int32_t n_seqs;                             // of models with states; else 0
-    int32_t n_splits, n_pages, seq_rows;        // of attention, see cuda_attention_size
+    int32_t has_pages, has_hidden, is_choosing; // has_hidden: hidden rows are wanted
+    int32_t is_draft;
+    int32_t n_seqs;                      // of models with states; else 0
+    int32_t n_splits, n_pages, seq_rows; // of attention, see cuda_attention_size
     int32_t n_part[2][STEP_PARTS]; // sequences of each part of struct step, or some more; 0: none
     struct choose_plan choose;
 };
@@ -113,13 +115,19 @@ struct cuda_graphs {
     uint64_t n_steps, n_recorded, n_replayed;
 };
 
+// Rows for the host.
+struct cuda_rows {
+    float *at; // pinned
+    uint64_t cap;
+};
+
 struct cuda_flight {
     uint8_t *upload;        // pinned
     uint8_t *upload_device; // its copy
     uint64_t upload_cap;
     struct cuda_result *result; // pinned: its numbers, and the tokens behind them
-    float *rows;                // pinned: logits and hidden rows that were asked for
-    uint64_t rows_cap;          // floats
+    struct cuda_rows rows;      // logits and hidden rows that were asked for
+    struct cuda_rows hidden;    // of a backend with a draft block: those of all out rows
     cudaEvent_t brought;        // the upload is on the device
     cudaEvent_t ran;            // the launches have ended
     cudaEvent_t end;            // the results are with the host
@@ -143,10 +151,13 @@ struct cuda_backend {
     struct cuda_layout layout;
     uint8_t *weights, *memory; // device
     struct step_kv kv[PLAN_MAX_KV_GROUPS];
-    struct cuda_list small_list, wide_list;
-    uint32_t shared_most; // of a block
-    uint32_t staged_most; // of a product's input in shared memory
-    bool overlaps;        // launches may begin before the one before has ended
+    struct cuda_list list[2]
+                         [CUDA_PARTS]; // of small steps and wide ones: the model, its draft block
+    bool has_block;                    // the draft block is run, so hidden rows are wanted
+    int input_width;                   // of the draft block's op INPUT; 0: it has none
+    uint32_t shared_most;              // of a block
+    uint32_t staged_most;              // of a product's input in shared memory
+    bool overlaps;                     // launches may begin before the one before has ended
     struct cuda_graphs graphs;
     cudaStream_t stream;   // launches
     cudaStream_t up, down; // copies: they must not hold up the launches of the next step
@@ -161,6 +172,7 @@ struct cuda_backend {
     struct step_stage *profile;
     // results of the last wait
     const float **logits, **hidden;
+    struct batch_seq *seqs; // of a batch, and runs of hidden rows behind them: cuda_seqs_extend
     char variant[32];
 };
 
@@ -191,9 +203,12 @@ cudaError_t cuda_graph_run(struct cuda_backend *b, const struct cuda_shape *shap
 void cuda_graphs_free(struct cuda_graphs *graphs);
 // attention.c
 // What a launch of attention needs to know of the batch.
-void cuda_attention_size(const struct batch *batch, struct cuda_shape *shape);
+void cuda_attention_size(const struct batch *batch, int n_seqs_out, struct cuda_shape *shape);
+// The batch's sequences, then runs of hidden rows that are not among the out rows of theirs
+// (batch_add_hidden): stages of out rows have these as sequences of their own. Returns the number.
+int cuda_seqs_extend(const struct batch *batch, struct batch_seq *out);
 // The lists of a larger step: their bytes, and the lists themselves.
-uint64_t cuda_attention_bytes(const struct batch *batch);
+uint64_t cuda_attention_bytes(int n_seqs_out);
 void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_t *device,
                           struct step *step, struct cuda_shape *shape);
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
@@ -212,6 +227,8 @@ cudaError_t cuda_state_launch(struct cuda_backend *b, const struct stage *s,
 cudaError_t cuda_route_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                               const struct cuda_shape *shape, struct launch_clock clock);
 
+// The end of the part of the plan that has the op: the model, or its draft block.
+int cuda_part_end(const struct plan *plan, int op);
 bool cuda_is_product(const struct op *op);
 bool cuda_reads(const struct op *op, int buffer);
 // The op that makes the pair of two products, or NULL: OP_GATE whose inputs they are.

@@ -15,6 +15,10 @@ static uint64_t take(uint64_t *at, uint64_t bytes) {
 
 // ---------------------------------------------------------------- questions about a plan
 
+int cuda_part_end(const struct plan *plan, int index) {
+    return index < plan->n_op ? plan->n_op : plan->n_op_all;
+}
+
 bool cuda_is_product(const struct op *op) {
     return op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
 }
@@ -37,7 +41,8 @@ bool cuda_only_products_read(const struct plan *plan, int index, int *type) {
     const int buffer = plan->op[index].out;
     bool any = false;
     if (buffer == plan->hidden || buffer == plan->logits) return false;
-    for (int i = index + 1; i < plan->n_op; i++) {
+    const int end = cuda_part_end(plan, index);
+    for (int i = index + 1; i < end; i++) {
         const struct op *op = &plan->op[i];
         if (cuda_reads(op, buffer)) {
             if (!cuda_is_product(op) || op->in[0] != buffer || op->in[1] == buffer ||
@@ -55,14 +60,15 @@ bool cuda_only_products_read(const struct plan *plan, int index, int *type) {
 
 static int uses_of(const struct plan *plan, int weight) {
     int n = 0;
-    for (int i = 0; i < plan->n_op; i++) n += plan->op[i].weight == weight;
+    for (int i = 0; i < plan->n_op_all; i++) n += plan->op[i].weight == weight;
     return n;
 }
 
 // Two neighbouring products of one input whose results meet in a gate that follows them, and are
 // read by nothing else.
 const struct op *cuda_pair_of(const struct plan *plan, int index, int *second) {
-    if (index + 2 >= plan->n_op) return NULL;
+    const int end = cuda_part_end(plan, index);
+    if (index + 2 >= end) return NULL;
     const struct op *a = &plan->op[index], *b = a + 1, *gate = a + 2;
     if (!cuda_is_product(a) || b->kind != a->kind || gate->kind != OP_GATE) return NULL;
     if (gate->in[0] != a->out || gate->in[1] != b->out || a->out == b->out) return NULL;
@@ -79,7 +85,7 @@ const struct op *cuda_pair_of(const struct plan *plan, int index, int *second) {
     int type;
     if (!cuda_only_products_read(plan, index + 2, &type)) return NULL;
     // the second result is the gate's alone
-    for (int i = index + 3; i < plan->n_op; i++) {
+    for (int i = index + 3; i < end; i++) {
         if (cuda_reads(&plan->op[i], b->out) && b->out != gate->out) return NULL;
         if (plan->op[i].out == b->out) break;
     }
@@ -120,7 +126,7 @@ static void place_vector(const struct plan *plan, struct cuda_layout *l, int ind
 
 // Weights and biases that norms do without.
 static void place_constants(const struct plan *plan, struct cuda_layout *l) {
-    for (int i = 0; i < plan->n_op; i++) {
+    for (int i = 0; i < plan->n_op_all; i++) {
         const struct op *op = &plan->op[i];
         if (op->kind != OP_NORM || op->norm.group <= l->n_constants) continue;
         if (op->weight == PLAN_NONE || op->norm.kind == NORM_LAYER_PLAIN)
@@ -132,7 +138,7 @@ static void place_constants(const struct plan *plan, struct cuda_layout *l) {
 
 static void place_weights(const struct plan *plan, struct cuda_layout *l) {
     uint64_t pair_bias = 0;
-    for (int i = 0; i < plan->n_op; i++) {
+    for (int i = 0; i < plan->n_op_all; i++) {
         const struct op *op = &plan->op[i];
         int second;
         const bool is_pair = cuda_pair_of(plan, i, &second) != NULL;
@@ -170,7 +176,7 @@ static void place_buffers(const struct plan *plan, const struct backend_sizes *s
         b->ld16 = b->ld;
         b->at = take(&l->step_bytes, (uint64_t)b->n_rows * (uint64_t)b->ld * sizeof(float));
         wants16[0] = wants16[1] = false;
-        for (int k = 0; k < plan->n_op; k++)
+        for (int k = 0; k < plan->n_op_all; k++)
             if (cuda_is_product(&plan->op[k]) && plan->op[k].in[0] == i)
                 wants16[cuda_input_type(plan, &plan->op[k])] = true;
         for (int t = 0; t < 2; t++)
@@ -181,7 +187,7 @@ static void place_buffers(const struct plan *plan, const struct backend_sizes *s
 
 static void place_routes(const struct plan *plan, const struct backend_sizes *sizes,
                          struct cuda_layout *l) {
-    for (int i = 0; i < plan->n_op; i++) {
+    for (int i = 0; i < plan->n_op_all; i++) {
         const struct op *op = &plan->op[i];
         if (op->kind != OP_ROUTE) continue;
         const int n_expert = plan->buffer[op->in[0]].width;
@@ -196,7 +202,6 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
 // The part of an op that this backend lacks; NULL: it has the op.
 static const char *lacks(const struct plan *plan, const struct op *op) {
     switch (op->kind) {
-    case OP_INPUT:
     case OP_HEADS:
         return "";
     case OP_DELTA:
@@ -221,7 +226,7 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
 }
 
 static rn_status ops_check(const struct plan *plan, rn_error *err) {
-    for (int i = 0; i < plan->n_op; i++) {
+    for (int i = 0; i < plan->n_op_all; i++) {
         const char *what = lacks(plan, &plan->op[i]);
         if (what)
             return err_set(err, RN_ERR_UNSUPPORTED,
@@ -254,7 +259,7 @@ rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *
         out->rope_at[r] = take(&out->step_bytes, (uint64_t)sizes->max_tokens *
                                                      (uint64_t)plan->rope[r].n_rot * sizeof(float));
     uint64_t parts = 0, counters = 0;
-    for (int i = 0; i < plan->n_op; i++) {
+    for (int i = 0; i < plan->n_op_all; i++) {
         const struct op *op = &plan->op[i];
         if (op->kind != OP_ATTENTION) continue;
         const struct plan_kv_group *g = &plan->group[op->kv.group];

@@ -54,7 +54,7 @@ static void fold_norm(struct compiler *c, int index) {
     if (norm->norm.scale != 0) return;
     if (plan->buffer[norm->out].slots != 1) return;
     int last = index;
-    for (int i = index + 1; i < plan->n_op; i++) {
+    for (int i = index + 1; i < c->end; i++) {
         const struct op *op = &plan->op[i];
         if (cuda_reads(op, norm->out)) {
             if (!cuda_is_product(op) || op->in[0] != norm->out || op->in[1] == norm->out ||
@@ -102,7 +102,7 @@ static struct norm_by norm_by_of(const struct compiler *c, const struct op *norm
 
 // The op that wrote the rows which `index` reads from `buffer`.
 static int writer_of(const struct compiler *c, int index, int buffer) {
-    for (int i = index - 1; i >= 0; i--)
+    for (int i = index - 1; i >= c->first; i--)
         if (writes(&c->plan->op[i], buffer)) return i;
     return PLAN_NONE;
 }
@@ -196,7 +196,7 @@ static void product_init(struct compiler *c, struct product *p, int index) {
     p->out = buffer_f32(c, op->out);
     p->ld = ld_of(c, op->out);
     p->bias = vector_of(c, op->bias);
-    const struct op *next = index + 1 < plan->n_op ? op + 1 : NULL;
+    const struct op *next = index + 1 < c->end ? op + 1 : NULL;
     if (next && next->kind == OP_SOFTCAP && next->out == op->out && !p->add) {
         p->softcap = next->softcap.cap;
         c->is_folded[index + 1] = true;
@@ -231,7 +231,7 @@ static int product_add(struct compiler *c, int index) {
     const struct plan_weight *weight = &plan->weight[op->weight];
     int n = 1, written;
     // the first product of an input prepares it
-    if (index == 0 || !cuda_is_product(op - 1) || (op - 1)->in[0] != op->in[0] ||
+    if (index == c->first || !cuda_is_product(op - 1) || (op - 1)->in[0] != op->in[0] ||
         cuda_input_type(plan, op - 1) != type || c->norm_of[index - 1] != norm ||
         (op - 1)->kind != op->kind)
         prepare_input(c, index, is_experts);
@@ -255,7 +255,7 @@ static int product_add(struct compiler *c, int index) {
         p->route = route_table_of(c, plan->buffer[route->in[0]].width, route->route.n_used);
         p->slots_in = plan->buffer[op->in[0]].has_slots;
     }
-    while (n < MAX_PRODUCTS && index + n < plan->n_op && joins(c, index, index + n)) n++;
+    while (n < MAX_PRODUCTS && index + n < c->end && joins(c, index, index + n)) n++;
     for (int i = 0; i < n; i++) {
         product_init(c, &p->product[i], index + i);
         p->n_tiles += p->product[i].n_tiles;
@@ -312,11 +312,11 @@ static bool heads_find(const struct compiler *c, int index, struct heads *h) {
     const struct plan_kv_group *group = &plan->group[append->kv.group];
     *h = (struct heads){.append = append};
     int at = index + 1, gathered = PLAN_NONE, from = PLAN_NONE;
-    for (; at < plan->n_op && plan->op[at].kind == OP_GATHER; at++) {
+    for (; at < c->end && plan->op[at].kind == OP_GATHER; at++) {
         gathered = plan->op[at].out; // of several the last is the queries'
         from = plan->op[at].in[0];
     }
-    if (at == plan->n_op) return false;
+    if (at == c->end) return false;
     const struct op *attention = &plan->op[at];
     if (attention->kind != OP_ATTENTION || attention->kv.group != append->kv.group ||
         attention->kv.layer != append->kv.layer)
@@ -471,6 +471,14 @@ static void embed_add(struct compiler *c, const struct op *op) {
                                     .table = c->b->weights + w->at};
 }
 
+// Rows that the batch brings.
+static void input_add(struct compiler *c, const struct op *op) {
+    struct stage *s = stage_add(c, STAGE_INPUT, op, "input");
+    s->row = (struct stage_rows_op){.out = buffer_f32(c, op->out),
+                                    .ld_out = ld_of(c, op->out),
+                                    .width = c->plan->buffer[op->out].width};
+}
+
 static void norm_add(struct compiler *c, const struct op *op, int flags) {
     struct stage *s = stage_add(c, STAGE_NORM, op, "norm");
     s->flags = flags;
@@ -599,6 +607,9 @@ static int op_add(struct compiler *c, int index) {
     case OP_TEMPER:
         temper_add(c, op);
         return 1;
+    case OP_INPUT:
+        input_add(c, op);
+        return 1;
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
@@ -607,8 +618,7 @@ static int op_add(struct compiler *c, int index) {
     case OP_COLUMNS:
         columns_add(c, op);
         return 1;
-    case OP_INPUT: // layout.c refused them
-    case OP_HEADS:
+    case OP_HEADS: // layout.c refused them
     case OP_COUNT:
         break;
     }
@@ -633,11 +643,11 @@ static void begin_add(struct compiler *c) {
 // Marks ops that others take over, before any stage is written.
 static void fold(struct compiler *c) {
     const struct plan *plan = c->plan;
-    for (int i = 0; i < plan->n_op; i++) {
+    for (int i = c->first; i < c->end; i++) {
         c->norm_of[i] = PLAN_NONE;
         c->is_folded[i] = false;
     }
-    for (int i = 0; i < plan->n_op; i++) {
+    for (int i = c->first; i < c->end; i++) {
         struct heads h;
         if (plan->op[i].kind == OP_NORM) fold_norm(c, i);
         if (plan->op[i].kind == OP_ATTENTION)
@@ -649,26 +659,31 @@ static void fold(struct compiler *c) {
     }
 }
 
-// Stages of one launch are row stages. Pages and tables of rope join the embedding behind them.
+// Stages of one launch are row stages. Pages and tables of rope join the first op behind them.
 static void joins_check(struct compiler *c) {
     struct stage *stage = c->list->stage;
     for (int i = 0; i < c->list->n; i++) {
         const int next = i + 1 < c->list->n ? stage[i + 1].kind : STAGE_PRODUCT;
         const bool begins = stage[i].kind == STAGE_PAGES || stage[i].kind == STAGE_ROPE_TABLE;
         const bool joins =
-            begins ? next == STAGE_ROPE_TABLE || next == STAGE_EMBED : next == STAGE_GATHER;
+            begins ? next == STAGE_ROPE_TABLE || next == STAGE_EMBED || next == STAGE_INPUT
+                   : next == STAGE_GATHER;
         if (!joins) stage[i].flags &= ~STAGE_JOINS;
     }
 }
 
-static rn_status list_make(struct compiler *c, struct cuda_list *list, bool is_small) {
+// is_draft: of the draft block, whose biases of pairs follow the model's.
+static rn_status list_make(struct compiler *c, struct cuda_list *list, bool is_small,
+                           bool is_draft) {
     const struct plan *plan = c->plan;
     c->list = list;
-    c->is_small = is_small;
-    c->pair_bias_at = c->b->layout.pair_bias_at;
+    c->is_small = list->is_small = is_small;
+    c->first = is_draft ? plan->n_op : 0;
+    c->end = is_draft ? plan->n_op_all : plan->n_op;
+    if (!is_draft) c->pair_bias_at = c->b->layout.pair_bias_at;
     fold(c);
     begin_add(c);
-    for (int i = 0, n; i < plan->n_op && !c->status; i += n) {
+    for (int i = c->first, n; i < c->end && !c->status; i += n) {
         n = 1;
         if (c->is_folded[i]) {
             if (plan->op[i].out == plan->hidden) norm_add(c, &plan->op[i], STAGE_IF_HIDDEN);
@@ -705,25 +720,26 @@ static rn_status constants_upload(struct compiler *c) {
 }
 
 rn_status cuda_program_make(struct cuda_backend *b, rn_error *err) {
-    const size_t n = (size_t)b->plan->n_op;
+    const size_t n = (size_t)b->plan->n_op_all;
     struct compiler c = {.b = b, .plan = b->plan, .err = err};
-    c.norm_of = calloc(n, sizeof *c.norm_of);
-    c.is_folded = calloc(n, sizeof *c.is_folded);
+    c.norm_of = calloc(n + 1, sizeof *c.norm_of);
+    c.is_folded = calloc(n + 1, sizeof *c.is_folded);
     rn_status status = c.norm_of && c.is_folded
                            ? constants_upload(&c)
                            : err_set(err, RN_ERR_NOMEM, "no memory to compile %zu ops", n);
-    if (!status) status = list_make(&c, &b->small_list, true);
-    if (!status) status = list_make(&c, &b->wide_list, false);
+    for (int i = 0; i < 2 * CUDA_PARTS && !status; i++)
+        status =
+            list_make(&c, &b->list[i / CUDA_PARTS][i % CUDA_PARTS], i < CUDA_PARTS, i % CUDA_PARTS);
     free(c.norm_of);
     free(c.is_folded);
     return status;
 }
 
 void cuda_program_free(struct cuda_backend *b) {
-    struct cuda_list *lists[] = {&b->small_list, &b->wide_list};
-    for (int i = 0; i < 2; i++) {
-        free(lists[i]->stage);
-        free(lists[i]->name);
-        cudaFree(lists[i]->device);
+    for (int i = 0; i < 2 * CUDA_PARTS; i++) {
+        struct cuda_list *list = &b->list[i / CUDA_PARTS][i % CUDA_PARTS];
+        free(list->stage);
+        free(list->name);
+        cudaFree(list->device);
     }
 }

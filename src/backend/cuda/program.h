@@ -10,8 +10,9 @@ struct compiler {
     const struct plan *plan;
     struct cuda_list *list;
     bool is_small;
-    int *norm_of;    // [n_op] of a product: the norm that is fused into it; PLAN_NONE
-    bool *is_folded; // [n_op] nothing is left of this op but its part in another stage
+    int first, end;  // the list's ops: the model's, or those of its draft block
+    int *norm_of;    // [n_op_all] of a product: the norm that is fused into it; PLAN_NONE
+    bool *is_folded; // [n_op_all] nothing is left of this op but its part in another stage
     uint64_t pair_bias_at;
     rn_status status;
     rn_error *err;

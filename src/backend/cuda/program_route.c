@@ -19,7 +19,7 @@ struct route_table route_table_of(const struct compiler *c, int n_expert, int n_
 static uint64_t expert_bytes_of(const struct compiler *c, int index) {
     const struct plan *plan = c->plan;
     uint64_t bytes = 0;
-    for (int i = index + 1; i < plan->n_op; i++) {
+    for (int i = index + 1; i < c->end; i++) {
         const struct op *op = &plan->op[i];
         if (op->kind == OP_EXPERTS && op->in[1] == plan->op[index].out)
             bytes += plan->weight[op->weight].bytes / (uint64_t)plan->weight[op->weight].n_expert;

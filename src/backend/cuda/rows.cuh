@@ -78,6 +78,11 @@ DEV_CALL void gather_run(const struct stage_rows_op &s, const struct step &step,
     }
 }
 
+DEV_CALL void input_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
+    for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads())
+        s.out[i / s.width * s.ld_out + i % s.width] = step.input[i];
+}
+
 // Norms of parts of a row, one by one: a warp has a part. The order of its sums is that of the
 // heads in attention: lane, lane + 32, ..., then shuffles.
 DEV void norm_parts_run(const struct stage_rows_op &s, int n_rows) {

@@ -41,6 +41,7 @@ enum stage_kind {
     STAGE_COMBINE,
     STAGE_SOFTCAP,
     STAGE_TEMPER, // f32, in place
+    STAGE_INPUT,  // rows that the batch brings, to f32 rows
     STAGE_COLUMNS,
     STAGE_CONV, // the ops with a state: state.cuh
     STAGE_DELTA,
@@ -314,6 +315,7 @@ struct step_kv {
 // step's number (step_rows), and so does one whose rows change anything beside their own buffers.
 struct step {
     int32_t n_tokens, n_out, n_logits, n_seqs, n_pages;
+    int32_t n_seqs_out;     // of stages of out rows: with runs of further out rows of a sequence
     const int32_t *token;   // [n_tokens] negative: -1 - the row of the step before
     const int32_t *pos;     // [n_tokens]
     const int32_t *out_row; // [n_out]
@@ -323,6 +325,7 @@ struct step {
     const uint32_t *tables;
     const struct step_page *page;
     const int32_t *before; // tokens that the step before chose
+    const float *input;    // [n_tokens, the op's width] of STAGE_INPUT
     uint64_t *touched;     // bytes of experts that were read
     struct step_kv kv[STEP_GROUPS];
 };

@@ -104,6 +104,9 @@ DEV void row_stage_run(const struct stage &s, const struct step &step, int n_row
     case STAGE_TEMPER:
         temper_run(s.row, step, n_rows);
         break;
+    case STAGE_INPUT:
+        input_run(s.row, step, n_rows);
+        break;
     default:
         break;
     }

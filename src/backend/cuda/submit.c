@@ -25,16 +25,20 @@ static rn_status grow_upload(struct cuda_flight *f, uint64_t bytes, rn_error *er
 }
 
 // Twice the room that is needed, but `most`: it is seldom taken, which lasts milliseconds.
-static rn_status grow_rows(struct cuda_flight *f, uint64_t floats, uint64_t most, rn_error *err) {
-    if (floats <= f->rows_cap) return RN_OK;
+static rn_status grow_rows(struct cuda_rows *rows, uint64_t floats, uint64_t most, rn_error *err) {
+    if (floats <= rows->cap) return RN_OK;
     floats = 2 * floats < most ? 2 * floats : most;
-    cudaFreeHost(f->rows);
-    f->rows = NULL;
-    f->rows_cap = 0;
-    const cudaError_t code = cudaMallocHost((void **)&f->rows, floats * sizeof(float));
+    cudaFreeHost(rows->at);
+    *rows = (struct cuda_rows){0};
+    const cudaError_t code = cudaMallocHost((void **)&rows->at, floats * sizeof(float));
     if (code) return cuda_fault(code, RN_ERR_STEP, "pinned memory for logits", err);
-    f->rows_cap = floats;
+    rows->cap = floats;
     return RN_OK;
+}
+
+// Rows of the draft block's op INPUT.
+static uint64_t input_bytes(const struct cuda_backend *b, int n_rows) {
+    return b->has_block ? (uint64_t)n_rows * (uint64_t)b->input_width * sizeof(float) : 0;
 }
 
 // The upload of a step with all rows, and each page in one table: a larger one is rare. Its address
@@ -42,9 +46,10 @@ static rn_status grow_rows(struct cuda_flight *f, uint64_t floats, uint64_t most
 static uint64_t upload_usual(const struct cuda_backend *b) {
     enum { LEAST = 1 << 16, MOST_TABLES = 4 << 20 };
     uint64_t tables = 0;
-    for (int g = 0; g < b->plan->n_group; g++)
+    for (int g = 0; g < b->plan->n_group_all; g++)
         if (b->kv[g].page_bytes) tables += b->kv[g].layer_bytes / b->kv[g].page_bytes * 4;
-    return LEAST + (uint64_t)b->sizes.max_tokens * 16 +
+    const int rows = b->sizes.max_tokens < GRAPH_ROWS ? b->sizes.max_tokens : (int)GRAPH_ROWS;
+    return LEAST + (uint64_t)b->sizes.max_tokens * 16 + input_bytes(b, rows) +
            (uint64_t)b->sizes.max_seqs * (sizeof(struct step_seq) + 64) +
            (uint64_t)b->sizes.max_logits * sizeof(struct choose_row) +
            (tables < MOST_TABLES ? tables : MOST_TABLES);
@@ -66,7 +71,9 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err) {
     }
     b->logits = calloc((size_t)b->sizes.max_logits, sizeof *b->logits);
     b->hidden = calloc((size_t)b->sizes.max_tokens, sizeof *b->hidden);
-    if (!b->logits || !b->hidden) return err_set(err, RN_ERR_NOMEM, "no memory for results");
+    b->seqs = calloc((size_t)(b->sizes.max_seqs + b->sizes.max_tokens), sizeof *b->seqs);
+    if (!b->logits || !b->hidden || !b->seqs)
+        return err_set(err, RN_ERR_NOMEM, "no memory for results");
     return code ? cuda_fault(code, RN_ERR_NOMEM, "memory for steps", err) : RN_OK;
 }
 
@@ -76,7 +83,8 @@ void cuda_flights_free(struct cuda_backend *b) {
         cudaFreeHost(f->upload);
         cudaFree(f->upload_device);
         cudaFreeHost(f->result);
-        cudaFreeHost(f->rows);
+        cudaFreeHost(f->rows.at);
+        cudaFreeHost(f->hidden.at);
         if (f->brought) cudaEventDestroy(f->brought);
         if (f->ran) cudaEventDestroy(f->ran);
         if (f->end) cudaEventDestroy(f->end);
@@ -85,13 +93,16 @@ void cuda_flights_free(struct cuda_backend *b) {
     cuda_graphs_free(&b->graphs);
     free(b->logits);
     free(b->hidden);
+    free(b->seqs);
     cudaFree(b->times);
     cudaFreeHost(b->times_host);
     free(b->profile);
 }
 
-static const struct cuda_list *list_of(const struct cuda_backend *b, int n_tokens) {
-    return n_tokens > 0 && n_tokens <= SMALL_ROWS ? &b->small_list : &b->wide_list;
+static const struct cuda_list *list_of(const struct cuda_backend *b,
+                                       const struct cuda_shape *shape) {
+    const bool is_small = shape->n_tokens > 0 && shape->n_tokens <= SMALL_ROWS;
+    return &b->list[is_small ? 0 : 1][shape->is_draft];
 }
 
 // ---------------------------------------------------------------- the upload
@@ -121,24 +132,35 @@ static uint64_t table_blocks(const struct batch_seq *seq) {
     return (uint64_t)(seq->first_pos + seq->n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 }
 
-static uint64_t upload_bytes(const struct cuda_backend *b, const struct batch *batch) {
+// The page tables of the groups that the batch's ops have: the model's, or the draft block's.
+static int group_first(const struct plan *plan, const struct batch *batch) {
+    return batch->is_draft ? plan->n_group : 0;
+}
+static int group_end(const struct plan *plan, const struct batch *batch) {
+    return batch->is_draft ? plan->n_group_all : plan->n_group;
+}
+
+static uint64_t upload_bytes(const struct cuda_backend *b, const struct batch *batch,
+                             int n_seqs_out) {
     uint64_t bytes = 4 * ((uint64_t)batch->n_tokens * 4 + 16) + 64 +
-                     (uint64_t)batch->n_seqs * sizeof(struct step_seq) +
-                     cuda_attention_bytes(batch) + 16 +
+                     (uint64_t)n_seqs_out * sizeof(struct step_seq) +
+                     cuda_attention_bytes(n_seqs_out) + 16 +
+                     (batch->is_draft ? input_bytes(b, batch->n_tokens) : 0) +
                      (uint64_t)batch->n_pages * sizeof(struct step_page);
     for (int s = 0; s < batch->n_seqs; s++)
-        bytes += (table_blocks(&batch->seq[s]) * 4 + 16) * (uint64_t)b->plan->n_group;
+        bytes += (table_blocks(&batch->seq[s]) * 4 + 16) * (uint64_t)b->plan->n_group_all;
     return bytes + 64;
 }
 
+// The first row of a sequence names it, so runs of hidden rows find the tables of theirs.
 static void put_seqs(const struct cuda_backend *b, const struct batch *batch, struct packer *p,
                      struct step *step) {
-    const uint64_t seqs_at = room(p, (uint64_t)batch->n_seqs * sizeof(struct step_seq));
+    const uint64_t seqs_at = room(p, (uint64_t)step->n_seqs_out * sizeof(struct step_seq));
     const uint64_t rows_at = room(p, (uint64_t)batch->n_tokens * 4);
     struct step_seq *seqs = (struct step_seq *)(void *)(p->host + seqs_at);
     int32_t *row_seq = (int32_t *)(void *)(p->host + rows_at);
     const uint64_t tables_at = p->at;
-    for (int s = 0; s < batch->n_seqs; s++) {
+    for (int s = 0; s < step->n_seqs_out; s++) {
         const struct batch_seq *seq = &batch->seq[s];
         seqs[s] = (struct step_seq){.first_row = seq->first_row,
                                     .n_tokens = seq->n_tokens,
@@ -146,8 +168,12 @@ static void put_seqs(const struct cuda_backend *b, const struct batch *batch, st
                                     .first_out = seq->first_out,
                                     .n_out = seq->n_out,
                                     .n_snapshot = seq->n_snapshot};
+        if (s >= step->n_seqs) {
+            memcpy(seqs[s].table, seqs[row_seq[seq->first_row]].table, sizeof seqs[s].table);
+            continue;
+        }
         for (int i = 0; i < seq->n_tokens; i++) row_seq[seq->first_row + i] = s;
-        for (int g = 0; g < b->plan->n_group; g++) {
+        for (int g = group_first(b->plan, batch); g < group_end(b->plan, batch); g++) {
             seqs[s].table[g] = (uint32_t)((p->at - tables_at) / 4);
             put(p, seq->page_table[g], table_blocks(seq) * 4);
             seqs[s].state_from[g] = seq->state_from[g];
@@ -159,13 +185,23 @@ static void put_seqs(const struct cuda_backend *b, const struct batch *batch, st
     step->tables = (const uint32_t *)(const void *)(p->device + tables_at);
 }
 
-// `struct step` is at the start of the upload.
-static void put_batch(const struct cuda_backend *b, const struct batch *batch, struct packer *p,
-                      struct cuda_shape *shape) {
+static const float *put_input(const struct cuda_backend *b, const struct batch *batch,
+                              struct packer *p) {
+    const size_t bytes = (size_t)b->input_width * sizeof(float);
+    const uint64_t at = room(p, input_bytes(b, batch->n_tokens));
+    for (int i = 0; i < batch->n_tokens && bytes > 0; i++)
+        memcpy(p->host + at + (uint64_t)i * bytes, batch->input[i], bytes);
+    return (const float *)(const void *)(p->device + at);
+}
+
+// `struct step` is at the start of the upload. batch->seq has n_seqs_out sequences.
+static void put_batch(const struct cuda_backend *b, const struct batch *batch, int n_seqs_out,
+                      struct packer *p, struct cuda_shape *shape) {
     struct step step = {.n_tokens = batch->n_tokens,
                         .n_out = batch->n_out,
                         .n_logits = batch->n_logits,
                         .n_seqs = batch->n_seqs,
+                        .n_seqs_out = n_seqs_out,
                         .n_pages = batch->n_pages};
     const uint64_t n = (uint64_t)batch->n_tokens * 4;
     step.token = put(p, batch->token, n);
@@ -182,10 +218,11 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, s
     step.page = (const struct step_page *)(const void *)(p->device + pages_at);
     put_seqs(b, batch, p, &step);
     if (batch->n_tokens > SMALL_ROWS) {
-        const uint64_t at = room(p, cuda_attention_bytes(batch));
+        const uint64_t at = room(p, cuda_attention_bytes(n_seqs_out));
         cuda_attention_write(batch, p->host + at, p->device + at, &step, shape);
     }
-    for (int g = 0; g < b->plan->n_group; g++) step.kv[g] = b->kv[g];
+    if (batch->is_draft) step.input = put_input(b, batch, p);
+    for (int g = 0; g < b->plan->n_group_all; g++) step.kv[g] = b->kv[g];
     memcpy(p->host, &step, sizeof step);
 }
 
@@ -295,7 +332,7 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_shape 
                              .clock = clock};
     *n = 1;
     if (s->kind == STAGE_PRODUCT)
-        return launch_product(b, s, rows_of(b, shape, s), list == &b->small_list, clock);
+        return launch_product(b, s, rows_of(b, shape, s), list->is_small, clock);
     if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_ROUTE) return cuda_route_launch(b, s, rows_of(b, shape, s), shape, clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
@@ -323,7 +360,7 @@ static bool has_work(const struct cuda_backend *b, const struct cuda_shape *shap
 
 static cudaError_t launch_stages(struct cuda_backend *b, const struct cuda_shape *shape,
                                  const struct cuda_list *times) {
-    const struct cuda_list *list = list_of(b, shape->n_tokens);
+    const struct cuda_list *list = list_of(b, shape);
     struct cuda_result *result = b->chosen[shape->chosen_now];
     cudaError_t code = cudaSuccess;
     bool is_first = true;
@@ -373,22 +410,27 @@ static rn_status rows_bring(struct cuda_backend *b, struct cuda_flight *f,
         plan->hidden == PLAN_NONE ? 0 : (uint64_t)plan->buffer[plan->hidden].width;
     uint64_t floats = 0, at = 0;
     for (int i = 0; i < batch->n_out; i++) {
-        f->wants[i] = wants_row(batch, i) && (i < batch->n_logits || width > 0);
+        f->wants[i] = wants_row(batch, i) && (i < batch->n_logits || (width > 0 && !b->has_block));
         if (f->wants[i]) floats += i < batch->n_logits ? vocab : width;
     }
-    const rn_status status =
-        grow_rows(f, floats,
-                  (uint64_t)b->sizes.max_logits * vocab + (uint64_t)b->sizes.max_tokens * width,
-                  err);
+    const uint64_t most = (uint64_t)b->sizes.max_tokens * width;
+    rn_status status =
+        grow_rows(&f->rows, floats, (uint64_t)b->sizes.max_logits * vocab + most, err);
+    if (!status && b->has_block)
+        status = grow_rows(&f->hidden, (uint64_t)batch->n_out * width, most, err);
     if (status) return status;
+    if (b->has_block && width > 0 && batch->n_out > 0) {
+        const cudaError_t code = rows_copy(b, f->hidden.at, plan->hidden, width, 0, batch->n_out);
+        if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing hidden rows", err);
+    }
     for (int i = 0, end; i < batch->n_out; i = end) {
         const bool is_logits = i < batch->n_logits;
-        const int most = is_logits ? batch->n_logits : batch->n_out;
-        for (end = i + 1; f->wants[i] && end < most && f->wants[end];) end++;
+        const int last = is_logits ? batch->n_logits : batch->n_out;
+        for (end = i + 1; f->wants[i] && end < last && f->wants[end];) end++;
         if (!f->wants[i]) continue;
         const uint64_t n = is_logits ? vocab : width;
         const cudaError_t code =
-            rows_copy(b, f->rows + at, is_logits ? plan->logits : plan->hidden, n, i, end);
+            rows_copy(b, f->rows.at + at, is_logits ? plan->logits : plan->hidden, n, i, end);
         if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing logits", err);
         at += n * (uint64_t)(end - i);
     }
@@ -421,7 +463,7 @@ static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct
                      rn_error *err) {
     const struct cuda_flight *before = &b->flight[(b->next + N_FLIGHTS - 1) % N_FLIGHTS];
     f->is_late = b->n_in_flight == 0 || cudaEventQuery(before->ran) == cudaSuccess;
-    f->list = b->profiling ? list_of(b, shape->n_tokens) : NULL;
+    f->list = b->profiling ? list_of(b, shape) : NULL;
     const cudaError_t code =
         f->list ? cuda_launch_step(b, shape, f->list) : cuda_graph_run(b, shape);
     return code ? cuda_fault(code, RN_ERR_DEVICE, "launching a step", err) : RN_OK;
@@ -429,7 +471,7 @@ static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct
 
 // What the launches of the batch depend on. The choices are added where they are written.
 static void shape_of(const struct cuda_backend *b, const struct cuda_flight *f,
-                     const struct batch *batch, struct cuda_shape *out) {
+                     const struct batch *batch, int n_seqs_out, struct cuda_shape *out) {
     const struct backend_sizes *most = &b->sizes;
     memset(out, 0, sizeof *out); // compared as bytes
     out->upload = f->upload_device;
@@ -439,20 +481,22 @@ static void shape_of(const struct cuda_backend *b, const struct cuda_flight *f,
     out->n_logits = cuda_rows_class(batch->n_logits, most->max_logits);
     if (b->has_states) out->n_seqs = cuda_rows_class(batch->n_seqs, most->max_seqs);
     out->has_pages = batch->n_pages > 0;
-    out->has_hidden = batch->n_out > batch->n_logits;
-    cuda_attention_size(batch, out);
+    out->has_hidden = batch->n_out > batch->n_logits || b->has_block;
+    out->is_draft = batch->is_draft;
+    cuda_attention_size(batch, n_seqs_out, out);
 }
 
+// batch->seq has n_seqs_out sequences: those of the batch, and runs of hidden rows.
 static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const struct batch *batch,
-                        rn_error *err) {
+                        int n_seqs_out, rn_error *err) {
     const bool is_choosing = chooses(batch);
     const int n_chosen = is_choosing ? cuda_rows_class(batch->n_logits, b->sizes.max_logits) : 0;
-    const uint64_t all = CHOOSE_AT + upload_bytes(b, batch) +
+    const uint64_t all = CHOOSE_AT + upload_bytes(b, batch, n_seqs_out) +
                          choose_bytes(batch->choice, is_choosing ? batch->n_logits : 0, n_chosen);
     rn_status status = grow_upload(f, all, err);
     if (status) return status;
     struct cuda_shape shape;
-    shape_of(b, f, batch, &shape);
+    shape_of(b, f, batch, n_seqs_out, &shape);
     shape.is_choosing = is_choosing;
     struct choose_plan choose = {0};
     if (is_choosing)
@@ -461,7 +505,7 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     shape.choose.flags = choose.flags & CHOOSE_LAUNCHES;
     // the description of choices is where every step has it, whatever follows
     struct packer p = {f->upload, f->upload_device, CHOOSE_AT + (choose.bytes + 15) / 16 * 16};
-    put_batch(b, batch, &p, &shape);
+    put_batch(b, batch, n_seqs_out, &p, &shape);
     assert(p.at <= all);
     cudaError_t code =
         cudaMemcpyAsync(f->upload_device, f->upload, p.at, cudaMemcpyHostToDevice, b->up);
@@ -505,7 +549,10 @@ rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_err
     if (b->is_lost) return err_set(err, RN_ERR_DEVICE, "the device is lost");
     cudaError_t code = cudaSetDevice(b->device);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "the device", err);
-    const rn_status status = submit(b, &b->flight[b->next], batch, err);
+    struct batch all = *batch;
+    const int n_seqs_out = cuda_seqs_extend(batch, b->seqs);
+    all.seq = b->seqs;
+    const rn_status status = submit(b, &b->flight[b->next], &all, n_seqs_out, err);
     if (status == RN_ERR_DEVICE) b->is_lost = true;
     if (status) return status;
     b->next = (b->next + 1) % N_FLIGHTS;
@@ -531,7 +578,8 @@ static void stages_report(struct cuda_backend *b, const struct cuda_flight *f,
 
 static void results_point(struct cuda_backend *b, const struct cuda_flight *f) {
     const struct plan *plan = b->plan;
-    const float *at = f->rows;
+    const float *at = f->rows.at;
+    const int width = plan->hidden == PLAN_NONE ? 0 : plan->buffer[plan->hidden].width;
     for (int i = 0; i < f->n_out; i++) {
         const bool is_logits = i < f->n_logits;
         const float *row = f->wants[i] ? at : NULL;
@@ -539,7 +587,8 @@ static void results_point(struct cuda_backend *b, const struct cuda_flight *f) {
             b->logits[i] = row;
         else
             b->hidden[i] = row;
-        if (row) at += is_logits ? plan->n_vocab : plan->buffer[plan->hidden].width;
+        if (b->has_block) b->hidden[i] = f->hidden.at + (int64_t)i * width;
+        if (row) at += is_logits ? plan->n_vocab : width;
     }
 }
 

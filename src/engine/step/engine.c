@@ -52,7 +52,8 @@ static rn_status read_config(struct engine *engine, const struct model *model,
         engine_plan(model, config, &engine->place, &engine->draft_place, &budget, err);
     if (status) return status;
     engine->kv_bytes = budget.kv;
-    engine->depth = engine->place.device.depth;
+    // the draft block runs on the same device while a step is made, so no other is in flight
+    engine->depth = budget.block_kv_bytes ? 1 : engine->place.device.depth;
     assert(engine->depth >= 1 && engine->depth <= BACKEND_MAX_DEPTH);
     engine->n_ctx = budget.sizes.n_ctx;
     engine->max_seqs = budget.sizes.max_seqs;
