@@ -1,7 +1,8 @@
 // Random requests give the same tokens, text and logits alone and in any mix with others: chunks,
 // cached prefixes, forks, preemption, drafts, penalties, two steps in flight, up to 256 sequences
 // at a time. On a GPU 2,000 requests (MIX_REQUESTS) run over the models below; MIX_ONLY and
-// MIX_MODEL repeat one mix. The emulator runs a few requests of one small model.
+// MIX_MODEL repeat one mix. The emulator runs a few requests of one small model, or of
+// MIX_MODEL.
 #include <time.h>
 
 #include "cuda_engine.h"
@@ -105,7 +106,7 @@ CASE(mixes_give_the_tokens_of_alone_runs) {
     if (!cuda_wanted()) print_message("the emulator: %d requests; a GPU runs more\n", wanted);
     for (int i = 0; i < N_PARTS; i++) shares += parts[i].share;
     print_head();
-    for (int i = 0; i < (cuda_wanted() ? N_PARTS : 1); i++) {
+    for (int i = 0; i < (cuda_wanted() || getenv("MIX_MODEL") ? N_PARTS : 1); i++) {
         const int n = cuda_wanted() ? wanted * parts[i].share / shares : wanted;
         part_run(i, n > 20 ? n : 20, cuda_wanted() ? MOST_SEQS : FEW_SEQS, &all);
     }
