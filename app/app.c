@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/synthetic.h"
 #include "helpers.h"
 
 // Values in messages come from users and files: they must not break the line or drive the terminal.
@@ -96,10 +97,17 @@ int app_flush_output(void) {
 }
 
 int app_open_model(const struct options *options, bool vocab_only, rn_model **out) {
-    const char *path = option_text(options, OPT_MODEL);
+    const char *path = option_text(options, OPT_MODEL),
+               *shape = option_text(options, OPT_SYNTHETIC);
+    char name[64];
     rn_error err = {0};
     rn_status status;
-    if (!path) {
+    if (path && shape)
+        return app_fail(APP_USAGE, "%s: --model names another model",
+                        option_name(options, OPT_SYNTHETIC, name));
+    if (shape) {
+        status = synthetic_open(shape, out, &err);
+    } else if (!path) {
         status = rn_model_open_memory(EMBEDDED_NAME, embedded_model,
                                       (size_t)(embedded_model_end - embedded_model), out, &err);
     } else {

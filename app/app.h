@@ -40,8 +40,8 @@ int app_fail_write(const char *what, int error_number);
 // Flushes stdout; APP_OK or the result of app_fail_write.
 int app_flush_output(void);
 
-// Opens the model that -m names, or the embedded one. On failure the error has been printed and the
-// exit code is returned.
+// Opens the model that -m names, the random one of --synthetic, or the embedded one. On failure the
+// error has been printed and the exit code is returned.
 int app_open_model(const struct options *options, bool vocab_only, rn_model **out);
 
 // The model inside the program, and its draft model.

@@ -76,7 +76,7 @@ bool load_event_read(const char *data, size_t len, struct jbuf *text, struct loa
         return true;
     }
     json_error_t problem;
-    json_t *event = json_loadb(data, len, 0, &problem);
+    json_t *event = json_loadb(data, len, JSON_ALLOW_NUL, &problem); // a model may write one
     if (!json_is_object(event)) {
         json_decref(event);
         snprintf(out->fault, sizeof out->fault, "an event of the stream is not a JSON object");

@@ -76,7 +76,8 @@ static int ask(const struct load_target *target, const char *path, const char *b
                          FETCH_LIMIT, &reply, &err))
         return app_fail(APP_FAILED, "%s", err.message);
     json_error_t problem;
-    if (reply.status == 200) *out = json_loadb(reply.body, reply.body_len, 0, &problem);
+    if (reply.status == 200)
+        *out = json_loadb(reply.body, reply.body_len, JSON_ALLOW_NUL, &problem);
     char text[200] = "";
     load_fault_text(reply.body, reply.body_len, text, sizeof text);
     snprintf(fault, fault_size, "status %d: %s", reply.status, text);

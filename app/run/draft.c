@@ -95,7 +95,9 @@ int draft_open(const struct options *options, rn_model **out) {
     if (code || !(wanted & 1u << DRAFTER_MODEL)) return code;
     const bool none = path && !strcmp(path, "none");
     if (path && !none) return file_open(options, path, out);
-    if (!none && !option_given(options, OPT_MODEL)) return draft_open_embedded(out);
+    const bool embedded =
+        !option_given(options, OPT_MODEL) && !option_given(options, OPT_SYNTHETIC);
+    if (!none && embedded) return draft_open_embedded(out);
     if (is_auto(options)) return APP_OK;
     char name[64];
     return app_fail(APP_USAGE, "%s: 'model' drafts with a model, and --draft names none",

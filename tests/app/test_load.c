@@ -162,6 +162,7 @@ CASE(pieces_of_text_are_found) {
         {"{\"choices\":[{\"delta\":{\"reasoning_content\":\"r\"}}]}", true, false, false},
         {"{\"choices\":[{\"delta\":{\"tool_calls\":[{}]}}]}", true, false, false},
         {"{\"choices\":[{\"text\":\"b\",\"finish_reason\":\"length\"}]}", true, true, false},
+        {"{\"choices\":[{\"text\":\"\\u0000\"}]}", true, false, false},
         {"{\"choices\":[]}", false, false, false},
         {"{\"choices\":{\"a\":1}}", false, false, false},
         {"{\"choices\":[7]}", false, false, false},
@@ -174,8 +175,8 @@ CASE(pieces_of_text_are_found) {
                   event.done == events[i].done && !event.fault[0],
               "%s", events[i].data);
     }
-    assert_int_equal(text.len, 2); // reasoning is not said again
-    assert_memory_equal(text.data, "ab", 2);
+    assert_int_equal(text.len, 3); // reasoning is not said again
+    assert_memory_equal(text.data, "ab\0", 3);
     jbuf_deinit(&text);
 }
 

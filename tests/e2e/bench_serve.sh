@@ -30,6 +30,11 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 until_true "no server is left after a kill" no_servers
 
+# A server of random weights: its tokens are any bytes, 0 too.
+run bench serve --server-args "--synthetic tiny:Q4_0 --backend cpu" --endpoint completions --concurrency 4 --requests 40 --input-tokens 8 --output-tokens 32
+equal "synthetic: exit code, $(cat err)" 0 "$code"
+expect "synthetic: all requests are complete" grep -q "^|         4 |       40 |      0 |" out
+refused 2 "--synthetic: --model names another model" serve --synthetic tiny:Q4_0 -m "$SMALL"
 refused 2 "the own server: /nonexistent: No such file" bench serve -m /nonexistent
 refused 2 "the own server: unknown option --prot" bench serve --server-args "--prot 1"
 refused 2 "--url: 'localhost' is not a URL of a server" bench serve --url localhost
