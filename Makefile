@@ -35,7 +35,7 @@ CONFIGURE = mkdir -p $(1); cmake -G Ninja -S . -B $(1) $(2) >$(1)/configure.log 
             { cat $(1)/configure.log; rm -f $(1)/build.ninja; exit 1; }
 
 .DEFAULT_GOAL := all
-.PHONY: all program built made_data setup clients ready run test test-all memcheck install deb fuzz http-diff soak format format-check help clean
+.PHONY: all program built made_data setup clients ready run test test-all memcheck install deb fuzz http-diff soak soak-streams format format-check help clean
 
 all: $(BUILD)/build.ninja ## build the program, the library and the programs that measure; the program is build/runnel
 	@echo "building $(BUILD)/runnel"
@@ -120,6 +120,11 @@ soak: ## everything at once against real servers for SOAK_MINUTES; hang-ups; idl
 	@failed=0; node tests/soak/soak.mjs $(BUILD)/runnel --json $(BUILD)/soak.json || failed=1; \
 	    $(BUILD)/tests/soak/hangups $(BUILD)/runnel || failed=1; \
 	    $(BUILD)/tests/soak/idle $(BUILD)/runnel || failed=1; exit $$failed
+
+soak-streams: ## many streams, hang-ups and preemption against one server for SOAK_MINUTES (RUNNEL_BACKEND, RUNNEL_MODEL; needs python3)
+	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
+	@$(call NINJA,$(BUILD),runnel)
+	@python3 tests/soak/streams.py $(BUILD)/runnel
 
 http-diff: ## compare how the server and llhttp split DIFF_REQUESTS requests (needs node)
 	@command -v node >/dev/null || tools/setup test
