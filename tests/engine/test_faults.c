@@ -67,7 +67,7 @@ CASE(a_failed_sequence_ends_alone) {
             fake_reset();
             rn_engine *engine = faulty_engine(model, 3, run % 2);
             world_submit(engine, request, 3);
-            fake_fail_at(FAKE_SEQ, 1 + 2 * run);
+            fake_fail_at(FAKE_SEQ, 1 + run * 3 / 2);
             streams_drain(engine, got, 3);
             assert_int_equal(fake_control.n_fault, 1);
             int n_hit = 0;

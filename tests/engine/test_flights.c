@@ -452,9 +452,29 @@ CASE(an_engine_may_end_with_steps_in_flight) {
         request[1].draft_max = -1;
         world_submit(engine, request, 2);
         world_steps(engine, 2, after);
+        if (engine->engine.n_flight == 0) world_steps(engine, 2, 1); // it landed first
         assert_true(engine->engine.n_flight > 0);
         rn_engine_destroy(engine);
     }
+}
+
+// Requests whose tokens the host must know first: their prompts end in different steps, and yet
+// they share each step from then on.
+CASE(streams_that_all_wait_for_the_host_share_their_steps) {
+    rn_request request[4];
+    reset();
+    for (int i = 0; i < 4; i++) {
+        request[i] = world_sampled(i, 20, 40);
+        request[i].sampling.presence_penalty = 1;
+    }
+    world_alone(PLAIN, request, 4);
+    rn_engine *engine = world_engine(PLAIN, (rn_engine_options){.max_seqs = 4, .batch_tokens = 24});
+    world_submit(engine, request, 4);
+    streams_drain(engine, got, 4);
+    world_check_texts(0, 4);
+    const rn_engine_stats stats = streams_stats(engine);
+    check(stats.steps <= 40 + 6, "%d steps", (int)stats.steps);
+    rn_engine_destroy(engine);
 }
 
 TEST_PROGRAM(flights) { return cases_run(world_open, world_close); }

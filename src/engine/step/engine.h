@@ -11,7 +11,8 @@
 //             publish(before) | schedule ...
 //
 // A row's token may then be a token that the step in flight chooses (seq_known), unless the host
-// must know it first. No sequence is preempted while a step is in flight: it lands first.
+// must know it first. Where the host must know many of them, the step lands before the next is
+// made. No sequence is preempted while a step is in flight: it lands first.
 //
 // Invariants between steps:
 //  1. a sequence is in exactly one place: inbox, waiting, running, leaving, done, grave.
@@ -226,6 +227,9 @@ void engine_build_batch(struct engine *engine); // batch.c
 void engine_describe(struct engine *engine);    // batch.c: the choice of each row of logits
 // flight.c: hands the batch over; the flight's sequences are in flight, or have failed.
 void engine_submit(struct engine *engine);
+// Whether the oldest step in flight lands before another one is made: the host must know the tokens
+// of nearly all its streams before it can describe their next ones.
+bool engine_waits_for_landing(const struct engine *engine);
 // flight.c: the oldest step in flight has landed; NULL: it failed, and its sequences have ended.
 struct flight *engine_wait(struct engine *engine);
 void engine_sample(struct engine *engine, struct flight *flight);  // sample.c

@@ -73,6 +73,23 @@ static void fail(struct engine *engine, struct flight *flight, rn_status status)
         engine_publish_failure(engine, flight, status);
 }
 
+// Streams whose tokens the host must know first would otherwise run in two halves, one in each step
+// in flight, and each half would read all weights. Streams that run ahead do not wait for such
+// ones, unless they are few.
+bool engine_waits_for_landing(const struct engine *engine) {
+    enum { FEW = 8 };
+    const struct flight *flight = &engine->flight[engine->first_flight];
+    int n_ahead = 0, n_waiting = 0;
+    for (int i = 0; engine->n_flight > 0 && i < flight->n_work; i++) {
+        const struct seq_work *work = &flight->work[i];
+        const struct seq *seq = work->seq;
+        if (!work->samples || seq->state != SEQ_RUNNING || seq->is_paused) continue;
+        n_ahead += work->is_ahead;
+        n_waiting += !work->is_ahead && seq_known(seq) + 1 < seq->limit;
+    }
+    return n_waiting > FEW * n_ahead;
+}
+
 void engine_submit(struct engine *engine) {
     const rn_status status =
         engine->backend->cls->submit(engine->backend, &engine->builder.batch, &engine->fault);

@@ -104,7 +104,8 @@ static void step(struct engine *engine, uint64_t begin) {
     const bool flew = engine->n_flight > 0; // its landing may make room for others
     engine->run_ns_before = engine->stats.run_ns;
     // land first: a step made now might end a sequence whose landed token is to be read first
-    const bool made = !engine->land_first && make_step(engine, begin, &at);
+    const bool waits = engine->land_first || engine_waits_for_landing(engine);
+    const bool made = !waits && make_step(engine, begin, &at);
     if (engine->n_flight == engine->depth || (engine->n_flight > 0 && !made))
         land_step(engine, &at);
     if (engine->land_first && engine->n_flight == 0) {
