@@ -56,7 +56,8 @@ struct cuda_layout {
     uint64_t pair_bias_at;   // of the weights' memory: biases of pairs, one after the other
     uint64_t constant_at[2]; // of the weights' memory: n_constants zeros, and as many ones
     int n_constants;
-    uint64_t route_at; // tables of routes
+    uint64_t route_at;   // tables of routes
+    uint64_t weighed_at; // 16-bit rows of STAGE_WEIGH
     uint64_t parts_at, counters_at;
     uint64_t choose_at, chosen_at;
     int max_expert, max_used;
@@ -226,10 +227,16 @@ cudaError_t cuda_state_launch(struct cuda_backend *b, const struct stage *s,
 // routes.c
 cudaError_t cuda_route_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                               const struct cuda_shape *shape, struct launch_clock clock);
+cudaError_t cuda_weigh_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                              struct launch_clock clock);
+cudaError_t cuda_combine_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                                struct launch_clock clock);
 
 // The end of the part of the plan that has the op: the model, or its draft block.
 int cuda_part_end(const struct plan *plan, int op);
 bool cuda_is_product(const struct op *op);
+// Experts whose input is multiplied by their weights.
+bool cuda_weighs(const struct op *op);
 bool cuda_reads(const struct op *op, int buffer);
 // The op that makes the pair of two products, or NULL: OP_GATE whose inputs they are.
 const struct op *cuda_pair_of(const struct plan *plan, int op, int *second);

@@ -23,9 +23,11 @@ bool cuda_is_product(const struct op *op) {
     return op->kind == OP_MATMUL || op->kind == OP_EXPERTS;
 }
 
+bool cuda_weighs(const struct op *op) { return op->kind == OP_EXPERTS && op->experts.weighs_input; }
+
 bool cuda_reads(const struct op *op, int buffer) {
     const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP || op->kind == OP_TEMPER ||
-                           op->kind == OP_COMBINE || op->kind == OP_COLUMNS ||
+                           op->kind == OP_COLUMNS || (op->kind == OP_COMBINE && !op->experts.set) ||
                            (op->kind == OP_MATMUL && op->matmul.add) ||
                            (op->kind == OP_NORM && op->norm.add) ||
                            (op->kind == OP_EMBED && op->embed.add);
@@ -46,7 +48,7 @@ bool cuda_only_products_read(const struct plan *plan, int index, int *type) {
         const struct op *op = &plan->op[i];
         if (cuda_reads(op, buffer)) {
             if (!cuda_is_product(op) || op->in[0] != buffer || op->in[1] == buffer ||
-                op->out == buffer)
+                op->out == buffer || cuda_weighs(op))
                 return false;
             const int own = cuda_input_type(plan, op);
             if (any && own != *type) return false;
@@ -73,7 +75,7 @@ const struct op *cuda_pair_of(const struct plan *plan, int index, int *second) {
     if (!cuda_is_product(a) || b->kind != a->kind || gate->kind != OP_GATE) return NULL;
     if (gate->in[0] != a->out || gate->in[1] != b->out || a->out == b->out) return NULL;
     if (a->in[0] != b->in[0] || a->in[1] != b->in[1] || a->rows != b->rows) return NULL;
-    if (a->in[0] == a->out || a->in[0] == b->out) return NULL;
+    if (a->in[0] == a->out || a->in[0] == b->out || cuda_weighs(a) != cuda_weighs(b)) return NULL;
     const struct plan_weight *wa = &plan->weight[a->weight], *wb = &plan->weight[b->weight];
     if (wa->format != wb->format || wa->rows != wb->rows || wa->cols != wb->cols) return NULL;
     if (wa->n_expert != wb->n_expert || a->weight == b->weight) return NULL;
@@ -187,6 +189,7 @@ static void place_buffers(const struct plan *plan, const struct backend_sizes *s
 
 static void place_routes(const struct plan *plan, const struct backend_sizes *sizes,
                          struct cuda_layout *l) {
+    uint64_t weighed = 0;
     for (int i = 0; i < plan->n_op_all; i++) {
         const struct op *op = &plan->op[i];
         if (op->kind != OP_ROUTE) continue;
@@ -194,6 +197,14 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
         if (n_expert > l->max_expert) l->max_expert = n_expert;
         if (op->route.n_used > l->max_used) l->max_used = op->route.n_used;
     }
+    for (int i = 0; i < plan->n_op_all; i++) {
+        const struct op *op = &plan->op[i];
+        if (!cuda_weighs(op)) continue;
+        const uint64_t ld = (uint64_t)cuda_ld(plan->buffer[op->in[0]].width);
+        const uint64_t slots = (uint64_t)plan->buffer[op->out].slots;
+        if (weighed < ld * slots) weighed = ld * slots;
+    }
+    l->weighed_at = take(&l->step_bytes, weighed * (uint64_t)sizes->max_tokens * 2);
     l->max_pairs = (int64_t)sizes->max_tokens * l->max_used;
     l->route_at =
         take(&l->step_bytes, (3 * (uint64_t)l->max_expert + 2 * (uint64_t)l->max_pairs + 16) * 4);
@@ -211,15 +222,10 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_KV_APPEND:
     case OP_ATTENTION:
         return plan->group[op->kv.group].is_latent ? " over a latent" : NULL;
-    case OP_COMBINE:
-        if (op->experts.set) return " without a sum before it";
-        return op->experts.weighs_input ? " with weights before the expert" : NULL;
     case OP_ROPE:
         return op->rope.from ? " behind the first element of a head" : NULL;
     case OP_ROUTE:
         return op->route.n_group > ROUTE_GROUPS ? " with more than 32 groups" : NULL;
-    case OP_EXPERTS:
-        return op->experts.weighs_input ? " with weights before the expert" : NULL;
     default:
         return NULL;
     }

@@ -86,11 +86,11 @@ static const float *norm_weight(const struct compiler *c, const struct op *norm)
     return norm->weight == PLAN_NONE ? constants_of(c, 1) : vector_of(c, norm->weight);
 }
 
-static int norm_input(const struct op *norm) {
+int norm_input(const struct op *norm) {
     return norm->norm.kind == NORM_RMS ? INPUT_RMS : INPUT_LAYER;
 }
 
-static struct norm_by norm_by_of(const struct compiler *c, const struct op *norm) {
+struct norm_by norm_by_of(const struct compiler *c, const struct op *norm) {
     const bool is_layer = norm->norm.kind != NORM_RMS;
     return (struct norm_by){.weight = norm_weight(c, norm),
                             .bias = !is_layer                 ? NULL
@@ -209,7 +209,7 @@ static bool joins(const struct compiler *c, int first, int index) {
     int second;
     if (b->kind != a->kind || b->in[0] != a->in[0] || b->in[1] != a->in[1] || b->rows != a->rows)
         return false;
-    if (c->norm_of[index] != c->norm_of[first]) return false;
+    if (c->norm_of[index] != c->norm_of[first] || cuda_weighs(a) != cuda_weighs(b)) return false;
     if (cuda_input_type(c->plan, a) != cuda_input_type(c->plan, b)) return false;
     if (c->plan->weight[a->weight].n_expert != c->plan->weight[b->weight].n_expert) return false;
     if (cuda_pair_of(c->plan, index, &second) || cuda_pair_of(c->plan, first, &second))
@@ -226,15 +226,19 @@ static bool joins(const struct compiler *c, int first, int index) {
 static int product_add(struct compiler *c, int index) {
     const struct plan *plan = c->plan;
     const struct op *op = &plan->op[index];
-    const bool is_experts = op->kind == OP_EXPERTS;
+    const bool is_experts = op->kind == OP_EXPERTS, weighs = cuda_weighs(op);
     const int norm = c->norm_of[index], type = cuda_input_type(plan, op);
     const struct plan_weight *weight = &plan->weight[op->weight];
     int n = 1, written;
     // the first product of an input prepares it
     if (index == c->first || !cuda_is_product(op - 1) || (op - 1)->in[0] != op->in[0] ||
         cuda_input_type(plan, op - 1) != type || c->norm_of[index - 1] != norm ||
-        (op - 1)->kind != op->kind)
-        prepare_input(c, index, is_experts);
+        (op - 1)->kind != op->kind || cuda_weighs(op - 1) != weighs) {
+        if (weighs)
+            weigh_add(c, index);
+        else
+            prepare_input(c, index, is_experts);
+    }
     struct stage *s = stage_add(c, STAGE_PRODUCT, op, weight->name);
     struct stage_product *p = &s->product;
     const int source = norm == PLAN_NONE ? op->in[0] : plan->op[norm].in[0];
@@ -253,7 +257,8 @@ static int product_add(struct compiler *c, int index) {
         const struct op *route = route_of(c, index);
         p->is_routed = 1;
         p->route = route_table_of(c, plan->buffer[route->in[0]].width, route->route.n_used);
-        p->slots_in = plan->buffer[op->in[0]].has_slots;
+        p->slots_in = plan->buffer[op->in[0]].has_slots || weighs;
+        if (weighs) p->x16 = weighed_rows(c, op);
     }
     while (n < MAX_PRODUCTS && index + n < c->end && joins(c, index, index + n)) n++;
     for (int i = 0; i < n; i++) {
@@ -530,18 +535,6 @@ static void gate_add(struct compiler *c, int index) {
     if (op->gate != GATE_XIELU) return;
     const float numbers[4] = {op->xielu.above, op->xielu.below, op->xielu.linear, op->xielu.eps};
     memcpy(s->row.xielu, numbers, sizeof numbers);
-}
-
-static void combine_add(struct compiler *c, const struct op *op) {
-    struct stage *s = stage_add(c, STAGE_COMBINE, op, "combine");
-    s->row = (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
-                                    .in2 = buffer_f32(c, op->in[1]),
-                                    .out = buffer_f32(c, op->out),
-                                    .ld_in = ld_of(c, op->in[0]),
-                                    .ld_in2 = ld_of(c, op->in[1]),
-                                    .ld_out = ld_of(c, op->out),
-                                    .width = c->plan->buffer[op->out].width,
-                                    .n_used = c->plan->buffer[op->in[0]].slots};
 }
 
 static void softcap_add(struct compiler *c, const struct op *op) {

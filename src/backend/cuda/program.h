@@ -63,5 +63,13 @@ static inline bool writes(const struct op *op, int buffer) {
 // program_route.c
 struct route_table route_table_of(const struct compiler *c, int n_expert, int n_used);
 void route_add(struct compiler *c, int index);
+void combine_add(struct compiler *c, const struct op *op);
+// Of experts whose input is multiplied by their weights: a 16-bit row for each pair.
+void weigh_add(struct compiler *c, int index);
+struct rows16 weighed_rows(const struct compiler *c, const struct op *op);
+
+// program.c
+struct norm_by norm_by_of(const struct compiler *c, const struct op *norm);
+int norm_input(const struct op *norm); // enum input_kind
 
 #endif

@@ -1,4 +1,4 @@
-// Routers as stages.
+// Routers, and the rows before and behind experts, as stages.
 #include "backend/cuda/program.h"
 
 struct route_table route_table_of(const struct compiler *c, int n_expert, int n_used) {
@@ -50,4 +50,41 @@ void route_add(struct compiler *c, int index) {
                              .jitter = op->route.jitter};
     s->route.expert_bytes = expert_bytes_of(c, index);
     s->route.table = route_table_of(c, c->plan->buffer[op->in[0]].width, op->route.n_used);
+}
+
+struct rows16 weighed_rows(const struct compiler *c, const struct op *op) {
+    return (struct rows16){.at = (uint16_t *)(void *)(c->b->memory + c->b->layout.weighed_at),
+                           .ld = c->b->layout.buffer[op->in[0]].ld16,
+                           .is_bf16 = cuda_input_type(c->plan, op)};
+}
+
+void weigh_add(struct compiler *c, int index) {
+    const struct op *op = &c->plan->op[index];
+    const struct op *norm = c->norm_of[index] == PLAN_NONE ? NULL : &c->plan->op[c->norm_of[index]];
+    const int source = norm ? norm->in[0] : op->in[0];
+    struct stage *s = stage_add(c, STAGE_WEIGH, op, "input");
+    s->ops = OPS_OTHER;
+    s->row = (struct stage_rows_op){.in = buffer_f32(c, source),
+                                    .in2 = buffer_f32(c, op->in[1]),
+                                    .out16 = weighed_rows(c, op),
+                                    .ld_in = ld_of(c, source),
+                                    .ld_in2 = ld_of(c, op->in[1]),
+                                    .width = c->plan->buffer[source].width,
+                                    .n_used = c->plan->buffer[op->out].slots,
+                                    .input = norm ? norm_input(norm) : INPUT_F32};
+    if (norm) s->row.norm = norm_by_of(c, norm);
+}
+
+void combine_add(struct compiler *c, const struct op *op) {
+    struct stage *s = stage_add(c, STAGE_COMBINE, op, "combine");
+    s->row =
+        (struct stage_rows_op){.in = buffer_f32(c, op->in[0]),
+                               .in2 = op->experts.weighs_input ? NULL : buffer_f32(c, op->in[1]),
+                               .out = buffer_f32(c, op->out),
+                               .ld_in = ld_of(c, op->in[0]),
+                               .ld_in2 = ld_of(c, op->in[1]),
+                               .ld_out = ld_of(c, op->out),
+                               .width = c->plan->buffer[op->out].width,
+                               .n_used = c->plan->buffer[op->in[0]].slots,
+                               .add = !op->experts.set};
 }

@@ -1,4 +1,4 @@
-// Routers, for the host: their kernels and the size of their shared memory.
+// Routers and the rows around experts, for the host: kernels and the size of their shared memory.
 #ifndef RN_BACKEND_CUDA_ROUTE_H
 #define RN_BACKEND_CUDA_ROUTE_H
 
@@ -10,6 +10,7 @@ enum {
     ROUTE_COUNTS = 80 << 10, // bytes of counts at most
     ROUTE_EXPERTS = 4096,    // PLAN_MAX_EXPERT
     ROUTE_GROUPS = 32,       // a bit each
+    COMBINE_THREADS = 128,
 };
 
 // Rows of an expert begin at a multiple of 8 where they are padded.
@@ -41,6 +42,9 @@ extern "C" {
 #endif
 // For that many experts.
 const void *route_kernel(int n_expert);
+// STAGE_WEIGH and STAGE_COMBINE. input: enum input_kind, but INPUT_16.
+const void *weigh_kernel(int input);
+const void *combine_kernel(void);
 #ifdef __cplusplus
 }
 #endif

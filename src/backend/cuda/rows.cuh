@@ -1,5 +1,5 @@
-// The ops that work on rows and elements: tables, gathers, norms of parts of rows, rope, gates,
-// combinations. Every block takes some rows or elements; no result depends on which.
+// The ops that work on rows and elements: tables, gathers, norms of parts of rows, rope and
+// gates. Every block takes some rows or elements; no result depends on which.
 #ifndef RN_BACKEND_CUDA_ROWS_CUH
 #define RN_BACKEND_CUDA_ROWS_CUH
 
@@ -184,21 +184,6 @@ DEV_CALL void temper_run(const struct stage_rows_op &s, const struct step &step,
         float *x = s.out + row * s.ld_out + i % s.width;
         const double factor = rmath_log((double)(periods + 1)) * (double)s.scale + 1;
         *x = load_l2(x) * (float)factor;
-    }
-}
-
-// ---------------------------------------------------------------- experts
-
-// out += the slots of a row, weighted, in the order of rank.
-DEV_CALL void combine_run(const struct stage_rows_op &s, int n_rows) {
-    for (int64_t i = grid_thread(); i < (int64_t)n_rows * s.width; i += grid_threads()) {
-        const int64_t row = i / s.width, at = i % s.width;
-        const float *weight = s.in2 + row * s.ld_in2 + s.n_used;
-        float y = 0.0f;
-        for (int k = 0; k < s.n_used; k++)
-            y = fmaf(load_l2(weight + k), load_l2(s.in + (row * s.n_used + k) * s.ld_in + at), y);
-        float *out = s.out + row * s.ld_out + at;
-        *out = load_l2(out) + y;
     }
 }
 

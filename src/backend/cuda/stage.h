@@ -38,6 +38,7 @@ enum stage_kind {
     STAGE_ATTENTION,  // with or without norm, rope and append before it
     STAGE_GATE,
     STAGE_ROUTE,
+    STAGE_WEIGH, // inputs of experts times their weights
     STAGE_COMBINE,
     STAGE_SOFTCAP,
     STAGE_TEMPER, // f32, in place
@@ -138,16 +139,16 @@ enum { GATE_KIND_XIELU = 6 }; // GATE_XIELU of enum gate_kind
 struct stage_rows_op {
     const float *in, *in2;
     float *out;
-    struct rows16 out16; // PREPARE, GATE
+    struct rows16 out16; // PREPARE, GATE, WEIGH
     int32_t ld_in, ld_in2, ld_out, width;
-    int32_t add, positions;             // EMBED, NORM
+    int32_t add, positions;             // EMBED, NORM, COMBINE
     int32_t group;                      // NORM: elements normed together
     int32_t weight_step;                // NORM: from a group's weights to the next group's, or 0
-    int32_t input;                      // PREPARE: enum input_kind
+    int32_t input;                      // PREPARE, WEIGH: enum input_kind
     int32_t gate, slots;                // GATE; gate: enum gate_kind
     int32_t is_factor;                  // GATE: `in` has one number for a row
     int32_t n_head, dim, n_rot, halves; // ROPE
-    int32_t n_used;                     // COMBINE
+    int32_t n_used;                     // WEIGH, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
     int32_t length, offset;             // TEMPER

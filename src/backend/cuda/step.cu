@@ -92,9 +92,6 @@ DEV void row_stage_run(const struct stage &s, const struct step &step, int n_row
     case STAGE_GATE:
         gate_run(s.row, n_rows);
         break;
-    case STAGE_COMBINE:
-        combine_run(s.row, n_rows);
-        break;
     case STAGE_COLUMNS:
         columns_run(s.row, n_rows);
         break;
