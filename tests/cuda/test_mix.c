@@ -15,20 +15,22 @@ enum { FEW_REQUESTS = 16, FEW_SEQS = 12 }; // the emulator's
 static const struct part {
     const char *name, *path; // path NULL: of families.def
     const char *kv_type;
-    int share; // of the requests
+    int share;      // of the requests
+    bool has_block; // qwen3_5 with a block that drafts (mtp_model.h)
 } parts[] = {
-    {"llama", TEST_DATA "/golden/llama/model.gguf", "f16", 3},
-    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "f16", 6},
-    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "int8", 3},
-    {"gemma3", TEST_DATA "/golden/gemma3/model.gguf", "bf16", 2},
-    {"gemma2", TEST_DATA "/golden/gemma2/model.gguf", "fp8", 2},
-    {"gptoss", TEST_DATA "/golden/gptoss/model.gguf", "f16", 3},
-    {"qwen3moe", TEST_DATA "/golden/qwen3moe/model.gguf", "int8", 3},
-    {"deepseek_v2", NULL, "f16", 2},
-    {"gemma4-e2b", NULL, "f16", 2},
-    {"qwen3_5", TEST_DATA "/golden/qwen3_5/model.gguf", "f16", 2},
-    {"nemotron_h-moe", TEST_DATA "/golden/nemotron_h-moe/model.gguf", "bf16", 2},
-    {"granitemoehybrid", TEST_DATA "/golden/granitemoehybrid/model.gguf", "f16", 2},
+    {"llama", TEST_DATA "/golden/llama/model.gguf", "f16", 3, false},
+    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "f16", 6, false},
+    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "int8", 3, false},
+    {"gemma3", TEST_DATA "/golden/gemma3/model.gguf", "bf16", 2, false},
+    {"gemma2", TEST_DATA "/golden/gemma2/model.gguf", "fp8", 2, false},
+    {"gptoss", TEST_DATA "/golden/gptoss/model.gguf", "f16", 3, false},
+    {"qwen3moe", TEST_DATA "/golden/qwen3moe/model.gguf", "int8", 3, false},
+    {"deepseek_v2", NULL, "f16", 2, false},
+    {"gemma4-e2b", NULL, "f16", 2, false},
+    {"qwen3_5", TEST_DATA "/golden/qwen3_5/model.gguf", "f16", 2, false},
+    {"qwen3_5, block", NULL, "f16", 2, true},
+    {"nemotron_h-moe", TEST_DATA "/golden/nemotron_h-moe/model.gguf", "f16", 2, false},
+    {"granitemoehybrid", TEST_DATA "/golden/granitemoehybrid/model.gguf", "f16", 2, false},
 };
 enum { N_PARTS = sizeof parts / sizeof *parts };
 
@@ -54,11 +56,11 @@ static void print_line(const char *name, const char *kv_type, const struct mix_t
 }
 
 // NULL: the backend refuses the model.
-static rn_model *model_that_runs(const struct part *part) {
-    rn_model *model = part->path ? NULL : family_open(part->name);
+static rn_model *model_that_runs(const struct part *part, const char *path) {
+    rn_model *model = path ? NULL : family_open(part->name);
     rn_engine *engine;
     rn_error err = {0};
-    check(model || rn_model_open(part->path, &model, &err) == RN_OK, "%s", err.message);
+    check(model || rn_model_open(path, &model, &err) == RN_OK, "%s", err.message);
     const rn_engine_options options = {.kv_type = part->kv_type, .max_seqs = 1, .n_ctx = 64};
     const rn_status status = rn_engine_create(model, &options, &engine, &err);
     if (status == RN_OK) {
@@ -81,15 +83,18 @@ static void part_run(int index, int n_requests, int most_seqs, struct mix_totals
     int32_t noise[HYBRID_NOISE];
     struct mix_cases cases;
     if (name && strcmp(name, part->name) != 0) return;
-    rn_model *model = model_that_runs(part);
+    struct mtp_file file = {0};
+    if (part->has_block) file = mtp_file_make(MTP_NEAR);
+    rn_model *model = model_that_runs(part, part->has_block ? file.path : part->path);
+    if (part->has_block) mtp_file_remove(&file);
     if (!model) return;
     const struct mix_text text = hybrid_noise(noise, rn_model_get_info(model)->n_vocab);
     struct mix_totals totals = {0};
     mix_cases_create_all(&cases, model, part->kv_type, text, true, seed, n_requests / 2);
     cases.most_seqs = most_seqs;
     cases.most_requests = n_requests < MOST_REQUESTS ? n_requests : MOST_REQUESTS;
-    hybrid_run_cases(&cases, false, seed, index, n_requests, only ? strtoull(only, NULL, 16) : 0,
-                     &totals);
+    hybrid_run_cases(&cases, part->has_block, seed, index, n_requests,
+                     only ? strtoull(only, NULL, 16) : 0, &totals);
     mix_cases_destroy(&cases);
     rn_model_close(model);
     print_line(part->name, part->kv_type, &totals, now_s() - begin);
