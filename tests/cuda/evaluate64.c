@@ -156,24 +156,28 @@ static void gather(struct evaluation *e, const struct op *op) {
 }
 
 // RMS: x / sqrt(mean of squares + eps) * w. Layer: the same of x less its mean, plus the bias.
+// Without a weight w is 1, without a bias it is 0.
 static void norm_group(const double *x, int n, const struct op *op, const double *weight,
                        const double *bias, double *out) {
-    const bool is_layer = op->norm.kind == NORM_LAYER;
+    const bool is_layer = op->norm.kind != NORM_RMS;
     double mean = 0, squares = 0;
     for (int i = 0; i < n && is_layer; i++) mean += x[i] / n;
     for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
     const double root = sqrt(squares / n + (double)op->norm.eps);
     for (int i = 0; i < n; i++) {
-        const double y = (x[i] - mean) / root * weight[i] + (is_layer ? bias[i] : 0);
+        const double y = (x[i] - mean) / root * (weight ? weight[i] : 1) + (bias ? bias[i] : 0);
         out[i] = op->norm.add ? out[i] + y : y;
+        if (op->norm.scale != 0) out[i] *= (double)op->norm.scale;
     }
 }
 
 static void norm(struct evaluation *e, const struct op *op) {
     double *weight = vector_make(e, op->weight), *bias = vector_make(e, op->bias);
+    const struct plan_weight *of = op->weight == PLAN_NONE ? NULL : &e->plan->weight[op->weight];
+    const int64_t n_weight = of ? of->rows * of->cols : 1;
     for (int64_t at = 0; at < size_of(e, op->out); at += op->norm.group)
-        norm_group(e->buffer[op->in[0]] + at, op->norm.group, op, weight, bias,
-                   e->buffer[op->out] + at);
+        norm_group(e->buffer[op->in[0]] + at, op->norm.group, op,
+                   weight ? weight + at % n_weight : NULL, bias, e->buffer[op->out] + at);
     free(weight);
     free(bias);
 }
@@ -203,15 +207,25 @@ static void rope(struct evaluation *e, const struct op *op) {
 static double activation(enum gate_kind kind, double g) {
     if (kind == GATE_GELU) return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
     if (kind == GATE_SILU) return g / (1 + exp(-g));
+    if (kind == GATE_SIGMOID) return 1 / (1 + exp(-g));
+    if (kind == GATE_RELU2) return g < 0 ? 0 : g * g;
+    if (kind == GATE_NONE) return g;
     const double a = fmin(g, (double)GATE_OAI_LIMIT);
     return a / (1 + exp(-(double)GATE_OAI_ALPHA * a));
+}
+
+static double xielu(const struct gate_xielu *gate, double x) {
+    const double low = fmin(x, (double)gate->eps), linear = (double)gate->linear * x;
+    return linear + (x > 0 ? (double)gate->above * x * x : (double)gate->below * (expm1(low) - x));
 }
 
 static void gate(struct evaluation *e, const struct op *op) {
     const double *up = op->in[1] == PLAN_NONE ? NULL : e->buffer[op->in[1]];
     const double limit = (double)GATE_OAI_LIMIT;
+    const int per_factor = width_of(e, op->out) / width_of(e, op->in[0]); // 1, or a row by one
     for (int64_t i = 0; i < size_of(e, op->out); i++) {
-        double y = activation(op->gate, e->buffer[op->in[0]][i]);
+        const double g = e->buffer[op->in[0]][i / per_factor];
+        double y = op->gate == GATE_XIELU ? xielu(&op->xielu, g) : activation(op->gate, g);
         if (up && op->gate == GATE_SWIGLU_OAI)
             y *= fmax(fmin(up[i], limit), -limit) + 1;
         else if (up)
@@ -233,6 +247,16 @@ static void temper(struct evaluation *e, const struct op *op) {
         double *x = row_of(e, op->out, r);
         for (int i = 0; i < e->plan->buffer[op->out].width; i++)
             x[i] *= log(periods + 1) * (double)op->temper.factor + 1;
+    }
+}
+
+static void columns(struct evaluation *e, const struct op *op) {
+    for (int r = 0; r < e->n; r++) {
+        const double *x = row_of(e, op->in[0], r) + op->columns.from;
+        double *y = row_of(e, op->out, r) + op->columns.to;
+        for (int i = 0; i < op->columns.n; i++)
+            memcpy(y + (int64_t)i * op->columns.stride_to, x + (int64_t)i * op->columns.stride_from,
+                   (size_t)op->columns.len * sizeof *y);
     }
 }
 
@@ -561,11 +585,13 @@ static void run(struct evaluation *e, int index) {
     case OP_TEMPER:
         temper(e, op);
         return;
+    case OP_COLUMNS:
+        columns(e, op);
+        return;
     case OP_INPUT:
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
-    case OP_COLUMNS:
     case OP_HEADS:
     case OP_COUNT:
         break;

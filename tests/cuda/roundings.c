@@ -119,16 +119,19 @@ static struct site *entry_add(struct reading *d, int index, int in, int append, 
     return s;
 }
 
-// All sites of the plan. A layer is a part; ops behind the layers belong to the last one.
+// All sites of the plan. A layer is a part; ops before and behind the layers belong to the next
+// one.
 static void sites_find(struct reading *d, struct roundings *out) {
-    int layer = -1, part = -1, append = -1;
+    int layer = -1, part = 0, append = -1;
     for (int i = 0; i < d->plan->n_op; i++) {
         const struct op *op = &d->plan->op[i];
-        if (op->layer >= 0 && op->layer != layer) part++, layer = op->layer;
+        if (op->layer >= 0 && op->layer != layer) part += layer >= 0, layer = op->layer;
         if (op->kind == OP_KV_APPEND) {
             append = i;
             out->in[1][i] = entry_add(d, i, 1, append, part)->value;
         }
+        // attention over another layer's keys has no append in front of it
+        if (op->kind == OP_ATTENTION && d->plan->op[append].layer != op->layer) append = i;
         if (op->kind == OP_KV_APPEND || op->kind == OP_ATTENTION)
             out->in[0][i] = entry_add(d, i, 0, append, part)->value;
         if (!is_product(op)) continue;
@@ -219,6 +222,7 @@ static int beside_add(const struct reading *d, struct tapped *t, struct site *s)
         if (op.out != s->buffer) continue;
         op.in[0] = op.in[0] == s->buffer ? beside : mapped(t, op.in[0]);
         op.out = beside;
+        op.rows = ROWS_TOKENS;
         if (s->is_single && op.kind == OP_MATMUL) {
             op.weight = twice_add(t, op.weight, &s->twice[0]);
             op.bias = twice_add(t, op.bias, &s->twice[1]);

@@ -4,11 +4,14 @@
 #include <malloc.h>
 
 #include "cuda_engine.h"
+#include "evaluate64.h"
 #include "golden_families.h"
+#include "runnel_model.h"
 
 enum { N_NEXT = 3 };
 
 #define MOST_REFERENCE 0.15f
+#define MOST_F64       1e-3
 
 // Rows that may be far from the reference. Rounding changes the router's choice of a near tie, or
 // whether an expert is close to another one (phimoe), and the rows behind see the changed one. A
@@ -28,6 +31,58 @@ static int far_rows(const struct golden *g, const struct golden_run *run) {
     for (int row = 0; row < run->n_rows; row++)
         n += !(golden_row_difference(g, run, row) <= MOST_REFERENCE);
     return n;
+}
+
+static double distance(const double *logits, const struct golden_run *run) {
+    double most = 0;
+    for (int64_t i = 0; i < (int64_t)run->n_rows * run->n_vocab; i++)
+        most = fmax(most, fabs(logits[i] - (double)run->logits[i]));
+    return most;
+}
+
+// Logits against an evaluation in double precision with the same roundings to 16 bits, as in
+// test_golden.c; the evaluation without roundings against the reference.
+static void check_f64(const struct golden *g, const struct golden_run *run) {
+    const struct plan *plan = &g->model->model.plan;
+    double *logits = calloc((size_t)run->n_rows * (size_t)g->n_vocab, sizeof *logits), exact = 0;
+    int32_t token[512];
+    struct roundings device;
+    assert_true(logits && run->n_rows <= 512);
+    memcpy(token, g->prompt, (size_t)g->n_prompt * sizeof *token);
+    memcpy(token + g->n_prompt, run->ids, (size_t)(run->n_rows - g->n_prompt) * sizeof *token);
+    evaluate64(plan, EVALUATE64_EXACT, NULL, token, run->n_rows, logits, NULL);
+    for (int i = 0; i < g->n_prompt * g->n_vocab; i++) {
+        const float *want = golden_logit(g, i / g->n_vocab, i % g->n_vocab);
+        if (want) exact = fmax(exact, fabs(logits[i] - (double)*want));
+    }
+    roundings_read(&device, cuda_class(), plan, "f16", token, run->n_rows);
+    evaluate64(plan, EVALUATE64_F16, &device, token, run->n_rows, logits, NULL);
+    roundings_free(&device);
+    print_message("%s: %.2e to double precision, which has %.2e to the reference\n", g->name,
+                  distance(logits, run), exact);
+    check(exact <= MOST_F64, "%s: the evaluation is %g from the reference", g->name, exact);
+    check(distance(logits, run) <= MOST_F64, "%s: %g from double precision", g->name,
+          distance(logits, run));
+    free(logits);
+}
+
+// The same bits in chunks of another size.
+static void check_chunks(const struct golden *g, const struct golden_run *run) {
+    struct golden_run other;
+    char what[64];
+    golden_generate(g, &(rn_engine_options){.batch_tokens = 7, .logit_rows = 7}, &other);
+    snprintf(what, sizeof what, "%s, chunks of 7", g->name);
+    golden_check_same_bits(run, &other, what);
+    golden_run_free(&other);
+}
+
+// Models whose ops the evaluator knows; between them they have the options that test_golden.c's
+// models lack.
+static bool is_evaluated(const struct golden *g) {
+    static const char *const names[] = {"apertus", "cohere2", "gemma4-e2b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(g->name, names[i]) == 0) return true;
+    return false;
 }
 
 // False where the backend cannot run the model. The message names an op or a setting.
@@ -61,6 +116,8 @@ static void is_refused_or_near_the_reference(void **state) {
                       (double)difference, n_far, run.n_rows);
         check(n_far <= far_most(&g), "%s: largest difference is %g; %d of %d rows are far", g.name,
               (double)difference, n_far, run.n_rows);
+        if (is_evaluated(&g)) check_f64(&g, &run);
+        check_chunks(&g, &run);
         golden_run_free(&run);
     }
     golden_unload(&g);
