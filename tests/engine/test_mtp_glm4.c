@@ -3,94 +3,9 @@
 // a folder by a layer behind the last one. Texts are those without drafts, and both forms draft the
 // same.
 #include "bare_engine.h"
-#include "gguf_copy.h"
+#include "glm4_block.h"
 #include "golden_folder.h"
-#include "streams.h"
 #include "weights/folder.h"
-
-// The reference models, whose sizes are the same.
-static const struct which {
-    const char *name, *arch;
-} whole = {"glm4_moe", "glm4moe"}, latent = {"glm4_moe_lite", "deepseek2"};
-
-enum { EMBD = 64, VOCAB = 512, LAYERS = 2, TEXT = 40, N_TEXTS = 4 };
-
-// The tensors that such a layer has beside those of a layer.
-static const struct {
-    const char *gguf, *folder;
-    int cols, rows; // rows 0: a vector
-} extra[] = {
-    {"blk.2.nextn.eh_proj.weight", "model.layers.2.eh_proj.weight", 2 * EMBD, EMBD},
-    {"blk.2.nextn.enorm.weight", "model.layers.2.enorm.weight", EMBD, 0},
-    {"blk.2.nextn.hnorm.weight", "model.layers.2.hnorm.weight", EMBD, 0},
-    {"blk.2.nextn.shared_head_norm.weight", "model.layers.2.shared_head.norm.weight", EMBD, 0},
-};
-enum { N_EXTRA = sizeof extra / sizeof *extra };
-
-static float extra_data[N_EXTRA][2 * EMBD * EMBD];
-
-static size_t extra_bytes(int i) {
-    return (size_t)extra[i].cols * (size_t)(extra[i].rows ? extra[i].rows : 1) * sizeof(float);
-}
-
-// An echo passes the token on and leaves the hidden row out; norm: that of the model's head.
-static void extra_fill(bool is_echo, const float *norm) {
-    uint32_t seed = 5;
-    for (int i = 0; i < N_EXTRA; i++) {
-        for (size_t k = 0; k < extra_bytes(i) / sizeof(float); k++) {
-            seed = seed * 1664525u + 1013904223u;
-            const float random = (float)(int32_t)seed * 0x1p-31f;
-            const bool is_same = k % (2 * EMBD) == k / (2 * EMBD);
-            extra_data[i][k] = extra[i].rows == 0 ? (is_echo ? 1 : 1 + 0.2f * random)
-                               : is_echo          ? is_same
-                                                  : 0.15f * random;
-        }
-    }
-    if (is_echo) memcpy(extra_data[N_EXTRA - 1], norm, EMBD * sizeof(float));
-}
-
-static bool leads_back(const char *name) {
-    return strstr(name, "attn_output.") || strstr(name, "ffn_down");
-}
-
-static void tensor_copy(struct writer *writer, const struct tensor_view *t, bool is_zero) {
-    uint64_t dims[WEIGHTS_MAX_DIMS];
-    for (int d = 0; d < t->n_dims; d++) dims[d] = (uint64_t)t->dim[d];
-    writer_tensor(writer, t->name, (uint32_t)t->n_dims, dims, 0, is_zero ? NULL : t->data,
-                  t->bytes);
-}
-
-// The reference model, whose third layer drafts.
-static struct data_folder gguf_make(struct which which, bool is_echo) {
-    char path[DATA_PATH_BYTES], key[64];
-    struct writer writer = writer_begin(3);
-    struct weights *from;
-    size_t size;
-    snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", which.name);
-    snprintf(key, sizeof key, "%s.nextn_predict_layers", which.arch);
-    assert_int_equal(weights_open(path, &from, NULL), RN_OK);
-    extra_fill(is_echo, weights_tensor_find(from, "output_norm.weight")->data);
-    for (int i = 0; i < weights_meta_count(from); i++) {
-        const struct meta_view *meta = weights_meta_at(from, i);
-        if (strcmp(meta->key, key) != 0) writer_kv_copy(&writer, meta);
-    }
-    writer_kv_u32(&writer, key, 1);
-    for (int i = 0; i < weights_tensor_count(from); i++) {
-        const struct tensor_view *t = weights_tensor_at(from, i);
-        tensor_copy(&writer, t, is_echo && leads_back(t->name));
-    }
-    for (int i = 0; i < N_EXTRA; i++) {
-        const uint64_t dims[] = {(uint64_t)extra[i].cols, (uint64_t)extra[i].rows};
-        writer_tensor(&writer, extra[i].gguf, extra[i].rows ? 2 : 1, dims, 0, extra_data[i],
-                      extra_bytes(i));
-    }
-    weights_close(from);
-    uint8_t *image = writer_finish(&writer, &size);
-    const struct data_folder folder = data_folder_make();
-    data_file_write(folder.path, "model.gguf", image, size);
-    free(image);
-    return folder;
-}
 
 static void config_change(const struct data_folder *folder, int n_layer, int n_nextn) {
     char path[DATA_PATH_BYTES];
@@ -135,56 +50,6 @@ static struct data_folder folder_make(struct which which, int n_layer, int n_nex
     json_decref(header);
     free(file.data);
     return folder;
-}
-
-static void run_texts(const rn_model *model, const char *speculate, struct stream *stream,
-                      rn_engine_stats *stats) {
-    static int32_t prompt[N_TEXTS][120];
-    static const int lengths[N_TEXTS] = {1, 30, 33, 120};
-    const rn_engine_options options = {
-        .speculate = speculate, .draft_min = 3, .draft_max = 3, .max_seqs = N_TEXTS, .n_ctx = 256};
-    rn_engine *engine = streams_engine(model, &options);
-    for (int i = 0; i < N_TEXTS; i++) {
-        uint32_t seed = (uint32_t)i + 1;
-        for (int k = 0; k < lengths[i]; k++) {
-            seed = seed * 1664525u + 1013904223u;
-            prompt[i][k] = (int32_t)((seed >> 12) % (VOCAB - 32)) + 8;
-        }
-        rn_request request = {.prompt = prompt[i],
-                              .n_prompt = (size_t)lengths[i],
-                              .max_tokens = TEXT,
-                              .ignore_eos = true};
-        if (i % 2) {
-            request.sampling.temperature = 0.8f;
-            request.sampling.seed = 3;
-            request.sampling.has_seed = true;
-        }
-        streams_submit(engine, &request, &stream[i]);
-    }
-    streams_drain(engine, stream, N_TEXTS);
-    *stats = streams_stats(engine);
-    rn_engine_destroy(engine);
-}
-
-// Drafts do not change the texts. Returns the numbers of drafted tokens.
-static rn_draft_stats check_texts(const char *path, struct stream *got) {
-    static struct stream want[N_TEXTS];
-    rn_engine_stats stats;
-    rn_model *model = bare_open(path);
-    run_texts(model, "off", want, &stats);
-    run_texts(model, "mtp", got, &stats);
-    for (int i = 0; i < N_TEXTS; i++) streams_check_same(&want[i], &got[i]);
-    rn_model_close(model);
-    return stats.draft[RN_DRAFTER_MTP];
-}
-
-static rn_draft_stats check_gguf(struct which which, bool is_echo, struct stream *got) {
-    char path[DATA_PATH_BYTES];
-    const struct data_folder folder = gguf_make(which, is_echo);
-    snprintf(path, sizeof path, "%s/model.gguf", folder.path);
-    const rn_draft_stats stats = check_texts(path, got);
-    data_folder_remove(&folder);
-    return stats;
 }
 
 static struct stream of_gguf[N_TEXTS], of_folder[N_TEXTS];
