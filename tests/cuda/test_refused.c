@@ -32,18 +32,6 @@ static void check_refused(const struct plan *plan, const char *name) {
     pool_destroy(config.pool);
 }
 
-CASE(an_op_that_is_not_here_is_refused_by_its_name) {
-    static const struct {
-        enum op_kind kind;
-        const char *name;
-    } ops[] = {{OP_HEADS, "the op heads"}};
-    for (int i = 0; i < COUNT(ops) * 3; i++) {
-        struct parity_case *c = parity_case_create(ops[i / 3].kind, i % 3);
-        check_refused(&c->plan, ops[i / 3].name);
-        parity_case_destroy(c);
-    }
-}
-
 // A plan of which only that op differs from one that is supported.
 static struct op *op_of_kind(struct plan *plan, enum op_kind kind) {
     for (int i = 0; i < plan->n_op; i++)

@@ -232,6 +232,11 @@ cudaError_t cuda_weigh_launch(struct cuda_backend *b, const struct stage *s, int
 cudaError_t cuda_combine_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                 struct launch_clock clock);
 
+// program_heads.c
+rn_status cuda_heads_prepare(struct cuda_backend *b, rn_error *err);
+cudaError_t cuda_heads_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                              struct launch_clock clock);
+
 // The end of the part of the plan that has the op: the model, or its draft block.
 int cuda_part_end(const struct plan *plan, int op);
 bool cuda_is_product(const struct op *op);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/heads.h"
 
 enum { ALIGN = 256 };
 
@@ -26,11 +27,11 @@ bool cuda_is_product(const struct op *op) {
 bool cuda_weighs(const struct op *op) { return op->kind == OP_EXPERTS && op->experts.weighs_input; }
 
 bool cuda_reads(const struct op *op, int buffer) {
-    const bool reads_out = op->kind == OP_ROPE || op->kind == OP_SOFTCAP || op->kind == OP_TEMPER ||
-                           op->kind == OP_COLUMNS || (op->kind == OP_COMBINE && !op->experts.set) ||
-                           (op->kind == OP_MATMUL && op->matmul.add) ||
-                           (op->kind == OP_NORM && op->norm.add) ||
-                           (op->kind == OP_EMBED && op->embed.add);
+    const bool reads_out =
+        op->kind == OP_ROPE || op->kind == OP_SOFTCAP || op->kind == OP_TEMPER ||
+        op->kind == OP_COLUMNS || op->kind == OP_HEADS ||
+        (op->kind == OP_COMBINE && !op->experts.set) || (op->kind == OP_MATMUL && op->matmul.add) ||
+        (op->kind == OP_NORM && op->norm.add) || (op->kind == OP_EMBED && op->embed.add);
     if (op->kind == OP_DELTA && op->state.beta == buffer) return true;
     return op->in[0] == buffer || op->in[1] == buffer || (reads_out && op->out == buffer);
 }
@@ -144,7 +145,7 @@ static void place_weights(const struct plan *plan, struct cuda_layout *l) {
         const struct op *op = &plan->op[i];
         int second;
         const bool is_pair = cuda_pair_of(plan, i, &second) != NULL;
-        if (op->kind == OP_EMBED || cuda_is_product(op))
+        if (op->kind == OP_EMBED || op->kind == OP_HEADS || cuda_is_product(op))
             place_matrix(plan, l, op->weight, is_pair ? plan->op[second].weight : PLAN_NONE);
         else
             place_vector(plan, l, op->weight);
@@ -214,7 +215,7 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
 static const char *lacks(const struct plan *plan, const struct op *op) {
     switch (op->kind) {
     case OP_HEADS:
-        return "";
+        return plan->weight[op->weight].cols > HEADS_COLS_MAX ? " of more than 4096 columns" : NULL;
     case OP_DELTA:
     case OP_SCAN:
         return op->state.dim_k > STATE_DIM_MAX ? " of heads with more than 256 rows of state"
@@ -222,8 +223,6 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_KV_APPEND:
     case OP_ATTENTION:
         return plan->group[op->kv.group].is_latent ? " over a latent" : NULL;
-    case OP_ROPE:
-        return op->rope.from ? " behind the first element of a head" : NULL;
     case OP_ROUTE:
         return op->route.n_group > ROUTE_GROUPS ? " with more than 32 groups" : NULL;
     default:

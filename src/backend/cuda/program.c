@@ -295,7 +295,7 @@ static void before_find(const struct plan *plan, int index, int k, int dim, stru
     int i = index - 1;
     for (; i >= 0; i--) {
         const struct op *op = &plan->op[i];
-        const bool is_rope = op->kind == OP_ROPE && op->rope.dim == dim;
+        const bool is_rope = op->kind == OP_ROPE && op->rope.dim == dim && op->rope.from == 0;
         if (is_rope && op->out == k && !h->k_rope && !h->k_norm)
             h->k_rope = op;
         else if (is_rope && op->out == h->q && !h->q_rope && !h->q_norm)
@@ -419,7 +419,7 @@ static void gather_add(struct compiler *c, const struct op *op, bool waits) {
 }
 
 // Fused where a sequence's rows are few; otherwise an append, then attention.
-static int heads_add(struct compiler *c, int index, const struct heads *h) {
+static int head_ops_add(struct compiler *c, int index, const struct heads *h) {
     const int at = (int)(h->attention - c->plan->op);
     struct stage_attention s = attention_of(c, h);
     const bool is_out = h->attention->rows == ROWS_OUT;
@@ -509,6 +509,7 @@ static void rope_add(struct compiler *c, const struct op *op) {
         .ld_out = ld_of(c, op->out),
         .n_head = op->rope.n_head,
         .dim = op->rope.dim,
+        .from = op->rope.from,
         .n_rot = rope->n_rot,
         .halves = rope->style == ROPE_HALVES};
 }
@@ -578,7 +579,7 @@ static int op_add(struct compiler *c, int index) {
         rope_add(c, op);
         return 1;
     case OP_KV_APPEND:
-        if (heads_find(c, index, &h)) return heads_add(c, index, &h);
+        if (heads_find(c, index, &h)) return head_ops_add(c, index, &h);
         h = (struct heads){.append = op};
         stage_add(c, STAGE_APPEND, op, "append")->attention = attention_of(c, &h);
         return 1;
@@ -603,6 +604,9 @@ static int op_add(struct compiler *c, int index) {
     case OP_INPUT:
         input_add(c, op);
         return 1;
+    case OP_HEADS:
+        heads_add(c, op);
+        return 1;
     case OP_CONV:
     case OP_DELTA:
     case OP_SCAN:
@@ -611,7 +615,6 @@ static int op_add(struct compiler *c, int index) {
     case OP_COLUMNS:
         columns_add(c, op);
         return 1;
-    case OP_HEADS: // layout.c refused them
     case OP_COUNT:
         break;
     }

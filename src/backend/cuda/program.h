@@ -26,6 +26,8 @@ struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct o
 // program_state.c
 void columns_add(struct compiler *c, const struct op *op);
 void state_add(struct compiler *c, const struct op *op);
+// program_heads.c
+void heads_add(struct compiler *c, const struct op *op);
 
 // ---------------------------------------------------------------- addresses
 

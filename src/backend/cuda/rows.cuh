@@ -128,7 +128,7 @@ DEV_CALL void rope_run(const struct stage_rows_op &s, const struct step &step, i
     for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
         const int64_t row = i / (s.n_head * n_pairs);
         const int rest = (int)(i % (s.n_head * n_pairs)), head = rest / n_pairs, p = rest % n_pairs;
-        float *x = s.out + row * s.ld_out + head * s.dim;
+        float *x = s.out + row * s.ld_out + head * s.dim + s.from;
         float *x0 = x + (s.halves ? p : 2 * p), *x1 = s.halves ? x0 + n_pairs : x0 + 1;
         const int64_t token = rows == STAGE_TOKENS ? row : step.out_row[row];
         const float2 cs = load_l2(table + token * n_pairs + p);

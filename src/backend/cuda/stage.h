@@ -47,6 +47,7 @@ enum stage_kind {
     STAGE_CONV, // the ops with a state: state.cuh
     STAGE_DELTA,
     STAGE_SCAN,
+    STAGE_HEADS, // a product for each head
     STAGE_KINDS
 };
 
@@ -148,6 +149,7 @@ struct stage_rows_op {
     int32_t gate, slots;                // GATE; gate: enum gate_kind
     int32_t is_factor;                  // GATE: `in` has one number for a row
     int32_t n_head, dim, n_rot, halves; // ROPE
+    int32_t from;                       // ROPE: of each head, its first rotated element
     int32_t n_used;                     // WEIGH, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
@@ -259,6 +261,18 @@ struct stage_state {
     uint8_t *pages;      // of this layer: the op's part of page 0
 };
 
+// Products of heads, see heads.cuh.
+struct stage_heads {
+    const float *in;
+    float *out;
+    const uint8_t *const *weight; // [n] units of each head's matrix [n_rows, cols]
+    int32_t ld_in, ld_out;
+    int32_t n; // heads
+    int32_t from, stride_from, to, stride_to;
+    int32_t cols, n_units, n_tiles, n_rows; // n_units: of a tile
+    int32_t codec, pad;
+};
+
 struct stage {
     int32_t kind;  // enum stage_kind
     int32_t rows;  // enum stage_rows
@@ -270,6 +284,7 @@ struct stage {
         struct stage_attention attention;
         struct stage_state state;
         struct stage_route route;
+        struct stage_heads heads;
     };
 } __attribute__((aligned(16)));
 

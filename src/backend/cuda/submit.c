@@ -337,6 +337,7 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_shape 
     if (s->kind == STAGE_WEIGH) return cuda_weigh_launch(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_COMBINE) return cuda_combine_launch(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_ROUTE) return cuda_route_launch(b, s, rows_of(b, shape, s), shape, clock);
+    if (s->kind == STAGE_HEADS) return cuda_heads_launch(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_ATTENTION || s->kind == STAGE_APPEND)
         return cuda_attention_launch(b, s, rows_of(b, shape, s), shape, clock);
     if (s->kind == STAGE_CONV || s->kind == STAGE_DELTA || s->kind == STAGE_SCAN)

@@ -349,6 +349,7 @@ DEV uint32_t shared_address(const void *p) {
 }
 
 template <class T> DEV T load_l2(const T *p) { return emulator::aligned(p); }
+DEV void prefetch_l2(const void *p) { (void)*(const volatile uint8_t *)p; }
 DEV uint4 load_once(const uint4 *p) { return emulator::aligned(p); }
 DEV uint4 shared_u128(uint32_t at) { return emulator::shared_at<uint4>(at); }
 DEV uint2 shared_u64(uint32_t at) { return emulator::shared_at<uint2>(at); }
