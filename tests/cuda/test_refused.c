@@ -69,16 +69,20 @@ CASE(a_state_of_too_many_rows_is_refused) {
     }
 }
 
-// Pages of a latent have no layout here, even if no op reads them.
-CASE(a_group_of_latents_is_refused) {
+// Even if no op reads its pages.
+CASE(a_group_of_large_latents_is_refused) {
     static const float rows[4 * 4];
-    const struct plan_kv_group group = {
-        .kind = KV_FULL, .n_layer = 1, .n_head_kv = 1, .dim_k = 24, .dim_v = 16, .is_latent = true};
+    const struct plan_kv_group group = {.kind = KV_FULL,
+                                        .n_layer = 1,
+                                        .n_head_kv = 1,
+                                        .dim_k = 640,
+                                        .dim_v = 512,
+                                        .is_latent = true};
     struct plan plan;
     plan_init(&plan);
     plan_add_kv_group(&plan, &group);
     plan_end_with_rows(&plan, rows, 4, 4);
-    check_refused(&plan, "keys that are a latent");
+    check_refused(&plan, "a latent of 640 elements");
     plan_deinit(&plan);
 }
 

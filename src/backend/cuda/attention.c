@@ -72,6 +72,7 @@ void cuda_attention_size(const struct batch *batch, int n_seqs_out, struct cuda_
         if (last > end) end = last;
         if (seq->n_tokens > shape->seq_rows) shape->seq_rows = seq->n_tokens;
     }
+    shape->has_long = end >= 2 * SPLIT_TOKENS;
     int step = 1;
     while (n > 8 * step) step *= 2;
     shape->n_splits = (n + step - 1) / step * step;
@@ -134,6 +135,7 @@ static cudaError_t launch_parts(struct cuda_backend *b, struct attention_args *a
 
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                   const struct cuda_shape *shape, struct launch_clock clock) {
+    if (s->attention.is_latent) return cuda_latent_launch(b, s, n_rows, shape, clock);
     struct attention_args args = {.stage = s->attention,
                                   .step = (const struct step *)(const void *)shape->upload,
                                   .clock = clock,

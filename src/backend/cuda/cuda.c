@@ -231,6 +231,7 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if ((s = plan_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, err))) return s;
     if ((s = kernels_prepare(b, err))) return s;
     if ((s = cuda_heads_prepare(b, err))) return s;
+    if ((s = cuda_latent_prepare(b, err))) return s;
     if ((s = memory_take(b, config, err))) return s;
     b->has_experts = b->layout.max_expert > 0;
     for (int g = 0; g < b->plan->n_group; g++)

@@ -93,6 +93,7 @@ struct cuda_shape {
     int32_t is_draft;
     int32_t n_seqs;                      // of models with states; else 0
     int32_t n_splits, n_pages, seq_rows; // of attention, see cuda_attention_size
+    int32_t has_long;                    // a sequence of more than two splits
     int32_t n_part[2][STEP_PARTS]; // sequences of each part of struct step, or some more; 0: none
     struct choose_plan choose;
 };
@@ -214,6 +215,10 @@ void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_
                           struct step *step, struct cuda_shape *shape);
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                   const struct cuda_shape *shape, struct launch_clock clock);
+// attention_latent.c
+rn_status cuda_latent_prepare(struct cuda_backend *b, rn_error *err);
+cudaError_t cuda_latent_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                               const struct cuda_shape *shape, struct launch_clock clock);
 // state.c
 // Where the op's part begins in its layer's part of a page.
 uint64_t cuda_state_at(const struct plan *plan, const struct op *op, bool is_bf16);

@@ -61,6 +61,24 @@ DEV void shared_matrices(uint32_t (&a)[4], uint32_t at, int lane) {
                  : "r"(at));
 }
 
+// The same of four matrices at any distance: rows of a matrix are 16 neighbouring bytes, the second
+// matrix is `second` bytes behind the first, and the other two are `third` bytes behind these.
+// IS_TURNED: a lane has of each matrix the column lane / 4, instead of the row.
+template <bool IS_TURNED>
+DEV void shared_matrices_at(uint32_t (&a)[4], uint32_t at, uint32_t second, uint32_t third,
+                            int lane) {
+    at += (uint32_t)(lane / 8 & 1) * second + (uint32_t)(lane / 16) * third +
+          (uint32_t)(lane % 8) * 16;
+    if (IS_TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+                     : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                     : "r"(at));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                     : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                     : "r"(at));
+}
+
 // ---------------------------------------------------------------- ordering
 
 // Waits for n threads of the block. All of them name the same barrier, 1 to 15.

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "backend/cuda/attention_latent.h"
+
 _Static_assert((int)PAGE_TOKENS == (int)KV_PAGE_TOKENS, "a page is the engine's page");
 
 static const struct {
@@ -28,9 +30,11 @@ rn_status kv_group_check(const struct plan_kv_group *group, int type, rn_error *
     if (type < 0 || type >= KV_TYPES)
         return err_set(err, RN_ERR_ARG, "KV type %d, expected 0 to %d", type, KV_TYPES - 1);
     if (group->kind == KV_RECURRENT) return RN_OK; // the layout refuses ops
-    if (group->is_latent)
+    if (group->is_latent && (group->dim_k > LATENT_DIM_K || group->dim_v > LATENT_DIM_V))
         return err_set(err, RN_ERR_UNSUPPORTED,
-                       "cuda: keys that are a latent are not there yet; --backend cpu has them");
+                       "cuda: a latent of %d elements, of which %d are values, expected at most %d "
+                       "and %d; --backend cpu has no such bound",
+                       group->dim_k, group->dim_v, (int)LATENT_DIM_K, (int)LATENT_DIM_V);
     if (group->dim_k < 2 || group->dim_k > KV_DIM_MAX || group->dim_k % 2 || group->dim_v < 2 ||
         group->dim_v > KV_DIM_MAX || group->dim_v % 2)
         return err_set(err, RN_ERR_UNSUPPORTED,
@@ -45,14 +49,20 @@ uint64_t kv_head_bytes(int dim_k, int dim_v, int type) {
 }
 
 uint64_t cuda_page_bytes(const struct plan_kv_group *group, int type) {
-    return (uint64_t)group->n_layer * (uint64_t)group->n_head_kv *
-           kv_head_bytes(group->dim_k, group->dim_v, type);
+    const uint64_t head = group->is_latent ? LATENT_PAGE_BYTES((group->dim_k + 31) / 32, type)
+                                           : kv_head_bytes(group->dim_k, group->dim_v, type);
+    return (uint64_t)group->n_layer * (uint64_t)group->n_head_kv * head;
 }
 
 uint64_t kv_parts_bytes(const struct plan_kv_group *group, int n_head,
                         const struct backend_sizes *sizes) {
-    (void)group, (void)n_head, (void)sizes;
-    return (uint64_t)ATTENTION_STATES + ATTENTION_PARTS;
+    (void)sizes;
+    uint64_t parts = ATTENTION_PARTS;
+    if (group->is_latent) {
+        const uint64_t split = (uint64_t)n_head * (uint64_t)(group->dim_v + 16) * sizeof(float);
+        if (LATENT_SPLITS_MOST * split > parts) parts = LATENT_SPLITS_MOST * split;
+    }
+    return (uint64_t)ATTENTION_STATES + parts;
 }
 
 uint64_t kv_counters_bytes(const struct plan_kv_group *group, int n_head,

@@ -220,9 +220,6 @@ static const char *lacks(const struct plan *plan, const struct op *op) {
     case OP_SCAN:
         return op->state.dim_k > STATE_DIM_MAX ? " of heads with more than 256 rows of state"
                                                : NULL;
-    case OP_KV_APPEND:
-    case OP_ATTENTION:
-        return plan->group[op->kv.group].is_latent ? " over a latent" : NULL;
     case OP_ROUTE:
         return op->route.n_group > ROUTE_GROUPS ? " with more than 32 groups" : NULL;
     default:

@@ -316,6 +316,7 @@ static bool heads_find(const struct compiler *c, int index, struct heads *h) {
     const struct op *append = &plan->op[index];
     const struct plan_kv_group *group = &plan->group[append->kv.group];
     *h = (struct heads){.append = append};
+    if (group->is_latent) return false; // its stages take nothing over
     int at = index + 1, gathered = PLAN_NONE, from = PLAN_NONE;
     for (; at < c->end && plan->op[at].kind == OP_GATHER; at++) {
         gathered = plan->op[at].out; // of several the last is the queries'
@@ -348,7 +349,8 @@ static void alone_find(const struct compiler *c, int index, struct heads *h) {
     const struct plan *plan = c->plan;
     const struct op *op = &plan->op[index];
     *h = (struct heads){.attention = op, .q = op->in[0]};
-    before_find(plan, index, PLAN_NONE, plan->group[op->kv.group].dim_k, h);
+    if (!plan->group[op->kv.group].is_latent)
+        before_find(plan, index, PLAN_NONE, plan->group[op->kv.group].dim_k, h);
 }
 
 static struct stage_attention attention_of(const struct compiler *c, const struct heads *h) {
@@ -369,12 +371,16 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
                                 .page_bytes = c->b->kv[op->kv.group].page_bytes};
     s.pages =
         c->b->kv[op->kv.group].at + (uint64_t)op->kv.layer * c->b->kv[op->kv.group].layer_bytes;
+    s.is_latent = group->is_latent;
+    s.parts_bytes = kv_parts_bytes(group, op->kv.n_head, &c->b->sizes) - ATTENTION_STATES;
     s.parts = (float *)(void *)(c->b->memory + c->b->layout.parts_at);
     s.counters = (uint32_t *)(void *)(c->b->memory + c->b->layout.counters_at);
     if (h->append) {
         s.k = buffer_f32(c, h->append->in[0]);
-        s.v = buffer_f32(c, h->append->in[1]);
         s.ld_k = ld_of(c, h->append->in[0]);
+    }
+    if (h->append && !group->is_latent) {
+        s.v = buffer_f32(c, h->append->in[1]);
         s.ld_v = ld_of(c, h->append->in[1]);
     }
     if (h->q_norm) {

@@ -212,8 +212,10 @@ struct stage_attention {
     int32_t n_rot, halves; // n_rot 0: no rope
     const float *rope;     // [tokens, n_rot / 2, 2] cosines and sines, of STAGE_ROPE_TABLE
     int32_t kv_type;       // enum kv_type
+    int32_t is_latent;     // attention_latent.cuh
     uint64_t page_bytes;   // of a page, of this layer
     uint8_t *pages;        // of this layer
+    uint64_t parts_bytes;  // of a latent: behind ATTENTION_STATES
     float *parts;          // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
     uint32_t *counters;    // scratch [ATTENTION_COUNTERS], all 0 between stages
     int32_t page_slots;    // chunks of a warp: 1, 2 or 4, as a launch has room

@@ -360,6 +360,22 @@ DEV void shared_matrices(uint32_t (&a)[4], uint32_t at, int lane) {
         a[i] = emulator::shared_at<uint32_t>(at + i % 2 * 512 + i / 2 * 128 + (uint32_t)lane * 4);
 }
 
+template <bool IS_TURNED>
+DEV void shared_matrices_at(uint32_t (&a)[4], uint32_t at, uint32_t second, uint32_t third,
+                            int lane) {
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t matrix = at + i % 2 * second + i / 2 * third;
+        if (matrix % 16) emulator::fail("a matrix at %u is not aligned", matrix);
+        if (!IS_TURNED) {
+            a[i] = emulator::shared_at<uint32_t>(matrix + (uint32_t)lane * 4);
+            continue;
+        }
+        const uint32_t column = matrix + (uint32_t)(lane % 4 * 32 + lane / 4 * 2);
+        a[i] = (uint32_t)emulator::shared_at<uint16_t>(column) |
+               (uint32_t)emulator::shared_at<uint16_t>(column + 16) << 16;
+    }
+}
+
 // Copies of single threads: done when they are waited for, and not before.
 namespace emulator {
 struct late_copy {
