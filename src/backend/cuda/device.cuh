@@ -185,6 +185,49 @@ DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int la
 #endif
 }
 
+// The whole warp: a copy of each of the n_lanes lanes from `first` on. to, from, n and barrier are
+// the lane's own.
+template <bool IS_ONCE = false>
+DEV void fetch_each(void *to, const void *from, uint32_t n, uint64_t *barrier, int first,
+                    int n_lanes, int lane) {
+#if __CUDA_ARCH__ >= 900
+    if (lane >= first && lane < first + n_lanes) fetch<IS_ONCE>(to, from, n, barrier, 0);
+#else
+    for (int i = first; i < first + n_lanes; i++)
+        fetch<IS_ONCE>((void *)__shfl_sync(0xffffffffu, (uint64_t)to, i),
+                       (const void *)__shfl_sync(0xffffffffu, (uint64_t)from, i),
+                       __shfl_sync(0xffffffffu, n, i),
+                       (uint64_t *)__shfl_sync(0xffffffffu, (uint64_t)barrier, i), lane);
+#endif
+}
+
+// The whole warp: each lane starts a copy of its own of n bytes, 0 for none. The barrier reports
+// the end of all of them. At least one lane has a copy.
+DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
+#if __CUDA_ARCH__ >= 900
+    const uint32_t all = __reduce_add_sync(0xffffffffu, n);
+    if (lane == 0)
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _,[%0],%1;" ::"r"(
+                         shared_address(barrier)),
+                     "r"(all)
+                     : "memory");
+    __syncwarp();
+    if (n > 0)
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0],[%1],%2,[%3];" ::"r"(shared_address(to)),
+                     "l"(from), "r"(n), "r"(shared_address(barrier))
+                     : "memory");
+#else
+    (void)lane;
+    for (uint32_t i = 0; i < n; i += 16)
+        asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(shared_address(to) + i),
+                     "l"((const char *)from + i)
+                     : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier))
+                 : "memory");
+#endif
+}
+
 // This thread's writes come before copies that the warp starts behind a __syncwarp.
 DEV void copies_may_follow() {
 #if __CUDA_ARCH__ >= 900
@@ -239,6 +282,13 @@ DEV void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
         "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The larger one; not a number where one of them is not.
+DEV float max_or_nan(float a, float b) {
+    float d;
+    asm("max.NaN.f32 %0,%1,%2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
 }
 
 // Two halves in a register, the first in the low bits. Each operation rounds once, to nearest even.
@@ -302,6 +352,110 @@ template <uint32_t MASK, uint32_t BITS> DEV uint32_t and_or(uint32_t w) {
     asm("lop3.b32 %0,%1,%2,%3,0xEA;" : "=r"(d) : "r"(w), "n"(MASK), "n"(BITS));
     return d;
 }
+
+// ---------------------------------------------------------------- a warpgroup
+
+// Four neighbouring warps, the first of which has a multiple of 4 as its number, multiply together:
+// d += a * b, 64 x N outputs over 16 k; is_add false: d = a * b. Warp w has the rows from 16 w on,
+// with a and d[4 i ..] as mma_f16 has them for the columns from 8 i on. b lies in shared memory:
+// [N / 8][GROUP_BYTES: two halves of k][8 columns][8 k]. The bits are those of a chain of mma_f16.
+//
+// The instructions run on while the warps go on. warpgroup_begin comes before them, then
+// warpgroup_end; warpgroup_wait<n> waits until at most the last n such groups run. Until then a
+// and d may not be touched, so a next group needs registers of its own (warpgroup_hold: from here
+// on d is read). n_live: 8 columns of the first n_live groups are wanted.
+enum { GROUP_BYTES = 512 };
+
+// The warpgroup's threads have n registers from here on, a multiple of 8: more, which others gave,
+// or less.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+template <int N> DEV void registers_take() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> DEV void registers_give() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+#else
+template <int N> DEV void registers_take() {}
+template <int N> DEV void registers_give() {}
+#endif
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+DEV void warpgroup_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEV void warpgroup_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> DEV void warpgroup_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+template <int N> DEV void warpgroup_hold(float (&d)[N]) {
+    UNROLL for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
+// No swizzle: halves are 128 bytes apart, groups GROUP_BYTES.
+DEV uint64_t warpgroup_operand(uint32_t at) {
+    return (uint64_t)(GROUP_BYTES >> 4) << 32 | (uint64_t)(128 >> 4) << 16 | (at & 0x3ffff) >> 4;
+}
+#define OUTPUTS_8(d, i)                                                                            \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+#define OUTPUTS_32(d, i)                                                                           \
+    OUTPUTS_8(d, i), OUTPUTS_8(d, i + 8), OUTPUTS_8(d, i + 16), OUTPUTS_8(d, i + 24)
+#define INPUTS(a, at, is_add)                                                                      \
+    "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(warpgroup_operand(at)), "r"((int)(is_add))
+#define WARPGROUP_64(type, d, a, at, is_add)                                                       \
+    asm volatile("{.reg .pred p; setp.ne.b32 p,%37,0; "                                            \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "                   \
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,"     \
+                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"                                    \
+                 ",{%32,%33,%34,%35},%36,p,1,1,0;}"                                                \
+                 : OUTPUTS_32(d, 0)                                                                \
+                 : INPUTS(a, at, is_add))
+#define WARPGROUP_128(type, d, a, at, is_add)                                                      \
+    asm volatile("{.reg .pred p; setp.ne.b32 p,%69,0; "                                            \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " "                  \
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,"     \
+                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,"    \
+                 "%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,"    \
+                 "%59,%60,%61,%62,%63}"                                                            \
+                 ",{%64,%65,%66,%67},%68,p,1,1,0;}"                                                \
+                 : OUTPUTS_32(d, 0), OUTPUTS_32(d, 32)                                             \
+                 : INPUTS(a, at, is_add))
+template <bool IS_BF16, int N>
+DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add, int) {
+    static_assert(N == 64 || N == 128, "a width that is here");
+    if constexpr (N == 64) {
+        if constexpr (IS_BF16)
+            WARPGROUP_64("bf16", d, a, at, is_add);
+        else
+            WARPGROUP_64("f16", d, a, at, is_add);
+    } else {
+        if constexpr (IS_BF16)
+            WARPGROUP_128("bf16", d, a, at, is_add);
+        else
+            WARPGROUP_128("f16", d, a, at, is_add);
+    }
+}
+#else
+DEV void warpgroup_begin() {}
+DEV void warpgroup_end() {}
+template <int N> DEV void warpgroup_wait() {}
+template <int N> DEV void warpgroup_hold(float (&)[N]) {}
+template <bool IS_BF16, int N>
+DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add,
+                       int n_live) {
+    at += threadIdx.x % 32 * 4;
+    UNROLL for (int i = 0; i < N / 8; i++) {
+        if (i >= n_live) break;
+        float c[4];
+        UNROLL for (int e = 0; e < 4; e++) c[e] = is_add ? d[4 * i + e] : 0.0f;
+        const uint32_t b0 = shared_u32(at + (uint32_t)(i * GROUP_BYTES));
+        const uint32_t b1 = shared_u32(at + (uint32_t)(i * GROUP_BYTES) + 128);
+        if constexpr (IS_BF16)
+            mma_bf16(c, a, b0, b1);
+        else
+            mma_f16(c, a, b0, b1);
+        UNROLL for (int e = 0; e < 4; e++) d[4 * i + e] = c[e];
+    }
+}
+#endif
 
 // ---------------------------------------------------------------- kernels for the host
 

@@ -449,6 +449,26 @@ template <bool IS_ONCE = false>
 DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     emulator::fetch_begin(to, from, n, barrier, lane);
 }
+template <bool IS_ONCE = false>
+DEV void fetch_each(void *to, const void *from, uint32_t n, uint64_t *barrier, int first,
+                    int n_lanes, int lane) {
+    for (int i = first; i < first + n_lanes; i++) {
+        uint64_t *const own = (uint64_t *)__shfl_sync(0xffffffffu, (uintptr_t)barrier, i);
+        emulator::fetch_begin((void *)__shfl_sync(0xffffffffu, (uintptr_t)to, i),
+                              (const void *)__shfl_sync(0xffffffffu, (uintptr_t)from, i),
+                              __shfl_sync(0xffffffffu, n, i), own, lane);
+    }
+}
+// The copy of the last lane is late; so one that is not waited for is found.
+DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
+    const uint32_t has = __ballot_sync(0xffffffffu, n > 0);
+    if (!has) emulator::fail("fetch_all of nothing");
+    const int last = 31 - __builtin_clz(has);
+    if (n > 0 && lane != last) memcpy(to, from, n);
+    emulator::fetch_begin((void *)__shfl_sync(0xffffffffu, (uintptr_t)to, last),
+                          (const void *)__shfl_sync(0xffffffffu, (uintptr_t)from, last),
+                          __shfl_sync(0xffffffffu, n, last), barrier, lane);
+}
 DEV void fetch_wait(uint64_t *barrier, uint32_t parity) { emulator::fetch_end(barrier, parity); }
 
 DEV void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -460,6 +480,32 @@ DEV void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
     emulator::collective(&emulator::KIND_MMA_BF16, 0xffffffff, &d);
 }
 
+// A warpgroup's instructions run at once here: nothing shows a register that is touched too early.
+enum { GROUP_BYTES = 512 };
+template <int N> DEV void registers_take() {}
+template <int N> DEV void registers_give() {}
+DEV void warpgroup_begin() {}
+DEV void warpgroup_end() {}
+template <int N> DEV void warpgroup_wait() {}
+template <int N> DEV void warpgroup_hold(float (&)[N]) {}
+template <bool IS_BF16, int N>
+DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add,
+                       int n_live) {
+    at += (uint32_t)emulator::lane_here() * 4;
+    for (int i = 0; i < n_live; i++) {
+        float c[4];
+        for (int e = 0; e < 4; e++) c[e] = is_add ? d[4 * i + e] : 0.0f;
+        const uint32_t b0 = shared_u32(at + (uint32_t)(i * GROUP_BYTES));
+        const uint32_t b1 = shared_u32(at + (uint32_t)(i * GROUP_BYTES) + 128);
+        if (IS_BF16)
+            mma_bf16(c, a, b0, b1);
+        else
+            mma_f16(c, a, b0, b1);
+        for (int e = 0; e < 4; e++) d[4 * i + e] = c[e];
+    }
+}
+
+DEV float max_or_nan(float a, float b) { return isnan(a) ? a : isnan(b) || b > a ? b : a; }
 DEV uint32_t half2_add(uint32_t a, uint32_t b) {
     return emulator::each_half(a, b, 0, [](double x, double y, double) { return x + y; });
 }
