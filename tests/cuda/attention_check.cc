@@ -5,8 +5,11 @@
 // 2. A row is near a plain model in double precision that has the same roundings of q, k and v.
 // 3. Stages without matrices (rope table, clears and copies of pages) have the bits of the formulas
 //    in docs/NUMERICS.md.
-// Usage: attention_check [first case [cases]]. Also for a device: nvcc -x cu, without RN_EMULATED.
+// Usage: attention_check [first case [cases]]. Also for a device: nvcc -x cu, without RN_EMULATED,
+// together with attention_prompt.cu.
 #include "attention_long.cuh"
+#include "attention_prompt.h"
+#include "step.h"
 
 #include <algorithm>
 #include <map>
@@ -130,13 +133,27 @@ KERNEL_ENTRY(fold_entry, fold_kernel, (struct stage_args))
 
 namespace {
 
-int n_long; // launches of attention_long.cuh
+int n_long, n_prompt; // launches of attention_long.cuh and attention_prompt.cuh
 
 void launch(const void *kernel, struct stage_args &args, int grid, int threads, int shared) {
     void *list[] = {&args};
     CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     CUDA(cudaLaunchKernel(kernel, dim3((unsigned)grid), dim3((unsigned)threads), list,
                           (size_t)shared, nullptr));
+    CUDA(cudaDeviceSynchronize());
+}
+
+void prompt_launch(const struct stage_args &from, const struct step *step, int grid) {
+    const stage_attention &s = from.attention;
+    const void *kernel = attention_prompt(s.kv_type, s.dim_k, s.dim_v);
+    struct attention_args args = {};
+    args.stage = s, args.step = step;
+    args.kind = STAGE_ATTENTION, args.rows = from.rows, args.part = STEP_PARTS;
+    void *list[] = {&args};
+    n_prompt++;
+    CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, PROMPT_SHARED));
+    CUDA(cudaLaunchKernel(kernel, dim3((unsigned)grid), dim3(PROMPT_THREADS), list, PROMPT_SHARED,
+                          nullptr));
     CUDA(cudaDeviceSynchronize());
 }
 
@@ -388,6 +405,7 @@ struct world {
     device_array<uint16_t> out16;
     device_array<int32_t> pos, out_row, row_seq;
     device_array<step_seq> seqs;
+    device_array<step> steps;
     device_array<uint32_t> tables;
     row_map result;
     int poison_seq = -1, poison_pos = -1; // an entry whose value is not finite
@@ -534,11 +552,15 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     args.run = (s.fused || n_tokens <= SMALL_ROWS) && !random.one_in(3) ? random.in(1, 4) : 0;
     s.page_slots = 1 << random.in(0, 2);
     args.is_long = random.one_in(2);
-    if (args.run)
+    const bool is_prompt =
+        !s.fused && random.one_in(3) && s.dim_k <= PROMPT_DIM_MAX && s.dim_v <= PROMPT_DIM_MAX;
+    if (is_prompt)
+        prompt_launch(args, steps.put({args.step}), o.grid);
+    else if (args.run)
         n_small++;
     else
         coverage(args, o.grid);
-    stage_launch(args, o.grid);
+    if (!is_prompt) stage_launch(args, o.grid);
     const std::vector<float> rows = out.get((size_t)(n_rows * ld));
     const std::vector<uint16_t> rows16 = out16.get((size_t)(n_rows * ld));
     for (uint32_t x : scratch.counters.get(4096)) CHECK(x == 0);
@@ -908,6 +930,7 @@ int main(int argc, char **argv) {
     printf("ok; the largest error is %.2f of the bound; several splits: few %d whole, %d in parts; "
            "many %d whole, %d in parts; %d of several segments\n",
            worst, n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments);
-    printf("%d small steps, %d of them of the long form\n", n_small, n_long);
+    printf("%d small steps, %d of them of the long form; %d of prompts\n", n_small, n_long,
+           n_prompt);
     return 0;
 }

@@ -6,6 +6,7 @@
 // Larger steps append before, and have a launch for each part (enum step_part).
 #include <string.h>
 
+#include "backend/cuda/attention_prompt.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
 
@@ -125,12 +126,31 @@ static cudaError_t launch_any(struct cuda_backend *b, struct attention_args *arg
                        BLOCK_THREADS, shared, args, b->overlaps, b->stream);
 }
 
+// The form of prompts; NULL: the device or the heads have none. It needs the matrix instructions of
+// warpgroups, which only this generation has.
+static const void *prompt_kernel(const struct cuda_backend *b, const struct stage_attention *a) {
+    if (b->prop.major != 9 || b->shared_most < PROMPT_SHARED || a->fused) return NULL;
+    return attention_prompt(a->kv_type, a->dim_k, a->dim_v);
+}
+
+static cudaError_t launch_prompt(struct cuda_backend *b, const void *kernel,
+                                 struct attention_args *args, struct launch_clock clock) {
+    const int places = ATTENTION_STATES / PROMPT_STATE;
+    args->part = PART_MANY;
+    args->clock = clock;
+    return cuda_launch(kernel, (uint64_t)(b->n_sm < places ? b->n_sm : places), PROMPT_THREADS,
+                       PROMPT_SHARED, args, b->overlaps, b->stream);
+}
+
 // Attention of a larger step: a launch for each part. Parts without a form of their own share the
 // launch of any.
 static cudaError_t launch_parts(struct cuda_backend *b, struct attention_args *args,
                                 const int32_t *n_part, struct launch_clock clock) {
-    (void)n_part;
-    return launch_any(b, args, STEP_PARTS, clock);
+    const void *kernel = prompt_kernel(b, &args->stage);
+    cudaError_t code = cudaSuccess;
+    if (!kernel || n_part[PART_MANY] == 0) return launch_any(b, args, STEP_PARTS, clock);
+    if (n_part[PART_FEW] > 0) code = launch_any(b, args, PART_FEW, (struct launch_clock){0});
+    return code ? code : launch_prompt(b, kernel, args, clock);
 }
 
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,

@@ -54,22 +54,6 @@ DEV int few_tile(const struct stage_attention &s) {
     return query_stride(s.dim_k) * FEW_QUERIES <= KEPT_AT ? FEW_QUERIES : FEW_QUERIES / 2;
 }
 
-DEV int n_seqs_of(const struct step &step, int rows) {
-    return rows == STAGE_OUT ? step.n_seqs_out : step.n_seqs;
-}
-
-// The sequences of a stage that a launch does. index NULL: all of the step.
-struct attention_seqs {
-    const int32_t *index;
-    int n;
-    DEV int at(int i) const { return index ? index[i] : i; }
-};
-DEV struct attention_seqs seqs_of(const struct step &step, int rows, int part) {
-    if (part == STEP_PARTS) return {nullptr, n_seqs_of(step, rows)};
-    const struct step_seqs &seqs = step.part[rows == STAGE_OUT][part];
-    return {seqs.index, seqs.n};
-}
-
 DEV struct attention_shape shape_of(const struct stage_attention &s, const struct step &step,
                                     const struct step_seq &seq, int rows, int n_workers) {
     const int n_rows = rows == STAGE_OUT ? seq.n_out : seq.n_tokens;

@@ -92,6 +92,22 @@ DEV struct attention_block block_of(uint32_t shared_at) {
     return m;
 }
 
+DEV int n_seqs_of(const struct step &step, int rows) {
+    return rows == STAGE_OUT ? step.n_seqs_out : step.n_seqs;
+}
+
+// The sequences of a stage that a launch does. index NULL: all of the step.
+struct attention_seqs {
+    const int32_t *index;
+    int n;
+    DEV int at(int i) const { return index ? index[i] : i; }
+};
+DEV struct attention_seqs seqs_of(const struct step &step, int rows, int part) {
+    if (part == STEP_PARTS) return {nullptr, n_seqs_of(step, rows)};
+    const struct step_seqs &seqs = step.part[rows == STAGE_OUT][part];
+    return {seqs.index, seqs.n};
+}
+
 // Query `index` of a sequence's KV head.
 DEV struct item_query query_at(const struct stage_attention &s, const struct step &step,
                                const struct step_seq &seq, int rows, int head_kv, int index) {

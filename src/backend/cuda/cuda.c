@@ -2,6 +2,7 @@
 // linked statically and opens the driver itself. So the plug-in loads on every machine, and
 // device() says whether there is a driver and a GPU.
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/attention_prompt.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -173,11 +174,13 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
         code =
             cudaFuncSetAttribute(attention_any(b->kv_type),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
-    for (int i = 0; i < 2 * b->plan->n_group_all && !code; i++) {
-        const struct plan_kv_group *group = &b->plan->group[i / 2];
+    for (int i = 0; i < 3 * b->plan->n_group_all && !code; i++) {
+        const struct plan_kv_group *group = &b->plan->group[i / 3];
         if (group->kind == KV_RECURRENT) continue;
-        const void *kernel = i % 2 ? attention_long(b->kv_type, group->dim_k, group->dim_v)
-                                   : attention_small(b->kv_type, group->dim_k, group->dim_v);
+        const void *kernel = i % 3 == 0 ? attention_long(b->kv_type, group->dim_k, group->dim_v)
+                             : i % 3 == 1
+                                 ? attention_small(b->kv_type, group->dim_k, group->dim_v)
+                                 : attention_prompt(b->kv_type, group->dim_k, group->dim_v);
         if (kernel)
             code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)b->shared_most);

@@ -1,0 +1,668 @@
+// Attention of prompts: sequences with many rows in a step. The operations are those of
+// attention.cuh. attention_prompt.cu has the kernels.
+//
+// A block has 128 queries of a KV head: the rows of a sequence times the head's query heads. Two
+// *teams* of 4 warps have 64 of them each, a third warpgroup brings pages to a ring in shared
+// memory. A stage of the ring is half a split, 4 pages: 128 elements of their keys or values.
+// Queries are the rows of the matrix instructions, so a lane has two of them (g and g + 8 of its
+// warp's 16), and the weights P are an operand in registers as they are.
+//
+// A split, for a team: the scores of 256 positions, 128 registers; m; weights, 64 registers; then
+// each page's o by two instructions from 0, which is added while the next one runs. Teams take
+// *turns* with the matrix instructions: one has the values of a split and the keys of the next
+// one, while the other makes weights of its scores. Splits are always done as a whole: pages that
+// no query sees are copies of others, with weights of 0. So are blocks of elements beyond a head's
+// last one, where the queries are 0.
+//
+// What bounds it: instructions of single numbers. A score takes 12 for its weight, 1 for m, 1.4 for
+// l, half of one for the rounding, and (dim_v / 32) for the page sums of o. With heads of 128 these
+// are 20, 0.16 clocks of a multiprocessor; the matrix units take 0.125.
+#ifndef RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
+#define RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
+
+#include "attention_item.cuh"
+#include "attention_prompt.h"
+
+// Barriers of warps, by number.
+enum {
+    PROMPT_FULL =
+        1, // [team][slot]: pages of 8 bits are there; those of 16 bits have fetch barriers
+    PROMPT_EMPTY = 9, // [slot]: both teams have read it
+    PROMPT_TURN = 13, // [team]
+};
+
+// The kernel's form. BLOCKS: of 32 elements of keys, of a stage; KEYS: such stages of 4 pages.
+// GROUPS: of 64 elements of values, of a stage. PASSES: stages of elements of values.
+template <class F, int BLOCKS_, int KEYS_, int GROUPS_, int PASSES_> struct prompt_form {
+    typedef F KV;
+    static constexpr int BLOCKS = BLOCKS_, KEYS = KEYS_, GROUPS = GROUPS_, PASSES = PASSES_;
+    static constexpr bool IS_WIDE = kv_is_wide<F>(), IS_BF16 = F::TYPE == KV_BF16;
+    // running results are in shared memory; of long heads in the block's state
+    static constexpr bool IS_KEPT = PASSES == 1;
+    // a split's stages are at most the ring's: more of them could not wait for the other team's
+    // turn
+    static constexpr bool HAS_TURNS = KEYS == 1 && PASSES == 1;
+    static constexpr int KEPT = GROUPS * PASSES * 8; // float4 of a thread
+    static constexpr int QUERIES_AT = PROMPT_BARRIERS;
+    static constexpr int KEPT_AT = QUERIES_AT + PROMPT_KEY_BYTES * KEYS;
+    static constexpr int RING_AT = KEPT_AT + (IS_KEPT ? KEPT * 4096 : PROMPT_SCRATCH);
+    // threads that fill the ring
+    static constexpr int FILLERS = IS_WIDE ? 32 : 128;
+};
+
+// ---------------------------------------------------------------- the work
+
+// 128 queries of a KV head.
+struct prompt_item {
+    const struct step_seq *seq;
+    const uint32_t *table;
+    int head_kv, first, n;
+    int page_first, page_last; // that the queries see
+    DEV int split_first() const { return page_first / SPLIT_PAGES; }
+    DEV int split_last() const { return page_last / SPLIT_PAGES; }
+    // The page that is read as `page`.
+    DEV int page(int page) const {
+        return page < page_first ? page_first : page > page_last ? page_last : page;
+    }
+};
+
+// Item `index` of the launch; false: there are fewer. Of a sequence the last queries come first:
+// they see most. The KV heads of the same queries follow each other, so that blocks read the same
+// pages at a time.
+DEV bool prompt_item_find(const struct stage_attention &s, const struct step &step, int rows,
+                          const struct attention_seqs &seqs, uint32_t index,
+                          struct prompt_item &w) {
+    for (int i = 0; i < seqs.n; i++) {
+        w.seq = &step.seq[seqs.at(i)];
+        const int n = (rows == STAGE_OUT ? w.seq->n_out : w.seq->n_tokens) * s.ratio;
+        const uint32_t tiles = (uint32_t)(n + PROMPT_QUERIES - 1) / PROMPT_QUERIES;
+        const uint32_t items = tiles * (uint32_t)s.n_head_kv;
+        if (index >= items) {
+            index -= items;
+            continue;
+        }
+        w.head_kv = (int)(index % (uint32_t)s.n_head_kv);
+        w.first = (int)(tiles - 1 - index / (uint32_t)s.n_head_kv) * PROMPT_QUERIES;
+        w.n = n - w.first < PROMPT_QUERIES ? n - w.first : (int)PROMPT_QUERIES;
+        w.table = step.tables + w.seq->table[s.group];
+        const int pos = query_at(s, step, *w.seq, rows, w.head_kv, w.first).pos;
+        w.page_first = lowest_seen(s, pos) / PAGE_TOKENS;
+        w.page_last =
+            query_at(s, step, *w.seq, rows, w.head_kv, w.first + w.n - 1).pos / PAGE_TOKENS;
+        return true;
+    }
+    return false;
+}
+
+// The block's items: every second round goes backwards, since items become shorter.
+DEV uint32_t prompt_index(uint32_t round) {
+    return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+
+// ---------------------------------------------------------------- the ring
+
+// A part of 4 pages: keys of the elements from 128 * part on, or values.
+struct prompt_stage {
+    int page; // the first one
+    bool is_value;
+    int part;
+};
+
+// Calls f for the stages of an item, in order.
+template <class P, class T> DEV void prompt_stages(const struct prompt_item &w, T f) {
+    for (int split = w.split_first(); split <= w.split_last(); split++) {
+        ROLLED for (int i = 0; i < 2 * (P::KEYS + P::PASSES); i++) {
+            struct prompt_stage stage;
+            stage.is_value = i >= 2 * P::KEYS;
+            stage.part = stage.is_value ? i / 2 - P::KEYS : i % P::KEYS;
+            stage.page =
+                split * SPLIT_PAGES + (stage.is_value ? i % 2 : i / P::KEYS) * PROMPT_PAGES;
+            f(stage);
+        }
+    }
+}
+
+// A stage's slot is free.
+template <class P> DEV void slot_wait(uint32_t count) {
+    if (count >= PROMPT_SLOTS)
+        barrier_sync(PROMPT_EMPTY + (int)(count % PROMPT_SLOTS), 256 + P::FILLERS);
+}
+template <class P> DEV void slots_end(uint32_t count) { // what the teams arrived at last
+    for (uint32_t i = 0; i < PROMPT_SLOTS && i < count; i++)
+        barrier_sync(PROMPT_EMPTY + (int)((count + i) % PROMPT_SLOTS), 256 + P::FILLERS);
+}
+
+// Pages of 16 bits: a lane has a block of a page's keys, or 32 elements of its values. In a slot
+// keys are [block of 32 elements][page][position], values [page][element].
+template <class P>
+DEV void fill_wide(const struct stage_attention &s, const struct prompt_item &w,
+                   const struct prompt_stage &stage, uint8_t *shared, uint32_t &count, int lane) {
+    enum { BYTES = 2048 };
+    typedef typename P::KV F;
+    const int i = lane / 4, piece = lane % 4;
+    const int n = stage.is_value ? P::GROUPS * 2 : (int)P::BLOCKS;
+    const uint32_t k_bytes = kv_k_bytes<F>(s.dim_k);
+    const uint32_t end =
+        stage.is_value ? (uint32_t)kv_units(s.dim_v) * kv_unit_bytes<F>() : k_bytes;
+    const uint32_t at = (uint32_t)(stage.part * 4 + piece) * BYTES;
+    const uint32_t slot = count % PROMPT_SLOTS;
+    const int place = stage.is_value ? i * 4 + piece : piece * 4 + i;
+    const uint8_t *from = nullptr;
+    uint32_t bytes = 0;
+    if (i < PROMPT_PAGES && piece < n) {
+        from = kv_head_at<F>(s, w.table, w.page(stage.page + i), w.head_kv) +
+               (stage.is_value ? k_bytes : 0) + (at < end ? at : 0);
+        bytes = at < end && end - at < BYTES ? end - at : end < BYTES ? end : (uint32_t)BYTES;
+    }
+    slot_wait<P>(count);
+    fetch_all(shared + P::RING_AT + slot * PROMPT_STAGE + place * BYTES, from, bytes,
+              (uint64_t *)shared + slot, lane);
+    count++;
+}
+
+// Pages of 8 bits: a warp has one of the 4, and writes it as 16 bits.
+template <class P>
+DEV void fill_narrow(const struct stage_attention &s, const struct prompt_item &w,
+                     const struct prompt_stage &stage, uint8_t *shared, uint32_t &count, int warp,
+                     int lane) {
+    enum { N = 4 }; // units at a time
+    typedef typename P::KV F;
+    const int all = stage.is_value ? kv_units(s.dim_v) : kv_blocks(s.dim_k) * 2;
+    const int n = stage.is_value ? P::GROUPS * 4 : P::BLOCKS * 2;
+    const uint32_t slot = count % PROMPT_SLOTS;
+    const uint8_t *from = kv_head_at<F>(s, w.table, w.page(stage.page + warp), w.head_kv) +
+                          (stage.is_value ? kv_k_bytes<F>(s.dim_k) : 0);
+    uint8_t *to = shared + P::RING_AT + slot * PROMPT_STAGE + lane * 4;
+    ROLLED for (int first = 0; first < n; first += N) {
+        uint4 v[N];
+        UNROLL for (int i = 0; i < N; i++) {
+            int unit = stage.part * 8 + first + i;
+            if (unit >= all) unit = stage.is_value ? 0 : unit % 2; // keys of the same positions
+            v[i] = load_l2((const uint4 *)(from + unit * kv_unit_bytes<F>()) + lane);
+        }
+        if (first == 0) slot_wait<P>(count);
+        UNROLL for (int i = 0; i < N; i++) {
+            const int u = first + i;
+            uint32_t a[2][4];
+            kv_fragments<F>(a, v[i]);
+            if (F::TYPE == KV_FP8 && !stage.is_value && stage.part == 0 && u < 2) {
+                const uint32_t bad = fp8_bad(v[i]);
+                if (bad & 1) a[0][0] = 0x7fff7fffu;
+                if (bad & 2) a[0][1] = 0x7fff7fffu;
+            }
+            uint8_t *unit = to + (stage.is_value ? warp * 8192 + u * 1024
+                                                 : u / 2 * 8192 + warp * 2048 + u % 2 * 1024);
+            UNROLL for (int j = 0; j < 8; j++) *
+                (uint32_t *)(unit + j % 2 * 512 + j / 4 * 256 + j / 2 % 2 * 128) = a[j / 4][j % 4];
+        }
+    }
+    copies_may_follow(); // the matrix units read behind them
+    barrier_arrive(PROMPT_FULL + (int)slot, 256);
+    barrier_arrive(PROMPT_FULL + PROMPT_SLOTS + (int)slot, 256);
+    count++;
+}
+
+template <class P>
+DEV void fillers_run(const struct stage_attention &s, const struct step &step, int rows,
+                     const struct attention_seqs &seqs, uint8_t *shared) {
+    const int warp = (int)threadIdx.x / 32 - 8, lane = (int)threadIdx.x % 32;
+    uint32_t count = 0;
+    struct prompt_item w;
+    if (P::IS_WIDE && warp > 0) return;
+    for (uint32_t round = 0; prompt_item_find(s, step, rows, seqs, prompt_index(round), w); round++)
+        prompt_stages<P>(w, [&](const struct prompt_stage &stage) {
+            if constexpr (P::IS_WIDE)
+                fill_wide<P>(s, w, stage, shared, count, lane);
+            else
+                fill_narrow<P>(s, w, stage, shared, count, warp, lane);
+        });
+    slots_end<P>(count);
+}
+
+// ---------------------------------------------------------------- a team
+
+struct prompt_team {
+    int team, warp, lane, g, t; // warp: of the team
+    uint8_t *shared;
+    uint32_t count; // stages that were waited for
+};
+
+// The next stage is there; its address.
+template <class P> DEV uint32_t stage_wait(struct prompt_team &m) {
+    const uint32_t slot = m.count % PROMPT_SLOTS;
+    if (P::IS_WIDE)
+        fetch_wait((uint64_t *)m.shared + slot, m.count / PROMPT_SLOTS & 1);
+    else
+        barrier_sync(PROMPT_FULL + m.team * PROMPT_SLOTS + (int)slot, 256);
+    m.count++;
+    return shared_address(m.shared + P::RING_AT) + slot * PROMPT_STAGE;
+}
+// Stage `index` was read.
+template <class P> DEV void stage_end(uint32_t index) {
+    barrier_arrive(PROMPT_EMPTY + (int)(index % PROMPT_SLOTS), 256 + P::FILLERS);
+}
+
+template <class P> DEV void turn_begin(const struct prompt_team &m) {
+    if (P::HAS_TURNS) barrier_sync(PROMPT_TURN + m.team, 256);
+}
+template <class P> DEV void turn_end(const struct prompt_team &m) {
+    if (P::HAS_TURNS) barrier_arrive(PROMPT_TURN + (m.team ^ 1), 256);
+}
+
+// Queries of the warp, in the order of the first operand: [step][lane][register].
+template <class P> DEV uint8_t *queries_at(const struct prompt_team &m) {
+    return m.shared + P::QUERIES_AT + (m.team * 4 + m.warp) * (PROMPT_KEY_BYTES / 8 * P::KEYS);
+}
+template <class P>
+DEV void prompt_query_put(const struct prompt_team &m, int i, const float *x, int dim_k) {
+    typedef typename P::KV F;
+    uint8_t *to = queries_at<P>(m) + i % 8 * 64 + i / 8 * 4;
+    for (int d = 2 * m.lane; d < P::KEYS * P::BLOCKS * 32; d += 64) {
+        const uint32_t low = d < dim_k ? kv_round<F>(x[d]) : 0;
+        const uint32_t high = d < dim_k ? kv_round<F>(x[d + 1]) : 0;
+        const int step = d / 32 * 2 + d % 8 / 4;
+        *(uint32_t *)(to + step * 512 + d % 32 / 8 * 16 + d % 4 / 2 * 8) = low | high << 16;
+    }
+}
+
+// Query `index` of the block; beyond the last one: the last one.
+DEV struct item_query prompt_query_at(const struct stage_attention &s, const struct step &step,
+                                      int rows, const struct prompt_item &w, int index) {
+    return query_at(s, step, *w.seq, rows, w.head_kv, w.first + (index < w.n ? index : w.n - 1));
+}
+
+// The warp prepares its 16 queries; four of them are asked for at a time. Results
+// beyond the item's last one are not stored.
+template <class P>
+DEV void prompt_queries(const struct stage_attention &s, const struct step &step, int rows,
+                        const struct prompt_team &m, const struct prompt_item &w) {
+    enum { N = 4 };
+    const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
+    const int bytes = P::IS_KEPT ? P::KEPT * 512 : PROMPT_SCRATCH / 8;
+    float *x = (float *)(m.shared + P::KEPT_AT + (m.team * 4 + m.warp) * bytes);
+    ROLLED for (int first = 0; first < 16; first += N) {
+        struct head_load load[N];
+        const float *from[N];
+        const float2 *rope[N];
+        UNROLL for (int i = 0; i < N; i++) {
+            const struct item_query q =
+                prompt_query_at(s, step, rows, w, m.team * PROMPT_TEAM + m.warp * 16 + first + i);
+            from[i] = s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * s.dim_k;
+            rope[i] = (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2);
+            head_ask(load[i], from[i], s.dim_k, rule.weight, s.n_rot, rope[i], m.lane);
+        }
+        UNROLL for (int i = 0; i < N; i++) {
+            head_finish(x, load[i], from[i], s.dim_k, rule, rope[i], m.lane);
+            prompt_query_put<P>(m, first + i, x, s.dim_k);
+        }
+    }
+    __syncwarp();
+}
+
+// The lane's two queries: little of them, since it is kept in registers.
+struct prompt_rows {
+    int pos[2];
+    int pos_first, low_last; // of the team: the least position, the largest lowest one that is seen
+    struct softmax_fold fold[2];
+};
+
+DEV struct prompt_rows prompt_rows_of(const struct stage_attention &s, const struct step &step,
+                                      int rows, const struct prompt_team &m,
+                                      const struct prompt_item &w) {
+    struct prompt_rows r;
+    const int begin = m.team * PROMPT_TEAM;
+    UNROLL for (int i = 0; i < 2; i++) {
+        r.pos[i] = prompt_query_at(s, step, rows, w, begin + m.warp * 16 + m.g + 8 * i).pos;
+        r.fold[i] = {-INFINITY, 0.0f};
+    }
+    r.pos_first = prompt_query_at(s, step, rows, w, begin).pos;
+    r.low_last = lowest_seen(s, prompt_query_at(s, step, rows, w, begin + PROMPT_TEAM - 1).pos);
+    return r;
+}
+
+// ---------------------------------------------------------------- a split's scores
+
+// Products of queries and keys: 128 positions in each half of score. Behind them the turn ends.
+template <class P> DEV void prompt_keys(struct prompt_team &m, float (&score)[2][64]) {
+    const uint32_t queries = shared_address(queries_at<P>(m)) + (uint32_t)m.lane * 16;
+    const uint32_t first = m.count;
+    uint32_t at[2][P::KEYS];
+    UNROLL for (int i = 0; i < 2 * P::KEYS; i++) at[i / P::KEYS][i % P::KEYS] = stage_wait<P>(m);
+    UNROLL for (int part = 0; part < P::KEYS; part++) {
+        uint32_t a[2 * P::BLOCKS][4];
+        UNROLL for (int i = 0; i < 2 * P::BLOCKS; i++) {
+            const uint4 v = shared_u128(queries + (uint32_t)(part * 8 + i) * 512);
+            a[i][0] = v.x, a[i][1] = v.y, a[i][2] = v.z, a[i][3] = v.w;
+        }
+        warpgroup_begin();
+        UNROLL for (int i = 0; i < 4 * P::BLOCKS; i++) {
+            const int half = i / (2 * P::BLOCKS), step = i % (2 * P::BLOCKS);
+            warpgroup_mma<P::IS_BF16, 128>(score[half], a[step],
+                                           at[half][part] +
+                                               (uint32_t)(step / 2 * 8192 + step % 2 * 256),
+                                           part > 0 || step > 0, 16);
+        }
+        warpgroup_end();
+        if (part == P::KEYS - 1) turn_end<P>(m);
+        warpgroup_wait<0>(); // also since registers of more queries are not there
+        warpgroup_hold(score[0]);
+        warpgroup_hold(score[1]);
+    }
+    UNROLL for (int i = 0; i < 2 * P::KEYS; i++) stage_end<P>(first + (uint32_t)i);
+}
+
+// The scales of a lane's 8 positions of a page, 8 i + 2 t + {0, 1}; which: of keys (0), values (1).
+template <class P>
+DEV void prompt_scales(float (&scale)[8], const struct stage_attention &s,
+                       const struct prompt_item &w, int page, int which, int t) {
+    typedef typename P::KV F;
+    const uint2 *at = (const uint2 *)(kv_head_at<F>(s, w.table, w.page(page), w.head_kv) +
+                                      kv_scales_at<F>(s.dim_k, s.dim_v)) +
+                      8 * which + 2 * t;
+    UNROLL for (int e = 0; e < 2; e++) {
+        float of[4];
+        scales_of(of, load_l2(at + e));
+        UNROLL for (int i = 0; i < 4; i++) scale[2 * i + e] = of[i];
+    }
+}
+
+// cap * tanh(x / cap) of all scores. Registers move round, so that the code is that of 16.
+DEV void scores_cap(float (&score)[64], float cap) {
+    ROLLED for (int turn = 0; turn < 4; turn++) {
+        float x[16];
+        UNROLL for (int i = 0; i < 16; i++) x[i] = cap * rmath_tanh(score[i] / cap);
+        UNROLL for (int i = 0; i < 48; i++) score[i] = score[i + 16];
+        UNROLL for (int i = 0; i < 16; i++) score[48 + i] = x[i];
+    }
+}
+
+// From sums of products to scores of half a split; top: the largest ones.
+template <class P>
+DEV void prompt_scores(const struct stage_attention &s, const struct prompt_team &m,
+                       const struct prompt_item &w, const struct prompt_rows &r, int split,
+                       int half, float (&score)[64], float (&top)[2]) {
+    const int begin = split * SPLIT_TOKENS + half * (SPLIT_TOKENS / 2);
+    UNROLL for (int page = 0; page < PROMPT_PAGES; page++) {
+        float scale[8];
+        if (P::KV::TYPE == KV_INT8)
+            prompt_scales<P>(scale, s, w, begin / PAGE_TOKENS + page, 0, m.t);
+        UNROLL for (int i = 0; i < 16; i++) {
+            float &x = score[page * 16 + i];
+            if (P::KV::TYPE == KV_INT8) x = x * scale[i / 4 * 2 + i % 2];
+            x = x * s.scale;
+        }
+    }
+    if (s.softcap > 0.0f) scores_cap(score, s.softcap);
+    if (begin + SPLIT_TOKENS / 2 - 1 > r.pos_first || begin < r.low_last) {
+        const int low[2] = {lowest_seen(s, r.pos[0]), lowest_seen(s, r.pos[1])};
+        UNROLL for (int i = 0; i < 64; i++) {
+            const int row = i / 2 % 2, at = begin + 2 * m.t + i / 4 * 8 + i % 2;
+            if (at > r.pos[row] || at < low[row]) score[i] = -INFINITY;
+        }
+    }
+    UNROLL for (int i = 0; i < 64; i++) top[i / 2 % 2] = max_or_nan(top[i / 2 % 2], score[i]);
+}
+
+// Over the lanes that have the same query.
+DEV float team_max(float x) {
+    x = max_or_nan(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return max_or_nan(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+DEV float team_sum(float x) {
+    x = x + __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+// The weights of a page, as the first operand of its two instructions; l grows by their sum.
+template <class P>
+DEV void prompt_weights(const struct stage_attention &s, const struct prompt_team &m,
+                        const struct prompt_item &w, int split, int page, float *score,
+                        const float (&top)[2], float (&l)[2], uint32_t (&p)[2][4]) {
+    UNROLL for (int i = 0; i < 16; i++) score[i] =
+        weight_of(fmaf(score[i], RMATH_LOG2E, -top[i / 2 % 2]));
+    UNROLL for (int row = 0; row < 2; row++) {
+        const float *x = score + 2 * row;
+        const float even = (x[0] + x[4]) + (x[8] + x[12]), odd = (x[1] + x[5]) + (x[9] + x[13]);
+        l[row] = l[row] + team_sum(even + odd);
+    }
+    if (P::KV::TYPE == KV_INT8) {
+        float scale[8];
+        prompt_scales<P>(scale, s, w, split * SPLIT_PAGES + page, 1, m.t);
+        UNROLL for (int i = 0; i < 16; i++) score[i] = score[i] * scale[i / 4 * 2 + i % 2];
+    }
+    UNROLL for (int j = 0; j < 8; j++) p[j / 4][j % 4] =
+        P::IS_BF16 ? bf16x2_of(score[2 * j], score[2 * j + 1])
+                   : f16x2_of(score[2 * j], score[2 * j + 1]);
+}
+
+// The split's m and l, into the row's own: fold_split, but no function is called while so many
+// registers are in use. Where the split takes no part its o is 0: fmaf(0, -0, O) is O, also of -0.
+DEV struct fold_by prompt_fold_split(struct softmax_fold &f, float m, float l) {
+    struct fold_by by = {1.0f, -0.0f, l != 0.0f};
+    if (!by.is_live) return by;
+    const float top = fmaxf(f.m, m);
+    const bool is_first = f.m == -INFINITY && fabsf(m) < INFINITY;
+    by.a = is_first ? 0.0f : rmath_exp(f.m - top);
+    by.b = is_first ? 1.0f : rmath_exp(m - top);
+    f.m = top;
+    f.l = fmaf(l, by.b, f.l * by.a);
+    return by;
+}
+
+// Scores become weights; the split's m and l are folded into the rows' own.
+template <class P>
+DEV void prompt_softmax(const struct stage_attention &s, const struct prompt_team &m,
+                        const struct prompt_item &w, struct prompt_rows &r, int split,
+                        float (&score)[2][64], uint32_t (&p)[SPLIT_PAGES][2][4],
+                        struct fold_by (&by)[2]) {
+    float m_of[2] = {-INFINITY, -INFINITY}, top[2], l[2] = {0.0f, 0.0f};
+    UNROLL for (int half = 0; half < 2; half++)
+        prompt_scores<P>(s, m, w, r, split, half, score[half], m_of);
+    UNROLL for (int row = 0; row < 2; row++) {
+        m_of[row] = team_max(m_of[row]);
+        top[row] = weights_top(m_of[row]);
+    }
+    UNROLL for (int i = 0; i < SPLIT_PAGES; i++)
+        prompt_weights<P>(s, m, w, split, i, score[i / PROMPT_PAGES] + i % PROMPT_PAGES * 16, top,
+                          l, p[i]);
+    UNROLL for (int row = 0; row < 2; row++) {
+        if (!(m_of[row] < INFINITY)) l[row] = NAN; // a score is not a number
+        by[row] = prompt_fold_split(r.fold[row], m_of[row], l[row]);
+    }
+}
+
+// ---------------------------------------------------------------- a split's values
+
+// Starts o of a page, 64 elements.
+template <class P> DEV void value_begin(float (&c)[32], const uint32_t (&p)[2][4], uint32_t at) {
+    warpgroup_begin();
+    warpgroup_mma<P::IS_BF16, 64>(c, p[0], at, false, 8);
+    warpgroup_mma<P::IS_BF16, 64>(c, p[1], at + 256, true, 8);
+    warpgroup_end();
+}
+
+// o of a split, of one pass. Pages follow each other in two sets of registers: one is added while
+// the other one is computed.
+template <class P>
+DEV void values_add(const uint32_t (&p)[SPLIT_PAGES][2][4], struct prompt_team &m,
+                    float (&o)[P::GROUPS][32]) {
+    enum { N = SPLIT_PAGES * P::GROUPS };
+    float c[2][32];
+    uint32_t at[2];
+    UNROLL for (int half = 0; half < 2; half++) at[half] = stage_wait<P>(m);
+    UNROLL for (int k = 0; k <= N; k++) {
+        const int page = k / P::GROUPS;
+        if (k < N)
+            value_begin<P>(c[k % 2], p[page],
+                           at[k / (N / 2)] +
+                               (uint32_t)(page % PROMPT_PAGES * 8192 + k % P::GROUPS * 4096));
+        if (k == 0) continue;
+        if (k < N)
+            warpgroup_wait<1>();
+        else
+            warpgroup_wait<0>();
+        if (k == N / 2 || k == N) stage_end<P>(m.count - (k == N ? 1 : 2));
+        float(&done)[32] = c[(k - 1) % 2];
+        float(&to)[32] = o[(k - 1) % P::GROUPS];
+        warpgroup_hold(done);
+        UNROLL for (int i = 0; i < 32; i++) to[i] = k <= P::GROUPS ? done[i] : to[i] + done[i];
+    }
+}
+
+// Running results of the thread: KEPT float4.
+template <class P>
+DEV float4 *kept_at(const struct stage_attention &s, const struct prompt_team &m) {
+    float4 *first = P::IS_KEPT ? (float4 *)(m.shared + P::KEPT_AT)
+                               : (float4 *)s.parts + (int64_t)blockIdx.x * (P::KEPT * 256);
+    return first + (m.team * 4 + m.warp) * (P::KEPT * 32) + m.lane;
+}
+
+// O of the elements of a pass.
+template <class P>
+DEV void prompt_fold(const struct stage_attention &s, const struct prompt_team &m, int pass,
+                     const float (&o)[P::GROUPS][32], const struct fold_by (&by)[2]) {
+    float4 *kept = kept_at<P>(s, m) + pass * (P::GROUPS * 8 * 32);
+    UNROLL for (int i = 0; i < P::GROUPS * 8; i++) {
+        const float *x = o[i / 8] + i % 8 * 4;
+        float4 v = kept[i * 32];
+        v.x = fmaf(x[0], by[0].b, v.x * by[0].a);
+        v.y = fmaf(x[1], by[0].b, v.y * by[0].a);
+        v.z = fmaf(x[2], by[1].b, v.z * by[1].a);
+        v.w = fmaf(x[3], by[1].b, v.w * by[1].a);
+        kept[i * 32] = v;
+    }
+}
+
+// The split's values, and O behind it.
+template <class P>
+DEV void prompt_values(const struct stage_attention &s, struct prompt_team &m,
+                       const uint32_t (&p)[SPLIT_PAGES][2][4], const struct fold_by (&by)[2]) {
+    UNROLL for (int pass = 0; pass < P::PASSES; pass++) {
+        float o[P::GROUPS][32];
+        values_add<P>(p, m, o);
+        prompt_fold<P>(s, m, pass, o, by);
+    }
+}
+
+// ---------------------------------------------------------------- results
+
+DEV void prompt_put(const struct stage_attention &s, const struct item_query &q, int d, float x,
+                    float y) {
+    const int column = q.head * s.dim_v + d;
+    if (s.out16.at) {
+        const uint32_t low = s.out16.is_bf16 ? bf16_of(x) : f16_of(x);
+        const uint32_t high = s.out16.is_bf16 ? bf16_of(y) : f16_of(y);
+        *(uint32_t *)(s.out16.at + rows16_at(s.out16, q.out_row, column)) = low | high << 16;
+    } else {
+        float *to = s.out + (int64_t)q.out_row * s.ld_out + column;
+        to[0] = x;
+        to[1] = y;
+    }
+}
+
+template <class P>
+DEV void prompt_results(const struct stage_attention &s, const struct step &step, int rows,
+                        const struct prompt_team &m, const struct prompt_item &w,
+                        const struct prompt_rows &r) {
+    struct item_query q[2];
+    const int index = m.team * PROMPT_TEAM + m.warp * 16 + m.g;
+    const float4 *kept = kept_at<P>(s, m);
+    float a[2], l[2];
+    UNROLL for (int row = 0; row < 2; row++) {
+        q[row] = prompt_query_at(s, step, rows, w, index + 8 * row);
+        a[row] = 1.0f;
+        l[row] = r.fold[row].l;
+        if (s.sinks) {
+            const float sink = s.sinks[q[row].head], top = fmaxf(r.fold[row].m, sink);
+            a[row] = rmath_exp_called(r.fold[row].m - top);
+            l[row] = fmaf(l[row], a[row], rmath_exp_called(sink - top));
+        }
+    }
+    ROLLED for (int i = 0; i < P::KEPT; i++) {
+        const int d = i * 8 + 2 * m.t;
+        const float4 v = kept[i * 32];
+        if (d >= s.dim_v) break;
+        const float x0 = s.sinks ? v.x * a[0] : v.x, y0 = s.sinks ? v.y * a[0] : v.y;
+        const float x1 = s.sinks ? v.z * a[1] : v.z, y1 = s.sinks ? v.w * a[1] : v.w;
+        if (index < w.n) prompt_put(s, q[0], d, x0 / l[0], y0 / l[0]);
+        if (index + 8 < w.n) prompt_put(s, q[1], d, x1 / l[1], y1 / l[1]);
+    }
+}
+
+// ---------------------------------------------------------------- the stage
+
+template <class P>
+DEV void prompt_item_run(const struct stage_attention &s, const struct step &step, int rows,
+                         struct prompt_team &m, const struct prompt_item &w) {
+    const int first = w.split_first(), last = w.split_last();
+    uint32_t p[SPLIT_PAGES][2][4];
+    struct fold_by by[2] = {};
+    prompt_queries<P>(s, step, rows, m, w);
+    struct prompt_rows r = prompt_rows_of(s, step, rows, m, w);
+    float4 *kept = kept_at<P>(s, m);
+    UNROLL for (int i = 0; i < P::KEPT; i++) kept[i * 32] = {0.0f, 0.0f, 0.0f, 0.0f};
+    ROLLED for (int split = first; split <= last; split++) {
+        float score[2][64];
+        turn_begin<P>(m);
+        if (split > first) prompt_values<P>(s, m, p, by);
+        prompt_keys<P>(m, score);
+        prompt_softmax<P>(s, m, w, r, split, score, p, by);
+    }
+    turn_begin<P>(m);
+    prompt_values<P>(s, m, p, by);
+    turn_end<P>(m);
+    prompt_results<P>(s, step, rows, m, w, r);
+    __syncwarp(); // the running results' memory is used again
+}
+
+// The item of a team that has no queries of it.
+template <class P> DEV void prompt_item_skip(struct prompt_team &m, const struct prompt_item &w) {
+    const int n = w.split_last() - w.split_first() + 1;
+    for (int i = 0; i <= n; i++) {
+        turn_begin<P>(m);
+        for (int j = 0; j < 2 * P::PASSES && i > 0; j++) {
+            stage_wait<P>(m);
+            stage_end<P>(m.count - 1);
+        }
+        for (int j = 0; j < 2 * P::KEYS && i < n; j++) {
+            stage_wait<P>(m);
+            stage_end<P>(m.count - 1);
+        }
+        turn_end<P>(m);
+    }
+}
+
+template <class P>
+DEV void teams_run(const struct stage_attention &s, const struct step &step, int rows,
+                   const struct attention_seqs &seqs, uint8_t *shared) {
+    const int thread = (int)threadIdx.x, lane = thread % 32;
+    struct prompt_team m = {thread / 128, thread / 32 % 4, lane, lane / 4, lane % 4, shared, 0};
+    struct prompt_item w;
+    if (P::HAS_TURNS && m.team == 1) barrier_arrive(PROMPT_TURN, 256); // the first turn
+    for (uint32_t round = 0; prompt_item_find(s, step, rows, seqs, prompt_index(round), w); round++)
+        if (m.team * PROMPT_TEAM < w.n)
+            prompt_item_run<P>(s, step, rows, m, w);
+        else
+            prompt_item_skip<P>(m, w);
+    if (P::HAS_TURNS && m.team == 0) barrier_sync(PROMPT_TURN, 256); // the last one
+}
+
+// The sequences of `part` (enum step_part). shared: PROMPT_SHARED bytes.
+template <class P>
+DEV void attention_prompt_run(const struct stage_attention &s, const struct step &step, int rows,
+                              int part, uint8_t *shared) {
+    const struct attention_seqs seqs = seqs_of(step, rows, part);
+    if (P::IS_WIDE && threadIdx.x == 0)
+        for (int i = 0; i < PROMPT_SLOTS; i++) fetch_init((uint64_t *)shared + i);
+    if (P::IS_WIDE) fetch_init_done();
+    __syncthreads();
+    if (threadIdx.x < 256) {
+        registers_take<P::IS_WIDE ? 240 : 232>();
+        teams_run<P>(s, step, rows, seqs, shared);
+    } else {
+        registers_give<P::IS_WIDE ? 32 : 40>();
+        fillers_run<P>(s, step, rows, seqs, shared);
+    }
+}
+
+#endif
