@@ -76,6 +76,16 @@ CASE(the_graph_that_was_not_used_for_longest_makes_way) {
     bare_destroy(b);
 }
 
+CASE(steps_run_without_graphs_where_none_can_be_recorded) {
+    struct cuda_backend *b = bare_create();
+    cudaStream_t own = b->stream;
+    b->stream = NULL; // it cannot be captured
+    for (int i = 0; i < 4; i++) assert_false(run_shape(b, 24, i / 2));
+    assert_true(b->graphs.is_full && b->graphs.n_recorded == 0);
+    b->stream = own;
+    bare_destroy(b);
+}
+
 // ---------------------------------------------------------------- streams that join and leave
 
 enum { N_STREAMS = 13, N_PROMPT = 3, N_OUT = 20, ALONE_EVERY = 3 };

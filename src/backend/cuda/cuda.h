@@ -114,6 +114,7 @@ struct cuda_graphs {
     struct cuda_graph graph[N_GRAPHS];
     struct cuda_shape seen[N_GRAPHS]; // the last ones that came without a graph
     int next_seen;
+    bool is_full; // a recording failed: there are no further ones
     uint64_t n_steps, n_recorded, n_replayed;
 };
 

@@ -45,9 +45,13 @@ static cudaError_t graph_record(struct cuda_backend *b, const struct cuda_shape 
     if (!code) code = ended;
     if (!code) code = cudaGraphInstantiate(&out->exec, graph, 0);
     if (graph) cudaGraphDestroy(graph);
+    if (code) {
+        out->exec = NULL;
+        return code;
+    }
     out->shape = *shape;
     b->graphs.n_recorded++;
-    return code;
+    return cudaSuccess;
 }
 
 // The place that was not used for longest, empty.
@@ -61,20 +65,27 @@ static cudaError_t graph_place(struct cuda_graphs *g, struct cuda_graph **out) {
     return code;
 }
 
-cudaError_t cuda_graph_run(struct cuda_backend *b, const struct cuda_shape *shape) {
+// The graph of the shape; NULL: it has none, and gets none now. A recording that fails, for want of
+// memory, is the last one: steps run without. A launch at fault fails there too.
+static struct cuda_graph *graph_of(struct cuda_backend *b, const struct cuda_shape *shape) {
     struct cuda_graphs *g = &b->graphs;
-    cudaError_t code = cudaSuccess;
-    struct cuda_graph *graph = shape->n_tokens <= GRAPH_ROWS ? graph_find(g, shape) : NULL;
-    g->n_steps++;
-    if (!graph && (shape->n_tokens > GRAPH_ROWS || !shape_note(g, shape)))
-        return cuda_launch_step(b, shape, NULL);
-    if (!graph) {
-        code = graph_place(g, &graph);
-        if (!code) code = graph_record(b, shape, graph);
-    }
-    graph->used = g->n_steps;
-    if (code) return code;
-    g->n_replayed++;
+    if (shape->n_tokens > GRAPH_ROWS) return NULL;
+    struct cuda_graph *graph = graph_find(g, shape);
+    if (graph || g->is_full || !shape_note(g, shape)) return graph;
+    cudaError_t code = graph_place(g, &graph);
+    if (!code) code = graph_record(b, shape, graph);
+    if (!code) return graph;
+    cudaGetLastError(); // a later call must not report it again
+    g->is_full = true;
+    return NULL;
+}
+
+cudaError_t cuda_graph_run(struct cuda_backend *b, const struct cuda_shape *shape) {
+    struct cuda_graph *graph = graph_of(b, shape);
+    b->graphs.n_steps++;
+    if (!graph) return cuda_launch_step(b, shape, NULL);
+    graph->used = b->graphs.n_steps;
+    b->graphs.n_replayed++;
     return cudaGraphLaunch(graph->exec, b->stream);
 }
 
