@@ -113,7 +113,10 @@ static inline void run_texts(const rn_model *model, const char *speculate, struc
             request.sampling.seed = 3;
             request.sampling.has_seed = true;
         }
+        if (i == 0) request.draft_max = -1; // a stream that need not wait for the host
         streams_submit(engine, &request, &stream[i]);
+        // streams are out of step, as those that come over time
+        for (int step = 0; step < 3; step++) streams_step(engine, stream, i + 1, step, 0);
     }
     streams_drain(engine, stream, N_TEXTS);
     *stats = streams_stats(engine);

@@ -59,7 +59,7 @@ static void check_forms(struct which which) {
     const struct data_folder folder = folder_make(which, LAYERS, 1);
     const rn_draft_stats same = check_texts(folder.path, of_folder);
     for (int i = 0; i < N_TEXTS; i++) streams_check_same(&of_gguf[i], &of_folder[i]);
-    assert_true(gguf.tokens > 100 && gguf.tokens == same.tokens && gguf.accepted == same.accepted);
+    assert_true(gguf.tokens > 60 && gguf.tokens == same.tokens && gguf.accepted == same.accepted);
     data_folder_remove(&folder);
 }
 
@@ -69,7 +69,7 @@ CASE(a_block_over_a_latent_drafts_from_a_gguf_and_from_a_folder) { check_forms(l
 
 static void check_echo(struct which which) {
     const rn_draft_stats stats = check_gguf(which, true, of_gguf);
-    check(stats.tokens > 100 && stats.accepted == stats.tokens, "%llu of %llu",
+    check(stats.tokens > 60 && stats.accepted == stats.tokens, "%llu of %llu",
           (unsigned long long)stats.accepted, (unsigned long long)stats.tokens);
 }
 

@@ -549,6 +549,7 @@ rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_err
     assert(b->n_in_flight < N_FLIGHTS);
     assert(batch->n_tokens <= b->sizes.max_tokens && batch->n_logits <= b->sizes.max_logits);
     assert(batch->n_seqs <= b->sizes.max_seqs);
+    assert(!batch->is_draft || b->n_in_flight == 0); // its result is the next one
     if (b->is_lost) return err_set(err, RN_ERR_DEVICE, "the device is lost");
     cudaError_t code = cudaSetDevice(b->device);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "the device", err);
