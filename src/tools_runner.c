@@ -336,9 +336,10 @@ static struct place_wanted place_of(const struct tools_place *place, const char 
 // Finds the runner's place, and asks how much of its memory is needed. RN_ERR_NOMEM: it has less.
 static rn_status place_take(struct tools_runner *runner, const struct tools_runner_options *options,
                             struct backend_need *need, rn_error *err) {
-    const struct place_wanted wanted = place_of(&options->place, options->kv_type);
+    struct place_wanted wanted = place_of(&options->place, options->kv_type);
     const struct backend_sizes sizes = sizes_of(runner);
     const struct backend_place *place = &runner->place;
+    wanted.plan = runner->plan;
     rn_status s = place_find(&wanted, &runner->place, err);
     if (!s) s = place->cls->need(runner->plan, &sizes, place->kv_type, need, err);
     return s ? s : memory_check(runner, need, err);
@@ -500,10 +501,11 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
 
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
                          const char *kv_type, struct kv_bytes *out, rn_error *err) {
-    const struct place_wanted wanted = place_of(place, kv_type);
+    struct place_wanted wanted = place_of(place, kv_type);
     const struct backend_sizes sizes = {1, 1, 1, false};
     struct backend_place found;
     struct backend_need need;
+    wanted.plan = tools_plan(model);
     rn_status status = place_find(&wanted, &found, err);
     if (!status) status = found.cls->need(tools_plan(model), &sizes, found.kv_type, &need, err);
     if (!status) *out = need.kv;

@@ -94,6 +94,27 @@ static void note_skipped(char *out, size_t size, size_t *at, const char *name, c
     append(out, size, at, *at ? "; " : "", item);
 }
 
+// Whether the backend refuses the plan; *why has its words.
+static bool is_refused(const struct backend_class *cls, const struct plan *plan, rn_error *why) {
+    const struct backend_sizes least = {.max_tokens = 1, .max_logits = 1, .max_seqs = 1};
+    struct backend_need need;
+    *why = (rn_error){0};
+    if (!plan || cls->need(plan, &least, cls->kv_default, &need, why) != RN_ERR_UNSUPPORTED)
+        return false;
+    why->message[sizeof why->message - 1] = '\0';
+    return true;
+}
+
+// "cuda: the op x, which the model needs, is not there yet": the first part of its words.
+static void note_refused(char *out, size_t size, size_t *at, const char *name, const char *why) {
+    char item[160];
+    const size_t len = strlen(name);
+    const bool is_named = strncmp(why, name, len) == 0 && why[len] == ':';
+    snprintf(item, sizeof item, "%s%s%.*s", is_named ? "" : name, is_named ? "" : ": ",
+             (int)(strcspn(why, ";") < 120 ? strcspn(why, ";") : 120), why);
+    append(out, size, at, *at ? "; " : "", item);
+}
+
 // The whole note, without control characters.
 static void note_end(const char *skipped, const char *name, char note[BACKEND_NOTE]) {
     rn_error line;
@@ -102,8 +123,8 @@ static void note_end(const char *skipped, const char *name, char note[BACKEND_NO
 }
 
 rn_status table_best(const char *const *names, int device, const struct plugin_folders *folders,
-                     const struct backend_class **out, struct backend_device *out_device,
-                     char note[BACKEND_NOTE], rn_error *err) {
+                     const struct plan *plan, const struct backend_class **out,
+                     struct backend_device *out_device, char note[BACKEND_NOTE], rn_error *err) {
     char skipped[BACKEND_NOTE - 64] = ""; // the rest is for the end of the line
     size_t at = 0;
     rn_error why, fault;
@@ -114,6 +135,12 @@ rn_status table_best(const char *const *names, int device, const struct plugin_f
         if (status) return status;
         if (!*out) continue;
         status = device_of(*out, device, out_device, &why, &fault);
+        if (!status && is_refused(*out, plan, &why)) {
+            fault = why;
+            if (device > 0) break;
+            note_refused(skipped, sizeof skipped, &at, (*out)->name, why.message);
+            continue;
+        }
         if (!status) {
             if (at) note_end(skipped, (*out)->name, note);
             return RN_OK;
@@ -145,7 +172,15 @@ rn_status backend_best(int device, const struct backend_class **out,
                        struct backend_device *out_device, char note[BACKEND_NOTE], rn_error *err) {
     struct plugin_folders folders;
     plugin_folders_init(&folders);
-    return table_best(order, device, &folders, out, out_device, note, err);
+    return table_best(order, device, &folders, NULL, out, out_device, note, err);
+}
+
+rn_status backend_best_for(const struct plan *plan, int device, const struct backend_class **out,
+                           struct backend_device *out_device, char note[BACKEND_NOTE],
+                           rn_error *err) {
+    struct plugin_folders folders;
+    plugin_folders_init(&folders);
+    return table_best(order, device, &folders, plan, out, out_device, note, err);
 }
 
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,

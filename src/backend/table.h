@@ -11,9 +11,15 @@ extern const struct backend_class backend_cpu;
 rn_status table_find(const char *name, int device, const struct plugin_folders *folders,
                      const struct backend_class **out, struct backend_device *out_device,
                      rn_error *err);
-// backend_best among these names, best first; NULL ends them.
+// backend_best among these names, best first; NULL ends them. A backend that refuses the plan
+// (RN_ERR_UNSUPPORTED of its `need`) is passed over with a note, unless another device than the
+// first is asked for. plan NULL: no plan is asked about.
 rn_status table_best(const char *const *names, int device, const struct plugin_folders *folders,
-                     const struct backend_class **out, struct backend_device *out_device,
-                     char note[BACKEND_NOTE], rn_error *err);
+                     const struct plan *plan, const struct backend_class **out,
+                     struct backend_device *out_device, char note[BACKEND_NOTE], rn_error *err);
+// backend_best for a plan.
+rn_status backend_best_for(const struct plan *plan, int device, const struct backend_class **out,
+                           struct backend_device *out_device, char note[BACKEND_NOTE],
+                           rn_error *err);
 
 #endif

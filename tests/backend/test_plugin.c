@@ -14,6 +14,7 @@
 
 #include "backend/table.h"
 #include "check.h"
+#include "parts.h"
 
 struct world {
     struct plugin_folders here;  // the folder of this program
@@ -64,7 +65,7 @@ static void refused(struct world *w, const char *name, rn_status status, const c
 static rn_status best(struct world *w, const char *const *names) {
     memset(w->note, 'x', sizeof w->note);
     w->err = (rn_error){0};
-    return table_best(names, 0, &w->local, &w->cls, &w->device, w->note, &w->err);
+    return table_best(names, 0, &w->local, NULL, &w->cls, &w->device, w->note, &w->err);
 }
 
 // ---------------------------------------------------------------- found
@@ -187,13 +188,14 @@ CASE(a_number_without_a_device_is_told_with_the_range) {
 CASE(no_other_backend_is_taken_for_a_number_that_the_best_one_lacks) {
     struct world *w = *state;
     static const char *const good[] = {"absent", "good", "cpu", NULL}, *const cpu[] = {"cpu", NULL};
-    assert_int_equal(table_best(good, 1, &w->local, &w->cls, &w->device, w->note, &w->err), RN_OK);
+    assert_int_equal(table_best(good, 1, &w->local, NULL, &w->cls, &w->device, w->note, &w->err),
+                     RN_OK);
     assert_string_equal(w->cls->name, "good");
     assert_string_equal(w->note, "absent: no device here (no driver); running on good");
-    assert_int_equal(table_best(good, 2, &w->local, &w->cls, &w->device, w->note, &w->err),
+    assert_int_equal(table_best(good, 2, &w->local, NULL, &w->cls, &w->device, w->note, &w->err),
                      RN_ERR_ARG);
     assert_string_equal(w->err.message, "backend 'good': device is 2, expected 0 to 1");
-    assert_int_equal(table_best(cpu, 1, &w->local, &w->cls, &w->device, w->note, &w->err),
+    assert_int_equal(table_best(cpu, 1, &w->local, NULL, &w->cls, &w->device, w->note, &w->err),
                      RN_ERR_ARG);
 }
 
@@ -375,6 +377,31 @@ CASE(a_note_is_one_line_however_long_the_reasons_are) {
     const size_t len = strlen(w->note);
     check(len < BACKEND_NOTE && !strchr(w->note, '\n'), "%s", w->note);
     assert_string_equal(w->note + len - (sizeof end - 1), end);
+}
+
+CASE(a_backend_that_refuses_the_plan_is_passed_over_with_a_note) {
+    struct world *w = *state;
+    static const char *const names[] = {"picky", "cpu", NULL}, *const none[] = {"picky", NULL};
+    static const float rows[4];
+    struct plan plan;
+    plan_init(&plan);
+    plan_end_with_rows(&plan, rows, 1, 4);
+    assert_int_equal(table_best(names, 0, &w->local, &plan, &w->cls, &w->device, w->note, &w->err),
+                     RN_OK);
+    assert_ptr_equal(w->cls, &backend_cpu);
+    assert_string_equal(w->note, "picky: the op embed is not there yet; running on cpu");
+    // without a plan, or where no other backend is left or a device is asked for
+    assert_int_equal(best(w, names), RN_OK);
+    assert_string_equal(w->cls->name, "picky");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(table_best(i ? names : none, i, &w->local, &plan, &w->cls, &w->device,
+                                    w->note, &w->err),
+                         RN_ERR_UNSUPPORTED);
+        assert_string_equal(w->err.message,
+                            "picky: the op embed is not there yet; --backend cpu has it");
+        assert_null(w->cls);
+    }
+    plan_deinit(&plan);
 }
 
 CASE(any_other_failure_ends_the_choice) {

@@ -1,6 +1,6 @@
-# A plug-in beside the program. Without a device the program says so in one line and runs on the CPU. A
-# broken plug-in is an error, and so is a device without memory. Neither the current folder nor an
-# environment variable is searched.
+# A plug-in beside the program. Without a device the program says so in one line and runs on the CPU. So it does where
+# the device refuses the model. A broken plug-in is an error, and so is a device without memory. Neither the current
+# folder nor an environment variable is searched.
 # shellcheck shell=bash
 . "$(dirname "$0")/lib.sh"
 plugin=$BUILD/tests/backend/plugins/absent/runnel_cuda.so
@@ -45,4 +45,12 @@ echo "no shared object" >moved/bin/runnel_cuda.so
 refused 1 "backend 'cuda': .*/moved/bin/runnel_cuda.so cannot be loaded: " run -m "$TINY" -q --prompt-ids 1,2,3 -n 2
 cp "$BUILD/tests/backend/plugins/good/runnel_cuda.so" moved/bin/
 refused 1 "the device of a test has no memory" run -m "$TINY" -q --prompt-ids 1,2,3 -n 2
+
+# A backend that refuses the model: the CPU runs it, and a line says why. A user who names the backend is told.
+cp "$BUILD/tests/backend/plugins/picky/runnel_cuda.so" moved/bin/
+tell
+equal "a refusal: exit code" 0 "$code"
+equal "a refusal: the note" "runnel: cuda: the op embed is not there yet; running on cpu" "$(grep 'running on' err)"
+expect "a refusal: the text is another one" cmp -s out plain
+refused 2 "cuda: the op embed is not there yet" run -m "$TINY" -q --backend cuda --prompt-ids 1,2,3 -n 2
 finish

@@ -1,13 +1,15 @@
 // See place.h.
 #include "engine/pages/place.h"
 
+#include "backend/table.h"
 #include "base/memory.h"
 
 static rn_status find_class(const struct place_wanted *wanted, struct backend_place *out,
                             rn_error *err) {
     if (wanted->cls) return wanted->cls->device(wanted->device, &out->device, err);
     if (backend_is_auto(wanted->name))
-        return backend_best(wanted->device, &out->cls, &out->device, out->note, err);
+        return backend_best_for(wanted->plan, wanted->device, &out->cls, &out->device, out->note,
+                                err);
     return backend_find(wanted->name, wanted->device, &out->cls, &out->device, err);
 }
 
@@ -27,7 +29,8 @@ rn_status place_find_draft(const struct place_wanted *wanted, const struct backe
     if (!wanted->name && !wanted->cls) return RN_OK;
     const struct place_wanted place = {.name = wanted->name,
                                        .cls = wanted->cls,
-                                       .device = wanted->device};
+                                       .device = wanted->device,
+                                       .plan = wanted->plan};
     const rn_status status = place_find(&place, out, err);
     if (status) return status;
     const char *same;

@@ -12,7 +12,7 @@ struct backend_place {
     struct backend_device device;
     const char *kv_type;     // one of the class's
     bool bf16_states;        // as in backend_sizes
-    char note[BACKEND_NOTE]; // why a better backend that is not here was passed over; "": none was
+    char note[BACKEND_NOTE]; // why a better backend was passed over; "": none was
 };
 
 struct place_wanted {
@@ -21,6 +21,7 @@ struct place_wanted {
     const struct backend_class *cls; // instead of a name; NULL: by the name
     const char *kv_type;             // NULL: the backend's default
     bool bf16_states;                // as in backend_sizes
+    const struct plan *plan;         // "auto" passes over a backend that refuses it; NULL: any
 };
 
 rn_status place_find(const struct place_wanted *wanted, struct backend_place *out, rn_error *err);

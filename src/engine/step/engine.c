@@ -35,12 +35,15 @@ rn_status engine_plan(const struct model *model, const struct engine_config *con
                                  .kv_pages = config->kv_pages,
                                  .draft_rows = draft_rows(&config->draft, config->sizes.max_seqs),
                                  .n_threads = config->n_threads};
+    struct place_wanted own = config->place, of_draft = config->draft_place;
     bool has_block;
     rn_status s;
-    if ((s = place_find(&config->place, place, err))) return s;
+    own.plan = &model->plan;
+    if (draft_of(config)) of_draft.plan = &draft_of(config)->plan;
+    if ((s = place_find(&own, place, err))) return s;
     if ((s = block_find(model, config, place, &has_block, err))) return s;
     wanted.no_block = !has_block;
-    if ((s = place_find_draft(&config->draft_place, place, draft_place, err))) return s;
+    if ((s = place_find_draft(&of_draft, place, draft_place, err))) return s;
     return place_budget(place, model, draft_place, draft_of(config), &wanted, out, err);
 }
 
