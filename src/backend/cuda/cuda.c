@@ -185,6 +185,10 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
             code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)b->shared_most);
     }
+    for (int i = 0; i < 2 * CODEC_COUNT && !code; i++)
+        code =
+            cudaFuncSetAttribute(experts_kernel(i / 2, i % 2),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     for (int i = 0; i < b->plan->n_op_all && !code; i++)
         if (b->plan->op[i].kind == OP_ROUTE)
             code = cudaFuncSetAttribute(route_kernel(b->plan->buffer[b->plan->op[i].in[0]].width),

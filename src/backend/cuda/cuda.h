@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/choose.h"
 #include "backend/cuda/codec.h"
+#include "backend/cuda/experts.h"
 #include "backend/cuda/kv.h"
 #include "backend/cuda/route.h"
 #include "backend/cuda/step.h"
@@ -233,6 +234,8 @@ cudaError_t cuda_state_launch(struct cuda_backend *b, const struct stage *s,
 // routes.c
 cudaError_t cuda_route_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                               const struct cuda_shape *shape, struct launch_clock clock);
+cudaError_t cuda_experts_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                                const struct cuda_shape *shape, struct launch_clock clock);
 cudaError_t cuda_weigh_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                               struct launch_clock clock);
 cudaError_t cuda_combine_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
@@ -245,6 +248,11 @@ cudaError_t cuda_heads_launch(struct cuda_backend *b, const struct stage *s, int
 
 // The end of the part of the plan that has the op: the model, or its draft block.
 int cuda_part_end(const struct plan *plan, int op);
+// Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS
+// norm where it is asked for. A stage of their own prepares other rows: wide ones, many, other
+// norms. input: enum input_kind.
+bool cuda_is_staged(const struct cuda_backend *b, int input, int cols, int n_rows);
+
 bool cuda_is_product(const struct op *op);
 // Experts whose input is multiplied by their weights.
 bool cuda_weighs(const struct op *op);

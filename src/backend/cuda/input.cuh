@@ -184,6 +184,36 @@ DEV void rms_stage(const struct stage_product &s, const struct norm_weights &wei
     }
 }
 
+// Rows that are 16 bits in memory.
+template <class THEN>
+DEV void rows16_stage(const struct stage_product &s, int n_rows, uint8_t *x, const THEN &then) {
+    // rows in turn, so that all of their loads are on their way together
+    const int n = s.n_units * 4 * n_rows;
+    auto row_of = [&](int i) { return i % n_rows; };
+    auto load = [&](int i) {
+        const uint4 *row = (const uint4 *)(s.x16.at + (int64_t)row_of(i) * s.x16.ld);
+        return load_l2(row + i / n_rows);
+    };
+    auto store = [&](int i, const uint4 &v) {
+        const int at = i / n_rows;
+        *(uint4 *)(x + (at / 4 * n_rows + row_of(i)) * 64 + at % 4 * 16) = v;
+    };
+    uint4 held[INPUT_HELD];
+    dependency_wait();
+    UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+        const int i = j * BLOCK_THREADS + (int)threadIdx.x;
+        if (i < n) held[j] = load(i);
+    }
+    then();
+    UNROLL for (int j = 0; j < INPUT_HELD; j++) {
+        const int i = j * BLOCK_THREADS + (int)threadIdx.x;
+        if (i < n) store(i, held[j]);
+    }
+#pragma unroll 4
+    for (int i = INPUT_HELD * BLOCK_THREADS + (int)threadIdx.x; i < n; i += BLOCK_THREADS)
+        store(i, load(i));
+}
+
 // The rows at x: [unit, row, 32 elements of 16 bits]. The block's first 256 threads; waits for the
 // launch before, and ends with a barrier. norm_sums: [2, N_WARPS]. The input is INPUT_16 or
 // INPUT_RMS. then(): called when the first of the input is on its way.
@@ -193,31 +223,7 @@ DEV void input_stage(const struct stage_product &s, const struct norm_weights &w
     if (s.input == INPUT_RMS) {
         rms_stage<IS_BF16>(s, weights, n_rows, x, norm_sums, then);
     } else {
-        // rows in turn, so that all of their loads are on their way together
-        const int n = s.n_units * 4 * n_rows;
-        auto row_of = [&](int i) { return i % n_rows; };
-        auto load = [&](int i) {
-            const uint4 *row = (const uint4 *)(s.x16.at + (int64_t)row_of(i) * s.x16.ld);
-            return load_l2(row + i / n_rows);
-        };
-        auto store = [&](int i, const uint4 &v) {
-            const int at = i / n_rows;
-            *(uint4 *)(x + (at / 4 * n_rows + row_of(i)) * 64 + at % 4 * 16) = v;
-        };
-        uint4 held[INPUT_HELD];
-        dependency_wait();
-        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
-            const int i = j * BLOCK_THREADS + (int)threadIdx.x;
-            if (i < n) held[j] = load(i);
-        }
-        then();
-        UNROLL for (int j = 0; j < INPUT_HELD; j++) {
-            const int i = j * BLOCK_THREADS + (int)threadIdx.x;
-            if (i < n) store(i, held[j]);
-        }
-#pragma unroll 4
-        for (int i = INPUT_HELD * BLOCK_THREADS + (int)threadIdx.x; i < n; i += BLOCK_THREADS)
-            store(i, load(i));
+        rows16_stage(s, n_rows, x, then);
     }
     input_sync();
 }

@@ -36,7 +36,7 @@ struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct o
     return s;
 }
 
-static const char *name_of(struct compiler *c, int first, int n) {
+const char *name_of(struct compiler *c, int first, int n) {
     char text[PLAN_NAME];
     plan_ops_name(c->plan, first, n, text);
     const char *copy = arena_strdup(&c->b->arena, text, strlen(text));
@@ -115,9 +115,7 @@ static bool is_written_as_16(const struct compiler *c, int writer, int *type) {
            cuda_only_products_read(c->plan, writer, type);
 }
 
-// PREPARE, unless the rows exist in that type already or every step stages them itself. Products of
-// one input are neighbours, so each type is prepared once.
-static void prepare_input(struct compiler *c, int index, bool always) {
+void prepare_input(struct compiler *c, int index, bool always) {
     const struct plan *plan = c->plan;
     const struct op *op = &plan->op[index];
     const int type = cuda_input_type(plan, op), norm = c->norm_of[index];
@@ -223,24 +221,13 @@ static bool joins(const struct compiler *c, int first, int index) {
     return true;
 }
 
-static int product_add(struct compiler *c, int index) {
+int product_fill(struct compiler *c, struct stage_product *p, int index) {
     const struct plan *plan = c->plan;
     const struct op *op = &plan->op[index];
-    const bool is_experts = op->kind == OP_EXPERTS, weighs = cuda_weighs(op);
+    const bool weighs = cuda_weighs(op);
     const int norm = c->norm_of[index], type = cuda_input_type(plan, op);
     const struct plan_weight *weight = &plan->weight[op->weight];
     int n = 1, written;
-    // the first product of an input prepares it
-    if (index == c->first || !cuda_is_product(op - 1) || (op - 1)->in[0] != op->in[0] ||
-        cuda_input_type(plan, op - 1) != type || c->norm_of[index - 1] != norm ||
-        (op - 1)->kind != op->kind || cuda_weighs(op - 1) != weighs) {
-        if (weighs)
-            weigh_add(c, index);
-        else
-            prepare_input(c, index, is_experts);
-    }
-    struct stage *s = stage_add(c, STAGE_PRODUCT, op, weight->name);
-    struct stage_product *p = &s->product;
     const int source = norm == PLAN_NONE ? op->in[0] : plan->op[norm].in[0];
     const bool is_16 =
         norm == PLAN_NONE && is_written_as_16(c, writer_of(c, index, op->in[0]), &written);
@@ -253,7 +240,7 @@ static int product_add(struct compiler *c, int index) {
                                          : norm == PLAN_NONE ? INPUT_F32
                                                              : norm_input(&plan->op[norm])};
     if (norm != PLAN_NONE) p->norm = norm_by_of(c, &plan->op[norm]);
-    if (is_experts) {
+    if (op->kind == OP_EXPERTS) {
         const struct op *route = route_of(c, index);
         p->is_routed = 1;
         p->route = route_table_of(c, plan->buffer[route->in[0]].width, route->route.n_used);
@@ -266,6 +253,25 @@ static int product_add(struct compiler *c, int index) {
         p->n_tiles += p->product[i].n_tiles;
     }
     p->n_products = n;
+    return n;
+}
+
+static int product_add(struct compiler *c, int index) {
+    const struct plan *plan = c->plan;
+    const struct op *op = &plan->op[index];
+    const bool is_experts = op->kind == OP_EXPERTS, weighs = cuda_weighs(op);
+    const int norm = c->norm_of[index], type = cuda_input_type(plan, op);
+    // the first product of an input prepares it
+    if (index == c->first || !cuda_is_product(op - 1) || (op - 1)->in[0] != op->in[0] ||
+        cuda_input_type(plan, op - 1) != type || c->norm_of[index - 1] != norm ||
+        (op - 1)->kind != op->kind || cuda_weighs(op - 1) != weighs) {
+        if (weighs)
+            weigh_add(c, index);
+        else
+            prepare_input(c, index, is_experts);
+    }
+    struct stage *s = stage_add(c, STAGE_PRODUCT, op, plan->weight[op->weight].name);
+    const int n = product_fill(c, &s->product, index);
     int second;
     const bool is_pair = cuda_pair_of(plan, index, &second) != NULL;
     c->list->name[c->list->n - 1] = name_of(c, index, is_pair ? 2 : n);
@@ -596,8 +602,7 @@ static int op_add(struct compiler *c, int index) {
         gate_add(c, index);
         return 1;
     case OP_ROUTE:
-        route_add(c, index);
-        return 1;
+        return route_add(c, index);
     case OP_COMBINE:
         combine_add(c, op);
         return 1;

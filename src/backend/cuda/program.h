@@ -64,7 +64,8 @@ static inline bool writes(const struct op *op, int buffer) {
 
 // program_route.c
 struct route_table route_table_of(const struct compiler *c, int n_expert, int n_used);
-void route_add(struct compiler *c, int index);
+// The stages of a router, and in small steps of its experts; the number of ops that they cover.
+int route_add(struct compiler *c, int index);
 void combine_add(struct compiler *c, const struct op *op);
 // Of experts whose input is multiplied by their weights: a 16-bit row for each pair.
 void weigh_add(struct compiler *c, int index);
@@ -73,5 +74,11 @@ struct rows16 weighed_rows(const struct compiler *c, const struct op *op);
 // program.c
 struct norm_by norm_by_of(const struct compiler *c, const struct op *norm);
 int norm_input(const struct op *norm); // enum input_kind
+const char *name_of(struct compiler *c, int first, int n);
+// PREPARE, unless the rows exist in that type already or, without `always`, every step stages them
+// itself. Products of one input are neighbours, so each type is prepared once.
+void prepare_input(struct compiler *c, int index, bool always);
+// The products of one input from `index` on; their number.
+int product_fill(struct compiler *c, struct stage_product *p, int index);
 
 #endif

@@ -28,28 +28,82 @@ static uint64_t expert_bytes_of(const struct compiler *c, int index) {
     return bytes;
 }
 
-void route_add(struct compiler *c, int index) {
+static struct stage_route route_stage(const struct compiler *c, int index) {
     const struct op *op = &c->plan->op[index];
-    struct stage *s = stage_add(c, STAGE_ROUTE, op, "route");
-    s->route =
-        (struct stage_route){.logit = buffer_f32(c, op->in[0]),
-                             .out = buffer_f32(c, op->out),
-                             .bias = vector_of(c, op->bias),
-                             .factor = vector_of(c, op->weight),
-                             .ld_in = ld_of(c, op->in[0]),
-                             .ld_out = ld_of(c, op->out),
-                             .score = (int)op->route.score,
-                             .is_by_scores = op->bias != PLAN_NONE ||
-                                             (op->route.n_group > 0 && op->route.group_best > 1),
-                             .normalize = op->route.normalize,
-                             .n_group = op->route.n_group,
-                             .n_group_used = op->route.n_group_used,
-                             .group_best = op->route.group_best,
-                             .scale = op->route.scale,
-                             .least = op->route.least,
-                             .jitter = op->route.jitter};
-    s->route.expert_bytes = expert_bytes_of(c, index);
-    s->route.table = route_table_of(c, c->plan->buffer[op->in[0]].width, op->route.n_used);
+    struct stage_route s = {.logit = buffer_f32(c, op->in[0]),
+                            .out = buffer_f32(c, op->out),
+                            .bias = vector_of(c, op->bias),
+                            .factor = vector_of(c, op->weight),
+                            .ld_in = ld_of(c, op->in[0]),
+                            .ld_out = ld_of(c, op->out),
+                            .score = (int)op->route.score,
+                            .is_by_scores = op->bias != PLAN_NONE ||
+                                            (op->route.n_group > 0 && op->route.group_best > 1),
+                            .normalize = op->route.normalize,
+                            .n_group = op->route.n_group,
+                            .n_group_used = op->route.n_group_used,
+                            .group_best = op->route.group_best,
+                            .scale = op->route.scale,
+                            .least = op->route.least,
+                            .jitter = op->route.jitter};
+    s.expert_bytes = expert_bytes_of(c, index);
+    s.table = route_table_of(c, c->plan->buffer[op->in[0]].width, op->route.n_used);
+    return s;
+}
+
+// Whether an op from `from` on reads what the buffer has there.
+static bool is_read(const struct compiler *c, int from, int buffer) {
+    for (int i = from; i < c->end; i++) {
+        if (cuda_reads(&c->plan->op[i], buffer)) return true;
+        if (writes(&c->plan->op[i], buffer)) return false;
+    }
+    return buffer == c->plan->hidden || buffer == c->plan->logits;
+}
+
+// ROUTE, two EXPERTS of one input, their GATE, EXPERTS of its rows, COMBINE, and no other reader.
+enum { UP = 1, DOWN = 4, SUM = 5, N_FUSED = 6 };
+
+static bool is_fused(const struct compiler *c, int index) {
+    const struct plan *plan = c->plan;
+    const struct op *route = &plan->op[index], *up = route + UP, *down = route + DOWN;
+    const struct op *sum = route + SUM;
+    int second;
+    if (!c->is_small || index + N_FUSED > c->end) return false;
+    const struct op *gate = cuda_pair_of(plan, index + UP, &second);
+    if (!gate || up->kind != OP_EXPERTS || down->kind != OP_EXPERTS || sum->kind != OP_COMBINE)
+        return false;
+    if (up->in[1] != route->out || down->in[0] != gate->out || down->in[1] != route->out)
+        return false;
+    if (sum->in[0] != down->out || sum->in[1] != route->out) return false;
+    if (cuda_weighs(up) || cuda_weighs(down) || sum->experts.weighs_input) return false;
+    if (up->rows != route->rows || down->rows != route->rows || sum->rows != route->rows)
+        return false;
+    if (plan->buffer[route->in[0]].width > EXPERTS_MOST || route->route.n_used > EXPERTS_USED)
+        return false;
+    return !is_read(c, index + N_FUSED, route->out) && !is_read(c, index + N_FUSED, down->out);
+}
+
+static void experts_add(struct compiler *c, int index) {
+    const struct op *route = &c->plan->op[index], *sum = route + SUM;
+    prepare_input(c, index + UP, false);
+    struct stage *s = stage_add(c, STAGE_UP, route + UP, name_of(c, index, DOWN));
+    s->experts.route = route_stage(c, index);
+    product_fill(c, &s->experts.product, index + UP);
+    s = stage_add(c, STAGE_DOWN, route + DOWN, name_of(c, index + DOWN, 2));
+    s->experts.route = route_stage(c, index);
+    product_fill(c, &s->experts.product, index + DOWN);
+    s->experts.sum = buffer_f32(c, sum->out);
+    s->experts.ld_sum = ld_of(c, sum->out);
+    s->experts.add = !sum->experts.set;
+}
+
+int route_add(struct compiler *c, int index) {
+    if (is_fused(c, index)) {
+        experts_add(c, index);
+        return N_FUSED;
+    }
+    stage_add(c, STAGE_ROUTE, &c->plan->op[index], "route")->route = route_stage(c, index);
+    return 1;
 }
 
 struct rows16 weighed_rows(const struct compiler *c, const struct op *op) {

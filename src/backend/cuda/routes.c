@@ -1,4 +1,6 @@
 // Launches of routers, and of the rows before and behind experts.
+#include <assert.h>
+
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
 
@@ -15,6 +17,47 @@ cudaError_t cuda_route_launch(struct cuda_backend *b, const struct stage *s, int
     args.n_counting = route_counting(t->n_expert, n_rows * t->n_used, threads);
     return cuda_launch(route_kernel(t->n_expert), (uint64_t)(blocks < most ? blocks : most),
                        threads, route_shared_bytes(t->n_expert, args.n_counting), &args,
+                       b->overlaps, b->stream);
+}
+
+// Tuning; no bits depend on it. Shared memory of a block: two of the first launch and one of the
+// second are on a multiprocessor together. Long tiles have little beside their input otherwise.
+enum {
+    SHARED_BLOCK = 74 << 10,
+    SHARED_LONG = 106 << 10,
+    STAGED_DOWN = 48 << 10, // of the second launch's input
+};
+
+cudaError_t cuda_experts_launch(struct cuda_backend *b, const struct stage *stage, int n_rows,
+                                const struct cuda_shape *shape, struct launch_clock clock) {
+    const bool is_down = stage->kind == STAGE_DOWN;
+    struct experts_args args = {.stage = stage->experts,
+                                .step = (const struct step *)(const void *)shape->upload,
+                                .clock = clock,
+                                .n_rows = n_rows};
+    struct stage_product *s = &args.stage.product;
+    const int unit = s->product[0].unit_bytes, most = SLOT_UNITS(unit);
+    const int slice = (s->n_units + N_SLICES - 1) / N_SLICES;
+    const int pairs = n_rows * args.stage.route.table.n_used;
+    args.is_staged = is_down ? s->n_units * pairs * 64 <= STAGED_DOWN
+                             : cuda_is_staged(b, s->input, s->cols, n_rows);
+    if (!args.is_staged) s->input = INPUT_16; // written so, or prepared
+    args.slot_bytes = (slice < most ? slice : most) * unit;
+    const bool is_long = slice > most || unit >= 1024;
+    uint32_t budget = is_long ? SHARED_LONG : SHARED_BLOCK;
+    if (budget > b->shared_most) budget = b->shared_most;
+    const int left = (int)budget - (int)experts_shared_bytes(&args, is_down);
+    args.n_slots = left / (N_WARPS * args.slot_bytes);
+    if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
+    if (args.n_slots < 2) args.n_slots = 2;
+    while (args.n_slots > 1 && experts_shared_bytes(&args, is_down) > b->shared_most)
+        args.n_slots--; // of other GPUs
+    const uint32_t shared = experts_shared_bytes(&args, is_down);
+    assert(shared <= b->shared_most);
+    const int items = is_down ? s->n_tiles : s->n_tiles * pairs;
+    const int blocks = PRODUCT_BLOCKS * b->n_sm;
+    return cuda_launch(experts_kernel(s->product[0].codec, is_down),
+                       (uint64_t)(items < blocks ? items : blocks), PRODUCT_THREADS, shared, &args,
                        b->overlaps, b->stream);
 }
 

@@ -39,6 +39,8 @@ enum stage_kind {
     STAGE_GATE,
     STAGE_ROUTE,
     STAGE_WEIGH, // inputs of experts times their weights
+    STAGE_UP,    // of small steps: a route and the gated pairs of its experts
+    STAGE_DOWN,  // of small steps: the experts' products of those, and their sum
     STAGE_COMBINE,
     STAGE_SOFTCAP,
     STAGE_TEMPER, // f32, in place
@@ -132,6 +134,14 @@ struct stage_product {
     int32_t slots_in;  // experts: the input has a row for each (row, rank), not for each row
     struct route_table route;
     struct product product[MAX_PRODUCTS];
+};
+
+// Experts of small steps: STAGE_UP and STAGE_DOWN, see experts.cuh.
+struct stage_experts {
+    struct stage_product product; // UP: of a gated pair; DOWN: its input has a row for each pair
+    struct stage_route route;     // UP: the choice; DOWN: its rows are read
+    float *sum;                   // DOWN: [rows, ld_sum]
+    int32_t ld_sum, add;          // add: sum += instead of sum =
 };
 
 enum { GATE_KIND_XIELU = 6 }; // GATE_XIELU of enum gate_kind
@@ -287,6 +297,7 @@ struct stage {
         struct stage_state state;
         struct stage_route route;
         struct stage_heads heads;
+        struct stage_experts experts;
     };
 } __attribute__((aligned(16)));
 

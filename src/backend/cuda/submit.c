@@ -240,10 +240,7 @@ enum {
     NORMED_COLS = 4096,         // of rows that each block of a product norms for itself: input.cuh
 };
 
-// Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS
-// norm where it is asked for. A stage of their own prepares other rows: wide ones, many, other
-// norms.
-static bool is_staged(const struct cuda_backend *b, int input, int cols, int n_rows) {
+bool cuda_is_staged(const struct cuda_backend *b, int input, int cols, int n_rows) {
     const int n_units = (cols + UNIT_COLS - 1) / UNIT_COLS;
     if (n_rows > SMALL_ROWS || (uint32_t)(n_units * n_rows) * 64 > b->staged_most) return false;
     return input == INPUT_16 || (input == INPUT_RMS && cols <= NORMED_COLS && cols % 4 == 0);
@@ -258,7 +255,7 @@ static int rows_of(const struct cuda_backend *b, const struct cuda_shape *shape,
     const int n = s->rows == STAGE_TOKENS ? shape->n_tokens
                   : s->rows == STAGE_OUT  ? shape->n_out
                                           : shape->n_logits;
-    if ((s->flags & STAGE_IF_UNFIT) && is_staged(b, s->row.input, s->row.width, n)) return 0;
+    if ((s->flags & STAGE_IF_UNFIT) && cuda_is_staged(b, s->row.input, s->row.width, n)) return 0;
     return n;
 }
 
@@ -279,7 +276,7 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     const bool reads =
         s->input == INPUT_16 && s->product[0].unit_bytes > SHORT_UNIT && s->n_tiles > b->n_sm;
     const bool stages =
-        is_small && !s->is_routed && !reads && is_staged(b, s->input, s->cols, n_rows);
+        is_small && !s->is_routed && !reads && cuda_is_staged(b, s->input, s->cols, n_rows);
     if (!stages) s->input = INPUT_16; // written so, or prepared
     for (int i = 0; i < s->n_products; i++) {
         const int unit = s->product[i].unit_bytes, bytes = SLOT_UNITS(unit) * unit;
@@ -334,6 +331,8 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_shape 
     if (s->kind == STAGE_PRODUCT)
         return launch_product(b, s, rows_of(b, shape, s), list->is_small, clock);
     if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, shape, s), clock);
+    if (s->kind == STAGE_UP || s->kind == STAGE_DOWN)
+        return cuda_experts_launch(b, s, rows_of(b, shape, s), shape, clock);
     if (s->kind == STAGE_WEIGH) return cuda_weigh_launch(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_COMBINE) return cuda_combine_launch(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_ROUTE) return cuda_route_launch(b, s, rows_of(b, shape, s), shape, clock);
