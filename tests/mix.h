@@ -451,12 +451,13 @@ static inline void mix_draw_many(struct mix *mix, struct mix_random *r) {
     const int most = mix->cases->most_seqs, spread = mix_percent(r, 60) ? 1 : mix_between(r, 2, 40);
     int bound = 1;
     while (bound < most && mix_percent(r, 80)) bound *= 2;
-    o->max_seqs = mix_percent(r, 30) ? most : mix_between(r, 1, bound < most ? bound : most);
+    o->max_seqs = mix_percent(r, 50) ? most : mix_between(r, 1, bound < most ? bound : most);
     o->batch_tokens = o->max_seqs + mix_below(r, mix_percent(r, 50) ? 64 : 1024);
     o->logit_rows = mix_percent(r, 50) ? 0 : o->max_seqs + mix_below(r, 64);
     o->n_ctx = mix->cases->n_ctx;
     o->kv_pages = 0;
-    o->kv_bytes = 0;
+    o->no_prefix_cache &= mix_percent(r, 40);
+    if (mix_percent(r, 60)) mix->forget_every = 0;
     for (int i = 0; i < mix->n; i++)
         if (!mix->live[i].after) mix->live[i].arrival = mix_below(r, spread);
     if (mix_percent(r, 30)) return;
@@ -655,13 +656,16 @@ static inline void mix_draw(struct mix *mix, const struct mix_cases *cases, uint
     struct mix_random r = {mix_hash(seed ^ 0x5eed)};
     const int most = cases->most_requests ? cases->most_requests : MIX_MAX_REQUESTS;
     *mix = (struct mix){.cases = cases, .seed = seed, .n = mix_between(&r, 10, most)};
+    if (cases->most_requests && mix_percent(&r, 50)) mix->n = most;
     mix->live = calloc((size_t)mix->n, sizeof *mix->live);
     assert_non_null(mix->live);
     mix_draw_requests(mix, &r);
     if (cases->is_hybrid) mix_draw_turns(mix, &r);
     mix_draw_options(mix, &r);
-    if (cases->is_hybrid) mix_draw_states(mix, &r);
-    if (cases->most_seqs) mix_draw_many(mix, &r);
+    if (cases->most_seqs)
+        mix_draw_many(mix, &r);
+    else if (cases->is_hybrid)
+        mix_draw_states(mix, &r);
     if (cases->how) mix_set_how(mix, cases->how);
 }
 

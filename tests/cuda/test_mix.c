@@ -19,8 +19,8 @@ static const struct part {
     bool has_block; // qwen3_5 with a block that drafts (mtp_model.h)
 } parts[] = {
     {"llama", TEST_DATA "/golden/llama/model.gguf", "f16", 3, false},
-    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "f16", 6, false},
-    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "int8", 3, false},
+    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "f16", 10, false},
+    {"tale-1m", MODELS_DIR "/tale-1m-f16.gguf", "int8", 4, false},
     {"gemma3", TEST_DATA "/golden/gemma3/model.gguf", "bf16", 2, false},
     {"gemma2", TEST_DATA "/golden/gemma2/model.gguf", "fp8", 2, false},
     {"gptoss", TEST_DATA "/golden/gptoss/model.gguf", "f16", 3, false},
@@ -29,7 +29,7 @@ static const struct part {
     {"gemma4-e2b", NULL, "f16", 2, false},
     {"qwen3_5", TEST_DATA "/golden/qwen3_5/model.gguf", "f16", 2, false},
     {"qwen3_5, block", NULL, "f16", 2, true},
-    {"nemotron_h-moe", TEST_DATA "/golden/nemotron_h-moe/model.gguf", "f16", 2, false},
+    {"nemotron_h-moe", TEST_DATA "/golden/nemotron_h-moe/model.gguf", "bf16", 2, false},
     {"granitemoehybrid", TEST_DATA "/golden/granitemoehybrid/model.gguf", "f16", 2, false},
 };
 enum { N_PARTS = sizeof parts / sizeof *parts };
