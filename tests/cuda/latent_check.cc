@@ -239,6 +239,7 @@ struct bench {
         device_array<float> out(std::vector<float>(n_rows * (size_t)n_out, -77.0f));
         step st = {};
         st.n_tokens = (int)pos.size(), st.n_out = (int)out_row.size(), st.n_seqs = (int)seqs.size();
+        st.n_seqs_out = st.n_seqs;
         st.pos = pos_d.at, st.row_seq = row_seq_d.at, st.out_row = out_row_d.at;
         st.seq = seqs_d.at, st.tables = tables_d.at;
         const device_array<step> st_d(std::vector<step>(1, st));

@@ -7,7 +7,16 @@
 #include "cuda_engine.h"
 #include "plan/batch.h"
 
-enum { WIDTH = 64, DIM = 32, HEADS = 2, VOCAB = 40, SEQS = 2, MOST = 44, BLOCKS = 2 };
+enum {
+    WIDTH = 64,
+    DIM = 32,
+    LATENT_K = 48,
+    HEADS = 2,
+    VOCAB = 40,
+    SEQS = 2,
+    MOST = 44,
+    BLOCKS = 2
+};
 static const int lengths[SEQS] = {MOST, 5};
 
 // ---------------------------------------------------------------- the plan
@@ -42,8 +51,10 @@ static int gathered(struct plan *p, int in) {
 static int layer_add(struct plan *p, int x, int group, int layer, bool is_last) {
     const int h = plan_add_buffer(p, "h", WIDTH, ROWS_TOKENS);
     norm(p, x, h);
-    int q = product(p, h, HEADS * DIM, PLAN_NONE);
-    const int k = product(p, h, DIM, PLAN_NONE), v = product(p, h, DIM, PLAN_NONE);
+    const struct plan_kv_group *g = &p->group[group];
+    int q = product(p, h, HEADS * g->dim_k, PLAN_NONE);
+    const int k = product(p, h, g->dim_k, PLAN_NONE);
+    const int v = g->is_latent ? PLAN_NONE : product(p, h, DIM, PLAN_NONE);
     struct op op = op_of(p, OP_KV_APPEND, k, v, PLAN_NONE);
     op.kv.group = group;
     op.kv.layer = layer;
@@ -63,9 +74,13 @@ static int layer_add(struct plan *p, int x, int group, int layer, bool is_last) 
     return x;
 }
 
-static void plan_make(struct plan *p) {
-    const struct plan_kv_group group = {
-        .kind = KV_FULL, .n_layer = 2, .n_head_kv = 1, .dim_k = DIM, .dim_v = DIM};
+static void plan_make(struct plan *p, bool is_latent) {
+    const struct plan_kv_group group = {.kind = KV_FULL,
+                                        .n_layer = 2,
+                                        .n_head_kv = 1,
+                                        .dim_k = is_latent ? LATENT_K : DIM,
+                                        .dim_v = DIM,
+                                        .is_latent = is_latent};
     seed = 7;
     plan_init(p);
     p->n_vocab = VOCAB;
@@ -234,13 +249,13 @@ static void check_all_near(const struct rows *a, const struct rows *b) {
     }
 }
 
-CASE(hidden_rows_and_the_draft_block_are_near_the_cpu_with_the_same_bits_in_every_chunking) {
+static void check_plan(bool is_latent) {
     static struct rows hidden, want, got[3];
     const struct backend_class *cpu;
     struct backend_device device;
     struct plan plan;
     struct world of_cpu, of_cuda;
-    plan_make(&plan);
+    plan_make(&plan, is_latent);
     assert_int_equal(backend_find("cpu", 0, &cpu, &device, NULL), RN_OK);
     world_init(&of_cpu, cpu, &plan);
     world_init(&of_cuda, cuda_class(), &plan);
@@ -257,5 +272,11 @@ CASE(hidden_rows_and_the_draft_block_are_near_the_cpu_with_the_same_bits_in_ever
     world_deinit(&of_cuda);
     plan_deinit(&plan);
 }
+
+CASE(hidden_rows_and_the_block_are_near_the_cpu_with_the_same_bits_in_every_chunking) {
+    check_plan(false);
+}
+
+CASE(the_same_over_latents) { check_plan(true); }
 
 TEST_PROGRAM(block) { return cases_run(NULL, NULL); }

@@ -745,7 +745,7 @@ DEV void latent_item_run(const struct latent_args &args, const struct latent_blo
 template <class F> DEV void latent_run(const struct latent_args &args, uint8_t *shared) {
     const struct stage_attention &s = args.stage;
     const struct latent_block m = latent_block_of(shared);
-    const int n_seqs = args.step->n_seqs;
+    const int n_seqs = n_seqs_of(*args.step, args.rows);
     float4 *kept = args.kept_at ? (float4 *)(shared + args.kept_at)
                                 : (float4 *)s.parts + (int64_t)blockIdx.x * LATENT_UNITS *
                                                           LATENT_N_TILES * LATENT_THREADS;
@@ -824,7 +824,7 @@ DEV void latent_fold_run(const struct latent_args &args, uint8_t *shared) {
     struct item_query *rows = (struct item_query *)(shared + LATENT_ROWS_AT);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int n_ranges = (s.dim_v + LATENT_FOLD_THREADS - 1) / LATENT_FOLD_THREADS;
-    const int n_seqs = args.step->n_seqs;
+    const int n_seqs = n_seqs_of(*args.step, args.rows);
     uint32_t parts = 0;
     bool has_waited = false;
     for (int first = 0; first < n_seqs; first += LATENT_SEQS) {
