@@ -201,6 +201,7 @@ struct bench {
         uint64_t n_parts; // bytes for parts
         bool is_out;      // out rows, of which the first row of each sequence has none
         bool is_early;
+        bool is_joined; // the last elements of q are another row's, turned by nothing
     };
 
     // Appends or attends; of attention the rows of each part.
@@ -234,7 +235,10 @@ struct bench {
         const device_array<int32_t> pos_d(pos), row_seq_d(row_seq), out_row_d(out_row);
         const device_array<step_seq> seqs_d(seqs);
         const device_array<uint32_t> tables_d(all);
-        const device_array<float> k_d(k), q_d(q), sinks_d(sinks);
+        const int n_rot = (c.dim_k - c.dim_v) / 2 * 2;
+        std::vector<float> turns(pos.size() * (size_t)n_rot);
+        for (size_t i = 0; i < turns.size(); i++) turns[i] = i % 2 ? 0.0f : 1.0f;
+        const device_array<float> k_d(k), q_d(q), sinks_d(sinks), turns_d(turns);
         const size_t n_rows = how.is_out ? out_row.size() : pos.size();
         device_array<float> out(std::vector<float>(n_rows * (size_t)n_out, -77.0f));
         step st = {};
@@ -247,6 +251,10 @@ struct bench {
         stage_attention &s = args.stage;
         s.q = q_d.at, s.k = k_d.at, s.out = out.at;
         s.ld_q = n_q, s.ld_k = n_k, s.ld_out = n_out;
+        if (how.is_joined) {
+            s.joined = q_d.at + c.dim_v, s.ld_joined = n_q, s.joined_step = c.dim_k;
+            s.joined_at = c.dim_v, s.n_rot = n_rot, s.halves = case_now % 2, s.rope = turns_d.at;
+        }
         s.n_head_kv = c.n_kv, s.ratio = c.ratio, s.dim_k = c.dim_k, s.dim_v = c.dim_v;
         s.scale = c.scale, s.softcap = c.softcap, s.sinks = c.has_sinks ? sinks_d.at : nullptr;
         s.kv_type = c.type, s.page_bytes = (uint64_t)page_bytes, s.pages = pages;
@@ -283,11 +291,11 @@ void case_run(const shape &c) {
     bench b(c);
     const int n_seqs = (int)c.lengths.size(), width = c.n_kv * c.ratio * c.dim_v;
     for (int i = 0; i < n_seqs; i++)
-        b.run({{i, 0, c.lengths[(size_t)i]}}, true, {2, 1, 0, 0, false, false});
+        b.run({{i, 0, c.lengths[(size_t)i]}}, true, {2, 1, 0, 0, false, false, false});
     // each row alone, by one block: all splits in order
     std::vector<float> alone;
     std::vector<bench::part> all;
-    const bench::schedule plain = {1, 1, 232448, 0, false, false};
+    const bench::schedule plain = {1, 1, 232448, 0, false, false, false};
     for (int i = 0; i < n_seqs; i++) {
         const int first = c.lengths[(size_t)i] - N_LAST;
         all.push_back({i, first, N_LAST});
@@ -306,18 +314,21 @@ void case_run(const shape &c) {
     const uint32_t least = 166912; // of a GPU of compute capability 8.0
     for (int i = 0; i < n_seqs; i++) {
         const float *expected = alone.data() + (size_t)i * of_seq;
-        same(b.run({{i, all[(size_t)i].first, 1}}, false, {5, 1000, 232448, 64 << 20, false, true}),
+        same(b.run({{i, all[(size_t)i].first, 1}}, false,
+                   {5, 1000, 232448, 64 << 20, false, true, false}),
              expected, "a row by splits");
     }
-    same(b.run(all, false, {3, 1000, least, 64 << 20, false, true}), alone.data(), "all by splits");
-    same(b.run(all, false, {2, 1, least, 0, false, false}), alone.data(), "all as wholes");
-    same(b.run(all, false, {2, 1000, 232448, 600 << 10, false, true}), alone.data(),
+    same(b.run(all, false, {3, 1000, least, 64 << 20, false, true, true}), alone.data(),
+         "all by splits");
+    same(b.run(all, false, {2, 1, least, 0, false, false, false}), alone.data(), "all as wholes");
+    same(b.run(all, false, {2, 1000, 232448, 600 << 10, false, true, false}), alone.data(),
          "all with little room for parts");
     std::vector<float> wanted;
     for (int i = 0; i < n_seqs; i++)
         wanted.insert(wanted.end(), alone.begin() + (ptrdiff_t)((size_t)i * of_seq) + width,
                       alone.begin() + (ptrdiff_t)((size_t)(i + 1) * of_seq));
-    same(b.run(all, false, {4, 20, 232448, 64 << 20, true, true}), wanted.data(), "out rows");
+    same(b.run(all, false, {4, 20, 232448, 64 << 20, true, true, false}), wanted.data(),
+         "out rows");
 }
 
 shape shape_of(int index) {

@@ -10,7 +10,8 @@
 // latent differ in size. kv.cuh has the numbers; a number of int8 is f16(code / 128 * S).
 //
 // The arithmetic of a query row and head. It differs from attention.cuh's in 2 to 5.
-//  1. q is rounded to f16, with bf16 pages to bf16.
+//  1. Norm and rope are in f32 (latent_entry, latent_joined). q is rounded to f16, with bf16 pages
+//     to bf16.
 //  2. The blocks of 32 elements are cut into two halves, [0, n / 2) and [n / 2, n). The score of a
 //     position is the sum of two chains of matrix instructions, one of each half, from 0, of 16
 //     elements each. The mark is added. Then s * scale; with a cap cap * tanh(s / cap).
@@ -65,18 +66,42 @@ DEV uint8_t *latent_head_at(const struct stage_attention &s, uint32_t page, int 
 
 // ---------------------------------------------------------------- append
 
-// A warp has an entry: a lane has its chunks lane, lane + 32 and lane + 64.
+// Element e of the rotated part of a head; turns: cosines and sines of the row.
+DEV float latent_joined(const struct stage_attention &s, const float *row, int token, int e) {
+    if (e >= s.n_rot) return load_l2(row + e);
+    const int n_pairs = s.n_rot / 2, p = s.halves ? e % n_pairs : e / 2;
+    const bool is_second = s.halves ? e >= n_pairs : e % 2 != 0;
+    const float a = load_l2(row + (s.halves ? p : 2 * p));
+    const float b = load_l2(row + (s.halves ? p + n_pairs : 2 * p + 1));
+    const float2 cs = load_l2((const float2 *)s.rope + (int64_t)token * n_pairs + p);
+    return is_second ? fmaf(a, cs.y, b * cs.x) : fmaf(a, cs.x, -(b * cs.y));
+}
+
+// A warp has an entry: a lane has its chunks lane, lane + 32 and lane + 64. The sum of squares of a
+// norm is by lanes, in the order of their elements, then by halves of the warp.
 template <class F>
-DEV void latent_entry(const struct stage_attention &s, uint8_t *head, const float *from, int slot,
-                      int lane) {
+DEV void latent_entry(const struct stage_attention &s, uint8_t *head, int row, int head_kv,
+                      int slot, int lane) {
+    const float *from = s.k + (int64_t)row * s.ld_k + head_kv * s.dim_k;
+    const int own = s.joined ? s.joined_at : s.dim_k;
     constexpr int N = (LATENT_DIM_K / 8 + 31) / 32;
-    float x[N][8], most[N];
+    float x[N][8], most[N], sum = 0.0f;
     bool all = true;
+    UNROLL for (int i = 0; i < N; i++) {
+        UNROLL for (int e = 0; e < 8; e++) {
+            const int d = (lane + 32 * i) * 8 + e;
+            x[i][e] = d < own ? load_l2(from + d) : 0.0f;
+            sum = fmaf(x[i][e], x[i][e], sum);
+        }
+    }
+    const float r = s.k_norm ? 1.0f / sqrtf(warp_sum(sum) / (float)own + s.k_eps) : 1.0f;
     UNROLL for (int i = 0; i < N; i++) {
         most[i] = 0.0f;
         UNROLL for (int e = 0; e < 8; e++) {
             const int d = (lane + 32 * i) * 8 + e;
-            x[i][e] = d < s.dim_k ? load_l2(from + d) : 0.0f;
+            if (s.k_norm && d < own) x[i][e] = (x[i][e] * r) * s.k_weight[d];
+            if (d >= own && d < s.dim_k)
+                x[i][e] = latent_joined(s, s.joined + (int64_t)row * s.ld_joined, row, d - own);
             most[i] = fmaxf(most[i], fabsf(x[i][e]));
             all = all && is_bounded(x[i][e]);
         }
@@ -121,8 +146,8 @@ template <class F> DEV void latent_append_run(const struct latent_args &args) {
         const int row = (int)(i / s.n_head_kv), head_kv = (int)(i % s.n_head_kv);
         const int pos = step.pos[row];
         const uint32_t *table = step.tables + step.seq[step.row_seq[row]].table[s.group];
-        latent_entry<F>(s, latent_head_at<F>(s, table[pos / PAGE_TOKENS], head_kv),
-                        s.k + (int64_t)row * s.ld_k + head_kv * s.dim_k, pos % PAGE_TOKENS, lane);
+        latent_entry<F>(s, latent_head_at<F>(s, table[pos / PAGE_TOKENS], head_kv), row, head_kv,
+                        pos % PAGE_TOKENS, lane);
     }
 }
 
@@ -315,16 +340,19 @@ DEV void latent_item_make(const struct latent_args &args, int first_seq, int n_s
 // Rows of 16 bits by chunks, as pages have them: [chunk][query][8]. Those without a query are 0.
 template <class F>
 DEV void latent_queries_load(const struct stage_attention &s, const struct latent_block &m) {
-    const int n_chunks = F::blocks(s) * 4;
+    const int n_chunks = F::blocks(s) * 4, own = s.joined ? s.joined_at : s.dim_k;
     for (int i = m.thread; i < n_chunks * LATENT_QUERIES; i += LATENT_THREADS) {
         const int query = i / n_chunks, d = i % n_chunks * 8;
         uint32_t w[4] = {0, 0, 0, 0};
         if (query < m.item().n) {
             const struct item_query q = m.rows()[query];
-            const float *from =
-                s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * s.dim_k;
+            const int64_t row = s.q_is_out ? q.out_row : q.token;
+            const float *from = s.q + row * s.ld_q + q.head * s.dim_k;
+            const float *joined = s.joined + row * s.ld_joined + q.head * s.joined_step;
             UNROLL for (int e = 0; e < 8; e++) {
-                const float x = d + e < s.dim_k ? load_l2(from + d + e) : 0.0f;
+                float x = d + e < own ? load_l2(from + d + e) : 0.0f;
+                if (d + e >= own && d + e < s.dim_k)
+                    x = latent_joined(s, joined, q.token, d + e - own);
                 w[e / 2] |= (uint32_t)kv_round<F>(x) << e % 2 * 16;
             }
         }

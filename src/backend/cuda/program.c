@@ -322,7 +322,10 @@ static bool heads_find(const struct compiler *c, int index, struct heads *h) {
     const struct op *append = &plan->op[index];
     const struct plan_kv_group *group = &plan->group[append->kv.group];
     *h = (struct heads){.append = append};
-    if (group->is_latent) return false; // its stages take nothing over
+    if (group->is_latent) { // its attention is a stage for itself
+        h->n_before = latent_before(c, index);
+        return false;
+    }
     int at = index + 1, gathered = PLAN_NONE, from = PLAN_NONE;
     for (; at < c->end && plan->op[at].kind == OP_GATHER; at++) {
         gathered = plan->op[at].out; // of several the last is the queries'
@@ -355,7 +358,9 @@ static void alone_find(const struct compiler *c, int index, struct heads *h) {
     const struct plan *plan = c->plan;
     const struct op *op = &plan->op[index];
     *h = (struct heads){.attention = op, .q = op->in[0]};
-    if (!plan->group[op->kv.group].is_latent)
+    if (plan->group[op->kv.group].is_latent)
+        h->n_before = latent_before(c, index);
+    else
         before_find(plan, index, PLAN_NONE, plan->group[op->kv.group].dim_k, h);
 }
 
@@ -468,6 +473,15 @@ static void alone_add(struct compiler *c, int index) {
     s->attention.q_is_out = op->rows == ROWS_OUT;
     s->attention.is_alone = c->is_small;
     attention_output(c, &s->attention, index);
+    if (s->attention.is_latent) latent_set(c, index, &s->attention);
+}
+
+static void append_alone_add(struct compiler *c, int index) {
+    const struct op *op = &c->plan->op[index];
+    const struct heads h = {.append = op};
+    struct stage *s = stage_add(c, STAGE_APPEND, op, "append");
+    s->attention = attention_of(c, &h);
+    if (s->attention.is_latent) latent_set(c, index, &s->attention);
 }
 
 // ---------------------------------------------------------------- the other ops
@@ -592,8 +606,7 @@ static int op_add(struct compiler *c, int index) {
         return 1;
     case OP_KV_APPEND:
         if (heads_find(c, index, &h)) return head_ops_add(c, index, &h);
-        h = (struct heads){.append = op};
-        stage_add(c, STAGE_APPEND, op, "append")->attention = attention_of(c, &h);
+        append_alone_add(c, index);
         return 1;
     case OP_ATTENTION:
         alone_add(c, index);
@@ -659,7 +672,9 @@ static void fold(struct compiler *c) {
         if (plan->op[i].kind == OP_NORM) fold_norm(c, i);
         if (plan->op[i].kind == OP_ATTENTION)
             alone_find(c, i, &h);
-        else if (plan->op[i].kind != OP_KV_APPEND || !heads_find(c, i, &h))
+        else if (plan->op[i].kind == OP_KV_APPEND)
+            heads_find(c, i, &h);
+        else
             continue;
         for (int k = 1; k <= h.n_before; k++) c->is_folded[i - k] = true;
         i += h.n_after; // an append has its attention with it

@@ -26,6 +26,11 @@ struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct o
 // program_state.c
 void columns_add(struct compiler *c, const struct op *op);
 void state_add(struct compiler *c, const struct op *op);
+// program_latent.c
+// The ops right before an append or an attention over a latent that it takes over, and their part.
+int latent_before(const struct compiler *c, int index);
+void latent_set(const struct compiler *c, int index, struct stage_attention *s);
+
 // program_heads.c
 void heads_add(struct compiler *c, const struct op *op);
 

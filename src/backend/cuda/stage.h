@@ -226,9 +226,12 @@ struct stage_attention {
     uint64_t page_bytes;   // of a page, of this layer
     uint8_t *pages;        // of this layer
     uint64_t parts_bytes;  // of a latent: behind ATTENTION_STATES
-    float *parts;          // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
-    uint32_t *counters;    // scratch [ATTENTION_COUNTERS], all 0 between stages
-    int32_t page_slots;    // chunks of a warp: 1, 2 or 4, as a launch has room
+    // of a latent: from element joined_at on a head is another row's, rotated; NULL: it is not
+    const float *joined;
+    int32_t ld_joined, joined_step, joined_at; // step: from a head to the next
+    float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
+    uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
+    int32_t page_slots; // chunks of a warp: 1, 2 or 4, as a launch has room
 };
 
 // Ops with a state. A head's state of DELTA and SCAN is [dim_k, dim_v]: units of 32 rows, tiles of
