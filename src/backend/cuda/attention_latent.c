@@ -52,6 +52,7 @@ cudaError_t cuda_latent_launch(struct cuda_backend *b, const struct stage *s, in
                                .clock = clock,
                                .rows = s->rows,
                                .n_workers = b->n_sm,
+                               .run = 1,
                                .is_early = !shape->has_pages && !b->profiling,
                                .n_parts = s->attention.parts_bytes / 32};
     if (s->kind == STAGE_APPEND) {

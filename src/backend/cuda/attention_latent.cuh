@@ -24,10 +24,10 @@
 //     P is rounded to f16, with bf16 pages to bf16.
 //  6. Splits are folded in order, then the sink, as in attention.cuh. 7. The result is O / L.
 //
-// The work. An item is a tile of queries with all splits of its sequence, or with one of them. The
-// result of a single split is a part, and a second launch folds the parts. Blocks take items one by
-// one. Warps: of scores each has a half of the elements, of the positions and of the queries; of
-// values each has every eighth unit of 16 elements, for all queries.
+// The work. An item is a tile of queries with all splits of its sequence, or with a run of them.
+// The results of a run's splits are parts, and a second launch folds the parts. Blocks take items
+// one by one. Warps: of scores each has a half of the elements, of the positions and of the
+// queries; of values each has every eighth unit of 16 elements, for all queries.
 #ifndef RN_BACKEND_CUDA_ATTENTION_LATENT_CUH
 #define RN_BACKEND_CUDA_ATTENTION_LATENT_CUH
 
@@ -175,12 +175,13 @@ DEV struct latent_shape latent_shape_of(const struct stage_attention &s, const s
     return shape;
 }
 
-// Of up to LATENT_SEQS sequences: their first items that have all splits, items of one split, and
-// parts. n_jobs: of those that have parts.
+// Of up to LATENT_SEQS sequences: their first items that have all splits, items of a run of splits,
+// and parts. n_jobs: of those that have parts.
 struct latent_table {
     uint32_t whole_first[LATENT_SEQS], split_first[LATENT_SEQS];
     uint32_t part_first[LATENT_SEQS], job_first[LATENT_SEQS];
     uint32_t n_whole, n_split, n_parts, n_jobs;
+    uint32_t run;  // splits of an item
     uint32_t next; // the block's next item
 };
 static_assert(sizeof(struct latent_table) <= LATENT_TABLE_BYTES, "the table has room");
@@ -197,6 +198,9 @@ DEV void latent_plan(const struct latent_args &args, int first, int n, uint32_t 
         cost = cost + (float)shape.n_jobs * (float)shape.n_splits;
     }
     const float share = warp_sum(cost) / (float)args.n_workers;
+    // a block has about three runs, so that few of its items begin with a wait
+    const uint32_t most = share < 3.0e6f ? (uint32_t)(share / 3.0f) : 1000000u;
+    const uint32_t run = most > (uint32_t)args.run ? most : (uint32_t)args.run;
     uint32_t whole = 0, split = 0, parts = parts_before, jobs = 0;
     for (int i0 = 0; i0 < n; i0 += 32) {
         const int i = i0 + lane;
@@ -210,7 +214,8 @@ DEV void latent_plan(const struct latent_args &args, int first, int n, uint32_t 
         if (!is_whole && end > args.n_parts) is_whole = true; // its room stays unused
         const uint32_t n_jobs = (uint32_t)shape.n_jobs;
         const uint32_t n_whole = is_whole ? n_jobs : 0;
-        const uint32_t n_split = is_whole ? 0 : n_jobs * (uint32_t)shape.n_splits;
+        const uint32_t n_split =
+            is_whole ? 0 : n_jobs * (((uint32_t)shape.n_splits + run - 1) / run);
         const uint32_t whole_end = whole + warp_scan(n_whole, lane);
         const uint32_t split_end = split + warp_scan(n_split, lane);
         const uint32_t jobs_end = jobs + warp_scan(is_whole ? 0 : n_jobs, lane);
@@ -228,7 +233,7 @@ DEV void latent_plan(const struct latent_args &args, int first, int n, uint32_t 
     }
     if (lane == 0) {
         table->n_whole = whole, table->n_split = split;
-        table->n_parts = parts, table->n_jobs = jobs;
+        table->n_parts = parts, table->n_jobs = jobs, table->run = run;
     }
 }
 
@@ -240,8 +245,9 @@ struct latent_item {
     int32_t is_part;
     int32_t new_first; // the first page that has new entries
     const uint32_t *table;
-    float *part; // of the split, or of the first split that is seen
-    uint32_t part_stride;
+    float *part;          // of the split part_first
+    uint32_t part_stride; // floats from split to split
+    int32_t part_first;
 };
 static_assert(sizeof(struct latent_item) <= LATENT_ITEM_BYTES, "an item has room");
 
@@ -307,6 +313,16 @@ DEV void latent_tile(const struct latent_args &args, const struct step_seq &seq,
     w.table = args.step->tables + seq.table[s.group];
 }
 
+// Where the parts of a job are.
+DEV void latent_parts_find(const struct stage_attention &s, const struct latent_table *table, int i,
+                           const struct latent_shape &shape, int job, struct latent_item &w) {
+    w.part_first = shape.split_first;
+    w.part_stride = shape.slot_size * 8;
+    w.part =
+        s.parts + ATTENTION_STATES / 4 +
+        8 * ((uint64_t)table->part_first[i] + (uint64_t)(job * shape.n_splits) * shape.slot_size);
+}
+
 // The item `index` of the table's sequences into the block's memory. A warp.
 DEV void latent_item_make(const struct latent_args &args, int first_seq, int n_seqs, uint32_t index,
                           const struct latent_block &m) {
@@ -319,18 +335,17 @@ DEV void latent_item_make(const struct latent_args &args, int first_seq, int n_s
     const struct step_seq &seq = args.step->seq[first_seq + i];
     const struct latent_shape shape = latent_shape_of(s, *args.step, seq, args.rows);
     const int in_seq = (int)(index - firsts[i]);
-    const int job = is_whole ? in_seq : in_seq / shape.n_splits;
+    const int run = (int)table->run, n_runs = (shape.n_splits + run - 1) / run;
+    const int job = is_whole ? in_seq : in_seq / n_runs;
     struct latent_item w = {};
     latent_tile(args, seq, shape, job, w, m.rows(), m.lane);
     w.is_part = !is_whole;
     if (!is_whole) {
-        const int in_job = in_seq % shape.n_splits, split = shape.split_first + in_job;
-        if (w.page_first < split * SPLIT_PAGES) w.page_first = split * SPLIT_PAGES;
-        if (w.page_last > split * SPLIT_PAGES + SPLIT_PAGES - 1)
-            w.page_last = split * SPLIT_PAGES + SPLIT_PAGES - 1;
-        w.part = s.parts + ATTENTION_STATES / 4 +
-                 8 * ((uint64_t)table->part_first[i] +
-                      (uint64_t)(job * shape.n_splits + in_job) * shape.slot_size);
+        const int first = (shape.split_first + in_seq % n_runs * run) * SPLIT_PAGES;
+        if (w.page_first < first) w.page_first = first;
+        if (w.page_last > first + run * SPLIT_PAGES - 1)
+            w.page_last = first + run * SPLIT_PAGES - 1;
+        latent_parts_find(s, table, i, shape, job, w);
     }
     if (m.lane == 0) m.item() = w;
 }
@@ -558,15 +573,15 @@ DEV void latent_put(const struct stage_attention &s, const struct item_query &q,
 }
 
 // A part has (m, l) of each query, then o as [query][elements].
-DEV void latent_part_put(const struct stage_attention &s, const struct latent_block &m,
+DEV void latent_part_put(const struct stage_attention &s, const struct latent_block &m, int split,
                          const struct latent_values &v) {
     const struct latent_item &w = m.item();
     const int n_units = kv_units(s.dim_v), n = (w.n + 7) / 8 * 8;
+    float *part = w.part + (uint64_t)(split - w.part_first) * w.part_stride, *o = part + 2 * n;
     if (m.thread < n) {
-        w.part[2 * m.thread] = m.top()[m.thread];
-        w.part[2 * m.thread + 1] = m.total()[m.thread];
+        part[2 * m.thread] = m.top()[m.thread];
+        part[2 * m.thread + 1] = m.total()[m.thread];
     }
-    float *o = w.part + 2 * n;
     UNROLL for (int i = 0; i < LATENT_UNITS; i++) UNROLL for (int k = 0; k < LATENT_N_TILES; k++) {
         const int unit = m.warp + N_WARPS * i;
         if (unit >= n_units || 8 * k >= w.n) continue;
@@ -757,7 +772,7 @@ DEV void latent_item_run(const struct latent_args &args, const struct latent_blo
                                        m.sums(0)[m.thread] + m.sums(1)[m.thread]);
         if ((page + 1) % SPLIT_PAGES != 0 && page < last) continue;
         if (w.is_part)
-            latent_part_put(s, m, v);
+            latent_part_put(s, m, page / SPLIT_PAGES, v);
         else
             latent_fold_split(s, m, kept, page / SPLIT_PAGES == w.seen_first, page == last, v);
         latent_clear(v);
@@ -819,7 +834,8 @@ DEV void latent_fold_query(const struct stage_attention &s, const struct latent_
     struct softmax_fold f = {-INFINITY, 0.0f};
     float o = 0.0f;
     for (int first = 0; first < n; first += 32) {
-        const float *parts = w.part + (uint64_t)first * w.part_stride;
+        const float *parts =
+            w.part + (uint64_t)(w.seen_first - w.part_first + first) * w.part_stride;
         const int m = n - first < 32 ? n - first : 32;
         float v[32];
         UNROLL for (int j = 0; j < 32; j++) {
@@ -874,11 +890,7 @@ DEV void latent_fold_run(const struct latent_args &args, uint8_t *shared) {
             latent_tile(args, seq, shape, in_seq, w, rows + warp * 32, lane);
             __syncwarp();
             if (query >= w.n) continue;
-            w.part_stride = shape.slot_size * 8;
-            w.part = s.parts + ATTENTION_STATES / 4 +
-                     8 * ((uint64_t)table->part_first[i] +
-                          (uint64_t)(in_seq * shape.n_splits + w.seen_first - shape.split_first) *
-                              shape.slot_size);
+            latent_parts_find(s, table, i, shape, in_seq, w);
             if (!has_waited) dependency_wait();
             has_waited = true;
             latent_fold_query(s, w, rows[warp * 32 + query], query,

@@ -45,6 +45,7 @@ struct latent_args {
     int32_t rows;      // enum stage_rows
     int32_t n_workers; // blocks of the launch that reads pages
     int32_t is_early;  // no stage of the step clears or copies pages
+    int32_t run;       // splits of an item at least
     // of the launch that reads pages: its shared memory, by offsets
     uint32_t kept_at; // running results; 0: they are in `parts`
     uint32_t wide_at; // pages of 8 bits: two pages of 16 bits
