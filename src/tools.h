@@ -179,6 +179,9 @@ void tools_runner_destroy(struct tools_runner *runner); // NULL is fine
 rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work *work,
                            int max_steps, bool (*stop)(void), uint64_t *ns, uint64_t *expert_bytes,
                            rn_error *err);
+// The mean time in ns that the device took between two steps of the last run, by its own clock; 0:
+// it does not say. The host does next to nothing there, so it is the least that an engine can have.
+double tools_runner_idle_ns(const struct tools_runner *runner);
 // The bytes that the work must read, and its operations; the same for every run of it, but for the
 // experts.
 void tools_runner_cost(const struct tools_runner *runner, const struct tools_work *work,

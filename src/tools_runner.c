@@ -35,6 +35,7 @@ struct tools_runner {
     bool has_experts;
     bool is_profiling; // times of stages are those of one step at a time
     uint64_t random;
+    double idle_ns;            // of the last run: tools_runner_idle_ns
     struct tools_stage *stage; // [max_stage] while stages are measured; NULL: none yet
     int n_stage, max_stage;
 };
@@ -137,6 +138,7 @@ rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work 
     const int depth = runner->is_profiling ? 1 : runner->depth;
     const uint64_t begin = clock_ns();
     rn_status status = RN_OK;
+    uint64_t idle_ns = 0;
     int n_flown = 0, n_landed = 0;
     while (n_landed < n_flown || (!status && n_flown < n_steps)) {
         struct step_result result;
@@ -155,11 +157,15 @@ rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work 
         if (!status) status = landed;
         if (!status && result.n_stage > 0) status = stages_add(runner, &result, err);
         if (!status) *expert_bytes += result.expert_bytes;
+        if (!status && n_landed > 1) idle_ns += result.idle_ns;
     }
     if (status) return status;
     *ns = clock_ns() - begin;
+    runner->idle_ns = n_landed > 1 ? (double)idle_ns / (n_landed - 1) : 0;
     return RN_OK;
 }
+
+double tools_runner_idle_ns(const struct tools_runner *runner) { return runner->idle_ns; }
 
 // ---------------------------------------------------------------- costs
 

@@ -85,6 +85,9 @@ static double times_set(const struct samples *samples, struct row *row) {
     row_whole(row, COLUMN_STDDEV_NS, llround(stddev_ns));
     row_real(row, COLUMN_AVG_TS, avg_ts);
     row_real(row, COLUMN_STDDEV_TS, stddev_ts);
+    double idle_us[SAMPLES_MAX];
+    for (int i = 0; i < n; i++) idle_us[i] = above_zero(samples->sample[i].idle_ns * 1e-3);
+    row_real(row, COLUMN_IDLE_US, figure_mean(idle_us, n, NULL));
     row_list(row, COLUMN_SAMPLES_NS, VALUE_WHOLES, ns, n);
     row_list(row, COLUMN_SAMPLES_TS, VALUE_REALS, ts, n);
     return avg_ns;

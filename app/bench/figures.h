@@ -28,6 +28,7 @@ struct sample {
     double bytes;     // weights and KV that had to be read
     double bandwidth; // the larger of the one before and the one after
     double cost;      // of a verify test: a step's time over that of one token
+    double idle_ns;   // of the device between two steps; 0: it does not say
     double peer_ts;   // the peer's tokens/s; 0: none
 };
 

@@ -150,6 +150,7 @@ static int sample_take(const struct bed *bed, uint64_t working_set, double *band
     uint64_t expert_bytes;
     const int code = work_run(bed, &bed->test->work, 0, &sample->ns, &expert_bytes);
     if (code) return code;
+    sample->idle_ns = tools_runner_idle_ns(bed->runner);
     sample->bytes =
         (double)(cost->weight_bytes - cost->expert_bytes + expert_bytes) + (double)cost->kv_bytes;
     *bandwidth = tools_runner_bandwidth(bed->runner, working_set, budget_ms);

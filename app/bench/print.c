@@ -17,13 +17,13 @@
 static const struct {
     bool has_title; // model and machine are in a line above
     int always;
-    enum column_id column[18]; // up to a BUILD_COMMIT, which is in no table
+    enum column_id column[19]; // up to a BUILD_COMMIT, which is in no table
 } tables[TABLE_COUNT] = {
     // clang-format off
     [TABLE_STEPS] = {false, 6,
         {C(MODEL_TYPE), C(LABEL), C(AVG_TS), C(BANDWIDTH_SHARE), C(COST), C(PEER_RATIO), C(PEAK_SHARE),
          C(TFLOPS), C(BANDWIDTH_GBS), C(PEER_TS), C(TYPE_K), C(N_THREADS), C(BYTES_PER_TOKEN), C(READ_GBS),
-         C(MODEL_SIZE), C(MODEL_N_PARAMS), C(BACKENDS)}},
+         C(IDLE_US), C(MODEL_SIZE), C(MODEL_N_PARAMS), C(BACKENDS)}},
     [TABLE_STREAMS] = {true, 3,
         {C(LABEL), C(N_STREAMS), C(GEN_TS), C(GAP_MS_P50), C(GAIN_STREAM), C(PROMPT_TS), C(TTFT_MS_P50),
          C(GAIN_SERIAL), C(DECODE_SHARE), C(SAVED), C(HOST_US), C(SAMPLE_US), C(IDLE_US), C(LATE_SHARE),

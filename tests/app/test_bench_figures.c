@@ -71,9 +71,9 @@ CASE(test_names_of_models_and_tests) {
 
 // 8 tokens in 2, 1 and 4 ms; 1 MB each; a bandwidth of 1, 2 and 0.5 GB/s.
 static const struct sample three[] = {
-    {.ns = 2000000, .bytes = 1e6, .bandwidth = 1e9, .cost = 1.5, .peer_ts = 9.5},
-    {.ns = 1000000, .bytes = 1e6, .bandwidth = 2e9, .cost = 1.2, .peer_ts = 1.5},
-    {.ns = 4000000, .bytes = 1e6, .bandwidth = 5e8, .cost = 1.9, .peer_ts = 4.5},
+    {.ns = 2000000, .bytes = 1e6, .bandwidth = 1e9, .cost = 1.5, .idle_ns = 3000, .peer_ts = 9.5},
+    {.ns = 1000000, .bytes = 1e6, .bandwidth = 2e9, .cost = 1.2, .idle_ns = 1000, .peer_ts = 1.5},
+    {.ns = 4000000, .bytes = 1e6, .bandwidth = 5e8, .cost = 1.9, .idle_ns = 2000, .peer_ts = 4.5},
 };
 
 static struct samples samples_of(const struct sample *sample, int n) {
@@ -93,6 +93,7 @@ CASE(test_rates_and_shares_of_steps) {
     row_whole(&row, COLUMN_N_SEQS, 2);
     figures_steps(&samples, &row);
     column_near(&row, COLUMN_AVG_NS, 2333333); // whole nanoseconds
+    column_near(&row, COLUMN_IDLE_US, 2);
     column_near(&row, COLUMN_STDDEV_NS, 1527525);
     column_near(&row, COLUMN_AVG_TS, 14000.0 / 3); // the mean of the rates, not of the times
     column_near(&row, COLUMN_STDDEV_TS,

@@ -25,7 +25,7 @@ CASE(test_the_keys_are_those_that_programs_read) {
         "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
         "model_n_params backends device isa n_batch n_ubatch n_threads type_k type_v test_time "
         "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts stream_ts "
-        "ms_per_token samples_ns samples_ts bytes_per_token kv_bytes_per_token "
+        "ms_per_token samples_ns samples_ts idle_us bytes_per_token kv_bytes_per_token "
         "flops_per_token flop_per_byte read_gbs bandwidth_gbs bandwidth_share "
         "samples_bandwidth_gbs in_cache tflops peak_share peak_int8_gmacs peak_f32_gmacs cost "
         "samples_share peer_name peer_ts peer_samples_ts peer_ratio ");

@@ -35,7 +35,7 @@ static bool run_shape(struct cuda_backend *b, int n_tokens, int n_splits) {
 CASE(rows_of_a_launch_are_those_of_the_step_or_a_few_more) {
     for (int n = 0; n <= 2 * GRAPH_ROWS; n++) {
         const int own = cuda_rows_class(n, 4 * GRAPH_ROWS), most = n + 1;
-        check(own >= n && own < n + (n <= 128 ? 8 : 32), "%d of %d", own, n);
+        check(own >= n && own < n + (n <= 128 ? 8 : 16), "%d of %d", own, n);
         check(n > SMALL_ROWS || own == n, "%d of %d", own, n);
         check(n == 0 || own >= cuda_rows_class(n - 1, 4 * GRAPH_ROWS), "%d of %d", own, n);
         check(cuda_rows_class(n, most) == (own < most ? own : most), "%d", n);

@@ -11,7 +11,7 @@
 // Rows of a launch for n rows of a step. Rows beyond the step's are padding: products compute them
 // in vain, other kernels leave them out. `most` bounds the memory.
 int cuda_rows_class(int n, int most) {
-    const int to = n <= SMALL_ROWS ? 1 : n <= 128 ? 8 : n <= 256 ? 16 : n <= GRAPH_ROWS ? 32 : 1;
+    const int to = n <= SMALL_ROWS ? 1 : n <= 128 ? 8 : n <= GRAPH_ROWS ? 16 : 1;
     const int all = (n + to - 1) / to * to;
     return all < most ? all : most;
 }
