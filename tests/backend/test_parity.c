@@ -119,7 +119,7 @@ static void collect(const struct parity_case *c, struct backend *backend,
         rows_add(out, result.hidden[i], c->plan.buffer[c->plan.hidden].width);
 }
 
-// All batches, as many in flight as the device takes.
+// All batches, as many in flight as the device takes; those of a draft block are alone.
 static void feed_all(const struct runner *r, const struct parity_case *c, struct backend *backend,
                      struct rows *out) {
     static struct parity_feed feed;
@@ -128,7 +128,7 @@ static void feed_all(const struct runner *r, const struct parity_case *c, struct
     check(r->device.depth >= 1 && r->device.depth <= BACKEND_MAX_DEPTH, "%d", r->device.depth);
     for (feed_init(&feed, c); feed_next(&feed);) {
         rn_error err = {0};
-        if (n_submitted - n_waited == r->device.depth) {
+        if (n_submitted - n_waited == (feed.batch.is_draft ? 1 : r->device.depth)) {
             collect(c, backend, &flight[n_waited % BACKEND_MAX_DEPTH], out);
             n_waited++;
         }
