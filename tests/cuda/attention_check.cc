@@ -133,7 +133,7 @@ KERNEL_ENTRY(fold_entry, fold_kernel, (struct stage_args))
 
 namespace {
 
-int n_long, n_prompt; // launches of attention_long.cuh and attention_prompt.cuh
+int n_long, n_prompt, n_runs; // launches of attention_long.cuh, attention_prompt.cuh, with runs
 
 void launch(const void *kernel, struct stage_args &args, int grid, int threads, int shared) {
     void *list[] = {&args};
@@ -552,11 +552,18 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
     args.run = (s.fused || n_tokens <= SMALL_ROWS) && !random.one_in(3) ? random.in(1, 4) : 0;
     s.page_slots = 1 << random.in(0, 2);
     args.is_long = random.one_in(2);
+    int tiles = 0, longest = 0;
+    for (const part &p : parts) {
+        tiles += ((o.rows == STAGE_OUT ? p.n_out : p.n_tokens) * c.ratio + PROMPT_QUERIES - 1) /
+                 PROMPT_QUERIES;
+        longest = std::max(longest, length[(size_t)p.seq]);
+    }
     const bool is_prompt =
         !s.fused && random.one_in(3) && s.dim_k <= PROMPT_DIM_MAX && s.dim_v <= PROMPT_DIM_MAX;
-    if (is_prompt)
+    if (is_prompt) {
+        n_runs += o.grid >= 2 * tiles * c.n_kv && longest > 3 * SPLIT_TOKENS && !c.window;
         prompt_launch(args, steps.put({args.step}), o.grid);
-    else if (args.run)
+    } else if (args.run)
         n_small++;
     else
         coverage(args, o.grid);
@@ -930,7 +937,7 @@ int main(int argc, char **argv) {
     printf("ok; the largest error is %.2f of the bound; several splits: few %d whole, %d in parts; "
            "many %d whole, %d in parts; %d of several segments\n",
            worst, n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments);
-    printf("%d small steps, %d of them of the long form; %d of prompts\n", n_small, n_long,
-           n_prompt);
+    printf("%d small steps, %d of them of the long form; %d of prompts, %d of these in runs\n",
+           n_small, n_long, n_prompt, n_runs);
     return 0;
 }

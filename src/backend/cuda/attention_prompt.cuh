@@ -20,204 +20,7 @@
 #ifndef RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
 #define RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
 
-#include "attention_item.cuh"
-#include "attention_prompt.h"
-
-// Barriers of warps, by number.
-enum {
-    PROMPT_FULL =
-        1, // [team][slot]: pages of 8 bits are there; those of 16 bits have fetch barriers
-    PROMPT_EMPTY = 9, // [slot]: both teams have read it
-    PROMPT_TURN = 13, // [team]
-};
-
-// The kernel's form. BLOCKS: of 32 elements of keys, of a stage; KEYS: such stages of 4 pages.
-// GROUPS: of 64 elements of values, of a stage. PASSES: stages of elements of values.
-template <class F, int BLOCKS_, int KEYS_, int GROUPS_, int PASSES_> struct prompt_form {
-    typedef F KV;
-    static constexpr int BLOCKS = BLOCKS_, KEYS = KEYS_, GROUPS = GROUPS_, PASSES = PASSES_;
-    static constexpr bool IS_WIDE = kv_is_wide<F>(), IS_BF16 = F::TYPE == KV_BF16;
-    // running results are in shared memory; of long heads in the block's state
-    static constexpr bool IS_KEPT = PASSES == 1;
-    // a split's stages are at most the ring's: more of them could not wait for the other team's
-    // turn
-    static constexpr bool HAS_TURNS = KEYS == 1 && PASSES == 1;
-    static constexpr int KEPT = GROUPS * PASSES * 8; // float4 of a thread
-    static constexpr int QUERIES_AT = PROMPT_BARRIERS;
-    static constexpr int KEPT_AT = QUERIES_AT + PROMPT_KEY_BYTES * KEYS;
-    static constexpr int RING_AT = KEPT_AT + (IS_KEPT ? KEPT * 4096 : PROMPT_SCRATCH);
-    // threads that fill the ring
-    static constexpr int FILLERS = IS_WIDE ? 32 : 128;
-};
-
-// ---------------------------------------------------------------- the work
-
-// 128 queries of a KV head.
-struct prompt_item {
-    const struct step_seq *seq;
-    const uint32_t *table;
-    int head_kv, first, n;
-    int page_first, page_last; // that the queries see
-    DEV int split_first() const { return page_first / SPLIT_PAGES; }
-    DEV int split_last() const { return page_last / SPLIT_PAGES; }
-    // The page that is read as `page`.
-    DEV int page(int page) const {
-        return page < page_first ? page_first : page > page_last ? page_last : page;
-    }
-};
-
-// Item `index` of the launch; false: there are fewer. Of a sequence the last queries come first:
-// they see most. The KV heads of the same queries follow each other, so that blocks read the same
-// pages at a time.
-DEV bool prompt_item_find(const struct stage_attention &s, const struct step &step, int rows,
-                          const struct attention_seqs &seqs, uint32_t index,
-                          struct prompt_item &w) {
-    for (int i = 0; i < seqs.n; i++) {
-        w.seq = &step.seq[seqs.at(i)];
-        const int n = (rows == STAGE_OUT ? w.seq->n_out : w.seq->n_tokens) * s.ratio;
-        const uint32_t tiles = (uint32_t)(n + PROMPT_QUERIES - 1) / PROMPT_QUERIES;
-        const uint32_t items = tiles * (uint32_t)s.n_head_kv;
-        if (index >= items) {
-            index -= items;
-            continue;
-        }
-        w.head_kv = (int)(index % (uint32_t)s.n_head_kv);
-        w.first = (int)(tiles - 1 - index / (uint32_t)s.n_head_kv) * PROMPT_QUERIES;
-        w.n = n - w.first < PROMPT_QUERIES ? n - w.first : (int)PROMPT_QUERIES;
-        w.table = step.tables + w.seq->table[s.group];
-        const int pos = query_at(s, step, *w.seq, rows, w.head_kv, w.first).pos;
-        w.page_first = lowest_seen(s, pos) / PAGE_TOKENS;
-        w.page_last =
-            query_at(s, step, *w.seq, rows, w.head_kv, w.first + w.n - 1).pos / PAGE_TOKENS;
-        return true;
-    }
-    return false;
-}
-
-// The block's items: every second round goes backwards, since items become shorter.
-DEV uint32_t prompt_index(uint32_t round) {
-    return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-}
-
-// ---------------------------------------------------------------- the ring
-
-// A part of 4 pages: keys of the elements from 128 * part on, or values.
-struct prompt_stage {
-    int page; // the first one
-    bool is_value;
-    int part;
-};
-
-// Calls f for the stages of an item, in order.
-template <class P, class T> DEV void prompt_stages(const struct prompt_item &w, T f) {
-    for (int split = w.split_first(); split <= w.split_last(); split++) {
-        ROLLED for (int i = 0; i < 2 * (P::KEYS + P::PASSES); i++) {
-            struct prompt_stage stage;
-            stage.is_value = i >= 2 * P::KEYS;
-            stage.part = stage.is_value ? i / 2 - P::KEYS : i % P::KEYS;
-            stage.page =
-                split * SPLIT_PAGES + (stage.is_value ? i % 2 : i / P::KEYS) * PROMPT_PAGES;
-            f(stage);
-        }
-    }
-}
-
-// A stage's slot is free.
-template <class P> DEV void slot_wait(uint32_t count) {
-    if (count >= PROMPT_SLOTS)
-        barrier_sync(PROMPT_EMPTY + (int)(count % PROMPT_SLOTS), 256 + P::FILLERS);
-}
-template <class P> DEV void slots_end(uint32_t count) { // what the teams arrived at last
-    for (uint32_t i = 0; i < PROMPT_SLOTS && i < count; i++)
-        barrier_sync(PROMPT_EMPTY + (int)((count + i) % PROMPT_SLOTS), 256 + P::FILLERS);
-}
-
-// Pages of 16 bits: a lane has a block of a page's keys, or 32 elements of its values. In a slot
-// keys are [block of 32 elements][page][position], values [page][element].
-template <class P>
-DEV void fill_wide(const struct stage_attention &s, const struct prompt_item &w,
-                   const struct prompt_stage &stage, uint8_t *shared, uint32_t &count, int lane) {
-    enum { BYTES = 2048 };
-    typedef typename P::KV F;
-    const int i = lane / 4, piece = lane % 4;
-    const int n = stage.is_value ? P::GROUPS * 2 : (int)P::BLOCKS;
-    const uint32_t k_bytes = kv_k_bytes<F>(s.dim_k);
-    const uint32_t end =
-        stage.is_value ? (uint32_t)kv_units(s.dim_v) * kv_unit_bytes<F>() : k_bytes;
-    const uint32_t at = (uint32_t)(stage.part * 4 + piece) * BYTES;
-    const uint32_t slot = count % PROMPT_SLOTS;
-    const int place = stage.is_value ? i * 4 + piece : piece * 4 + i;
-    const uint8_t *from = nullptr;
-    uint32_t bytes = 0;
-    if (i < PROMPT_PAGES && piece < n) {
-        from = kv_head_at<F>(s, w.table, w.page(stage.page + i), w.head_kv) +
-               (stage.is_value ? k_bytes : 0) + (at < end ? at : 0);
-        bytes = at < end && end - at < BYTES ? end - at : end < BYTES ? end : (uint32_t)BYTES;
-    }
-    slot_wait<P>(count);
-    fetch_all(shared + P::RING_AT + slot * PROMPT_STAGE + place * BYTES, from, bytes,
-              (uint64_t *)shared + slot, lane);
-    count++;
-}
-
-// Pages of 8 bits: a warp has one of the 4, and writes it as 16 bits.
-template <class P>
-DEV void fill_narrow(const struct stage_attention &s, const struct prompt_item &w,
-                     const struct prompt_stage &stage, uint8_t *shared, uint32_t &count, int warp,
-                     int lane) {
-    enum { N = 4 }; // units at a time
-    typedef typename P::KV F;
-    const int all = stage.is_value ? kv_units(s.dim_v) : kv_blocks(s.dim_k) * 2;
-    const int n = stage.is_value ? P::GROUPS * 4 : P::BLOCKS * 2;
-    const uint32_t slot = count % PROMPT_SLOTS;
-    const uint8_t *from = kv_head_at<F>(s, w.table, w.page(stage.page + warp), w.head_kv) +
-                          (stage.is_value ? kv_k_bytes<F>(s.dim_k) : 0);
-    uint8_t *to = shared + P::RING_AT + slot * PROMPT_STAGE + lane * 4;
-    ROLLED for (int first = 0; first < n; first += N) {
-        uint4 v[N];
-        UNROLL for (int i = 0; i < N; i++) {
-            int unit = stage.part * 8 + first + i;
-            if (unit >= all) unit = stage.is_value ? 0 : unit % 2; // keys of the same positions
-            v[i] = load_l2((const uint4 *)(from + unit * kv_unit_bytes<F>()) + lane);
-        }
-        if (first == 0) slot_wait<P>(count);
-        UNROLL for (int i = 0; i < N; i++) {
-            const int u = first + i;
-            uint32_t a[2][4];
-            kv_fragments<F>(a, v[i]);
-            if (F::TYPE == KV_FP8 && !stage.is_value && stage.part == 0 && u < 2) {
-                const uint32_t bad = fp8_bad(v[i]);
-                if (bad & 1) a[0][0] = 0x7fff7fffu;
-                if (bad & 2) a[0][1] = 0x7fff7fffu;
-            }
-            uint8_t *unit = to + (stage.is_value ? warp * 8192 + u * 1024
-                                                 : u / 2 * 8192 + warp * 2048 + u % 2 * 1024);
-            UNROLL for (int j = 0; j < 8; j++) *
-                (uint32_t *)(unit + j % 2 * 512 + j / 4 * 256 + j / 2 % 2 * 128) = a[j / 4][j % 4];
-        }
-    }
-    copies_may_follow(); // the matrix units read behind them
-    barrier_arrive(PROMPT_FULL + (int)slot, 256);
-    barrier_arrive(PROMPT_FULL + PROMPT_SLOTS + (int)slot, 256);
-    count++;
-}
-
-template <class P>
-DEV void fillers_run(const struct stage_attention &s, const struct step &step, int rows,
-                     const struct attention_seqs &seqs, uint8_t *shared) {
-    const int warp = (int)threadIdx.x / 32 - 8, lane = (int)threadIdx.x % 32;
-    uint32_t count = 0;
-    struct prompt_item w;
-    if (P::IS_WIDE && warp > 0) return;
-    for (uint32_t round = 0; prompt_item_find(s, step, rows, seqs, prompt_index(round), w); round++)
-        prompt_stages<P>(w, [&](const struct prompt_stage &stage) {
-            if constexpr (P::IS_WIDE)
-                fill_wide<P>(s, w, stage, shared, count, lane);
-            else
-                fill_narrow<P>(s, w, stage, shared, count, warp, lane);
-        });
-    slots_end<P>(count);
-}
+#include "attention_prompt_ring.cuh"
 
 // ---------------------------------------------------------------- a team
 
@@ -322,8 +125,10 @@ DEV struct prompt_rows prompt_rows_of(const struct stage_attention &s, const str
 
 // ---------------------------------------------------------------- a split's scores
 
-// Products of queries and keys: 128 positions in each half of score. Behind them the turn ends.
-template <class P> DEV void prompt_keys(struct prompt_team &m, float (&score)[2][64]) {
+// Products of queries and keys: 128 positions in each half of score. Behind them the turn ends, and
+// `meanwhile` runs while they do.
+template <class P, class T>
+DEV void prompt_keys(struct prompt_team &m, float (&score)[2][64], T meanwhile) {
     const uint32_t queries = shared_address(queries_at<P>(m)) + (uint32_t)m.lane * 16;
     const uint32_t first = m.count;
     uint32_t at[2][P::KEYS];
@@ -343,7 +148,10 @@ template <class P> DEV void prompt_keys(struct prompt_team &m, float (&score)[2]
                                            part > 0 || step > 0, 16);
         }
         warpgroup_end();
-        if (part == P::KEYS - 1) turn_end<P>(m);
+        if (part == P::KEYS - 1) {
+            turn_end<P>(m);
+            meanwhile();
+        }
         warpgroup_wait<0>(); // also since registers of more queries are not there
         warpgroup_hold(score[0]);
         warpgroup_hold(score[1]);
@@ -449,6 +257,13 @@ DEV struct fold_by prompt_fold_split(struct softmax_fold &f, float m, float l) {
     return by;
 }
 
+// The thread's part of the slot of a split; of the first run's.
+template <class P>
+DEV float4 *slot_at(const struct prompt_team &m, const struct prompt_item &w, int split) {
+    const int slot = w.run == 0 ? 0 : w.slot + split - w.split_first;
+    return w.slots + (int64_t)slot * P::SLOT + m.team * 128 + m.warp * 32 + m.lane;
+}
+
 // Scores become weights; the split's m and l are folded into the rows' own.
 template <class P>
 DEV void prompt_softmax(const struct stage_attention &s, const struct prompt_team &m,
@@ -467,8 +282,11 @@ DEV void prompt_softmax(const struct stage_attention &s, const struct prompt_tea
                           l, p[i]);
     UNROLL for (int row = 0; row < 2; row++) {
         if (!(m_of[row] < INFINITY)) l[row] = NAN; // a score is not a number
-        by[row] = prompt_fold_split(r.fold[row], m_of[row], l[row]);
+        if (w.run == 0) by[row] = prompt_fold_split(r.fold[row], m_of[row], l[row]);
     }
+    if (w.run == 0) return;
+    by[0] = by[1] = {1.0f, 1.0f, true}; // O is o, from 0
+    slot_at<P>(m, w, split)[P::KEPT * 256] = {m_of[0], l[0], m_of[1], l[1]};
 }
 
 // ---------------------------------------------------------------- a split's values
@@ -481,34 +299,6 @@ template <class P> DEV void value_begin(float (&c)[32], const uint32_t (&p)[2][4
     warpgroup_end();
 }
 
-// o of a split, of one pass. Pages follow each other in two sets of registers: one is added while
-// the other one is computed.
-template <class P>
-DEV void values_add(const uint32_t (&p)[SPLIT_PAGES][2][4], struct prompt_team &m,
-                    float (&o)[P::GROUPS][32]) {
-    enum { N = SPLIT_PAGES * P::GROUPS };
-    float c[2][32];
-    uint32_t at[2];
-    UNROLL for (int half = 0; half < 2; half++) at[half] = stage_wait<P>(m);
-    UNROLL for (int k = 0; k <= N; k++) {
-        const int page = k / P::GROUPS;
-        if (k < N)
-            value_begin<P>(c[k % 2], p[page],
-                           at[k / (N / 2)] +
-                               (uint32_t)(page % PROMPT_PAGES * 8192 + k % P::GROUPS * 4096));
-        if (k == 0) continue;
-        if (k < N)
-            warpgroup_wait<1>();
-        else
-            warpgroup_wait<0>();
-        if (k == N / 2 || k == N) stage_end<P>(m.count - (k == N ? 1 : 2));
-        float(&done)[32] = c[(k - 1) % 2];
-        float(&to)[32] = o[(k - 1) % P::GROUPS];
-        warpgroup_hold(done);
-        UNROLL for (int i = 0; i < 32; i++) to[i] = k <= P::GROUPS ? done[i] : to[i] + done[i];
-    }
-}
-
 // Running results of the thread: KEPT float4.
 template <class P>
 DEV float4 *kept_at(const struct stage_attention &s, const struct prompt_team &m) {
@@ -517,30 +307,64 @@ DEV float4 *kept_at(const struct stage_attention &s, const struct prompt_team &m
     return first + (m.team * 4 + m.warp) * (P::KEPT * 32) + m.lane;
 }
 
-// O of the elements of a pass.
+// O of a lane's four elements.
+DEV void prompt_fold(float4 *kept, const float *o, const struct fold_by (&by)[2]) {
+    float4 v = *kept;
+    v.x = fmaf(o[0], by[0].b, v.x * by[0].a);
+    v.y = fmaf(o[1], by[0].b, v.y * by[0].a);
+    v.z = fmaf(o[2], by[1].b, v.z * by[1].a);
+    v.w = fmaf(o[3], by[1].b, v.w * by[1].a);
+    *kept = v;
+}
+DEV void prompt_fold_group(float4 *kept, const float (&o)[32], const struct fold_by (&by)[2]) {
+    UNROLL for (int i = 0; i < 8; i++) prompt_fold(kept + i * 32, o + 4 * i, by);
+}
+
+// o of a split and O behind it, of one pass; o of the last group stays in `last`, to be folded by
+// the caller. Pages follow each other in two sets of registers: one is added while the other one is
+// computed. The group before is folded meanwhile.
 template <class P>
-DEV void prompt_fold(const struct stage_attention &s, const struct prompt_team &m, int pass,
-                     const float (&o)[P::GROUPS][32], const struct fold_by (&by)[2]) {
-    float4 *kept = kept_at<P>(s, m) + pass * (P::GROUPS * 8 * 32);
-    UNROLL for (int i = 0; i < P::GROUPS * 8; i++) {
-        const float *x = o[i / 8] + i % 8 * 4;
-        float4 v = kept[i * 32];
-        v.x = fmaf(x[0], by[0].b, v.x * by[0].a);
-        v.y = fmaf(x[1], by[0].b, v.y * by[0].a);
-        v.z = fmaf(x[2], by[1].b, v.z * by[1].a);
-        v.w = fmaf(x[3], by[1].b, v.w * by[1].a);
-        kept[i * 32] = v;
+DEV void values_add(float4 *kept, const uint32_t (&p)[SPLIT_PAGES][2][4], struct prompt_team &m,
+                    const struct fold_by (&by)[2], float (&last)[32]) {
+    enum { N = SPLIT_PAGES * P::GROUPS };
+    float c[2][32], before[32];
+    uint32_t at[2];
+    UNROLL for (int half = 0; half < 2; half++) at[half] = stage_wait<P>(m);
+    UNROLL for (int k = 0; k <= N; k++) {
+        if (k < N) {
+            const int page = k % SPLIT_PAGES;
+            value_begin<P>(c[k % 2], p[page],
+                           at[page / PROMPT_PAGES] +
+                               (uint32_t)(page % PROMPT_PAGES * 8192 + k / SPLIT_PAGES * 4096));
+        }
+        if (k == 0) continue;
+        if (k < N)
+            warpgroup_wait<1>();
+        else
+            warpgroup_wait<0>();
+        if (k == N - PROMPT_PAGES) stage_end<P>(m.count - 2);
+        if (k == N) stage_end<P>(m.count - 1);
+        const int page = (k - 1) % SPLIT_PAGES;
+        float(&done)[32] = c[(k - 1) % 2];
+        warpgroup_hold(done);
+        if (page == 0) {
+            UNROLL for (int i = 0; i < 32; i++) before[i] = last[i];
+        }
+        UNROLL for (int i = 0; i < 32; i++) last[i] = page == 0 ? done[i] : last[i] + done[i];
+        if (k > SPLIT_PAGES)
+            prompt_fold(kept + ((k - 1) / SPLIT_PAGES * 8 - 8 + page) * 32, before + 4 * page, by);
     }
 }
 
-// The split's values, and O behind it.
+// The split's values, but for the fold of the last group.
 template <class P>
 DEV void prompt_values(const struct stage_attention &s, struct prompt_team &m,
-                       const uint32_t (&p)[SPLIT_PAGES][2][4], const struct fold_by (&by)[2]) {
+                       const uint32_t (&p)[SPLIT_PAGES][2][4], const struct fold_by (&by)[2],
+                       float (&last)[32]) {
+    float4 *kept = kept_at<P>(s, m);
     UNROLL for (int pass = 0; pass < P::PASSES; pass++) {
-        float o[P::GROUPS][32];
-        values_add<P>(p, m, o);
-        prompt_fold<P>(s, m, pass, o, by);
+        if (pass > 0) prompt_fold_group(kept + (pass * P::GROUPS * 8 - 8) * 32, last, by);
+        values_add<P>(kept + pass * (P::GROUPS * 8 * 32), p, m, by, last);
     }
 }
 
@@ -589,35 +413,99 @@ DEV void prompt_results(const struct stage_attention &s, const struct step &step
     }
 }
 
+// ---------------------------------------------------------------- runs
+
+// The results of a split, or of the first run, to its slot.
+template <class P> DEV void slot_put(float4 *slot, float4 *kept) {
+    UNROLL for (int i = 0; i < P::KEPT; i++) {
+        slot[i * 256] = kept[i * 32];
+        kept[i * 32] = {0.0f, 0.0f, 0.0f, 0.0f};
+    }
+}
+
+// The run has left its slots: whether it was the last one of the item. All threads of both teams.
+DEV bool run_is_last(const struct prompt_team &m, const struct prompt_item &w) {
+    uint32_t *flag = (uint32_t *)(m.shared + PROMPT_FLAG_AT);
+    barrier_sync(PROMPT_BOTH, 256);
+    if (m.team == 0 && m.warp == 0 && m.lane == 0) {
+        *flag = add_acq_rel(w.counter, 1) + 1 == (uint32_t)w.n_runs;
+        if (*flag) *w.counter = 0;
+    }
+    barrier_sync(PROMPT_BOTH, 256);
+    return *flag != 0;
+}
+
+// All slots of the item, in order, to the thread's running results.
+template <class P>
+DEV void slots_fold(const struct prompt_team &m, const struct prompt_item &w, float4 *kept,
+                    struct prompt_rows &r) {
+    enum { N = P::KEPT < 16 ? P::KEPT : 16 };
+    const float4 *from = w.slots + m.team * 128 + m.warp * 32 + m.lane;
+    ROLLED for (int i0 = 0; i0 < P::KEPT; i0 += N) {
+        float4 o[N];
+        const float4 first = load_l2(from + P::KEPT * 256);
+        r.fold[0] = {first.x, first.y}, r.fold[1] = {first.z, first.w};
+        UNROLL for (int i = 0; i < N; i++) o[i] = load_l2(from + (i0 + i) * 256);
+        ROLLED for (int slot = 1; slot < w.n_slots; slot++) {
+            const float4 *at = from + (int64_t)slot * P::SLOT;
+            const float4 ml = load_l2(at + P::KEPT * 256);
+            float4 v[N];
+            UNROLL for (int i = 0; i < N; i++) v[i] = load_l2(at + (i0 + i) * 256);
+            const struct fold_by by[2] = {prompt_fold_split(r.fold[0], ml.x, ml.y),
+                                          prompt_fold_split(r.fold[1], ml.z, ml.w)};
+            UNROLL for (int i = 0; i < N; i++) {
+                o[i].x = fmaf(v[i].x, by[0].b, o[i].x * by[0].a);
+                o[i].y = fmaf(v[i].y, by[0].b, o[i].y * by[0].a);
+                o[i].z = fmaf(v[i].z, by[1].b, o[i].z * by[1].a);
+                o[i].w = fmaf(v[i].w, by[1].b, o[i].w * by[1].a);
+            }
+        }
+        UNROLL for (int i = 0; i < N; i++) kept[(i0 + i) * 32] = o[i];
+    }
+}
+
 // ---------------------------------------------------------------- the stage
 
 template <class P>
 DEV void prompt_item_run(const struct stage_attention &s, const struct step &step, int rows,
                          struct prompt_team &m, const struct prompt_item &w) {
-    const int first = w.split_first(), last = w.split_last();
+    const int first = w.split_first, last = w.split_last;
     uint32_t p[SPLIT_PAGES][2][4];
     struct fold_by by[2] = {};
     prompt_queries<P>(s, step, rows, m, w);
     struct prompt_rows r = prompt_rows_of(s, step, rows, m, w);
     float4 *kept = kept_at<P>(s, m);
     UNROLL for (int i = 0; i < P::KEPT; i++) kept[i * 32] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float o[32];
+    UNROLL for (int i = 0; i < 32; i++) o[i] = 0.0f;
     ROLLED for (int split = first; split <= last; split++) {
         float score[2][64];
         turn_begin<P>(m);
-        if (split > first) prompt_values<P>(s, m, p, by);
-        prompt_keys<P>(m, score);
+        if (split > first) prompt_values<P>(s, m, p, by, o);
+        prompt_keys<P>(m, score, [&] {
+            prompt_fold_group(kept + (P::KEPT - 8) * 32, o, by); // at first of zeros
+        });
+        if (w.run > 0 && split > first) slot_put<P>(slot_at<P>(m, w, split - 1), kept);
         prompt_softmax<P>(s, m, w, r, split, score, p, by);
     }
     turn_begin<P>(m);
-    prompt_values<P>(s, m, p, by);
+    prompt_values<P>(s, m, p, by, o);
     turn_end<P>(m);
+    prompt_fold_group(kept + (P::KEPT - 8) * 32, o, by);
+    if (w.n_runs > 1) {
+        float4 *slot = slot_at<P>(m, w, last);
+        slot_put<P>(slot, kept);
+        if (w.run == 0) slot[P::KEPT * 256] = {r.fold[0].m, r.fold[0].l, r.fold[1].m, r.fold[1].l};
+        if (!run_is_last(m, w)) return;
+        slots_fold<P>(m, w, kept, r);
+    }
     prompt_results<P>(s, step, rows, m, w, r);
     __syncwarp(); // the running results' memory is used again
 }
 
 // The item of a team that has no queries of it.
 template <class P> DEV void prompt_item_skip(struct prompt_team &m, const struct prompt_item &w) {
-    const int n = w.split_last() - w.split_first() + 1;
+    const int n = w.split_last - w.split_first + 1;
     for (int i = 0; i <= n; i++) {
         turn_begin<P>(m);
         for (int j = 0; j < 2 * P::PASSES && i > 0; j++) {
@@ -630,20 +518,32 @@ template <class P> DEV void prompt_item_skip(struct prompt_team &m, const struct
         }
         turn_end<P>(m);
     }
+    if (w.n_runs > 1) run_is_last(m, w);
 }
+
+static_assert(PROMPT_ITEMS_AT + 8 * sizeof(struct prompt_item) <= PROMPT_HEAD, "items have room");
 
 template <class P>
 DEV void teams_run(const struct stage_attention &s, const struct step &step, int rows,
                    const struct attention_seqs &seqs, uint8_t *shared) {
     const int thread = (int)threadIdx.x, lane = thread % 32;
     struct prompt_team m = {thread / 128, thread / 32 % 4, lane, lane / 4, lane % 4, shared, 0};
-    struct prompt_item w;
+    const struct prompt_plan plan = prompt_plan_of<P>(s, step, rows, seqs);
+    // the warp's item is in shared memory: registers are few
+    struct prompt_item &w = ((struct prompt_item *)(shared + PROMPT_ITEMS_AT))[thread / 32];
     if (P::HAS_TURNS && m.team == 1) barrier_arrive(PROMPT_TURN, 256); // the first turn
-    for (uint32_t round = 0; prompt_item_find(s, step, rows, seqs, prompt_index(round), w); round++)
+    for (uint32_t round = 0;; round++) {
+        struct prompt_item found;
+        if (!prompt_item_find<P>(s, step, rows, seqs, plan, prompt_index(round), found)) break;
+        __syncwarp();
+        if (lane == 0) w = found;
+        __syncwarp();
+        if (w.run >= w.n_runs) continue;
         if (m.team * PROMPT_TEAM < w.n)
             prompt_item_run<P>(s, step, rows, m, w);
         else
             prompt_item_skip<P>(m, w);
+    }
     if (P::HAS_TURNS && m.team == 0) barrier_sync(PROMPT_TURN, 256); // the last one
 }
 

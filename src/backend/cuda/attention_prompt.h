@@ -8,17 +8,19 @@ enum {
     PROMPT_TEAM = 64, // queries of a warpgroup
     PROMPT_QUERIES = 2 * PROMPT_TEAM,
     PROMPT_THREADS = 384,
-    PROMPT_PAGES = 4,            // of a stage
-    PROMPT_STAGE = 32 << 10,     // bytes
-    PROMPT_SLOTS = 4,            // of the ring
-    PROMPT_BARRIERS = 128,       // bytes
+    PROMPT_PAGES = 4,        // of a stage
+    PROMPT_STAGE = 32 << 10, // bytes
+    PROMPT_SLOTS = 4,        // of the ring
+    PROMPT_HEAD = 1152,      // bytes: barriers, then a flag, then items
+    PROMPT_FLAG_AT = 64,
+    PROMPT_ITEMS_AT = 128,
     PROMPT_KEY_BYTES = 32 << 10, // of the queries' first 128 elements, and of the next ones
     PROMPT_SCRATCH = 8 << 10,    // where running results are not in shared memory
     PROMPT_DIM_MAX = 256,
     // running results of a block where they are not in shared memory
     PROMPT_STATE = PROMPT_QUERIES * PROMPT_DIM_MAX * 4,
     PROMPT_SHARED =
-        PROMPT_BARRIERS + PROMPT_KEY_BYTES + PROMPT_QUERIES * 128 * 4 + PROMPT_SLOTS * PROMPT_STAGE,
+        PROMPT_HEAD + PROMPT_KEY_BYTES + PROMPT_QUERIES * 128 * 4 + PROMPT_SLOTS * PROMPT_STAGE,
 };
 
 #ifdef __cplusplus
