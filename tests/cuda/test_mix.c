@@ -26,6 +26,7 @@ static const struct part {
     {"gptoss", TEST_DATA "/golden/gptoss/model.gguf", "f16", 3, false},
     {"qwen3moe", TEST_DATA "/golden/qwen3moe/model.gguf", "int8", 3, false},
     {"deepseek_v2", NULL, "f16", 2, false},
+    {"glm4_moe_lite", NULL, "int8", 2, false},
     {"gemma4-e2b", NULL, "f16", 2, false},
     {"qwen3_5", TEST_DATA "/golden/qwen3_5/model.gguf", "f16", 2, false},
     {"qwen3_5, block", NULL, "f16", 2, true},
