@@ -142,17 +142,25 @@ def main():
         most, told = 0, begin
         while time.monotonic() < soak.until and server.poll() is None:
             await asyncio.sleep(0.5)
-            now = await asyncio.to_thread(scrape, port)
+            try:
+                now = await asyncio.to_thread(scrape, port)
+            except OSError as error:
+                soak.fault(f'/metrics: {error}')
+                continue
             most = max(most, now['running'])
             if time.monotonic() - told > 30:
                 told = time.monotonic()
                 print(f'{told - begin:6.0f} s: {soak.whole} whole, {soak.hangups} hang-ups, {now["preemptions"]:.0f} preemptions, '
                       f'{now["running"]:.0f} run, {now["held"]:.0f} pages held, {sum(soak.faults.values())} faults', flush=True)
+        if server.poll() is not None: soak.until = 0
         await asyncio.gather(*clients)
         return most
 
     most = asyncio.run(run())
     took = time.monotonic() - begin
+    if server.poll() is not None:
+        sys.exit(f'FAILED: the server ended by itself after {took:.0f} s with {server.returncode}; {soak.whole} whole streams, '
+                 f'{soak.hangups} hang-ups')
     after = scrape(port)
     end = time.monotonic() + QUIET_S
     while any(after[key] != before[key] for key in ('held', 'states', 'running', 'waiting')) and time.monotonic() < end:
