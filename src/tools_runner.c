@@ -1,8 +1,9 @@
 // The runner behind `runnel bench`: a backend made from a model's plan, and the batches of a
-// work. Sequence s of a work has the pages [s * n, s * n + n), so one ascending table serves every
-// work. Pages keep the values of earlier runs: a depth needs no prompt, because attention takes the
-// same time for all keys. On the host they are zeros at first. A device of its own has the keys and
-// values of one short prompt in all of them: zeros would take less power, and so be read faster.
+// work. Sequence s of a work has the pages [s * n, s * n + n) of a group. A group with windows has
+// no more of them than a step can see, which take turns; a group of states has one. Pages keep the
+// values of earlier runs: a depth needs no prompt, because attention takes the same time for all
+// keys. On the host they are zeros at first. A device of its own has the keys and values of one
+// short prompt in all of them: zeros would take less power, and so be read faster.
 //
 // A device that has two steps in flight runs as it does behind the engine: it chooses the tokens
 // itself, the most likely ones, the next step takes them from the step before, and that step is
@@ -26,8 +27,9 @@ struct tools_runner {
     struct backend *backend;
     struct kv_bytes kv; // a page of each group
     int max_tokens, max_logits, max_seqs;
-    uint32_t n_pages;
-    uint32_t *page; // [n_pages] 0, 1, 2, ...
+    uint32_t n_pages[PLAN_MAX_KV_GROUPS];
+    uint32_t n_entries;
+    uint32_t *page[PLAN_MAX_KV_GROUPS]; // [n_entries] the tables of the work at hand
     struct batch_builder builder;
     struct choice *choice; // [max_logits] the most likely token; NULL: the host would choose
     struct choice_numbers greedy;
@@ -49,6 +51,25 @@ static int work_steps(const struct tools_work *work) {
 
 static uint32_t work_pages(const struct tools_work *work) { // of one sequence
     return (uint32_t)((work->depth + work->n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+}
+
+// Pages that one sequence has of a group.
+static uint32_t group_pages(const struct plan_kv_group *group, const struct tools_work *work) {
+    const uint32_t all = work_pages(work);
+    if (group->kind == KV_RECURRENT) return 1;
+    if (group->kind == KV_FULL) return all;
+    const uint32_t seen = (uint32_t)(group->window + work->step_tokens);
+    const uint32_t span = (seen + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS + 1;
+    return span < all ? span : all;
+}
+
+static void tables_set(struct tools_runner *runner, const struct tools_work *work) {
+    const uint32_t all = work_pages(work);
+    for (int g = 0; g < runner->plan->n_group; g++) {
+        const uint32_t span = group_pages(&runner->plan->group[g], work);
+        for (uint32_t i = 0; i < (uint32_t)work->n_seqs; i++)
+            for (uint32_t b = 0; b < all; b++) runner->page[g][i * all + b] = i * span + b % span;
+    }
 }
 
 // xorshift64*: ids that jump over the embedding's rows, as those of a text do.
@@ -80,7 +101,7 @@ static void batch_make(struct tools_runner *runner, const struct tools_work *wor
     for (int i = 0; i < work->n_seqs; i++) {
         uint32_t *table[PLAN_MAX_KV_GROUPS];
         for (int g = 0; g < runner->plan->n_group; g++)
-            table[g] = runner->page + (uint32_t)i * work_pages(work);
+            table[g] = runner->page[g] + (uint32_t)i * work_pages(work);
         batch_add(builder, &(struct batch_rows){.page_table = table,
                                                 .first_pos = s.first_pos,
                                                 .n_tokens = s.n_tokens,
@@ -136,6 +157,7 @@ rn_status tools_runner_run(struct tools_runner *runner, const struct tools_work 
     *ns = 0;
     const struct backend_class *cls = runner->backend->cls;
     const int depth = runner->is_profiling ? 1 : runner->depth;
+    tables_set(runner, work);
     const uint64_t begin = clock_ns();
     rn_status status = RN_OK;
     uint64_t idle_ns = 0;
@@ -241,11 +263,15 @@ static void works_measure(struct tools_runner *runner, const struct tools_work *
     for (int i = 0; i < n_works; i++) {
         const struct tools_work *work = &works[i];
         const int rows = work->n_seqs * work->step_tokens;
-        const uint32_t pages = (uint32_t)work->n_seqs * work_pages(work);
+        const uint32_t n_seqs = (uint32_t)work->n_seqs, entries = n_seqs * work_pages(work);
         runner->max_seqs = larger(runner->max_seqs, work->n_seqs);
         runner->max_tokens = larger(runner->max_tokens, rows);
         runner->max_logits = larger(runner->max_logits, work->all_logits ? rows : work->n_seqs);
-        if (pages > runner->n_pages) runner->n_pages = pages;
+        if (entries > runner->n_entries) runner->n_entries = entries;
+        for (int g = 0; g < runner->plan->n_group; g++) {
+            const uint32_t pages = n_seqs * group_pages(&runner->plan->group[g], work);
+            if (pages > runner->n_pages[g]) runner->n_pages[g] = pages;
+        }
     }
 }
 
@@ -274,10 +300,12 @@ static rn_status choices_make(struct tools_runner *runner, rn_error *err) {
 }
 
 static rn_status allocate(struct tools_runner *runner, rn_error *err) {
-    runner->page = calloc(runner->n_pages, sizeof *runner->page);
-    if (!runner->page)
-        return err_set(err, RN_ERR_NOMEM, "no memory for %u page ids", (unsigned)runner->n_pages);
-    for (uint32_t i = 0; i < runner->n_pages; i++) runner->page[i] = i;
+    for (int g = 0; g < runner->plan->n_group; g++) {
+        runner->page[g] = calloc(runner->n_entries, sizeof *runner->page[g]);
+        if (!runner->page[g])
+            return err_set(err, RN_ERR_NOMEM, "no memory for %u page ids",
+                           (unsigned)runner->n_entries);
+    }
     return batch_builder_init(&runner->builder, runner->plan->n_group, runner->max_tokens,
                               runner->max_logits, runner->max_seqs, err);
 }
@@ -289,9 +317,9 @@ static rn_status pages_set(const struct tools_runner *runner, uint32_t first, ui
     struct batch batch = {.page = page};
     struct step_result result;
     for (int g = 0; g < runner->plan->n_group; g++) {
-        for (uint32_t i = first; i < runner->n_pages; i++) {
+        for (uint32_t i = first; i < runner->n_pages[g]; i++) {
             page[batch.n_pages++] = (struct batch_page){g, i, from};
-            if (batch.n_pages < 64 && i + 1 < runner->n_pages) continue;
+            if (batch.n_pages < 64 && i + 1 < runner->n_pages[g]) continue;
             const rn_status status = backend_run(runner->backend, &batch, &result, err);
             if (status) return status;
             batch.n_pages = 0;
@@ -320,8 +348,11 @@ static rn_status memory_check(const struct tools_runner *runner, const struct ba
                               rn_error *err) {
     const struct backend_device *device = &runner->place.device;
     uint64_t kv_bytes = 0;
-    for (int g = 0; g < runner->plan->n_group; g++)
-        kv_bytes += need->kv.page[g] * (uint64_t)runner->n_pages;
+    uint32_t n_pages = 0;
+    for (int g = 0; g < runner->plan->n_group; g++) {
+        kv_bytes += need->kv.page[g] * (uint64_t)runner->n_pages[g];
+        n_pages += runner->n_pages[g];
+    }
     if (device->on_host || !device->memory_free ||
         need->weights + need->step + kv_bytes <=
             device->memory_free - device->memory_free / SPARE_PART)
@@ -330,8 +361,8 @@ static rn_status memory_check(const struct tools_runner *runner, const struct ba
                    "%.1f MiB of device memory are free on %s, and the weights take %.1f MiB, the "
                    "buffers of a step %.1f MiB, %u KV pages %.1f MiB",
                    (double)device->memory_free * 0x1p-20, device->name,
-                   (double)need->weights * 0x1p-20, (double)need->step * 0x1p-20,
-                   (unsigned)runner->n_pages, (double)kv_bytes * 0x1p-20);
+                   (double)need->weights * 0x1p-20, (double)need->step * 0x1p-20, (unsigned)n_pages,
+                   (double)kv_bytes * 0x1p-20);
 }
 
 static struct place_wanted place_of(const struct tools_place *place, const char *kv_type) {
@@ -366,7 +397,7 @@ static rn_status backend_make(struct tools_runner *runner,
     runner->kv = need.kv;
     config.kv_type = place->kv_type;
     config.pool = runner->pool;
-    for (int g = 0; g < runner->plan->n_group; g++) config.n_pages[g] = runner->n_pages;
+    for (int g = 0; g < runner->plan->n_group; g++) config.n_pages[g] = runner->n_pages[g];
     if ((s = place->cls->create(runner->plan, &config, &runner->backend, err))) return s;
     return pages_set(runner, 0, BATCH_ZERO, err);
 }
@@ -377,8 +408,9 @@ static struct tools_runner runner_of(const rn_model *model, const struct tools_w
                                   .max_tokens = 1,
                                   .max_logits = 1,
                                   .max_seqs = 1,
-                                  .n_pages = 1,
+                                  .n_entries = 1,
                                   .random = 1};
+    for (int g = 0; g < runner.plan->n_group; g++) runner.n_pages[g] = 1;
     works_measure(&runner, works, n_works);
     for (int i = 0; i < runner.plan->n_op; i++)
         if (runner.plan->op[i].kind == OP_ROUTE) runner.has_experts = true;
@@ -428,7 +460,7 @@ void tools_runner_destroy(struct tools_runner *runner) {
     free(runner->stage);
     batch_builder_deinit(&runner->builder);
     free(runner->choice);
-    free(runner->page);
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) free(runner->page[g]);
     free(runner);
 }
 
