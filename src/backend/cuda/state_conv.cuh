@@ -62,18 +62,18 @@ template <int TAPS, bool IS_EXACT, int N> struct conv {
         }
     }
 
-    // The inputs before row `row` of the sequence, the oldest first. x: its first row. Negative
-    // rows are those of the state; a row that has a thread of another chunk before it sees none.
+    // The inputs before row ROW of the sequence, or before `row` from ROW = past on; the oldest
+    // first. x: the sequence's first row. ROW is a constant, so that `old` stays in registers.
+    template <int ROW>
     DEV void inputs_before(float (&out)[TAPS - 1][N], const float *x, int row) const {
         UNROLL for (int t = 0; t < TAPS - 1; t++) {
             if (t >= past) continue;
-            const int from = row - past + t;
-            UNROLL for (int i = 0; i < N; i++) {
-                UNROLL for (int k = 0; k < TAPS - 1; k++) {
-                    if (k == past + from) out[t][i] = old[k][i];
-                }
-            }
-            if (from >= 0) channels_load<N>(out[t], x + (int64_t)from * s.ld_in);
+            const int from = ROW < TAPS - 1 && ROW < past ? ROW - past + t : row - past + t;
+            if (ROW < TAPS - 1 && ROW < past && from < 0)
+                UNROLL for (int i = 0; i < N; i++) out[t][i] =
+                    old[ROW + t < TAPS - 1 ? ROW + t : 0][i];
+            else
+                channels_load<N>(out[t], x + (int64_t)from * s.ld_in);
         }
     }
 
@@ -95,10 +95,13 @@ template <int TAPS, bool IS_EXACT, int N> struct conv {
         channels_store<N>(y, sum);
     }
 
-    // Rows [row, stop) of the sequence.
+    // Rows [row, stop) of the sequence: from its first one on, or from one that sees no state.
     DEV void rows_run(const float *x, float *y, int row, int stop) const {
         float window[TAPS - 1][N];
-        inputs_before(window, x, row);
+        if (row == 0)
+            inputs_before<0>(window, x, 0);
+        else
+            inputs_before<TAPS - 1>(window, x, row);
         for (; row < stop; row += AHEAD) {
             float in[AHEAD][N];
             UNROLL for (int i = 0; i < AHEAD; i++) if (row + i < stop)
@@ -108,16 +111,26 @@ template <int TAPS, bool IS_EXACT, int N> struct conv {
         }
     }
 
-    // Pages may be the one that `old` came from.
+    // The state behind `row` rows, to a page, which may be the one that `old` came from.
+    template <int ROW> DEV void state_store(uint32_t page, const float *x, int row) const {
+        if constexpr (ROW < TAPS - 1) {
+            if (row > ROW && ROW < past) {
+                state_store<ROW + 1>(page, x, row);
+                return;
+            }
+        }
+        float inputs[TAPS - 1][N];
+        inputs_before<ROW>(inputs, x, row);
+        UNROLL for (int t = 0; t < TAPS - 1; t++) if (t < past)
+            channels_store<N>(state_row(page, t), inputs[t]);
+    }
+
     DEV void states_store(const struct step &step, const struct step_seq &seq,
                           const float *x) const {
         for (int row = 0; row < seq.n_tokens;) {
             const struct state_end end = state_end_from(step, seq, s.group, row);
-            float inputs[TAPS - 1][N];
-            inputs_before(inputs, x, end.row + 1);
-            UNROLL for (int t = 0; t < TAPS - 1; t++) if (t < past)
-                channels_store<N>(state_row(end.page, t), inputs[t]);
             row = end.row + 1;
+            state_store<1>(end.page, x, row);
         }
     }
 
