@@ -221,6 +221,11 @@ cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s,
 rn_status cuda_latent_prepare(struct cuda_backend *b, rn_error *err);
 cudaError_t cuda_latent_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                const struct cuda_shape *shape, struct launch_clock clock);
+// gate.c
+// Whether the stage is a gate that has a launch of its own.
+bool cuda_gate_is_alone(const struct stage *s, bool is_small);
+cudaError_t cuda_gate_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
+                             const struct cuda_shape *shape, struct launch_clock clock);
 // state.c
 // Where the op's part begins in its layer's part of a page.
 uint64_t cuda_state_at(const struct plan *plan, const struct op *op, bool is_bf16);

@@ -559,6 +559,13 @@ static void gate_add(struct compiler *c, int index) {
                                     .slots = c->plan->buffer[op->out].slots,
                                     .gate = (int)op->gate};
     s->row.is_factor = c->plan->buffer[op->in[0]].width < s->row.width;
+    const struct op *norm = gated_norm_of(c, index);
+    if (norm) {
+        s->kind = STAGE_NORM_GATE;
+        s->row.group = norm->norm.group;
+        s->row.norm = norm_by_of(c, norm);
+        c->list->name[c->list->n - 1] = "norm gate";
+    }
     if (op->gate != GATE_XIELU) return;
     const float numbers[4] = {op->xielu.above, op->xielu.below, op->xielu.linear, op->xielu.eps};
     memcpy(s->row.xielu, numbers, sizeof numbers);
@@ -670,6 +677,7 @@ static void fold(struct compiler *c) {
     for (int i = c->first; i < c->end; i++) {
         struct heads h;
         if (plan->op[i].kind == OP_NORM) fold_norm(c, i);
+        if (gated_norm_of(c, i + 1)) c->is_folded[i] = true;
         if (plan->op[i].kind == OP_ATTENTION)
             alone_find(c, i, &h);
         else if (plan->op[i].kind == OP_KV_APPEND)

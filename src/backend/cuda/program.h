@@ -24,6 +24,8 @@ struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct o
                         const char *name);
 
 // program_state.c
+// The norm in front of the gate that the gate's stage has too; NULL: none.
+const struct op *gated_norm_of(const struct compiler *c, int gate);
 void columns_add(struct compiler *c, const struct op *op);
 void state_add(struct compiler *c, const struct op *op);
 // program_latent.c

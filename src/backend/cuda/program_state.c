@@ -1,4 +1,5 @@
 // Stages of the ops with a state, and of the columns around them.
+#include "backend/cuda/gate.h"
 #include "backend/cuda/program.h"
 
 void columns_add(struct compiler *c, const struct op *op) {
@@ -11,6 +12,23 @@ void columns_add(struct compiler *c, const struct op *op) {
                                     .len = op->columns.len,
                                     .ld_in2 = op->columns.stride_from,
                                     .dim = op->columns.stride_to};
+}
+
+const struct op *gated_norm_of(const struct compiler *c, int index) {
+    const struct plan *plan = c->plan;
+    if (index <= c->first || index >= c->end) return NULL;
+    const struct op *gate = &plan->op[index], *norm = gate - 1;
+    if (gate->kind != OP_GATE || norm->kind != OP_NORM) return NULL;
+    // all of it happens in one buffer, so nobody sees what is between
+    const int buffer = gate->out, width = plan->buffer[buffer].width, group = norm->norm.group;
+    if (norm->in[0] != buffer || norm->out != buffer || gate->in[1] != buffer) return NULL;
+    if (gate->in[0] == buffer || plan->buffer[gate->in[0]].width != width) return NULL;
+    if (plan->buffer[buffer].slots != 1 || norm->rows != gate->rows) return NULL;
+    if (norm->norm.kind != NORM_RMS || norm->norm.add || norm->norm.scale != 0) return NULL;
+    if (group > NORM_GATE_MOST || group == width || norm->weight == PLAN_NONE) return NULL;
+    const struct plan_weight *weight = &plan->weight[norm->weight];
+    if (weight->rows * weight->cols != group || gate->gate == GATE_XIELU) return NULL;
+    return norm;
 }
 
 void state_add(struct compiler *c, const struct op *op) {

@@ -49,7 +49,8 @@ enum stage_kind {
     STAGE_CONV, // the ops with a state: state.cuh
     STAGE_DELTA,
     STAGE_SCAN,
-    STAGE_HEADS, // a product for each head
+    STAGE_HEADS,     // a product for each head
+    STAGE_NORM_GATE, // norms of parts of a row, which gates multiply
     STAGE_KINDS
 };
 

@@ -8,6 +8,7 @@ enum {
     PRODUCT_BLOCKS = 2,  // of a product on a multiprocessor, where it has tiles for them
     RING_SLOTS_MAX = 8,  // of a warp
     PRODUCT_HEAD = 1024, // barriers of the rings, sums of norms
+    ROWS_BLOCKS = 2,     // of row stages of larger steps on a multiprocessor
     ROWS_JOINED = 4,     // stages that one launch runs at most
     ROWS_SHARED = 6144,  // of a launch of row stages
 };

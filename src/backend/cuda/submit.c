@@ -341,13 +341,16 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_shape 
         return cuda_attention_launch(b, s, rows_of(b, shape, s), shape, clock);
     if (s->kind == STAGE_CONV || s->kind == STAGE_DELTA || s->kind == STAGE_SCAN)
         return cuda_state_launch(b, s, shape, clock);
+    if (cuda_gate_is_alone(s, list->is_small))
+        return cuda_gate_launch(b, s, rows_of(b, shape, s), shape, clock);
     for (int i = 0; i < ROWS_JOINED; i++) {
         args.n_rows[args.n_stages++] = rows_of(b, shape, s + i);
         if (!(s[i].flags & STAGE_JOINS)) break;
     }
     *n = args.n_stages;
-    return cuda_launch(rows_kernel(), (uint64_t)b->n_sm, BLOCK_THREADS, ROWS_SHARED, &args,
-                       b->overlaps, b->stream);
+    const uint64_t blocks = (uint64_t)b->n_sm * (list->is_small ? 1 : ROWS_BLOCKS);
+    return cuda_launch(rows_kernel(), blocks, BLOCK_THREADS, ROWS_SHARED, &args, b->overlaps,
+                       b->stream);
 }
 
 // Whether the launch that begins with this stage has work.
