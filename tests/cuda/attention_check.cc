@@ -6,9 +6,11 @@
 // 3. Stages without matrices (rope table, clears and copies of pages) have the bits of the formulas
 //    in docs/NUMERICS.md.
 // Usage: attention_check [first case [cases]]. Also for a device: nvcc -x cu, without RN_EMULATED,
-// together with attention_prompt.cu.
+// together with attention_prompt.cu, attention_streams.cu and attention_streams.c.
 #include "attention_long.cuh"
 #include "attention_prompt.h"
+#include "attention_streams.cuh"
+#include "pages.cuh"
 #include "step.h"
 
 #include <algorithm>
@@ -44,6 +46,7 @@ struct stage_args {
     int kind, rows, n_rows;
     int run; // splits of an item of the small form; 0: the other form
     bool is_long;
+    int part; // enum step_part of the other form
 };
 
 template <int TYPE> DEV void small_stage(const struct stage_args &a, uint8_t *memory) {
@@ -63,7 +66,7 @@ template <int TYPE> DEV void attention_stages(const struct stage_args &a, uint8_
     else if (a.run > 0)
         small_stage<TYPE>(a, memory);
     else
-        attention_run<kv_form<TYPE, 0>>(a.attention, a.step, a.rows, STEP_PARTS, memory);
+        attention_run<kv_form<TYPE, 0>>(a.attention, a.step, a.rows, a.part, memory);
 }
 
 __global__ void __launch_bounds__(BLOCK_THREADS, 1)
@@ -135,7 +138,7 @@ namespace {
 
 int n_long, n_prompt, n_runs; // launches of attention_long.cuh, attention_prompt.cuh, with runs
 
-void launch(const void *kernel, struct stage_args &args, int grid, int threads, int shared) {
+template <class T> void launch(const void *kernel, T &args, int grid, int threads, int shared) {
     void *list[] = {&args};
     CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     CUDA(cudaLaunchKernel(kernel, dim3((unsigned)grid), dim3((unsigned)threads), list,
@@ -204,6 +207,11 @@ struct scratch_memory {
     scratch_memory() {
         parts.resize((ATTENTION_STATES + (size_t)ATTENTION_PARTS) / 4);
         counters.put(std::vector<uint32_t>(ATTENTION_COUNTERS, 0));
+    }
+    std::vector<uint32_t> counters_end() const {
+        std::vector<uint32_t> to(2);
+        CUDA(cudaMemcpy(to.data(), counters.at + STREAM_TAKEN, 8, cudaMemcpyDeviceToHost));
+        return to;
     }
 };
 
@@ -382,12 +390,13 @@ struct options {
     int rows, grid;
     int out_type;      // 0: f32, 1: f16, 2: bf16
     bool appends_only; // no attention
+    int streams;       // 0: at random where it is possible, 1: never, 2: always
 };
 
 typedef std::map<std::pair<int, int>, std::vector<float>> row_map; // by sequence and position
 
-int n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments,
-    n_small; // what the cases reached
+int n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments, n_small, n_streams[2],
+    n_stream_parts[2], n_turns; // what the cases reached
 
 // Pages and sequences of one schedule. Pages have random numbers, other than in other schedules.
 struct world {
@@ -430,6 +439,13 @@ struct world {
     void attend(stage_args &args, const std::vector<part> &parts, const options &o, int n_tokens,
                 int n_out);
     void coverage(const stage_args &args, int grid);
+    bool streams(stage_args &args, const std::vector<step_seq> &list,
+                 const std::vector<int32_t> &outs, int grid);
+    device_array<int32_t> few, many;
+    device_array<stream_entry> work;
+    device_array<step> step_there;
+    std::vector<step_seq> seq_list; // of the step
+    std::vector<int32_t> out_list;
 };
 
 void world::run(const std::vector<part> &parts, const options &o) {
@@ -482,6 +498,7 @@ void world::run(const std::vector<part> &parts, const options &o) {
     args.step.row_seq = row_seq.put(of_row);
     args.step.seq = seqs.put(list);
     args.step.tables = tables.put(ids);
+    seq_list = list, out_list = outs;
     args.step.kv[1] = {pages.at, page_bytes / LAYERS, page_bytes / LAYERS * (uint64_t)n_pages,
                        LAYERS};
 
@@ -558,8 +575,10 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
                  PROMPT_QUERIES;
         longest = std::max(longest, length[(size_t)p.seq]);
     }
-    const bool is_prompt =
-        !s.fused && random.one_in(3) && s.dim_k <= PROMPT_DIM_MAX && s.dim_v <= PROMPT_DIM_MAX;
+    const bool is_prompt = !s.fused && random.one_in(3) && s.dim_k <= PROMPT_DIM_MAX &&
+                           s.dim_v <= PROMPT_DIM_MAX && o.streams != 2;
+    const bool tries = o.streams ? o.streams == 2 : !random.one_in(3);
+    args.part = STEP_PARTS;
     if (is_prompt) {
         n_runs += o.grid >= 2 * tiles * c.n_kv && longest > 3 * SPLIT_TOKENS && !c.window;
         prompt_launch(args, steps.put({args.step}), o.grid);
@@ -567,10 +586,12 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
         n_small++;
     else
         coverage(args, o.grid);
-    if (!is_prompt) stage_launch(args, o.grid);
+    if (!is_prompt && (args.run || s.fused || !tries || !streams(args, seq_list, out_list, o.grid)))
+        stage_launch(args, o.grid);
     const std::vector<float> rows = out.get((size_t)(n_rows * ld));
     const std::vector<uint16_t> rows16 = out16.get((size_t)(n_rows * ld));
     for (uint32_t x : scratch.counters.get(4096)) CHECK(x == 0);
+    for (uint32_t x : scratch.counters_end()) CHECK(x == 0);
     int at = 0;
     for (const part &p : parts) {
         const int n = o.rows == STAGE_OUT ? p.n_out : p.n_tokens;
@@ -598,6 +619,50 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
             known = y;
         }
     }
+}
+
+// The stage by two launches: sequences of few rows as streams, the others by the form for any.
+bool world::streams(stage_args &args, const std::vector<step_seq> &list,
+                    const std::vector<int32_t> &outs, int grid) {
+    stage_attention &s = args.attention;
+    const bool is_out = args.rows == STAGE_OUT;
+    const int bound = random.of({1, 5, 8, 8, 40}), n_sm = random.one_in(2) ? 132 : grid;
+    if (!stream_has(c.dim_k, c.dim_v)) return false;
+    std::vector<int32_t> index[2];
+    int most = 0;
+    for (size_t i = 0; i < list.size(); i++) {
+        const int n = is_out ? list[i].n_out : list[i].n_tokens;
+        if (n == 0) continue;
+        index[n > bound].push_back((int32_t)i);
+        if (n <= bound) most = std::max(most, n);
+    }
+    const stream_kind kind = {1, is_out, c.n_kv, c.ratio, c.dim_k, c.window, c.is_chunk(), 0};
+    const int tiles = stream_tiles(&kind, most), n_few = (int)index[0].size();
+    if (n_few == 0) return false;
+    std::vector<stream_entry> entries(
+        (size_t)stream_plan_most(&kind, n_few, std::max(most, 1), n_sm));
+    const int n = stream_plan(&kind, list.data(), index[0].data(), n_few, outs.data(), tiles, n_sm,
+                              entries.data());
+    CHECK(n <= (int)entries.size());
+    entries.resize((size_t)n);
+    bool has_parts = false;
+    for (const stream_entry &e : entries) has_parts = has_parts || e.n_runs > 1;
+    args.step.part[is_out][PART_FEW] = {few.put(index[0]), n_few, 0};
+    args.step.part[is_out][PART_MANY] = {many.put(index[1]), (int)index[1].size(), 0};
+    args.part = PART_MANY;
+    if (!index[1].empty()) stage_launch(args, grid);
+    s.work = random.below(STEP_WORKS);
+    args.step.work[s.work] = {work.put(entries), n, 0};
+    attention_args own = {};
+    own.stage = s, own.rows = args.rows, own.is_early = random.one_in(2);
+    own.step = step_there.put({args.step});
+    const int teams = random.in(1, STREAM_TEAMS(tiles)) * std::max(1, grid / 4);
+    launch(attention_streams(s.kv_type, s.dim_k, s.dim_v, tiles), own, teams, STREAM_THREADS,
+           STREAM_SHARED(tiles));
+    n_streams[tiles > 1]++;
+    n_stream_parts[tiles > 1] += has_parts;
+    n_turns += n * c.n_kv > teams;
+    return true;
 }
 
 // Which ways through the kernel a stage takes.
@@ -723,7 +788,7 @@ void schedule_run(world &w, random_source &random, const std::vector<int> &n_row
         int n_out = 0;
         for (const part &p : parts) n_out += p.n_out;
         const int rows = outs && (n_out || fused) ? STAGE_OUT : STAGE_TOKENS;
-        w.run(parts, {fused, rows, grid, 0, outs && rows == STAGE_TOKENS});
+        w.run(parts, {fused, rows, grid, 0, outs && rows == STAGE_TOKENS, 0});
     }
 }
 
@@ -747,7 +812,7 @@ void case_rows(scratch_memory &scratch, random_source &random) {
     world fused(c, m, scratch, n_seqs, longest, seed + 2),
         outs(c, m, scratch, n_seqs, longest, seed + 3);
     for (int s = 0; s < n_seqs; s++)
-        whole.run({{s, n_rows[(size_t)s], 1}}, {false, STAGE_TOKENS, random.in(1, 3), 0, false});
+        whole.run({{s, n_rows[(size_t)s], 1}}, {false, STAGE_TOKENS, random.in(1, 3), 0, false, 0});
     schedule_run(chunks, random, n_rows, 40, false, false, n_seqs, random.in(1, 4));
     schedule_run(fused, random, n_rows, random.in(2, 8), true, false, random.in(1, 4),
                  random.in(1, 3));
@@ -764,7 +829,7 @@ void case_rows(scratch_memory &scratch, random_source &random) {
     world again(c, m, scratch, n_seqs, longest, seed + 4);
     again.result = whole.result;
     for (int s = 0; s < n_seqs; s++)
-        again.run({{s, n_rows[(size_t)s], 1}}, {false, STAGE_OUT, 2, random.in(1, 2), false});
+        again.run({{s, n_rows[(size_t)s], 1}}, {false, STAGE_OUT, 2, random.in(1, 2), false, 0});
 }
 
 // Long contexts: the history is only appended.
@@ -774,6 +839,7 @@ void case_long(scratch_memory &scratch, random_source &random) {
         case_now % 12 == 5; // the heads of attention_long.cuh, in steps of few rows
     c.dim_k = random.of({16, 32, 64}), c.dim_v = random.of({16, 32, 48});
     if (has_pairs) c.dim_k = c.dim_v = random.of({64, 128}), c.q_is_out = false;
+    if (!has_pairs && random.one_in(2)) c.dim_k = c.dim_v = random.of({64, 128, 256});
     c.type = case_now / 12 % KV_TYPES;
     c.n_rot = c.n_rot ? c.dim_k : 0;
     c.n_kv = random.in(1, 2);
@@ -794,12 +860,12 @@ void case_long(scratch_memory &scratch, random_source &random) {
     for (int i = 0; i < 4; i++) {
         world w(c, m, scratch, n_seqs, longest, seed + (uint64_t)i);
         for (int s = 0; s < n_seqs; s++)
-            w.run({{s, history[(size_t)s], 0}}, {false, STAGE_TOKENS, 2, 0, true});
+            w.run({{s, history[(size_t)s], 0}}, {false, STAGE_TOKENS, 2, 0, true, 0});
         const int grid = (const int[]){1, 7, 40, 3}[i];
         if (i == 0)
             for (int s = 0; s < n_seqs; s++)
                 w.run({{s, n_rows[(size_t)s] - history[(size_t)s], 1}},
-                      {false, STAGE_TOKENS, grid, 0, false});
+                      {false, STAGE_TOKENS, grid, 0, false, 0});
         else
             schedule_run(w, random, n_rows, (const int[]){0, 40, has_pairs ? 8 : 40, 5}[i],
                          i == 3 || (has_pairs && i == 2), false, n_seqs, grid);
@@ -815,7 +881,9 @@ void case_long(scratch_memory &scratch, random_source &random) {
 // More sequences in a step than are planned at a time.
 void case_crowd(scratch_memory &scratch, random_source &random) {
     shape c = shape_draw(random);
-    c.dim_k = 32, c.dim_v = 16, c.n_kv = 1, c.ratio = random.in(1, 4), c.window = 0;
+    c.dim_k = 32, c.dim_v = 16;
+    if (random.one_in(2)) c.dim_k = c.dim_v = 64;
+    c.n_kv = 1, c.ratio = random.in(1, 4), c.window = 0;
     c.n_rot = c.n_rot ? 32 : 0;
     const model m(c);
     const int n_seqs = random.one_in(2) ? ATTENTION_SEQS + 1 : random.in(250, 300);
@@ -826,13 +894,39 @@ void case_crowd(scratch_memory &scratch, random_source &random) {
         history.push_back({s, is_long ? random.in(520, 850) : random.in(1, 20), 0});
         last.push_back({s, random.one_in(5) ? random.in(2, 6) : 1, 1});
     }
-    crowd.run(history, {false, STAGE_TOKENS, 2, 0, true});
-    alone.run(history, {false, STAGE_TOKENS, 1, 0, true});
-    crowd.run(last, {random.one_in(2), STAGE_TOKENS, random.in(1, 3), 0, false});
+    crowd.run(history, {false, STAGE_TOKENS, 2, 0, true, 0});
+    alone.run(history, {false, STAGE_TOKENS, 1, 0, true, 0});
+    crowd.run(last, {random.one_in(2), STAGE_TOKENS, random.in(1, 3), 0, false, 0});
     for (const part &p : last)
         if (p.seq % 50 == 7 || p.seq > n_seqs - 4 || random.one_in(20))
-            alone.run({p}, {false, STAGE_TOKENS, random.in(1, 3), 0, false});
+            alone.run({p}, {false, STAGE_TOKENS, random.in(1, 3), 0, false, 0});
     rows_compare(crowd.result, alone.result, "crowd");
+}
+
+// Streams of very different lengths, some with several rows, beside a part of a prompt.
+void case_streams(scratch_memory &scratch, random_source &random) {
+    shape c = shape_draw(random);
+    c.dim_k = c.dim_v = random.of({64, 64, 128, 256});
+    c.type = (case_now + case_now / 4) % KV_TYPES;
+    c.n_rot = c.n_rot ? c.dim_k : 0;
+    c.n_kv = random.in(1, 2), c.ratio = random.of({1, 2, 4, 5, 8});
+    const model m(c);
+    const int n_seqs = random.in(2, 6), most_rows = random.of({1, 1, 4, 8});
+    world one(c, m, scratch, n_seqs, 1500, 1), other(c, m, scratch, n_seqs, 1500, 2);
+    std::vector<part> history, last;
+    for (int s = 0; s < n_seqs; s++) {
+        const int n = s == 0 ? random.in(520, 1400) : random.of({0, 31, 250, 256, 300, 700});
+        if (n) history.push_back({s, n, 0});
+        const int rows = s == 1 && random.one_in(2) ? 30 : random.in(1, most_rows);
+        last.push_back({s, rows, random.in(0, std::min(rows, 3))});
+    }
+    last[0].n_out = 1;
+    one.run(history, {false, STAGE_TOKENS, 2, 0, true, 1});
+    other.run(history, {false, STAGE_TOKENS, 1, 0, true, 1});
+    const int rows = random.one_in(3) ? STAGE_OUT : STAGE_TOKENS;
+    one.run(last, {false, rows, random.in(1, 3), 0, false, 1});
+    other.run(last, {false, rows, random.in(1, 9), 0, false, 2});
+    rows_compare(one.result, other.result, "streams");
 }
 
 // A value that is not finite reaches the rows that see it, and no others of its chunk.
@@ -842,8 +936,8 @@ void case_poison(scratch_memory &scratch, random_source &random) {
     const model m(c);
     world clean(c, m, scratch, 1, 20, 1), bad(c, m, scratch, 1, 20, 2);
     bad.poison_seq = 0, bad.poison_pos = random.in(3, 15);
-    clean.run({{0, 20, 1}}, {false, STAGE_TOKENS, 1, 0, false});
-    bad.run({{0, 20, 1}}, {random.one_in(2), STAGE_TOKENS, 1, 0, false});
+    clean.run({{0, 20, 1}}, {false, STAGE_TOKENS, 1, 0, false, 0});
+    bad.run({{0, 20, 1}}, {random.one_in(2), STAGE_TOKENS, 1, 0, false, 0});
     for (int pos = 0; pos < 20; pos++) {
         const std::vector<float> &x = clean.result[{0, pos}], &y = bad.result[{0, pos}];
         for (int h = 0; h < c.ratio; h++) { // KV head 0
@@ -933,11 +1027,16 @@ int main(int argc, char **argv) {
         case_poison(scratch, random);
         if (case_now % 4 == 0) case_pages(random);
         if (case_now % 8 == 2) case_crowd(scratch, random);
+        case_streams(scratch, random);
     }
     printf("ok; the largest error is %.2f of the bound; several splits: few %d whole, %d in parts; "
            "many %d whole, %d in parts; %d of several segments\n",
            worst, n_few_whole, n_few_parts, n_many_whole, n_many_parts, n_segments);
     printf("%d small steps, %d of them of the long form; %d of prompts, %d of these in runs\n",
            n_small, n_long, n_prompt, n_runs);
+    printf(
+        "%d and %d steps of streams with one and with several tiles, %d and %d with parts; %d with "
+        "more items than teams\n",
+        n_streams[0], n_streams[1], n_stream_parts[0], n_stream_parts[1], n_turns);
     return 0;
 }

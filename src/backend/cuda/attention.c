@@ -39,12 +39,45 @@ static int part_of(int n_rows) {
     return n_rows == 0 ? STEP_PARTS : n_rows <= SMALL_ROWS ? PART_FEW : PART_MANY;
 }
 
-uint64_t cuda_attention_bytes(int n_seqs_out) {
-    return 2 * STEP_PARTS * (uint64_t)n_seqs_out * sizeof(int32_t);
+// The kind of a stage; negative: it has none.
+static int kind_of(struct cuda_backend *b, const struct stage *s, int is_draft) {
+    const struct stage_attention *a = &s->attention;
+    const struct stream_kind kind = {.group = a->group,
+                                     .is_out = s->rows == STAGE_OUT,
+                                     .n_head_kv = a->n_head_kv,
+                                     .ratio = a->ratio,
+                                     .dim = a->dim_k,
+                                     .window = a->window,
+                                     .is_chunk = a->is_chunk,
+                                     .is_draft = is_draft};
+    if (!stream_has(a->dim_k, a->dim_v)) return -1;
+    for (int i = 0; i < b->n_kinds; i++)
+        if (memcmp(&b->kind[i], &kind, sizeof kind) == 0) return i;
+    if (b->n_kinds == STEP_WORKS) return -1;
+    b->kind[b->n_kinds] = kind;
+    return b->n_kinds++;
 }
 
-void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_t *device,
-                          struct step *step, struct cuda_shape *shape) {
+void cuda_attention_kinds(struct cuda_backend *b) {
+    for (int part = 0; part < CUDA_PARTS; part++) {
+        struct cuda_list *list = &b->list[1][part];
+        for (int i = 0; i < list->n; i++)
+            if (list->stage[i].kind == STAGE_ATTENTION)
+                list->stage[i].attention.work = kind_of(b, &list->stage[i], part);
+    }
+}
+
+uint64_t cuda_attention_bytes(const struct cuda_backend *b, int n_seqs_out) {
+    uint64_t bytes = 2 * STEP_PARTS * (uint64_t)n_seqs_out * sizeof(int32_t) + 16;
+    for (int i = 0; i < b->n_kinds; i++)
+        bytes += (uint64_t)stream_plan_most(&b->kind[i], n_seqs_out, SMALL_ROWS, b->n_sm) *
+                 sizeof(struct stream_entry);
+    return bytes;
+}
+
+// The sequences of each part.
+static void parts_write(const struct batch *batch, uint8_t *host, const uint8_t *device,
+                        struct step *step, struct cuda_shape *shape) {
     for (int i = 0; i < 2 * STEP_PARTS; i++) {
         const int is_out = i / STEP_PARTS, part = i % STEP_PARTS;
         const int n_seqs = is_out ? step->n_seqs_out : step->n_seqs;
@@ -52,12 +85,37 @@ void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_
         int32_t *index = (int32_t *)(void *)(host + at), n = 0;
         for (int s = 0; s < n_seqs; s++) {
             const struct batch_seq *seq = &batch->seq[s];
-            if (part_of(is_out ? seq->n_out : seq->n_tokens) == part) index[n++] = s;
+            const int n_rows = is_out ? seq->n_out : seq->n_tokens;
+            if (part_of(n_rows) != part) continue;
+            index[n++] = s;
+            if (part == PART_FEW && n_rows > shape->few_rows[is_out])
+                shape->few_rows[is_out] = n_rows;
         }
         step->part[is_out][part] =
             (struct step_seqs){(const int32_t *)(const void *)(device + at), n, 0};
         shape->n_part[is_out][part] = cuda_rows_class(n, batch->n_tokens);
     }
+}
+
+uint64_t cuda_attention_write(const struct cuda_backend *b, const struct batch *batch,
+                              const struct step_seq *seqs, uint8_t *host, const uint8_t *device,
+                              struct step *step, struct cuda_shape *shape) {
+    parts_write(batch, host, device, step, shape);
+    uint64_t at = (2 * STEP_PARTS * (uint64_t)step->n_seqs_out * sizeof(int32_t) + 15) / 16 * 16;
+    for (int i = 0; i < b->n_kinds; i++) {
+        const struct stream_kind *kind = &b->kind[i];
+        const struct step_seqs *few = &step->part[kind->is_out][PART_FEW];
+        const int32_t *index =
+            (const int32_t *)(const void *)(host + ((const uint8_t *)few->index - device));
+        step->work[i] = (struct step_work){(const void *)(device + at), 0, 0};
+        if (few->n == 0 || kind->is_draft != batch->is_draft) continue;
+        const int n = stream_plan(kind, seqs, index, few->n, batch->out_row,
+                                  stream_tiles(kind, shape->few_rows[kind->is_out]), b->n_sm,
+                                  (struct stream_entry *)(void *)(host + at));
+        step->work[i].n = n;
+        at += (uint64_t)n * sizeof(struct stream_entry);
+    }
+    return at;
 }
 
 // ---------------------------------------------------------------- launches
@@ -118,8 +176,7 @@ static cudaError_t launch_any(struct cuda_backend *b, struct attention_args *arg
     struct stage_attention *a = &args->stage;
     const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
     uint32_t shared = ATTENTION_SHARED;
-    if (args->kind == STAGE_ATTENTION)
-        a->page_slots = page_slots_of(a, b->shared_most, SPLIT_PAGES, &shared);
+    a->page_slots = page_slots_of(a, b->shared_most, SPLIT_PAGES, &shared);
     args->part = part;
     args->clock = clock;
     return cuda_launch(attention_any(a->kv_type), (uint64_t)(b->n_sm < places ? b->n_sm : places),
@@ -142,15 +199,46 @@ static cudaError_t launch_prompt(struct cuda_backend *b, const void *kernel,
                        PROMPT_SHARED, args, b->overlaps, b->stream);
 }
 
+// Few rows are one entry for a warp, on all multiprocessors.
+static cudaError_t launch_append(struct cuda_backend *b, struct attention_args *args) {
+    const int64_t n = (int64_t)args->n_rows * args->stage.n_head_kv, each = n / N_WARPS;
+    const int64_t blocks = each < b->n_sm ? b->n_sm : each < 4 * b->n_sm ? each : 4 * b->n_sm;
+    return cuda_launch(attention_append(args->stage.kv_type), (uint64_t)(n < blocks ? n : blocks),
+                       BLOCK_THREADS, ATTENTION_SHARED, args, b->overlaps, b->stream);
+}
+
+// The form for many streams, as many teams as there is room for.
+static cudaError_t launch_streams(struct cuda_backend *b, struct attention_args *args,
+                                  const void *kernel, int tiles, struct launch_clock clock) {
+    const int shared = STREAM_SHARED(tiles);
+    int teams = (int)(b->prop.sharedMemPerMultiprocessor / (size_t)(shared + 1024));
+    if (teams > STREAM_TEAMS(tiles)) teams = STREAM_TEAMS(tiles);
+    if (teams < 1) teams = 1;
+    args->clock = clock;
+    return cuda_launch(kernel, (uint64_t)(b->n_sm * teams), STREAM_THREADS, (uint64_t)shared, args,
+                       b->overlaps, b->stream);
+}
+
 // Attention of a larger step: a launch for each part. Parts without a form of their own share the
 // launch of any.
 static cudaError_t launch_parts(struct cuda_backend *b, struct attention_args *args,
-                                const int32_t *n_part, struct launch_clock clock) {
-    const void *kernel = prompt_kernel(b, &args->stage);
+                                const int32_t *n_part, int few_rows, struct launch_clock clock) {
+    const struct stage_attention *a = &args->stage;
+    const int tiles = a->work < 0 ? 0 : stream_tiles(&b->kind[a->work], few_rows);
+    const bool has_few = n_part[PART_FEW] > 0, has_many = n_part[PART_MANY] > 0;
+    const void *few =
+        has_few && tiles ? attention_streams(a->kv_type, a->dim_k, a->dim_v, tiles) : NULL;
+    const void *many = has_many ? prompt_kernel(b, a) : NULL;
+    const struct launch_clock clock_many = has_few ? (struct launch_clock){0} : clock;
     cudaError_t code = cudaSuccess;
-    if (!kernel || n_part[PART_MANY] == 0) return launch_any(b, args, STEP_PARTS, clock);
-    if (n_part[PART_FEW] > 0) code = launch_any(b, args, PART_FEW, (struct launch_clock){0});
-    return code ? code : launch_prompt(b, kernel, args, clock);
+    if (!few && !many) return launch_any(b, args, STEP_PARTS, clock);
+    if (has_many)
+        code = many ? launch_prompt(b, many, args, clock_many)
+                    : launch_any(b, args, PART_MANY, clock_many);
+    if (!code && has_few)
+        code =
+            few ? launch_streams(b, args, few, tiles, clock) : launch_any(b, args, PART_FEW, clock);
+    return code;
 }
 
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
@@ -165,6 +253,7 @@ cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s,
                                   .part = STEP_PARTS,
                                   .is_early =
                                       !shape->has_pages && !b->profiling && !s->attention.is_alone};
+    if (s->kind == STAGE_APPEND) return launch_append(b, &args);
     struct stage_attention *a = &args.stage;
     const int queries = shape->seq_rows * a->ratio;
     const int n_tiles = (queries + SMALL_ROWS - 1) / SMALL_ROWS;
@@ -179,9 +268,9 @@ cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s,
         attention_long(a->kv_type, a->dim_k, a->dim_v))
         return launch_long(b, &args, n_tiles, shape->n_tokens);
     if (!is_small) {
-        if (s->kind == STAGE_APPEND || shape->n_tokens <= SMALL_ROWS)
-            return launch_any(b, &args, STEP_PARTS, clock);
-        return launch_parts(b, &args, shape->n_part[s->rows == STAGE_OUT], clock);
+        if (shape->n_tokens <= SMALL_ROWS) return launch_any(b, &args, STEP_PARTS, clock);
+        return launch_parts(b, &args, shape->n_part[s->rows == STAGE_OUT],
+                            shape->few_rows[s->rows == STAGE_OUT], clock);
     }
     const int64_t places = ATTENTION_STATES / ((a->dim_v + 15) / 16 * 4096);
     uint32_t shared = ATTENTION_SHARED;

@@ -213,7 +213,7 @@ DEV void scales_of(float (&scale)[4], const uint2 &v) {
 }
 
 // From sums of products to scores; -inf where the position is not visible. scales: of keys.
-template <class F>
+template <class F, bool IS_INLINED = false>
 DEV void scores_finish(const struct stage_attention &s, float (&score)[8], const uint2 &scales,
                        uint32_t bad, const struct lane_queries &l, int page, int g) {
     float scale[4];
@@ -229,7 +229,8 @@ DEV void scores_finish(const struct stage_attention &s, float (&score)[8], const
             if (F::TYPE == KV_INT8) x = x * scale[i];
             if (F::TYPE == KV_FP8 && (bad >> i & 1)) x = NAN;
             x = x * s.scale;
-            if (s.softcap > 0.0f) x = rmath_capped(x, s.softcap);
+            if (s.softcap > 0.0f)
+                x = IS_INLINED ? s.softcap * rmath_tanh(x / s.softcap) : rmath_capped(x, s.softcap);
             score[2 * i + q] = pos <= l.pos[q] && pos >= l.low[q] ? x : -INFINITY;
         }
     }
@@ -325,6 +326,7 @@ struct fold_by {
     bool is_live;
 };
 
+template <bool IS_INLINED = false>
 DEV struct fold_by fold_split(struct softmax_fold &f, float m, float l) {
     struct fold_by by = {1.0f, 0.0f, l != 0.0f};
     if (!by.is_live) return by;
@@ -333,8 +335,8 @@ DEV struct fold_by fold_split(struct softmax_fold &f, float m, float l) {
         by.a = 0.0f;
         by.b = 1.0f;
     } else {
-        by.a = rmath_exp_called(f.m - top);
-        by.b = rmath_exp_called(m - top);
+        by.a = IS_INLINED ? rmath_exp(f.m - top) : rmath_exp_called(f.m - top);
+        by.b = IS_INLINED ? rmath_exp(m - top) : rmath_exp_called(m - top);
     }
     f.m = top;
     f.l = fmaf(l, by.b, f.l * by.a);
@@ -351,11 +353,10 @@ struct query_end {
     int row, column; // of the output: the head's first element
 };
 
-DEV struct query_end query_end_of(const struct stage_attention &s, const struct attention_block &m,
-                                  int index, const struct softmax_fold &f) {
-    struct query_end e = {index < m.item().n, 1.0f, f.l, 0, 0};
+DEV struct query_end query_end_at(const struct stage_attention &s, bool is_valid,
+                                  const struct item_query &q, const struct softmax_fold &f) {
+    struct query_end e = {is_valid, 1.0f, f.l, 0, 0};
     if (!e.is_valid) return e;
-    const struct item_query q = m.queries()[index];
     e.row = q.out_row, e.column = q.head * s.dim_v;
     if (s.sinks) {
         const float sink = s.sinks[q.head], top = fmaxf(f.m, sink);
@@ -363,6 +364,14 @@ DEV struct query_end query_end_of(const struct stage_attention &s, const struct 
         e.l = fmaf(f.l, e.a, rmath_exp_called(sink - top));
     }
     return e;
+}
+
+DEV struct query_end query_end_of(const struct stage_attention &s, const struct attention_block &m,
+                                  int index, const struct softmax_fold &f) {
+    const bool is_valid = index < m.item().n;
+    struct item_query q = {};
+    if (is_valid) q = m.queries()[index];
+    return query_end_at(s, is_valid, q, f);
 }
 
 DEV void result_put(const struct stage_attention &s, const struct query_end &e, int d, float o) {

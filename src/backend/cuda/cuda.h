@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/backend.h"
+#include "backend/cuda/attention_streams.h"
 #include "backend/cuda/choose.h"
 #include "backend/cuda/codec.h"
 #include "backend/cuda/experts.h"
@@ -96,6 +97,7 @@ struct cuda_shape {
     int32_t n_splits, n_pages, seq_rows; // of attention, see cuda_attention_size
     int32_t has_long;                    // a sequence of more than two splits
     int32_t n_part[2][STEP_PARTS]; // sequences of each part of struct step, or some more; 0: none
+    int32_t few_rows[2];           // the most rows of a sequence of PART_FEW
     struct choose_plan choose;
 };
 
@@ -163,6 +165,8 @@ struct cuda_backend {
     uint32_t staged_most;              // of a product's input in shared memory
     bool overlaps;                     // launches may begin before the one before has ended
     struct cuda_graphs graphs;
+    struct stream_kind kind[STEP_WORKS]; // of attention's stages in wide_list
+    int n_kinds;
     cudaStream_t stream;   // launches
     cudaStream_t up, down; // copies: they must not hold up the launches of the next step
     struct cuda_flight flight[N_FLIGHTS];
@@ -211,10 +215,14 @@ void cuda_attention_size(const struct batch *batch, int n_seqs_out, struct cuda_
 // The batch's sequences, then runs of hidden rows that are not among the out rows of theirs
 // (batch_add_hidden): stages of out rows have these as sequences of their own. Returns the number.
 int cuda_seqs_extend(const struct batch *batch, struct batch_seq *out);
-// The lists of a larger step: their bytes, and the lists themselves.
-uint64_t cuda_attention_bytes(int n_seqs_out);
-void cuda_attention_write(const struct batch *batch, uint8_t *host, const uint8_t *device,
-                          struct step *step, struct cuda_shape *shape);
+// The kinds of the stages of larger steps, once.
+void cuda_attention_kinds(struct cuda_backend *b);
+// The lists of a larger step: a bound of their bytes, and the lists, whose bytes are returned. step
+// has the sequences already; seqs: the same for the host.
+uint64_t cuda_attention_bytes(const struct cuda_backend *b, int n_seqs_out);
+uint64_t cuda_attention_write(const struct cuda_backend *b, const struct batch *batch,
+                              const struct step_seq *seqs, uint8_t *host, const uint8_t *device,
+                              struct step *step, struct cuda_shape *shape);
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                   const struct cuda_shape *shape, struct launch_clock clock);
 // attention_latent.c

@@ -1,5 +1,5 @@
-// KV pages on the device: the layout of a head, its fragments for the matrix units, and the stages
-// that write pages: the append of keys and values, clears and copies. kv.c has the same bytes for
+// KV pages on the device: the layout of a head, its fragments for the matrix units, and the append
+// of keys and values. pages.cuh clears and copies pages. kv.c has the same bytes for
 // the host. Attention (attention.cuh) reads pages by the functions here.
 #ifndef RN_BACKEND_CUDA_KV_CUH
 #define RN_BACKEND_CUDA_KV_CUH
@@ -336,7 +336,8 @@ DEV void entry_append(const struct stage_attention &s, uint8_t *head, uint8_t *c
                           lane);
 }
 
-// The stage of the append, where attention does not do it. shared: ATTENTION_SHARED bytes.
+// The stage of the append, where attention does not do it: a warp has a position of a head. The
+// launch waits when it knows where its first entry goes. shared: ATTENTION_SHARED bytes.
 template <class F>
 DEV void append_run(const struct stage_attention &s, const struct step &step, int n_rows,
                     uint8_t *shared) {
@@ -344,54 +345,16 @@ DEV void append_run(const struct stage_attention &s, const struct step &step, in
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     float *x = (float *)shared + warp * (ATTENTION_SHARED / N_WARPS / 4);
     const int64_t n = (int64_t)n_rows * s.n_head_kv;
-    for (int64_t i = (int64_t)blockIdx.x * N_WARPS + warp; i < n;
+    for (int64_t i = (int64_t)warp * gridDim.x + blockIdx.x; i < n;
          i += (int64_t)gridDim.x * N_WARPS) {
         const int row = (int)(i / s.n_head_kv), head_kv = (int)(i % s.n_head_kv);
         const int pos = step.pos[row];
         const uint32_t *table = step.tables + step.seq[step.row_seq[row]].table[s.group];
-        entry_append<F>(s, kv_head_at<F>(s, table, pos / PAGE_TOKENS, head_kv), nullptr, nullptr,
-                        row, head_kv, pos % PAGE_TOKENS, x, lane);
+        uint8_t *head = kv_head_at<F>(s, table, pos / PAGE_TOKENS, head_kv);
+        dependency_wait();
+        entry_append<F>(s, head, nullptr, nullptr, row, head_kv, pos % PAGE_TOKENS, x, lane);
     }
-}
-
-// ---------------------------------------------------------------- other stages
-
-// Cosines and sines of the rows, times the magnitude: out is [n_rows, n_rot / 2, 2].
-DEV_CALL void rope_table_run(const struct stage_rows_op &s, const struct step &step, int n_rows) {
-    const int n_pairs = s.n_rot / 2;
-    const int64_t n = (int64_t)n_rows * n_pairs, stride = (int64_t)gridDim.x * BLOCK_THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += stride) {
-        const float angle = (float)step.pos[i / n_pairs] * s.inv_freq[i % n_pairs];
-        double sine, cosine;
-        rmath_sincos((double)angle, &sine, &cosine);
-        float2 turn;
-        turn.x = (float)cosine * s.magnitude;
-        turn.y = (float)sine * s.magnitude;
-        ((float2 *)s.out)[i] = turn;
-    }
-}
-
-// Clears and copies of pages, in order. A byte of a page depends only on the same byte of other
-// pages of its group, so a thread walks the whole list for its 16 bytes of the page.
-DEV_CALL void pages_run(const struct step &step) {
-    const uint64_t stride = (uint64_t)gridDim.x * BLOCK_THREADS;
-    for (int group = 0; group < STEP_GROUPS; group++) {
-        const struct step_kv &kv = step.kv[group];
-        const uint64_t bytes = kv.page_bytes * kv.n_layer;
-        for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) * 16; i < bytes;
-             i += stride * 16) {
-            const uint64_t layer = i / kv.page_bytes;
-            uint8_t *at = kv.at + layer * kv.layer_bytes + (i - layer * kv.page_bytes);
-            for (int p = 0; p < step.n_pages; p++) {
-                const struct step_page &page = step.page[p];
-                if (page.group != group) continue;
-                uint4 v = {0, 0, 0, 0};
-                if (page.from != UINT32_MAX)
-                    v = load_l2((const uint4 *)(at + page.from * kv.page_bytes));
-                *(uint4 *)(at + page.page * kv.page_bytes) = v;
-            }
-        }
-    }
+    dependency_wait();
 }
 
 #endif

@@ -760,6 +760,7 @@ rn_status cuda_program_make(struct cuda_backend *b, rn_error *err) {
     for (int i = 0; i < 2 * CUDA_PARTS && !status; i++)
         status =
             list_make(&c, &b->list[i / CUDA_PARTS][i % CUDA_PARTS], i < CUDA_PARTS, i % CUDA_PARTS);
+    if (!status) cuda_attention_kinds(b);
     free(c.norm_of);
     free(c.is_folded);
     return status;

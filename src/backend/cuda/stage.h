@@ -233,6 +233,7 @@ struct stage_attention {
     float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
     uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
     int32_t page_slots; // chunks of a warp: 1, 2 or 4, as a launch has room
+    int32_t work;       // of larger steps: of step.work; negative: none
 };
 
 // Ops with a state. A head's state of DELTA and SCAN is [dim_k, dim_v]: units of 32 rows, tiles of
@@ -329,6 +330,13 @@ struct step_seqs {
     int32_t n, pad;
 };
 
+// Work of attention that the host planned (attention_streams.h), for stages of one kind.
+enum { STEP_WORKS = 8 };
+struct step_work {
+    const struct stream_entry *entry;
+    int32_t n, pad;
+};
+
 struct step_page {
     int32_t group;
     uint32_t page, from; // from UINT32_MAX: zeros
@@ -355,6 +363,7 @@ struct step {
     const int32_t *row_seq; // [n_tokens] the sequence of a row
     const struct step_seq *seq;
     struct step_seqs part[2][STEP_PARTS]; // [of token rows, of out rows]; small steps have none
+    struct step_work work[STEP_WORKS];    // of PART_FEW, by stage_attention.work
     const uint32_t *tables;
     const struct step_page *page;
     const int32_t *before; // tokens that the step before chose

@@ -4,6 +4,7 @@
 #include "step.h"
 
 #include "attention_long.cuh"
+#include "pages.cuh"
 #include "product.cuh"
 #include "rows.cuh"
 
@@ -52,10 +53,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     SHARED_MEMORY(shared);
     dependents_launch();
     dependency_wait();
-    if (args.kind == STAGE_APPEND)
-        append_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.step->n_tokens, shared);
-    else
-        attention_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.rows, args.part, shared);
+    attention_run<kv_form<TYPE, 0>>(args.stage, *args.step, args.rows, args.part, shared);
     clock_end(args.clock);
 }
 

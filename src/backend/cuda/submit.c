@@ -144,7 +144,7 @@ static uint64_t upload_bytes(const struct cuda_backend *b, const struct batch *b
                              int n_seqs_out) {
     uint64_t bytes = 4 * ((uint64_t)batch->n_tokens * 4 + 16) + 64 +
                      (uint64_t)n_seqs_out * sizeof(struct step_seq) +
-                     cuda_attention_bytes(n_seqs_out) + 16 +
+                     cuda_attention_bytes(b, n_seqs_out) + 16 +
                      (batch->is_draft ? input_bytes(b, batch->n_tokens) : 0) +
                      (uint64_t)batch->n_pages * sizeof(struct step_page);
     for (int s = 0; s < batch->n_seqs; s++)
@@ -218,8 +218,10 @@ static void put_batch(const struct cuda_backend *b, const struct batch *batch, i
     step.page = (const struct step_page *)(const void *)(p->device + pages_at);
     put_seqs(b, batch, p, &step);
     if (batch->n_tokens > SMALL_ROWS) {
-        const uint64_t at = room(p, cuda_attention_bytes(n_seqs_out));
-        cuda_attention_write(batch, p->host + at, p->device + at, &step, shape);
+        const struct step_seq *seqs =
+            (const void *)(p->host + ((const uint8_t *)step.seq - p->device));
+        room(p, cuda_attention_write(b, batch, seqs, p->host + p->at, p->device + p->at, &step,
+                                     shape));
     }
     if (batch->is_draft) step.input = put_input(b, batch, p);
     for (int g = 0; g < b->plan->n_group_all; g++) step.kv[g] = b->kv[g];
