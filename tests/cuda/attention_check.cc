@@ -910,6 +910,7 @@ void case_streams(scratch_memory &scratch, random_source &random) {
     c.type = (case_now + case_now / 4) % KV_TYPES;
     c.n_rot = c.n_rot ? c.dim_k : 0;
     c.n_kv = random.in(1, 2), c.ratio = random.of({1, 2, 4, 5, 8});
+    c.window = random.one_in(2) ? random.of({1, 31, 33, 100, 300, 600}) : 0;
     const model m(c);
     const int n_seqs = random.in(2, 6), most_rows = random.of({1, 1, 4, 8});
     world one(c, m, scratch, n_seqs, 1500, 1), other(c, m, scratch, n_seqs, 1500, 2);
