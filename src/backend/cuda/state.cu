@@ -3,7 +3,7 @@
 #include "state_heads.cuh"
 
 template <int TAPS, bool IS_EXACT, int N>
-__global__ void __launch_bounds__(CONV_THREADS)
+__global__ void __launch_bounds__(CONV_THREADS, IS_EXACT ? 4 : 1)
     conv_kernel_of(const __grid_constant__ struct state_args args) {
     dependents_launch();
     conv_run<TAPS, IS_EXACT, N>(args);
