@@ -1,6 +1,6 @@
 // Products on the emulator: a row has the same bits alone, among eight and among forty, whether
 // each block norms the input or a stage prepares it, by the kernel of its codec, by the one of any
-// codec and by that of larger steps, on grids of different sizes.
+// codec and by those of larger steps, on grids of different sizes, whole and in parts.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ struct memory {
     }
 };
 
-enum { MOST_ROWS = 40 };
+enum { MOST_ROWS = 40, MOST_PLACES = 256 };
 
 void launch(const void *kernel, int blocks, int threads, uint32_t shared, void *args) {
     void *list[] = {args};
@@ -77,7 +77,9 @@ struct bench {
     int ld_out, rows_out;
     std::vector<float> residual;
     float *out;
-    uint16_t *x16, *out16;
+    uint16_t *x16, *out16, *tiled;
+    float *sums;
+    uint32_t *counters;
 
     explicit bench(const shape &from) : c(from) {
         const int n_units = (c.cols + UNIT_COLS - 1) / UNIT_COLS;
@@ -97,7 +99,10 @@ struct bench {
         residual.resize((size_t)(MOST_ROWS * ld_out));
         for (float &v : residual) v = random_float();
         out = m.put(residual);
-        out16 = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * ld_out)));
+        out16 = m.put(std::vector<uint16_t>((size_t)(MOST_PLACES * (ld_out + UNIT_COLS))));
+        tiled = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * n_units * UNIT_COLS)));
+        sums = m.put(std::vector<float>(16 * many_sums_bytes(MANY_WIDE) / 4));
+        counters = m.put(std::vector<uint32_t>(256));
         int first = 0;
         for (int i = 0; i < c.n_products; i++) {
             product &p = s.product[i];
@@ -117,20 +122,21 @@ struct bench {
             first += c.n_tiles[i] * UNIT_ROWS;
             s.n_tiles += c.n_tiles[i];
         }
-        prepare();
+        prepare(s.x16, 0, MOST_ROWS);
     }
 
-    // All rows, by the stage that prepares them.
-    void prepare() {
+    // All rows, by the stage that prepares them; in the order of small steps, or tiled.
+    void prepare(const rows16 &to, int first, int n) {
         prepare_args args = {};
-        args.stage.in = s.x, args.stage.ld_in = s.ldx, args.stage.width = c.cols;
-        args.stage.out16 = s.x16, args.stage.input = INPUT_RMS, args.stage.norm = s.norm;
-        args.n_rows = MOST_ROWS;
+        args.stage.in = s.x + (int64_t)first * s.ldx, args.stage.ld_in = s.ldx,
+        args.stage.width = c.cols;
+        args.stage.out16 = to, args.stage.input = INPUT_RMS, args.stage.norm = s.norm;
+        args.n_rows = n;
         launch(prepare_kernel(INPUT_RMS), 3, BLOCK_THREADS, 2 * N_WARPS * sizeof(float), &args);
     }
 
     // The outputs of n rows from `first` on, as bytes.
-    std::vector<uint8_t> run(const void *kernel, int first, int n, bool is_staged, bool is_wide) {
+    std::vector<uint8_t> run(const void *kernel, int first, int n, bool is_staged) {
         product_args args = {};
         args.stage = s, args.n_rows = n;
         args.stage.x += (int64_t)first * s.ldx;
@@ -144,13 +150,46 @@ struct bench {
         args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
         const uint32_t x_bytes = is_staged ? (uint32_t)(s.n_units * n * 64) : 0;
         launch(kernel, 1 + (int)random_below(4), PRODUCT_THREADS,
-               product_shared_bytes(args.n_slots, args.slot_bytes, is_wide ? WIDE_ROWS / 8 : 1,
-                                    x_bytes),
-               &args);
+               product_shared_bytes(args.n_slots, args.slot_bytes, 1, x_bytes), &args);
         const size_t bytes = (size_t)(n * ld_out) * (c.has_gate ? 2 : 4);
         std::vector<uint8_t> got(bytes);
         CUDA(cudaMemcpy(got.data(), c.has_gate ? (void *)out16 : (void *)out, bytes,
                         cudaMemcpyDeviceToHost));
+        return got;
+    }
+
+    // The same by a kernel of larger steps, of few or many columns.
+    std::vector<uint8_t> run_many(int first, int n, int columns, int parts_log) {
+        many_args args = {};
+        const int groups = (MOST_ROWS + 7) / 8;
+        args.stage = s, args.n_rows = n, args.parts_log = parts_log;
+        args.stage.x16 = {tiled, 0, groups, s.x16.is_bf16, 0};
+        prepare(args.stage.x16, first, n);
+        for (int i = 0; i < c.n_products && c.has_gate; i++)
+            args.stage.product[i].out16 = {out16, 0, groups, s.x16.is_bf16, 0};
+        CUDA(cudaMemcpy(out, residual.data() + (size_t)(first * ld_out),
+                        (size_t)(n * ld_out) * sizeof(float), cudaMemcpyHostToDevice));
+        args.sums = sums, args.counters = counters;
+        args.n_stages = 2 + (int)random_below(3);
+        const int unit_bytes = s.product[0].unit_bytes;
+        const uint32_t stage = many_stage_bytes(columns, unit_bytes);
+        launch(product_many(c.codec, columns), 1 + (int)random_below(4), MANY_THREADS,
+               MANY_HEAD + (uint32_t)args.n_stages * stage, &args);
+        if (!c.has_gate) {
+            std::vector<uint8_t> got((size_t)(n * ld_out) * 4);
+            CUDA(cudaMemcpy(got.data(), out, got.size(), cudaMemcpyDeviceToHost));
+            return got;
+        }
+        const int units = (s.product[0].n_rows + UNIT_COLS - 1) / UNIT_COLS;
+        std::vector<uint16_t> all((size_t)(units * groups * 256));
+        CUDA(cudaMemcpy(all.data(), out16, all.size() * 2, cudaMemcpyDeviceToHost));
+        std::vector<uint8_t> got((size_t)(n * ld_out) * 2);
+        for (int row = 0; row < n; row++)
+            for (int i = 0; i < s.product[0].n_rows; i++) {
+                const int unit = i / UNIT_COLS, t = i % UNIT_COLS / 8, j = i % 8 / 2, e = i % 2;
+                const int at = ((unit * groups + row / 8) * 4 + j) * 64 + row % 8 * 8 + t * 2 + e;
+                memcpy(got.data() + (size_t)(row * ld_out + i) * 2, &all[(size_t)at], 2);
+            }
         return got;
     }
 };
@@ -160,7 +199,7 @@ void case_run(const shape &c) {
     const size_t row_bytes = (size_t)b.ld_out * (c.has_gate ? 2 : 4);
     std::vector<uint8_t> alone;
     for (int r = 0; r < MOST_ROWS; r++) {
-        const std::vector<uint8_t> row = b.run(product_small(c.codec, true), r, 1, true, false);
+        const std::vector<uint8_t> row = b.run(product_small(c.codec, true), r, 1, true);
         alone.insert(alone.end(), row.begin(), row.end());
     }
     const auto same = [&](const std::vector<uint8_t> &got, int first, const char *what) {
@@ -170,13 +209,17 @@ void case_run(const shape &c) {
         exit(1);
     };
     const int n = 2 + (int)random_below(7), first = (int)random_below(MOST_ROWS - 8);
-    same(b.run(product_small(c.codec, true), first, n, true, false), first, "staged rows");
-    same(b.run(product_small(c.codec, false), first, n, false, false), first, "prepared rows");
+    same(b.run(product_small(c.codec, true), first, n, true), first, "staged rows");
+    same(b.run(product_small(c.codec, false), first, n, false), first, "prepared rows");
     if (c.codec != CODEC_BF16) // whose stages have one codec
-        same(b.run(product_small(CODEC_COUNT, true), first, n, true, false), first, "any, staged");
-    same(b.run(product_small(CODEC_COUNT, false), first, n, false, false), first, "any, prepared");
-    same(b.run(product_wide(), first, n, false, true), first, "few rows of a larger step");
-    same(b.run(product_wide(), 0, MOST_ROWS, false, true), 0, "all rows of a larger step");
+        same(b.run(product_small(CODEC_COUNT, true), first, n, true), first, "any, staged");
+    same(b.run(product_small(CODEC_COUNT, false), first, n, false), first, "any, prepared");
+    for (int columns : {(int)MANY_FEW, (int)MANY_WIDE}) {
+        const int log = (int)random_below(4), more = 9 + (int)random_below(MOST_ROWS - 8 - 9);
+        same(b.run_many(first, n, columns, 0), first, "few rows of a warpgroup");
+        same(b.run_many(0, more, columns, 0), 0, "rows of a warpgroup");
+        same(b.run_many(0, more, columns, log), 0, "rows of a warpgroup in parts");
+    }
 }
 
 } // namespace

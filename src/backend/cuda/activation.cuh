@@ -6,7 +6,7 @@
 
 // kind: enum gate_kind. Not inlined: it is called in few places, and code is fetched at some cost.
 // has_up: u multiplies; otherwise the activation alone.
-DEV_CALL float gate_of(int kind, float g, float u, bool has_up) {
+DEV float gate_value(int kind, float g, float u, bool has_up) {
     if (kind == 0) { // silu
         const float v = g / (1.0f + rmath_exp(-g));
         return has_up ? v * u : v;
@@ -30,6 +30,9 @@ DEV_CALL float gate_of(int kind, float g, float u, bool has_up) {
     if (!has_up) return v;
     const float b = u > 7.0f ? 7.0f : u < -7.0f ? -7.0f : u;
     return v * (b + 1.0f);
+}
+DEV_CALL float gate_of(int kind, float g, float u, bool has_up) {
+    return gate_value(kind, g, u, has_up);
 }
 
 // Apertus: numbers are above, below, linear, eps of struct gate_xielu. A NaN stays.

@@ -18,9 +18,14 @@ DEV void weigh_run(const struct stage_rows_op &s, int n_rows, float *norm_sums) 
         const float by = load_l2(s.in2 + (int64_t)row * s.ld_in2 + s.n_used + rank);
         row_prepare<INPUT>(s.in + (int64_t)row * s.ld_in, s.width, padded, s.norm, weights,
                            norm_sums, [&](int at, float4 v) {
-                               const float y[4] = {v.x * by, v.y * by, v.z * by, v.w * by};
+                               float y[4] = {v.x * by, v.y * by, v.z * by, v.w * by};
                                UNROLL for (int e = 0; e < 4; e++) // zeros behind the row
-                                   rows16_put(s.out16, p, at + e, at + e < s.width ? y[e] : 0.0f);
+                                   if (at + e >= s.width) y[e] = 0.0f;
+                               const bool is_bf16 = s.out16.is_bf16 != 0;
+                               uint2 pair;
+                               pair.x = pair_of(y[0], y[1], is_bf16);
+                               pair.y = pair_of(y[2], y[3], is_bf16);
+                               quad_put(s, p, at, pair);
                            });
         __syncthreads(); // the sums were read
     }

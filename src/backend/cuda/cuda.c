@@ -163,12 +163,14 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
                        "%s: a block has %u bytes of shared memory, expected %d", b->prop.name,
                        b->shared_most, (int)LEAST);
     b->staged_most = b->shared_most - RINGS < STAGED ? b->shared_most - RINGS : STAGED;
-    cudaError_t code =
-        cudaFuncSetAttribute(product_wide(), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             (int)b->shared_most);
+    cudaError_t code = cudaSuccess;
     for (int i = 0; i < 2 * (CODEC_COUNT + 1) && !code; i++)
         code =
             cudaFuncSetAttribute(product_small(i / 2, i % 2),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+    for (int i = 0; i < 2 * CODEC_COUNT && !code; i++)
+        code =
+            cudaFuncSetAttribute(product_many(i / 2, i % 2 ? MANY_WIDE : MANY_FEW),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     if (!code)
         code =

@@ -44,6 +44,7 @@ struct cuda_buffer {
     int ld;
     uint64_t at16[2]; // 16-bit rows [rows * slots, ld16], f16 and bf16; 0: none
     int ld16;
+    int n_groups;   // of 8 rows, where 16-bit rows are tiled
     int64_t n_rows; // rows * slots
 };
 
@@ -61,6 +62,7 @@ struct cuda_layout {
     uint64_t route_at;   // tables of routes
     uint64_t weighed_at; // 16-bit rows of STAGE_WEIGH
     uint64_t parts_at, counters_at;
+    uint64_t sums_at, sums_counters_at; // of products that are cut into parts
     uint64_t choose_at, chosen_at;
     int max_expert, max_used;
     int64_t max_pairs;
@@ -250,7 +252,7 @@ cudaError_t cuda_route_launch(struct cuda_backend *b, const struct stage *s, int
 cudaError_t cuda_experts_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                 const struct cuda_shape *shape, struct launch_clock clock);
 cudaError_t cuda_weigh_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
-                              struct launch_clock clock);
+                              const struct cuda_shape *shape, struct launch_clock clock);
 cudaError_t cuda_combine_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                 struct launch_clock clock);
 
@@ -265,6 +267,9 @@ int cuda_part_end(const struct plan *plan, int op);
 // norm where it is asked for. A stage of their own prepares other rows: wide ones, many, other
 // norms. input: enum input_kind.
 bool cuda_is_staged(const struct cuda_backend *b, int input, int cols, int n_rows);
+// product_many.c
+cudaError_t cuda_many_launch(struct cuda_backend *b, const struct stage *stage, int n_rows,
+                             struct launch_clock clock);
 
 bool cuda_is_product(const struct op *op);
 // Experts whose input is multiplied by their weights.

@@ -185,22 +185,6 @@ DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int la
 #endif
 }
 
-// The whole warp: a copy of each of the n_lanes lanes from `first` on. to, from, n and barrier are
-// the lane's own.
-template <bool IS_ONCE = false>
-DEV void fetch_each(void *to, const void *from, uint32_t n, uint64_t *barrier, int first,
-                    int n_lanes, int lane) {
-#if __CUDA_ARCH__ >= 900
-    if (lane >= first && lane < first + n_lanes) fetch<IS_ONCE>(to, from, n, barrier, 0);
-#else
-    for (int i = first; i < first + n_lanes; i++)
-        fetch<IS_ONCE>((void *)__shfl_sync(0xffffffffu, (uint64_t)to, i),
-                       (const void *)__shfl_sync(0xffffffffu, (uint64_t)from, i),
-                       __shfl_sync(0xffffffffu, n, i),
-                       (uint64_t *)__shfl_sync(0xffffffffu, (uint64_t)barrier, i), lane);
-#endif
-}
-
 // The whole warp: each lane starts a copy of its own of n bytes, 0 for none. The barrier reports
 // the end of all of them. At least one lane has a copy.
 DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
@@ -418,19 +402,35 @@ DEV uint64_t warpgroup_operand(uint32_t at) {
                  ",{%64,%65,%66,%67},%68,p,1,1,0;}"                                                \
                  : OUTPUTS_32(d, 0), OUTPUTS_32(d, 32)                                             \
                  : INPUTS(a, at, is_add))
+#define WARPGROUP_160(type, d, a, at, is_add)                                                      \
+    asm volatile("{.reg .pred p; setp.ne.b32 p,%85,0; "                                            \
+                 "wgmma.mma_async.sync.aligned.m64n160k16.f32." type "." type " "                  \
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,"     \
+                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,"    \
+                 "%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,"    \
+                 "%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,"    \
+                 "%78,%79}"                                                                        \
+                 ",{%80,%81,%82,%83},%84,p,1,1,0;}"                                                \
+                 : OUTPUTS_32(d, 0), OUTPUTS_32(d, 32), OUTPUTS_8(d, 64), OUTPUTS_8(d, 72)         \
+                 : INPUTS(a, at, is_add))
 template <bool IS_BF16, int N>
 DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add, int) {
-    static_assert(N == 64 || N == 128, "a width that is here");
+    static_assert(N == 64 || N == 128 || N == 160, "a width that is here");
     if constexpr (N == 64) {
         if constexpr (IS_BF16)
             WARPGROUP_64("bf16", d, a, at, is_add);
         else
             WARPGROUP_64("f16", d, a, at, is_add);
-    } else {
+    } else if constexpr (N == 128) {
         if constexpr (IS_BF16)
             WARPGROUP_128("bf16", d, a, at, is_add);
         else
             WARPGROUP_128("f16", d, a, at, is_add);
+    } else {
+        if constexpr (IS_BF16)
+            WARPGROUP_160("bf16", d, a, at, is_add);
+        else
+            WARPGROUP_160("f16", d, a, at, is_add);
     }
 }
 #else

@@ -235,6 +235,20 @@ DEV int rows_with_slots(const struct stage_rows_op &s, int n_rows) {
     return s.slots > 1 ? n_rows * s.slots : n_rows;
 }
 
+// Four columns of a row, to each place that it has.
+DEV void quad_put(const struct stage_rows_op &s, int row, int column, const uint2 &pair) {
+    if (s.out16.n_groups == 0) {
+        *(uint2 *)(s.out16.at + rows16_at(s.out16, row, column)) = pair;
+        return;
+    }
+    for (int i = 0; i < (s.position ? s.n_position : 1); i++) {
+        const int to = s.position ? load_l2(s.position + row * s.n_position + i) : row;
+        uint16_t *out = s.out16.at + rows16_at(s.out16, to, column);
+        *(uint32_t *)out = pair.x; // the next part of the four has the other two
+        *(uint32_t *)(out + 64) = pair.y;
+    }
+}
+
 // STAGE_PREPARE: rows of f32 to 16-bit rows, padded with zeros to whole units.
 // Waits for the launch before.
 template <int INPUT>
@@ -251,13 +265,7 @@ DEV void prepare_run(const struct stage_rows_op &s, int n_rows, float *norm_sums
                                uint2 pair;
                                pair.x = pair_of(v.x, v.y, is_bf16);
                                pair.y = pair_of(v.z, v.w, is_bf16);
-                               uint16_t *out = s.out16.at + rows16_at(s.out16, r, at);
-                               if (s.out16.n_groups == 0) {
-                                   *(uint2 *)out = pair;
-                                   return;
-                               }
-                               *(uint32_t *)out = pair.x; // the next part of the four has the other
-                               *(uint32_t *)(out + 64) = pair.y;
+                               quad_put(s, r, at, pair);
                            });
         __syncthreads(); // the sums were read
     }

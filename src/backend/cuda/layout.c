@@ -168,6 +168,21 @@ static int rows_max(const struct backend_sizes *sizes, enum row_domain rows) {
     return rows == ROWS_LOGITS ? sizes->max_logits : sizes->max_tokens;
 }
 
+// 16-bit rows of a buffer. Those of experts are padded to groups of 8 for each expert.
+static int64_t rows16_max(const struct plan *plan, const struct backend_sizes *sizes, int buffer) {
+    const int rows = rows_max(sizes, plan->buffer[buffer].rows);
+    int64_t most = (int64_t)rows * plan->buffer[buffer].slots;
+    for (int i = 0; i < plan->n_op_all; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->kind != OP_EXPERTS || op->in[0] != buffer) continue;
+        const int64_t pairs = (int64_t)rows * plan->buffer[op->out].slots;
+        const int64_t n_expert = plan->weight[op->weight].n_expert;
+        const int64_t all = pairs + 7 * (pairs < n_expert ? pairs : n_expert);
+        most = all > most ? all : most;
+    }
+    return most;
+}
+
 static void place_buffers(const struct plan *plan, const struct backend_sizes *sizes,
                           struct cuda_layout *l) {
     bool wants16[2];
@@ -177,6 +192,7 @@ static void place_buffers(const struct plan *plan, const struct backend_sizes *s
         b->n_rows = (int64_t)rows_max(sizes, buffer->rows) * buffer->slots;
         b->ld = cuda_ld(buffer->width);
         b->ld16 = b->ld;
+        b->n_groups = (int)((rows16_max(plan, sizes, i) + 7) / 8);
         b->at = take(&l->step_bytes, (uint64_t)b->n_rows * (uint64_t)b->ld * sizeof(float));
         wants16[0] = wants16[1] = false;
         for (int k = 0; k < plan->n_op_all; k++)
@@ -184,7 +200,8 @@ static void place_buffers(const struct plan *plan, const struct backend_sizes *s
                 wants16[cuda_input_type(plan, &plan->op[k])] = true;
         for (int t = 0; t < 2; t++)
             if (wants16[t])
-                b->at16[t] = take(&l->step_bytes, (uint64_t)b->n_rows * (uint64_t)b->ld16 * 2);
+                b->at16[t] =
+                    take(&l->step_bytes, (uint64_t)b->n_groups * 8 * (uint64_t)b->ld16 * 2);
     }
 }
 
@@ -201,11 +218,11 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
     for (int i = 0; i < plan->n_op_all; i++) {
         const struct op *op = &plan->op[i];
         if (!cuda_weighs(op)) continue;
-        const uint64_t ld = (uint64_t)cuda_ld(plan->buffer[op->in[0]].width);
-        const uint64_t slots = (uint64_t)plan->buffer[op->out].slots;
-        if (weighed < ld * slots) weighed = ld * slots;
+        const uint64_t bytes =
+            (uint64_t)l->buffer[op->in[0]].n_groups * 8 * (uint64_t)l->buffer[op->in[0]].ld16 * 2;
+        if (weighed < bytes) weighed = bytes;
     }
-    l->weighed_at = take(&l->step_bytes, weighed * (uint64_t)sizes->max_tokens * 2);
+    l->weighed_at = take(&l->step_bytes, weighed);
     l->max_pairs = (int64_t)sizes->max_tokens * l->max_used;
     l->route_at =
         take(&l->step_bytes, (3 * (uint64_t)l->max_expert + 2 * (uint64_t)l->max_pairs + 16) * 4);
@@ -272,6 +289,8 @@ rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *
     }
     out->parts_at = take(&out->step_bytes, parts);
     out->counters_at = take(&out->step_bytes, counters);
+    out->sums_at = take(&out->step_bytes, MANY_SUMS_BYTES);
+    out->sums_counters_at = take(&out->step_bytes, 2 * MANY_ITEMS_MAX * sizeof(uint32_t));
     out->choose_at = take(&out->step_bytes, choose_scratch_bytes(sizes->max_logits, plan->n_vocab));
     out->chosen_at = take(&out->step_bytes, 2 * CUDA_CHOSEN_BYTES(sizes->max_logits));
     return RN_OK;

@@ -111,8 +111,22 @@ static int writer_of(const struct compiler *c, int index, int buffer) {
 static bool is_written_as_16(const struct compiler *c, int writer, int *type) {
     if (writer == PLAN_NONE) return false;
     const struct op *op = &c->plan->op[writer];
-    return (op->kind == OP_ATTENTION || op->kind == OP_GATE) &&
-           cuda_only_products_read(c->plan, writer, type);
+    if (op->kind != OP_ATTENTION && op->kind != OP_GATE) return false;
+    // a larger step's rows of experts have places of their own, which a gate alone does not know
+    if (!c->is_small && c->plan->buffer[op->out].slots > 1 && !c->is_folded[writer]) return false;
+    return cuda_only_products_read(c->plan, writer, type);
+}
+
+// The op that wrote the route of an EXPERTS.
+static const struct op *route_of(const struct compiler *c, int index) {
+    const int writer = writer_of(c, index, c->plan->op[index].in[1]);
+    assert(writer != PLAN_NONE && c->plan->op[writer].kind == OP_ROUTE);
+    return &c->plan->op[writer];
+}
+
+struct route_table route_of_experts(const struct compiler *c, int index) {
+    const struct op *route = route_of(c, index);
+    return route_table_of(c, c->plan->buffer[route->in[0]].width, route->route.n_used);
 }
 
 void prepare_input(struct compiler *c, int index, bool always) {
@@ -135,16 +149,13 @@ void prepare_input(struct compiler *c, int index, bool always) {
                                     .input = norm == PLAN_NONE ? INPUT_F32
                                                                : norm_input(&plan->op[norm])};
     if (norm != PLAN_NONE) s->row.norm = norm_by_of(c, &plan->op[norm]);
+    if (op->kind != OP_EXPERTS || c->is_small) return;
+    const struct route_table route = route_of_experts(c, index);
+    s->row.position = route.position;
+    s->row.n_position = plan->buffer[op->in[0]].has_slots ? 1 : route.n_used;
 }
 
 // ---------------------------------------------------------------- products
-
-// The op that wrote the route of an EXPERTS.
-static const struct op *route_of(const struct compiler *c, int index) {
-    const int writer = writer_of(c, index, c->plan->op[index].in[1]);
-    assert(writer != PLAN_NONE && c->plan->op[writer].kind == OP_ROUTE);
-    return &c->plan->op[writer];
-}
 
 // The biases of a pair: gates, then factors; of experts for each one.
 static const float *pair_bias(struct compiler *c, const struct op *a, const struct op *b) {
@@ -241,9 +252,8 @@ int product_fill(struct compiler *c, struct stage_product *p, int index) {
                                                              : norm_input(&plan->op[norm])};
     if (norm != PLAN_NONE) p->norm = norm_by_of(c, &plan->op[norm]);
     if (op->kind == OP_EXPERTS) {
-        const struct op *route = route_of(c, index);
         p->is_routed = 1;
-        p->route = route_table_of(c, plan->buffer[route->in[0]].width, route->route.n_used);
+        p->route = route_of_experts(c, index);
         p->slots_in = plan->buffer[op->in[0]].has_slots || weighs;
         if (weighs) p->x16 = weighed_rows(c, op);
     }

@@ -42,9 +42,11 @@ static inline float *buffer_f32(const struct compiler *c, int buffer) {
     return (float *)(void *)(c->b->memory + c->b->layout.buffer[buffer].at);
 }
 
+// In the order that the products of this list read.
 static inline struct rows16 rows16_of(const struct compiler *c, int buffer, int type) {
     const struct cuda_buffer *b = &c->b->layout.buffer[buffer];
     struct rows16 rows = {.ld = b->ld16, .is_bf16 = type};
+    if (!c->is_small) rows.n_groups = b->n_groups;
     if (b->at16[type]) rows.at = (uint16_t *)(void *)(c->b->memory + b->at16[type]);
     return rows;
 }
@@ -76,6 +78,8 @@ int route_add(struct compiler *c, int index);
 void combine_add(struct compiler *c, const struct op *op);
 // Of experts whose input is multiplied by their weights: a 16-bit row for each pair.
 void weigh_add(struct compiler *c, int index);
+// The table of the route that the experts at `index` read.
+struct route_table route_of_experts(const struct compiler *c, int index);
 struct rows16 weighed_rows(const struct compiler *c, const struct op *op);
 
 // program.c

@@ -107,8 +107,10 @@ int route_add(struct compiler *c, int index) {
 }
 
 struct rows16 weighed_rows(const struct compiler *c, const struct op *op) {
+    const struct cuda_buffer *buffer = &c->b->layout.buffer[op->in[0]];
     return (struct rows16){.at = (uint16_t *)(void *)(c->b->memory + c->b->layout.weighed_at),
-                           .ld = c->b->layout.buffer[op->in[0]].ld16,
+                           .ld = buffer->ld16,
+                           .n_groups = c->is_small ? 0 : buffer->n_groups,
                            .is_bf16 = cuda_input_type(c->plan, op)};
 }
 
@@ -127,6 +129,9 @@ void weigh_add(struct compiler *c, int index) {
                                     .n_used = c->plan->buffer[op->out].slots,
                                     .input = norm ? norm_input(norm) : INPUT_F32};
     if (norm) s->row.norm = norm_by_of(c, norm);
+    if (c->is_small) return;
+    s->row.position = route_of_experts(c, index).position;
+    s->row.n_position = 1;
 }
 
 void combine_add(struct compiler *c, const struct op *op) {

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     weigh_kernel_of(const __grid_constant__ struct prepare_args args) {
     SHARED_MEMORY(shared);
     dependents_launch();
-    weigh_run<INPUT>(args.stage, args.n_rows, (float *)shared);
+    weigh_run<INPUT>(args.stage, prepared_rows(args), (float *)shared);
     clock_end(args.clock);
 }
 

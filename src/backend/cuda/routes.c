@@ -62,8 +62,12 @@ cudaError_t cuda_experts_launch(struct cuda_backend *b, const struct stage *stag
 }
 
 cudaError_t cuda_weigh_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
-                              struct launch_clock clock) {
-    struct prepare_args args = {.stage = s->row, .clock = clock, .n_rows = n_rows};
+                              const struct cuda_shape *shape, struct launch_clock clock) {
+    struct prepare_args args = {.stage = s->row,
+                                .clock = clock,
+                                .n_rows = n_rows,
+                                .step = (const struct step *)(const void *)shape->upload,
+                                .rows = s->rows};
     const int64_t pairs = (int64_t)n_rows * s->row.n_used, most = 4 * (int64_t)b->n_sm;
     return cuda_launch(weigh_kernel(s->row.input), (uint64_t)(pairs < most ? pairs : most),
                        BLOCK_THREADS, 2 * N_WARPS * sizeof(float), &args, b->overlaps, b->stream);

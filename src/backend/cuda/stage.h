@@ -20,7 +20,6 @@ enum {
     N_WARPS = BLOCK_THREADS / 32,
     PRODUCT_THREADS = BLOCK_THREADS + 32, // of a product: a warp more ends the tiles
     SMALL_ROWS = 8,   // rows of a small step: the columns of one matrix instruction
-    WIDE_ROWS = 32,   // rows that a product of a larger step takes at a time
     MAX_PRODUCTS = 3, // of a stage
     STEP_GROUPS = 4,  // PLAN_MAX_KV_GROUPS
 };
@@ -152,6 +151,9 @@ struct stage_rows_op {
     const float *in, *in2;
     float *out;
     struct rows16 out16; // PREPARE, GATE, WEIGH
+    // PREPARE for experts of a larger step: the rows of out16 that each row goes to; NULL: its own
+    const int32_t *position;
+    int32_t n_position; // of a row
     int32_t ld_in, ld_in2, ld_out, width;
     int32_t add, positions;             // EMBED, NORM, COMBINE
     int32_t group;                      // NORM: elements normed together

@@ -7,16 +7,12 @@
 #include "pages.cuh"
 #include "product.cuh"
 #include "rows.cuh"
+#include "step.cuh"
 
 template <int CODEC, bool IS_STAGED>
 __global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
     product_kernel_small(const __grid_constant__ struct product_args args) {
     product_run<CODEC, 1, IS_STAGED>(args);
-}
-
-__global__ void __launch_bounds__(PRODUCT_THREADS, 1)
-    product_kernel_wide(const __grid_constant__ struct product_args args) {
-    product_run<CODEC_ANY, WIDE_ROWS / 8, false>(args);
 }
 
 // Two blocks share a multiprocessor, or one and blocks of a product.
@@ -63,7 +59,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     prepare_kernel_of(const __grid_constant__ struct prepare_args args) {
     SHARED_MEMORY(shared);
     dependents_launch();
-    prepare_run<INPUT>(args.stage, args.n_rows, (float *)shared);
+    prepare_run<INPUT>(args.stage, prepared_rows(args), (float *)shared);
     clock_end(args.clock);
 }
 
@@ -159,7 +155,6 @@ CODEC_LIST(X)
 #undef X
 KERNEL_ENTRY(product_small_any, (product_kernel_small<CODEC_ANY, false>), (struct product_args))
 KERNEL_ENTRY(product_staged_any, (product_kernel_small<CODEC_ANY, true>), (struct product_args))
-KERNEL_ENTRY(product_wide, product_kernel_wide, (struct product_args))
 #define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
 #define ATTENTION_ENTRY(name, kernel, dim, type)                                                   \
     KERNEL_ENTRY(name##_##type, (kernel<KV_##type, dim>), (struct attention_args))

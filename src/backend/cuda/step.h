@@ -31,6 +31,39 @@ struct product_args {
     int32_t n_early;             // slots that are asked for before the launch waits
 };
 
+// Products of larger steps (product_many.cuh). A block has 128 rows of a matrix, and 64 or 192
+// columns: rows of the batch.
+enum {
+    MANY_THREADS = BLOCK_THREADS + 128, // a warpgroup more, which gives its registers away
+    MANY_TILES = 8,
+    MANY_FEW = 64, // columns of the two forms
+    MANY_WIDE = 160,
+    MANY_STAGES_MAX = 12,
+    MANY_ENDS = 20480,            // ends of tiles
+    MANY_HEAD = 2048 + MANY_ENDS, // barriers of the ring, then the ends
+    MANY_SUMS_BYTES = 64 << 20,   // sums of parts
+    MANY_ITEMS_MAX = 4096,        // that have parts
+};
+// Units of a stage.
+#define MANY_UNITS(columns, unit_bytes) ((columns) == MANY_FEW && (unit_bytes) < 1024 ? 4 : 2)
+
+struct many_args {
+    struct stage_product stage; // its products have one codec
+    struct launch_clock clock;
+    int32_t n_rows, n_stages;
+    int32_t parts_log;  // an item has 8 >> parts_log slices
+    float *sums;        // of parts
+    uint32_t *counters; // of parts: [items, 2], all 0 between launches
+};
+
+static inline uint32_t many_stage_bytes(int columns, int unit_bytes) {
+    return (uint32_t)(MANY_UNITS(columns, unit_bytes) * (MANY_TILES * unit_bytes + columns * 64));
+}
+// Bytes of the sums of one item.
+static inline uint64_t many_sums_bytes(int columns) {
+    return (uint64_t)(N_SLICES * MANY_TILES * UNIT_ROWS * columns * 4);
+}
+
 struct attention_args {
     struct stage_attention stage;
     const struct step *step;
@@ -46,6 +79,9 @@ struct prepare_args {
     struct stage_rows_op stage;
     struct launch_clock clock;
     int32_t n_rows;
+    // of rows that go to places of their own: a launch may have more rows than the step
+    const struct step *step; // NULL: n_rows
+    int32_t rows;            // enum stage_rows
 };
 
 // Row stages that read nothing of each other.
@@ -71,7 +107,8 @@ extern "C" {
 // codec: enum codec_id; CODEC_COUNT: any, also of several products, but none of BF16 among others.
 // is_staged: each block brings the input to shared memory.
 const void *product_small(int codec, int is_staged);
-const void *product_wide(void);
+// columns: MANY_FEW or MANY_WIDE.
+const void *product_many(int codec, int columns);
 // Of attention_small_run.
 const void *attention_small(int kv_type, int dim_k, int dim_v);
 // Of attention_long_run, which has heads of 64 or 128 elements; NULL: others. A fold follows it.

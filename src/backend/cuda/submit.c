@@ -269,23 +269,22 @@ static int slots_early(int unit_bytes, int n_units, bool is_short) {
     return unit_bytes > SHORT_UNIT && n_units <= SHORT_UNITS ? RING_SLOTS_MAX : 1;
 }
 
+// Products of a small step.
 static cudaError_t launch_product(struct cuda_backend *b, const struct stage *stage, int n_rows,
-                                  bool is_small, struct launch_clock clock) {
+                                  struct launch_clock clock) {
     struct product_args args = {.stage = stage->product, .n_rows = n_rows, .clock = clock};
     struct stage_product *s = &args.stage;
     int codec = s->is_routed ? (int)CODEC_COUNT : s->product[0].codec;
     // long stages of long units read rows of 16 bits from memory: the rings are worth more
     const bool reads =
         s->input == INPUT_16 && s->product[0].unit_bytes > SHORT_UNIT && s->n_tiles > b->n_sm;
-    const bool stages =
-        is_small && !s->is_routed && !reads && cuda_is_staged(b, s->input, s->cols, n_rows);
+    const bool stages = !s->is_routed && !reads && cuda_is_staged(b, s->input, s->cols, n_rows);
     if (!stages) s->input = INPUT_16; // written so, or prepared
     for (int i = 0; i < s->n_products; i++) {
         const int unit = s->product[i].unit_bytes, bytes = SLOT_UNITS(unit) * unit;
         if (bytes > args.slot_bytes) args.slot_bytes = bytes;
         if (s->product[i].codec != codec) codec = CODEC_COUNT;
     }
-    const int n_tiles = is_small ? 1 : WIDE_ROWS / 8;
     const uint32_t x_bytes = stages ? (uint32_t)(s->n_units * n_rows * 64) : 0;
     const int tiles_each = s->is_routed ? 2 : (s->n_tiles + b->n_sm - 1) / b->n_sm;
     const int per_sm = tiles_each < PRODUCT_BLOCKS ? tiles_each : (int)PRODUCT_BLOCKS;
@@ -295,26 +294,27 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
                        : is_short                   ? SHARED_SHORT
                                                     : SHARED_USUAL;
     const int all = (int)b->prop.sharedMemPerMultiprocessor - per_sm * 1024;
-    const uint32_t fixed = product_shared_bytes(0, 0, n_tiles, x_bytes) + 1024;
+    const uint32_t fixed = product_shared_bytes(0, 0, 1, x_bytes) + 1024;
     const int left = (budget < all ? budget : all) / per_sm - (int)fixed;
     args.n_slots = left / (N_WARPS * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
-    uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, n_tiles, x_bytes);
+    uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, 1, x_bytes);
     while (args.n_slots > 1 && shared > b->shared_most) // of other GPUs
-        shared = product_shared_bytes(--args.n_slots, args.slot_bytes, n_tiles, x_bytes);
+        shared = product_shared_bytes(--args.n_slots, args.slot_bytes, 1, x_bytes);
     assert(shared <= b->shared_most);
     args.n_early = stages ? slots_early(unit, s->n_units, is_short) : args.n_slots;
     if (args.n_early > args.n_slots) args.n_early = args.n_slots;
     int blocks = b->n_sm * per_sm;
     if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
-    return cuda_launch(is_small ? product_small(codec, stages) : product_wide(), (uint64_t)blocks,
-                       PRODUCT_THREADS, shared, &args, b->overlaps, b->stream);
+    return cuda_launch(product_small(codec, stages), (uint64_t)blocks, PRODUCT_THREADS, shared,
+                       &args, b->overlaps, b->stream);
 }
 
 static cudaError_t launch_prepare(struct cuda_backend *b, const struct stage *s, int n_rows,
-                                  struct launch_clock clock) {
-    struct prepare_args args = {.stage = s->row, .clock = clock, .n_rows = n_rows};
+                                  const struct cuda_shape *shape, struct launch_clock clock) {
+    struct prepare_args args = {.stage = s->row, .clock = clock, .n_rows = n_rows, .rows = s->rows};
+    if (s->row.position) args.step = (const struct step *)(const void *)shape->upload;
     const int64_t rows = (int64_t)n_rows * (s->row.slots > 1 ? s->row.slots : 1);
     const int64_t most = 4 * (int64_t)b->n_sm;
     return cuda_launch(prepare_kernel(s->row.input), (uint64_t)(rows < most ? rows : most),
@@ -330,12 +330,13 @@ static cudaError_t launch_stage(struct cuda_backend *b, const struct cuda_shape 
                              .step = (const struct step *)(const void *)shape->upload,
                              .clock = clock};
     *n = 1;
-    if (s->kind == STAGE_PRODUCT)
-        return launch_product(b, s, rows_of(b, shape, s), list->is_small, clock);
-    if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, shape, s), clock);
+    if (s->kind == STAGE_PRODUCT && !list->is_small)
+        return cuda_many_launch(b, s, rows_of(b, shape, s), clock);
+    if (s->kind == STAGE_PRODUCT) return launch_product(b, s, rows_of(b, shape, s), clock);
+    if (s->kind == STAGE_PREPARE) return launch_prepare(b, s, rows_of(b, shape, s), shape, clock);
     if (s->kind == STAGE_UP || s->kind == STAGE_DOWN)
         return cuda_experts_launch(b, s, rows_of(b, shape, s), shape, clock);
-    if (s->kind == STAGE_WEIGH) return cuda_weigh_launch(b, s, rows_of(b, shape, s), clock);
+    if (s->kind == STAGE_WEIGH) return cuda_weigh_launch(b, s, rows_of(b, shape, s), shape, clock);
     if (s->kind == STAGE_COMBINE) return cuda_combine_launch(b, s, rows_of(b, shape, s), clock);
     if (s->kind == STAGE_ROUTE) return cuda_route_launch(b, s, rows_of(b, shape, s), shape, clock);
     if (s->kind == STAGE_HEADS) return cuda_heads_launch(b, s, rows_of(b, shape, s), clock);

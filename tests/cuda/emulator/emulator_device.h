@@ -449,16 +449,6 @@ template <bool IS_ONCE = false>
 DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     emulator::fetch_begin(to, from, n, barrier, lane);
 }
-template <bool IS_ONCE = false>
-DEV void fetch_each(void *to, const void *from, uint32_t n, uint64_t *barrier, int first,
-                    int n_lanes, int lane) {
-    for (int i = first; i < first + n_lanes; i++) {
-        uint64_t *const own = (uint64_t *)__shfl_sync(0xffffffffu, (uintptr_t)barrier, i);
-        emulator::fetch_begin((void *)__shfl_sync(0xffffffffu, (uintptr_t)to, i),
-                              (const void *)__shfl_sync(0xffffffffu, (uintptr_t)from, i),
-                              __shfl_sync(0xffffffffu, n, i), own, lane);
-    }
-}
 // The copy of the last lane is late; so one that is not waited for is found.
 DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     const uint32_t has = __ballot_sync(0xffffffffu, n > 0);

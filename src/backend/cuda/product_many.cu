@@ -1,0 +1,30 @@
+// The kernels of product_many.cuh, for each codec and form.
+#include "product_many.cuh"
+
+template <int CODEC>
+__global__ void __launch_bounds__(MANY_THREADS, 1)
+    product_kernel_few(const __grid_constant__ struct many_args args) {
+    product_many_run<many_form<CODEC, MANY_FEW>, 40, 232>(args);
+}
+template <int CODEC>
+__global__ void __launch_bounds__(MANY_THREADS, 1)
+    product_kernel_many(const __grid_constant__ struct many_args args) {
+    product_many_run<many_form<CODEC, MANY_WIDE>, 40, 232>(args);
+}
+
+#define X(id, unit_bytes, is_bf16)                                                                 \
+    KERNEL_ENTRY(product_few_##id, product_kernel_few<CODEC_##id>, (struct many_args))             \
+    KERNEL_ENTRY(product_many_##id, product_kernel_many<CODEC_##id>, (struct many_args))
+CODEC_LIST(X)
+#undef X
+
+extern "C" const void *product_many(int codec, int columns) {
+    switch (codec) {
+#define X(id, unit_bytes, is_bf16)                                                                 \
+    case CODEC_##id:                                                                               \
+        return columns == MANY_FEW ? product_few_##id() : product_many_##id();
+        CODEC_LIST(X)
+#undef X
+    }
+    return nullptr;
+}
