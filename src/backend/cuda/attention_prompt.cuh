@@ -557,10 +557,10 @@ DEV void attention_prompt_run(const struct stage_attention &s, const struct step
     if (P::IS_WIDE) fetch_init_done();
     __syncthreads();
     if (threadIdx.x < 256) {
-        registers_take<P::IS_WIDE ? 240 : 232>();
+        registers_take<232>(); // with those that are given, no more than a launch has
         teams_run<P>(s, step, rows, seqs, shared);
     } else {
-        registers_give<P::IS_WIDE ? 32 : 40>();
+        registers_give<40>();
         fillers_run<P>(s, step, rows, seqs, shared);
     }
 }

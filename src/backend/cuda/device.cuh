@@ -351,7 +351,8 @@ template <uint32_t MASK, uint32_t BITS> DEV uint32_t and_or(uint32_t w) {
 enum { GROUP_BYTES = 512 };
 
 // The warpgroup's threads have n registers from here on, a multiple of 8: more, which others gave,
-// or less.
+// or less. A block that asks for more than it was launched with waits for ever: the sum over its
+// threads is at most 65536 / (blocks * threads), rounded down to 8, times its threads.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 template <int N> DEV void registers_take() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));

@@ -7,8 +7,6 @@
 enum {
     MANY_LARGE = 64,        // rows from which on the form of more columns pays
     MANY_LARGE_ROUTED = 48, // of an expert, on average
-    MANY_CUT_ROWS = 256,    // rows up to which an item may be an eighth of the slices
-    MANY_FULL = 85,         // percent of the places of the last wave that have work
 };
 
 // The shared memory of a block, and the stages of its ring. A multiprocessor has one block.
@@ -20,20 +18,13 @@ static uint32_t ring_size(const struct cuda_backend *b, int columns, int unit_by
     return MANY_HEAD + (uint32_t)*n_stages * stage;
 }
 
-// Parts of an item's slices, as a power of two: the fewest that leave few places idle.
-static int parts_of(int n_items, int n_places, int n_rows, uint64_t item_bytes) {
-    const int most = n_rows <= MANY_CUT_ROWS ? 3 : 1;
-    int best = 0, best_full = 0;
-    for (int log = 0; log <= most; log++) {
-        if (log > 0 && (uint64_t)n_items * item_bytes > MANY_SUMS_BYTES) break;
-        if (log > 0 && n_items > MANY_ITEMS_MAX) break;
-        const int64_t items = (int64_t)n_items << log;
-        const int64_t waves = (items + n_places - 1) / n_places;
-        const int full = (int)(items * 100 / (waves * n_places));
-        if (full > best_full) best = log, best_full = full;
-        if (full >= MANY_FULL) break;
-    }
-    return best;
+// Parts of an item's slices, as a power of two: as many as one wave of blocks has places for. The sums
+// of parts go through memory, so a second wave costs less than they do.
+static int parts_of(int n_items, int n_places, uint64_t item_bytes) {
+    int log = 0;
+    if ((uint64_t)n_items * item_bytes > MANY_SUMS_BYTES || n_items > MANY_ITEMS_MAX) return 0;
+    while (log < 3 && (int64_t)n_items << (log + 1) <= n_places) log++;
+    return log;
 }
 
 static int columns_of(const struct cuda_backend *b, const struct stage_product *s, int n_rows) {
@@ -56,8 +47,7 @@ static cudaError_t launch(struct cuda_backend *b, struct many_args *args) {
         (s->n_tiles + MANY_TILES - 1) / MANY_TILES * ((args->n_rows + columns - 1) / columns);
     args->sums = (float *)(void *)(b->memory + b->layout.sums_at);
     args->counters = (uint32_t *)(void *)(b->memory + b->layout.sums_counters_at);
-    if (!s->is_routed)
-        args->parts_log = parts_of(items, places, args->n_rows, many_sums_bytes(columns));
+    if (!s->is_routed) args->parts_log = parts_of(items, places, many_sums_bytes(columns));
     const int64_t all = (int64_t)items << args->parts_log;
     const int64_t grid = s->is_routed || all > places ? places : all;
     return cuda_launch(product_many(s->product[0].codec, columns), (uint64_t)grid, MANY_THREADS,
