@@ -74,7 +74,7 @@ static double peak_share(const struct samples *samples, double avg_ns) {
 
 // The samples' times and rates.
 static double times_set(const struct samples *samples, struct row *row) {
-    double ns[SAMPLES_MAX], ts[SAMPLES_MAX], stddev_ns, stddev_ts;
+    double ns[SAMPLES_MAX] = {0}, ts[SAMPLES_MAX] = {0}, stddev_ns, stddev_ts;
     const int n = samples->n;
     for (int i = 0; i < n; i++) {
         ns[i] = (double)samples->sample[i].ns;
@@ -85,7 +85,7 @@ static double times_set(const struct samples *samples, struct row *row) {
     row_whole(row, COLUMN_STDDEV_NS, llround(stddev_ns));
     row_real(row, COLUMN_AVG_TS, avg_ts);
     row_real(row, COLUMN_STDDEV_TS, stddev_ts);
-    double idle_us[SAMPLES_MAX];
+    double idle_us[SAMPLES_MAX] = {0};
     for (int i = 0; i < n; i++) idle_us[i] = above_zero(samples->sample[i].idle_ns * 1e-3);
     row_real(row, COLUMN_IDLE_US, figure_mean(idle_us, n, NULL));
     row_list(row, COLUMN_SAMPLES_NS, VALUE_WHOLES, ns, n);
