@@ -3,11 +3,13 @@
 #   PREFIX, DESTDIR                the folders of `make install`
 #   STORY                          the subject of the story of `make run`
 #   CUDA_ARCHITECTURES             the GPUs that the CUDA backend is compiled for, such as 90a-real; all by default
+#   CUDA_FEW                       1: some of its kernels only, to see that they compile
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` runs, and its most actions
 #   DIFF_REQUESTS, DIFF_SEED       the number of requests that `make http-diff` compares, and their seed
 SAN           ?=
 CUDA_ARCHITECTURES ?=
+CUDA_FEW      ?=
 PREFIX        ?= /usr/local
 DESTDIR       ?=
 STORY         ?= a fox and a lantern
@@ -44,7 +46,7 @@ all: $(BUILD)/build.ninja ## build the program, the library and the programs tha
 $(BUILD)/build.ninja:
 	@case "$(SAN)" in ''|address|undefined|address,undefined|thread) ;; *) \
 	    echo "SAN=$(SAN): expected address, undefined, address,undefined or thread" >&2; exit 2;; esac
-	@$(call CONFIGURE,$(BUILD),$(if $(CUDA_ARCHITECTURES),-DRUNNEL_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') $(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
+	@$(call CONFIGURE,$(BUILD),$(if $(CUDA_ARCHITECTURES),-DRUNNEL_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') $(if $(CUDA_FEW),-DRUNNEL_CUDA_FEW=ON) $(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
 
 setup: ## install the Debian packages that are missing
 	@tools/setup

@@ -179,7 +179,7 @@ static void runs_with_the_same_bits_in_every_chunking(void **state) {
     else
         golden_open_folder(&g);
     const bool thorough = is_thorough(&g);
-    const int n_chunks = cuda_wanted() ? N_CHUNKS : test_is_whole() && thorough ? 3 : 2;
+    const int n_chunks = cuda_wanted() ? N_CHUNKS : 2;
     for (int i = 0; i < n_chunks; i++) {
         struct golden_run run;
         const rn_engine_options o = {.batch_tokens = chunks[i], .logit_rows = chunks[i]};

@@ -1,5 +1,6 @@
 // The kernels of attention_latent.cuh.
 #include "attention_latent.cuh"
+#include "kernels.h"
 
 template <int TYPE, int BLOCKS>
 __global__ void __launch_bounds__(LATENT_THREADS, 1)
@@ -26,13 +27,12 @@ __global__ void __launch_bounds__(LATENT_FOLD_THREADS)
     clock_end(args.clock);
 }
 
-#define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
 #define X(type)                                                                                    \
     KERNEL_ENTRY(latent_576_##type, (latent_kernel_of<KV_##type, LATENT_DIM_K / 32>),              \
                  (struct latent_args))                                                             \
     KERNEL_ENTRY(latent_any_##type, (latent_kernel_of<KV_##type, 0>), (struct latent_args))        \
     KERNEL_ENTRY(latent_append_##type, latent_append_of<KV_##type>, (struct latent_args))
-KV_TYPE_LIST(X)
+KERNEL_TYPES(X)
 #undef X
 KERNEL_ENTRY(latent_fold, latent_fold_of, (struct latent_args))
 
@@ -42,7 +42,7 @@ extern "C" const void *latent_attention(int kv_type, int dim_k, int dim_v) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
         return is_usual ? latent_576_##type() : latent_any_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;
@@ -53,7 +53,7 @@ extern "C" const void *latent_append(int kv_type) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
         return latent_append_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;

@@ -2,6 +2,7 @@
 #include "attention_prompt.cuh"
 #include "clock.cuh"
 #include "step.h"
+#include "kernels.h"
 
 template <int TYPE, int BLOCKS, int KEYS, int GROUPS, int PASSES>
 __global__ void __launch_bounds__(PROMPT_THREADS, 1)
@@ -20,7 +21,6 @@ __global__ void __launch_bounds__(PROMPT_THREADS, 1)
 #endif
 }
 
-#define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
 #define X(type)                                                                                    \
     KERNEL_ENTRY(prompt_64_##type, (attention_kernel_prompt<KV_##type, 2, 1, 1, 1>),               \
                  (struct attention_args))                                                          \
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(PROMPT_THREADS, 1)
                  (struct attention_args))                                                          \
     KERNEL_ENTRY(prompt_256_##type, (attention_kernel_prompt<KV_##type, 4, 2, 2, 2>),              \
                  (struct attention_args))
-KV_TYPE_LIST(X)
+KERNEL_TYPES(X)
 #undef X
 
 extern "C" const void *attention_prompt(int kv_type, int dim_k, int dim_v) {
@@ -40,7 +40,7 @@ extern "C" const void *attention_prompt(int kv_type, int dim_k, int dim_v) {
         return is_long                    ? prompt_256_##type()                                    \
                : dim_k > 64 || dim_v > 64 ? prompt_128_##type()                                    \
                                           : prompt_64_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;

@@ -3,6 +3,7 @@
 
 #include "clock.cuh"
 #include "step.h"
+#include "kernels.h"
 
 // TILES: 1, or what STREAM_TILES has for the heads.
 template <int TYPE, int DIM, int TILES>
@@ -24,7 +25,6 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     clock_end(args.clock);
 }
 
-#define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
 #define STREAMS_ENTRY(dim, type)                                                                   \
     KERNEL_ENTRY(streams_##dim##_##type, (streams_kernel<KV_##type, dim, 1>),                      \
                  (struct attention_args))                                                          \
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     STREAMS_ENTRY(128, type)                                                                       \
     STREAMS_ENTRY(256, type)                                                                       \
     KERNEL_ENTRY(append_##type, append_kernel<KV_##type>, (struct attention_args))
-KV_TYPE_LIST(X)
+KERNEL_TYPES(X)
 #undef X
 
 extern "C" const void *attention_streams(int kv_type, int dim_k, int dim_v, int tiles) {
@@ -46,7 +46,7 @@ extern "C" const void *attention_streams(int kv_type, int dim_k, int dim_v, int 
         if (dim_k == 64) return tiles == 1 ? streams_64_##type() : streams_64_tiles_##type();      \
         if (dim_k == 128) return tiles == 1 ? streams_128_##type() : streams_128_tiles_##type();   \
         return tiles == 1 ? streams_256_##type() : streams_256_tiles_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;
@@ -57,7 +57,7 @@ extern "C" const void *attention_append(int kv_type) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
         return append_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;

@@ -1,5 +1,6 @@
 // The kernels of experts in small steps.
 #include "experts.cuh"
+#include "kernels.h"
 
 template <int CODEC, bool IS_DOWN>
 __global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
@@ -10,7 +11,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
 #define X(id, unit_bytes, is_bf16)                                                                 \
     KERNEL_ENTRY(experts_up_##id, (experts_kernel_of<CODEC_##id, false>), (struct experts_args))   \
     KERNEL_ENTRY(experts_down_##id, (experts_kernel_of<CODEC_##id, true>), (struct experts_args))
-CODEC_LIST(X)
+KERNEL_CODECS(X)
 #undef X
 
 extern "C" const void *experts_kernel(int codec, int is_down) {
@@ -18,7 +19,7 @@ extern "C" const void *experts_kernel(int codec, int is_down) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
         return is_down ? experts_down_##id() : experts_up_##id();
-        CODEC_LIST(X)
+        KERNEL_CODECS(X)
 #undef X
     }
     return nullptr;

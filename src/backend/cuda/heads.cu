@@ -1,5 +1,6 @@
 // The kernels of heads.cuh: two for each codec.
 #include "heads.cuh"
+#include "kernels.h"
 
 template <int CODEC, int NT>
 __global__ void __launch_bounds__(HEADS_THREADS, 4)
@@ -14,7 +15,7 @@ __global__ void __launch_bounds__(HEADS_THREADS, 4)
     KERNEL_ENTRY(heads_few_##id, (heads_kernel_of<CODEC_##id, 1>), (struct heads_args))            \
     KERNEL_ENTRY(heads_many_##id, (heads_kernel_of<CODEC_##id, HEADS_ROWS / 8>),                   \
                  (struct heads_args))
-CODEC_LIST(X)
+KERNEL_CODECS(X)
 #undef X
 
 extern "C" const void *heads_kernel(int codec, int is_few) {
@@ -22,7 +23,7 @@ extern "C" const void *heads_kernel(int codec, int is_few) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
         return is_few ? heads_few_##id() : heads_many_##id();
-        CODEC_LIST(X)
+        KERNEL_CODECS(X)
 #undef X
     }
     return nullptr;

@@ -1,5 +1,6 @@
 // The kernels of product_many.cuh, for each codec and form.
 #include "product_many.cuh"
+#include "kernels.h"
 
 template <int CODEC>
 __global__ void __launch_bounds__(MANY_THREADS, 1)
@@ -15,7 +16,7 @@ __global__ void __launch_bounds__(MANY_THREADS, 1)
 #define X(id, unit_bytes, is_bf16)                                                                 \
     KERNEL_ENTRY(product_few_##id, product_kernel_few<CODEC_##id>, (struct many_args))             \
     KERNEL_ENTRY(product_many_##id, product_kernel_many<CODEC_##id>, (struct many_args))
-CODEC_LIST(X)
+KERNEL_CODECS(X)
 #undef X
 
 extern "C" const void *product_many(int codec, int columns) {
@@ -23,7 +24,7 @@ extern "C" const void *product_many(int codec, int columns) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
         return columns == MANY_FEW ? product_few_##id() : product_many_##id();
-        CODEC_LIST(X)
+        KERNEL_CODECS(X)
 #undef X
     }
     return nullptr;

@@ -8,6 +8,7 @@
 #include "product.cuh"
 #include "rows.cuh"
 #include "step.cuh"
+#include "kernels.h"
 
 template <int CODEC, bool IS_STAGED>
 __global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
@@ -151,11 +152,10 @@ __global__ void __launch_bounds__(1024) read_all(const uint4 *from, uint64_t n, 
                  (struct product_args))                                                            \
     KERNEL_ENTRY(product_staged_##id, (product_kernel_small<CODEC_##id, true>),                    \
                  (struct product_args))
-CODEC_LIST(X)
+KERNEL_CODECS(X)
 #undef X
 KERNEL_ENTRY(product_small_any, (product_kernel_small<CODEC_ANY, false>), (struct product_args))
 KERNEL_ENTRY(product_staged_any, (product_kernel_small<CODEC_ANY, true>), (struct product_args))
-#define KV_TYPE_LIST(X) X(F16) X(BF16) X(INT8) X(FP8)
 #define ATTENTION_ENTRY(name, kernel, dim, type)                                                   \
     KERNEL_ENTRY(name##_##type, (kernel<KV_##type, dim>), (struct attention_args))
 #define X(type)                                                                                    \
@@ -165,7 +165,7 @@ KERNEL_ENTRY(product_staged_any, (product_kernel_small<CODEC_ANY, true>), (struc
     ATTENTION_ENTRY(attention_long_64, attention_kernel_long, 64, type)                            \
     ATTENTION_ENTRY(attention_long_128, attention_kernel_long, 128, type)                          \
     KERNEL_ENTRY(attention_any_##type, attention_kernel_any<KV_##type>, (struct attention_args))
-KV_TYPE_LIST(X)
+KERNEL_TYPES(X)
 #undef X
 KERNEL_ENTRY(attention_fold, attention_kernel_fold, (struct attention_args))
 KERNEL_ENTRY(prepare_f32, prepare_kernel_of<INPUT_F32>, (struct prepare_args))
@@ -179,7 +179,7 @@ extern "C" const void *product_small(int codec, int is_staged) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
         return is_staged ? product_staged_##id() : product_small_##id();
-        CODEC_LIST(X)
+        KERNEL_CODECS(X)
 #undef X
     }
     return is_staged ? product_staged_any() : product_small_any();
@@ -199,7 +199,7 @@ extern "C" const void *attention_small(int kv_type, int dim_k, int dim_v) {
         return dim == 64    ? attention_64_##type()                                                \
                : dim == 128 ? attention_128_##type()                                               \
                             : attention_other_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;
@@ -211,7 +211,7 @@ extern "C" const void *attention_long(int kv_type, int dim_k, int dim_v) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
         return dim_k == 64 ? attention_long_64_##type() : attention_long_128_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;
@@ -222,7 +222,7 @@ extern "C" const void *attention_any(int kv_type) {
 #define X(type)                                                                                    \
     case KV_##type:                                                                                \
         return attention_any_##type();
-        KV_TYPE_LIST(X)
+        KERNEL_TYPES(X)
 #undef X
     }
     return nullptr;
