@@ -1,8 +1,8 @@
 // The kernels of attention_prompt.cuh: for heads of up to 64, 128 and 256 elements.
 #include "attention_prompt.cuh"
 #include "clock.cuh"
-#include "step.h"
 #include "kernels.h"
+#include "step.h"
 
 template <int TYPE, int BLOCKS, int KEYS, int GROUPS, int PASSES>
 __global__ void __launch_bounds__(PROMPT_THREADS, 1)

@@ -557,7 +557,7 @@ DEV void attention_prompt_run(const struct stage_attention &s, const struct step
     if (P::IS_WIDE) fetch_init_done();
     __syncthreads();
     if (threadIdx.x < 256) {
-        registers_take<232>(); // with those that are given, no more than a launch has
+        registers_take<232>(); // both together: no more than the launch has
         teams_run<P>(s, step, rows, seqs, shared);
     } else {
         registers_give<40>();

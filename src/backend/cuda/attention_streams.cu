@@ -2,8 +2,8 @@
 #include "attention_streams.cuh"
 
 #include "clock.cuh"
-#include "step.h"
 #include "kernels.h"
+#include "step.h"
 
 // TILES: 1, or what STREAM_TILES has for the heads.
 template <int TYPE, int DIM, int TILES>

@@ -28,7 +28,7 @@ DEV struct latent_shape latent_shape_of(const struct stage_attention &s, const s
 }
 
 // Of up to LATENT_SEQS sequences: their first items that have all splits, items of a run of splits,
-// and parts. n_jobs: of those that have parts.
+// and parts. n_jobs: of sequences with parts.
 struct latent_table {
     uint32_t whole_first[LATENT_SEQS], split_first[LATENT_SEQS];
     uint32_t part_first[LATENT_SEQS], job_first[LATENT_SEQS];
@@ -39,7 +39,7 @@ struct latent_table {
 static_assert(sizeof(struct latent_table) <= LATENT_TABLE_BYTES, "the table has room");
 
 // One warp. Sequences of few splits are done whole; so are those whose splits are a block's share
-// of the work, about, and those that find no room for parts.
+// of the work, about, and sequences without room for parts.
 DEV void latent_plan(const struct latent_args &args, int first, int n, uint32_t parts_before,
                      struct latent_table *table, int lane) {
     const struct stage_attention &s = args.stage;

@@ -18,8 +18,8 @@ static uint32_t ring_size(const struct cuda_backend *b, int columns, int unit_by
     return MANY_HEAD + (uint32_t)*n_stages * stage;
 }
 
-// Parts of an item's slices, as a power of two: as many as one wave of blocks has places for. The sums
-// of parts go through memory, so a second wave costs less than they do.
+// Parts of an item's slices, as a power of two: as many as one wave of blocks has places for. The
+// sums of parts go through memory, so a second wave costs less than they do.
 static int parts_of(int n_items, int n_places, uint64_t item_bytes) {
     int log = 0;
     if ((uint64_t)n_items * item_bytes > MANY_SUMS_BYTES || n_items > MANY_ITEMS_MAX) return 0;

@@ -1,6 +1,6 @@
 // The kernels of product_many.cuh, for each codec and form.
-#include "product_many.cuh"
 #include "kernels.h"
+#include "product_many.cuh"
 
 template <int CODEC>
 __global__ void __launch_bounds__(MANY_THREADS, 1)

@@ -543,7 +543,7 @@ DEV void many_consume(const struct many_args &args, const struct many_ring &ring
     }
 }
 
-// Registers of a thread of the warpgroup that gives, and of those that multiply.
+// GIVEN, TAKEN: registers of a thread, in the warpgroup that asks and in the two that multiply.
 template <class FORM, int GIVEN, int TAKEN>
 DEV void product_many_run(const struct many_args &args) {
     SHARED_MEMORY(shared);

@@ -4,11 +4,11 @@
 #include "step.h"
 
 #include "attention_long.cuh"
+#include "kernels.h"
 #include "pages.cuh"
 #include "product.cuh"
 #include "rows.cuh"
 #include "step.cuh"
-#include "kernels.h"
 
 template <int CODEC, bool IS_STAGED>
 __global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
