@@ -47,7 +47,7 @@ for kbytes in $([ -n "$SAN" ] || echo 120000 180000 200000 250000 400000); do
     (ulimit -v "$kbytes"; exec "$BIN" serve --port 0 -t 1 >served 2>said </dev/null) &
     pid=$!
     for ((i = 0; i < 600; i++)); do
-        grep -q '^runnel: ' said && break
+        grep -q ' is ready at ' said && break # a warning may come before it
         kill -0 $pid 2>/dev/null || break
         sleep 0.05
     done
