@@ -150,15 +150,16 @@ typedef struct rn_engine_options {
     int device;          // which device of that backend, from 0 on
     const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512", "neon"
     const char *kv_type; // NULL: the backend's default; "f16", "f32", "int8", "int4", or others
+                         // that a backend has
     const char *state_type; // of recurrent layers: NULL or "f32"; "bf16" takes half, and is less
-                            // exact that a backend has
+                            // exact
     int n_threads;          // 0: one per core that this process may use
     bool no_pin;            // threads are never bound to a cache or memory node
     int n_ctx;              // positions of a sequence; 0: the model's
     int max_seqs;           // sequences at a time; 0: 1
     int max_waiting;   // requests' choices that wait for their first step, or to continue; 0: 1024
-    int batch_tokens;  // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS,
-                       // or max_seqs if larger
+    int batch_tokens;  // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS, or
+                       // the device's own number, or max_seqs, whichever is the largest
     int logit_rows;    // most logit rows in a step; 0: max_seqs, and some for drafts; -1: as many
                        // as fit 256 MiB
     uint64_t kv_bytes; // memory of the KV pages; 0: kv_pages says

@@ -69,6 +69,7 @@ struct tools_device {
     const char *const *kv_types; // that it has; NULL ends them
     const char *kv_default;
     bool runs_blocks;                   // it runs a model's own draft block
+    int step_tokens;                    // most tokens of a step; 0: RN_DEFAULT_BATCH_TOKENS
     uint64_t memory_total, memory_free; // 0: unknown
     char note[TOOLS_NOTE];              // as in rn_engine_info
 };

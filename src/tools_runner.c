@@ -530,6 +530,7 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
                                  .kv_types = found.cls->kv_types,
                                  .kv_default = found.cls->kv_default,
                                  .runs_blocks = found.device.runs_blocks,
+                                 .step_tokens = found.device.step_tokens,
                                  .memory_total = found.device.memory_total,
                                  .memory_free = found.device.memory_free};
     strcpy(out->name, place_device_name(&found));

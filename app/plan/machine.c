@@ -19,8 +19,8 @@ enum {
 };
 
 static const struct device_class classes[CLASS_COUNT] = {
-#define CLASS(id, name, bandwidth, arithmetic, stage_us, step_us)                                  \
-    [CLASS_##id] = {name, bandwidth, arithmetic, stage_us, step_us},
+#define CLASS(id, name, bandwidth, arithmetic, stage_us, step_us, step_tokens)                     \
+    [CLASS_##id] = {name, bandwidth, arithmetic, stage_us, step_us, step_tokens},
 #define DEVICE(...)
 #include "plan/devices.def"
 #undef CLASS
@@ -204,6 +204,13 @@ double machine_balance(const struct machine *machine) {
 double machine_ridge(const struct machine *machine) {
     if (machine->kind == MACHINE_HERE || machine->flops <= 0) return 0;
     return machine->predict.flops / machine->predict.bandwidth;
+}
+
+int machine_step_tokens(const struct machine *machine) {
+    const int own = machine->device                 ? machine->device->class->step_tokens
+                    : machine->kind == MACHINE_HERE ? machine->here.step_tokens
+                                                    : 0;
+    return own > RN_DEFAULT_BATCH_TOKENS ? own : RN_DEFAULT_BATCH_TOKENS;
 }
 
 void machine_deinit(struct machine *machine) { free(machine->rates); }

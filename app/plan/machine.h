@@ -11,6 +11,7 @@ enum machine_kind { MACHINE_NONE, MACHINE_HERE, MACHINE_DEVICE, MACHINE_GIVEN };
 struct device_class {
     const char *name;
     double bandwidth_share, math_share, stage_us, step_us;
+    int step_tokens;
 };
 
 struct device {
@@ -47,6 +48,8 @@ void machine_of_device(const struct device *device, uint64_t memory, struct mach
 int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
                     struct machine *out);
 void machine_deinit(struct machine *machine);
+// Most tokens of a step there, where nobody says.
+int machine_step_tokens(const struct machine *machine);
 // Operations for each byte above which arithmetic is the limit, by the peaks; 0: no such limit.
 double machine_balance(const struct machine *machine);
 // The same at the shares that predictions assume: "bound by" agrees with it. 0: no such limit, or

@@ -128,6 +128,8 @@ static int model_report(struct outline *outline, struct replay_trace *trace) {
         if (!option_given(options, OPT_KV_TYPE))
             outline->workload.kv_type = outline->machine.here.kv_default;
     }
+    if (!option_given(options, OPT_BATCH_TOKENS))
+        outline->workload.batch_tokens = machine_step_tokens(&outline->machine);
     if (!code) code = memory_fill(outline);
     if (code) return code;
     if (outline->machine.kind != MACHINE_NONE) rows_fill(outline);

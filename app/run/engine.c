@@ -32,7 +32,9 @@ void app_engine_options(const struct options *options, rn_engine_options *out) {
         .no_pin = option_flag(options, OPT_NO_PIN),
         .self_check = option_flag(options, OPT_SELF_CHECK),
         .n_ctx = option_int(options, OPT_CTX),
-        .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
+        // a device may have a default of its own
+        .batch_tokens =
+            option_given(options, OPT_BATCH_TOKENS) ? option_int(options, OPT_BATCH_TOKENS) : 0,
     };
     app_engine_place(options, out);
     app_engine_memory(options, out);

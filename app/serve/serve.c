@@ -459,17 +459,11 @@ static void drafters_print(const struct serve *serve) {
 }
 
 // Each sequence gets a token in a step, so a step has room for one of each.
-static int batch_get(const struct options *options, rn_engine_options *out) {
-    if (out->batch_tokens >= out->max_seqs) return APP_OK;
-    if (option_given(options, OPT_BATCH_TOKENS)) {
-        char name[OPTION_NAME_SIZE];
-        return app_fail(APP_USAGE,
-                        "%s: %d is less than --max-seqs, %d: each gets a token in a step",
-                        option_name(options, OPT_BATCH_TOKENS, name), out->batch_tokens,
-                        out->max_seqs);
-    }
-    out->batch_tokens = out->max_seqs;
-    return APP_OK;
+static int batch_check(const struct options *options, const rn_engine_options *out) {
+    char name[OPTION_NAME_SIZE];
+    if (out->batch_tokens == 0 || out->batch_tokens >= out->max_seqs) return APP_OK;
+    return app_fail(APP_USAGE, "%s: %d is less than --max-seqs, %d: each gets a token in a step",
+                    option_name(options, OPT_BATCH_TOKENS, name), out->batch_tokens, out->max_seqs);
 }
 
 static int engine_create(struct serve *serve) {
@@ -483,7 +477,7 @@ static int engine_create(struct serve *serve) {
     wanted.max_waiting = option_int(options, OPT_MAX_WAITING) + wanted.max_seqs;
     wanted.itl_ms = option_real(options, OPT_ITL_MS);
     wanted.no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE);
-    const int code = batch_get(options, &wanted);
+    const int code = batch_check(options, &wanted);
     if (code) return code;
     if (!serve->quiet) {
         draft_warn_large(serve->draft, serve->model);

@@ -213,7 +213,7 @@ CASE(texts_say_what_is_known) {
          true},
         {"8b --bandwidth 20TB/s", "20000 GB/s\n", true},
         {"8b --bandwidth 1TB/s --memory 90T", "fits; 4096 or more users fit", true},
-        {"8b --device h100-sxm --ctx 8192", "; at most 71 users fit", true},
+        {"8b --device h100-sxm --ctx 8192", "; at most 70 users fit", true},
         {"8b --device ryzen-9950x", "(desktop CPU)", true},
         {"8b --speed 1000000", "1 user at 1000000 tokens/s each", true},
         {"8b --speed 20", "Of B: the share of the bandwidth", true},

@@ -126,6 +126,23 @@ CASE(defaults_are_filled_in_and_parts_counted) {
     assert_int_equal(budget.step_bytes, (300 * 10 + 300 * VOCAB) * 4);
 }
 
+CASE(a_device_has_its_own_tokens_of_a_step_where_memory_allows) {
+    struct budget_request request = request_of(&plain);
+    request.step_tokens = 2048;
+    request.available = 0;
+    assert_int_equal(chosen(&request).sizes.batch_tokens, 2048);
+    const uint64_t step = (uint64_t)(2048 * 10 + VOCAB) * 4;
+    request.available = WEIGHTS + 16 * step;
+    assert_int_equal(chosen(&request).sizes.batch_tokens, 2048);
+    request.available -= 16;
+    assert_int_equal(chosen(&request).sizes.batch_tokens, 1024);
+    request.available = 2 * WEIGHTS;
+    request.wanted.max_seqs = 300;
+    assert_int_equal(chosen(&request).sizes.batch_tokens, 300);
+    request.wanted.batch_tokens = 700;
+    assert_int_equal(chosen(&request).sizes.batch_tokens, 700);
+}
+
 CASE(sizes_out_of_range_are_refused_by_name) {
     struct budget_request request = request_of(&plain);
     request.wanted.n_ctx = N_CTX + 1;

@@ -24,8 +24,9 @@ rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_er
 // ---------------------------------------------------------------- before there is one
 
 enum {
-    LEAST_MAJOR = 8
-}; // of the compute capability: mma of 16-bit floats, copies to shared memory
+    LEAST_MAJOR = 8,     // of the compute capability: mma of 16-bit floats, copies to shared memory
+    STEP_TOKENS_SM = 16, // of a step, for each multiprocessor
+};
 
 // Whether the machine has the vendor's kernel driver. Where it has not, a note that the GPU cannot
 // be used would only puzzle.
@@ -52,6 +53,15 @@ static rn_status device_check(int index, rn_error *err) {
     return RN_OK;
 }
 
+// A prompt's products reach their rate with a few tiles of 128 columns for each multiprocessor. A
+// smaller device takes longer for a token, so its streams would wait longer for a step. The number
+// is a power of two: large GPUs have 2,048.
+static int step_tokens_of(int n_multiprocessors) {
+    int tokens = STEP_TOKENS_SM;
+    while (2 * tokens <= STEP_TOKENS_SM * n_multiprocessors) tokens *= 2;
+    return tokens;
+}
+
 static rn_status cuda_device(int index, struct backend_device *out, rn_error *err) {
     struct cudaDeviceProp prop;
     size_t free_bytes, total_bytes;
@@ -69,6 +79,7 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
                                    .memory_free = free_bytes,
                                    .pages = PAGES_FIXED,
                                    .depth = BACKEND_MAX_DEPTH,
+                                   .step_tokens = step_tokens_of(prop.multiProcessorCount),
                                    .runs_blocks = true};
     snprintf(out->name, sizeof out->name, "%.63s", prop.name);
     return RN_OK;

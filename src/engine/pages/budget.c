@@ -10,6 +10,7 @@ enum {
     MAX_SEQS = 4096,
     MAX_BATCH_TOKENS = 1 << 16,
     LOGIT_BYTES = 256 << 20, // of logit rows, where as many as fit are asked for
+    STEP_DIVISOR = 16,       // of the memory beside the weights, for a step of a device's own size
     RESERVE_DIVISOR = 20,    // of the free memory, for uses that are not counted here
     // the same of addresses, which are taken before they are touched: for all, and for each
     // sequence
@@ -27,20 +28,44 @@ static rn_status check_limit(const char *name, int value, int min, int max, rn_e
     return err_set(err, RN_ERR_ARG, "%s is %d, expected %d to %d", name, value, min, max);
 }
 
+static int larger(int a, int b) { return a > b ? a : b; }
+
+// Logit rows where as many as fit are wanted.
+static int logit_rows_fit(const struct budget_request *request, const struct budget_sizes *s) {
+    const int fitting = LOGIT_BYTES / (int)sizeof(float) / request->plan->n_vocab;
+    return larger(fitting < s->batch_tokens ? fitting : s->batch_tokens, s->max_seqs);
+}
+
+// Whether the buffers of a step of that many tokens leave the memory to weights and KV. Failures
+// are left to need_of.
+static bool step_is_small(const struct budget_request *request, const struct budget_sizes *s,
+                          int tokens) {
+    const struct backend_sizes sizes = {.max_tokens = tokens,
+                                        .max_logits = larger(s->logit_rows, s->max_seqs),
+                                        .max_seqs = s->max_seqs,
+                                        .bf16_states = request->bf16_states};
+    struct backend_need need;
+    if (request->cls->need(request->plan, &sizes, request->kv_type, &need, NULL)) return true;
+    if (!request->available) return true;
+    if (need.weights >= request->available) return false;
+    return need.step <= (request->available - need.weights) / STEP_DIVISOR;
+}
+
+// The device's own number, halved while its buffers take too much of the free memory.
+static int batch_tokens_of(const struct budget_request *request, const struct budget_sizes *s) {
+    int tokens = request->step_tokens;
+    while (tokens > RN_DEFAULT_BATCH_TOKENS && !step_is_small(request, s, tokens)) tokens /= 2;
+    return larger(larger(tokens, RN_DEFAULT_BATCH_TOKENS), s->max_seqs);
+}
+
 // Fills in the defaults and checks the ranges.
 static rn_status resolve(const struct budget_request *request, struct budget_sizes *s,
                          rn_error *err) {
     *s = request->wanted;
     if (!s->n_ctx) s->n_ctx = request->n_ctx_max;
     if (!s->max_seqs) s->max_seqs = 1;
-    if (!s->batch_tokens)
-        s->batch_tokens =
-            s->max_seqs > RN_DEFAULT_BATCH_TOKENS ? s->max_seqs : RN_DEFAULT_BATCH_TOKENS;
-    if (s->logit_rows == -1) {
-        const int fitting = LOGIT_BYTES / (int)sizeof(float) / request->plan->n_vocab;
-        s->logit_rows = fitting < s->batch_tokens ? fitting : s->batch_tokens;
-        if (s->logit_rows < s->max_seqs) s->logit_rows = s->max_seqs;
-    }
+    if (!s->batch_tokens) s->batch_tokens = batch_tokens_of(request, s);
+    if (s->logit_rows == -1) s->logit_rows = logit_rows_fit(request, s);
     if (!s->logit_rows) s->logit_rows = s->max_seqs + request->draft_rows;
     rn_status status = check_limit("context", s->n_ctx, 1, request->n_ctx_max, err);
     if (!status) status = check_limit("max_seqs", s->max_seqs, 1, MAX_SEQS, err);

@@ -20,6 +20,7 @@ struct budget_request {
     const char *kv_type;        // one of the class's
     bool bf16_states;           // as in backend_sizes
     struct budget_sizes wanted; // 0: the default. A context that is given is not shortened
+    int step_tokens;            // as in backend_device: tokens of a step where none are wanted
     int draft_rows;             // logit rows beside those of the default
     bool no_block;              // the plan's draft block is not run, and gets no KV memory
     uint64_t kv_bytes;          // for KV pages; 0: kv_pages says

@@ -57,6 +57,7 @@ rn_status place_budget(const struct backend_place *place, const struct model *mo
                                      .kv_type = place->kv_type,
                                      .bf16_states = place->bf16_states,
                                      .wanted = wanted->sizes,
+                                     .step_tokens = place->device.step_tokens,
                                      .draft_rows = wanted->draft_rows,
                                      .no_block = wanted->no_block,
                                      .kv_bytes = wanted->kv_bytes,
