@@ -227,7 +227,7 @@ CASE(bits_do_not_depend_on_the_batch) {
                                                 {FORMAT_MXFP4, FORMAT_MXFP4},
                                                 {FORMAT_Q8_0, FORMAT_F32},
                                                 {FORMAT_F32, FORMAT_MXFP4}};
-    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
+    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon"};
     static const int chunks[] = {1, 4, TOKENS};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i += TEST_FOR_RACES ? 3 : 1) {
         struct fixture f;
@@ -237,8 +237,9 @@ CASE(bits_do_not_depend_on_the_batch) {
         float want[TOKENS * VOCAB], got[TOKENS * VOCAB];
         uint64_t bytes;
         assert_true(run(&f, "scalar", 1, 1, token, want, &bytes));
+        const int n_ways = (int)(sizeof isas / sizeof *isas) * 3 * 2;
         const int first = TEST_FOR_RACES ? 2 * (int)i + 1 : TEST_IS_SLOW ? (int)i : 0;
-        for (int way = first; way < 5 * 3 * 2; way += TEST_FOR_RACES ? 10 : TEST_IS_SLOW ? 5 : 1) {
+        for (int way = first; way < n_ways; way += TEST_FOR_RACES ? 10 : TEST_IS_SLOW ? 5 : 1) {
             const int threads = 1 + way % 2, chunk = chunks[way / 2 % 3];
             if (!run(&f, isas[way / 6], threads, chunk, token, got, &bytes)) continue;
             check(memcmp(got, want, sizeof want) == 0,

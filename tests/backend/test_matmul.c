@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "backend/cpu/ops.h"
+#include "matmul_amx_model.h"
 #include "matmul_evex.h"
 #include "parts.h"
 
@@ -13,10 +14,12 @@
 enum fill { FILL_TAME, FILL_EXTREME, FILL_WILD, FILL_SCALES, FILL_COUNT };
 
 static const char *const fill_names[FILL_COUNT] = {"tame", "extreme", "wild", "scales"};
-// One more than the instruction sets: AVX-VNNI's kernels as matmul_evex.h has them.
-enum { KERNELS_EVEX = ISA_COUNT, KERNELS_COUNT };
-static const char *const isa_names[KERNELS_COUNT] = {"scalar", "avx2", "avxvnni",
-                                                     "avx512", "neon", "avxvnni as evex"};
+// More than the instruction sets: AVX-VNNI's kernels as matmul_evex.h has them, and AMX's over the
+// model of matmul_amx_model.h.
+enum { KERNELS_EVEX = ISA_COUNT, KERNELS_AMX_MODEL, KERNELS_COUNT };
+static const char *const isa_names[KERNELS_COUNT] = {"scalar",          "avx2",          "avxvnni",
+                                                     "avx512",          "amx",           "neon",
+                                                     "avxvnni as evex", "amx as a model"};
 static const int row_counts[] = {1, 3, 15, 16, 17, 33, 100};
 static const int token_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 300};
 
@@ -192,6 +195,7 @@ static int64_t group_count(int64_t rows) { return (rows + MATMUL_GROUP - 1) / MA
 
 static const struct matmul_kernel *kernel_find(int format, int isa) {
     if (isa == KERNELS_EVEX) return matmul_evex_find((enum format_id)format);
+    if (isa == KERNELS_AMX_MODEL) return matmul_amx_model_find((enum format_id)format);
     return ops_at((enum cpu_isa)isa) ? matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa)
                                      : NULL;
 }
@@ -290,6 +294,51 @@ CASE(kernels_equal_the_reference_for_long_rows) {
         }
     }
 }
+
+#if defined(__x86_64__)
+
+static void amx_check(const struct problem *p, const struct matmul_kernel *kernel) {
+    float *expected = result_dup(p, NULL, group_count(p->weight.rows));
+    for (int step = 1; step <= 3; step++) {
+        float *y = result_dup(p, kernel, step);
+        assert_memory_equal(y, expected, p->y_bytes);
+        assert_null(amx_model_fault());
+        free(y);
+    }
+    free(expected);
+}
+
+// Every number of tokens that a last tile can have, and block counts that leave a panel or a pass
+// incomplete. The tiles are real where the machine has them.
+CASE(amx_kernels_equal_the_reference_for_all_numbers_of_tokens) {
+    uint64_t random = 14;
+    const bool real = ops_at(ISA_AMX);
+    if (!matmul_amx_model_find(FORMAT_Q4_0)) {
+        print_message("AMX: the model of the tiles needs AVX-512\n");
+        skip();
+    }
+    print_message("AMX: %s\n", real ? "real tiles, and the model" : "the model of the tiles");
+    for (int n = 9; n <= 70; n++) {
+        // four formats for each width of the last tile
+        const enum format_id format = (enum format_id)((n + 3 * (n / MATMUL_TILE)) % FORMAT_COUNT);
+        const struct matmul_kernel *model = matmul_amx_model_find(format);
+        if (!model) continue;
+        struct problem p;
+        const int block = format_at(format)->block, most = block == 32 ? 19 : 3;
+        problem_init(&p, format, 1 + random_below(&random, 90),
+                     block * (1 + random_below(&random, most)), n, FILL_TAME, &random);
+        amx_model_dots();
+        amx_check(&p, model);
+        assert_true(amx_model_dots() > 0);
+        if (real) amx_check(&p, matmul_kernel_find(format, ISA_AMX));
+        problem_deinit(&p);
+    }
+    peak_amx_model_int8.run(2);
+    assert_null(amx_model_fault());
+    assert_int_equal(amx_model_dots() * 16 * 16 * 64, 2 * peak_amx_model_int8.round_macs);
+}
+
+#endif
 
 CASE(ranges_of_groups_give_what_all_at_once_gives) {
     uint64_t random = 5;
@@ -400,7 +449,7 @@ CASE(the_table_has_every_format_and_leaves_scalar_to_the_reference) {
     for (int format = 0; format < FORMAT_COUNT; format++) {
         assert_null(matmul_kernel_find((enum format_id)format, ISA_SCALAR));
 #if defined(__x86_64__)
-        for (int isa = ISA_AVX2; isa <= ISA_AVX512; isa++) {
+        for (int isa = ISA_AVX2; isa <= ISA_AMX; isa++) {
             const struct matmul_kernel *kernel =
                 matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa);
             assert_non_null(kernel);

@@ -26,6 +26,7 @@ const struct choose_passes *choose_passes_for(enum cpu_isa isa) {
     case ISA_AVXVNNI:
         return &choose_passes_avx2;
     case ISA_AVX512:
+    case ISA_AMX:
         return &choose_passes_avx512;
 #endif
     default:

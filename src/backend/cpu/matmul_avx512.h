@@ -13,6 +13,7 @@
 
 #include <immintrin.h>
 
+#include "backend/cpu/matmul_table.h"
 #include "backend/cpu/matmul_tile.h"
 
 enum {
@@ -169,8 +170,9 @@ struct panel {
     _Alignas(64) float scale[PANEL_BLOCKS][2][MATMUL_GROUP], min[PANEL_BLOCKS][2][MATMUL_GROUP];
 };
 
+// The codes less `minus`.
 INLINE void panel_decode(const struct codec *c, const uint8_t *w, int64_t first, int count,
-                         struct panel *panel) {
+                         const int minus, struct panel *panel) {
     for (int i = 0; i < count; i++) {
         const int64_t b = first + i;
         const uint8_t *unit = w + b / c->unit_blocks * c->unit_bytes;
@@ -179,7 +181,10 @@ INLINE void panel_decode(const struct codec *c, const uint8_t *w, int64_t first,
         __m512 scale[2], min[2];
         prefetch(w + b * (c->unit_bytes / c->unit_blocks), c->unit_bytes / c->unit_blocks, 2);
         c->codes(unit, block, q);
-        for (int j = 0; j < QUADS; j++) _mm512_store_si512(panel->q[i][j], q[j]);
+        for (int j = 0; j < QUADS; j++) {
+            if (minus) q[j] = _mm512_sub_epi8(q[j], _mm512_set1_epi8((char)minus));
+            _mm512_store_si512(panel->q[i][j], q[j]);
+        }
         c->scales(unit, block, scale);
         if (c->offsets) c->mins(unit, block, min);
         for (int s = 0; s < 32 / c->span; s++) {
@@ -191,6 +196,15 @@ INLINE void panel_decode(const struct codec *c, const uint8_t *w, int64_t first,
 
 // Blocks [first, first + count) of the group that begins at w.
 typedef void (*panel_decode_fn)(const uint8_t *w, int64_t first, int count, struct panel *panel);
+
+// A format for products over panels of signed bytes (matmul_amx.c).
+struct panel_format {
+    const struct codec *codec;
+    panel_decode_fn decode;
+};
+#define X(id, name, layout) extern const struct panel_format matmul_##name##_panel;
+MATMUL_BLOCKS(X)
+#undef X
 
 // matmul_panel_avx512.c: the product over decoded panels, which is the same for all formats.
 void matmul_panel_avx512(const struct matmul_args *args, int64_t group_begin, int64_t group_end,
@@ -223,8 +237,13 @@ void matmul_panel_avx512(const struct matmul_args *args, int64_t group_begin, in
                          tiles, name##_tile_16);                                                   \
     }                                                                                              \
     static void name##_decode(const uint8_t *w, int64_t first, int count, struct panel *panel) {   \
-        panel_decode(&codec_##name, w, first, count, panel);                                       \
+        panel_decode(&codec_##name, w, first, count, 0, panel);                                    \
     }                                                                                              \
+    static void name##_decode_signed(const uint8_t *w, int64_t first, int count,                   \
+                                     struct panel *panel) {                                        \
+        panel_decode(&codec_##name, w, first, count, codec_##name.zero, panel);                    \
+    }                                                                                              \
+    const struct panel_format matmul_##name##_panel = {&codec_##name, name##_decode_signed};       \
     void matmul_##name##_panel_avx512(const struct matmul_args *args, int64_t group_begin,         \
                                       int64_t group_end) {                                         \
         matmul_panel_avx512(args, group_begin, group_end, matmul_group_bytes_##layout(args->cols), \

@@ -24,6 +24,15 @@
            SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_avx512,                   \
                   matmul_##n##_panel_avx512),                                                      \
            SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "vnni panel 1x16"))
+#define FLOAT_AMX(id, n, layout)                                                                   \
+    KERNEL(id, AMX, layout,                                                                        \
+           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_avx512,                   \
+                  matmul_##n##_avx512),                                                            \
+           SHAPES("fma 2x1", "fma 2x4, 1x8", "fma 1x8", "fma 1x8"))
+#define BLOCK_AMX(id, n, layout)                                                                   \
+    KERNEL(id, AMX, layout,                                                                        \
+           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_amx, matmul_##n##_amx),   \
+           SHAPES("vnni 1x1", "vnni 1x8", "amx panel 2x16", "amx panel 2x16"))
 #define FLOAT_NEON(id, n, layout)                                                                  \
     KERNEL(id, NEON, layout,                                                                       \
            SHAPES(matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon),     \
@@ -57,10 +66,11 @@ static const struct matmul_kernel kernels[] = {
 #if defined(__x86_64__)
     MATMUL_FLOATS(FLOAT_AVX2) MATMUL_BLOCKS(BLOCK_AVX2) MATMUL_FLOATS(FLOAT_AVXVNNI)
         MATMUL_BLOCKS(BLOCK_AVXVNNI) MATMUL_FLOATS(FLOAT_AVX512) MATMUL_BLOCKS(BLOCK_AVX512)
+            MATMUL_FLOATS(FLOAT_AMX) MATMUL_BLOCKS(BLOCK_AMX)
 #elif defined(__aarch64__)
     MATMUL_FLOATS(FLOAT_NEON) MATMUL_BLOCKS(BLOCK_NEON)
 #endif
-            {.format = FORMAT_COUNT} // the end; an array needs a member
+                {.format = FORMAT_COUNT} // the end; an array needs a member
 };
 
 const struct matmul_kernel *matmul_kernel_find(enum format_id format, enum cpu_isa isa) {

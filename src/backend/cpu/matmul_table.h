@@ -1,5 +1,6 @@
 // The tuned kernels that matmul_table.c chooses from: one function per instruction set and format,
-// and of block formats one more for many tokens.
+// and of block formats one more for many tokens. AMX has the latter only, and takes the others from
+// AVX-512.
 #ifndef RN_BACKEND_CPU_MATMUL_TABLE_H
 #define RN_BACKEND_CPU_MATMUL_TABLE_H
 
@@ -34,7 +35,8 @@ MATMUL_FLOATS(X)
 #undef X
 #define X(id, name, layout)                                                                        \
     matmul_run_fn matmul_##name##_avx512, matmul_##name##_panel_avx512, matmul_##name##_avx2,      \
-        matmul_##name##_panel_avx2, matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni;
+        matmul_##name##_panel_avx2, matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni,        \
+        matmul_##name##_amx;
 MATMUL_BLOCKS(X)
 #undef X
 #elif defined(__aarch64__)

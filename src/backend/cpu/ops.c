@@ -7,15 +7,14 @@
 static const struct cpu_ops *const tables[ISA_COUNT] = {
     [ISA_SCALAR] = &ops_scalar,
 #if defined(__x86_64__)
-    [ISA_AVX2] = &ops_avx2,
-    [ISA_AVXVNNI] = &ops_avxvnni,
-    [ISA_AVX512] = &ops_avx512,
+    [ISA_AVX2] = &ops_avx2,     [ISA_AVXVNNI] = &ops_avxvnni,
+    [ISA_AVX512] = &ops_avx512, [ISA_AMX] = &ops_amx,
 #elif defined(__aarch64__)
     [ISA_NEON] = &ops_neon,
 #endif
 };
 
-static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avx512", "neon"};
+static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon"};
 
 const char *ops_name(enum cpu_isa isa) { return names[isa]; }
 
@@ -35,7 +34,7 @@ static rn_status name_unknown(const char *name, rn_error *err) {
 rn_status ops_find(const char *name, const struct cpu_ops **out, rn_error *err) {
     *out = NULL;
     for (int i = ISA_COUNT - 1; i >= 0; i--) {
-        if (name && strcmp(name, names[i]) != 0) continue;
+        if (name ? strcmp(name, names[i]) != 0 : tables[i] && tables[i]->by_name) continue;
         *out = ops_at((enum cpu_isa)i);
         if (*out) return RN_OK;
         if (name) return err_set(err, RN_ERR_UNSUPPORTED, "isa: this machine has no %s", names[i]);
