@@ -2,7 +2,8 @@
 // and gives each worker a share of neighbouring chunks, so that a worker reads one stream. A worker
 // whose share is empty takes chunks from the end of another's. So a core that the system took away
 // slows a run and never stalls it. A run (pool_run) allocates nothing and takes no lock on its fast
-// path: helpers spin briefly for work, then sleep on a futex.
+// path: helpers spin briefly for work, then sleep on a futex. A run may leave the last workers alone:
+// little work ends soonest on few.
 #ifndef RN_BASE_POOL_H
 #define RN_BASE_POOL_H
 
@@ -41,11 +42,33 @@ _Atomic(const void *) *pool_slot(struct pool *pool);
 
 // Calls fn over all items in chunks of `chunk` (the last may be shorter) and returns when all are
 // done. Only one thread may call it at a time. One chunk or one thread: runs inline, in order,
-// without waking anyone. There may be at most INT32_MAX chunks.
+// without waking anyone.
 void pool_run(struct pool *pool, pool_fn fn, void *ctx, int64_t n_items, int64_t chunk);
+// The same on the first n_workers, or a few more. The others are not disturbed.
+void pool_run_on(struct pool *pool, int n_workers, pool_fn fn, void *ctx, int64_t n_items,
+                 int64_t chunk);
 
-// The first item of the share that a worker begins such a run with.
-int64_t pool_share_first(const struct pool *pool, int64_t n_items, int64_t chunk, int worker);
+// The first item of the share that a worker begins such a run with; n_items: it has none.
+int64_t pool_share_first(const struct pool *pool, int n_workers, int64_t n_items, int64_t chunk,
+                         int worker);
+
+// The number of workers that end soonest with work that takes one thread so long: more of them
+// divide the work, but cost more to start and to wait for. 1: the caller alone.
+int pool_workers_for(struct pool *pool, double work_ns);
+
+// What a run on the first n_workers costs beside its work. pool_price.c fills the table: by a guess
+// at create, and by a measurement of a millisecond or less in pool_create_here.
+enum { POOL_PRICES = 16 };
+struct pool_price {
+    int n;
+    struct {
+        int n_workers; // ascending, above 1
+        double ns;
+    } run[POOL_PRICES];
+};
+struct pool_price *pool_price(struct pool *pool);
+void pool_price_guess(struct pool *pool);
+void pool_measure(struct pool *pool);
 
 // Keeps helpers near the memory and the cache of their share, where that cannot hurt; see pool.c.
 // Called once after create, from the thread that will run; its own binding is not touched.

@@ -184,6 +184,11 @@ static uint32_t random_next(uint32_t *state, uint32_t below) {
     return (uint32_t)((uint64_t)(*state >> 8) * below >> 24);
 }
 
+static void add_bytes(void *arg, int64_t begin, int64_t end, int worker) {
+    uint8_t *count = arg;
+    for (int64_t i = begin; i < end; i++) count[i]++;
+}
+
 struct mix_ctx {
     struct count_ctx count;
     int stalled_worker;
@@ -199,10 +204,13 @@ static void mix_items(void *arg, int64_t begin, int64_t end, int worker) {
 // Runs of random shapes back to back; now and then a worker loses its core in the middle of a
 // chunk.
 CASE(random_mixes_run_each_item_once) {
+    // one cluster and several, some of them not full
+    static const int counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 17, 33};
     uint32_t seed = 1;
-    for (int n_threads = 1; n_threads <= 8; n_threads++) {
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const int n_threads = counts[i];
         struct pool *pool = pool_make(n_threads);
-        for (int run = 0; run < 300; run++) {
+        for (int run = 0; run < (n_threads > 8 ? 60 : 300); run++) {
             const int64_t n_items = random_next(&seed, run % 2 ? 2001 : 30);
             const int64_t chunk = 1 + random_next(&seed, run % 3 ? 8 : 200);
             struct mix_ctx ctx = {.count = {.n_items = n_items,
@@ -210,7 +218,8 @@ CASE(random_mixes_run_each_item_once) {
                                             .n_workers = n_threads},
                                   .stalled_worker = (int)random_next(&seed, (uint32_t)n_threads),
                                   .n_stalls = random_next(&seed, 10) == 0};
-            pool_run(pool, mix_items, &ctx, n_items, chunk);
+            const int n_workers = (int)random_next(&seed, (uint32_t)n_threads + 2);
+            pool_run_on(pool, run % 4 ? n_workers : n_threads, mix_items, &ctx, n_items, chunk);
             count_check(&ctx.count);
         }
         pool_destroy(pool);
@@ -231,17 +240,115 @@ CASE(hundred_thousand_runs_back_to_back) {
     pool_destroy(pool);
 }
 
+// A share has fewer claims than this run has chunks.
+CASE(very_many_chunks_run_once_each) {
+    static uint8_t count[300000];
+    for (int n_threads = 2; n_threads <= 3; n_threads++) {
+        struct pool *pool = pool_make(n_threads);
+        for (int64_t n = (int64_t)sizeof count - 2; n <= (int64_t)sizeof count; n++) {
+            memset(count, 0, sizeof count);
+            pool_run(pool, add_bytes, count, n, 1);
+            for (int64_t i = 0; i < (int64_t)sizeof count; i++)
+                check(count[i] == (i < n), "item %d of %d", (int)i, (int)n);
+        }
+        pool_destroy(pool);
+    }
+}
+
+// ---------------------------------------------------------------- the number of workers
+
+struct seen_ctx {
+    _Atomic int highest; // worker
+    _Atomic int n_late;  // chunks of workers that should have none
+    int most;
+};
+
+static void note_worker(void *arg, int64_t begin, int64_t end, int worker) {
+    struct seen_ctx *ctx = arg;
+    usleep(20); // time for the others to come
+    if (worker >= ctx->most) ctx->n_late++;
+    int highest = atomic_load(&ctx->highest);
+    while (worker > highest && !atomic_compare_exchange_weak(&ctx->highest, &highest, worker))
+        continue;
+}
+
+// Clusters have 1, 1, 2, 4, 8, 8, ... workers.
+CASE(run_on_some_workers_leaves_the_others_alone) {
+    const struct {
+        int wanted, most;
+    } cases[] = {{-1, 1}, {0, 1}, {1, 1}, {2, 2},  {3, 4},
+                 {4, 4},  {5, 8}, {8, 8}, {9, 11}, {99, 11}};
+    struct pool *pool = pool_make(11);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct seen_ctx ctx = {.most = cases[i].most};
+        for (int run = 0; run < 5; run++)
+            pool_run_on(pool, cases[i].wanted, note_worker, &ctx, 40, 1);
+        assert_int_equal(ctx.n_late, 0);
+    }
+    struct seen_ctx few = {.most = 4}; // three chunks need no more than four workers
+    for (int run = 0; run < 20; run++) pool_run(pool, note_worker, &few, 3, 1);
+    assert_int_equal(few.n_late, 0);
+    pool_destroy(pool);
+}
+
+// Small and large runs in turn: helpers sleep through the small ones, and wake for the large.
+CASE(helpers_that_slept_through_small_runs_come_back) {
+    struct pool *pool = pool_make(4);
+    alarm(60);
+    for (int round = 0; round < 20; round++) {
+        for (int run = 0; run < 50; run++) {
+            struct count_ctx ctx = {.n_items = 100, .chunk = 3, .n_workers = 2};
+            pool_run_on(pool, 2, count_items, &ctx, 100, 3);
+            count_check(&ctx);
+        }
+        usleep(200);
+        struct meet_ctx meet = {.expected = 4};
+        pool_run(pool, meet_others, &meet, 4, 1);
+    }
+    alarm(0);
+    pool_destroy(pool);
+}
+
+CASE(workers_are_as_many_as_end_soonest) {
+    struct pool *pool = pool_make(11);
+    struct pool_price *price = pool_price(pool);
+    assert_int_equal(price->n, 4);
+    const int counts[] = {2, 4, 8, 11};
+    const double ns[] = {100, 600, 1000, 4000};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(price->run[i].n_workers, counts[i]);
+        assert_true(price->run[i].ns > 0); // the guess
+        price->run[i].ns = ns[i];
+    }
+    const struct {
+        double work_ns;
+        int workers;
+    } cases[] = {{0, 1},    {190, 1},  {210, 2},   {1990, 2},   {2010, 4},
+                 {3190, 4}, {3210, 8}, {80000, 8}, {90000, 11}, {1e9, 11}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check(pool_workers_for(pool, cases[i].work_ns) == cases[i].workers, "%g ns: %d workers",
+              cases[i].work_ns, pool_workers_for(pool, cases[i].work_ns));
+    pool_measure(pool);
+    for (int i = 1; i < 4; i++) assert_true(price->run[i].ns >= price->run[i - 1].ns);
+    assert_int_equal(pool_workers_for(pool, 1e12), 11);
+    pool_destroy(pool);
+    struct pool *one = pool_make(1);
+    pool_measure(one);
+    assert_int_equal(pool_workers_for(one, 1e12), 1);
+    pool_destroy(one);
+}
+
 // ---------------------------------------------------------------- shares
 
-enum { ORDER_MAX = 64 };
+enum { ORDER_MAX = 64, ORDER_WORKERS = 10 };
 
 struct order_ctx {
     int n_threads, stalled_worker; // -1: no thread is stalled
     int64_t n_chunks;
     _Atomic int n_begun; // workers
     _Atomic int64_t n_done;
-    int64_t chunk[8][ORDER_MAX]; // by worker, in the order taken
-    int n_chunk[8];
+    int64_t chunk[ORDER_WORKERS][ORDER_MAX]; // by worker, in the order taken
+    int n_chunk[ORDER_WORKERS];
 };
 
 // Everybody waits in his first chunk until all have begun; the stalled one until the others have
@@ -286,7 +393,9 @@ CASE(workers_begin_with_a_share_of_their_own) {
 
 // Also with few chunks: the others do all of the stalled worker's share but the chunk it is in.
 CASE(stalled_worker_keeps_nothing_but_its_chunk) {
-    for (int n_threads = 2; n_threads <= 5; n_threads++) {
+    static const int counts[] = {2, 3, 4, 5, ORDER_WORKERS};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const int n_threads = counts[i];
         for (int stalled = 0; stalled < n_threads; stalled++) {
             for (int64_t n_chunks = n_threads; n_chunks <= 4 * n_threads; n_chunks += 3) {
                 struct order_ctx ctx = {.n_threads = n_threads,
@@ -297,6 +406,19 @@ CASE(stalled_worker_keeps_nothing_but_its_chunk) {
             }
         }
     }
+}
+
+CASE(share_of_a_worker_begins_where_the_pool_says) {
+    struct pool *pool = pool_make(11);
+    assert_int_equal(pool_share_first(pool, 11, 1000, 10, 0), 0);
+    assert_int_equal(pool_share_first(pool, 11, 1000, 10, 1), 100); // 100 chunks: 10 for the first
+    assert_int_equal(pool_share_first(pool, 11, 1000, 10, 10), 910);
+    assert_int_equal(pool_share_first(pool, 2, 1000, 10, 1), 500);
+    assert_int_equal(pool_share_first(pool, 2, 1000, 10, 2), 1000); // takes no part
+    assert_int_equal(pool_share_first(pool, 11, 30, 10, 2), 20);
+    assert_int_equal(pool_share_first(pool, 11, 30, 10, 3), 30);
+    assert_int_equal(pool_share_first(pool, 11, 30, 10, 10), 30);
+    pool_destroy(pool);
 }
 
 CASE(own_share_goes_forwards_and_theft_begins_at_the_end) {

@@ -39,12 +39,14 @@ bool cpu_ahead_fetch(void *ctx, int worker, int64_t step) {
     if (!stage) return false;
     const int64_t own = step * FETCH_BYTES;
     if (own < OWN_BYTES) {
-        fetch_behind(stage, pool_share_first(pool, stage->n_groups, stage->group_chunk, worker),
-                     own);
+        const int64_t first =
+            pool_share_first(pool, stage->n_workers, stage->n_groups, stage->group_chunk, worker);
+        if (first == stage->n_groups) return false; // the product does without this helper
+        fetch_behind(stage, first, own);
         return true;
     }
     // the helpers take turns
-    const int64_t turn = own - OWN_BYTES, n_helpers = pool_size(pool) - 1;
+    const int64_t turn = own - OWN_BYTES, n_helpers = stage->n_workers - 1;
     const int64_t from = turn * n_helpers + (worker - 1) * FETCH_BYTES;
     if (from >= CALLER_BYTES) return false;
     fetch_behind(stage, 0, from);

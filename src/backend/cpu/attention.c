@@ -11,17 +11,18 @@
 #include "backend/cpu/cpu.h"
 
 enum {
-    INLINE_WORK = 8192,   // vectors: about the microseconds that a parallel run costs
     ITEMS_PER_THREAD = 8, // so that a core that is taken away stalls little
     QUERY_COST = 2,       // queries whose arithmetic takes as long as reading a position
-    RANGE_SPLITS = 2,     // of a range, at least: a short one ends before its prefetches pay
+    RANGE_SPLITS = 2,     // of a range, at least: a short one ends before its prefetches pay.
+                          // Where workers would go without, 1
 };
 
 struct attention_job {
     struct cpu_backend *b;
     const struct op *op;
     const struct plan_kv_group *group;
-    int ratio; // query heads of a KV head
+    int ratio;     // query heads of a KV head
+    int n_workers; // of the run
 };
 
 static struct attention_args args_of(const struct attention_job *job, const struct cpu_tile *tile,
@@ -126,7 +127,9 @@ static void tile_cut(const struct attention_job *job, struct cpu_tile *tile, int
     const struct attention_args args = args_of(job, tile, 0);
     const int n_splits = attention_split_end(&args) - attention_split_begin(&args);
     int64_t n = (tile_cost(job, tile) + target - 1) / target;
-    n = n < n_splits / RANGE_SPLITS ? n : n_splits / RANGE_SPLITS;
+    const int64_t n_all = (int64_t)n_splits * job->group->n_head_kv * b->n_tile;
+    const int64_t most = n_all / RANGE_SPLITS < job->n_workers ? n_splits : n_splits / RANGE_SPLITS;
+    n = n < most ? n : most;
     if (n < 2) return;
     const int64_t part = attention_part_floats((int64_t)tile->n_rows * job->ratio, args.dim_v);
     const int64_t floats = part * n_splits * job->group->n_head_kv;
@@ -196,15 +199,14 @@ static void attention_items(void *ctx, int64_t begin, int64_t end, int worker) {
 
 void cpu_attention_stage(struct cpu_backend *b, const struct op *op) {
     const struct plan_kv_group *group = &b->plan->group[op->kv.group];
-    struct attention_job job = {b, op, group, op->kv.n_head / group->n_head_kv};
-    const int threads = pool_size(b->pool);
+    struct attention_job job = {b, op, group, op->kv.n_head / group->n_head_kv, 1};
     const int64_t cost = tiles_make(&job) * group->n_head_kv;
-    const int64_t work = cost * (group->dim_k + group->dim_v) / 16;
-    const bool is_small = threads == 1 || work < INLINE_WORK;
+    const int n_workers = cpu_workers(b, cost * (group->dim_k + group->dim_v) / 8);
     int64_t used = 0;
-    if (!is_small && b->ops->attention_fold)
+    job.n_workers = n_workers;
+    if (n_workers > 1 && b->ops->attention_fold)
         for (int i = b->n_tile - 1; i >= 0; i--)
-            tile_cut(&job, &b->tile[i], cost / (threads * ITEMS_PER_THREAD) + 1, &used);
+            tile_cut(&job, &b->tile[i], cost / (n_workers * ITEMS_PER_THREAD) + 1, &used);
     const int64_t n_items = items_count(&job);
-    pool_run(b->pool, attention_items, &job, n_items, is_small ? n_items : 1);
+    pool_run_on(b->pool, n_workers, attention_items, &job, n_items, n_workers == 1 ? n_items : 1);
 }

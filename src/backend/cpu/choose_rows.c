@@ -41,14 +41,16 @@ static void choose_some(void *ctx, int64_t begin, int64_t end, int worker) {
 }
 
 void cpu_choose_rows(struct cpu_backend *b, const struct batch *batch) {
-    bool any = false;
+    int n_choices = 0;
     for (int row = 0; row < batch->n_logits; row++) {
         const struct choice *choice = batch->choice ? &batch->choice[row] : NULL;
         b->token[row] = -1;
         b->logits[row] =
             !choice || choice->wants_logits ? cpu_row_at(b, b->plan->logits, row) : NULL;
-        any |= choice && choice->numbers;
+        n_choices += choice && choice->numbers;
     }
     struct choose_job job = {b, batch->choice};
-    if (any) pool_run(b->pool, choose_some, &job, batch->n_logits, 1);
+    if (n_choices == 0) return;
+    const int n_workers = cpu_workers(b, (int64_t)n_choices * b->plan->n_vocab);
+    pool_run_on(b->pool, n_workers, choose_some, &job, batch->n_logits, 1);
 }

@@ -45,6 +45,8 @@ struct cpu_stage {
     // MATMUL, EXPERTS: products that share an input run as one. HEADS: the product of a head
     struct cpu_matmul *matmul; // [n]
     int64_t n_groups, group_chunk;
+    uint64_t bytes;               // of the weights: of all products, of one expert or head
+    int n_workers;                // MATMUL: of a run with one row
     const struct cpu_stage *next; // the product after this stage, maybe of the next step
     int token_tile;               // tokens whose activations stay in the core's cache
     bool quantize;                // the input must be quantized first
@@ -170,6 +172,15 @@ static inline int cpu_rows_of(const struct batch *batch, enum row_domain rows) {
     return rows == ROWS_TOKENS ? batch->n_tokens
            : rows == ROWS_OUT  ? batch->n_out
                                : batch->n_logits;
+}
+
+// The workers that a stage is worth, by the rates of one thread in its caches. Threads that wait
+// for memory are slower than that, but then the stage is large and takes all of them.
+static inline int cpu_workers(const struct cpu_backend *b, int64_t elements) {
+    return pool_workers_for(b->pool, (double)elements / 8);
+}
+static inline int cpu_product_workers(const struct cpu_backend *b, uint64_t bytes, int64_t n_rows) {
+    return pool_workers_for(b->pool, (double)bytes / 24 * (1 + (double)(n_rows - 1) / 8));
 }
 
 // row_work: elements of a row, weighted by the cost of one. Little work stays on the calling

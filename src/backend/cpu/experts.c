@@ -153,8 +153,11 @@ void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_row
         b->expert_bytes +=
             (weight->bytes + bias) / (uint64_t)weight->n_expert * (uint64_t)b->route.n_active;
     }
-    pool_run(b->pool, experts_items, &rows, b->route.n_active * stage->n_groups,
-             stage->group_chunk);
+    const int n_active = b->route.n_active;
+    const int n_workers =
+        cpu_product_workers(b, stage->bytes * (uint64_t)n_active, b->route.n_pairs / n_active);
+    pool_run_on(b->pool, n_workers, experts_items, &rows, n_active * stage->n_groups,
+                stage->group_chunk);
 }
 
 // ---------------------------------------------------------------- sum

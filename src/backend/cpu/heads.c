@@ -54,5 +54,6 @@ void cpu_heads_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_rows)
     stage->matmul[0].args.n = n_rows;
     if (stage->quantize) cpu_rows_run(b, quantize_heads, &job, n_rows, n_head * stage->in_cols);
     cpu_ahead_name(b, stage, n_rows);
-    pool_run(b->pool, heads_items, &job, n_head * stage->n_groups, stage->group_chunk);
+    pool_run_on(b->pool, cpu_product_workers(b, stage->bytes * (uint64_t)n_head, n_rows),
+                heads_items, &job, n_head * stage->n_groups, stage->group_chunk);
 }

@@ -3,8 +3,8 @@
 // Matrix products that share an input are one stage: one parallel run over all their row groups,
 // after the input was quantized once. Stages of experts are in experts.c, products by head in
 // heads.c, attention is in attention.c, ops with a state are in state.c. Other ops are stages of
-// their own, over rows; little work stays on the calling thread, because waking the others would
-// cost more.
+// their own, over rows. The pool's price says how many threads a stage is worth; little work stays
+// on the calling thread.
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "base/ticks.h"
 
 enum {
-    INLINE_WORK = 16384,     // elements: about the microseconds that a parallel run costs
+    CHUNK_WORK = 2048,       // elements of a chunk, at least: so that taking it costs little
     CHUNK_BYTES = 128 << 10, // of weights that a thread takes at a time, at most
     TILE_BYTES = 256 << 10,  // of activations that should stay in a core's cache
     CHUNKS_PER_THREAD = 8,   // so that a core that is taken away stalls little
@@ -114,6 +114,8 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
         const struct plan_weight *weight = &b->plan->weight[op[i].weight];
         bytes += weight->bytes / (uint64_t)(weight->n_expert ? weight->n_expert : 1);
     }
+    stage->bytes = bytes;
+    stage->n_workers = cpu_product_workers(b, bytes, 1);
     stage->in_cols = b->plan->weight[op->weight].cols;
     stage->group_chunk = group_chunk(b, stage, bytes, op->kind == OP_HEADS ? op->heads.n : 1);
     // kernels of block formats tile by themselves
@@ -338,9 +340,10 @@ static void rope_tables(void *ctx, int64_t begin, int64_t end, int worker) {
 
 void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,
                   int64_t row_work) {
-    const int64_t least = INLINE_WORK / (row_work + 1) + 1;
-    const int64_t even = n_rows / (pool_size(b->pool) * CHUNKS_PER_THREAD) + 1;
-    pool_run(b->pool, fn, job, n_rows, even > least ? even : least);
+    const int n_workers = cpu_workers(b, n_rows * row_work);
+    const int64_t least = CHUNK_WORK / (row_work + 1) + 1;
+    const int64_t even = n_rows / (n_workers * CHUNKS_PER_THREAD) + 1;
+    pool_run_on(b->pool, n_workers, fn, job, n_rows, even > least ? even : least);
 }
 
 // ---------------------------------------------------------------- matrix products
@@ -394,8 +397,8 @@ static void matmul_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_r
     cpu_ahead_name(b, stage, n_rows);
     const int64_t chunk = stage->group_chunk, more = chunk + MATMUL_PANEL_GROUPS - 1;
     const bool panel = matmul_shape_of(n_rows) == SHAPE_PANEL;
-    pool_run(b->pool, matmul_groups, &job, stage->n_groups,
-             panel ? more / MATMUL_PANEL_GROUPS * MATMUL_PANEL_GROUPS : chunk);
+    pool_run_on(b->pool, cpu_product_workers(b, stage->bytes, n_rows), matmul_groups, &job,
+                stage->n_groups, panel ? more / MATMUL_PANEL_GROUPS * MATMUL_PANEL_GROUPS : chunk);
 }
 
 // ---------------------------------------------------------------- run

@@ -13,7 +13,6 @@
 enum {
     CONV_CHANNELS = 256, // of an item: few, so that one long prompt serves all threads
     HEAD_COLUMNS = 64,   // of an item: a vector block, and a state that stays in the cache
-    INLINE_WORK = 16384, // elements: about the microseconds that a parallel run costs
 };
 
 struct state_job {
@@ -197,5 +196,6 @@ void cpu_state_stage(struct cpu_backend *b, const struct op *op) {
     const int64_t n_items = (int64_t)b->batch->n_seqs * job.n_heads * job.n_ranges;
     const int64_t depth = is_conv ? 4 * op->state.taps : op->state.dim_k;
     const int64_t work = (int64_t)b->batch->n_tokens * job.n_heads * job.width * depth;
-    pool_run(b->pool, state_items, &job, n_items, work < INLINE_WORK ? n_items : 1);
+    const int n_workers = cpu_workers(b, work);
+    pool_run_on(b->pool, n_workers, state_items, &job, n_items, n_workers == 1 ? n_items : 1);
 }
