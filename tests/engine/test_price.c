@@ -447,8 +447,21 @@ CASE(calibration_finds_the_machine_within_its_budget) {
     }
     struct bench slow = {.scene = scene_of(state, &machines[0], 4), .room = 1000};
     assert_int_equal(price_calibrate(&slow.scene.price, bench_run, &slow, 33, 1, NULL), RN_OK);
-    assert_in_range(slow.n_runs, 2, 4); // what is measured whatever it takes
-    assert_true(slow.scene.price.n_point > 0);
+    assert_int_equal(slow.n_runs, 1); // a large model is measured once, whatever it takes
+    assert_int_equal(slow.most, 4);
+    struct batch_shape shape = {0};
+    batch_shape_add(&slow.scene.f->model.plan, &shape, 0, 4, 4);
+    check(fabs(error_of(&slow.scene, &shape, 1)) < 0.05, "off by %g",
+          error_of(&slow.scene, &shape, 1));
+    struct bench few = {.scene = scene_of(state, &machines[0], 4), .room = 1000};
+    const uint64_t budget = slow.spent_ns * 3 / 2; // ends after the second run of 4 rows
+    assert_int_equal(price_calibrate(&few.scene.price, bench_run, &few, 33, budget, NULL), RN_OK);
+    assert_int_equal(few.n_runs, 2);
+    assert_int_equal(few.scene.price.n_point, 1);
+    struct bench one = {.scene = scene_of(state, &machines[0], 4), .room = 1000};
+    assert_int_equal(price_calibrate(&one.scene.price, bench_run, &one, 1, 1, NULL), RN_OK);
+    assert_int_equal(one.most, 1);
+    assert_true(one.scene.price.n_point > 0);
 }
 
 // A calibrated price holds while it is recent. It falls when it is old, so that its shape is tried

@@ -12,7 +12,7 @@
 enum {
     STEP_ROWS = 32,          // of drafts: arithmetic is the limit before that
     SHARED_TOKENS = 1 << 17, // of recent texts
-    CALIBRATE_NS = 60000000, // for all measurements but the first few
+    CALIBRATE_NS = 60000000, // for all measurements; one is made anyway
 };
 
 const char *draft_name(rn_drafter drafter) {

@@ -10,7 +10,7 @@
 
 enum {
     STALE_STEPS = 64,        // without a draft, after which a slot may be given up for others
-    CALIBRATE_NS = 30000000, // for all measurements but the first few
+    CALIBRATE_NS = 30000000, // for all measurements; one is made anyway
     READ_USUAL = 2,          // known tokens that a followed sequence reads before its draft
 };
 

@@ -9,7 +9,6 @@ enum {
     STALE_STEPS = 2048, // without a measurement, after which a price falls
     ALIKE_STEPS = 4,    // in a row that show a change of the machine's speed
     CALIBRATE_PASSES = 3,
-    CALIBRATE_LEAST = 2, // runs
 };
 
 static const double slower = 1.25; // factor to the price; more may be an accident
@@ -276,14 +275,19 @@ void price_learn_all(struct price *price, const struct batch_shape *shape, uint6
 
 rn_status price_calibrate(struct price *price, price_run_fn run, void *ctx, int most,
                           uint64_t budget_ns, rn_error *err) {
-    static const int rows[] = {1, 4, 8, 64, 2, 16, 3, 6, 12, 5, 24, 32};
+    static const int rows[] = {4, 1, 8, 64, 2, 16, 3, 6, 12, 5, 24, 32};
     enum { N = sizeof rows / sizeof *rows };
     struct batch_shape shape[N];
+    // A few rows first: real steps soon tell the time of one, but would not try a high price. The
+    // first run warms up. Of a large model it is the only one, because the first request waits.
+    const int first = rows[0] > most ? 1 : 0;
     uint64_t best[N] = {0}, ns, spent = 0;
-    rn_status status = run(ctx, 1, &shape[0], &ns, err); // warms up
+    rn_status status = run(ctx, rows[first], &shape[first], &ns, err);
+    spent += ns;
+    if (!status && ns > budget_ns) best[first] = ns;
     for (int i = 0; i < CALIBRATE_PASSES * N && !status; i++) {
         const int at = i % N;
-        if (i >= CALIBRATE_LEAST && spent > budget_ns) break;
+        if (spent > budget_ns) break;
         if (rows[at] > most) continue;
         status = run(ctx, rows[at], &shape[at], &ns, err);
         spent += ns;
