@@ -33,10 +33,10 @@ _Static_assert((int)AMX_BLOCKS <= (int)PANEL_BLOCKS, "a panel has room");
 // The data of a call's tokens for one panel's columns. A tile always has 16 tokens here: those past
 // the last are zeros, and their sums are never stored.
 struct columns {
-    _Alignas(64) float d[TOKEN_TILES][AMX_BLOCKS][MATMUL_TILE];
     _Alignas(64) float offset[TOKEN_TILES][AMX_BLOCKS * 2][MATMUL_TILE]; // d * sum, per span
-    // the activations of the last tile, where it is narrower than 16 tokens
-    _Alignas(64) int8_t narrow[AMX_BLOCKS][MATMUL_TILE][MATMUL_SPAN];
+    // the activations of the last tile, where it is narrower than 16 tokens; others stay in place
+    _Alignas(64) int8_t xq[AMX_BLOCKS][MATMUL_TILE][MATMUL_SPAN];
+    _Alignas(64) float xd[AMX_BLOCKS][MATMUL_TILE];
 };
 
 struct scratch {
@@ -191,16 +191,16 @@ INLINE struct pass pass_of(const struct pair *pair, int tile, int first, int num
     if (token >= pair->n) return (struct pass){.n = 0};
     const int block = first * span / MATMUL_SPAN, left = pair->spans - first;
     const int width = pair->n - token < MATMUL_TILE ? pair->n - token : MATMUL_TILE;
-    const struct matmul_x x = matmul_x_of(args->n, pair->token + token, args->cols);
+    const bool narrow = width < MATMUL_TILE;
+    const int64_t at = matmul_x_of(args->n, pair->token + token, args->cols).first +
+                       (pair->first + block) * MATMUL_TILE;
     return (struct pass){
         .n = left < PASS_SPANS ? left : PASS_SPANS,
         .width = width,
-        .x = width < MATMUL_TILE
-                 ? scratch->columns.narrow[block][0]
-                 : args->xq + (x.first + (pair->first + block) * MATMUL_TILE) * MATMUL_SPAN,
+        .x = narrow ? scratch->columns.xq[block][0] : args->xq + at * MATMUL_SPAN,
+        .d = narrow ? scratch->columns.xd[block] : args->xd + at,
         .q = scratch->panel[0].q[0][0] + first * (span / 4 * PACK_VECTOR),
         .scale = scratch->panel[0].scale[0][0] + first * span,
-        .d = scratch->columns.d[tile][block],
         .offset = scratch->columns.offset[tile][first],
         .sums = scratch->sums[pair->group][token],
         .products = scratch->products[number % 2][0][0],
@@ -235,40 +235,68 @@ static void run_offset_16(const struct pair *pair) { pair_run(pair, 16, true); }
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-// Of one block of a tile whose tokens are those of the mask; at: its place.
-static void block_make(const struct matmul_args *args, int64_t at, __mmask16 mask, int span,
-                       bool offsets, float *d, float *offset) {
-    const __m512 scale = _mm512_maskz_loadu_ps(mask, args->xd + at);
-    _mm512_store_ps(d, scale);
-    if (!offsets) return;
+// d * sum of one block's spans, [span][16]; the tokens are those of the mask. at: the block's
+// place.
+INLINE void offsets_make(const struct matmul_args *args, int64_t at, __mmask16 mask, int span,
+                         float *offset) {
+    const __m512 d = _mm512_maskz_loadu_ps(mask, args->xd + at);
     const __m512i pairs = _mm512_maskz_loadu_epi32(mask, args->xsum + 2 * at);
     if (span == 32) {
         const __m512i sum = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-        _mm512_store_ps(offset, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)));
+        _mm512_store_ps(offset, _mm512_mul_ps(d, _mm512_cvtepi32_ps(sum)));
     } else {
         const __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16);
         const __m512i high = _mm512_srai_epi32(pairs, 16);
-        _mm512_store_ps(offset, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(low)));
-        _mm512_store_ps(offset + MATMUL_TILE, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(high)));
+        _mm512_store_ps(offset, _mm512_mul_ps(d, _mm512_cvtepi32_ps(low)));
+        _mm512_store_ps(offset + MATMUL_TILE, _mm512_mul_ps(d, _mm512_cvtepi32_ps(high)));
     }
+}
+
+static void narrow_copy(const struct matmul_args *args, int64_t at, int width, int block,
+                        struct columns *columns) {
+    const size_t n = (size_t)width, left = MATMUL_TILE - n;
+    memcpy(columns->xq[block], args->xq + at * MATMUL_SPAN, n * MATMUL_SPAN);
+    memset(columns->xq[block][width], 0, left * MATMUL_SPAN);
+    memcpy(columns->xd[block], args->xd + at, n * sizeof(float));
+    memset(columns->xd[block] + width, 0, left * sizeof(float));
 }
 
 // The columns of blocks [first, first + count) for n tokens from `token` on.
 static void columns_make(const struct matmul_args *args, int64_t first, int count, int token, int n,
-                         int span, bool offsets, struct columns *columns) {
-    const int spans = MATMUL_SPAN / span;
+                         const struct codec *codec, struct columns *columns) {
     for (int t = 0; t < n; t += MATMUL_TILE) {
-        const int tile = t / MATMUL_TILE, width = min_int(n - t, MATMUL_TILE);
+        const int width = min_int(n - t, MATMUL_TILE);
+        if (width == MATMUL_TILE && !codec->offsets) continue;
         const struct matmul_x x = matmul_x_of(args->n, token + t, args->cols);
-        const __mmask16 mask = (__mmask16)((1u << width) - 1);
         for (int i = 0; i < count; i++) {
             const int64_t at = x.first + (first + i) * x.stride;
-            block_make(args, at, mask, span, offsets, columns->d[tile][i],
-                       columns->offset[tile][i * spans]);
-            if (width == MATMUL_TILE) continue;
-            const size_t bytes = (size_t)width * MATMUL_SPAN;
-            memcpy(columns->narrow[i], args->xq + at * MATMUL_SPAN, bytes);
-            memset(columns->narrow[i][width], 0, BLOCK_BYTES - bytes);
+            if (codec->offsets)
+                offsets_make(args, at, (__mmask16)((1u << width) - 1), codec->span,
+                             columns->offset[t / MATMUL_TILE][i * MATMUL_SPAN / codec->span]);
+            if (width < MATMUL_TILE) narrow_copy(args, at, width, i, columns);
+        }
+    }
+}
+
+// As rows_store of each group and token; a token's groups are neighbours in memory.
+static void sums_store(const struct matmul_args *args, const struct scratch *scratch, int64_t g0,
+                       int groups, int token, int n) {
+    __mmask16 mask[MATMUL_PANEL_GROUPS];
+    __m512 bias[MATMUL_PANEL_GROUPS];
+    const __m512 scale = _mm512_set1_ps(args->scale);
+    for (int g = 0; g < groups; g++) {
+        const int64_t row = (g0 + g) * MATMUL_GROUP, left = args->rows - row;
+        mask[g] = left >= MATMUL_GROUP ? 0xffff : (__mmask16)((1u << left) - 1);
+        if (args->bias) bias[g] = _mm512_maskz_loadu_ps(mask[g], args->bias + row);
+    }
+    for (int t = 0; t < n; t++) {
+        float *out = args->y + (token + t) * args->ldy + g0 * MATMUL_GROUP;
+        for (int g = 0; g < groups; g++, out += MATMUL_GROUP) {
+            __m512 y = _mm512_load_ps(scratch->sums[g][t]);
+            if (args->scale != 1.0f) y = _mm512_mul_ps(y, scale);
+            if (args->bias) y = _mm512_add_ps(y, bias[g]);
+            if (args->add) y = _mm512_add_ps(_mm512_maskz_loadu_ps(mask[g], out), y);
+            _mm512_mask_storeu_ps(out, mask[g], y);
         }
     }
 }
@@ -289,8 +317,7 @@ static void tokens_run(const struct matmul_args *args, const struct panel_format
     for (; pair.first < blocks; pair.first += AMX_BLOCKS) {
         const int count = min_int((int)(blocks - pair.first), AMX_BLOCKS);
         pair.spans = count * (MATMUL_SPAN / codec->span);
-        columns_make(args, pair.first, count, token, n, codec->span, codec->offsets,
-                     &scratch->columns);
+        columns_make(args, pair.first, count, token, n, codec, &scratch->columns);
         for (pair.group = 0; pair.group < groups; pair.group += 2) {
             for (int i = 0; i < 2; i++) {
                 const int g = min_int(pair.group + i, groups - 1);
@@ -300,10 +327,7 @@ static void tokens_run(const struct matmul_args *args, const struct panel_format
             runs[codec->span == 16][codec->offsets](&pair);
         }
     }
-    for (int g = 0; g < groups; g++)
-        for (int t = 0; t < n; t++)
-            rows_store(args, _mm512_load_ps(scratch->sums[g][t]), (g0 + g) * MATMUL_GROUP,
-                       token + t);
+    sums_store(args, scratch, g0, groups, token, n);
 }
 
 static void groups_run(const struct matmul_args *args, const struct panel_format *format,

@@ -39,8 +39,8 @@ INLINE __m512 load_f16(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-static __attribute__((noinline)) void rows_store(const struct matmul_args *args, __m512 y,
-                                                 int64_t row, int token) {
+static __attribute__((noinline, unused)) void rows_store(const struct matmul_args *args, __m512 y,
+                                                         int64_t row, int token) {
     const int64_t left = args->rows - row;
     const __mmask16 mask = left >= MATMUL_GROUP ? 0xffff : (__mmask16)((1u << left) - 1);
     float *out = args->y + token * args->ldy + row;
