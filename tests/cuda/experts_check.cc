@@ -90,7 +90,7 @@ struct bench {
         args.stage = s, args.n_rows = n_rows, args.n_slots = 2, args.n_early = 2;
         args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
         launch(product_small(CODEC_COUNT, false), 3, PRODUCT_THREADS,
-               product_shared_bytes(2, args.slot_bytes, 1, 0), &args);
+               product_shared_bytes(2, args.slot_bytes, 0), &args);
     }
 
     std::vector<uint8_t> results() {

@@ -96,7 +96,7 @@ struct bench {
         args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
         const uint32_t x_bytes = is_staged ? (uint32_t)(s.n_units * n * 64) : 0;
         launch(kernel, 1 + (int)random_below(4), PRODUCT_THREADS,
-               product_shared_bytes(args.n_slots, args.slot_bytes, 1, x_bytes), &args);
+               product_shared_bytes(args.n_slots, args.slot_bytes, x_bytes), &args);
         const size_t bytes = (size_t)(n * ld_out) * (c.has_gate ? 2 : 4);
         std::vector<uint8_t> got(bytes);
         CUDA(cudaMemcpy(got.data(), c.has_gate ? (void *)out16 : (void *)out, bytes,

@@ -196,14 +196,14 @@ DEV struct expert_input expert_input_of(const struct experts_args &args,
 
 // The warp's slice of an item, units in order. ask(slot): the slot was read.
 template <int CODEC, class ASK>
-DEV void expert_slice(float (&acc)[1][4], const struct ring &ring, int &slot, uint32_t &parity,
+DEV void expert_slice(float (&acc)[4], const struct ring &ring, int &slot, uint32_t &parity,
                       const struct expert_input &in, bool is_staged, int first, int end, int lane,
                       const ASK &ask) {
     constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>());
 #pragma unroll 1
     for (int unit = first; unit < end; unit += MOST) {
         const int n = end - unit < MOST ? end - unit : MOST;
-        uint4 b[MOST][1];
+        uint4 b[MOST][1]; // without the [1] two kernels spill more registers
         UNROLL for (int i = 0; i < MOST; i++) {
             if (i >= n) break;
             b[i][0] = is_staged ? shared_u128(in.shared + (uint32_t)(unit + i) * in.step)
@@ -212,11 +212,11 @@ DEV void expert_slice(float (&acc)[1][4], const struct ring &ring, int &slot, ui
         const uint32_t at = shared_address(ring.at) + (uint32_t)(slot * ring.slot_bytes);
         fetch_wait(ring.full + slot, parity);
         if (n == MOST) {
-            UNROLL for (int i = 0; i < MOST; i++) unit_multiply<CODEC, 1>(acc, at, i, b[i], lane);
+            UNROLL for (int i = 0; i < MOST; i++) unit_multiply<CODEC>(acc, at, i, b[i][0], lane);
         } else {
             UNROLL for (int i = 0; i < MOST - 1; i++) {
                 if (i >= n) break;
-                unit_multiply<CODEC, 1>(acc, at, i, b[i], lane);
+                unit_multiply<CODEC>(acc, at, i, b[i][0], lane);
             }
         }
         __syncwarp();
@@ -287,15 +287,7 @@ DEV void experts_end(const struct experts_args &args, const struct experts_list 
         const int place = turn % N_SUMS;
         if (IS_DOWN && w.active == 0) sum_load(old, args, w.tile, lane);
         barrier_sync(SUMS_FULL + place, PRODUCT_THREADS);
-        const float4 *parts = sums + place * sums_size(1);
-        float4 y = parts[lane];
-        UNROLL for (int k = 1; k < N_SLICES; k++) {
-            const float4 part = parts[k * 32 + lane];
-            y.x = y.x + part.x;
-            y.y = y.y + part.y;
-            y.z = y.z + part.z;
-            y.w = y.w + part.w;
-        }
+        const float4 y = slices_sum(sums + place * SUMS_SIZE, lane);
         __syncwarp();
         if (turn + N_SUMS < n_turns) barrier_arrive(SUMS_EMPTY + place, PRODUCT_THREADS);
         const int column = 2 * (lane & 3), n = l.count[w.active];
@@ -323,7 +315,7 @@ template <int CODEC, bool IS_DOWN> DEV void experts_run(const struct experts_arg
     [[maybe_unused]] float *norm = (float *)(full + N_WARPS * RING_SLOTS_MAX);
     uint8_t *rings = shared + PRODUCT_HEAD;
     float4 *sums = (float4 *)(rings + N_WARPS * args.n_slots * args.slot_bytes);
-    const struct experts_list l = list_at((uint8_t *)(sums + N_SUMS * sums_size(1)), n_pairs);
+    const struct experts_list l = list_at((uint8_t *)(sums + N_SUMS * SUMS_SIZE), n_pairs);
     float *slots = (float *)((uint8_t *)l.n_active + EXPERTS_LIST_BYTES(t.n_expert, n_pairs));
     uint8_t *x = (uint8_t *)(slots + (IS_DOWN ? n_pairs * UNIT_ROWS : 0));
     if (slice == N_SLICES) {
@@ -374,13 +366,12 @@ template <int CODEC, bool IS_DOWN> DEV void experts_run(const struct experts_arg
     for (int turn = 0; turn < n_turns; turn++) {
         const struct expert_item w = expert_item_at<IS_DOWN>(s, l, n_active, turn);
         const struct expert_input in = expert_input_of<IS_DOWN>(args, l, w.active, x, lane);
-        float acc[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         expert_slice<CODEC>(acc, ring, slot, parity, in, args.is_staged != 0, first, end, lane,
                             ask);
         const int place = turn % N_SUMS;
         if (turn >= N_SUMS) barrier_sync(SUMS_EMPTY + place, PRODUCT_THREADS);
-        sums[place * sums_size(1) + slice * 32 + lane] =
-            make_float4(acc[0][0], acc[0][1], acc[0][2], acc[0][3]);
+        sums[place * SUMS_SIZE + slice * 32 + lane] = make_float4(acc[0], acc[1], acc[2], acc[3]);
         barrier_arrive(SUMS_FULL + place, PRODUCT_THREADS);
     }
     clock_end(args.clock);

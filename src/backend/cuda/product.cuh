@@ -18,34 +18,31 @@
 #include "input.cuh"
 #include "step.h"
 
-// The codec of a kernel that takes any: it asks each product. Only such a kernel has experts, and
-// more than one group of rows.
+// The codec of a kernel that takes any: it asks each product. Only such a kernel has experts.
 enum { CODEC_ANY = CODEC_COUNT };
 
 DEV int slice_first(int slice, int n_units) { return slice * n_units / N_SLICES; }
 
 // ---------------------------------------------------------------- the work of a block
 
-// A tile, and the rows that it meets: all rows of the stage, or those of an expert.
+// A tile, and the rows that it meets: all rows of the stage, or those of an expert. A step has at
+// most 8 rows here, and a row has an expert once: they are the columns of one mma.
 struct item {
     const struct product *p;
     int tile;
-    int n_groups;                    // of rows
     int expert, first_pair, n_pairs; // of experts
 };
 
 // Item `index` of a stage: tiles of one product after the other; of experts those of each active
 // one.
-template <int CODEC>
-DEV struct item item_at(const struct stage_product &s, int index, int n_rows, int group_rows) {
-    struct item w = {s.product, index, 1, 0, 0, 0};
-    int n = n_rows;
+template <int CODEC> DEV struct item item_at(const struct stage_product &s, int index) {
+    struct item w = {s.product, index, 0, 0, 0};
     if (CODEC == CODEC_ANY && s.is_routed) {
         const int active = index / s.n_tiles;
         w.tile -= active * s.n_tiles;
         w.expert = load_l2(s.route.active + active);
         w.first_pair = load_l2(s.route.first + w.expert);
-        n = w.n_pairs = load_l2(s.route.first + w.expert + 1) - w.first_pair;
+        w.n_pairs = load_l2(s.route.first + w.expert + 1) - w.first_pair;
     }
     if (s.n_products > 1) {
         UNROLL for (int i = 0; i < MAX_PRODUCTS - 1; i++) {
@@ -54,7 +51,6 @@ DEV struct item item_at(const struct stage_product &s, int index, int n_rows, in
             w.p++;
         }
     }
-    if (CODEC == CODEC_ANY && n > group_rows) w.n_groups = (n + group_rows - 1) / group_rows;
     return w;
 }
 
@@ -75,10 +71,8 @@ DEV const uint8_t *item_weight(const struct stage_product &s, const struct item 
 // The copies of a warp: they go through its slices of the block's items in the order of the
 // arithmetic. A slot is asked for again when it was read.
 struct stream {
-    const uint8_t *at;    // the rest of the slice
-    const uint8_t *slice; // its start
-    int units, slice_units;
-    int again; // how often the slice follows once more: groups of rows
+    const uint8_t *at; // the rest of the slice
+    int units;
     int unit_bytes;
     int item, n_items; // the next item
 };
@@ -90,30 +84,23 @@ struct ring {
 };
 
 // The next slice; false: there is none.
-template <int CODEC, int NT>
-DEV bool slice_next(struct stream &c, const struct stage_product &s, int n_rows, int slice) {
-    if (CODEC == CODEC_ANY && c.again > 0) {
-        c.again--;
-        c.at = c.slice;
-        c.units = c.slice_units;
-        return c.units > 0;
-    }
+template <int CODEC>
+DEV bool slice_next(struct stream &c, const struct stage_product &s, int slice) {
     if (c.item >= c.n_items) return false;
-    const struct item w = item_at<CODEC>(s, c.item, n_rows, 8 * NT);
+    const struct item w = item_at<CODEC>(s, c.item);
     const int first = slice_first(slice, s.n_units);
     c.item += (int)gridDim.x;
     c.unit_bytes = unit_bytes_of<CODEC>(*w.p);
-    c.slice_units = c.units = slice_first(slice + 1, s.n_units) - first;
-    c.slice = c.at = item_weight<CODEC>(s, w, first);
-    c.again = w.n_groups - 1;
+    c.units = slice_first(slice + 1, s.n_units) - first;
+    c.at = item_weight<CODEC>(s, w, first);
     return c.units > 0;
 }
 
 // Asks for the next piece; false: there is none.
-template <int CODEC, int NT>
+template <int CODEC>
 DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
-                   const struct stage_product &s, int n_rows, int slice, int lane) {
-    if (c.units == 0 && !slice_next<CODEC, NT>(c, s, n_rows, slice)) return false;
+                   const struct stage_product &s, int slice, int lane) {
+    if (c.units == 0 && !slice_next<CODEC>(c, s, slice)) return false;
     const int unit = CODEC == CODEC_ANY ? c.unit_bytes : codec_unit_bytes<CODEC>();
     const int most = SLOT_UNITS(unit), n = c.units < most ? c.units : most;
     fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * unit), ring.full + slot,
@@ -126,10 +113,10 @@ DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
 // ---------------------------------------------------------------- a slice
 
 // Where the input rows of an item are, for this lane.
-template <int NT> struct item_input {
-    uint32_t shared;         // staged: the lane's first 16 bytes
-    uint32_t step;           // staged: bytes from unit to unit
-    const uint16_t *row[NT]; // the row of the lane's column in each tile of 8 rows, at its elements
+struct item_input {
+    uint32_t shared;     // staged: the lane's first 16 bytes
+    uint32_t step;       // staged: bytes from unit to unit
+    const uint16_t *row; // the row of the lane's column, at its elements
 };
 
 template <int CODEC> DEV void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -140,37 +127,33 @@ template <int CODEC> DEV void mma(float (&c)[4], const uint32_t (&a)[4], uint32_
 }
 
 // The input of unit `unit` of the tile.
-template <int NT, bool IS_STAGED>
-DEV void input_load(uint4 (&b)[NT], const struct item_input<NT> &in, int unit) {
-    if (IS_STAGED)
-        b[0] = shared_u128(in.shared + (uint32_t)unit * in.step);
-    else
-        UNROLL for (int i = 0; i < NT; i++) b[i] = *(const uint4 *)(in.row[i] + unit * UNIT_COLS);
+template <bool IS_STAGED> DEV uint4 input_load(const struct item_input &in, int unit) {
+    return IS_STAGED ? shared_u128(in.shared + (uint32_t)unit * in.step)
+                     : *(const uint4 *)(in.row + unit * UNIT_COLS);
 }
 
 // Unit `u` of a slot.
-template <int CODEC, int NT>
-DEV void unit_multiply(float (&acc)[NT][4], uint32_t slot, int u, const uint4 (&b)[NT], int lane) {
+template <int CODEC>
+DEV void unit_multiply(float (&acc)[4], uint32_t slot, int u, const uint4 &b, int lane) {
     uint32_t a[2][4];
     codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane, a);
-    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[0], b[i].x, b[i].y);
-    UNROLL for (int i = 0; i < NT; i++) mma<CODEC>(acc[i], a[1], b[i].z, b[i].w);
+    mma<CODEC>(acc, a[0], b.x, b.y);
+    mma<CODEC>(acc, a[1], b.z, b.w);
 }
 
-// The warp's slice of an item, from 0, units in order. KERNEL: CODEC, or CODEC_ANY. Where 8 rows of
-// the input are in memory, a group's part of it is asked for while the group before is multiplied.
-template <int KERNEL, int CODEC, int NT, bool IS_STAGED>
-DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring &ring, int &slot,
-                        uint32_t &parity, const struct item_input<NT> &in,
-                        const struct stage_product &s, int n_rows, int slice, int lane) {
-    constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>());
-    constexpr int GROUP = MOST; // units of one piece of code, whose loads overlap
-    constexpr bool IS_AHEAD = NT == 1 && !IS_STAGED && KERNEL != CODEC_ANY;
+// The warp's slice of an item, from 0, units in order. KERNEL: CODEC, or CODEC_ANY. Where the input
+// is in memory, its part for a slot is asked for while the slot before is multiplied.
+template <int KERNEL, int CODEC, bool IS_STAGED>
+DEV void slice_multiply(float (&acc)[4], struct stream &c, const struct ring &ring, int &slot,
+                        uint32_t &parity, const struct item_input &in,
+                        const struct stage_product &s, int slice, int lane) {
+    constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>()); // one piece of code: loads overlap
+    constexpr bool IS_AHEAD = !IS_STAGED && KERNEL != CODEC_ANY;
     const int first = slice_first(slice, s.n_units), end = slice_first(slice + 1, s.n_units);
-    uint4 ahead[IS_AHEAD ? GROUP : 1][NT];
+    uint4 ahead[IS_AHEAD ? MOST : 1];
     if (IS_AHEAD)
-        UNROLL for (int i = 0; i < GROUP; i++) if (first + i < end)
-            input_load<NT, false>(ahead[i], in, first + i);
+        UNROLL for (int i = 0; i < MOST; i++) if (first + i < end) ahead[i] =
+            input_load<false>(in, first + i);
 #pragma unroll 1
     for (int unit = first; unit < end; unit += MOST) {
         const uint32_t at = shared_address(ring.at) + (uint32_t)(slot * ring.slot_bytes);
@@ -178,28 +161,24 @@ DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring
         const int n = unit + MOST <= end ? MOST : end - unit;
         int u = 0;
 #pragma unroll 1
-        for (; u + GROUP <= n; u += GROUP) {
-            uint4 b[GROUP][NT];
-            UNROLL for (int i = 0; i < GROUP; i++) {
+        for (; u + MOST <= n; u += MOST) {
+            uint4 b[MOST];
+            UNROLL for (int i = 0; i < MOST; i++) {
                 if (!IS_AHEAD) {
-                    input_load<NT, IS_STAGED>(b[i], in, unit + u + i);
+                    b[i] = input_load<IS_STAGED>(in, unit + u + i);
                     continue;
                 }
-                b[i][0] = ahead[i][0];
-                const int next = unit + u + GROUP + i;
-                if (next < end) input_load<NT, false>(ahead[i], in, next);
+                b[i] = ahead[i];
+                const int next = unit + u + MOST + i;
+                if (next < end) ahead[i] = input_load<false>(in, next);
             }
-            UNROLL for (int i = 0; i < GROUP; i++)
-                unit_multiply<CODEC, NT>(acc, at, u + i, b[i], lane);
+            UNROLL for (int i = 0; i < MOST; i++) unit_multiply<CODEC>(acc, at, u + i, b[i], lane);
         }
 #pragma unroll 1
-        for (; u < n; u++) {
-            uint4 b[NT];
-            input_load<NT, IS_STAGED>(b, in, unit + u);
-            unit_multiply<CODEC, NT>(acc, at, u, b, lane);
-        }
+        for (; u < n; u++)
+            unit_multiply<CODEC>(acc, at, u, input_load<IS_STAGED>(in, unit + u), lane);
         __syncwarp();
-        piece_ask<KERNEL, NT>(c, ring, slot, s, n_rows, slice, lane);
+        piece_ask<KERNEL>(c, ring, slot, s, slice, lane);
         if (++slot == ring.n_slots) {
             slot = 0;
             parity ^= 1;
@@ -208,19 +187,18 @@ DEV void slice_multiply(float (&acc)[NT][4], struct stream &c, const struct ring
 }
 
 // CODEC_ANY: the codec of the item's product.
-template <int CODEC, int NT, bool IS_STAGED>
-DEV void slice_of(int codec, float (&acc)[NT][4], struct stream &c, const struct ring &ring,
-                  int &slot, uint32_t &parity, const struct item_input<NT> &in,
-                  const struct stage_product &s, int n_rows, int slice, int lane) {
+template <int CODEC, bool IS_STAGED>
+DEV void slice_of(int codec, float (&acc)[4], struct stream &c, const struct ring &ring, int &slot,
+                  uint32_t &parity, const struct item_input &in, const struct stage_product &s,
+                  int slice, int lane) {
     if constexpr (CODEC != CODEC_ANY) {
-        slice_multiply<CODEC, CODEC, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s, n_rows,
-                                                    slice, lane);
+        slice_multiply<CODEC, CODEC, IS_STAGED>(acc, c, ring, slot, parity, in, s, slice, lane);
     } else {
         switch (codec) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
-        slice_multiply<CODEC_ANY, CODEC_##id, NT, IS_STAGED>(acc, c, ring, slot, parity, in, s,    \
-                                                             n_rows, slice, lane);                 \
+        slice_multiply<CODEC_ANY, CODEC_##id, IS_STAGED>(acc, c, ring, slot, parity, in, s, slice, \
+                                                         lane);                                    \
         break;
             CODEC_LIST(X)
 #undef X
@@ -233,16 +211,13 @@ DEV void slice_of(int codec, float (&acc)[NT][4], struct stream &c, const struct
 struct item_out {
     const struct stage_product *stage;
     struct item at;
-    int group;
     int n_rows; // of the stage
-    int group_rows;
 };
 
 // The row of the output for a column of the item; -1: none.
 template <int CODEC> DEV int out_row_of(const struct item_out &o, int column) {
-    const int index = o.group * o.group_rows + column;
-    if (CODEC != CODEC_ANY || !o.stage->is_routed) return index < o.n_rows ? index : -1;
-    return index < o.at.n_pairs ? load_l2(o.stage->route.pair + o.at.first_pair + index) : -1;
+    if (CODEC != CODEC_ANY || !o.stage->is_routed) return column < o.n_rows ? column : -1;
+    return column < o.at.n_pairs ? load_l2(o.stage->route.pair + o.at.first_pair + column) : -1;
 }
 
 DEV float product_end(const struct product &p, const float *bias, float y, int row) {
@@ -254,23 +229,17 @@ DEV float product_end(const struct product &p, const float *bias, float y, int r
 
 // What the outputs of a lane are added to, asked for before the arithmetic: tile rows g and g + 8
 // of two batch rows.
-template <int NT> struct tile_residual { float4 at[NT]; };
-
-template <int CODEC, int NT>
-DEV void residual_load(struct tile_residual<NT> &r, const struct item_out &o, int lane) {
+template <int CODEC> DEV float4 residual_load(const struct item_out &o, int lane) {
     const struct product &p = *o.at.p;
-    const int row = o.at.tile * UNIT_ROWS + (lane >> 2);
-    UNROLL for (int i = 0; i < NT; i++) {
-        const int column = i * 8 + 2 * (lane & 3);
-        const int first = out_row_of<CODEC>(o, column), second = out_row_of<CODEC>(o, column + 1);
-        const float *a = p.out + (int64_t)first * p.ld + row,
-                    *b = p.out + (int64_t)second * p.ld + row;
-        r.at[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (first >= 0 && row < p.n_rows) r.at[i].x = load_l2(a);
-        if (second >= 0 && row < p.n_rows) r.at[i].y = load_l2(b);
-        if (first >= 0 && row + 8 < p.n_rows) r.at[i].z = load_l2(a + 8);
-        if (second >= 0 && row + 8 < p.n_rows) r.at[i].w = load_l2(b + 8);
-    }
+    const int row = o.at.tile * UNIT_ROWS + (lane >> 2), column = 2 * (lane & 3);
+    const int first = out_row_of<CODEC>(o, column), second = out_row_of<CODEC>(o, column + 1);
+    const float *a = p.out + (int64_t)first * p.ld + row, *b = p.out + (int64_t)second * p.ld + row;
+    float4 r = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (first >= 0 && row < p.n_rows) r.x = load_l2(a);
+    if (second >= 0 && row < p.n_rows) r.y = load_l2(b);
+    if (first >= 0 && row + 8 < p.n_rows) r.z = load_l2(a + 8);
+    if (second >= 0 && row + 8 < p.n_rows) r.w = load_l2(b + 8);
+    return r;
 }
 
 // Two outputs of one batch row: tile rows g and g + 8; r0 and r1 are what they are added to.
@@ -304,34 +273,35 @@ DEV void tile_store(const struct item_out &o, int out_row, float y0, float y1, f
     }
 }
 
-// Adds the slices in order and stores the tile. One warp.
-template <int CODEC, int NT>
-DEV void tile_finish(const struct item_out &o, const struct tile_residual<NT> &r,
-                     const float4 *sums, int lane) {
-    UNROLL for (int i = 0; i < NT; i++) {
-        float4 y = sums[i * 32 + lane];
-        UNROLL for (int s = 1; s < N_SLICES; s++) {
-            const float4 part = sums[(s * NT + i) * 32 + lane];
-            y.x = y.x + part.x;
-            y.y = y.y + part.y;
-            y.z = y.z + part.z;
-            y.w = y.w + part.w;
-        }
-        const int column = i * 8 + 2 * (lane & 3), g = lane >> 2;
-#pragma unroll 1
-        for (int c = 0; c < 2; c++)
-            tile_store<CODEC>(o, out_row_of<CODEC>(o, column + c), c ? y.y : y.x, c ? y.w : y.z,
-                              c ? r.at[i].y : r.at[i].x, c ? r.at[i].w : r.at[i].z, g);
+// The sum of the slices, in order.
+DEV float4 slices_sum(const float4 *sums, int lane) {
+    float4 y = sums[lane];
+    UNROLL for (int s = 1; s < N_SLICES; s++) {
+        const float4 part = sums[s * 32 + lane];
+        y.x = y.x + part.x;
+        y.y = y.y + part.y;
+        y.z = y.z + part.z;
+        y.w = y.w + part.w;
     }
+    return y;
+}
+
+// Adds the slices and stores the tile. One warp.
+template <int CODEC>
+DEV void tile_finish(const struct item_out &o, const float4 &r, const float4 *sums, int lane) {
+    const float4 y = slices_sum(sums, lane);
+#pragma unroll 1
+    for (int c = 0; c < 2; c++)
+        tile_store<CODEC>(o, out_row_of<CODEC>(o, 2 * (lane & 3) + c), c ? y.y : y.x, c ? y.w : y.z,
+                          c ? r.y : r.x, c ? r.w : r.z, lane >> 2);
 }
 
 // ---------------------------------------------------------------- a stage
 
-template <int CODEC, int NT>
-DEV struct item_input<NT> item_input_of(const struct stage_product &s, const struct item &at,
-                                        int group, const uint8_t *x, bool is_staged, int n_rows,
-                                        int lane) {
-    struct item_input<NT> in = {};
+template <int CODEC>
+DEV struct item_input item_input_of(const struct stage_product &s, const struct item &at,
+                                    const uint8_t *x, bool is_staged, int n_rows, int lane) {
+    struct item_input in = {};
     const int g = lane >> 2, t = lane & 3;
     if (is_staged) {
         in.step = (uint32_t)n_rows * 64;
@@ -339,95 +309,62 @@ DEV struct item_input<NT> item_input_of(const struct stage_product &s, const str
             shared_address(x) + (uint32_t)(g < n_rows ? g : n_rows - 1) * 64 + (uint32_t)t * 16;
         return in;
     }
-    UNROLL for (int i = 0; i < NT; i++) {
-        int row = (group * NT + i) * 8 + g;
-        if (CODEC == CODEC_ANY && s.is_routed) {
-            row = row < at.n_pairs ? row : at.n_pairs - 1;
-            row = load_l2(s.route.pair + at.first_pair + row);
-            if (!s.slots_in) row /= s.route.n_used;
-        } else if (row >= n_rows) {
-            row = n_rows - 1;
-        }
-        in.row[i] = s.x16.at + (int64_t)row * s.x16.ld + 8 * t;
+    int row = g;
+    if (CODEC == CODEC_ANY && s.is_routed) {
+        row = row < at.n_pairs ? row : at.n_pairs - 1;
+        row = load_l2(s.route.pair + at.first_pair + row);
+        if (!s.slots_in) row /= s.route.n_used;
+    } else if (row >= n_rows) {
+        row = n_rows - 1;
     }
+    in.row = s.x16.at + (int64_t)row * s.x16.ld + 8 * t;
     return in;
 }
 
-// Sums of tiles in shared memory: [N_SUMS, N_SLICES, NT, 32 lanes]. A barrier for each place says
-// that it is full, another that it is empty.
-enum {
-    N_SUMS = 2,
-    SUMS_FULL = 1,
-    SUMS_EMPTY = SUMS_FULL + N_SUMS
-};
-
-DEV int sums_size(int nt) { return N_SLICES * nt * 32; }
+// Sums of tiles in shared memory: [N_SUMS, N_SLICES, 32 lanes]. A barrier for each place says that
+// it is full, another that it is empty.
+enum { N_SUMS = 2, SUMS_SIZE = N_SLICES * 32, SUMS_FULL = 1, SUMS_EMPTY = SUMS_FULL + N_SUMS };
 
 // The block's items, a slice of each. A warp of the first eight.
-template <int CODEC, int NT, bool IS_STAGED>
+template <int CODEC, bool IS_STAGED>
 DEV void slices_run(const struct product_args &args, struct stream &c, const struct ring &ring,
                     float4 *sums, const uint8_t *x, int slice, int lane) {
     const struct stage_product &s = args.stage;
     int slot = 0, turn = 0;
     uint32_t parity = 0;
 #pragma unroll 1
-    for (int index = (int)blockIdx.x; index < c.n_items; index += (int)gridDim.x) {
-        const struct item at = item_at<CODEC>(s, index, args.n_rows, 8 * NT);
-#pragma unroll 1
-        for (int group = 0; group < at.n_groups; group++, turn++) {
-            const struct item_input<NT> in =
-                item_input_of<CODEC, NT>(s, at, group, x, IS_STAGED, args.n_rows, lane);
-            float acc[NT][4];
-            UNROLL for (int i = 0; i < NT; i++) UNROLL for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
-            slice_of<CODEC, NT, IS_STAGED>(at.p->codec, acc, c, ring, slot, parity, in, s,
-                                           args.n_rows, slice, lane);
-            const int place = turn % N_SUMS;
-            if (turn >= N_SUMS) barrier_sync(SUMS_EMPTY + place, PRODUCT_THREADS);
-            float4 *mine = sums + place * sums_size(NT) + slice * NT * 32 + lane;
-            UNROLL for (int i = 0; i < NT; i++) mine[i * 32] =
-                make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
-            barrier_arrive(SUMS_FULL + place, PRODUCT_THREADS);
-        }
-    }
-}
-
-// Sums that the block will have.
-template <int CODEC, int NT>
-DEV int turns_of(const struct stage_product &s, int n_items, int n_rows) {
-    if constexpr (CODEC != CODEC_ANY) {
-        return (n_items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
-    } else {
-        int n = 0;
-        for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x)
-            n += item_at<CODEC>(s, index, n_rows, 8 * NT).n_groups;
-        return n;
+    for (int index = (int)blockIdx.x; index < c.n_items; index += (int)gridDim.x, turn++) {
+        const struct item at = item_at<CODEC>(s, index);
+        const struct item_input in = item_input_of<CODEC>(s, at, x, IS_STAGED, args.n_rows, lane);
+        float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        slice_of<CODEC, IS_STAGED>(at.p->codec, acc, c, ring, slot, parity, in, s, slice, lane);
+        const int place = turn % N_SUMS;
+        if (turn >= N_SUMS) barrier_sync(SUMS_EMPTY + place, PRODUCT_THREADS);
+        sums[place * SUMS_SIZE + slice * 32 + lane] = make_float4(acc[0], acc[1], acc[2], acc[3]);
+        barrier_arrive(SUMS_FULL + place, PRODUCT_THREADS);
     }
 }
 
 // The ends of the block's items. The ninth warp.
-template <int CODEC, int NT>
+template <int CODEC>
 DEV void tiles_end(const struct product_args &args, int n_items, const float4 *sums, int lane) {
     const struct stage_product &s = args.stage;
-    const int n_turns = turns_of<CODEC, NT>(s, n_items, args.n_rows);
+    const int n_turns = (n_items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
     int turn = 0;
 #pragma unroll 1
-    for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x) {
-        struct item_out o = {&s, item_at<CODEC>(s, index, args.n_rows, 8 * NT), 0, args.n_rows,
-                             8 * NT};
-#pragma unroll 1
-        for (; o.group < o.at.n_groups; o.group++, turn++) {
-            const int place = turn % N_SUMS;
-            struct tile_residual<NT> residual;
-            if (o.at.p->add) residual_load<CODEC, NT>(residual, o, lane);
-            barrier_sync(SUMS_FULL + place, PRODUCT_THREADS);
-            tile_finish<CODEC, NT>(o, residual, sums + place * sums_size(NT), lane);
-            __syncwarp();
-            if (turn + N_SUMS < n_turns) barrier_arrive(SUMS_EMPTY + place, PRODUCT_THREADS);
-        }
+    for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x, turn++) {
+        const struct item_out o = {&s, item_at<CODEC>(s, index), args.n_rows};
+        const int place = turn % N_SUMS;
+        float4 residual;
+        if (o.at.p->add) residual = residual_load<CODEC>(o, lane);
+        barrier_sync(SUMS_FULL + place, PRODUCT_THREADS);
+        tile_finish<CODEC>(o, residual, sums + place * SUMS_SIZE, lane);
+        __syncwarp();
+        if (turn + N_SUMS < n_turns) barrier_arrive(SUMS_EMPTY + place, PRODUCT_THREADS);
     }
 }
 
-template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct product_args &args) {
+template <int CODEC, bool IS_STAGED> DEV void product_run(const struct product_args &args) {
     SHARED_MEMORY(shared);
     const struct stage_product &s = args.stage;
     const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -435,7 +372,7 @@ template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct p
     float *norm = (float *)(full + N_WARPS * RING_SLOTS_MAX);
     uint8_t *rings = shared + PRODUCT_HEAD;
     float4 *sums = (float4 *)(rings + N_WARPS * args.n_slots * args.slot_bytes);
-    uint8_t *x = (uint8_t *)(sums + N_SUMS * sums_size(NT));
+    uint8_t *x = (uint8_t *)(sums + N_SUMS * SUMS_SIZE);
     const bool is_routed = CODEC == CODEC_ANY && s.is_routed;
     int n_items = s.n_tiles;
     if (is_routed) { // the experts are known behind the wait
@@ -446,7 +383,7 @@ template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct p
     if (slice == N_SLICES) {
         if (!is_routed) dependents_launch();
         dependency_wait();
-        tiles_end<CODEC, NT>(args, n_items, sums, lane);
+        tiles_end<CODEC>(args, n_items, sums, lane);
     } else {
         const struct ring ring = {rings + slice * args.n_slots * args.slot_bytes,
                                   full + slice * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
@@ -461,7 +398,7 @@ template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct p
         int i = 0;
         auto ask = [&](int end) {
             for (; i < end; i++)
-                if (!piece_ask<CODEC, NT>(c, ring, i, s, args.n_rows, slice, lane)) break;
+                if (!piece_ask<CODEC>(c, ring, i, s, slice, lane)) break;
         };
         ask(args.n_early);
         if (!is_routed) dependents_launch();
@@ -470,7 +407,7 @@ template <int CODEC, int NT, bool IS_STAGED> DEV void product_run(const struct p
                                                 [&] { ask(args.n_slots); });
         else if (!is_routed)
             dependency_wait();
-        slices_run<CODEC, NT, IS_STAGED>(args, c, ring, sums, x, slice, lane);
+        slices_run<CODEC, IS_STAGED>(args, c, ring, sums, x, slice, lane);
     }
     clock_end(args.clock);
 }

@@ -13,7 +13,7 @@
 template <int CODEC, bool IS_STAGED>
 __global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
     product_kernel_small(const __grid_constant__ struct product_args args) {
-    product_run<CODEC, 1, IS_STAGED>(args);
+    product_run<CODEC, IS_STAGED>(args);
 }
 
 // Two blocks share a multiprocessor, or one and blocks of a product.

@@ -31,7 +31,7 @@ struct product_args {
     int32_t n_early;             // slots that are asked for before the launch waits
 };
 
-// Products of larger steps (product_many.cuh). A block has 128 rows of a matrix, and 64 or 192
+// Products of larger steps (product_many.cuh). A block has 128 rows of a matrix, and 64 or 160
 // columns: rows of the batch.
 enum {
     MANY_THREADS = BLOCK_THREADS + 128, // a warpgroup more, which gives its registers away
@@ -94,10 +94,8 @@ struct rows_args {
 };
 
 // Bytes of shared memory: the head, rings, sums of slices, x.
-static inline uint32_t product_shared_bytes(int n_slots, int slot_bytes, int n_tiles,
-                                            uint32_t x_bytes) {
-    return PRODUCT_HEAD + (uint32_t)(N_WARPS * n_slots * slot_bytes) +
-           (uint32_t)(2 * N_SLICES * n_tiles * 512) + x_bytes;
+static inline uint32_t product_shared_bytes(int n_slots, int slot_bytes, uint32_t x_bytes) {
+    return PRODUCT_HEAD + (uint32_t)(N_WARPS * n_slots * slot_bytes) + 2 * N_SLICES * 512 + x_bytes;
 }
 
 #ifdef __cplusplus

@@ -294,14 +294,14 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
                        : is_short                   ? SHARED_SHORT
                                                     : SHARED_USUAL;
     const int all = (int)b->prop.sharedMemPerMultiprocessor - per_sm * 1024;
-    const uint32_t fixed = product_shared_bytes(0, 0, 1, x_bytes) + 1024;
+    const uint32_t fixed = product_shared_bytes(0, 0, x_bytes) + 1024;
     const int left = (budget < all ? budget : all) / per_sm - (int)fixed;
     args.n_slots = left / (N_WARPS * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
-    uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, 1, x_bytes);
+    uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, x_bytes);
     while (args.n_slots > 1 && shared > b->shared_most) // of other GPUs
-        shared = product_shared_bytes(--args.n_slots, args.slot_bytes, 1, x_bytes);
+        shared = product_shared_bytes(--args.n_slots, args.slot_bytes, x_bytes);
     assert(shared <= b->shared_most);
     args.n_early = stages ? slots_early(unit, s->n_units, is_short) : args.n_slots;
     if (args.n_early > args.n_slots) args.n_early = args.n_slots;
