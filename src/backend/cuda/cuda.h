@@ -62,7 +62,7 @@ struct cuda_layout {
     uint64_t route_at;   // tables of routes
     uint64_t weighed_at; // 16-bit rows of STAGE_WEIGH
     uint64_t parts_at, counters_at;
-    uint64_t sums_at, sums_counters_at; // of products that are cut into parts
+    uint64_t sums_at, sums_bytes, sums_counters_at; // of products that are cut into parts
     uint64_t choose_at, chosen_at;
     int max_expert, max_used;
     int64_t max_pairs;

@@ -228,6 +228,30 @@ static void place_routes(const struct plan *plan, const struct backend_sizes *si
         take(&l->step_bytes, (3 * (uint64_t)l->max_expert + 2 * (uint64_t)l->max_pairs + 16) * 4);
 }
 
+// The sums of parts of a product, of the stage with the most tiles. Neighbours that read one input
+// may be a stage.
+static uint64_t sums_bytes(const struct plan *plan, const struct backend_sizes *sizes,
+                           const struct cuda_layout *l) {
+    uint64_t most = 0;
+    for (int i = 0; i < plan->n_op_all; i++) {
+        const struct op *op = &plan->op[i];
+        const int rows = rows_max(sizes, op->rows);
+        int64_t n_tiles = 0;
+        if (op->kind != OP_MATMUL || rows <= SMALL_ROWS) continue;
+        for (int k = 0; k < MAX_PRODUCTS && i + k < cuda_part_end(plan, i); k++) {
+            if (op[k].kind != OP_MATMUL || op[k].in[0] != op->in[0]) break;
+            n_tiles += l->weight[op[k].weight].n_tiles;
+        }
+        const uint64_t items = (uint64_t)(n_tiles + MANY_TILES - 1) / MANY_TILES;
+        for (int columns = MANY_FEW; columns <= MANY_WIDE; columns += MANY_WIDE - MANY_FEW) {
+            const uint64_t bytes =
+                items * (uint64_t)((rows + columns - 1) / columns) * many_sums_bytes(columns);
+            if (most < bytes) most = bytes;
+        }
+    }
+    return most < MANY_SUMS_MOST ? most : MANY_SUMS_MOST;
+}
+
 // The part of an op that this backend lacks; NULL: it has the op.
 static const char *lacks(const struct plan *plan, const struct op *op) {
     switch (op->kind) {
@@ -289,7 +313,8 @@ rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *
     }
     out->parts_at = take(&out->step_bytes, parts);
     out->counters_at = take(&out->step_bytes, counters);
-    out->sums_at = take(&out->step_bytes, MANY_SUMS_BYTES);
+    out->sums_bytes = sums_bytes(plan, sizes, out);
+    out->sums_at = take(&out->step_bytes, out->sums_bytes);
     out->sums_counters_at = take(&out->step_bytes, 2 * MANY_ITEMS_MAX * sizeof(uint32_t));
     out->choose_at = take(&out->step_bytes, choose_scratch_bytes(sizes->max_logits, plan->n_vocab));
     out->chosen_at = take(&out->step_bytes, 2 * CUDA_CHOSEN_BYTES(sizes->max_logits));

@@ -20,10 +20,10 @@ static uint32_t ring_size(const struct cuda_backend *b, int columns, int unit_by
 
 // Parts of an item's slices, as a power of two: as many as one wave of blocks has places for. The
 // sums of parts go through memory, so a second wave costs less than they do.
-static int parts_of(int n_items, int n_places, uint64_t item_bytes) {
+static int parts_of(const struct cuda_backend *b, int n_items, uint64_t item_bytes) {
     int log = 0;
-    if ((uint64_t)n_items * item_bytes > MANY_SUMS_BYTES || n_items > MANY_ITEMS_MAX) return 0;
-    while (log < 3 && (int64_t)n_items << (log + 1) <= n_places) log++;
+    if ((uint64_t)n_items * item_bytes > b->layout.sums_bytes || n_items > MANY_ITEMS_MAX) return 0;
+    while (log < 3 && (int64_t)n_items << (log + 1) <= b->n_sm) log++;
     return log;
 }
 
@@ -47,7 +47,7 @@ static cudaError_t launch(struct cuda_backend *b, struct many_args *args) {
         (s->n_tiles + MANY_TILES - 1) / MANY_TILES * ((args->n_rows + columns - 1) / columns);
     args->sums = (float *)(void *)(b->memory + b->layout.sums_at);
     args->counters = (uint32_t *)(void *)(b->memory + b->layout.sums_counters_at);
-    if (!s->is_routed) args->parts_log = parts_of(items, places, many_sums_bytes(columns));
+    if (!s->is_routed) args->parts_log = parts_of(b, items, many_sums_bytes(columns));
     const int64_t all = (int64_t)items << args->parts_log;
     const int64_t grid = s->is_routed || all > places ? places : all;
     return cuda_launch(product_many(s->product[0].codec, columns), (uint64_t)grid, MANY_THREADS,

@@ -41,7 +41,7 @@ enum {
     MANY_STAGES_MAX = 12,
     MANY_ENDS = 20480,            // ends of tiles
     MANY_HEAD = 2048 + MANY_ENDS, // barriers of the ring, then the ends
-    MANY_SUMS_BYTES = 64 << 20,   // sums of parts
+    MANY_SUMS_MOST = 64 << 20,    // bytes of the sums of parts
     MANY_ITEMS_MAX = 4096,        // that have parts
 };
 // Units of a stage.
