@@ -128,6 +128,7 @@ struct fiber : thread {
     context at_rest;
     warp *team;
     int lane;
+    int stack;            // of the block; negative: it has not run yet
     const char *waits_at; // of a waiting fiber
     uint64_t waits_for;
 };
@@ -168,9 +169,10 @@ struct block {
     std::vector<copy> copies;
     std::vector<uint32_t> free_copies, ready; // ready: all lanes arrived
     std::vector<copy_waiter> copy_waiters;
-    uint8_t *stacks, *shared_map;
-    size_t shared_map_bytes;
+    uint8_t *stacks;
     int n_stacks;
+    std::vector<int> free_stacks;
+    std::vector<uint8_t *> shared_maps; // by their pages: launches of one size come again
 };
 
 struct {
@@ -304,6 +306,20 @@ fiber *choose_anywhere() {
     return nullptr;
 }
 
+void thread_main();
+
+// The first run of a fiber: it takes a stack. The one that was given back last is in the caches.
+// Stacks begin at different places of their pages, so that their lines do not compete for the same
+// sets of the caches.
+void fiber_begin(fiber *f) {
+    block *b = f->team->owner;
+    f->stack = b->free_stacks.back();
+    b->free_stacks.pop_back();
+    uint8_t *bottom = b->stacks + (size_t)f->stack * STACK_BYTES;
+    context_make(&f->at_rest, bottom, bottom + STACK_BYTES - (size_t)(f->stack % 64) * 448,
+                 thread_main);
+}
+
 inline void set_now(fiber *f) {
     now = f;
     threadIdx = f->index;
@@ -313,20 +329,21 @@ inline void set_now(fiber *f) {
 inline void run_instead(fiber *next) {
     fiber *before = self();
     if (next == before) return;
+    if (next->stack < 0) fiber_begin(next);
     set_now(next);
     context_switch(&before->at_rest, &next->at_rest);
 }
 
-// The running fiber is not runnable any more: others run until it is woken.
-void rest() {
+// The fiber that runs when the running one does not any more.
+inline fiber *next_fiber() {
     const warp *w = self()->team;
     if (w->runnable && ++state.turn % 64)
-        run_instead(&w->lanes[next_bit(w->runnable, (uint32_t)self()->lane + 1)]);
-    else
-        run_instead(choose_anywhere());
+        return &w->lanes[next_bit(w->runnable, (uint32_t)self()->lane + 1)];
+    return choose_anywhere();
 }
 
-void wait_at(const char *what, uint64_t detail) {
+// Others run until the fiber is woken. Inlined: each frame of a fiber at rest is lines of a cache.
+__attribute__((always_inline)) inline void wait_at(const char *what, uint64_t detail) {
     fiber *f = self();
     f->waits_at = what;
     f->waits_for = detail;
@@ -336,7 +353,7 @@ void wait_at(const char *what, uint64_t detail) {
         b->runnable &= ~(1u << f->team->number);
         if (!b->runnable && b->ready.empty()) deadlock(b);
     }
-    rest();
+    run_instead(next_fiber());
 }
 
 void to_host() {
@@ -368,7 +385,8 @@ void collective_end(warp *w, int which) {
     state.polls = 0;
 }
 
-// The fiber's last act: those that waited for it as well may have to run.
+// The fiber's last act: those that waited for it as well may have to run. It returns where a fiber
+// of the block that has not run yet takes over the stack.
 void thread_end() {
     fiber *f = self();
     warp *w = f->team;
@@ -395,19 +413,28 @@ void thread_end() {
         to_host();
     }
     if (!b->runnable && b->ready.empty()) deadlock(b);
-    rest();
-    abort();
+    fiber *next = next_fiber();
+    if (next->stack >= 0 || next->team->owner != b) {
+        b->free_stacks.push_back(f->stack);
+        run_instead(next);
+        abort();
+    }
+    next->stack = f->stack;
+    next->at_rest = f->at_rest;
+    set_now(next);
 }
 
 void thread_main() {
     context_enter(&self()->at_rest);
-    state.running->call(state.running->function, state.args);
-    thread_end();
+    for (;;) {
+        state.running->call(state.running->function, state.args);
+        thread_end();
+    }
 }
 
-// Stacks begin at different places of their pages, so that their lines do not compete for the same
-// sets of the caches.
 void stacks_reserve(block *b, int n) {
+    b->free_stacks.clear();
+    for (int i = n; i > 0; i--) b->free_stacks.push_back(i - 1);
     if (b->n_stacks >= n) return;
     if (b->stacks) munmap(b->stacks, (size_t)b->n_stacks * STACK_BYTES);
     b->stacks = map((size_t)n * STACK_BYTES);
@@ -416,18 +443,19 @@ void stacks_reserve(block *b, int n) {
         mprotect(b->stacks + (size_t)i * STACK_BYTES, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE);
 }
 
-// Shared memory ends at a page that cannot be touched.
+// Shared memory is between two pages that cannot be touched. It ends where the second one starts.
 void shared_reserve(block *b, uint32_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t rounded = ((size_t)bytes + 127) & ~(size_t)127;
-    const size_t need = (rounded + page - 1) / page * page + page;
-    if (b->shared_map_bytes != need) {
-        if (b->shared_map) munmap(b->shared_map, b->shared_map_bytes);
-        b->shared_map = map(need);
-        b->shared_map_bytes = need;
-        mprotect(b->shared_map + need - page, page, PROT_NONE);
+    const size_t n = (rounded + page - 1) / page;
+    if (b->shared_maps.size() <= n) b->shared_maps.resize(n + 1);
+    uint8_t *&at = b->shared_maps[n];
+    if (!at) {
+        at = map((n + 2) * page);
+        mprotect(at, page, PROT_NONE);
+        mprotect(at + (n + 1) * page, page, PROT_NONE);
     }
-    b->at.shared = b->shared_map + need - page - rounded;
+    b->at.shared = at + (n + 1) * page - rounded;
     b->at.shared_bytes = bytes;
     memset(b->at.shared, 0xcd, rounded);
 }
@@ -466,9 +494,7 @@ void block_start(block *b, uint64_t number, dim3 grid, dim3 size, uint32_t share
         f->at = &b->at;
         f->team = &b->warps[i / WARP];
         f->lane = i % WARP;
-        uint8_t *bottom = b->stacks + (size_t)i * STACK_BYTES;
-        context_make(&f->at_rest, bottom, bottom + STACK_BYTES - (size_t)(i % 64) * 448,
-                     thread_main);
+        f->stack = -1;
     }
 }
 
@@ -680,41 +706,90 @@ static void match_finish(void *const *data, uint32_t mask) {
 
 // Lane 4 g + t has of a: rows g and g + 8, columns 2t, 2t + 1 and these + 8; of b: column g; of c:
 // rows g and g + 8, columns 2t and 2t + 1.
-template <class F> static void mma_finish(void *const *data, F f32_of) {
-    double a[16][16], b[16][8], c[16][8];
+struct f16_of_mma {
+    static double value(uint32_t word, int half) {
+        return (double)f32_of_half((uint16_t)(word >> 16 * half));
+    }
+};
+struct bf16_of_mma {
+    static double value(uint32_t word, int half) {
+        return (double)f32_of_bf16((uint16_t)(word >> 16 * half));
+    }
+};
+
+template <class T> struct mma_matrix {
+    double a[16][16];
+    void load(int lane, const uint32_t *words) {
+        const int g = lane >> 2, t = lane & 3;
+        for (int i = 0; i < 8; i++)
+            a[g + 8 * (i >> 1 & 1)][2 * t + (i & 1) + 8 * (i >> 2)] =
+                T::value(words[i >> 1], i & 1);
+    }
+    // c += a b; lanes have their words of b and their four numbers of c.
+    void multiply(const uint32_t (*b_words)[2], float *const *c_of) const {
+        double b[16][8], c[16][8];
+        for (int lane = 0; lane < WARP; lane++) {
+            const int g = lane >> 2, t = lane & 3;
+            for (int i = 0; i < 4; i++) {
+                b[2 * t + (i & 1) + 8 * (i >> 1)][g] = T::value(b_words[lane][i >> 1], i & 1);
+                c[g + 8 * (i >> 1)][2 * t + (i & 1)] = (double)c_of[lane][i];
+            }
+        }
+        for (int row = 0; row < 16; row++)
+            for (int k = 0; k < 16; k++)
+                for (int col = 0; col < 8; col++) c[row][col] += a[row][k] * b[k][col];
+        for (int lane = 0; lane < WARP; lane++)
+            for (int i = 0; i < 4; i++) {
+                const double sum = c[(lane >> 2) + 8 * (i >> 1)][2 * (lane & 3) + (i & 1)];
+                c_of[lane][i] = isnan(sum) ? __uint_as_float(0x7fffffff) : (float)sum;
+            }
+    }
+};
+
+template <class T> static void mma_finish(void *const *data, uint32_t) {
+    mma_matrix<T> m;
+    uint32_t b[WARP][2];
+    float *c[WARP];
     for (int lane = 0; lane < WARP; lane++) {
         const mma_data *d = (const mma_data *)data[lane];
-        const int g = lane >> 2, t = lane & 3;
-        const uint32_t b_words[2] = {d->b0, d->b1};
-        for (int i = 0; i < 8; i++) {
-            const uint16_t h = (uint16_t)(d->a[i >> 1] >> 16 * (i & 1));
-            a[g + 8 * (i >> 1 & 1)][2 * t + (i & 1) + 8 * (i >> 2)] = (double)f32_of(h);
-        }
-        for (int i = 0; i < 4; i++) {
-            const uint16_t h = (uint16_t)(b_words[i >> 1] >> 16 * (i & 1));
-            b[2 * t + (i & 1) + 8 * (i >> 1)][g] = (double)f32_of(h);
-            c[g + 8 * (i >> 1)][2 * t + (i & 1)] = (double)d->c[i];
-        }
+        m.load(lane, d->a);
+        b[lane][0] = d->b0, b[lane][1] = d->b1;
+        c[lane] = d->c;
     }
-    for (int row = 0; row < 16; row++)
-        for (int k = 0; k < 16; k++)
-            for (int col = 0; col < 8; col++) c[row][col] += a[row][k] * b[k][col];
-    for (int lane = 0; lane < WARP; lane++)
-        for (int i = 0; i < 4; i++) {
-            const double sum = c[(lane >> 2) + 8 * (i >> 1)][2 * (lane & 3) + (i & 1)];
-            ((const mma_data *)data[lane])->c[i] =
-                isnan(sum) ? __uint_as_float(0x7fffffff) : (float)sum;
-        }
+    m.multiply(b, c);
 }
-static void mma_f16_finish(void *const *data, uint32_t) { mma_finish(data, f32_of_f16); }
-static void mma_bf16_finish(void *const *data, uint32_t) { mma_finish(data, f32_of_bf16); }
+
+// A warp's part of a warpgroup's instruction: 8 columns after the other.
+template <class T> static void group_mma_finish(void *const *data, uint32_t) {
+    const group_mma_data *first = (const group_mma_data *)data[0];
+    mma_matrix<T> m;
+    uint32_t b[WARP][2];
+    float *c[WARP];
+    for (int lane = 0; lane < WARP; lane++) {
+        const group_mma_data *d = (const group_mma_data *)data[lane];
+        if (d->at != first->at || d->is_add != first->is_add || d->n_live != first->n_live)
+            fail("warpgroup_mma: lane %d has other arguments", lane);
+        m.load(lane, d->a);
+    }
+    for (int i = 0; i < first->n_live; i++) {
+        for (int lane = 0; lane < WARP; lane++) {
+            const uint32_t at = first->at + (uint32_t)(i * GROUP_BYTES + lane * 4);
+            b[lane][0] = shared_u32(at), b[lane][1] = shared_u32(at + 128);
+            c[lane] = ((const group_mma_data *)data[lane])->d + 4 * i;
+            if (!first->is_add) memset(c[lane], 0, 4 * sizeof(float));
+        }
+        m.multiply(b, c);
+    }
+}
 
 const collective_kind KIND_SYNCWARP = {"__syncwarp", nullptr, true};
 const collective_kind KIND_SHUFFLE = {"a shuffle", shuffle_finish, false};
 const collective_kind KIND_VOTE = {"a vote", vote_finish, false};
 const collective_kind KIND_MATCH = {"a match", match_finish, false};
-const collective_kind KIND_MMA_F16 = {"mma_f16", mma_f16_finish, false};
-const collective_kind KIND_MMA_BF16 = {"mma_bf16", mma_bf16_finish, false};
+const collective_kind KIND_MMA_F16 = {"mma_f16", mma_finish<f16_of_mma>, false};
+const collective_kind KIND_MMA_BF16 = {"mma_bf16", mma_finish<bf16_of_mma>, false};
+const collective_kind KIND_GROUP_F16 = {"warpgroup_mma", group_mma_finish<f16_of_mma>, false};
+const collective_kind KIND_GROUP_BF16 = {"warpgroup_mma", group_mma_finish<bf16_of_mma>, false};
 
 // ---------------------------------------------------------------- launches
 
@@ -756,6 +831,7 @@ bool run_grid(const kernel *k, void **args, dim3 grid, dim3 size, uint32_t share
                             shared_bytes);
         fiber *f = choose_anywhere();
         if (!f) break;
+        if (f->stack < 0) fiber_begin(f);
         set_now(f);
         context_switch(&state.host, &f->at_rest); // until a block ends or a thread gives up
         if (state.gave_up) break;

@@ -49,7 +49,7 @@ struct collective_kind {
     bool exited_lanes_may_miss;
 };
 extern const collective_kind KIND_SYNCWARP, KIND_SHUFFLE, KIND_VOTE, KIND_MATCH, KIND_MMA_F16,
-    KIND_MMA_BF16;
+    KIND_MMA_BF16, KIND_GROUP_F16, KIND_GROUP_BF16;
 void collective(const collective_kind *kind, uint32_t mask, void *data);
 
 void barrier_arrive(int number, int n);
@@ -75,6 +75,13 @@ struct mma_data {
     float *c;
     const uint32_t *a;
     uint32_t b0, b1;
+};
+struct group_mma_data {
+    float *d;
+    const uint32_t *a;
+    uint32_t at; // of the second matrix, in shared memory
+    int n_live;
+    bool is_add;
 };
 
 inline int lane_here() {
@@ -481,18 +488,9 @@ template <int N> DEV void warpgroup_hold(float (&)[N]) {}
 template <bool IS_BF16, int N>
 DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add,
                        int n_live) {
-    at += (uint32_t)emulator::lane_here() * 4;
-    for (int i = 0; i < n_live; i++) {
-        float c[4];
-        for (int e = 0; e < 4; e++) c[e] = is_add ? d[4 * i + e] : 0.0f;
-        const uint32_t b0 = shared_u32(at + (uint32_t)(i * GROUP_BYTES));
-        const uint32_t b1 = shared_u32(at + (uint32_t)(i * GROUP_BYTES) + 128);
-        if (IS_BF16)
-            mma_bf16(c, a, b0, b1);
-        else
-            mma_f16(c, a, b0, b1);
-        for (int e = 0; e < 4; e++) d[4 * i + e] = c[e];
-    }
+    emulator::group_mma_data data = {d, a, at, n_live, is_add};
+    emulator::collective(IS_BF16 ? &emulator::KIND_GROUP_BF16 : &emulator::KIND_GROUP_F16,
+                         0xffffffff, &data);
 }
 
 DEV float max_or_nan(float a, float b) { return isnan(a) ? a : isnan(b) || b > a ? b : a; }
