@@ -2,8 +2,8 @@
 // and gives each worker a share of neighbouring chunks, so that a worker reads one stream. A worker
 // whose share is empty takes chunks from the end of another's. So a core that the system took away
 // slows a run and never stalls it. A run (pool_run) allocates nothing and takes no lock on its fast
-// path: helpers spin briefly for work, then sleep on a futex. A run may leave the last workers alone:
-// little work ends soonest on few.
+// path: helpers spin briefly for work, then sleep on a futex. A run may leave the last workers
+// alone: little work ends soonest on few.
 #ifndef RN_BASE_POOL_H
 #define RN_BASE_POOL_H
 

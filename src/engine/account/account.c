@@ -90,11 +90,39 @@ void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], 
 
 // ---------------------------------------------------------------- tokens
 
-static void slow_add(rn_account *sum, int token, uint64_t end_ns, const rn_share *gap) {
-    if (sum->n_slow == RN_SLOW_GAPS && gap->ns <= sum->slow[RN_SLOW_GAPS - 1].share.ns) return;
-    int at = sum->n_slow < RN_SLOW_GAPS ? sum->n_slow++ : RN_SLOW_GAPS - 1;
-    for (; at > 0 && sum->slow[at - 1].share.ns < gap->ns; at--) sum->slow[at] = sum->slow[at - 1];
-    sum->slow[at] = (rn_slow_gap){.token = token, .end_ns = end_ns, .share = *gap};
+// In no order until the end: contexts grow, so a gap is often the longest, and would move all. Of
+// equal gaps the later one gives way.
+static void slow_add(struct account *account, const rn_share *gap) {
+    rn_account *sum = &account->sum;
+    int at = sum->n_slow;
+    if (at == RN_SLOW_GAPS) {
+        at = 0;
+        for (int i = 1; i < RN_SLOW_GAPS; i++) {
+            const uint64_t ns = account->slow_ns[i], least = account->slow_ns[at];
+            if (ns < least || (ns == least && sum->slow[i].token > sum->slow[at].token)) at = i;
+        }
+        if (gap->ns <= account->slow_ns[at]) return;
+    } else {
+        sum->n_slow++;
+    }
+    account->slow_ns[at] = gap->ns;
+    sum->slow[at] =
+        (rn_slow_gap){.token = account->n_tokens, .end_ns = account->mark_ns, .share = *gap};
+}
+
+// The longest first; of equal ones the first.
+static void slow_sort(rn_account *sum) {
+    for (int i = 1; i < sum->n_slow; i++) {
+        const rn_slow_gap gap = sum->slow[i];
+        int at = i;
+        for (; at > 0; at--) {
+            const rn_slow_gap *before = &sum->slow[at - 1];
+            if (before->share.ns > gap.share.ns) break;
+            if (before->share.ns == gap.share.ns && before->token < gap.token) break;
+            sum->slow[at] = *before;
+        }
+        sum->slow[at] = gap;
+    }
 }
 
 // Neighbours become one: half as many spans, of twice as many tokens. The first span stays.
@@ -147,7 +175,7 @@ rn_cause account_token(struct account *account, rn_share *gap) {
         assert(gap->ns == account->mark_ns - sum->last_ns);
         share_join(&sum->decode, gap);
         account->n_tokens++;
-        if (gap->ns > 0) slow_add(sum, account->n_tokens, account->mark_ns, gap);
+        if (gap->ns > 0) slow_add(account, gap);
     }
     sum->last_ns = account->mark_ns;
     span_add(account, gap);
@@ -159,6 +187,7 @@ void account_end(struct account *account) {
     sum->end_ns = account->mark_ns;
     share_join(sum->first_ns ? &sum->rest : &sum->first, &account->open);
     account->open = (rn_share){0};
+    slow_sort(sum);
     assert(sum->first.ns == (sum->first_ns ? sum->first_ns : sum->end_ns) - sum->submit_ns);
     assert(!sum->first_ns || sum->decode.ns == sum->last_ns - sum->first_ns);
 }

@@ -24,6 +24,7 @@ struct account {
     uint64_t mark_ns;                         // all earlier time is divided
     uint64_t blocked_mark_ns[ACCOUNT_BLOCKS]; // of the engine's block clocks, at the mark of a wait
     int n_tokens;                             // after the first
+    uint64_t slow_ns[RN_SLOW_GAPS];           // of sum.slow, which is in order after account_end
     int span_tokens;                          // of a full span
     uint64_t span_ns[RN_CAUSE_COUNT];         // of the last span
 };

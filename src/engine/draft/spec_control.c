@@ -210,9 +210,13 @@ void spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids
     assert(costs->max_rows >= 0 && costs->max_rows <= SPEC_MAX_ROWS);
     struct walk all, best;
     prepare(bids, n_bids, costs);
+    bool takes_time = false;
+    for (int i = 0; i < n_bids; i++) takes_time |= bids[i].drafter >= 0;
     walk_rows(bids, n_bids, costs, true, &best);
-    walk_rows(bids, n_bids, costs, false, &all);
-    if (all.value > best.value) best = all;
+    if (takes_time) {
+        walk_rows(bids, n_bids, costs, false, &all);
+        if (all.value > best.value) best = all;
+    }
     if (best.base == 0 && best.value < WORTH * best.plain) best.best = 0;
     if (best.base == 0 && best.best > 0 && is_plain_turn(control, &best, costs)) best.best = 0;
     for (int i = 0; i < n_bids; i++) bids[i].n = bids[i].forced;
