@@ -4,8 +4,8 @@
 // bytes are multiplied. Integer sums are exact, so only the float operations after them are
 // ordered: per lane they are matmul_reference()'s.
 //
-// The weights' bytes are unsigned (q + zero); an integer sum therefore begins at -zero * sum(xq).
-// For few tokens weights are decoded as they are used; for more tokens blocks are decoded into
+// The weights' bytes are unsigned (q + zero), so an integer sum does not begin at 0 (enum starts).
+// For up to 4 tokens weights are decoded as they are used; for more tokens blocks are decoded into
 // bytes first. The loops around both are in matmul_panel_avx2.c.
 #ifndef RN_BACKEND_CPU_MATMUL_AVX2_H
 #define RN_BACKEND_CPU_MATMUL_AVX2_H
@@ -90,18 +90,70 @@ INLINE void prefetch(const uint8_t *w, int bytes) {
         _mm_prefetch((const char *)w + 8192 + i, _MM_HINT_T1);
 }
 
+// Where the integer sum of a span starts.
+enum starts {
+    STARTS_SUMS,  // vpdpbusd, and codes of 4 bits or less: -zero * sum(xq)
+    STARTS_PAIRS, // codes of 5 and 6 bits without vpdpbusd: two of 16 bits, for columns 0 and 1,
+                  // and 2 and 3, of each quad
+    STARTS_SIGNS, // codes of 8 bits without vpdpbusd: the sum of |xq| where xq is negative
+};
+
+// Activations of a block for codes of 8 bits: |xq|, and the bits to turn in q + 128, which leave q
+// or ~q.
+struct signs {
+    _Alignas(32) int32_t magnitude[QUADS], flip[QUADS];
+};
+
+INLINE void signs_make(const int8_t *xq, const int n, struct signs *out) {
+    UNROLL for (int j = 0; j < n; j++) {
+        const __m256i x = load(xq + 32 * j),
+                      negative = _mm256_cmpgt_epi8(_mm256_setzero_si256(), x);
+        const __m256i flip = _mm256_xor_si256(negative, _mm256_set1_epi8((char)0x80));
+        _mm256_store_si256((__m256i *)out[j].magnitude, _mm256_abs_epi8(x));
+        _mm256_store_si256((__m256i *)out[j].flip, flip);
+    }
+    __asm__("" : : "r"(out) : "memory"); // or gcc broadcasts from registers, which costs more
+}
+
 // The data of n tokens for one block: each pointer is to the first token's.
 struct places {
     const int8_t *xq;
     const float *d;
-    const int32_t *start; // per span
-    const float *offset;  // per span
+    const int32_t *start;      // per span
+    const float *offset;       // per span
+    const struct signs *signs; // of one block only
 };
 
+// The places of n blocks further, or of one block's n tokens further.
+INLINE struct places places_after(struct places x, const int spans, int64_t n) {
+    return (struct places){x.xq + 32 * n, x.d + n, x.start + spans * n, x.offset + spans * n, NULL};
+}
+
+// --- a block decoded into bytes ---
+
+struct block {
+    _Alignas(64) uint8_t q[QUADS][HALVES][HALF_VECTOR];
+    float scale[2][MATMUL_GROUP], offset[2][MATMUL_GROUP];
+};
+
+INLINE void part_keep(const int span, const int part, const int half, const __m256i q[2],
+                      struct block *out) {
+    const int quad = quad_first(span, part);
+    _mm256_store_si256((__m256i *)out->q[quad][half], q[0]);
+    _mm256_store_si256((__m256i *)out->q[quad + quad_next(span)][half], q[1]);
+}
+
 // --- dot products of a span of both halves with n tokens ---
-// vpmaddubsw sums two products in 16 bits and saturates, so without vpdpbusd each format keeps
-// within them; |xq| <= 127. Codes of 4 bits: 8 quads of 2 * 15 * 127 are 30480 at most. 5 bits: 4
-// quads, 31496. 6 bits: 2 quads, 32004. 8 bits are widened to 16 first.
+// The codes are kept in out, if it is not NULL. vpmaddubsw sums two products in 16 bits and
+// saturates; |xq| <= 127. Additions in 16 bits wrap, so only their end has to fit, and vpmaddwd
+// widens it once for a span:
+//   4 bits: 16 columns of at most 15 * 127 are 30480.
+//   5 and 6 bits with a zero: the end is a sum of (code - zero) * xq, because it begins at -zero
+//   times the columns of its own lane; 16 of 16 * 127 (Q5_0) or 8 of 32 * 127 (Q6_K) are 32512.
+//   5 bits without a zero: 8 columns of 31 * 127 are 31496, so twice a span.
+// Codes of 8 bits are multiplied with |xq|, their own sign turned where xq is negative: 2 * 127 *
+// 128 fit, and are widened at once. -q would not fit a byte, but ~q = -q - 1 does; sums begin at
+// the missing sum of |xq|.
 
 #if MATMUL_VNNI
 
@@ -112,7 +164,7 @@ struct places {
 #endif
 
 INLINE void dots(const struct codec *c, const uint8_t *unit, int block, const int span,
-                 const struct places *x, const int n, __m256i (*sum)[HALVES]) {
+                 const struct places *x, const int n, __m256i (*sum)[HALVES], struct block *out) {
     const int spans = 32 / c->span, parts = PARTS / spans, next = quad_next(c->span);
     UNROLL for (int j = 0; j < n; j++) {
         sum[j][0] = c->zero ? broadcast4(x->start + spans * j + span) : _mm256_setzero_si256();
@@ -121,7 +173,10 @@ INLINE void dots(const struct codec *c, const uint8_t *unit, int block, const in
     UNROLL for (int p = span * parts; p < (span + 1) * parts; p++) {
         const int8_t *xq = x->xq + 4 * quad_first(c->span, p);
         __m256i q[HALVES][2];
-        for (int h = 0; h < HALVES; h++) c->codes(unit, block, h, p, q[h]);
+        for (int h = 0; h < HALVES; h++) {
+            c->codes(unit, block, h, p, q[h]);
+            if (out) part_keep(c->span, p, h, q[h], out);
+        }
         UNROLL for (int j = 0; j < n; j++) {
             const __m256i x0 = broadcast4(xq + 32 * j), x1 = broadcast4(xq + 32 * j + 4 * next);
             for (int h = 0; h < HALVES; h++) {
@@ -133,19 +188,6 @@ INLINE void dots(const struct codec *c, const uint8_t *unit, int block, const in
 }
 
 #else
-
-// Activations in 16 bits: columns 0 and 2 of each quad, and 1 and 3.
-struct wide {
-    _Alignas(32) int32_t even[QUADS], odd[QUADS];
-};
-
-INLINE void wide_make(const int8_t *xq, struct wide *out) {
-    const __m256i x = load(xq);
-    const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
-    _mm256_store_si256((__m256i *)out->even, even);
-    _mm256_store_si256((__m256i *)out->odd, _mm256_srai_epi16(x, 8));
-    __asm__("" : : "r"(out) : "memory"); // or gcc broadcasts from registers, which costs more
-}
 
 INLINE __m256i sum_add(__m256i sum, __m256i more) {
     sum = _mm256_add_epi32(sum, more);
@@ -160,49 +202,55 @@ INLINE __m256i pairs_add(__m256i pairs, __m256i more, const bool first) {
 }
 
 INLINE void dots_bytes(const struct codec *c, const uint8_t *unit, int block,
-                       const struct places *x, const int n, __m256i (*sum)[HALVES]) {
-    struct wide wide[CHUNK];
-    UNROLL for (int j = 0; j < n; j++) {
-        wide_make(x->xq + 32 * j, &wide[j]);
-        sum[j][0] = sum[j][1] = broadcast4(x->start + j);
-    }
+                       const struct places *x, const int n, __m256i (*sum)[HALVES],
+                       struct block *out) {
+    UNROLL for (int j = 0; j < n; j++) sum[j][0] = sum[j][1] = broadcast4(x->start + j);
     UNROLL for (int i = 0; i < QUADS; i++) {
-        __m256i even[HALVES], odd[HALVES];
+        __m256i u[HALVES];
         for (int h = 0; h < HALVES; h++) {
             __m256i q[2];
             c->codes(unit, block, h, i % PARTS, q);
-            even[h] = _mm256_and_si256(q[i / PARTS], _mm256_set1_epi16(255));
-            odd[h] = _mm256_srli_epi16(q[i / PARTS], 8);
+            u[h] = q[i / PARTS];
+            if (out) _mm256_store_si256((__m256i *)out->q[i][h], u[h]);
         }
         UNROLL for (int j = 0; j < n; j++) {
-            const __m256i x0 = broadcast4(wide[j].even + i), x1 = broadcast4(wide[j].odd + i);
+            const __m256i magnitude = broadcast4(x->signs[j].magnitude + i);
+            const __m256i flip = broadcast4(x->signs[j].flip + i);
             for (int h = 0; h < HALVES; h++) {
-                sum[j][h] = sum_add(sum[j][h], _mm256_madd_epi16(even[h], x0));
-                sum[j][h] = sum_add(sum[j][h], _mm256_madd_epi16(odd[h], x1));
+                const __m256i v = _mm256_xor_si256(u[h], flip);
+                const __m256i pairs = _mm256_maddubs_epi16(magnitude, v);
+                sum[j][h] = sum_add(sum[j][h], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
             }
         }
     }
 }
 
 INLINE void dots(const struct codec *c, const uint8_t *unit, int block, const int span,
-                 const struct places *x, const int n, __m256i (*sum)[HALVES]) {
+                 const struct places *x, const int n, __m256i (*sum)[HALVES], struct block *out) {
     if (c->bits == 8) {
-        dots_bytes(c, unit, block, x, n, sum);
+        dots_bytes(c, unit, block, x, n, sum, out);
         return;
     }
     const int spans = 32 / c->span, parts = PARTS / spans, next = quad_next(c->span);
-    const int most = c->bits <= 4 ? 4 : c->bits == 5 ? 2 : 1, fit = most < parts ? most : parts;
+    const bool wraps = c->zero && c->bits > 4;
+    const int fit = wraps || c->bits <= 4 ? parts : 2;
     __m256i pairs[CHUNK][HALVES];
+    UNROLL for (int j = 0; j < n; j++) {
+        if (wraps) pairs[j][0] = pairs[j][1] = broadcast4(x->start + spans * j + span);
+    }
     UNROLL for (int i = 0; i < parts; i++) {
         const int p = span * parts + i;
         const int8_t *xq = x->xq + 4 * quad_first(c->span, p);
+        const bool first = !wraps && i % fit == 0;
         __m256i q[HALVES][2];
-        for (int h = 0; h < HALVES; h++) c->codes(unit, block, h, p, q[h]);
+        for (int h = 0; h < HALVES; h++) {
+            c->codes(unit, block, h, p, q[h]);
+            if (out) part_keep(c->span, p, h, q[h], out);
+        }
         UNROLL for (int j = 0; j < n; j++) {
             const __m256i x0 = broadcast4(xq + 32 * j), x1 = broadcast4(xq + 32 * j + 4 * next);
             for (int h = 0; h < HALVES; h++) {
-                pairs[j][h] =
-                    pairs_add(pairs[j][h], _mm256_maddubs_epi16(q[h][0], x0), i % fit == 0);
+                pairs[j][h] = pairs_add(pairs[j][h], _mm256_maddubs_epi16(q[h][0], x0), first);
                 pairs[j][h] = pairs_add(pairs[j][h], _mm256_maddubs_epi16(q[h][1], x1), false);
             }
         }
@@ -214,7 +262,7 @@ INLINE void dots(const struct codec *c, const uint8_t *unit, int block, const in
             }
         }
     }
-    if (c->zero == 0) return;
+    if (wraps || c->zero == 0) return;
     UNROLL for (int j = 0; j < n; j++) {
         const __m256i start = broadcast4(x->start + spans * j + span);
         for (int h = 0; h < HALVES; h++) sum[j][h] = sum_add(sum[j][h], start);
@@ -228,12 +276,13 @@ INLINE void dots(const struct codec *c, const uint8_t *unit, int block, const in
 // One block of a group for n tokens, the spans in order: acc = fmaf((float)dot, scale * d, acc),
 // then acc = fmaf(offset, d * sum, acc).
 INLINE void chunk_add(const struct codec *c, const uint8_t *unit, int block, const struct places *x,
-                      struct rows *acc, const int n) {
+                      struct rows *acc, const int n, struct block *out) {
     const int spans = 32 / c->span;
     UNROLL for (int s = 0; s < spans; s++) {
         __m256i sum[CHUNK][HALVES];
-        dots(c, unit, block, s, x, n, sum);
+        dots(c, unit, block, s, x, n, sum, out);
         const struct rows scale = c->scale(unit, block, s);
+        if (out) keep_rows(scale, out->scale[s]);
         UNROLL for (int j = 0; j < n; j++) {
             const __m256 d = _mm256_set1_ps(x->d[j]);
             for (int h = 0; h < HALVES; h++) {
@@ -244,6 +293,7 @@ INLINE void chunk_add(const struct codec *c, const uint8_t *unit, int block, con
         }
         if (!c->offsets) continue;
         const struct rows offset = c->offset(unit, block, s);
+        if (out) keep_rows(offset, out->offset[s]);
         UNROLL for (int j = 0; j < n; j++) {
             const __m256 dsum = _mm256_set1_ps(x->offset[spans * j + s]);
             for (int h = 0; h < HALVES; h++)
@@ -253,18 +303,25 @@ INLINE void chunk_add(const struct codec *c, const uint8_t *unit, int block, con
 }
 
 // Blocks [first, first + count) of the group at w, for n tokens whose blocks are `stride` places
-// apart; sums: [n][16].
+// apart; sums: [n][16]. out: NULL, or where the decoded blocks are kept.
 INLINE void chunk_blocks(const struct codec *c, const uint8_t *w, int64_t first, int count,
-                         struct places x, int64_t stride, float *sums, const int n) {
-    const int64_t spans = 32 / c->span, block_bytes = c->unit_bytes / c->unit_blocks;
+                         struct places x, int64_t stride, float *sums, const int n,
+                         struct block *out) {
+    const int64_t block_bytes = c->unit_bytes / c->unit_blocks;
+    const bool is_signed = c->bits == 8 && !MATMUL_VNNI;
     struct rows acc[CHUNK];
+    struct signs signs[2][CHUNK]; // of this block and the next, whose stores so have time
     UNROLL for (int j = 0; j < n; j++) acc[j] = load_rows(sums + MATMUL_GROUP * j);
-    for (int64_t b = first; b < first + count; b++) {
-        // One token alone is better left to the hardware.
-        if (n > 1 && c->unit_blocks > 1) prefetch(w + b * block_bytes, (int)block_bytes);
-        chunk_add(c, w + b / c->unit_blocks * c->unit_bytes, (int)(b % c->unit_blocks), &x, acc, n);
-        x.xq += 32 * stride, x.d += stride;
-        x.start += spans * stride, x.offset += spans * stride;
+    if (is_signed) signs_make(x.xq, n, signs[0]);
+    for (int b = 0; b < count; b++) {
+        const int64_t at = first + b;
+        x.signs = signs[b % 2];
+        if (is_signed && b + 1 < count) signs_make(x.xq + 32 * stride, n, signs[(b + 1) % 2]);
+        if (c->unit_blocks > 1) prefetch(w + at * block_bytes, (int)block_bytes); // not of a panel
+        chunk_add(c, w + at / c->unit_blocks * c->unit_bytes, (int)(at % c->unit_blocks), &x, acc,
+                  n, out);
+        x = places_after(x, 32 / c->span, stride);
+        if (out) out++;
     }
     UNROLL for (int j = 0; j < n; j++) keep_rows(acc[j], sums + MATMUL_GROUP * j);
 }
@@ -272,22 +329,16 @@ INLINE void chunk_blocks(const struct codec *c, const uint8_t *w, int64_t first,
 // The same for a tile of tokens.
 INLINE void tile_blocks(const struct codec *c, const uint8_t *w, int64_t first, int count,
                         struct places x, int64_t stride, float *sums, int n) {
-    const int spans = 32 / c->span;
     for (; n >= CHUNK; n -= CHUNK, sums += CHUNK * MATMUL_GROUP) {
-        chunk_blocks(c, w, first, count, x, stride, sums, CHUNK);
-        x.xq += 32 * CHUNK, x.d += CHUNK, x.start += spans * CHUNK, x.offset += spans * CHUNK;
+        chunk_blocks(c, w, first, count, x, stride, sums, CHUNK, NULL);
+        x = places_after(x, 32 / c->span, CHUNK);
     }
-    if (n == 3) chunk_blocks(c, w, first, count, x, stride, sums, 3);
-    if (n == 2) chunk_blocks(c, w, first, count, x, stride, sums, 2);
-    if (n == 1) chunk_blocks(c, w, first, count, x, stride, sums, 1);
+    if (n == 3) chunk_blocks(c, w, first, count, x, stride, sums, 3, NULL);
+    if (n == 2) chunk_blocks(c, w, first, count, x, stride, sums, 2, NULL);
+    if (n == 1) chunk_blocks(c, w, first, count, x, stride, sums, 1, NULL);
 }
 
-// --- a block decoded into bytes: a format of its own ---
-
-struct block {
-    _Alignas(64) uint8_t q[QUADS][HALVES][HALF_VECTOR];
-    float scale[2][MATMUL_GROUP], offset[2][MATMUL_GROUP];
-};
+// --- a decoded block as a format of its own ---
 
 INLINE void block_codes_32(const uint8_t *unit, int block, int half, int part, __m256i *q) {
     const struct block *from = (const void *)unit;
@@ -313,31 +364,6 @@ INLINE struct rows block_offset(const uint8_t *unit, int block, int span) {
     return load_rows(((const struct block *)(const void *)unit)->offset[span]);
 }
 
-// Blocks [first, first + count) of the group that begins at w.
-INLINE void blocks_decode(const struct codec *c, const uint8_t *w, int64_t first, int count,
-                          struct block *out) {
-    const int64_t block_bytes = c->unit_bytes / c->unit_blocks;
-    const int spans = 32 / c->span;
-    for (int64_t b = first; b < first + count; b++, out++) {
-        const uint8_t *unit = w + b / c->unit_blocks * c->unit_bytes;
-        const int block = (int)(b % c->unit_blocks);
-        prefetch(w + b * block_bytes, (int)block_bytes);
-        UNROLL for (int p = 0; p < PARTS; p++) {
-            uint8_t(*quad)[HALVES][HALF_VECTOR] = &out->q[quad_first(c->span, p)];
-            for (int h = 0; h < HALVES; h++) {
-                __m256i q[2];
-                c->codes(unit, block, h, p, q);
-                _mm256_store_si256((__m256i *)quad[0][h], q[0]);
-                _mm256_store_si256((__m256i *)quad[quad_next(c->span)][h], q[1]);
-            }
-        }
-        UNROLL for (int s = 0; s < spans; s++) {
-            keep_rows(c->scale(unit, block, s), out->scale[s]);
-            if (c->offsets) keep_rows(c->offset(unit, block, s), out->offset[s]);
-        }
-    }
-}
-
 // --- the functions of a format ---
 
 // As chunk_blocks, for a tile of tokens.
@@ -348,8 +374,11 @@ typedef void (*tile_blocks_fn)(const uint8_t *w, int64_t first, int count, struc
 struct block_kernel {
     int span, zero;
     bool offsets;
+    enum starts starts;
     tile_blocks_fn packed, decoded;
-    void (*decode)(const uint8_t *w, int64_t first, int count, struct block *out);
+    // The first CHUNK tokens of a tile; keeps the decoded blocks for the others.
+    void (*decode)(const uint8_t *w, int64_t first, int count, struct places x, int64_t stride,
+                   float *sums, struct block *out);
 };
 
 // Few tokens: decodes as it multiplies. More: decodes for all tokens first.
@@ -357,6 +386,9 @@ void matmul_few_avx2(const struct matmul_args *args, int64_t group_begin, int64_
                      int64_t group_bytes, const struct block_kernel *kernel);
 void matmul_panel_avx2(const struct matmul_args *args, int64_t group_begin, int64_t group_end,
                        int64_t group_bytes, const struct block_kernel *kernel);
+
+#define STARTS_OF(bits)                                                                            \
+    (MATMUL_VNNI || (bits) <= 4 ? STARTS_SUMS : (bits) == 8 ? STARTS_SIGNS : STARTS_PAIRS)
 
 // From the layout's name, the functions of its codec, the columns of a span (without offsets).
 #define CODEC(name, layout, span_cols, code_bits, zero_point, scale_fn, offset_fn)                 \
@@ -380,12 +412,17 @@ void matmul_panel_avx2(const struct matmul_args *args, int64_t group_begin, int6
                                int64_t stride, float *sums, int n) {                               \
         tile_blocks(&codec_##name##_decoded, w, first, count, x, stride, sums, n);                 \
     }                                                                                              \
-    static void name##_decode(const uint8_t *w, int64_t first, int count, struct block *out) {     \
-        blocks_decode(&codec_##name, w, first, count, out);                                        \
+    static void name##_decode(const uint8_t *w, int64_t first, int count, struct places x,         \
+                              int64_t stride, float *sums, struct block *out) {                    \
+        chunk_blocks(&codec_##name, w, first, count, x, stride, sums, CHUNK, out);                 \
     }                                                                                              \
-    static const struct block_kernel kernel_##name = {span_cols,         zero_point,               \
-                                                      offset_fn != NULL, name##_packed,            \
-                                                      name##_decoded,    name##_decode};           \
+    static const struct block_kernel kernel_##name = {.span = span_cols,                           \
+                                                      .zero = zero_point,                          \
+                                                      .offsets = offset_fn != NULL,                \
+                                                      .starts = STARTS_OF(code_bits),              \
+                                                      .packed = name##_packed,                     \
+                                                      .decoded = name##_decoded,                   \
+                                                      .decode = name##_decode};                    \
     void MATMUL_NAME(name)(const struct matmul_args *args, int64_t group_begin,                    \
                            int64_t group_end) {                                                    \
         matmul_few_avx2(args, group_begin, group_end, matmul_group_bytes_##layout(args->cols),     \

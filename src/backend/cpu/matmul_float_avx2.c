@@ -44,6 +44,7 @@ INLINE void tile_float(const struct matmul_args *args, const uint8_t *w, int64_t
             const uint8_t *column = w + g * group_bytes + k * column_bytes;
             if (n > 1) prefetch(column, 1);
             const struct rows wk = weight(column);
+            __asm__("" : "+r"(x)); // or gcc keeps x of both groups in registers that it lacks
             UNROLL for (int j = 0; j < n; j++) {
                 const __m256 xk = _mm256_set1_ps(x[j * ldx + k]);
                 acc[g][j].half[0] = _mm256_fmadd_ps(wk.half[0], xk, acc[g][j].half[0]);
