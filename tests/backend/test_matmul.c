@@ -282,6 +282,37 @@ CASE(kernels_equal_the_reference_for_all_shapes) {
     }
 }
 
+// Calls of a few groups at a time, so that runs side by side leave some groups over.
+static void ways_check(struct problem *p) {
+    float *expected = result_dup(p, NULL, group_count(p->weight.rows));
+    for (int i = 0; i < KERNELS_COUNT * MATMUL_WAYS; i++) {
+        const int isa = i / MATMUL_WAYS, way = i % MATMUL_WAYS;
+        const struct matmul_kernel *kernel = kernel_find((int)p->weight.format, isa);
+        if (!kernel) continue;
+        p->args.way = matmul_ways[way];
+        float *y = result_dup(p, kernel, 1 + way % 7);
+        if (memcmp(y, expected, p->y_bytes))
+            fail_msg("%s %s, way %d: rows %d, cols %d", format_at(p->weight.format)->name,
+                     isa_names[isa], way, (int)p->args.rows, (int)p->args.cols);
+        free(y);
+    }
+    free(expected);
+}
+
+CASE(every_way_to_read_the_weights_gives_the_same_bits) {
+    uint64_t random = 5;
+    for (int format = 0; format < FORMAT_COUNT; format++) {
+        struct problem p;
+        problem_init(&p, (enum format_id)format, 16 * 13 + 5, random_cols(format, &random), 1,
+                     FILL_TAME, &random);
+        ways_check(&p);
+        problem_deinit(&p);
+        problem_init(&p, (enum format_id)format, 16 * 7, 2048, 1, FILL_EXTREME, &random);
+        ways_check(&p);
+        problem_deinit(&p);
+    }
+}
+
 CASE(kernels_equal_the_reference_for_long_rows) {
     uint64_t random = 4;
     for (int format = 0; format < FORMAT_COUNT; format++) {

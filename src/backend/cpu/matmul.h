@@ -21,6 +21,18 @@ enum {
     MATMUL_SCRATCH_BYTES = 140 << 10,
 };
 
+// How a kernel for one token requests its weights. Bits never depend on it. All 0: few streams,
+// left to the hardware's prefetchers.
+enum matmul_fetch { FETCH_NONE, FETCH_L1, FETCH_L2, FETCH_NTA }; // into which cache
+struct matmul_way {
+    enum matmul_fetch fetch;
+    int ahead; // bytes from the line that is read to the line that is requested
+    bool wide; // twice as many runs of groups are read side by side
+};
+
+enum { MATMUL_WAYS = 11 };
+extern const struct matmul_way matmul_ways[MATMUL_WAYS]; // of which a machine has its best
+
 struct matmul_args {
     const void *w; // the packed weight (tuned kernels), or the file's rows (reference)
     int64_t rows, cols;
@@ -35,10 +47,11 @@ struct matmul_args {
     const int16_t *xsum; // 2: exact sums of xq over each 16
     float *y;            // [n, ldy]
     int64_t ldy;
-    const float *bias; // [rows] or NULL
-    float scale;       // 1: none
-    bool add;          // y += instead of y =
-    // MATMUL_SCRATCH_BYTES of the calling thread, aligned to 64; used by kernels for many tokens.
+    const float *bias;     // [rows] or NULL
+    float scale;           // 1: none
+    bool add;              // y += instead of y =
+    struct matmul_way way; // for kernels of one token that have ways
+    // MATMUL_SCRATCH_BYTES of the calling thread, aligned to 64; for kernels of one token or many.
     // Too much for a stack whose size is not ours to choose.
     void *scratch;
 };

@@ -22,6 +22,12 @@ enum {
     PANEL_BLOCKS = 16 // of a panel, which stays in the first-level cache
 };
 
+// The scales of a unit of 256 columns: scale * d and min * dmin, span after span.
+struct header {
+    _Alignas(64) int8_t scale[16][MATMUL_GROUP], min[16][MATMUL_GROUP];
+    __m512 d, dmin;
+};
+
 // How a format's packed unit becomes numbers. block: of 32 columns, inside the unit. Formats with
 // spans of 16 have two scales and offsets for a block.
 struct codec {
@@ -31,6 +37,10 @@ struct codec {
     void (*codes)(const uint8_t *unit, int block, __m512i q[QUADS]); // q + zero
     void (*scales)(const uint8_t *unit, int block, __m512 scale[2]);
     void (*mins)(const uint8_t *unit, int block, __m512 offset[2]);
+    // For one token. NULL: codes. Else the second half of the quads, and their sum, is 16 times too
+    // large.
+    void (*codes_one)(const uint8_t *unit, int block, __m512i q[QUADS]);
+    void (*header)(const uint8_t *unit, struct header *out); // NULL: scales, mins
 };
 
 INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/matmul_avx512.h"
 #include "backend/cpu/matmul_codes_avx512.h"
+#include "backend/cpu/matmul_one_avx512.h"
 #include "backend/cpu/matmul_table.h"
 #include "quant/iq4_nl.h"
 #include "quant/mxfp4.h"
@@ -25,8 +26,16 @@ INLINE void codes_q4_0(const uint8_t *unit, int block, __m512i *q) {
     codes_nibbles(unit + Q4_0_CODES + PACK_NIBBLES * block, q);
 }
 
+INLINE void halves_q4_0(const uint8_t *unit, int block, __m512i *q) {
+    codes_halves(unit + Q4_0_CODES + PACK_NIBBLES * block, q);
+}
+
 INLINE void codes_q4_1(const uint8_t *unit, int block, __m512i *q) {
     codes_nibbles(unit + Q4_1_CODES + PACK_NIBBLES * block, q);
+}
+
+INLINE void halves_q4_1(const uint8_t *unit, int block, __m512i *q) {
+    codes_halves(unit + Q4_1_CODES + PACK_NIBBLES * block, q);
 }
 
 INLINE void codes_q5_0(const uint8_t *unit, int block, __m512i *q) {
@@ -51,13 +60,11 @@ INLINE void codes_mxfp4(const uint8_t *unit, int block, __m512i *q) {
 INLINE void scales_mxfp4(const uint8_t *unit, int block, __m512 *scale) {
     const __m512i e =
         _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(unit + MATMUL_GROUP * block)));
-    const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    const __m512i small = _mm512_sllv_epi32(_mm512_set1_epi32(0x200000), e);
-    const __mmask16 is_small = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
-    scale[0] = _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, is_small, small));
+    const __m512i exponent = _mm512_sub_epi32(e, _mm512_set1_epi32(128));
+    scale[0] = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_cvtepi32_ps(exponent));
 }
 
-#define CODEC(name, layout, offset, zero_point, scale_fn, min_fn)                                  \
+#define CODEC(name, layout, offset, zero_point, scale_fn, min_fn, codes_fn)                        \
     static const struct codec codec_##name = {                                                     \
         .span = 32,                                                                                \
         .zero = zero_point,                                                                        \
@@ -67,15 +74,16 @@ INLINE void scales_mxfp4(const uint8_t *unit, int block, __m512 *scale) {
         .codes = codes_##name,                                                                     \
         .scales = scale_fn,                                                                        \
         .mins = min_fn,                                                                            \
+        .codes_one = codes_fn,                                                                     \
     };                                                                                             \
-    MATMUL_BLOCK(name, layout)
+    MATMUL_BLOCK(name, layout) MATMUL_ONE(name, layout)
 
-CODEC(q8_0, q8_0, false, 128, pair_scales, NULL)
-CODEC(q4_0, q4_0, false, 8, pair_scales, NULL)
-CODEC(q4_1, q4_1, true, 0, pair_scales, pair_mins)
-CODEC(q5_0, q5_0, false, 16, pair_scales, NULL)
-CODEC(q5_1, q5_1, true, 0, pair_scales, pair_mins)
-CODEC(iq4_nl, q4_0, false, 128, pair_scales, NULL)
-CODEC(mxfp4, mxfp4, false, 128, scales_mxfp4, NULL)
+CODEC(q8_0, q8_0, false, 128, pair_scales, NULL, NULL)
+CODEC(q4_0, q4_0, false, 8, pair_scales, NULL, halves_q4_0)
+CODEC(q4_1, q4_1, true, 0, pair_scales, pair_mins, halves_q4_1)
+CODEC(q5_0, q5_0, false, 16, pair_scales, NULL, NULL)
+CODEC(q5_1, q5_1, true, 0, pair_scales, pair_mins, NULL)
+CODEC(iq4_nl, q4_0, false, 128, pair_scales, NULL, NULL)
+CODEC(mxfp4, mxfp4, false, 128, scales_mxfp4, NULL, NULL)
 
 #endif

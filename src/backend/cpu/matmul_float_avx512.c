@@ -5,6 +5,7 @@
 #if defined(__x86_64__)
 
 #include "backend/cpu/matmul_avx512.h"
+#include "backend/cpu/matmul_one_avx512.h"
 #include "backend/cpu/matmul_table.h"
 
 enum { TILE_MAX = 8, PAIR_MAX = 4 };
@@ -50,6 +51,70 @@ INLINE void tile_float(const struct matmul_args *args, const uint8_t *w, int64_t
     }
 }
 
+// One token: a chain of fmas for each of the runs, whose latency more runs hide.
+INLINE void one_float(const struct matmul_args *args, const uint8_t *w, int64_t row,
+                      const struct runs *runs, const int streams, weight_fn weight,
+                      const int column_bytes) {
+    enum { LINES = 2 };
+    const int step = LINES * PACK_VECTOR / column_bytes;
+    const struct matmul_way way = args->way;
+    const float *x = args->x;
+    const bool is_last = row == runs->last_row && streams > 1;
+    const int64_t tail = is_last ? args->cols - NEXT_BYTES / column_bytes : args->cols;
+    __m512 acc[ONE_STREAMS];
+    int64_t k = 0;
+    for (int s = 0; s < streams; s++) acc[s] = _mm512_setzero_ps();
+    for (; k + step <= args->cols; k += step, w += LINES * PACK_VECTOR) {
+        for (int s = 0; s < streams; s++) {
+            fetch(w + s * runs->bytes, LINES, &way);
+            if (k >= tail) fetch_next(w + s * runs->bytes, LINES, runs, streams);
+        }
+        UNROLL for (int i = 0; i < step; i++) {
+            const __m512 xk = _mm512_set1_ps(x[k + i]);
+            for (int s = 0; s < streams; s++)
+                acc[s] =
+                    _mm512_fmadd_ps(weight(w + s * runs->bytes + i * column_bytes), xk, acc[s]);
+        }
+    }
+    for (; k < args->cols; k++, w += column_bytes) {
+        for (int s = 0; s < streams; s++)
+            acc[s] = _mm512_fmadd_ps(weight(w + s * runs->bytes), _mm512_set1_ps(x[k]), acc[s]);
+    }
+    for (int s = 0; s < streams; s++)
+        rows_store(args, acc[s], row + s * runs->length * MATMUL_GROUP, 0);
+}
+
+typedef void (*one_float_fn)(const struct matmul_args *args, const uint8_t *w, int64_t row,
+                             const struct runs *runs);
+
+// Two runs side by side, or four; the groups that are left as fewer.
+static void one_float_run(const struct matmul_args *args, int64_t begin, int64_t end, int64_t bytes,
+                          const one_float_fn *fn) {
+    const uint8_t *w = args->w;
+    for (int size = args->way.wide ? 2 : 1; size >= 0; size--) {
+        const struct runs runs = runs_make(begin, (end - begin) >> size, bytes);
+        for (int64_t g = begin; g < begin + runs.length; g++)
+            fn[size](args, w + g * bytes, g * MATMUL_GROUP, &runs);
+        begin += runs.length << size;
+    }
+}
+
+#define ONE_FLOAT(name, streams, column_bytes)                                                     \
+    static void name##_one_##streams(const struct matmul_args *args, const uint8_t *w,             \
+                                     int64_t row, const struct runs *runs) {                       \
+        one_float(args, w, row, runs, streams, weight_##name, column_bytes);                       \
+    }
+
+#define MATMUL_ONE_FLOAT(name, size, column_bytes)                                                 \
+    ONE_FLOAT(name, 1, column_bytes)                                                               \
+    ONE_FLOAT(name, 2, column_bytes)                                                               \
+    ONE_FLOAT(name, 4, column_bytes)                                                               \
+    void matmul_##name##_one_avx512(const struct matmul_args *args, int64_t group_begin,           \
+                                    int64_t group_end) {                                           \
+        static const one_float_fn fn[] = {name##_one_1, name##_one_2, name##_one_4};               \
+        one_float_run(args, group_begin, group_end, matmul_group_bytes_##size(args->cols), fn);    \
+    }
+
 #define TILE_FLOAT(name, n, groups, size, column_bytes)                                            \
     static void name##_##groups##x##n(const struct matmul_args *args, const uint8_t *w,            \
                                       int64_t row, int token) {                                    \
@@ -88,7 +153,10 @@ INLINE void tile_float(const struct matmul_args *args, const uint8_t *w, int64_t
     }
 
 MATMUL_FLOAT(f32, f32, UNIT_BYTES_f32)
+MATMUL_ONE_FLOAT(f32, f32, UNIT_BYTES_f32)
 MATMUL_FLOAT(f16, f16, UNIT_BYTES_f16)
+MATMUL_ONE_FLOAT(f16, f16, UNIT_BYTES_f16)
 MATMUL_FLOAT(bf16, f16, UNIT_BYTES_f16)
+MATMUL_ONE_FLOAT(bf16, f16, UNIT_BYTES_f16)
 
 #endif

@@ -4,8 +4,11 @@
 
 #include "backend/cpu/matmul_avx512.h"
 #include "backend/cpu/matmul_codes_avx512.h"
+#include "backend/cpu/matmul_one_avx512.h"
 #include "backend/cpu/matmul_table.h"
 #include "quant/iq4_nl.h"
+
+#define FOURS 0x0004000400040004 // shifts of four words
 
 INLINE __m128i row_bytes(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)p); }
 
@@ -49,6 +52,38 @@ INLINE void codes_q4_k(const uint8_t *unit, int block, __m512i *q) {
     codes_nibbles(unit + K_CODES + PACK_NIBBLES * block, q);
 }
 
+INLINE void halves_q4_k(const uint8_t *unit, int block, __m512i *q) {
+    codes_halves(unit + K_CODES + PACK_NIBBLES * block, q);
+}
+
+// 6 bits of 4 spans twice, from the two nibbles of a byte and those of K_HIGH: [4 spans][16].
+INLINE void k_sixes(const uint8_t *unit, const int part, __m512i *first, __m512i *second) {
+    const __m512i low = load(unit + K_LOW + PACK_VECTOR * part), high = load(unit + K_HIGH);
+    const __m512i pairs =
+        part == 0 ? _mm512_shuffle_i64x2(high, high, 0x50) : _mm512_shuffle_i64x2(high, high, 0xfa);
+    const __m512i odd = _mm512_setr_epi64(0, 0, FOURS, FOURS, 0, 0, FOURS, FOURS);
+    const __m512i four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(0x30);
+    const __m512i twos = _mm512_srlv_epi16(pairs, odd);
+    *first = or_and(_mm512_and_si512(low, four), _mm512_slli_epi16(twos, 4), two);
+    *second =
+        or_and(_mm512_and_si512(_mm512_srli_epi16(low, 4), four), _mm512_slli_epi16(twos, 2), two);
+}
+
+INLINE __m512 minus_f16(const uint8_t *p) {
+    return _mm512_xor_ps(load_f16(p), _mm512_castsi512_ps(_mm512_set1_epi32((int)0x80000000u)));
+}
+
+INLINE void header_k(const uint8_t *unit, struct header *out) {
+    out->d = load_f16(unit);
+    out->dmin = minus_f16(unit + K_DMIN);
+    for (int part = 0; part < 2; part++) {
+        __m512i scale, min;
+        k_sixes(unit, part, &scale, &min);
+        _mm512_store_si512(out->scale[4 * part], scale);
+        _mm512_store_si512(out->min[4 * part], min);
+    }
+}
+
 INLINE void codes_q5_k(const uint8_t *unit, int block, __m512i *q) {
     codes_fives(unit + K_CODES + PACK_FIVES * block, q);
 }
@@ -61,6 +96,12 @@ INLINE void scales_q6_k(const uint8_t *unit, int block, __m512 *scale) {
         const __m128i bytes = row_bytes(unit + Q6_K_SCALE + MATMUL_GROUP * (2 * block + s));
         scale[s] = _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
     }
+}
+
+INLINE void header_q6_k(const uint8_t *unit, struct header *out) {
+    out->d = load_f16(unit);
+    for (int i = 0; i < 16; i += 4)
+        _mm512_store_si512(out->scale[i], load(unit + Q6_K_SCALE + MATMUL_GROUP * i));
 }
 
 INLINE void codes_q6_k(const uint8_t *unit, int block, __m512i *q) {
@@ -97,6 +138,17 @@ INLINE void mins_q2_k(const uint8_t *unit, int block, __m512 *min) {
     }
 }
 
+INLINE void header_q2_k(const uint8_t *unit, struct header *out) {
+    const __m512i four = _mm512_set1_epi8(15);
+    out->d = load_f16(unit);
+    out->dmin = minus_f16(unit + K_DMIN);
+    for (int i = 0; i < 16; i += 4) {
+        const __m512i both = load(unit + Q2_K_SCALE + MATMUL_GROUP * i);
+        _mm512_store_si512(out->scale[i], _mm512_and_si512(both, four));
+        _mm512_store_si512(out->min[i], _mm512_and_si512(_mm512_srli_epi16(both, 4), four));
+    }
+}
+
 INLINE void codes_q2_k(const uint8_t *unit, int block, __m512i *q) {
     codes_twos(unit + Q2_K_CODES + PACK_VECTOR * 2 * block, q);
     codes_twos(unit + Q2_K_CODES + PACK_VECTOR * (2 * block + 1), q + 4);
@@ -111,6 +163,21 @@ INLINE void scales_q3_k(const uint8_t *unit, int block, __m512 *scale) {
     const int at = 4 * (block % 2);
     scale[0] = times(six_bits(and_bits(low, 15), high, at), 32, d);
     scale[1] = times(six_bits(and_bits(_mm_srli_epi16(low, 4), 15), high, at + 2), 32, d);
+}
+
+INLINE void header_q3_k(const uint8_t *unit, struct header *out) {
+    out->d = load_f16(unit);
+    for (int part = 0; part < 2; part++) {
+        __m512i even, odd;
+        k_sixes(unit, part, &even, &odd);
+        even = _mm512_sub_epi8(even, _mm512_set1_epi8(32));
+        odd = _mm512_sub_epi8(odd, _mm512_set1_epi8(32));
+        // spans 0 2 4 6 and 1 3 5 7 to their order
+        const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+        const __m512i high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+        _mm512_store_si512(out->scale[8 * part], _mm512_permutex2var_epi64(even, low, odd));
+        _mm512_store_si512(out->scale[8 * part + 4], _mm512_permutex2var_epi64(even, high, odd));
+    }
 }
 
 INLINE void codes_q3_k(const uint8_t *unit, int block, __m512i *q) {
@@ -130,12 +197,31 @@ INLINE void scales_iq4_xs(const uint8_t *unit, int block, __m512 *scale) {
     scale[0] = times(six_bits(four, high, 2 * (block % 4)), 32, load_f16(unit));
 }
 
+INLINE void header_iq4_xs(const uint8_t *unit, struct header *out) {
+    const __m512i four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(0x30);
+    const __m512i odd = _mm512_setr_epi64(0, 0, FOURS, FOURS, 0, 0, FOURS, FOURS);
+    const __m512i twice =
+        _mm512_setr_epi64(0, 0, FOURS / 2, FOURS / 2, FOURS, FOURS, FOURS / 2 * 3, FOURS / 2 * 3);
+    const __m512i low = load(unit + IQ4_XS_LOW);
+    out->d = load_f16(unit);
+    for (int part = 0; part < 2; part++) {
+        const __m512i pairs =
+            part == 0 ? _mm512_shuffle_i64x2(low, low, 0x50) : _mm512_shuffle_i64x2(low, low, 0xfa);
+        const __m512i nibbles = _mm512_and_si512(_mm512_srlv_epi16(pairs, odd), four);
+        const __m512i high =
+            _mm512_broadcast_i32x4(row_bytes(unit + IQ4_XS_HIGH + MATMUL_GROUP * part));
+        const __m512i twos = _mm512_slli_epi16(_mm512_srlv_epi16(high, twice), 4);
+        const __m512i six = or_and(nibbles, twos, two);
+        _mm512_store_si512(out->scale[4 * part], _mm512_sub_epi8(six, _mm512_set1_epi8(32)));
+    }
+}
+
 INLINE void codes_iq4_xs(const uint8_t *unit, int block, __m512i *q) {
     codes_nibbles(unit + IQ4_XS_CODES + PACK_NIBBLES * block, q);
     codes_levels(iq4_nl_level, q);
 }
 
-#define CODEC(name, columns, offset, zero_point, scale_fn, min_fn)                                 \
+#define CODEC(name, columns, offset, zero_point, scale_fn, min_fn, header_fn, codes_fn)            \
     static const struct codec codec_##name = {                                                     \
         .span = columns,                                                                           \
         .zero = zero_point,                                                                        \
@@ -145,14 +231,16 @@ INLINE void codes_iq4_xs(const uint8_t *unit, int block, __m512i *q) {
         .codes = codes_##name,                                                                     \
         .scales = scale_fn,                                                                        \
         .mins = min_fn,                                                                            \
+        .codes_one = codes_fn,                                                                     \
+        .header = header_fn,                                                                       \
     };                                                                                             \
-    MATMUL_BLOCK(name, name)
+    MATMUL_BLOCK(name, name) MATMUL_ONE(name, name)
 
-CODEC(q4_k, 32, true, 0, k_scales, k_mins)
-CODEC(q5_k, 32, true, 0, k_scales, k_mins)
-CODEC(q6_k, 16, false, 32, scales_q6_k, NULL)
-CODEC(q2_k, 16, true, 0, scales_q2_k, mins_q2_k)
-CODEC(q3_k, 16, false, 4, scales_q3_k, NULL)
-CODEC(iq4_xs, 32, false, 128, scales_iq4_xs, NULL)
+CODEC(q4_k, 32, true, 0, k_scales, k_mins, header_k, halves_q4_k)
+CODEC(q5_k, 32, true, 0, k_scales, k_mins, header_k, NULL)
+CODEC(q6_k, 16, false, 32, scales_q6_k, NULL, header_q6_k, NULL)
+CODEC(q2_k, 16, true, 0, scales_q2_k, mins_q2_k, header_q2_k, NULL)
+CODEC(q3_k, 16, false, 4, scales_q3_k, NULL, header_q3_k, NULL)
+CODEC(iq4_xs, 32, false, 128, scales_iq4_xs, NULL, header_iq4_xs, NULL)
 
 #endif

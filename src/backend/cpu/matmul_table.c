@@ -1,6 +1,7 @@
 // THE table of tuned kernels: which function serves which format, instruction set and number of
 // tokens. Every kernel of a format reads the same packed layout, so a matrix is packed once for
-// every instruction set. `runnel bench --kernels` prints it.
+// every instruction set. `runnel bench --kernels` prints it. The other table has the ways to read
+// weights for one token, of which tune.c chooses.
 #include "backend/cpu/matmul_table.h"
 
 #define SHAPES(one, few, many, panel)                                                              \
@@ -16,22 +17,23 @@
 
 #define FLOAT_AVX512(id, n, layout)                                                                \
     KERNEL(id, AVX512, layout,                                                                     \
-           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_avx512,                   \
+           SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_avx512),                                                            \
            SHAPES("fma 2x1", "fma 2x4, 1x8", "fma 1x8", "fma 1x8"))
 #define BLOCK_AVX512(id, n, layout)                                                                \
     KERNEL(id, AVX512, layout,                                                                     \
-           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_avx512,                   \
+           SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_panel_avx512),                                                      \
            SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "vnni panel 1x16"))
 #define FLOAT_AMX(id, n, layout)                                                                   \
     KERNEL(id, AMX, layout,                                                                        \
-           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_avx512,                   \
+           SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_avx512),                                                            \
            SHAPES("fma 2x1", "fma 2x4, 1x8", "fma 1x8", "fma 1x8"))
 #define BLOCK_AMX(id, n, layout)                                                                   \
     KERNEL(id, AMX, layout,                                                                        \
-           SHAPES(matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_amx, matmul_##n##_amx),   \
+           SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_amx,                  \
+                  matmul_##n##_amx),                                                               \
            SHAPES("vnni 1x1", "vnni 1x8", "amx panel 2x16", "amx panel 2x16"))
 #define FLOAT_NEON(id, n, layout)                                                                  \
     KERNEL(id, NEON, layout,                                                                       \
@@ -78,3 +80,17 @@ const struct matmul_kernel *matmul_kernel_find(enum format_id format, enum cpu_i
         if (k->format == format && k->isa == isa) return k;
     return NULL;
 }
+
+const struct matmul_way matmul_ways[MATMUL_WAYS] = {
+    {.fetch = FETCH_NONE},
+    {.fetch = FETCH_L1, .ahead = 1024},
+    {.fetch = FETCH_L1, .ahead = 2048},
+    {.fetch = FETCH_L1, .ahead = 4096},
+    {.fetch = FETCH_L2, .ahead = 2048},
+    {.fetch = FETCH_L2, .ahead = 4096},
+    {.fetch = FETCH_L2, .ahead = 8192},
+    {.fetch = FETCH_NTA, .ahead = 2048},
+    {.fetch = FETCH_NONE, .wide = true},
+    {.fetch = FETCH_L1, .ahead = 2048, .wide = true},
+    {.fetch = FETCH_L2, .ahead = 4096, .wide = true},
+};

@@ -30,13 +30,14 @@ typedef void matmul_run_fn(const struct matmul_args *args, int64_t group_begin, 
     X(MXFP4, mxfp4, mxfp4)
 
 #if defined(__x86_64__)
-#define X(id, name, layout) matmul_run_fn matmul_##name##_avx512, matmul_##name##_avx2;
+#define X(id, name, layout)                                                                        \
+    matmul_run_fn matmul_##name##_one_avx512, matmul_##name##_avx512, matmul_##name##_avx2;
 MATMUL_FLOATS(X)
 #undef X
 #define X(id, name, layout)                                                                        \
-    matmul_run_fn matmul_##name##_avx512, matmul_##name##_panel_avx512, matmul_##name##_avx2,      \
-        matmul_##name##_panel_avx2, matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni,        \
-        matmul_##name##_amx;
+    matmul_run_fn matmul_##name##_one_avx512, matmul_##name##_avx512,                              \
+        matmul_##name##_panel_avx512, matmul_##name##_avx2, matmul_##name##_panel_avx2,            \
+        matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni, matmul_##name##_amx;
 MATMUL_BLOCKS(X)
 #undef X
 #elif defined(__aarch64__)

@@ -18,8 +18,10 @@
 enum {
     CHUNK_WORK = 2048,       // elements of a chunk, at least: so that taking it costs little
     CHUNK_BYTES = 128 << 10, // of weights that a thread takes at a time, at most
-    TILE_BYTES = 256 << 10,  // of activations that should stay in a core's cache
-    CHUNKS_PER_THREAD = 8,   // so that a core that is taken away stalls little
+    // The same for float formats, whose kernels read several runs side by side: long ones.
+    CHUNK_BYTES_FLOAT = 512 << 10,
+    TILE_BYTES = 256 << 10, // of activations that should stay in a core's cache
+    CHUNKS_PER_THREAD = 8,  // so that a core that is taken away stalls little
 };
 
 // ---------------------------------------------------------------- compile
@@ -86,8 +88,9 @@ static void slow_note(struct cpu_backend *b, enum format_id format) {
 // Small enough to balance the threads, large enough to stream. n_heads: products of the stage that
 // have the same groups.
 static int64_t group_chunk(const struct cpu_backend *b, const struct cpu_stage *stage,
-                           uint64_t bytes, int64_t n_heads) {
-    const int64_t most = (int64_t)(CHUNK_BYTES / (bytes / (uint64_t)stage->n_groups + 1));
+                           uint64_t bytes, bool plain, int64_t n_heads) {
+    const uint64_t chunk_bytes = plain ? CHUNK_BYTES_FLOAT : CHUNK_BYTES;
+    const int64_t most = (int64_t)(chunk_bytes / (bytes / (uint64_t)stage->n_groups + 1));
     const int64_t even = stage->n_groups * n_heads / (pool_size(b->pool) * CHUNKS_PER_THREAD);
     const int64_t chunk = even < most ? even : most;
     return chunk < 2 ? 2 : chunk / 2 * 2; // float kernels take groups in pairs
@@ -117,7 +120,8 @@ static rn_status compile_matmul(struct cpu_backend *b, struct cpu_stage *stage,
     stage->bytes = bytes;
     stage->n_workers = cpu_product_workers(b, bytes, 1);
     stage->in_cols = b->plan->weight[op->weight].cols;
-    stage->group_chunk = group_chunk(b, stage, bytes, op->kind == OP_HEADS ? op->heads.n : 1);
+    stage->group_chunk =
+        group_chunk(b, stage, bytes, plain, op->kind == OP_HEADS ? op->heads.n : 1);
     // kernels of block formats tile by themselves
     const int64_t row_bytes = stage->in_cols * (int64_t)sizeof(float);
     const int64_t tile = TILE_BYTES / row_bytes / MATMUL_TILE * MATMUL_TILE;
