@@ -1,5 +1,5 @@
 // Launches of attention: which form a stage of a step takes, and what the forms need of the batch.
-// The arithmetic is the same in all of them (attention.cuh). submit.c calls this.
+// The arithmetic is the same in all of them (attention.cuh). launches.c calls this.
 //
 // Steps of up to SMALL_ROWS rows append inside attention: "small", or "long" where contexts are. A
 // layer that reads another layer's keys has the same forms without an append.

@@ -1,6 +1,7 @@
 // The CUDA backend's own state. cuda.c creates and destroys it; layout.c says where each thing is;
-// weights.c packs and uploads; program.c writes the lists of stages; submit.c runs steps,
-// attention.c has the launches of attention, graphs.c records steps. launch.h is one launch.
+// weights.c packs and uploads; program*.c write the lists of stages; submit.c runs steps:
+// upload.c makes what a step brings, launches.c what it runs, graphs.c records it. attention.c has
+// the launches of attention. launch.h is one launch.
 //
 // Invariants: after create nothing on the device is allocated or moved. Steps run in the order of
 // their submits, in one stream. Each of the two flights has upload and result memory of its own, so
@@ -76,6 +77,8 @@ struct cuda_result {
     uint64_t expert_bytes; // that were read
 };
 #define CUDA_CHOSEN_BYTES(n) (sizeof(struct cuda_result) + ((uint64_t)(n)*4 + 255) / 256 * 256)
+
+enum { CUDA_CHOOSE_AT = 512 }; // of the choices' description in an upload, behind `struct step`
 
 // A list of stages, and its copy on the device.
 struct cuda_list {
@@ -189,6 +192,11 @@ struct cuda_backend {
 // Floats from row to row of a buffer of that width.
 static inline int cuda_ld(int width) { return (width + 31) / 32 * 32; }
 
+static inline const float *cuda_row_at(const struct cuda_backend *b, int buffer, int row) {
+    const struct cuda_buffer *own = &b->layout.buffer[buffer];
+    return (const float *)(const void *)(b->memory + own->at) + (int64_t)row * own->ld;
+}
+
 // layout.c
 rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *sizes,
                            struct arena *arena, struct cuda_layout *out, rn_error *err);
@@ -203,9 +211,26 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err);
 void cuda_flights_free(struct cuda_backend *b);
 rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_error *err);
 rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *err);
+// upload.c
+rn_status cuda_upload_grow(struct cuda_flight *f, uint64_t bytes, rn_error *err);
+// The upload of a step with all rows, and each page in one table: a larger one is rare. Its address
+// is part of recorded steps, so they are lost with it.
+uint64_t cuda_upload_usual(const struct cuda_backend *b);
+// A bound of the batch's bytes. batch->seq has n_seqs_out sequences: cuda_seqs_extend.
+uint64_t cuda_upload_bytes(const struct cuda_backend *b, const struct batch *batch, int n_seqs_out);
+// Writes `struct step` to the start of the upload and the rest of the batch from `at` on; its end.
+uint64_t cuda_upload_write(const struct cuda_backend *b, const struct batch *batch, int n_seqs_out,
+                           const struct cuda_flight *f, uint64_t at, struct cuda_shape *shape);
+// launches.c
+// The list that a step of the shape runs.
+const struct cuda_list *cuda_list_of(const struct cuda_backend *b, const struct cuda_shape *shape);
 // All launches of a step. times: the list whose stages' ends are wanted; NULL: none.
 cudaError_t cuda_launch_step(struct cuda_backend *b, const struct cuda_shape *shape,
                              const struct cuda_list *times);
+// Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS
+// norm where it is asked for. A stage of their own prepares other rows: wide ones, many, other
+// norms. input: enum input_kind.
+bool cuda_is_staged(const struct cuda_backend *b, int input, int cols, int n_rows);
 // graphs.c
 int cuda_rows_class(int n, int most);
 // The same, by a recorded step where the shape has come before.
@@ -263,10 +288,6 @@ cudaError_t cuda_heads_launch(struct cuda_backend *b, const struct stage *s, int
 
 // The end of the part of the plan that has the op: the model, or its draft block.
 int cuda_part_end(const struct plan *plan, int op);
-// Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS
-// norm where it is asked for. A stage of their own prepares other rows: wide ones, many, other
-// norms. input: enum input_kind.
-bool cuda_is_staged(const struct cuda_backend *b, int input, int cols, int n_rows);
 // product_many.c
 cudaError_t cuda_many_launch(struct cuda_backend *b, const struct stage *stage, int n_rows,
                              struct launch_clock clock);

@@ -78,18 +78,50 @@ int route_add(struct compiler *c, int index);
 void combine_add(struct compiler *c, const struct op *op);
 // Of experts whose input is multiplied by their weights: a 16-bit row for each pair.
 void weigh_add(struct compiler *c, int index);
-// The table of the route that the experts at `index` read.
-struct route_table route_of_experts(const struct compiler *c, int index);
 struct rows16 weighed_rows(const struct compiler *c, const struct op *op);
 
 // program.c
-struct norm_by norm_by_of(const struct compiler *c, const struct op *norm);
-int norm_input(const struct op *norm); // enum input_kind
 const char *name_of(struct compiler *c, int first, int n);
+
+// program_product.c
+// Folds a norm of whole rows whose readers are products. Its input stays as it is until the last of
+// them.
+void norm_fold(struct compiler *c, int index);
+// Whether the op at `writer` writes 16-bit rows. Attention and gates do where only products of one
+// type read them; *type is theirs.
+bool is_written_as_16(const struct compiler *c, int writer, int *type);
+// The table of the route that the experts at `index` read.
+struct route_table route_of_experts(const struct compiler *c, int index);
 // PREPARE, unless the rows exist in that type already or, without `always`, every step stages them
 // itself. Products of one input are neighbours, so each type is prepared once.
 void prepare_input(struct compiler *c, int index, bool always);
 // The products of one input from `index` on; their number.
 int product_fill(struct compiler *c, struct stage_product *p, int index);
+int product_add(struct compiler *c, int index);
+
+// program_attention.c
+// The ops before and after the append or the attention at `index` that its stages take over.
+void attention_takes(const struct compiler *c, int index, int *n_before, int *n_after);
+// The stages of an append, and of the attention that follows it; the number of ops that they cover.
+int append_add(struct compiler *c, int index);
+// Of an attention whose keys an earlier stage appended.
+void attention_add(struct compiler *c, int index);
+
+// program_rows.c
+// Whether each group of a row has weights of its own.
+bool has_weight_per_element(const struct plan *plan, const struct op *norm);
+// A norm without a weight has ones, so its kernels are those of other norms.
+const float *norm_weight(const struct compiler *c, const struct op *norm);
+struct norm_by norm_by_of(const struct compiler *c, const struct op *norm);
+int norm_input(const struct op *norm); // enum input_kind
+void norm_add(struct compiler *c, const struct op *op, int flags);
+// waits: it has a launch of its own.
+void gather_add(struct compiler *c, const struct op *op, bool waits);
+void embed_add(struct compiler *c, const struct op *op);
+void input_add(struct compiler *c, const struct op *op);
+void rope_add(struct compiler *c, const struct op *op);
+void gate_add(struct compiler *c, int index);
+void softcap_add(struct compiler *c, const struct op *op);
+void temper_add(struct compiler *c, const struct op *op);
 
 #endif

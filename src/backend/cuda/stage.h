@@ -1,6 +1,6 @@
 // The program of a step as the kernels read it: plain data, for C and CUDA alike. program.c writes
-// the list of stages once; submit.c writes a `struct step` for each batch and launches a kernel for
-// each stage.
+// the list of stages once; upload.c writes a `struct step` for each batch; launches.c launches a
+// kernel for each stage.
 //
 // Words. A *tile* is 16 output rows of a matrix, a *unit* is a tile's part of 32 columns: the piece
 // of weights that a warp decodes at a time (codec.h). Units of a tile follow each other by columns,
