@@ -80,6 +80,7 @@ struct pool_helper {
     struct pool *pool;
     pthread_t thread;
     int index;
+    int node; // of its domain; -1: it is not bound
 };
 
 struct pool_ahead {
@@ -96,9 +97,10 @@ struct pool {
     int n_clusters;
     bool has_open; // `open` is kept: the pool is too large for looks at all shares
     _Atomic bool stop;
-    struct pool_share *share;                 // [n_threads]
-    struct pool_cluster *cluster;             // [n_clusters]
-    struct pool_helper *helper;               // [n_threads], without the first
+    struct pool_share *share;     // [n_threads]
+    struct pool_cluster *cluster; // [n_clusters]
+    struct pool_helper *helper;   // [n_threads]; of the first the node alone
+    uint64_t nodes;
     _Atomic(const struct pool_ahead *) ahead; // &ahead_set, or NULL
     struct pool_ahead ahead_set; // written only while `ahead` is NULL and no helper is_ahead
     struct pool_caches caches;
@@ -364,10 +366,28 @@ void pool_bind(struct pool *pool, const struct topology *topology) {
     if (topology->n_domains < 2 || pool->n_threads != topology->n_cores) return;
     int domain = topology_domain_of(topology, sched_getcpu()), worker = 0;
     for (int i = 0; i < topology->n_domains; i++) {
-        for (int k = 0; k < topology->domain[domain].n_cores; k++, worker++)
+        for (int k = 0; k < topology->domain[domain].n_cores; k++, worker++) {
             if (worker > 0) topology_bind(topology, domain, pool->helper[worker].thread);
+            pool->helper[worker].node = topology->domain[domain].node;
+        }
         domain = (domain + 1) % topology->n_domains;
     }
+}
+
+void pool_nodes_set(struct pool *pool, const struct topology *topology) {
+    uint64_t nodes = 0;
+    for (int d = 0; d < topology->n_domains; d++) {
+        const int node = topology->domain[d].node;
+        if (node < 0 || node >= 64) return;
+        nodes |= (uint64_t)1 << node;
+    }
+    if (nodes & (nodes - 1)) pool->nodes = nodes;
+}
+
+uint64_t pool_nodes(const struct pool *pool) { return pool->nodes; }
+
+int pool_node(const struct pool *pool, int worker) {
+    return pool->nodes ? pool->helper[worker].node : -1;
 }
 
 // ---------------------------------------------------------------- create, destroy
@@ -392,6 +412,7 @@ static struct pool *pool_alloc(int n_threads) {
         pool->cluster[c].first = cluster_first(c);
         pool->cluster[c].end = end < n_threads ? end : n_threads;
     }
+    for (int i = 0; pool->helper && i < n_threads; i++) pool->helper[i].node = -1;
     if (pool->share && pool->cluster && pool->helper) return pool;
     pool_destroy(pool);
     return NULL;
@@ -406,7 +427,7 @@ rn_status pool_create(int n_threads, struct pool **out, rn_error *err) {
     struct pool *pool = pool_alloc(n_threads);
     if (!pool) return err_set(err, RN_ERR_NOMEM, "thread pool: out of memory");
     for (int i = 1; i < n_threads; i++) {
-        pool->helper[i] = (struct pool_helper){.pool = pool, .index = i};
+        pool->helper[i] = (struct pool_helper){.pool = pool, .index = i, .node = -1};
         const int code = helper_start(&pool->helper[i]);
         if (code != 0) {
             pool_destroy(pool);
@@ -444,6 +465,7 @@ rn_status pool_create_here(int n_threads, bool no_pin, struct pool **out, rn_err
     if (status) return status;
     status = pool_create(n_threads ? n_threads : topology->n_threads, out, err);
     if (!status) {
+        pool_nodes_set(*out, topology);
         if (!no_pin) pool_bind(*out, topology);
         pool_measure(*out);
         (*out)->caches = (struct pool_caches){topology->cache_bytes, topology->cache_bytes_all};

@@ -74,6 +74,13 @@ void pool_measure(struct pool *pool);
 // Called once after create, from the thread that will run; its own binding is not touched.
 void pool_bind(struct pool *pool, const struct topology *topology);
 
+// The memory node that is near a worker: of a pool that is bound, on a machine with several; else
+// -1.
+int pool_node(const struct pool *pool, int worker);
+// The memory nodes of the machine's cores, node n as bit n; 0: unknown, or one, or more than 64.
+uint64_t pool_nodes(const struct pool *pool);
+void pool_nodes_set(struct pool *pool, const struct topology *topology);
+
 // The number of cores this process may really use, at least 1: topology.h's n_threads.
 int pool_default_threads(void);
 // Bytes of addresses that the stacks of n_threads threads take; 0: of the default number.

@@ -131,7 +131,10 @@ struct reading {
 // Adds the core to the last domain, or to a new one.
 static void core_add(const struct reading *r, hwloc_obj_t core, bool is_new) {
     struct topology *t = r->out;
-    if (is_new) t->domain[t->n_domains++].cpu = t->cpu + t->n_cpus;
+    if (is_new) {
+        t->domain[t->n_domains].cpu = t->cpu + t->n_cpus;
+        t->domain[t->n_domains++].node = core->nodeset ? hwloc_bitmap_first(core->nodeset) : -1;
+    }
     struct topology_domain *domain = &t->domain[t->n_domains - 1];
     for (int cpu = -1; (cpu = hwloc_bitmap_next(core->cpuset, cpu)) >= 0;) {
         if (!hwloc_bitmap_isset(r->cpus, (unsigned)cpu)) continue;

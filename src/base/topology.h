@@ -15,6 +15,7 @@ struct topology_domain {
     int n_cores;
     int n_cpus;
     int *cpu; // [n_cpus] the system's numbers of their hardware threads
+    int node; // the system's number of the memory that is near; -1: unknown
 };
 
 struct topology {

@@ -607,7 +607,7 @@ CASE(full_pool_is_bound_by_domain_and_the_caller_is_not) {
     for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
         if (CPU_ISSET(i, &all)) cpu[n++] = i;
     if (n < 2) skip();
-    struct topology_domain domain[2] = {{1, 1, &cpu[0]}, {1, 1, &cpu[1]}};
+    struct topology_domain domain[2] = {{1, 1, &cpu[0], 0}, {1, 1, &cpu[1], 0}};
     struct topology topology = {.n_cores = 2, .n_domains = 2, .domain = domain};
     struct mask_ctx ctx = bound_masks(2, &topology);
     assert_true(CPU_EQUAL(&ctx.mask[0], &all));
@@ -623,6 +623,35 @@ CASE(full_pool_is_bound_by_domain_and_the_caller_is_not) {
     topology = (struct topology){.n_cores = 2, .n_domains = 1, .domain = domain}; // all are near
     ctx = bound_masks(2, &topology);
     for (int w = 0; w < 2; w++) assert_true(CPU_EQUAL(&ctx.mask[w], &all));
+}
+
+// Nodes are known wherever there are several, and those of the workers where they are bound.
+CASE(workers_know_the_memory_that_is_near) {
+    int cpu[4] = {0, 1, 2, 3};
+    struct topology_domain domain[3] = {{2, 2, &cpu[0], 5}, {1, 1, &cpu[2], 5}, {1, 1, &cpu[3], 2}};
+    struct topology topology = {.n_cores = 4, .n_domains = 3, .domain = domain};
+    struct pool *pool = pool_make(4);
+    assert_int_equal(pool_nodes(pool), 0);
+    pool_nodes_set(pool, &topology);
+    assert_int_equal(pool_nodes(pool), 1 << 5 | 1 << 2);
+    for (int w = 0; w < 4; w++) assert_int_equal(pool_node(pool, w), -1);
+    pool_bind(pool, &topology);
+    int n_far = 0;
+    for (int w = 0; w < 4; w++) n_far += pool_node(pool, w) == 2;
+    assert_int_equal(n_far, 1);
+    for (int w = 0; w < 4; w++) assert_true(pool_node(pool, w) == 2 || pool_node(pool, w) == 5);
+    pool_destroy(pool);
+
+    static const int odd[][3] = {{5, 5, 5}, {5, -1, 2}, {5, 64, 2}};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) { // one, an unknown, one too high
+        pool = pool_make(4);
+        for (int d = 0; d < 3; d++) domain[d].node = odd[i][d];
+        pool_nodes_set(pool, &topology);
+        pool_bind(pool, &topology);
+        assert_int_equal(pool_nodes(pool), 0);
+        for (int w = 0; w < 4; w++) assert_int_equal(pool_node(pool, w), -1);
+        pool_destroy(pool);
+    }
 }
 
 TEST_PROGRAM(pool) { return cases_run(NULL, NULL); }

@@ -104,6 +104,27 @@ CASE(domain_is_a_shared_cache_or_a_memory_node) {
     }
 }
 
+// Two packages of 64 cores with eight caches each, and one of them in four nodes.
+CASE(large_machines_have_their_caches_and_nodes) {
+    struct topology *t = read_synthetic("pack:2 [numa] l3:8(size=33554432) core:8 pu:2", NULL);
+    check_counts(t, 128, 256, 16, 2);
+    assert_int_equal(t->cache_bytes_all, 16ull * (32 << 20));
+    for (int d = 0; d < 16; d++) {
+        assert_int_equal(t->domain[d].n_cores, 8);
+        assert_int_equal(t->domain[d].node, d / 8);
+    }
+    topology_destroy(t);
+    t = read_synthetic("pack:1 group:4 [numa] l3:2 core:8 pu:2", NULL);
+    check_counts(t, 64, 128, 8, 4);
+    for (int d = 0; d < 8; d++) assert_int_equal(t->domain[d].node, d / 2);
+    topology_destroy(t);
+    // a container with one hardware thread of each of four cores, in the second package
+    t = read_synthetic("pack:2 [numa] l3:8 core:8 pu:2", "128,130,132,134");
+    check_counts(t, 4, 4, 1, 1);
+    assert_int_equal(t->domain[0].node, 1);
+    topology_destroy(t);
+}
+
 CASE(machine_without_core_objects_has_its_hardware_threads) {
     struct topology *t = read_synthetic("pack:1 pu:4", NULL);
     check_counts(t, 4, 4, 1, 1);

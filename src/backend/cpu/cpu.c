@@ -111,8 +111,8 @@ static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *co
     b->kv_type = (enum kv_type)kv_type_find(kv_type);
     if ((s = cpu_layout(b, config, err))) return s;
     if ((s = point_rows(b, err))) return s;
-    if ((s = cpu_pack(b, config, err))) return s;
-    if ((s = cpu_program_compile(b, err))) return s;
+    cpu_place_kv(b);
+    if ((s = cpu_pack(b, config, err))) return s; // compiles the program meanwhile
     if ((s = cpu_choose_init(b, err))) return s;
     cpu_ahead_enter(b);
     return RN_OK;

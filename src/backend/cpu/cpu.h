@@ -211,6 +211,16 @@ rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, r
 rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err);
 void cpu_program_run(struct cpu_backend *b, const struct batch *batch);
 
+// place.c: where the machine has several memory nodes, weights come to lie near the thread that
+// reads them, and KV pages are spread over the nodes. Before the memory is touched.
+void cpu_place_weights(const struct cpu_backend *b);
+void cpu_place_kv(const struct cpu_backend *b);
+// Calls fn for the ranges of a product's weights that the workers of one node read; their bounds
+// are whole huge pages, but for those of the matrices themselves.
+typedef void (*cpu_place_fn)(void *ctx, const uint8_t *begin, const uint8_t *end, int node);
+void cpu_place_stage(const struct pool *pool, const struct cpu_stage *stage, cpu_place_fn fn,
+                     void *ctx);
+
 // choose_rows.c: a token for each row of logits that has a choice.
 rn_status cpu_choose_init(struct cpu_backend *b, rn_error *err);
 void cpu_choose_deinit(struct cpu_backend *b);

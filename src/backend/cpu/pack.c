@@ -217,7 +217,10 @@ static void pack_slices(void *ctx, int64_t begin, int64_t end, int worker) {
 rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, rn_error *err) {
     struct packing p = {.plan = b->plan, .config = config, .err = err};
     p.status = prepare(b, &p);
+    // The program knows which thread will read what, and this is the first touch of the memory.
+    if (!p.status) p.status = cpu_program_compile(b, err);
     if (p.status == RN_OK) {
+        cpu_place_weights(b);
         pool_run(b->pool, pack_slices, &p, pool_size(b->pool), 1);
         if (!p.status) report(&p);
     }

@@ -4,7 +4,10 @@
 #include "backend/cpu/region.h"
 
 #include <assert.h>
+#include <limits.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -55,6 +58,14 @@ void region_forget(struct region *region, uint64_t first, uint64_t bytes) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); // the base is on such a boundary
     const uint64_t begin = (first + page - 1) / page * page, end = (first + bytes) / page * page;
     if (begin < end) madvise(region->base + begin, end - begin, MADV_DONTNEED);
+}
+
+void region_place(const struct region *region, uint64_t first, uint64_t bytes, uint64_t nodes) {
+    if (bytes == 0 || nodes == 0) return;
+    assert(first % PAGE_BYTES == 0 && first + bytes <= region->mapped);
+    const unsigned long mask = nodes;
+    const int mode = nodes & (nodes - 1) ? MPOL_INTERLEAVE : MPOL_PREFERRED;
+    syscall(SYS_mbind, region->base + first, bytes, mode, &mask, sizeof mask * CHAR_BIT + 1, 0);
 }
 
 void *region_carve(struct region_carver *carver, uint64_t count, uint64_t size) {
