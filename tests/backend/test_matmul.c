@@ -200,18 +200,20 @@ static const struct matmul_kernel *kernel_find(int format, int isa) {
                                      : NULL;
 }
 
-// The packed weight, in memory that held `before` everywhere. The caller frees it.
+// The packed weight, in memory that held `before` everywhere. The last groups come first, so that a
+// call that writes past its own is seen. The caller frees it.
 static void *packed_dup(const struct matmul_kernel *kernel, const struct plan_weight *weight,
                         int before, int64_t groups_per_call) {
     const int64_t groups = group_count(weight->rows), bytes = kernel->group_bytes(weight->cols);
     assert_int_equal(bytes % 64, 0);
+    const int64_t more = bytes - MATMUL_GROUP * (int64_t)weight->bytes / weight->rows;
+    const bool is_small = format_at(weight->format)->block == MATMUL_SPAN;
+    assert_true(more >= 0 && (!is_small || more < 128)); // no gap between groups
     void *packed = aligned_alloc(64, (size_t)(groups * bytes));
     assert_non_null(packed);
     memset(packed, before, (size_t)(groups * bytes));
-    for (int64_t g = 0; g < groups; g += groups_per_call) {
-        const int64_t end = g + groups_per_call < groups ? g + groups_per_call : groups;
-        kernel->pack(weight, g, end, packed);
-    }
+    for (int64_t left = groups; left > 0; left -= groups_per_call)
+        kernel->pack(weight, left > groups_per_call ? left - groups_per_call : 0, left, packed);
     return packed;
 }
 

@@ -2,7 +2,8 @@
 // 16 interleaved rows; it is cut into units of columns, each whole 64-byte lines, in the order they
 // are read. A vector is one line: 4 consecutive columns (a quad) of each row. Nothing that is
 // loaded as a vector crosses a line, which is worth 15% of the speed from memory. A group takes the
-// bytes of the file's 16 rows, plus the padding of its last unit (Q3_K and Q6_K: half a line each).
+// bytes of the file's 16 rows, plus the scales that its last unit is without (Q3_K and Q6_K: half a
+// line for each unit).
 //
 //   nibbles  of 32 columns: 4 vectors, low halves quad i, high halves quad i + 4
 //   bits     of 32 columns: 1 vector, bit i belongs to quad i
@@ -32,25 +33,28 @@
 
 #include "backend/cpu/matmul.h"
 
-// X(name, columns of a unit, its bytes)
+// X(name, columns of a unit, its bytes, and those of each part of it). The last unit of a row may
+// have fewer parts: nothing that is not read comes between two groups, because prefetchers lose
+// their place at a gap.
 #define MATMUL_LAYOUTS(X)                                                                          \
-    X(f32, 1, 64)                                                                                  \
-    X(f16, 1, 32)                                                                                  \
-    X(q8_0, 64, 1088)                                                                              \
-    X(q4_0, 64, 576)                                                                               \
-    X(q4_1, 64, 640)                                                                               \
-    X(q5_0, 64, 704)                                                                               \
-    X(q5_1, 64, 768)                                                                               \
-    X(mxfp4, 128, 1088)                                                                            \
-    X(q2_k, 256, 1344)                                                                             \
-    X(q3_k, 256, 1792)                                                                             \
-    X(q4_k, 256, 2304)                                                                             \
-    X(q5_k, 256, 2816)                                                                             \
-    X(q6_k, 256, 3392)                                                                             \
-    X(iq4_xs, 256, 2176)
+    X(f32, 1, 64, 1, 64)                                                                           \
+    X(f16, 1, 32, 1, 32)                                                                           \
+    X(q8_0, 64, 1088, 32, 512)                                                                     \
+    X(q4_0, 64, 576, 32, 256)                                                                      \
+    X(q4_1, 64, 640, 32, 256)                                                                      \
+    X(q5_0, 64, 704, 32, 320)                                                                      \
+    X(q5_1, 64, 768, 32, 320)                                                                      \
+    X(mxfp4, 128, 1088, 32, 256)                                                                   \
+    X(q2_k, 256, 1344, 256, 1344)                                                                  \
+    X(q3_k, 256, 1792, 256, 1792)                                                                  \
+    X(q4_k, 256, 2304, 256, 2304)                                                                  \
+    X(q5_k, 256, 2816, 256, 2816)                                                                  \
+    X(q6_k, 256, 3392, 256, 3392)                                                                  \
+    X(iq4_xs, 256, 2176, 256, 2176)
 
 enum {
-#define X(name, cols, bytes) UNIT_COLS_##name = cols, UNIT_BYTES_##name = bytes,
+#define X(name, cols, bytes, part_cols, part_bytes)                                                \
+    UNIT_COLS_##name = cols, UNIT_BYTES_##name = bytes,
     MATMUL_LAYOUTS(X)
 #undef X
 
@@ -84,7 +88,7 @@ enum {
     IQ4_XS_CODES = 128,
 };
 
-#define X(name, cols, bytes) int64_t matmul_group_bytes_##name(int64_t);
+#define X(name, ...) int64_t matmul_group_bytes_##name(int64_t);
 MATMUL_LAYOUTS(X)
 #undef X
 

@@ -29,9 +29,11 @@ enum {
 
 static const uint32_t nibbles = 0x0f0f0f0fu, twos = 0x03030303u, ones = 0x01010101u;
 
-#define X(name, unit_cols, unit_bytes)                                                             \
+#define X(name, unit_cols, unit_bytes, part_cols, part_bytes)                                      \
     int64_t matmul_group_bytes_##name(int64_t cols) {                                              \
-        const int64_t bytes = (cols + (unit_cols)-1) / (unit_cols) * (unit_bytes);                 \
+        const int64_t units = (cols + (unit_cols)-1) / (unit_cols);                                \
+        const int64_t missing = (units * (unit_cols)-cols) / (part_cols);                          \
+        const int64_t bytes = units * (unit_bytes)-missing * (part_bytes);                         \
         return (bytes + PACK_VECTOR - 1) / PACK_VECTOR * PACK_VECTOR;                              \
     }
 MATMUL_LAYOUTS(X)
@@ -363,11 +365,11 @@ static inline void block_iq4_xs(const uint8_t *in, int64_t stride, int index, ui
 // A block of fewer than 16 rows is copied first; the others read as zeros.
 static inline __attribute__((always_inline)) void
 group_pack(const uint8_t *in, int64_t row_bytes, int64_t n_rows, int64_t blocks, int block_bytes,
-           int64_t unit, int unit_bytes, uint8_t *out, block_fn block) {
+           int64_t unit, int unit_bytes, uint8_t *out, int64_t group_bytes, block_fn block) {
     for (int64_t b = 0; b < blocks; b++, in += block_bytes) {
         uint8_t rest[MATMUL_GROUP * FILE_BLOCK_MAX], *dst = out + b / unit * unit_bytes;
         const int index = (int)(b % unit);
-        if (index == 0 && blocks - b < unit) memset(dst, 0, (size_t)unit_bytes);
+        if (index == 0 && blocks - b < unit) memset(dst, 0, (size_t)(out + group_bytes - dst));
         if (n_rows >= MATMUL_GROUP) {
             block(in, row_bytes, index, dst);
             continue;
@@ -388,7 +390,8 @@ groups_pack(const struct plan_weight *weight, int64_t group_begin, int64_t group
     for (int64_t group = group_begin; group < group_end; group++)
         group_pack((const uint8_t *)weight->data + group * MATMUL_GROUP * row_bytes, row_bytes,
                    weight->rows - group * MATMUL_GROUP, blocks, format->block_bytes,
-                   unit_cols / format->block, unit_bytes, dst + group * group_bytes, block);
+                   unit_cols / format->block, unit_bytes, dst + group * group_bytes, group_bytes,
+                   block);
 }
 
 #define PACK(name)                                                                                 \
