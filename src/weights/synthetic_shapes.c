@@ -4,9 +4,9 @@
 #include <string.h>
 
 // The models that people have: SmolLM2, Llama 2, 3, 3.1 and 3.2, Mistral, Mixtral, Qwen 3, 3.5 and
-// 3.6, LFM2, Nemotron Nano 2, Granite 4, Gemma 4, gpt-oss, DeepSeek V2 Lite, GLM-4.7-Flash. Two are
-// the first layers of a model alone, for machines that the whole does not fit.
-// The tiny ones are for tests; the rates of kernels are measured on matrices of "probe".
+// 3.6, LFM2, Nemotron Nano 2, Granite 4, Gemma 4, gpt-oss, DeepSeek V2 Lite, GLM-4.7-Flash. Some
+// are the first layers of a model alone, for machines that the whole does not fit. The tiny ones
+// are for tests; the rates of kernels are measured on matrices of "probe".
 static const struct shape shapes[] = {
     {"135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
     {"360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, SHAPE_TIED, 1e5f, 0, 0},
@@ -26,6 +26,7 @@ static const struct shape shapes[] = {
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128, 8},
     {"qwen3-30b-a3b-24l", "qwen3moe", 24, 2048, 768, 32, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128,
      8},
+    {"qwen3-30b-a3b-8l", "qwen3moe", 8, 2048, 768, 32, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128, 8},
     {"qwen3-235b-a22b", "qwen3moe", 94, 4096, 1536, 64, 4, 128, 151936, SHAPE_QK_NORM, 1e6f, 128,
      8},
     {"qwen3.5-4b", "qwen35", 32, 2560, 9216, 16, 4, 256, 248320,
@@ -48,6 +49,7 @@ static const struct shape shapes[] = {
     {"glm-4.7-flash-12l", "deepseek2", 12, 2048, 1536, 20, 1, 576, 154880, SHAPE_LATENT, 1e6f, 64,
      4},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
+    {"gpt-oss-20b-8l", "gpt-oss", 8, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 32, 4},
     {"gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, SHAPE_OSS, 1.5e5f, 128, 4},
     {"probe", "llama", 1, 2048, 4096, 4, 1, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 384, SHAPE_TIED | SHAPE_HIDDEN, 1e4f, 0, 0},

@@ -45,7 +45,7 @@ static double plan_number(const json_t *root, size_t row, const char *name) {
 CASE(every_bad_value_is_named) {
     static const char *const cases[][2] = {
         {"nosuch --device m1", "'nosuch' is neither a file nor a known shape (known: 135m"},
-        {"nosuch --device m1", "gpt-oss-20b, gpt-oss-120b)"}, // and no shape for tests
+        {"nosuch --device m1", "gpt-oss-20b-8l, gpt-oss-120b)"}, // and no shape for tests
         {"8b:Q9 --device m1", "format 'Q9' is unknown"},
         {"8b --format Q9 --device m1", "format 'Q9' is unknown"},
         {"8b:Q4_0 --format Q8_0 --device m1", "'8b:Q4_0' has a format of its own"},
