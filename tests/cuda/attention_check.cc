@@ -10,32 +10,15 @@
 #include "attention_long.cuh"
 #include "attention_prompt.h"
 #include "attention_streams.cuh"
+#include "check.h"
 #include "pages.cuh"
 #include "step.h"
 
 #include <algorithm>
 #include <map>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string>
-#include <vector>
-
-#ifndef RN_EMULATED
-#include <cuda_runtime_api.h>
-#endif
-
-#define CHECK(x)                                                                                   \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: case %d: %s\n", __FILE__, __LINE__, case_now, #x);             \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CUDA(x) CHECK((x) == cudaSuccess)
 
 namespace {
-
-int case_now;
 
 // ---------------------------------------------------------------- kernels
 
@@ -138,26 +121,14 @@ namespace {
 
 int n_long, n_prompt, n_runs; // launches of attention_long.cuh, attention_prompt.cuh, with runs
 
-template <class T> void launch(const void *kernel, T &args, int grid, int threads, int shared) {
-    void *list[] = {&args};
-    CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    CUDA(cudaLaunchKernel(kernel, dim3((unsigned)grid), dim3((unsigned)threads), list,
-                          (size_t)shared, nullptr));
-    CUDA(cudaDeviceSynchronize());
-}
-
 void prompt_launch(const struct stage_args &from, const struct step *step, int grid) {
     const stage_attention &s = from.attention;
     const void *kernel = attention_prompt(s.kv_type, s.dim_k, s.dim_v);
     struct attention_args args = {};
     args.stage = s, args.step = step;
     args.kind = STAGE_ATTENTION, args.rows = from.rows, args.part = STEP_PARTS;
-    void *list[] = {&args};
     n_prompt++;
-    CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, PROMPT_SHARED));
-    CUDA(cudaLaunchKernel(kernel, dim3((unsigned)grid), dim3(PROMPT_THREADS), list, PROMPT_SHARED,
-                          nullptr));
-    CUDA(cudaDeviceSynchronize());
+    launch(kernel, grid, PROMPT_THREADS, PROMPT_SHARED, &args);
 }
 
 void stage_launch(struct stage_args &args, int grid) {
@@ -165,40 +136,12 @@ void stage_launch(struct stage_args &args, int grid) {
     const stage_attention &s = args.attention;
     if (args.is_long && args.run && s.dim_k == s.dim_v && (s.dim_k == 64 || s.dim_k == 128)) {
         n_long++;
-        launch(long_entry(), args, grid, LONG_THREADS, LONG_SHARED);
-        launch(fold_entry(), args, grid, BLOCK_THREADS, FOLD_SHARED);
+        launch(long_entry(), grid, LONG_THREADS, LONG_SHARED, &args);
+        launch(fold_entry(), grid, BLOCK_THREADS, FOLD_SHARED, &args);
         return;
     }
-    launch(stage_entry(), args, grid, BLOCK_THREADS, SHARED);
+    launch(stage_entry(), grid, BLOCK_THREADS, SHARED, &args);
 }
-
-// ---------------------------------------------------------------- memory of the device
-
-template <class T> struct device_array {
-    T *at = nullptr;
-    size_t n = 0;
-    device_array() = default;
-    device_array(const device_array &) = delete;
-    device_array &operator=(const device_array &) = delete;
-    ~device_array() { cudaFree(at); }
-    void resize(size_t size) {
-        if (size <= n) return;
-        cudaFree(at);
-        CUDA(cudaMalloc((void **)&at, size * sizeof(T) + 256));
-        n = size;
-    }
-    T *put(const std::vector<T> &from) {
-        resize(from.size());
-        if (!from.empty())
-            CUDA(cudaMemcpy(at, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice));
-        return at;
-    }
-    std::vector<T> get(size_t size) const {
-        std::vector<T> to(size);
-        if (size) CUDA(cudaMemcpy(to.data(), at, size * sizeof(T), cudaMemcpyDeviceToHost));
-        return to;
-    }
-};
 
 // Attention's scratch, for all cases.
 struct scratch_memory {
@@ -208,38 +151,8 @@ struct scratch_memory {
         parts.resize((ATTENTION_STATES + (size_t)ATTENTION_PARTS) / 4);
         counters.put(std::vector<uint32_t>(ATTENTION_COUNTERS, 0));
     }
-    std::vector<uint32_t> counters_end() const {
-        std::vector<uint32_t> to(2);
-        CUDA(cudaMemcpy(to.data(), counters.at + STREAM_TAKEN, 8, cudaMemcpyDeviceToHost));
-        return to;
-    }
+    std::vector<uint32_t> counters_end() const { return device_get(counters.at + STREAM_TAKEN, 2); }
 };
-
-// ---------------------------------------------------------------- random numbers
-
-uint64_t mix(uint64_t x) {
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
-struct random_source {
-    uint64_t state;
-    uint64_t next() { return mix(state += 0x9e3779b97f4a7c15u); }
-    int below(int n) { return (int)(next() % (uint64_t)n); }
-    int in(int low, int high) { return low + below(high - low + 1); }
-    bool one_in(int n) { return below(n) == 0; }
-    template <class T> T of(std::initializer_list<T> list) {
-        return list.begin()[below((int)list.size())];
-    }
-};
-
-// About normal, from -4 to 4.
-float number_of(uint64_t key) {
-    float sum = 0;
-    for (int i = 0; i < 4; i++) sum += (float)(mix(key * 4 + (uint64_t)i + 1) >> 40) * 0x1p-24f;
-    return (sum - 2.0f) * 1.7f;
-}
 
 // ---------------------------------------------------------------- shapes
 
@@ -258,10 +171,13 @@ struct shape {
 
 enum { LAYERS = 2, LAYER = 1 };
 
+// About normal, from -4 to 4.
+float wide_number_of(uint64_t key) { return number_of(key) * 1.7f; }
+
 // Elements of a token's row: which 0 is q, 1 k, 2 v.
 float element(const shape &c, int seq, int pos, int which, int i) {
     const uint64_t key = (((uint64_t)seq * 100003 + (uint64_t)pos) * 3 + (uint64_t)which) * 8192;
-    const float x = number_of(mix(c.seed) + key + (uint64_t)i);
+    const float x = wide_number_of(mix(c.seed) + key + (uint64_t)i);
     return which == 1 && i % 37 == 5 ? x * 6.0f : x;
 }
 
@@ -282,13 +198,13 @@ struct model {
 
     explicit model(const shape &from) : c(from) {
         for (int d = 0; d < c.dim_k; d++) {
-            q_weight.push_back(1.0f + 0.2f * number_of(c.seed + 900000 + (uint64_t)d));
-            k_weight.push_back(1.0f + 0.2f * number_of(c.seed + 910000 + (uint64_t)d));
+            q_weight.push_back(1.0f + 0.2f * wide_number_of(c.seed + 900000 + (uint64_t)d));
+            k_weight.push_back(1.0f + 0.2f * wide_number_of(c.seed + 910000 + (uint64_t)d));
         }
         for (int i = 0; i < c.n_rot / 2; i++)
             inv_freq.push_back(powf(10000.0f, -2.0f * (float)i / (float)c.n_rot));
         for (int h = 0; h < c.n_head(); h++)
-            sinks.push_back(number_of(c.seed + 920000 + (uint64_t)h));
+            sinks.push_back(wide_number_of(c.seed + 920000 + (uint64_t)h));
     }
 
     // A head's vector after norm and rope, in f32 as the kernels have it.
@@ -657,8 +573,8 @@ bool world::streams(stage_args &args, const std::vector<step_seq> &list,
     own.stage = s, own.rows = args.rows, own.is_early = random.one_in(2);
     own.step = step_there.put({args.step});
     const int teams = random.in(1, STREAM_TEAMS(tiles)) * std::max(1, grid / 4);
-    launch(attention_streams(s.kv_type, s.dim_k, s.dim_v, tiles), own, teams, STREAM_THREADS,
-           STREAM_SHARED(tiles));
+    launch(attention_streams(s.kv_type, s.dim_k, s.dim_v, tiles), teams, STREAM_THREADS,
+           STREAM_SHARED(tiles), &own);
     n_streams[tiles > 1]++;
     n_stream_parts[tiles > 1] += has_parts;
     n_turns += n * c.n_kv > teams;

@@ -3,19 +3,25 @@
 // codec, staged or not, on grids and rings of different sizes.
 #include <string.h>
 
+#include "check.h"
 #include "codec.h"
 #include "experts.h"
-#include "product_memory.h"
 
 namespace {
 
 struct bench {
-    memory m;
+    device_memory m;
     stage_experts up = {}, down = {};
     step batch = {};
     const step *on_device;
     int n_rows, cols, width, middle, n_expert, n_used, ld_middle, ld_out;
     std::vector<float> before; // the rows that are added to
+
+    float *floats(size_t n) {
+        std::vector<float> data(n);
+        for (float &v : data) v = draw.number();
+        return m.put(data);
+    }
 
     void product_make(stage_product &s, int codec, int cols_in, int n_out, bool is_pair) {
         const int unit_bytes = codec_at((enum codec_id)codec)->unit_bytes;
@@ -31,27 +37,27 @@ struct bench {
         for (size_t k = 0; k < units.size(); k++) {
             const size_t at = k * 2 % (size_t)unit_bytes;
             const bool is_half = unit_bytes == 1024 || at >= (size_t)(unit_bytes - 32);
-            units[k] = is_half ? random_half(codec == CODEC_BF16) : (uint16_t)random_below(65536);
+            units[k] = is_half ? draw.half(codec == CODEC_BF16) : (uint16_t)draw.below(65536);
         }
         p.weight = (const uint8_t *)m.put(units);
         std::vector<const uint8_t *> table;
         for (int e = 0; e < n_expert; e++) table.push_back(p.weight + bytes * (size_t)e);
         p.expert = m.put(table);
-        if (random_below(2)) p.bias = m.floats((size_t)(n_expert * n_out * (is_pair ? 2 : 1)));
+        if (draw.below(2)) p.bias = floats((size_t)(n_expert * n_out * (is_pair ? 2 : 1)));
     }
 
     bench(int codec_up, int codec_down) {
         static const int widths[] = {64, 192, 1056, 2112};
-        n_rows = random_below(3) ? 1 + (int)random_below(8) : 1;
-        n_expert = 1 + (int)random_below(random_below(4) ? 20 : 300);
-        n_used = 1 + (int)random_below(n_expert < 6 ? (uint32_t)n_expert : 6);
-        cols = widths[random_below(4)], middle = 8 * (1 + (int)random_below(20));
-        width = 16 * (1 + (int)random_below(6)) - 5;
+        n_rows = draw.below(3) ? 1 + draw.below(8) : 1;
+        n_expert = 1 + draw.below(draw.below(4) ? 20 : 300);
+        n_used = 1 + draw.below(n_expert < 6 ? n_expert : 6);
+        cols = widths[draw.below(4)], middle = 8 * (1 + draw.below(20));
+        width = 16 * (1 + draw.below(6)) - 5;
         ld_middle = (middle + 31) / 32 * 32, ld_out = (width + 31) / 32 * 32;
         stage_route &r = up.route;
         const size_t pairs = (size_t)(n_rows * n_used);
-        r.logit = m.floats((size_t)(n_rows * n_expert)), r.ld_in = n_expert;
-        r.out = m.floats(pairs * 2), r.ld_out = 2 * n_used;
+        r.logit = floats((size_t)(n_rows * n_expert)), r.ld_in = n_expert;
+        r.out = floats(pairs * 2), r.ld_out = 2 * n_used;
         r.normalize = 1, r.expert_bytes = 100;
         r.table.n_expert = n_expert, r.table.n_used = n_used;
         r.table.first = m.put(std::vector<int32_t>((size_t)n_expert + 1));
@@ -65,10 +71,10 @@ struct bench {
         on_device = m.put(std::vector<step>(1, batch));
         product_make(up.product, codec_up, cols, middle, true);
         stage_product &s = up.product;
-        s.x = m.floats((size_t)(n_rows * cols)), s.ldx = cols;
+        s.x = floats((size_t)(n_rows * cols)), s.ldx = cols;
         s.x16.at = m.put(std::vector<uint16_t>((size_t)(n_rows * s.n_units * UNIT_COLS)));
         s.x16.ld = s.n_units * UNIT_COLS;
-        s.norm.weight = m.floats((size_t)cols), s.norm.eps = 1e-5f, s.input = INPUT_RMS;
+        s.norm.weight = floats((size_t)cols), s.norm.eps = 1e-5f, s.input = INPUT_RMS;
         s.route = r.table;
         product_make(down.product, codec_down, middle, width, false);
         s.product[0].gate = 1;
@@ -78,10 +84,10 @@ struct bench {
         down.product.x16 = s.product[0].out16;
         down.product.input = INPUT_16, down.product.slots_in = 1, down.product.route = r.table;
         down.product.product[0].ld = ld_out;
-        down.product.product[0].out = m.floats(pairs * (size_t)ld_out);
+        down.product.product[0].out = floats(pairs * (size_t)ld_out);
         down.route = r;
-        for (int i = 0; i < n_rows * ld_out; i++) before.push_back(random_float());
-        down.sum = m.put(before), down.ld_sum = ld_out, down.add = random_below(4) != 0;
+        for (int i = 0; i < n_rows * ld_out; i++) before.push_back(draw.number());
+        down.sum = m.put(before), down.ld_sum = ld_out, down.add = draw.below(4) != 0;
     }
 
     void product_launch(stage_product s) {
@@ -140,9 +146,9 @@ struct bench {
             const int most = SLOT_UNITS(s.product[0].unit_bytes);
             const int slice = (s.n_units + N_SLICES - 1) / N_SLICES;
             args.slot_bytes = (slice < most ? slice : most) * s.product[0].unit_bytes;
-            args.n_slots = 1 + (int)random_below(RING_SLOTS_MAX);
+            args.n_slots = 1 + draw.below(RING_SLOTS_MAX);
             while (experts_shared_bytes(&args, i) > 232448) args.n_slots--;
-            launch(experts_kernel(s.product[0].codec, i), 1 + (int)random_below(9), PRODUCT_THREADS,
+            launch(experts_kernel(s.product[0].codec, i), 1 + draw.below(9), PRODUCT_THREADS,
                    experts_shared_bytes(&args, i), &args);
         }
         return results();
@@ -154,8 +160,7 @@ struct bench {
 int main(int argc, char **argv) {
     const int n = argc > 1 ? atoi(argv[1]) : 2 * CODEC_COUNT;
     for (int i = 0; i < n; i++) {
-        bench b(i % CODEC_COUNT,
-                (int)random_below(3) ? i % CODEC_COUNT : (int)random_below(CODEC_COUNT));
+        bench b(i % CODEC_COUNT, draw.below(3) ? i % CODEC_COUNT : draw.below(CODEC_COUNT));
         b.results();
         const std::vector<uint8_t> want = b.run_parts();
         for (int k = 0; k < 4; k += 3) {

@@ -7,55 +7,13 @@
 // Usage: latent_check [first case [cases]].
 #include <algorithm>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <vector>
 
 #include "attention_latent.h"
 #include "base/half.h"
-#include "cuda_runtime_api.h"
+#include "check.h"
 
 namespace {
-
-int case_now;
-
-#define CHECK(x)                                                                                   \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: case %d: %s\n", __FILE__, __LINE__, case_now, #x);             \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CUDA(x) CHECK((x) == cudaSuccess)
-
-uint64_t mix(uint64_t x) {
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
-struct random_source {
-    uint64_t state;
-    int below(int n) { return (int)(mix(state += 0x9e3779b97f4a7c15u) % (uint64_t)n); }
-};
-
-// From -2 to 2, about normal.
-float number_of(uint64_t key) {
-    float sum = 0;
-    for (int i = 0; i < 4; i++) sum += (float)(mix(key * 4 + (uint64_t)i + 1) >> 40) * 0x1p-24f;
-    return sum - 2.0f;
-}
-
-template <class T> struct device_array {
-    T *at = nullptr;
-    explicit device_array(const std::vector<T> &from) {
-        CUDA(cudaMalloc((void **)&at, from.size() * sizeof(T) + 256));
-        CUDA(cudaMemcpy(at, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice));
-    }
-    device_array(const device_array &) = delete;
-    ~device_array() { cudaFree(at); }
-};
 
 // ---------------------------------------------------------------- a case
 
@@ -167,9 +125,9 @@ struct bench {
     const shape &c;
     int page_bytes, n_pages = 0;
     std::vector<std::vector<uint32_t>> tables;
-    uint8_t *pages;
-    float *parts;
-    uint32_t *counters;
+    device_array<uint8_t> pages;
+    device_array<float> parts;
+    device_array<uint32_t> counters;
 
     explicit bench(const shape &from) : c(from) {
         page_bytes = c.n_kv * (int)LATENT_PAGE_BYTES((c.dim_k + 31) / 32, c.type);
@@ -179,16 +137,9 @@ struct bench {
             std::reverse(table.begin(), table.end());
             tables.push_back(table);
         }
-        CUDA(cudaMalloc((void **)&pages, (size_t)n_pages * (size_t)page_bytes));
-        CUDA(cudaMemset(pages, 0, (size_t)n_pages * (size_t)page_bytes));
-        CUDA(cudaMalloc((void **)&parts, ATTENTION_STATES + (64 << 20)));
-        CUDA(cudaMalloc((void **)&counters, 256));
-        CUDA(cudaMemset(counters, 0, 256));
-    }
-    ~bench() {
-        cudaFree(pages);
-        cudaFree(parts);
-        cudaFree(counters);
+        pages.put(std::vector<uint8_t>((size_t)n_pages * (size_t)page_bytes));
+        parts.resize((ATTENTION_STATES + (64 << 20)) / sizeof(float));
+        counters.put(std::vector<uint32_t>(64));
     }
 
     // Rows [first, first + n) of some sequences.
@@ -257,33 +208,22 @@ struct bench {
         }
         s.n_head_kv = c.n_kv, s.ratio = c.ratio, s.dim_k = c.dim_k, s.dim_v = c.dim_v;
         s.scale = c.scale, s.softcap = c.softcap, s.sinks = c.has_sinks ? sinks_d.at : nullptr;
-        s.kv_type = c.type, s.page_bytes = (uint64_t)page_bytes, s.pages = pages;
-        s.parts = parts, s.counters = counters;
+        s.kv_type = c.type, s.page_bytes = (uint64_t)page_bytes, s.pages = pages.at;
+        s.parts = parts.at, s.counters = counters.at;
         args.step = st_d.at, args.rows = how.is_out ? STAGE_OUT : STAGE_TOKENS;
         args.n_workers = how.n_workers;
         args.run = how.n_workers == 1000 ? 1 + case_now % 3 : 1;
         args.is_early = how.is_early, args.n_parts = how.n_parts / 32;
-        void *pointers[] = {&args};
-        const dim3 grid((unsigned)how.grid);
         if (appends) {
-            CUDA(cudaLaunchKernel(latent_append(c.type), grid, dim3(BLOCK_THREADS), pointers, 0,
-                                  nullptr));
-            CUDA(cudaDeviceSynchronize());
+            launch(latent_append(c.type), how.grid, BLOCK_THREADS, 0, &args);
             return {};
         }
         const uint32_t shared = cuda_latent_divide(&args, how.most);
         CHECK(shared > 0 && shared <= how.most && args.n_slots >= 2);
-        const void *kernel = latent_attention(c.type, c.dim_k, c.dim_v);
-        CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 232448));
-        CUDA(cudaLaunchKernel(kernel, grid, dim3(LATENT_THREADS), pointers, shared, nullptr));
-        CUDA(cudaLaunchKernel(latent_fold(), grid, dim3(LATENT_FOLD_THREADS), pointers, LATENT_HEAD,
-                              nullptr));
-        CUDA(cudaDeviceSynchronize());
-        std::vector<float> got(n_rows * (size_t)n_out);
-        CUDA(cudaMemcpy(got.data(), out.at, got.size() * sizeof(float), cudaMemcpyDeviceToHost));
-        uint32_t counter;
-        CUDA(cudaMemcpy(&counter, counters, 4, cudaMemcpyDeviceToHost));
-        CHECK(counter == 0);
+        launch(latent_attention(c.type, c.dim_k, c.dim_v), how.grid, LATENT_THREADS, shared, &args);
+        launch(latent_fold(), how.grid, LATENT_FOLD_THREADS, LATENT_HEAD, &args);
+        const std::vector<float> got = out.get();
+        CHECK(counters.get(1)[0] == 0);
         return got;
     }
 };
@@ -307,9 +247,7 @@ void case_run(const shape &c) {
         }
     }
     const auto same = [&](const std::vector<float> &got, const float *expected, const char *what) {
-        if (memcmp(got.data(), expected, got.size() * sizeof(float)) == 0) return;
-        fprintf(stderr, "case %d: %s: rows differ\n", case_now, what);
-        exit(1);
+        CHECK(memcmp(got.data(), expected, got.size() * sizeof(float)) == 0, "%s", what);
     };
     const size_t of_seq = (size_t)(N_LAST * width);
     const uint32_t least = 166912; // of a GPU of compute capability 8.0

@@ -3,8 +3,8 @@
 // codec and by those of larger steps, on grids of different sizes, whole and in parts.
 #include <string.h>
 
+#include "check.h"
 #include "codec.h"
-#include "product_memory.h"
 #include "step.h"
 
 namespace {
@@ -18,7 +18,7 @@ enum { MOST_ROWS = 40, MOST_PLACES = 256 };
 
 struct bench {
     shape c;
-    memory m;
+    device_memory m;
     stage_product s = {};
     int ld_out, rows_out;
     std::vector<float> residual;
@@ -32,8 +32,8 @@ struct bench {
         const int unit_bytes = codec_at((enum codec_id)c.codec)->unit_bytes;
         const bool is_bf16 = c.codec == CODEC_BF16;
         std::vector<float> x(MOST_ROWS * (size_t)c.cols), weight((size_t)c.cols);
-        for (float &v : x) v = 8.0f * random_float();
-        for (float &v : weight) v = random_float();
+        for (float &v : x) v = 8.0f * draw.number();
+        for (float &v : weight) v = draw.number();
         s.x = m.put(x), s.ldx = c.cols, s.cols = c.cols, s.n_units = n_units;
         x16 = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * n_units * UNIT_COLS)));
         s.x16 = {x16, n_units * UNIT_COLS, 0, is_bf16, 0};
@@ -43,7 +43,7 @@ struct bench {
         for (int i = 0; i < c.n_products; i++) rows_out += c.n_tiles[i] * UNIT_ROWS;
         ld_out = rows_out;
         residual.resize((size_t)(MOST_ROWS * ld_out));
-        for (float &v : residual) v = random_float();
+        for (float &v : residual) v = draw.number();
         out = m.put(residual);
         out16 = m.put(std::vector<uint16_t>((size_t)(MOST_PLACES * (ld_out + UNIT_COLS))));
         tiled = m.put(std::vector<uint16_t>((size_t)(MOST_ROWS * n_units * UNIT_COLS)));
@@ -56,7 +56,7 @@ struct bench {
             for (size_t k = 0; k < units.size(); k++) {
                 const size_t at = k * 2 % (size_t)unit_bytes;
                 const bool is_half = unit_bytes == 1024 || at >= (size_t)(unit_bytes - 32);
-                units[k] = is_half ? random_half(is_bf16) : (uint16_t)random_below(65536);
+                units[k] = is_half ? draw.half(is_bf16) : (uint16_t)draw.below(65536);
             }
             p.weight = (const uint8_t *)m.put(units);
             p.codec = c.codec, p.unit_bytes = unit_bytes, p.n_tiles = c.n_tiles[i];
@@ -91,11 +91,11 @@ struct bench {
         CUDA(cudaMemcpy(out, residual.data() + (size_t)(first * ld_out),
                         (size_t)(n * ld_out) * sizeof(float), cudaMemcpyHostToDevice));
         CUDA(cudaMemset(out16, 0, (size_t)(MOST_ROWS * ld_out) * 2));
-        args.n_slots = 1 + (int)random_below(4);
-        args.n_early = is_staged ? (int)random_below((uint32_t)args.n_slots + 1) : args.n_slots;
+        args.n_slots = 1 + draw.below(4);
+        args.n_early = is_staged ? draw.below(args.n_slots + 1) : args.n_slots;
         args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
         const uint32_t x_bytes = is_staged ? (uint32_t)(s.n_units * n * 64) : 0;
-        launch(kernel, 1 + (int)random_below(4), PRODUCT_THREADS,
+        launch(kernel, 1 + draw.below(4), PRODUCT_THREADS,
                product_shared_bytes(args.n_slots, args.slot_bytes, x_bytes), &args);
         const size_t bytes = (size_t)(n * ld_out) * (c.has_gate ? 2 : 4);
         std::vector<uint8_t> got(bytes);
@@ -116,10 +116,10 @@ struct bench {
         CUDA(cudaMemcpy(out, residual.data() + (size_t)(first * ld_out),
                         (size_t)(n * ld_out) * sizeof(float), cudaMemcpyHostToDevice));
         args.sums = sums, args.counters = counters;
-        args.n_stages = 2 + (int)random_below(3);
+        args.n_stages = 2 + draw.below(3);
         const int unit_bytes = s.product[0].unit_bytes;
         const uint32_t stage = many_stage_bytes(columns, unit_bytes);
-        launch(product_many(c.codec, columns), 1 + (int)random_below(4), MANY_THREADS,
+        launch(product_many(c.codec, columns), 1 + draw.below(4), MANY_THREADS,
                MANY_HEAD + (uint32_t)args.n_stages * stage, &args);
         if (!c.has_gate) {
             std::vector<uint8_t> got((size_t)(n * ld_out) * 4);
@@ -154,14 +154,14 @@ void case_run(const shape &c) {
                first);
         exit(1);
     };
-    const int n = 2 + (int)random_below(7), first = (int)random_below(MOST_ROWS - 8);
+    const int n = 2 + draw.below(7), first = draw.below(MOST_ROWS - 8);
     same(b.run(product_small(c.codec, true), first, n, true), first, "staged rows");
     same(b.run(product_small(c.codec, false), first, n, false), first, "prepared rows");
     if (c.codec != CODEC_BF16) // whose stages have one codec
         same(b.run(product_small(CODEC_COUNT, true), first, n, true), first, "any, staged");
     same(b.run(product_small(CODEC_COUNT, false), first, n, false), first, "any, prepared");
     for (int columns : {(int)MANY_FEW, (int)MANY_WIDE}) {
-        const int log = (int)random_below(4), more = 9 + (int)random_below(MOST_ROWS - 8 - 9);
+        const int log = draw.below(4), more = 9 + draw.below(MOST_ROWS - 8 - 9);
         same(b.run_many(first, n, columns, 0), first, "few rows of a warpgroup");
         same(b.run_many(0, more, columns, 0), 0, "rows of a warpgroup");
         same(b.run_many(0, more, columns, log), 0, "rows of a warpgroup in parts");
@@ -176,9 +176,9 @@ int main() {
     for (int i = 0; i < 12; i++) {
         shape c = {};
         c.codec = codecs[i % 4], c.cols = widths[i / 4];
-        c.has_gate = random_below(3) == 0, c.adds = !c.has_gate && random_below(2);
-        c.n_products = c.has_gate ? 1 : 1 + (int)random_below(2);
-        c.n_tiles[0] = 1 + (int)random_below(9), c.n_tiles[1] = 1 + (int)random_below(3);
+        c.has_gate = draw.below(3) == 0, c.adds = !c.has_gate && draw.below(2);
+        c.n_products = c.has_gate ? 1 : 1 + draw.below(2);
+        c.n_tiles[0] = 1 + draw.below(9), c.n_tiles[1] = 1 + draw.below(3);
         case_run(c);
     }
     printf("ok\n");

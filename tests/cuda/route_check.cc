@@ -2,12 +2,9 @@
 // and weights, at every option and with many ties. The table of pairs is compared with a plain one,
 // at random numbers of rows, experts and blocks.
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <vector>
 
-#include "cuda_runtime_api.h"
+#include "check.h"
 #include "route.h"
 
 #define _Static_assert static_assert
@@ -17,50 +14,7 @@ extern "C" {
 
 namespace {
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);                                 \
-            printf(__VA_ARGS__);                                                                   \
-            printf("\n");                                                                          \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CUDA(call) CHECK((call) == cudaSuccess, "%s", cudaGetErrorString(cudaGetLastError()))
-
-uint64_t state = 88172645463325252u;
-uint32_t random_below(uint32_t n) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 33) % n;
-}
-bool coin() { return random_below(2) != 0; }
-
-struct memory {
-    std::vector<void *> all;
-    template <class T> T *take(size_t n) {
-        T *at;
-        CUDA(cudaMalloc((void **)&at, n * sizeof(T) + 256));
-        CUDA(cudaMemset(at, 0xee, n * sizeof(T)));
-        all.push_back(at);
-        return at;
-    }
-    template <class T> T *put(const std::vector<T> &data) {
-        T *at = take<T>(data.size());
-        CUDA(cudaMemcpy(at, data.data(), data.size() * sizeof(T), cudaMemcpyHostToDevice));
-        return at;
-    }
-    ~memory() {
-        for (void *at : all) cudaFree(at);
-    }
-};
-
-template <class T> std::vector<T> back(const T *at, size_t n) {
-    std::vector<T> data(n);
-    CUDA(cudaMemcpy(data.data(), at, n * sizeof(T), cudaMemcpyDeviceToHost));
-    return data;
-}
+bool coin() { return draw.one_in(2); }
 
 struct shape {
     route_args args;
@@ -70,8 +24,8 @@ struct shape {
 
 // Few values, so that many are equal.
 float random_logit(bool is_coarse) {
-    return is_coarse ? (float)random_below(5) * 0.75f - 1.5f
-                     : (float)random_below(100001) / 12500.0f - 4.0f;
+    return is_coarse ? (float)draw.below(5) * 0.75f - 1.5f
+                     : (float)draw.below(100001) / 12500.0f - 4.0f;
 }
 
 shape random_shape(int index) {
@@ -79,9 +33,9 @@ shape random_shape(int index) {
     static const int groups[] = {2, 3, 4, 8, 32};
     shape c = {};
     route_args &a = c.args;
-    a.n = experts[random_below(16)];
+    a.n = experts[draw.below(16)];
     if (index == 0) a.n = 4096;
-    a.score = (enum route_score)random_below(3);
+    a.score = (enum route_score)draw.below(3);
     a.normalize = coin();
     a.scale = coin() ? 0.0f : 2.5f;
     a.least = coin() ? 1e-20f : 0.01f;
@@ -90,27 +44,27 @@ shape random_shape(int index) {
         c.bias.push_back(random_logit(true) * 0.125f);
         c.factor.push_back(random_logit(false));
     }
-    if (a.score != ROUTE_SPARSEMIXER && random_below(3) == 0) a.bias = c.bias.data();
-    if (random_below(3) == 0) a.factor = c.factor.data();
+    if (a.score != ROUTE_SPARSEMIXER && draw.below(3) == 0) a.bias = c.bias.data();
+    if (draw.below(3) == 0) a.factor = c.factor.data();
     int n_open = a.n;
-    const int n_group = groups[random_below(5)];
+    const int n_group = groups[draw.below(5)];
     if (a.score != ROUTE_SPARSEMIXER && a.n % n_group == 0 && coin()) {
         a.n_group = n_group;
-        a.n_group_used = 1 + (int)random_below((uint32_t)n_group);
-        a.group_best = 1 + (int)random_below(2);
+        a.n_group_used = 1 + draw.below(n_group);
+        a.group_best = 1 + draw.below(2);
         n_open = a.n / n_group * a.n_group_used;
     }
-    const int most = n_open < 10 ? n_open : random_below(8) == 0 && n_open >= 64 ? 64 : 10;
-    a.k = most == 64 ? 40 + (int)random_below(25) : 1 + (int)random_below((uint32_t)most);
+    const int most = n_open < 10 ? n_open : draw.below(8) == 0 && n_open >= 64 ? 64 : 10;
+    a.k = most == 64 ? 40 + draw.below(25) : 1 + draw.below(most);
     c.n_threads = coin() ? (int)BLOCK_THREADS : (int)ROUTE_THREADS;
-    c.n_rows = 1 + (int)random_below(coin() ? 8 : 150);
-    c.n_blocks = 1 + (int)random_below(4);
+    c.n_rows = 1 + draw.below(coin() ? 8 : 150);
+    c.n_blocks = 1 + draw.below(4);
     return c;
 }
 
 struct bench {
     shape c;
-    memory m;
+    device_memory m;
     router_args args = {};
     std::vector<float> logit;
     step batch = {};
@@ -121,11 +75,11 @@ struct bench {
         const route_args &a = c.args;
         const size_t n = (size_t)a.n, pairs = (size_t)(c.n_rows * a.k);
         stage_route &s = args.stage;
-        s.ld_in = a.n + (int)random_below(9), s.ld_out = 2 * a.k + (int)random_below(9);
+        s.ld_in = a.n + draw.below(9), s.ld_out = 2 * a.k + draw.below(9);
         const bool is_coarse = coin();
         for (int i = 0; i < c.n_rows * s.ld_in; i++) logit.push_back(random_logit(is_coarse));
         for (int i = 0; i < c.n_rows; i++)
-            if (random_below(4) == 0) logit[(size_t)(i * s.ld_in)] = -0.0f;
+            if (draw.below(4) == 0) logit[(size_t)(i * s.ld_in)] = -0.0f;
         s.logit = m.put(logit);
         s.out = m.take<float>((size_t)(c.n_rows * s.ld_out));
         s.bias = a.bias ? m.put(c.bias) : nullptr;
@@ -144,18 +98,13 @@ struct bench {
         batch.n_tokens = c.n_rows;
         batch.touched = m.put(std::vector<uint64_t>(1, 7));
         args.step = m.put(std::vector<step>(1, batch));
-        args.n_rows = c.n_rows + (int)random_below(9); // padding
+        args.n_rows = c.n_rows + draw.below(9); // padding
         args.n_counting = route_counting(a.n, args.n_rows * a.k, c.n_threads);
     }
 
     void run() {
-        void *list[] = {&args};
-        const void *kernel = route_kernel(c.args.n);
-        const uint32_t shared = route_shared_bytes(c.args.n, args.n_counting);
-        CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 98304));
-        CUDA(cudaLaunchKernel(kernel, dim3((unsigned)c.n_blocks), dim3((unsigned)c.n_threads), list,
-                              shared, nullptr));
-        CUDA(cudaDeviceSynchronize());
+        launch(route_kernel(c.args.n), c.n_blocks, c.n_threads,
+               route_shared_bytes(c.args.n, args.n_counting), &args);
     }
 };
 
@@ -163,7 +112,7 @@ struct bench {
 std::vector<int> rows_check(const bench &b) {
     const route_args &a = b.c.args;
     const stage_route &s = b.args.stage;
-    const std::vector<float> got = back(s.out, (size_t)(b.c.n_rows * s.ld_out));
+    const std::vector<float> got = device_get(s.out, (size_t)(b.c.n_rows * s.ld_out));
     std::vector<int> ids;
     for (int r = 0; r < b.c.n_rows; r++) {
         std::vector<float> id((size_t)a.k), weight((size_t)a.k);
@@ -187,10 +136,10 @@ std::vector<int> rows_check(const bench &b) {
 void table_check(const bench &b, const std::vector<int> &ids) {
     const route_table &t = b.args.stage.table;
     const size_t n = (size_t)t.n_expert;
-    const std::vector<int32_t> first = back(t.first, n + 1), active = back(t.active, n),
-                               padded = back(t.first_padded, n + 1),
-                               pair = back(t.pair, ids.size()),
-                               position = back(t.position, ids.size());
+    const std::vector<int32_t> first = device_get(t.first, n + 1), active = device_get(t.active, n),
+                               padded = device_get(t.first_padded, n + 1),
+                               pair = device_get(t.pair, ids.size()),
+                               position = device_get(t.position, ids.size());
     int at = 0, place = 0, n_active = 0;
     for (int e = 0; e < t.n_expert; e++) {
         CHECK(first[(size_t)e] == at, "expert %d begins at %d, not %d", e, first[(size_t)e], at);
@@ -208,9 +157,9 @@ void table_check(const bench &b, const std::vector<int> &ids) {
         place += (at - begin + 7) / 8 * 8;
     }
     CHECK(first[n] == at && padded[n] == place, "ends at %d and %d", first[n], padded[n]);
-    CHECK(back(t.n_active, 1)[0] == n_active, "%d are active", back(t.n_active, 1)[0]);
-    CHECK(back(t.arrived, 1)[0] == 0, "blocks are counted on");
-    CHECK(back(b.batch.touched, 1)[0] == 7 + 1000 * (uint64_t)n_active, "bytes of experts");
+    CHECK(device_get(t.n_active, 1)[0] == n_active, "%d are active", device_get(t.n_active, 1)[0]);
+    CHECK(device_get(t.arrived, 1)[0] == 0, "blocks are counted on");
+    CHECK(device_get(b.batch.touched, 1)[0] == 7 + 1000 * (uint64_t)n_active, "bytes of experts");
 }
 
 } // namespace

@@ -3,35 +3,13 @@
 // move through pages, states beside the table, snapshots whose drafts are refused. Outputs and
 // states have the same bits in all of them.
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <vector>
 
-#include "cuda_runtime_api.h"
+#include "check.h"
 #include "state.h"
 
 namespace {
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("%s:%d: %s: ", __FILE__, __LINE__, #condition);                                 \
-            printf(__VA_ARGS__);                                                                   \
-            printf("\n");                                                                          \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define CUDA(call) CHECK((call) == cudaSuccess, "a call failed")
-
-uint64_t random_state = 88172645463325252u;
-int below(int n) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (int)((uint32_t)(random_state >> 33) % (uint32_t)n);
-}
-float number() { return (float)below(2001) / 1000.0f - 1.0f; }
 int padded(int n) { return (n + 31) / 32 * 32; }
 
 enum {
@@ -49,28 +27,9 @@ struct shape {
     bool is_bf16, has_option;                    // silu and a bias; tiled heads; bounds of dt
 };
 
-template <class T> struct memory { // of the device
-    T *at = nullptr;
-    size_t n;
-    explicit memory(const std::vector<T> &data) : n(data.size()) {
-        CUDA(cudaMalloc((void **)&at, n * sizeof(T) + 256));
-        CUDA(cudaMemcpy(at, data.data(), n * sizeof(T), cudaMemcpyHostToDevice));
-    }
-    memory(const memory &) = delete;
-    ~memory() { cudaFree(at); }
-    void set(const std::vector<T> &data) {
-        CUDA(cudaMemcpy(at, data.data(), data.size() * sizeof(T), cudaMemcpyHostToDevice));
-    }
-    std::vector<T> get() const {
-        std::vector<T> data(n);
-        CUDA(cudaMemcpy(data.data(), at, n * sizeof(T), cudaMemcpyDeviceToHost));
-        return data;
-    }
-};
-
 std::vector<float> numbers(size_t n, float scale) {
     std::vector<float> x(n);
-    for (float &v : x) v = scale * number();
+    for (float &v : x) v = scale * draw.number();
     return x;
 }
 
@@ -101,17 +60,17 @@ struct bench {
     const uint64_t page_bytes = (state_bytes + 127) / 128 * 128 + 128;
     std::vector<float> in, time, beta, weight, bias, skip;
     std::vector<float> out; // of the run at hand, by sequence and position
-    memory<float> d_in{std::vector<float>((size_t)(N_ROWS * ld_in))};
-    memory<float> d_time{std::vector<float>((size_t)(N_ROWS * ld_gate))};
-    memory<float> d_beta{std::vector<float>((size_t)(N_ROWS * ld_gate))};
-    memory<float> d_out{std::vector<float>((size_t)(N_ROWS * ld_out))};
-    memory<uint8_t> pages{std::vector<uint8_t>(N_SEQS * SEQ_PAGES * page_bytes)};
+    device_array<float> d_in{std::vector<float>((size_t)(N_ROWS * ld_in))};
+    device_array<float> d_time{std::vector<float>((size_t)(N_ROWS * ld_gate))};
+    device_array<float> d_beta{std::vector<float>((size_t)(N_ROWS * ld_gate))};
+    device_array<float> d_out{std::vector<float>((size_t)(N_ROWS * ld_out))};
+    device_array<uint8_t> pages{std::vector<uint8_t>(N_SEQS * SEQ_PAGES * page_bytes)};
 
     explicit bench(const shape &from) : c(from) {
         const int n = is_conv ? c.dim_v : c.n_head;
         in.resize((size_t)(N_ROWS * ld_in));
         for (int r = 0; r < N_ROWS; r++)
-            for (int i = 0; i < in_width; i++) in[(size_t)(r * ld_in + i)] = number();
+            for (int i = 0; i < in_width; i++) in[(size_t)(r * ld_in + i)] = draw.number();
         time = numbers((size_t)(N_ROWS * ld_gate), 4);
         beta = numbers((size_t)(N_ROWS * ld_gate), 4);
         weight = numbers((size_t)(is_conv ? n * c.taps : n), 1);
@@ -212,8 +171,8 @@ struct bench {
 
     // ------------------------------------------------------------ steps
 
-    struct stage_state stage(const memory<float> &w, const memory<float> &b,
-                             const memory<float> &d) {
+    struct stage_state stage(const device_array<float> &w, const device_array<float> &b,
+                             const device_array<float> &d) {
         struct stage_state s = {};
         s.in = d_in.at, s.time = d_time.at, s.beta = d_beta.at, s.out = d_out.at;
         s.weight = w.at, s.skip = d.at, s.bias = is_conv && !c.has_option ? nullptr : b.at;
@@ -227,49 +186,45 @@ struct bench {
         return s;
     }
 
-    void launch(const rows &r) {
+    void run_step(const rows &r) {
         const int n_rows = (int)r.source.size();
-        memory<float> w(weight), b(bias), d(skip);
-        memory<step_seq> seqs(r.seq);
-        memory<uint32_t> tables(r.table);
-        memory<int32_t> row_seq(r.row_seq);
+        device_array<float> w(weight), b(bias), d(skip);
+        device_array<step_seq> seqs(r.seq);
+        device_array<uint32_t> tables(r.table);
+        device_array<int32_t> row_seq(r.row_seq);
         std::vector<step> all(1);
         all[0].n_tokens = n_rows, all[0].n_seqs = (int)r.seq.size();
         all[0].seq = seqs.at, all[0].tables = tables.at, all[0].row_seq = row_seq.at;
-        memory<step> own(all);
+        device_array<step> own(all);
         state_args args = {};
-        args.stage = stage(w, b, d), args.step = own.at, args.is_early = below(2);
+        args.stage = stage(w, b, d), args.step = own.at, args.is_early = draw.below(2);
         int blocks, threads = STATE_THREADS;
         uint32_t shared = 0;
         const void *kernel = conv_kernel(c.taps);
         if (is_conv) {
             const int each = CONV_THREADS * (c.taps == 3 || c.taps == 4 ? 4 : 1);
-            args.n_each = 1 + below(CONV_ROWS);
+            args.n_each = 1 + draw.below(CONV_ROWS);
             args.n_parts = (c.dim_v + each - 1) / each;
             blocks = (n_rows + args.n_each - 1) / args.n_each * args.n_parts;
             threads = CONV_THREADS;
         } else {
             kernel = state_kernel(c.kind, state_units(c.dim_k), c.is_bf16);
-            args.chunk = 1 + below(STATE_CHUNK);
-            args.n_slots = 2 + below(STATE_SLOTS - 1);
+            args.chunk = 1 + draw.below(STATE_CHUNK);
+            args.n_slots = 2 + draw.below(STATE_SLOTS - 1);
             args.n_parts = (c.dim_v + STATE_BLOCK_COLS - 1) / STATE_BLOCK_COLS;
             shared = (uint32_t)args.n_slots * STATE_SLOT_BYTES(state_units(c.dim_k), args.chunk);
             // a recorded step may have more
-            blocks = ((int)r.seq.size() + below(2)) * c.n_head * args.n_parts;
+            blocks = ((int)r.seq.size() + draw.below(2)) * c.n_head * args.n_parts;
         }
-        void *list[] = {&args};
-        CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 232448));
-        CUDA(cudaLaunchKernel(kernel, dim3((unsigned)blocks), dim3((unsigned)threads), list, shared,
-                              nullptr));
-        CUDA(cudaDeviceSynchronize());
+        launch(kernel, blocks, threads, shared, &args);
     }
 
     void inputs_set(const rows &r) {
-        const auto gather = [&](memory<float> &to, const std::vector<float> &from, int ld) {
+        const auto gather = [&](device_array<float> &to, const std::vector<float> &from, int ld) {
             std::vector<float> x(r.source.size() * (size_t)ld);
             for (size_t i = 0; i < r.source.size(); i++)
                 memcpy(&x[i * (size_t)ld], &from[(size_t)(r.source[i] * ld)], (size_t)ld * 4);
-            to.set(x);
+            to.put(x);
         };
         gather(d_in, in, ld_in);
         gather(d_time, time, ld_gate);
@@ -295,24 +250,24 @@ struct bench {
             if ((uint32_t)(index * SEQ_PAGES + i) != s.page)
                 free[n_free++] = (uint32_t)(index * SEQ_PAGES + i);
         for (uint32_t &page : table) page = UINT32_MAX;
-        table[block] = s.n_done > 0 && below(2) ? s.page : free[--n_free];
+        table[block] = s.n_done > 0 && draw.below(2) ? s.page : free[--n_free];
         for (int b = block + 1; b <= last / PAGE_TOKENS; b++)
-            table[b] = below(2) ? table[b - 1] : free[--n_free];
+            table[b] = draw.below(2) ? table[b - 1] : free[--n_free];
         step_seq q = {};
         q.first_row = first_row, q.n_tokens = n, q.first_pos = s.n_done;
         for (uint32_t &page : q.state_from) page = UINT32_MAX;
         const int before = s.n_done > 0 ? (s.n_done - 1) / PAGE_TOKENS : block;
-        if (s.n_done > 0 && before < block && below(2))
+        if (s.n_done > 0 && before < block && draw.below(2))
             table[before] = s.page;
         else if (s.n_done > 0 && table[before] != s.page)
             q.state_from[GROUP] = s.page;
         const int in_block = (block + 1) * PAGE_TOKENS - s.n_done;
         uint32_t next = table[last / PAGE_TOKENS];
         int n_kept = n;
-        if (n > 0 && !is_plain && below(2)) {
-            q.n_snapshot = 1 + below(n < in_block ? n : in_block);
+        if (n > 0 && !is_plain && draw.below(2)) {
+            q.n_snapshot = 1 + draw.below(n < in_block ? n : in_block);
             q.snapshot[GROUP] = free[--n_free];
-            if (q.n_snapshot == n || below(2)) n_kept = q.n_snapshot, next = q.snapshot[GROUP];
+            if (q.n_snapshot == n || draw.below(2)) n_kept = q.n_snapshot, next = q.snapshot[GROUP];
         }
         for (int i = 0; i < n; i++) {
             r.row_seq.push_back((int32_t)r.seq.size());
@@ -335,15 +290,15 @@ struct bench {
             rows r;
             busy = false;
             for (int i = 0; i < N_SEQS; i++) {
-                const int left = N_TOKENS - seq[i].n_done, few = below(3) ? 4 : 40;
-                int n = is_whole ? left : below(few);
+                const int left = N_TOKENS - seq[i].n_done, few = draw.below(3) ? 4 : 40;
+                int n = is_whole ? left : draw.below(few);
                 if (n > left) n = left;
                 add(r, i, seq[i], n, is_whole);
                 busy |= seq[i].n_done < N_TOKENS;
             }
             if (r.source.empty()) continue;
             inputs_set(r);
-            launch(r);
+            run_step(r);
             outputs_get(r);
         }
         const std::vector<uint8_t> all = pages.get();
@@ -388,13 +343,13 @@ int main() {
                                    {1, 1, 256, 12}};
     static const int convs[][2] = {{3, 50}, {4, 516}, {4, 7}, {7, 30}, {16, 5}, {2, 9}};
     for (const auto &conv : convs) {
-        shape c = {STAGE_CONV, conv[0], 1, 1, 0, conv[1], false, (bool)below(2)};
+        shape c = {STAGE_CONV, conv[0], 1, 1, 0, conv[1], false, (bool)draw.below(2)};
         case_run(c);
     }
     for (const auto &h : heads) {
         for (int i = 0; i < 4; i++) {
             const int kind = i % 2 ? STAGE_DELTA : STAGE_SCAN;
-            case_run({kind, 0, h[0], h[1], h[2], h[3], i / 2 == 1, (bool)below(2)});
+            case_run({kind, 0, h[0], h[1], h[2], h[3], i / 2 == 1, (bool)draw.below(2)});
         }
     }
     printf("ok\n");
