@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend/cuda/choose.h"
+#include "check.h"
 
 #define _Static_assert static_assert
 extern "C" {
@@ -20,18 +21,6 @@ extern "C" {
 #include "plan/noise.h"
 extern const struct choose_passes choose_passes_base;
 }
-
-#define CHECK(x, ...)                                                                              \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #x);                                \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-static void cuda(cudaError_t code) { CHECK(!code, "%s", cudaGetErrorString(code)); }
 
 // ---------------------------------------------------------------- random numbers
 
@@ -233,19 +222,19 @@ struct device {
 static void device_init(struct device *d, int max_rows, int n_vocab, int64_t ld, size_t cap) {
     const uint64_t bytes = choose_scratch_bytes(max_rows, n_vocab);
     d->description_cap = cap;
-    cuda(cudaMalloc((void **)&d->description, cap));
-    cuda(cudaMalloc((void **)&d->scratch_memory, bytes));
-    cuda(cudaMalloc((void **)&d->logits, (size_t)max_rows * (size_t)ld * sizeof(float)));
-    cuda(cudaMalloc((void **)&d->chosen, (size_t)max_rows * sizeof(int32_t)));
-    cuda(cudaMemset(d->scratch_memory, 0, bytes));
+    CUDA(cudaMalloc((void **)&d->description, cap));
+    CUDA(cudaMalloc((void **)&d->scratch_memory, bytes));
+    CUDA(cudaMalloc((void **)&d->logits, (size_t)max_rows * (size_t)ld * sizeof(float)));
+    CUDA(cudaMalloc((void **)&d->chosen, (size_t)max_rows * sizeof(int32_t)));
+    CUDA(cudaMemset(d->scratch_memory, 0, bytes));
     choose_scratch_init(&d->scratch, max_rows, n_vocab, d->scratch_memory);
 }
 
 static void device_deinit(struct device *d) {
-    cuda(cudaFree(d->description));
-    cuda(cudaFree(d->scratch_memory));
-    cuda(cudaFree(d->logits));
-    cuda(cudaFree(d->chosen));
+    CUDA(cudaFree(d->description));
+    CUDA(cudaFree(d->scratch_memory));
+    CUDA(cudaFree(d->logits));
+    CUDA(cudaFree(d->chosen));
 }
 
 static void device_choose(struct device *d, const std::vector<struct choice> &choice,
@@ -257,16 +246,16 @@ static void device_choose(struct device *d, const std::vector<struct choice> &ch
     std::vector<uint64_t> description(bytes / 8);
     choose_write(choice.data(), n, n, (uint8_t *)description.data(), &plan);
     CHECK(plan.bytes == bytes, "%zu, not %zu bytes", (size_t)plan.bytes, (size_t)bytes);
-    cuda(cudaMemcpy(d->description, description.data(), bytes, cudaMemcpyHostToDevice));
-    cuda(cudaMemcpy(d->logits, logits.data(), (size_t)n * (size_t)ld * sizeof(float),
+    CUDA(cudaMemcpy(d->description, description.data(), bytes, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(d->logits, logits.data(), (size_t)n * (size_t)ld * sizeof(float),
                     cudaMemcpyHostToDevice));
-    cuda(cudaMemset(d->chosen, 0x55, (size_t)n * sizeof(int32_t)));
+    CUDA(cudaMemset(d->chosen, 0x55, (size_t)n * sizeof(int32_t)));
     const int64_t room = d->scratch.room;
     if (below(2)) d->scratch.room = 1 + below((int)room); // in several turns
-    cuda(choose_launch(&plan, d->description, d->logits, ld, n, &d->scratch, d->chosen, NULL, false,
+    CUDA(choose_launch(&plan, d->description, d->logits, ld, n, &d->scratch, d->chosen, NULL, false,
                        NULL));
     d->scratch.room = room;
-    cuda(cudaMemcpy(out, d->chosen, (size_t)n * sizeof(int32_t), cudaMemcpyDeviceToHost));
+    CUDA(cudaMemcpy(out, d->chosen, (size_t)n * sizeof(int32_t), cudaMemcpyDeviceToHost));
 }
 
 // ---------------------------------------------------------------- the check
