@@ -168,7 +168,15 @@ __global__ void hand_kernel(int *out) {
 }
 KERNEL_ENTRY(hand_entry, hand_kernel, (int *))
 
-enum fault { FAULT_BARRIER, FAULT_LANES, FAULT_EXIT, FAULT_POLL, FAULT_SHARED, FAULT_GUARD };
+enum fault {
+    FAULT_BARRIER,
+    FAULT_LANES,
+    FAULT_EXIT,
+    FAULT_POLL,
+    FAULT_SHARED,
+    FAULT_GROUP,
+    FAULT_GUARD
+};
 
 __global__ void fault_kernel(int kind, uint32_t *p) {
     const bool is_odd = threadIdx.x & 1;
@@ -179,6 +187,11 @@ __global__ void fault_kernel(int kind, uint32_t *p) {
     if (kind == FAULT_EXIT && !is_odd) __ballot_sync(0xffffffff, 1);
     while (kind == FAULT_POLL && load_acquire(p) != 1) spin();
     if (kind == FAULT_SHARED) shared_u128(8);
+    if (kind == FAULT_GROUP) {
+        float d[32] = {0};
+        const uint32_t a[4] = {0};
+        warpgroup_mma<false, 64>(d, a, is_odd ? 0 : 16, true, 1);
+    }
     if (kind == FAULT_GUARD) p[64] = 1;
 }
 KERNEL_ENTRY(fault_entry, fault_kernel, (int, uint32_t *))
