@@ -10,7 +10,7 @@
 #include "attention_long.cuh"
 #include "attention_prompt.h"
 #include "attention_streams.cuh"
-#include "check.h"
+#include "kernel_check.h"
 #include "pages.cuh"
 #include "step.h"
 

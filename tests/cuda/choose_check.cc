@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backend/cuda/choose.h"
-#include "check.h"
+#include "kernel_check.h"
 
 #define _Static_assert static_assert
 extern "C" {

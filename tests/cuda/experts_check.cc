@@ -3,9 +3,9 @@
 // codec, staged or not, on grids and rings of different sizes.
 #include <string.h>
 
-#include "check.h"
 #include "codec.h"
 #include "experts.h"
+#include "kernel_check.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "attention_latent.h"
 #include "base/half.h"
-#include "check.h"
+#include "kernel_check.h"
 
 namespace {
 

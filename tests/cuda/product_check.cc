@@ -3,8 +3,8 @@
 // codec and by those of larger steps, on grids of different sizes, whole and in parts.
 #include <string.h>
 
-#include "check.h"
 #include "codec.h"
+#include "kernel_check.h"
 #include "step.h"
 
 namespace {

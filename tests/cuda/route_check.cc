@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "check.h"
+#include "kernel_check.h"
 #include "route.h"
 
 #define _Static_assert static_assert

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "check.h"
+#include "kernel_check.h"
 #include "state.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // What the checks of single parts share: failures, random numbers, memory of the device, a launch.
-#ifndef RN_TESTS_CUDA_CHECK_H
-#define RN_TESTS_CUDA_CHECK_H
+#ifndef RN_TESTS_CUDA_KERNEL_CHECK_H
+#define RN_TESTS_CUDA_KERNEL_CHECK_H
 
 #include <initializer_list>
 #include <stdarg.h>
