@@ -467,7 +467,7 @@ rn_status pool_create_here(int n_threads, bool no_pin, struct pool **out, rn_err
     if (!status) {
         pool_nodes_set(*out, topology);
         if (!no_pin) pool_bind(*out, topology);
-        pool_measure(*out);
+        pool_measure(*out, topology->n_threads);
         (*out)->caches = (struct pool_caches){topology->cache_bytes, topology->cache_bytes_all};
     }
     topology_destroy(topology);

@@ -68,7 +68,7 @@ struct pool_price {
 };
 struct pool_price *pool_price(struct pool *pool);
 void pool_price_guess(struct pool *pool);
-void pool_measure(struct pool *pool);
+void pool_measure(struct pool *pool, int n_cores); // that the pool may use
 
 // Keeps helpers near the memory and the cache of their share, where that cannot hurt; see pool.c.
 // Called once after create, from the thread that will run; its own binding is not touched.

@@ -41,8 +41,14 @@ static double trial_best(struct pool *pool, int n_workers) {
     return best > 0 ? best : 0;
 }
 
-void pool_measure(struct pool *pool) {
+// Threads that share cores take part in all runs that are worth it: those that do not would spin on
+// the cores of those that do.
+void pool_measure(struct pool *pool, int n_cores) {
     struct pool_price *price = pool_price(pool);
+    if (pool_size(pool) > n_cores && price->n > 0) {
+        price->run[0] = price->run[price->n - 1];
+        price->n = 1;
+    }
     for (int i = 0; i < price->n; i++) {
         const double ns = trial_best(pool, price->run[i].n_workers);
         price->run[i].ns = i > 0 && ns < price->run[i - 1].ns ? price->run[i - 1].ns : ns;

@@ -328,12 +328,18 @@ CASE(workers_are_as_many_as_end_soonest) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check(pool_workers_for(pool, cases[i].work_ns) == cases[i].workers, "%g ns: %d workers",
               cases[i].work_ns, pool_workers_for(pool, cases[i].work_ns));
-    pool_measure(pool);
+    pool_measure(pool, 11);
     for (int i = 1; i < 4; i++) assert_true(price->run[i].ns >= price->run[i - 1].ns);
     assert_int_equal(pool_workers_for(pool, 1e12), 11);
+    pool_measure(pool, 10); // threads share cores: all of them, or the caller
+    assert_int_equal(price->n, 1);
+    price->run[0].ns = 1000;
+    assert_int_equal(pool_workers_for(pool, 1090), 1);
+    assert_int_equal(pool_workers_for(pool, 1110), 11);
     pool_destroy(pool);
     struct pool *one = pool_make(1);
-    pool_measure(one);
+    pool_measure(one, 1);
+    pool_measure(one, 0);
     assert_int_equal(pool_workers_for(one, 1e12), 1);
     pool_destroy(one);
 }
