@@ -83,11 +83,25 @@ INLINE void keep_rows(struct rows rows, float *out) {
 void matmul_rows_store_avx2(const struct matmul_args *args, const float *sums, int64_t row,
                             int token);
 
-// Prefetches the bytes 8 KiB ahead into the second-level cache: the buffers of the first are too
-// few for memory's latency. Addresses past the end of the weights do no harm.
+enum { AHEAD = 8192 };
+
+// Prefetches the bytes AHEAD into the second-level cache: the buffers of the first are too few for
+// memory's latency. Addresses past the end of the weights do no harm.
 INLINE void prefetch(const uint8_t *w, int bytes) {
     for (int i = 0; i < bytes; i += PACK_VECTOR)
-        _mm_prefetch((const char *)w + 8192 + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
+}
+
+// The same for one token.
+INLINE void prefetch_way(const uint8_t *w, int bytes, struct matmul_way way) {
+    const char *p = (const char *)w + way.ahead;
+    if (way.fetch == FETCH_NONE) return;
+    for (int i = 0; way.fetch == FETCH_L1 && i < bytes; i += PACK_VECTOR)
+        _mm_prefetch(p + i, _MM_HINT_T0);
+    for (int i = 0; way.fetch == FETCH_L2 && i < bytes; i += PACK_VECTOR)
+        _mm_prefetch(p + i, _MM_HINT_T1);
+    for (int i = 0; way.fetch == FETCH_NTA && i < bytes; i += PACK_VECTOR)
+        _mm_prefetch(p + i, _MM_HINT_NTA);
 }
 
 // Where the integer sum of a span starts.
@@ -122,11 +136,13 @@ struct places {
     const int32_t *start;      // per span
     const float *offset;       // per span
     const struct signs *signs; // of one block only
+    struct matmul_way way;     // of one token
 };
 
 // The places of n blocks further, or of one block's n tokens further.
 INLINE struct places places_after(struct places x, const int spans, int64_t n) {
-    return (struct places){x.xq + 32 * n, x.d + n, x.start + spans * n, x.offset + spans * n, NULL};
+    return (struct places){x.xq + 32 * n,        x.d + n, x.start + spans * n,
+                           x.offset + spans * n, NULL,    x.way};
 }
 
 // --- a block decoded into bytes ---
@@ -317,7 +333,12 @@ INLINE void chunk_blocks(const struct codec *c, const uint8_t *w, int64_t first,
         const int64_t at = first + b;
         x.signs = signs[b % 2];
         if (is_signed && b + 1 < count) signs_make(x.xq + 32 * stride, n, signs[(b + 1) % 2]);
-        if (c->unit_blocks > 1) prefetch(w + at * block_bytes, (int)block_bytes); // not of a panel
+        if (c->unit_blocks == 1) // a panel, in the cache
+            ;
+        else if (n > 1)
+            prefetch(w + at * block_bytes, (int)block_bytes);
+        else
+            prefetch_way(w + at * block_bytes, (int)block_bytes, x.way);
         chunk_add(c, w + at / c->unit_blocks * c->unit_bytes, (int)(at % c->unit_blocks), &x, acc,
                   n, out);
         x = places_after(x, 32 / c->span, stride);
@@ -375,6 +396,9 @@ struct block_kernel {
     int span, zero;
     bool offsets;
     enum starts starts;
+    // For one token in the default way. The hardware's prefetchers lose formats whose lines are not
+    // read in their order, or that compute for long; with others they are better alone.
+    enum matmul_fetch fetch;
     tile_blocks_fn packed, decoded;
     // The first CHUNK tokens of a tile; keeps the decoded blocks for the others.
     void (*decode)(const uint8_t *w, int64_t first, int count, struct places x, int64_t stride,
@@ -391,19 +415,25 @@ void matmul_panel_avx2(const struct matmul_args *args, int64_t group_begin, int6
     (MATMUL_VNNI || (bits) <= 4 ? STARTS_SUMS : (bits) == 8 ? STARTS_SIGNS : STARTS_PAIRS)
 
 // From the layout's name, the functions of its codec, the columns of a span (without offsets).
-#define CODEC(name, layout, span_cols, code_bits, zero_point, scale_fn, offset_fn)                 \
-    static const struct codec codec_##name = {                                                     \
-        span_cols,           zero_point,   code_bits, offset_fn != NULL, UNIT_COLS_##layout / 32,  \
-        UNIT_BYTES_##layout, codes_##name, scale_fn,  offset_fn};                                  \
-    static const struct codec codec_##name##_decoded = {span_cols,                                 \
-                                                        zero_point,                                \
-                                                        code_bits,                                 \
-                                                        offset_fn != NULL,                         \
-                                                        1,                                         \
-                                                        sizeof(struct block),                      \
-                                                        block_codes_##span_cols,                   \
-                                                        block_scale,                               \
-                                                        block_offset};                             \
+#define CODEC(name, layout, span_cols, code_bits, zero_point, fetch_id, scale_fn, offset_fn)       \
+    static const struct codec codec_##name = {.span = span_cols,                                   \
+                                              .zero = zero_point,                                  \
+                                              .bits = code_bits,                                   \
+                                              .offsets = offset_fn != NULL,                        \
+                                              .unit_blocks = UNIT_COLS_##layout / 32,              \
+                                              .unit_bytes = UNIT_BYTES_##layout,                   \
+                                              .codes = codes_##name,                               \
+                                              .scale = scale_fn,                                   \
+                                              .offset = offset_fn};                                \
+    static const struct codec codec_##name##_decoded = {.span = span_cols,                         \
+                                                        .zero = zero_point,                        \
+                                                        .bits = code_bits,                         \
+                                                        .offsets = offset_fn != NULL,              \
+                                                        .unit_blocks = 1,                          \
+                                                        .unit_bytes = sizeof(struct block),        \
+                                                        .codes = block_codes_##span_cols,          \
+                                                        .scale = block_scale,                      \
+                                                        .offset = block_offset};                   \
     static void name##_packed(const uint8_t *w, int64_t first, int count, struct places x,         \
                               int64_t stride, float *sums, int n) {                                \
         tile_blocks(&codec_##name, w, first, count, x, stride, sums, n);                           \
@@ -420,6 +450,7 @@ void matmul_panel_avx2(const struct matmul_args *args, int64_t group_begin, int6
                                                       .zero = zero_point,                          \
                                                       .offsets = offset_fn != NULL,                \
                                                       .starts = STARTS_OF(code_bits),              \
+                                                      .fetch = FETCH_##fetch_id,                   \
                                                       .packed = name##_packed,                     \
                                                       .decoded = name##_decoded,                   \
                                                       .decode = name##_decode};                    \

@@ -67,13 +67,13 @@ INLINE struct rows scale_mxfp4(const uint8_t *unit, int block, int span) {
     return (struct rows){{half_mxfp4(bytes), half_mxfp4(bytes + HALF_ROWS)}};
 }
 
-// name, layout, span, bits, zero, scale, offset
-CODEC(q8_0, q8_0, 32, 8, 128, pair_scale, NULL)
-CODEC(q4_0, q4_0, 32, 4, 8, pair_scale, NULL)
-CODEC(q4_1, q4_1, 32, 4, 0, pair_scale, pair_offset)
-CODEC(q5_0, q5_0, 32, 5, 16, pair_scale, NULL)
-CODEC(q5_1, q5_1, 32, 5, 0, pair_scale, pair_offset)
-CODEC(iq4_nl, q4_0, 32, 8, 128, pair_scale, NULL)
-CODEC(mxfp4, mxfp4, 32, 5, MXFP4_ZERO, scale_mxfp4, NULL)
+// name, layout, span, bits, zero, fetch, scale, offset
+CODEC(q8_0, q8_0, 32, 8, 128, NONE, pair_scale, NULL)
+CODEC(q4_0, q4_0, 32, 4, 8, NONE, pair_scale, NULL)
+CODEC(q4_1, q4_1, 32, 4, 0, NONE, pair_scale, pair_offset)
+CODEC(q5_0, q5_0, 32, 5, 16, L2, pair_scale, NULL)
+CODEC(q5_1, q5_1, 32, 5, 0, L2, pair_scale, pair_offset)
+CODEC(iq4_nl, q4_0, 32, 8, 128, L2, pair_scale, NULL)
+CODEC(mxfp4, mxfp4, 32, 5, MXFP4_ZERO, NONE, scale_mxfp4, NULL)
 
 #endif

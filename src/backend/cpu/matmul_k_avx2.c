@@ -131,12 +131,12 @@ INLINE void codes_iq4_xs(const uint8_t *unit, int block, int half, int part, __m
     codes_levels(iq4_nl_level, 128, q);
 }
 
-// name, layout, span, bits, zero, scale, offset
-CODEC(q4_k, q4_k, 32, 4, 0, k_scale, k_offset)
-CODEC(q5_k, q5_k, 32, 5, 0, k_scale, k_offset)
-CODEC(q6_k, q6_k, 16, 6, 32, scale_q6_k, NULL)
-CODEC(q2_k, q2_k, 16, 2, 0, scale_q2_k, offset_q2_k)
-CODEC(q3_k, q3_k, 16, 3, 4, scale_q3_k, NULL)
-CODEC(iq4_xs, iq4_xs, 32, 8, 128, scale_iq4_xs, NULL)
+// name, layout, span, bits, zero, fetch, scale, offset
+CODEC(q4_k, q4_k, 32, 4, 0, NONE, k_scale, k_offset)
+CODEC(q5_k, q5_k, 32, 5, 0, L2, k_scale, k_offset)
+CODEC(q6_k, q6_k, 16, 6, 32, L2, scale_q6_k, NULL)
+CODEC(q2_k, q2_k, 16, 2, 0, L2, scale_q2_k, offset_q2_k)
+CODEC(q3_k, q3_k, 16, 3, 4, L2, scale_q3_k, NULL)
+CODEC(iq4_xs, iq4_xs, 32, 8, 128, L2, scale_iq4_xs, NULL)
 
 #endif

@@ -147,10 +147,10 @@ static void columns_make(const struct matmul_args *args, const struct block_kern
 }
 
 static struct places places_at(const struct matmul_args *args, struct matmul_x x, int64_t first,
-                               struct columns columns) {
+                               struct columns columns, struct matmul_way way) {
     const int64_t at = x.first + first * x.stride;
-    return (struct places){args->xq + MATMUL_SPAN * at, args->xd + at, columns.start,
-                           columns.offset, NULL};
+    return (struct places){
+        args->xq + MATMUL_SPAN * at, args->xd + at, columns.start, columns.offset, NULL, way};
 }
 
 // The n tokens of a tile, at least CHUNK: the first ones decode the panel for the others.
@@ -175,6 +175,11 @@ static void group_run(const struct block_kernel *kernel, const uint8_t *w, int64
     }
 }
 
+static struct matmul_way way_of(const struct matmul_args *args, const struct block_kernel *kernel) {
+    if (args->way.fetch != FETCH_NONE) return args->way;
+    return (struct matmul_way){.fetch = kernel->fetch, .ahead = AHEAD};
+}
+
 // Up to 16 tokens with up to FEW_GROUPS groups from `row` on.
 static void few_run(const struct matmul_args *args, const uint8_t *w, int64_t row, int groups,
                     int64_t group_bytes, const struct block_kernel *kernel, struct few *few) {
@@ -187,7 +192,8 @@ static void few_run(const struct matmul_args *args, const uint8_t *w, int64_t ro
     for (int64_t first = 0; first < blocks; first += most) {
         const int count = (int)(blocks - first < most ? blocks - first : most);
         columns_make(args, kernel, 0, first, count, columns);
-        const struct places x = places_at(args, matmul_x_of(n, 0, args->cols), first, columns);
+        const struct places x =
+            places_at(args, matmul_x_of(n, 0, args->cols), first, columns, way_of(args, kernel));
         for (int g = 0; g < groups; g++)
             group_run(kernel, w + g * group_bytes, first, count, x, n, sums + g * size, few->panel);
     }
@@ -211,7 +217,8 @@ static void panel_run(const struct matmul_args *args, const struct block_kernel 
         const int i = t / MATMUL_TILE;
         const struct columns columns = {many->start[i], many->offset[i]};
         columns_make(args, kernel, token + t, first, count, columns);
-        x[i] = places_at(args, matmul_x_of(args->n, token + t, args->cols), first, columns);
+        x[i] =
+            places_at(args, matmul_x_of(args->n, token + t, args->cols), first, columns, args->way);
     }
     for (int g = 0; g < groups; g++) {
         float *sums = many->sums[g];
