@@ -21,7 +21,7 @@ static const char *const isa_names[KERNELS_COUNT] = {"scalar",          "avx2", 
                                                      "avx512",          "amx",           "neon",
                                                      "avxvnni as evex", "amx as a model"};
 static const int row_counts[] = {1, 3, 15, 16, 17, 33, 100};
-static const int token_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 300};
+static const int token_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 258};
 
 // Of the shapes: at 4 a format meets each shape once, with one of the four fills.
 #define SHAPE_STEP test_scale(4, 4, 1)
