@@ -51,6 +51,16 @@ struct tools_kernel {
 };
 bool tools_kernel_at(int index, struct tools_kernel *out); // false: no more
 
+// How this machine reads the weights of one token fastest, such as "L2 +4096"; "" where a kernel
+// has no choice, or this machine has a better instruction set. Measured, on n_threads (0: all
+// cores).
+enum { TOOLS_WAY_TEXT = 32 };
+struct tools_ways;
+rn_status tools_ways_create(int n_threads, struct tools_ways **out, rn_error *err);
+void tools_ways_destroy(struct tools_ways *ways);
+rn_status tools_ways_find(struct tools_ways *ways, int index, char out[TOOLS_WAY_TEXT],
+                          rn_error *err);
+
 // ---------------------------------------------------------------- devices (tools_runner.c)
 
 // Where a tool computes, as in rn_engine_options. Zeros: the first device of the best backend here.

@@ -2,9 +2,13 @@
 // the kernel of each number of tokens. Called by `runnel bench --kernels`. Architectures: called by
 // `runnel inspect --architectures`.
 #include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/ops.h"
+#include "backend/cpu/tune.h"
+#include "base/memory.h"
 #include "model/arch.h"
 #include "tools.h"
 
@@ -48,4 +52,69 @@ bool tools_kernel_at(int index, struct tools_kernel *out) {
         out->packed_bits =
             bits_of((uint64_t)kernel->group_bytes(PROBE_COLS), (double)PROBE_COLS * MATMUL_GROUP);
     return true;
+}
+
+// ---------------------------------------------------------------- ways
+
+struct tools_ways {
+    struct pool *pool;
+    enum cpu_isa isa;     // the best one here
+    struct region packed; // larger than the caches
+};
+
+static void touch(void *ctx, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    memset((uint8_t *)ctx + begin, 0, (size_t)(end - begin));
+}
+
+static rn_status ways_init(struct tools_ways *ways, int n_threads, rn_error *err) {
+    enum { LEAST_BYTES = 64 << 20, TOUCH_BYTES = 2 << 20 };
+    const struct cpu_ops *ops;
+    rn_status status = ops_find(NULL, &ops, err);
+    if (!status) status = pool_create_here(n_threads, false, &ways->pool, err);
+    if (status) return status;
+    ways->isa = ops->isa;
+    const uint64_t caches = 2 * pool_caches(ways->pool).all, most = memory_available() / 4;
+    const uint64_t wanted = caches > LEAST_BYTES ? caches : LEAST_BYTES;
+    status = region_map(wanted < most ? wanted : most, false, "a test of the kernels",
+                        &ways->packed, err);
+    if (!status)
+        pool_run(ways->pool, touch, ways->packed.base, (int64_t)ways->packed.bytes, TOUCH_BYTES);
+    return status;
+}
+
+rn_status tools_ways_create(int n_threads, struct tools_ways **out, rn_error *err) {
+    *out = NULL;
+    struct tools_ways *ways = calloc(1, sizeof *ways);
+    if (!ways) return err_set(err, RN_ERR_NOMEM, "cannot allocate the test of the kernels");
+    const rn_status status = ways_init(ways, n_threads, err);
+    if (status)
+        tools_ways_destroy(ways);
+    else
+        *out = ways;
+    return status;
+}
+
+void tools_ways_destroy(struct tools_ways *ways) {
+    if (!ways) return;
+    region_unmap(&ways->packed);
+    pool_destroy(ways->pool);
+    free(ways);
+}
+
+rn_status tools_ways_find(struct tools_ways *ways, int index, char out[TOOLS_WAY_TEXT],
+                          rn_error *err) {
+    const enum cpu_isa isa = (enum cpu_isa)(index % ISA_COUNT);
+    const struct matmul_kernel *kernel =
+        matmul_kernel_find((enum format_id)(index / ISA_COUNT), isa);
+    struct matmul_way way;
+    double gain;
+    *out = 0;
+    if (isa != ways->isa || !kernel || !kernel->has_ways) return RN_OK;
+    const rn_status status = tune_region(ways->pool, kernel, &ways->packed, &way, &gain, err);
+    if (status) return status;
+    char name[TOOLS_WAY_TEXT / 2];
+    tune_name(&way, name, sizeof name);
+    snprintf(out, TOOLS_WAY_TEXT, gain > 1 ? "%s, %.2fx" : "%s", name, gain);
+    return RN_OK;
 }

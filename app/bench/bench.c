@@ -178,7 +178,9 @@ static int kernels_show(const struct options *options, const struct term *term) 
     if (is_asked && tools_device_find(&place, &device, &err)) return app_fail_error(&err);
     if (is_asked && *device.name && !option_flag(options, OPT_QUIET))
         app_fail(APP_OK, "--kernels shows the kernels of the CPU; %s has its own", device.name);
-    return kernels_print(option_text(options, OPT_OUTPUT), term);
+    // a list, of which the first number is used
+    const char *threads = option_text(options, OPT_THREADS);
+    return kernels_print(option_text(options, OPT_OUTPUT), threads ? atoi(threads) : 0, term);
 }
 
 int command_bench(const struct options *options) {

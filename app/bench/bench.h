@@ -146,7 +146,8 @@ int rows_print(const struct bench *bench);
 int chart_write(const struct bench *bench, const char *path);
 
 // measure_kernels.c
-int kernels_print(const char *output, const struct term *term); // the CPU's; "md", "json" or "csv"
+// The CPU's; "md", "json" or "csv". n_threads: 0: as many as cores.
+int kernels_print(const char *output, int n_threads, const struct term *term);
 
 // tour.c: the complete sections, as --tour shows them at the end
 int tour_print(const struct bench *bench);                  // JSON

@@ -113,6 +113,7 @@ static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *co
     if ((s = point_rows(b, err))) return s;
     cpu_place_kv(b);
     if ((s = cpu_pack(b, config, err))) return s; // compiles the program meanwhile
+    cpu_tune(b);
     if ((s = cpu_choose_init(b, err))) return s;
     cpu_ahead_enter(b);
     return RN_OK;

@@ -98,6 +98,8 @@ struct cpu_backend {
     bool is_slow[FORMAT_COUNT]; // formats without a kernel
     char slow[128];             // the same, for people
 
+    struct matmul_way way[FORMAT_COUNT]; // of products for one token
+
     struct region packed; // weights, in the layout of their kernels
     struct region memory; // buffers and scratch, carved by layout.c
     struct region kv[PLAN_MAX_KV_GROUPS];
@@ -220,6 +222,9 @@ void cpu_place_kv(const struct cpu_backend *b);
 typedef void (*cpu_place_fn)(void *ctx, const uint8_t *begin, const uint8_t *end, int node);
 void cpu_place_stage(const struct pool *pool, const struct cpu_stage *stage, cpu_place_fn fn,
                      void *ctx);
+
+// tune.c: tries the ways of reading on the packed weights, and sets those of all products.
+void cpu_tune(struct cpu_backend *b);
 
 // choose_rows.c: a token for each row of logits that has a choice.
 rn_status cpu_choose_init(struct cpu_backend *b, rn_error *err);

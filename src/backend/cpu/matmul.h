@@ -92,6 +92,7 @@ struct matmul_kernel {
                  void *dst);
     matmul_fn run[SHAPE_COUNT];
     const char *name[SHAPE_COUNT]; // the kernel's description, for people
+    bool has_ways;                 // of reading, for one token (matmul_ways)
 };
 
 // NULL: no tuned kernel; use matmul_reference on the file's rows.

@@ -13,7 +13,8 @@
      .group_bytes = matmul_group_bytes_##layout,                                                   \
      .pack = matmul_pack_##layout,                                                                 \
      .run = run_shapes,                                                                            \
-     .name = name_shapes},
+     .name = name_shapes,                                                                          \
+     .has_ways = ISA_##isa_id == ISA_AVX512 || ISA_##isa_id == ISA_AMX},
 
 #define FLOAT_AVX512(id, n, layout)                                                                \
     KERNEL(id, AVX512, layout,                                                                     \
