@@ -14,7 +14,7 @@
      .pack = matmul_pack_##layout,                                                                 \
      .run = run_shapes,                                                                            \
      .name = name_shapes,                                                                          \
-     .has_ways = ISA_##isa_id == ISA_AVX512 || ISA_##isa_id == ISA_AMX},
+     .has_ways = ISA_##isa_id != ISA_NEON},
 
 #define FLOAT_AVX512(id, n, layout)                                                                \
     KERNEL(id, AVX512, layout,                                                                     \
