@@ -292,7 +292,7 @@ static void ways_check(struct problem *p) {
         const struct matmul_kernel *kernel = kernel_find((int)p->weight.format, isa);
         if (!kernel) continue;
         p->args.way = matmul_ways[way];
-        float *y = result_dup(p, kernel, 1 + way % 7);
+        float *y = result_dup(p, kernel, 1 + way);
         if (memcmp(y, expected, p->y_bytes))
             fail_msg("%s %s, way %d: rows %d, cols %d", format_at(p->weight.format)->name,
                      isa_names[isa], way, (int)p->args.rows, (int)p->args.cols);
