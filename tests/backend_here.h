@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "check.h"
+#include "whole_pool.h"
 
 struct here {
     struct pool *pool;
@@ -22,7 +23,7 @@ static inline rn_status here_try(struct here *here, const struct plan *plan,
     struct backend_device device;
     *here = (struct here){.pool = NULL};
     rn_status status = backend_find("cpu", 0, &cls, &device, err);
-    if (!status) status = pool_create_here(n_threads, false, &here->pool, err);
+    if (!status) status = whole_pool_create(n_threads, &here->pool, err);
     if (status) return status;
     own.pool = here->pool;
     here->backend = (struct backend *)&own; // create writes NULL where it fails

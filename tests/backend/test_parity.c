@@ -9,6 +9,7 @@
 #include "fake/fake_backend.h"
 #endif
 #include "parity_feed.h"
+#include "whole_pool.h"
 
 // Cases of an op. Each format and each KV type is met; attention costs the reference much time.
 static int n_cases(enum op_kind kind) {
@@ -72,7 +73,7 @@ static rn_status runner_init(struct runner *r, const struct way *way) {
     *r = (struct runner){.cls = way->find ? way->find() : way->cls, .variant = way->variant};
     const rn_status status = r->cls ? r->cls->device(0, &r->device, NULL)
                                     : backend_find(way->name, 0, &r->cls, &r->device, NULL);
-    return status ? status : pool_create_here(way->n_threads, false, &r->pool, NULL);
+    return status ? status : whole_pool_create(way->n_threads, &r->pool, NULL);
 }
 
 // Rows of results, one after the other.

@@ -20,7 +20,7 @@ struct world {
 static struct pool *pool_make(void) {
     struct pool *pool;
     rn_error err = {0};
-    check(pool_create_here(THREADS, false, &pool, &err) == RN_OK, "%s", err.message);
+    check(whole_pool_create(THREADS, &pool, &err) == RN_OK, "%s", err.message);
     return pool;
 }
 
