@@ -1,6 +1,6 @@
 // The thread pool of the step. Workers form clusters of 1 (the caller), 1, 2, 4, 8, 8, ... workers.
 // A run takes whole clusters, the first ones. No line is written by more threads than a cluster
-// has, except where threads steal. Invariants:
+// has, except where threads steal or go to sleep. Invariants:
 // 1. A share's `range` hands out its claims, and there is no other claim. It names its run. The
 //    first claim of a run, by the owner or a thief, replaces the range of an older run. The owner
 //    takes from the front, a thief from the back. The thread that moved a range owns the claim.
@@ -8,9 +8,9 @@
 //    succeeded, and that is not counted yet, proves that its run is not over: its ctx is alive.
 // 3. A job is read without a lock: `begun` moves, then the job is written, then `run` moves. A
 //    reader that finds `begun` unchanged after the job has read all of it. If the run ended since,
-//    every share of the run was begun and is empty: the late reader claims nothing.
-// 4. A range is replaced only after its cluster's `run` was seen to be the claimant's run. Whoever
-//    sees the new range also sees this `run`, so a thread that is late never puts an old run back.
+//    every share that has claims was begun and is empty: the late reader claims nothing.
+// 4. A range is replaced only after its cluster's `run` was seen to be the claimant's run. A thread
+//    that sees the new range also sees this `run`, so one that is late never puts an old run back.
 // 5. A helper announces itself in `sleepers`, then sleeps if it sees no new `run`; the caller moves
 //    `run`, then looks at `sleepers`. Both change that one word, so one sees the other.
 #define _GNU_SOURCE 1
@@ -442,11 +442,14 @@ rn_status pool_create(int n_threads, struct pool **out, rn_error *err) {
     return RN_OK;
 }
 
+// Never 0: a cluster without a run has that.
+static uint32_t run_after(uint32_t run) { return run + 1 ? run + 1 : 1; }
+
 void pool_destroy(struct pool *pool) {
     if (!pool) return;
     atomic_store_explicit(&pool->stop, true, memory_order_relaxed);
     for (int c = 1; pool->n_threads > 1 && c < pool->n_clusters; c++) {
-        atomic_store_explicit(&pool->cluster[c].run, pool->run + 1, memory_order_release);
+        atomic_store_explicit(&pool->cluster[c].run, run_after(pool->run), memory_order_release);
         futex_wake(&pool->cluster[c].run, INT_MAX);
     }
     for (int i = 1; i < pool->n_threads; i++) pthread_join(pool->helper[i].thread, NULL);
@@ -534,6 +537,7 @@ static void done_wait(struct pool *pool, int n_workers, int64_t all) {
 // There are at most INT32_MAX chunks, and n_workers of them or more where that is possible.
 static struct pool_job job_make(const struct pool *pool, int n_workers, int64_t n_items,
                                 int64_t chunk) {
+    assert((n_items - 1) / chunk < INT32_MAX);
     const uint32_t n_chunks = (uint32_t)((n_items - 1) / chunk + 1);
     const int wanted = clusters_round(pool, n_workers), most = clusters_round(pool, n_chunks);
     struct pool_job job = {.n_workers = wanted < most ? wanted : most,
@@ -590,7 +594,8 @@ void pool_run_on(struct pool *pool, int n_workers, pool_fn fn, void *ctx, int64_
     }
     line_own(&pool->share[0].range);
     struct pool_job job = job_make(pool, n_workers, n_items, chunk);
-    job.run = ++pool->run;
+    pool->run = run_after(pool->run);
+    job.run = pool->run;
     job.fn = fn;
     job.ctx = ctx;
     const int64_t all = done_sum(pool, job.n_workers) + job_claims(&job);

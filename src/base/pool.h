@@ -52,12 +52,12 @@ void pool_run_on(struct pool *pool, int n_workers, pool_fn fn, void *ctx, int64_
 int64_t pool_share_first(const struct pool *pool, int n_workers, int64_t n_items, int64_t chunk,
                          int worker);
 
-// The number of workers that end soonest with work that takes one thread so long: more of them
+// The number of workers that end soonest with work that takes one thread work_ns. More of them
 // divide the work, but cost more to start and to wait for. 1: the caller alone.
 int pool_workers_for(struct pool *pool, double work_ns);
 
-// What a run on the first n_workers costs beside its work. pool_price.c fills the table: by a guess
-// at create, and by a measurement of a millisecond or less in pool_create_here.
+// The cost of a run on the first n_workers beside its work. pool_price.c fills the table: by a guess
+// at create, and by a measurement of about a millisecond in pool_create_here.
 enum { POOL_PRICES = 16 };
 struct pool_price {
     int n;

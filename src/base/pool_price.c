@@ -5,7 +5,8 @@
 
 enum {
     TRIALS = 12,
-    WORK_NS = 4000, // of a chunk in a trial: long enough that its owner comes before a thief
+    BUDGET_NS = 1000000, // of all trials; the first one is made in any case
+    WORK_NS = 4000,      // of a chunk in a trial: long enough that its owner comes before a thief
 };
 
 // Powers of two, and all threads.
@@ -30,27 +31,31 @@ static void wait_some(void *ctx, int64_t begin, int64_t end, int worker) {
 
 // The best of the trials: others' load on the machine makes a trial longer, never shorter. Each
 // worker has a chunk. A helper that sleeps or lost its core is robbed, so a trial ends soon.
-static double trial_best(struct pool *pool, int n_workers) {
+static double trial_best(struct pool *pool, int n_workers, uint64_t end) {
     double best = 0;
     for (int i = 0; i < TRIALS; i++) {
         const uint64_t start = clock_ns();
         pool_run_on(pool, n_workers, wait_some, NULL, n_workers, 1);
         const double ns = (double)(clock_ns() - start) - WORK_NS;
         if (i == 0 || ns < best) best = ns;
+        if (clock_ns() > end) break;
     }
     return best > 0 ? best : 0;
 }
 
-// Threads that share cores take part in all runs that are worth it: those that do not would spin on
-// the cores of those that do.
+// Threads that share cores all take part in a run, or none: idle ones would spin on the cores of
+// the others. Numbers that the budget leaves out keep their guess.
 void pool_measure(struct pool *pool, int n_cores) {
     struct pool_price *price = pool_price(pool);
+    const uint64_t end = clock_ns() + BUDGET_NS;
     if (pool_size(pool) > n_cores && price->n > 0) {
         price->run[0] = price->run[price->n - 1];
         price->n = 1;
     }
     for (int i = 0; i < price->n; i++) {
-        const double ns = trial_best(pool, price->run[i].n_workers);
+        const bool has_time = i == 0 || clock_ns() < end;
+        const double ns =
+            has_time ? trial_best(pool, price->run[i].n_workers, end) : price->run[i].ns;
         price->run[i].ns = i > 0 && ns < price->run[i - 1].ns ? price->run[i - 1].ns : ns;
     }
 }

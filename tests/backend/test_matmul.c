@@ -284,6 +284,18 @@ CASE(kernels_equal_the_reference_for_all_shapes) {
     }
 }
 
+// Passes over so many tokens that an even cut would leave less than a tile to the last one.
+CASE(many_passes_end_with_a_whole_tile) {
+    static const int counts[] = {3841, 4097, 4111};
+    uint64_t random = 77;
+    for (int i = 0; i < COUNT(counts); i++) {
+        struct problem p;
+        problem_init(&p, i ? FORMAT_Q4_K : FORMAT_Q4_0, 17, 256, counts[i], FILL_TAME, &random);
+        parity_check(&p, FILL_TAME);
+        problem_deinit(&p);
+    }
+}
+
 // Calls of a few groups at a time, so that runs side by side leave some groups over.
 static void ways_check(struct problem *p) {
     float *expected = result_dup(p, NULL, group_count(p->weight.rows));

@@ -1,4 +1,4 @@
-// What the checks of single parts share: failures, random numbers, memory of the device, a launch.
+// Shared by the checks of single parts: failures, random numbers, memory of the device, a launch.
 #ifndef RN_TESTS_CUDA_KERNEL_CHECK_H
 #define RN_TESTS_CUDA_KERNEL_CHECK_H
 
@@ -37,7 +37,7 @@ check_failed(const char *file, int line, const char *condition, const char *form
     exit(1);
 }
 
-// What more is to be said may follow the condition, as printf has it.
+// A format and its arguments may follow the condition, for printf.
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition)) check_failed(__FILE__, __LINE__, #condition, ##__VA_ARGS__);             \

@@ -141,6 +141,11 @@ CASE(a_device_has_its_own_tokens_of_a_step_where_memory_allows) {
     assert_int_equal(chosen(&request).sizes.batch_tokens, 300);
     request.wanted.batch_tokens = 700;
     assert_int_equal(chosen(&request).sizes.batch_tokens, 700);
+    // as many rows of logits as fit: they are part of the buffers
+    request.wanted = (struct budget_sizes){.logit_rows = -1};
+    request.available = WEIGHTS + 16 * 1024 * (10 + VOCAB) * 4;
+    assert_int_equal(chosen(&request).sizes.batch_tokens, 1024);
+    assert_int_equal(chosen(&request).sizes.logit_rows, 1024);
 }
 
 CASE(sizes_out_of_range_are_refused_by_name) {

@@ -45,6 +45,7 @@ bool cpu_ahead_fetch(void *ctx, int worker, int64_t step) {
         fetch_behind(stage, first, own);
         return true;
     }
+    if (worker >= stage->n_workers) return false; // another product may have been named meanwhile
     // the helpers take turns
     const int64_t turn = own - OWN_BYTES, n_helpers = stage->n_workers - 1;
     const int64_t from = turn * n_helpers + (worker - 1) * FETCH_BYTES;

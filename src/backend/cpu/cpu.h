@@ -213,7 +213,7 @@ rn_status cpu_pack(struct cpu_backend *b, const struct backend_config *config, r
 rn_status cpu_program_compile(struct cpu_backend *b, rn_error *err);
 void cpu_program_run(struct cpu_backend *b, const struct batch *batch);
 
-// place.c: where the machine has several memory nodes, weights come to lie near the thread that
+// place.c: where the machine has several memory nodes, weights are stored near the thread that
 // reads them, and KV pages are spread over the nodes. Before the memory is touched.
 void cpu_place_weights(const struct cpu_backend *b);
 void cpu_place_kv(const struct cpu_backend *b);

@@ -154,6 +154,7 @@ void cpu_experts_stage(struct cpu_backend *b, struct cpu_stage *stage, int n_row
             (weight->bytes + bias) / (uint64_t)weight->n_expert * (uint64_t)b->route.n_active;
     }
     const int n_active = b->route.n_active;
+    assert(n_active > 0); // there are rows
     const int n_workers =
         cpu_product_workers(b, stage->bytes * (uint64_t)n_active, b->route.n_pairs / n_active);
     pool_run_on(b->pool, n_workers, experts_items, &rows, n_active * stage->n_groups,

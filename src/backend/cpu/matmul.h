@@ -22,7 +22,7 @@ enum {
 };
 
 // How a kernel for one token requests its weights. Bits never depend on it. All 0: few streams,
-// left to the hardware's prefetchers.
+// left to the hardware's prefetchers, or with AVX2 the format's own way.
 enum matmul_fetch { FETCH_NONE, FETCH_L1, FETCH_L2, FETCH_NTA }; // into which cache
 struct matmul_way {
     enum matmul_fetch fetch;
@@ -31,7 +31,7 @@ struct matmul_way {
 };
 
 enum { MATMUL_WAYS = 11 };
-extern const struct matmul_way matmul_ways[MATMUL_WAYS]; // of which a machine has its best
+extern const struct matmul_way matmul_ways[MATMUL_WAYS]; // tune.c chooses one of them
 
 struct matmul_args {
     const void *w; // the packed weight (tuned kernels), or the file's rows (reference)

@@ -7,8 +7,8 @@
 //
 // Two groups share an activation tile. A pass makes the products of four spans, which go through
 // memory, and adds those of the pass before it to the float sums. The sums of 8 tokens x 2 groups
-// stay in registers for the four spans. What a span, 16 tokens and a group cost on Sapphire Rapids,
-// by Intel's tables (vpdpbusd: 88 cycles for a span of 32 columns):
+// stay in registers for the four spans. The cost of a span, 16 tokens and a group on Sapphire
+// Rapids, by Intel's tables (vpdpbusd: 88 cycles for a span of 32 columns):
 //   vector ports  16 conversions, 16 products, 16 fmas, at 2 per cycle: 24 cycles; offsets: 32
 //   loads         16 sums, 8 d, 2 scales, 8 + 8 rows of tiles, 4 float sums, at 2: 23; offsets: 28
 //   stores        16 sums, 4 float sums, at 1 per cycle: 20

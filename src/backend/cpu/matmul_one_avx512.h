@@ -39,8 +39,8 @@ INLINE struct runs runs_make(int64_t begin, int64_t n, int64_t group_bytes) {
     return (struct runs){n, n * group_bytes, (begin + n - 1) * MATMUL_GROUP};
 }
 
-// Where a run ends, the next run of the same call begins, so prefetchers are of no help there:
-// requests the lines that continue the run in the thread's next call.
+// Requests the lines that continue the run in the thread's next call. Prefetchers are of no help
+// there: the lines behind this run are those of the call's next run.
 INLINE void fetch_next(const uint8_t *at, const int lines, const struct runs *runs,
                        const int streams) {
     const uint8_t *next = at + NEXT_BYTES + (streams - 1) * runs->bytes;

@@ -1,10 +1,10 @@
 // The loops around the AVX2 and AVX-VNNI kernels of block formats (matmul_avx2.h), one for all
 // formats. Up to 4 tokens decode the weights as they multiply. With more tokens the first 4 also
 // keep the decoded bytes of some columns, a panel in the first-level cache, and the others pass
-// over it. Up to 16 tokens take the groups one by one, because memory is read best in one stream;
-// more take some groups together, which share what is made of the activations. The order of float
-// operations per (row, token) is that of all other kernels: blocks ascending; in between the sums
-// rest in memory.
+// over it. Up to 16 tokens take the groups one by one, because memory is read best in one stream.
+// More take some groups together, which share the numbers made of the activations. The order of
+// float operations per (row, token) is that of all other kernels: blocks ascending. In between the
+// sums rest in memory.
 #if defined(__x86_64__)
 
 #include "backend/cpu/matmul_avx2.h"
@@ -231,6 +231,14 @@ static void panel_run(const struct matmul_args *args, const struct block_kernel 
     }
 }
 
+// Passes of nearly equal size. Each begins with a whole tile, so the last one has one, too.
+static int pass_tokens(int n) {
+    const int passes = (n + PANEL_TOKENS - 1) / PANEL_TOKENS, tiles = passes * MATMUL_TILE;
+    int step = (n + tiles - 1) / tiles * MATMUL_TILE;
+    while (n % step > 0 && n % step < MATMUL_TILE) step -= MATMUL_TILE;
+    return step;
+}
+
 void matmul_panel_avx2(const struct matmul_args *args, int64_t group_begin, int64_t group_end,
                        int64_t group_bytes, const struct block_kernel *kernel) {
     if (args->n <= MATMUL_TILE) {
@@ -238,9 +246,7 @@ void matmul_panel_avx2(const struct matmul_args *args, int64_t group_begin, int6
         return;
     }
     struct many *many = args->scratch;
-    // Passes of nearly equal size: each has a whole tile.
-    const int passes = (args->n + PANEL_TOKENS - 1) / PANEL_TOKENS, tiles = passes * MATMUL_TILE;
-    const int step = (args->n + tiles - 1) / tiles * MATMUL_TILE;
+    const int step = pass_tokens(args->n);
     const int64_t blocks = args->cols / MATMUL_SPAN;
     for (int64_t g0 = group_begin; g0 < group_end; g0 += MATMUL_PANEL_GROUPS) {
         const int groups =

@@ -1,7 +1,7 @@
 // The arithmetic peak with AMX: a tile product of 16 tokens, 16 rows and 64 columns is 16,384
 // multiply-adds. Four sums hide its latency. Floats are AVX-512's. The kernels have 32 columns for
-// a product and a scale for each, so half of this peak is their limit, and a third is the limit of
-// the float work behind it (matmul_amx.c).
+// a product and a scale for each, so half of this peak is their limit. The float work behind it
+// lowers that to a third (matmul_amx.c).
 #if defined(__x86_64__)
 
 #include "backend/cpu/amx.h"

@@ -21,9 +21,9 @@ void region_unmap(struct region *region); // an empty one is fine
 // next touched. A range without any is unchanged.
 void region_forget(struct region *region, uint64_t first, uint64_t bytes);
 
-// Wishes for memory of these nodes (node n as bit n) in [first, first + bytes), where it was not
-// touched yet: of one as far as it has any, of several in turn. Where the system refuses, each page
-// comes from the node of the thread that touches it first.
+// Asks for memory of these nodes (node n as bit n) in [first, first + bytes), where it was not
+// touched yet. Several nodes give pages in turn; a node without free memory is passed over. Where
+// the system refuses, a page comes from the node of the thread that touches it first.
 void region_place(const struct region *region, uint64_t first, uint64_t bytes, uint64_t nodes);
 
 // Carves a region in two passes of the same code: base NULL only measures.

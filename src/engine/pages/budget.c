@@ -30,25 +30,39 @@ static rn_status check_limit(const char *name, int value, int min, int max, rn_e
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
-// Logit rows where as many as fit are wanted.
-static int logit_rows_fit(const struct budget_request *request, const struct budget_sizes *s) {
+// Logit rows of steps of that many tokens.
+static int logit_rows_of(const struct budget_request *request, const struct budget_sizes *s,
+                         int tokens) {
     const int fitting = LOGIT_BYTES / (int)sizeof(float) / request->plan->n_vocab;
-    return larger(fitting < s->batch_tokens ? fitting : s->batch_tokens, s->max_seqs);
+    if (s->logit_rows == -1) return larger(fitting < tokens ? fitting : tokens, s->max_seqs);
+    return s->logit_rows ? s->logit_rows : s->max_seqs + request->draft_rows;
 }
 
-// Whether the buffers of a step of that many tokens leave the memory to weights and KV. Failures
-// are left to need_of.
+// Adds the needs of a plan for steps of that many tokens. Failures are left to need_of.
+static void needs_add(const struct backend_class *cls, const struct plan *plan, const char *kv_type,
+                      const struct backend_sizes *sizes, uint64_t *weights, uint64_t *step) {
+    struct backend_need need;
+    if (cls->need(plan, sizes, kv_type, &need, NULL)) return;
+    *weights += need.weights;
+    *step += need.step;
+}
+
+// Whether the buffers of a step of that many tokens leave the memory to weights and KV.
 static bool step_is_small(const struct budget_request *request, const struct budget_sizes *s,
                           int tokens) {
-    const struct backend_sizes sizes = {.max_tokens = tokens,
-                                        .max_logits = larger(s->logit_rows, s->max_seqs),
-                                        .max_seqs = s->max_seqs,
-                                        .bf16_states = request->bf16_states};
-    struct backend_need need;
-    if (request->cls->need(request->plan, &sizes, request->kv_type, &need, NULL)) return true;
+    const struct budget_beside *beside = &request->beside;
+    struct backend_sizes sizes = {.max_tokens = tokens,
+                                  .max_logits = logit_rows_of(request, s, tokens),
+                                  .max_seqs = s->max_seqs,
+                                  .bf16_states = request->bf16_states};
+    uint64_t weights = 0, step = 0;
     if (!request->available) return true;
-    if (need.weights >= request->available) return false;
-    return need.step <= (request->available - need.weights) / STEP_DIVISOR;
+    needs_add(request->cls, request->plan, request->kv_type, &sizes, &weights, &step);
+    sizes.max_logits = s->max_seqs;
+    sizes.bf16_states = false;
+    if (beside->plan && !beside->is_apart)
+        needs_add(beside->cls, beside->plan, beside->kv_type, &sizes, &weights, &step);
+    return weights < request->available && step <= (request->available - weights) / STEP_DIVISOR;
 }
 
 // The device's own number, halved while its buffers take too much of the free memory.
@@ -65,8 +79,7 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
     if (!s->n_ctx) s->n_ctx = request->n_ctx_max;
     if (!s->max_seqs) s->max_seqs = 1;
     if (!s->batch_tokens) s->batch_tokens = batch_tokens_of(request, s);
-    if (s->logit_rows == -1) s->logit_rows = logit_rows_fit(request, s);
-    if (!s->logit_rows) s->logit_rows = s->max_seqs + request->draft_rows;
+    s->logit_rows = logit_rows_of(request, s, s->batch_tokens);
     rn_status status = check_limit("context", s->n_ctx, 1, request->n_ctx_max, err);
     if (!status) status = check_limit("max_seqs", s->max_seqs, 1, MAX_SEQS, err);
     // every sequence gets a token and a row of logits in each step

@@ -281,7 +281,7 @@ rn_status price_calibrate(struct price *price, price_run_fn run, void *ctx, int 
     // A few rows first: real steps soon tell the time of one, but would not try a high price. The
     // first run warms up. Of a large model it is the only one, because the first request waits.
     const int first = rows[0] > most ? 1 : 0;
-    uint64_t best[N] = {0}, ns, spent = 0;
+    uint64_t best[N] = {0}, ns = 0, spent = 0;
     rn_status status = run(ctx, rows[first], &shape[first], &ns, err);
     spent += ns;
     if (!status && ns > budget_ns) best[first] = ns;

@@ -385,8 +385,8 @@ void collective_end(warp *w, int which) {
     state.polls = 0;
 }
 
-// The fiber's last act: those that waited for it as well may have to run. It returns where a fiber
-// of the block that has not run yet takes over the stack.
+// The fiber's last act: fibers that waited for it may have to run. It returns where a fiber of the
+// block that has not run yet takes over the stack.
 void thread_end() {
     fiber *f = self();
     warp *w = f->team;
