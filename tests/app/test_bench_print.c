@@ -46,7 +46,7 @@ CASE(test_the_keys_are_those_that_programs_read) {
         "none_ts gen_ts ratio samples_ratio said_ratio decode_tokens decode_steps draft_steps "
         "draft_tokens accepted_tokens accepted_share tokens_per_step drafted_per_step "
         "bytes_per_token none_bytes_per_token same_text ");
-    keys_are(TABLE_KERNELS, "format isa here one few many panel file_bits packed_bits ");
+    keys_are(TABLE_KERNELS, "format isa here one few many panel file_bits packed_bits way ");
 }
 
 CASE(test_headings_fit_their_columns) {

@@ -27,7 +27,7 @@ run bench -m "$small" --speculate --drafters lookup --draft-lengths 2 -n 4 -r 1 
 equal "--speculate" "0 speculate true" "$code $(json out 0.test) $(json out 0.same_text)"
 expect "a plot of drafts" grep -q '^</svg>$' drafts.svg
 run bench --kernels -o csv
-equal "--kernels" "0 format,isa,here,one,few,many,panel,file_bits,packed_bits" "$code $(head -n 1 out)"
+equal "--kernels" "0 format,isa,here,one,few,many,panel,file_bits,packed_bits,way" "$code $(head -n 1 out)"
 run run -p a -n 1 --isa scalar -q
 equal "--quiet: no warning of run" 0 "$(wc -c <err)"
 
