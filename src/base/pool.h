@@ -56,8 +56,8 @@ int64_t pool_share_first(const struct pool *pool, int n_workers, int64_t n_items
 // divide the work, but cost more to start and to wait for. 1: the caller alone.
 int pool_workers_for(struct pool *pool, double work_ns);
 
-// The cost of a run on the first n_workers beside its work. pool_price.c fills the table: by a guess
-// at create, and by a measurement of about a millisecond in pool_create_here.
+// The cost of a run on the first n_workers beside its work. pool_price.c fills the table: by a
+// guess at create, and by a measurement of about a millisecond in pool_create_here.
 enum { POOL_PRICES = 16 };
 struct pool_price {
     int n;

@@ -284,7 +284,7 @@ CASE(kernels_equal_the_reference_for_all_shapes) {
     }
 }
 
-// Passes over so many tokens that an even cut would leave less than a tile to the last one.
+// With these numbers of tokens, even passes would leave less than a tile to the last one.
 CASE(many_passes_end_with_a_whole_tile) {
     static const int counts[] = {3841, 4097, 4111};
     uint64_t random = 77;

@@ -309,38 +309,16 @@ static bool is_here_vnni(void) {
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
 }
 
-// clang-format off
-#define FUNCTIONS                                                                                  \
-    .quantize = quantize_row,                                                                      \
-    .norm_rms = simd_norm_rms,                                                                     \
-    .norm_layer = simd_norm_layer,                                                                 \
-    .rope_table = simd_rope_table,                                                                 \
-    .rope = simd_rope,                                                                             \
-    .gate = {[GATE_SILU] = simd_gate_silu,                                                         \
-             [GATE_GELU] = simd_gate_gelu,                                                         \
-             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai,                                             \
-             [GATE_SIGMOID] = simd_gate_sigmoid,                                                   \
-             [GATE_RELU2] = simd_gate_relu2,                                                       \
-             [GATE_NONE] = simd_gate_none},                                                        \
-    .xielu = simd_xielu,                                                                           \
-    .combine = simd_combine,                                                                       \
-    .softcap = simd_softcap,                                                                       \
-    .conv = simd_conv,                                                                             \
-    .delta = simd_delta,                                                                           \
-    .scan = simd_scan,                                                                             \
-    .kv_append = simd_kv_append,                                                                   \
-    .attention = simd_attention,                                                                   \
-    .attention_fold = simd_attention_fold,                                                         \
-    .stream_read = stream_read,
-// clang-format on
-
-const struct cpu_ops ops_avx2 = {.isa = ISA_AVX2, .name = "avx2", .is_here = is_here, FUNCTIONS};
+const struct cpu_ops ops_avx2 = {.isa = ISA_AVX2,
+                                 .name = "avx2",
+                                 .is_here = is_here,
+                                 SIMD_FUNCTIONS};
 
 // Only the matrix products use the added instruction.
 const struct cpu_ops ops_avxvnni = {.isa = ISA_AVXVNNI,
                                     .name = "avxvnni",
                                     .is_here = is_here_vnni,
-                                    FUNCTIONS};
+                                    SIMD_FUNCTIONS};
 
 #else
 typedef int ops_avx2_is_empty; // ISO C wants a declaration

@@ -204,42 +204,17 @@ static bool is_here(void) {
 
 static bool is_here_amx(void) { return is_here() && x86_takes_amx_int8(); }
 
-// clang-format off
-#define FUNCTIONS                                                                                  \
-    .quantize = quantize_row,                                                                      \
-    .norm_rms = simd_norm_rms,                                                                     \
-    .norm_layer = simd_norm_layer,                                                                 \
-    .rope_table = simd_rope_table,                                                                 \
-    .rope = simd_rope,                                                                             \
-    .gate = {[GATE_SILU] = simd_gate_silu,                                                         \
-             [GATE_GELU] = simd_gate_gelu,                                                         \
-             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai,                                             \
-             [GATE_SIGMOID] = simd_gate_sigmoid,                                                   \
-             [GATE_RELU2] = simd_gate_relu2,                                                       \
-             [GATE_NONE] = simd_gate_none},                                                        \
-    .xielu = simd_xielu,                                                                           \
-    .combine = simd_combine,                                                                       \
-    .softcap = simd_softcap,                                                                       \
-    .conv = simd_conv,                                                                             \
-    .delta = simd_delta,                                                                           \
-    .scan = simd_scan,                                                                             \
-    .kv_append = simd_kv_append,                                                                   \
-    .attention = simd_attention,                                                                   \
-    .attention_fold = simd_attention_fold,                                                         \
-    .stream_read = stream_read,
-// clang-format on
-
 const struct cpu_ops ops_avx512 = {.isa = ISA_AVX512,
                                    .name = "avx512",
                                    .is_here = is_here,
-                                   FUNCTIONS};
+                                   SIMD_FUNCTIONS};
 
 // Only the matrix products use the added instructions.
 const struct cpu_ops ops_amx = {.isa = ISA_AMX,
                                 .name = "amx",
                                 .is_here = is_here_amx,
                                 .by_name = true, // its kernels have not been timed on hardware yet
-                                FUNCTIONS};
+                                SIMD_FUNCTIONS};
 
 #else
 typedef int ops_avx512_is_empty; // ISO C wants a declaration

@@ -239,32 +239,10 @@ static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
 
 static bool is_here(void) { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
 
-const struct cpu_ops ops_neon = {
-    .isa = ISA_NEON,
-    .name = "neon",
-    .is_here = is_here,
-    .quantize = quantize_row,
-    .norm_rms = simd_norm_rms,
-    .norm_layer = simd_norm_layer,
-    .rope_table = simd_rope_table,
-    .rope = simd_rope,
-    .gate = {[GATE_SILU] = simd_gate_silu,
-             [GATE_GELU] = simd_gate_gelu,
-             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai,
-             [GATE_SIGMOID] = simd_gate_sigmoid,
-             [GATE_RELU2] = simd_gate_relu2,
-             [GATE_NONE] = simd_gate_none},
-    .xielu = simd_xielu,
-    .combine = simd_combine,
-    .softcap = simd_softcap,
-    .conv = simd_conv,
-    .delta = simd_delta,
-    .scan = simd_scan,
-    .kv_append = simd_kv_append,
-    .attention = simd_attention,
-    .attention_fold = simd_attention_fold,
-    .stream_read = stream_read,
-};
+const struct cpu_ops ops_neon = {.isa = ISA_NEON,
+                                 .name = "neon",
+                                 .is_here = is_here,
+                                 SIMD_FUNCTIONS};
 
 #else
 typedef int ops_neon_is_empty; // ISO C wants a declaration

@@ -252,3 +252,30 @@ static void simd_softcap(float *x, float cap, int64_t n) {
 #include "backend/cpu/kv_simd.h"
 
 #include "backend/cpu/attention_simd.h"
+
+// The functions of a struct cpu_ops. quantize_row and stream_read are of the file that includes
+// this.
+// clang-format off
+#define SIMD_FUNCTIONS                                                                             \
+    .quantize = quantize_row,                                                                      \
+    .norm_rms = simd_norm_rms,                                                                     \
+    .norm_layer = simd_norm_layer,                                                                 \
+    .rope_table = simd_rope_table,                                                                 \
+    .rope = simd_rope,                                                                             \
+    .gate = {[GATE_SILU] = simd_gate_silu,                                                         \
+             [GATE_GELU] = simd_gate_gelu,                                                         \
+             [GATE_SWIGLU_OAI] = simd_gate_swiglu_oai,                                             \
+             [GATE_SIGMOID] = simd_gate_sigmoid,                                                   \
+             [GATE_RELU2] = simd_gate_relu2,                                                       \
+             [GATE_NONE] = simd_gate_none},                                                        \
+    .xielu = simd_xielu,                                                                           \
+    .combine = simd_combine,                                                                       \
+    .softcap = simd_softcap,                                                                       \
+    .conv = simd_conv,                                                                             \
+    .delta = simd_delta,                                                                           \
+    .scan = simd_scan,                                                                             \
+    .kv_append = simd_kv_append,                                                                   \
+    .attention = simd_attention,                                                                   \
+    .attention_fold = simd_attention_fold,                                                         \
+    .stream_read = stream_read,
+// clang-format on
