@@ -1,0 +1,289 @@
+// Compilation, the compiled constraints that a vocabulary keeps, and runs.
+#include "constraint/constraint.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "constraint/front.h"
+#include "constraint/matcher.h"
+
+// 12 million units take about 50 ms on the slowest machine that was measured.
+const struct constraint_limits constraint_limits_default = {
+    .source_bytes = 1 << 20, .work = 12000000, .bytes = 64 << 20};
+
+enum {
+    KEPT_MAX = 64,            // compiled constraints
+    KEPT_SOURCE_MAX = 1 << 16 // longer sources are not kept
+};
+
+struct constraint {
+    _Atomic int refs;
+    struct constraint_vocab *vocab;
+    struct machine machine;
+    struct share **share; // [n_rule]
+    uint64_t work;
+    size_t bytes;
+
+    struct constraint *next; // of those kept; the vocabulary's mutex
+    enum constraint_kind kind;
+    uint64_t hash;
+    char *source;
+    size_t len;
+};
+
+// --- those kept ---
+
+static uint64_t hash_source(enum constraint_kind kind, const char *text, size_t len) {
+    uint64_t h = (uint64_t)kind + 0x9E3779B97F4A7C15u;
+    for (size_t i = 0; i < len; i++) h = (h ^ (uint8_t)text[i]) * 0x100000001B3u;
+    return h ^ h >> 31;
+}
+
+static struct constraint *kept_find(struct constraint_vocab *vocab, enum constraint_kind kind,
+                                    const char *text, size_t len) {
+    const uint64_t hash = hash_source(kind, text, len);
+    pthread_mutex_lock(&vocab->mutex);
+    struct constraint *c = NULL;
+    for (struct constraint **at = &vocab->kept; (c = *at); at = &c->next) {
+        if (c->hash != hash || c->kind != kind || c->len != len ||
+            memcmp(c->source, text, len) != 0)
+            continue;
+        c->refs++;
+        *at = c->next; // to the front
+        c->next = vocab->kept;
+        vocab->kept = c;
+        break;
+    }
+    pthread_mutex_unlock(&vocab->mutex);
+    return c;
+}
+
+// Takes a reference. The oldest one goes where there are too many.
+static void kept_add(struct constraint_vocab *vocab, struct constraint *c,
+                     enum constraint_kind kind, const char *text, size_t len) {
+    if (len > KEPT_SOURCE_MAX) return;
+    c->source = malloc(len + 1);
+    if (!c->source) return;
+    if (len) memcpy(c->source, text, len);
+    c->len = len;
+    c->kind = kind;
+    c->hash = hash_source(kind, text, len);
+    c->refs++;
+    struct constraint *oldest = NULL;
+    pthread_mutex_lock(&vocab->mutex);
+    c->next = vocab->kept;
+    vocab->kept = c;
+    if (++vocab->n_kept > KEPT_MAX) {
+        struct constraint **at = &vocab->kept;
+        while ((*at)->next) at = &(*at)->next;
+        oldest = *at;
+        *at = NULL;
+        vocab->n_kept--;
+    }
+    pthread_mutex_unlock(&vocab->mutex);
+    constraint_release(oldest);
+}
+
+void constraint_kept_drop(struct constraint_vocab *vocab) {
+    pthread_mutex_lock(&vocab->mutex);
+    struct constraint *c = vocab->kept;
+    vocab->kept = NULL;
+    vocab->n_kept = 0;
+    pthread_mutex_unlock(&vocab->mutex);
+    while (c) {
+        struct constraint *next = c->next;
+        constraint_release(c);
+        c = next;
+    }
+}
+
+// --- compilation ---
+
+static void constraint_destroy(struct constraint *c) {
+    for (uint32_t i = 0; c->share && i < c->machine.n_rule; i++)
+        share_release(c->vocab, c->share[i]);
+    free(c->share);
+    free(c->source);
+    machine_deinit(&c->machine);
+    vocab_unref(c->vocab);
+    free(c);
+}
+
+static void read_source(struct grammar *g, enum constraint_kind kind, const char *text,
+                        size_t len) {
+    switch (kind) {
+    case CONSTRAINT_SCHEMA:
+        schema_read(g, text, len);
+        return;
+    case CONSTRAINT_OBJECT:
+        object_read(g);
+        return;
+    case CONSTRAINT_REGEX:
+        regex_read(g, text, len);
+        return;
+    case CONSTRAINT_GRAMMAR:
+        gbnf_read(g, text, len);
+        return;
+    case CONSTRAINT_CHOICES:
+        choices_read(g, text, len);
+        return;
+    }
+    grammar_fail(g, RN_ERR_ARG, "an unknown kind of constraint, %d", (int)kind);
+}
+
+// Summaries, as many as the rest of the work pays for; the others are made when they are needed.
+static void summarize(struct constraint *c, struct budget *budget) {
+    const struct machine *m = &c->machine;
+    for (uint32_t state = 1; state < m->n_state && budget->work < budget->work_max; state++) {
+        if (!(m->flags[state] & STATE_BYTES)) continue;
+        uint64_t visited = 0;
+        summary_of(c->vocab, m, c->share[m->rule_of[state]], state, &visited);
+        budget->work += visited;
+    }
+}
+
+static rn_status fill(struct constraint *c, struct grammar *g) {
+    const rn_status status = machine_init(&c->machine, g);
+    if (status) return status;
+    c->share = calloc(c->machine.n_rule, sizeof *c->share);
+    for (uint32_t i = 0; c->share && i < c->machine.n_rule; i++) {
+        c->share[i] = share_acquire(c->vocab, &c->machine, i);
+        if (!c->share[i]) return err_set(g->err, RN_ERR_NOMEM, "out of memory for a constraint");
+    }
+    if (!c->share) return err_set(g->err, RN_ERR_NOMEM, "out of memory for a constraint");
+    summarize(c, &g->budget);
+    c->work = g->budget.work;
+    c->bytes = machine_bytes(&c->machine);
+    return RN_OK;
+}
+
+static rn_status compile(struct constraint_vocab *vocab, enum constraint_kind kind,
+                         const char *text, size_t len, const struct constraint_limits *limits,
+                         struct constraint **out, rn_error *err) {
+    struct constraint *c = calloc(1, sizeof *c);
+    if (!c) return err_set(err, RN_ERR_NOMEM, "out of memory for a constraint");
+    c->refs = 1;
+    c->vocab = vocab;
+    vocab->refs++;
+    struct grammar g;
+    grammar_init(&g, limits->work, limits->bytes, err);
+    read_source(&g, kind, text, len);
+    const rn_status status = g.status ? g.status : fill(c, &g);
+    grammar_deinit(&g);
+    if (status) {
+        constraint_destroy(c);
+        return status;
+    }
+    *out = c;
+    return RN_OK;
+}
+
+rn_status constraint_compile(struct constraint_vocab *vocab, enum constraint_kind kind,
+                             const char *text, size_t len, const struct constraint_limits *limits,
+                             struct constraint **out, rn_error *err) {
+    struct constraint_limits l = limits ? *limits : constraint_limits_default;
+    if (!l.source_bytes) l.source_bytes = constraint_limits_default.source_bytes;
+    if (!l.work) l.work = constraint_limits_default.work;
+    if (!l.bytes) l.bytes = constraint_limits_default.bytes;
+    *out = NULL;
+    if (len > l.source_bytes)
+        return err_set(err, RN_ERR_ARG, "a constraint of %zu bytes, expected at most %zu", len,
+                       l.source_bytes);
+    if (kind == CONSTRAINT_OBJECT) len = 0;
+    *out = kept_find(vocab, kind, text, len);
+    if (*out) return RN_OK;
+    const rn_status status = compile(vocab, kind, text, len, &l, out, err);
+    if (!status) kept_add(vocab, *out, kind, text, len);
+    return status;
+}
+
+struct constraint *constraint_acquire(struct constraint *constraint) {
+    constraint->refs++;
+    return constraint;
+}
+
+void constraint_release(struct constraint *constraint) {
+    if (constraint && atomic_fetch_sub(&constraint->refs, 1) == 1) constraint_destroy(constraint);
+}
+
+struct constraint_size constraint_size(const struct constraint *c) {
+    return (struct constraint_size){c->machine.n_rule, c->machine.n_state, c->work, c->bytes};
+}
+
+// --- runs ---
+
+struct constraint_run {
+    struct constraint *constraint;
+    int n_choices;
+    struct matcher choice[];
+};
+
+rn_status constraint_open(struct constraint *constraint, int n_choices, struct constraint_run **out,
+                          rn_error *err) {
+    *out = NULL;
+    if (n_choices < 1 || n_choices > RN_MAX_CHOICES)
+        return err_set(err, RN_ERR_ARG, "a constraint for %d choices", n_choices);
+    struct constraint_run *run = calloc(1, sizeof *run + (size_t)n_choices * sizeof run->choice[0]);
+    if (!run) return err_set(err, RN_ERR_NOMEM, "out of memory for a constraint");
+    run->constraint = constraint_acquire(constraint);
+    for (; run->n_choices < n_choices; run->n_choices++) {
+        if (matcher_init(&run->choice[run->n_choices], constraint->vocab, &constraint->machine,
+                         constraint->share))
+            continue;
+        constraint_close(run);
+        return err_set(err, RN_ERR_NOMEM, "out of memory for a constraint");
+    }
+    *out = run;
+    return RN_OK;
+}
+
+void constraint_close(struct constraint_run *run) {
+    if (!run) return;
+    for (int i = 0; i < run->n_choices; i++) matcher_deinit(&run->choice[i]);
+    constraint_release(run->constraint);
+    free(run);
+}
+
+static struct matcher *choice_at(void *ctx, int choice) {
+    struct constraint_run *run = ctx;
+    assert(choice >= 0 && choice < run->n_choices);
+    return &run->choice[choice];
+}
+
+static void hook_mask(void *ctx, int choice, uint64_t *allowed, int n_vocab) {
+    matcher_mask(choice_at(ctx, choice), allowed, n_vocab);
+}
+
+static void hook_advance(void *ctx, int choice, int32_t token) {
+    struct matcher *m = choice_at(ctx, choice);
+    assert(token >= 0 && token < m->vocab->n_vocab);
+    matcher_token(m, token);
+}
+
+static void hook_rollback(void *ctx, int choice, int n_tokens) {
+    matcher_rollback(choice_at(ctx, choice), (uint32_t)n_tokens);
+}
+
+rn_constraint constraint_hook(struct constraint_run *run) {
+    return (rn_constraint){
+        .ctx = run, .mask = hook_mask, .advance = hook_advance, .rollback = hook_rollback};
+}
+
+bool constraint_may_end(struct constraint_run *run, int choice) {
+    const struct matcher *m = choice_at(run, choice);
+    return matcher_can_end(m, matcher_set(m));
+}
+
+size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size) {
+    return matcher_forced(choice_at(run, choice), out, size);
+}
+
+const char *constraint_failure(const struct constraint_run *run, int choice) {
+    assert(choice >= 0 && choice < run->n_choices);
+    return run->choice[choice].failure;
+}
+
+bool constraint_feed(struct constraint_run *run, int choice, const void *bytes, size_t len) {
+    return matcher_feed(choice_at(run, choice), bytes, len);
+}

@@ -1,0 +1,21 @@
+// Front ends: each reads a source into a grammar and sets its start. Errors are the grammar's.
+#ifndef RN_CONSTRAINT_FRONT_H
+#define RN_CONSTRAINT_FRONT_H
+
+#include "constraint/grammar.h"
+
+void schema_read(struct grammar *g, const char *text, size_t len);
+void object_read(struct grammar *g);
+void gbnf_read(struct grammar *g, const char *text, size_t len);
+void choices_read(struct grammar *g, const char *text, size_t len);
+void regex_read(struct grammar *g, const char *text, size_t len);
+
+// The classes of an expression, written in another alphabet: JSON strings escape some characters.
+typedef const struct node *(*regex_class_fn)(struct grammar *g, const struct range *range,
+                                             size_t n);
+// The node of an expression. is_search: without an anchor, other characters may come before or
+// behind. `place` starts the messages ("/pattern: "), and may be "".
+const struct node *regex_node(struct grammar *g, const char *text, size_t len, bool is_search,
+                              regex_class_fn class_node, const char *place);
+
+#endif

@@ -1,0 +1,360 @@
+// GBNF, the grammars of llama.cpp: "name ::= alternatives", one rule after the other; the text is
+// the rule "root". A rule ends at the end of a line, except inside brackets and behind "|".
+#include <string.h>
+
+#include "base/utf8.h"
+#include "constraint/front.h"
+
+struct group {
+    size_t at;
+    struct node_list alt, seq;
+};
+
+struct parser {
+    struct grammar *g;
+    const uint8_t *text;
+    size_t len, at;
+    struct group group[GRAMMAR_MAX_DEPTH + 1];
+    int depth;
+    bool can_repeat, is_single;
+    uint32_t *slot; // rules by name: index + 1
+    uint32_t n_slot;
+};
+
+static bool fail(struct parser *p, size_t at, const char *what) {
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at && i < p->len; i++) {
+        column = p->text[i] == '\n' ? 1 : column + 1;
+        line += p->text[i] == '\n';
+    }
+    grammar_fail(p->g, RN_ERR_ARG, "line %zu, column %zu: %s", line, column, what);
+    return false;
+}
+
+static bool is_name(uint8_t c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+}
+
+static void skip_blanks(struct parser *p, bool lines_too) {
+    while (p->at < p->len) {
+        const uint8_t c = p->text[p->at];
+        if (c == '#') {
+            while (p->at < p->len && p->text[p->at] != '\n' && p->text[p->at] != '\r') p->at++;
+        } else if (c == ' ' || c == '\t' || (lines_too && (c == '\n' || c == '\r'))) {
+            p->at++;
+        } else {
+            return;
+        }
+    }
+}
+
+// --- names ---
+
+static bool names_grow(struct parser *p) {
+    const uint32_t n = p->n_slot ? 2 * p->n_slot : 64;
+    uint32_t *slot = grammar_alloc(p->g, n, sizeof *slot);
+    if (!slot) return false;
+    const uint32_t *old = p->slot;
+    const uint32_t n_old = p->n_slot;
+    p->slot = slot;
+    p->n_slot = n;
+    for (uint32_t i = 0; i < n_old; i++) {
+        if (!old[i]) continue;
+        uint64_t h = 5381;
+        for (const char *c = p->g->rule[old[i] - 1].name; *c; c++) h = h * 33 + (uint8_t)*c;
+        while (slot[h & (n - 1)]) h++;
+        slot[h & (n - 1)] = old[i];
+    }
+    return true;
+}
+
+static uint32_t rule_named(struct parser *p, const char *name, size_t len) {
+    if (2 * (p->g->n_rule + 1) > p->n_slot && !names_grow(p)) return UINT32_MAX;
+    uint64_t h = 5381;
+    for (size_t i = 0; i < len; i++) h = h * 33 + (uint8_t)name[i];
+    for (; p->slot[h & (p->n_slot - 1)]; h++) {
+        const uint32_t rule = p->slot[h & (p->n_slot - 1)] - 1;
+        if (strlen(p->g->rule[rule].name) == len && memcmp(p->g->rule[rule].name, name, len) == 0)
+            return rule;
+        if (!grammar_work(p->g, 1)) return UINT32_MAX;
+    }
+    const uint32_t rule = grammar_rule(p->g, name, len);
+    if (rule != UINT32_MAX) p->slot[h & (p->n_slot - 1)] = rule + 1;
+    return rule;
+}
+
+static uint32_t read_name(struct parser *p) {
+    const size_t begin = p->at;
+    while (p->at < p->len && is_name(p->text[p->at])) p->at++;
+    if (p->at == begin) {
+        fail(p, begin, "expected the name of a rule");
+        return UINT32_MAX;
+    }
+    return rule_named(p, (const char *)p->text + begin, p->at - begin);
+}
+
+// --- characters ---
+
+static int hex_digit(uint8_t c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+static bool read_hex(struct parser *p, int n, uint32_t *out) {
+    const size_t begin = p->at;
+    *out = 0;
+    for (int i = 0; i < n; i++, p->at++) {
+        const int digit = p->at < p->len ? hex_digit(p->text[p->at]) : -1;
+        if (digit < 0) return fail(p, begin, "expected hexadecimal digits");
+        *out = *out * 16 + (uint32_t)digit;
+    }
+    if (*out > 0x10FFFF || (*out >= 0xD800 && *out <= 0xDFFF))
+        return fail(p, begin, "not a character of Unicode");
+    return true;
+}
+
+static bool read_char(struct parser *p, uint32_t *out) {
+    if (p->at == p->len) return fail(p, p->at, "the grammar ends inside a literal");
+    if (p->text[p->at] == '\\') {
+        if (p->at + 1 == p->len) return fail(p, p->at, "a backslash at the end");
+        const uint8_t letter = p->text[p->at + 1];
+        p->at += 2;
+        switch (letter) {
+        case 'x':
+            return read_hex(p, 2, out);
+        case 'u':
+            return read_hex(p, 4, out);
+        case 'U':
+            return read_hex(p, 8, out);
+        case 't':
+            *out = '\t';
+            return true;
+        case 'r':
+            *out = '\r';
+            return true;
+        case 'n':
+            *out = '\n';
+            return true;
+        case '\\':
+        case '"':
+        case '[':
+        case ']':
+        case '^':
+        case '-':
+            *out = letter;
+            return true;
+        default:
+            return fail(p, p->at - 2, "an unknown escape");
+        }
+    }
+    const size_t n = utf8_length(p->text + p->at, p->len - p->at);
+    if (n == 0) return fail(p, p->at, "bytes that are not UTF-8");
+    uint32_t cp = p->text[p->at];
+    if (n > 1) cp &= 0x7Fu >> n;
+    for (size_t i = 1; i < n; i++) cp = cp << 6 | (p->text[p->at + i] & 0x3F);
+    p->at += n;
+    *out = cp;
+    return true;
+}
+
+static bool add_atom(struct parser *p, const struct node *node, bool is_single) {
+    p->can_repeat = true;
+    p->is_single = is_single;
+    return node_list_add(p->g, &p->group[p->depth].seq, node);
+}
+
+static bool read_literal(struct parser *p) {
+    const size_t begin = p->at++;
+    uint8_t *bytes = grammar_alloc(p->g, 64, 1);
+    size_t n = 0, capacity = 64;
+    while (bytes && p->at < p->len && p->text[p->at] != '"') {
+        uint32_t cp;
+        if (!read_char(p, &cp)) return false;
+        if (n + 4 > capacity) {
+            uint8_t *grown = grammar_alloc(p->g, capacity *= 2, 1);
+            if (!grown) return false;
+            memcpy(grown, bytes, n);
+            bytes = grown;
+        }
+        n += utf8_encode(cp, bytes + n);
+    }
+    if (!bytes) return false;
+    if (p->at == p->len) return fail(p, begin, "a literal without its end");
+    p->at++;
+    return add_atom(p, node_bytes(p->g, bytes, n), false);
+}
+
+static bool read_class(struct parser *p) {
+    enum { MAX_RANGES = 512 };
+    struct range range[MAX_RANGES];
+    size_t n = 0;
+    const size_t begin = p->at++;
+    const bool negate = p->at < p->len && p->text[p->at] == '^';
+    p->at += negate;
+    while (p->at < p->len && p->text[p->at] != ']') {
+        uint32_t lo, hi;
+        const size_t at = p->at;
+        if (!read_char(p, &lo)) return false;
+        hi = lo;
+        if (p->at + 1 < p->len && p->text[p->at] == '-' && p->text[p->at + 1] != ']') {
+            p->at++;
+            if (!read_char(p, &hi)) return false;
+        }
+        if (hi < lo) return fail(p, at, "a range whose end is before its start");
+        if (n == MAX_RANGES) return fail(p, at, "a class with too many ranges");
+        range[n++] = (struct range){lo, hi};
+    }
+    if (p->at == p->len) return fail(p, begin, "a class without its end");
+    p->at++;
+    return add_atom(p, negate ? node_class_not(p->g, range, n) : node_class(p->g, range, n), true);
+}
+
+// --- repetitions and groups ---
+
+static bool repeat(struct parser *p, int64_t min, int64_t max) {
+    struct group *group = &p->group[p->depth];
+    if (!p->can_repeat) return fail(p, p->at, "nothing to repeat");
+    const struct node *atom = group->seq.node[group->seq.n - 1];
+    const bool is_long = min > p->g->expand_max || max > p->g->expand_max;
+    const struct node *node = is_long && p->is_single ? node_counted(p->g, atom, min, max)
+                                                      : node_repeat(p->g, atom, min, max);
+    group->seq.node[group->seq.n - 1] = node;
+    p->is_single = false;
+    return node != NULL;
+}
+
+static bool read_number(struct parser *p, int64_t *out) {
+    const size_t begin = p->at;
+    *out = 0;
+    for (; p->at < p->len && p->text[p->at] >= '0' && p->text[p->at] <= '9'; p->at++)
+        if (*out < GRAMMAR_MAX_COUNT) *out = *out * 10 + (p->text[p->at] - '0');
+    return p->at > begin;
+}
+
+static bool read_bounds(struct parser *p) {
+    const size_t begin = p->at++;
+    int64_t min = 0, max = -1;
+    skip_blanks(p, true);
+    const bool has_min = read_number(p, &min);
+    skip_blanks(p, true);
+    if (p->at < p->len && p->text[p->at] == ',') {
+        p->at++;
+        skip_blanks(p, true);
+        if (!read_number(p, &max)) max = -1;
+        skip_blanks(p, true);
+    } else {
+        if (!has_min) return fail(p, begin, "expected a number of repetitions");
+        max = min;
+    }
+    if (p->at == p->len || p->text[p->at] != '}') return fail(p, p->at, "expected '}'");
+    if (max >= 0 && max < min) return fail(p, begin, "a repetition whose end is before its start");
+    p->at++;
+    return repeat(p, min, max);
+}
+
+static bool end_branch(struct parser *p) {
+    struct group *group = &p->group[p->depth];
+    const struct node *node = node_seq(p->g, group->seq.node, group->seq.n);
+    group->seq.n = 0;
+    p->can_repeat = false;
+    return node_list_add(p->g, &group->alt, node);
+}
+
+static bool close_group(struct parser *p) {
+    if (p->depth == 0) return fail(p, p->at, "a closing bracket without its opening one");
+    p->at++;
+    if (!end_branch(p)) return false;
+    const struct group *group = &p->group[p->depth--];
+    return add_atom(p, node_alt(p->g, group->alt.node, group->alt.n), false);
+}
+
+static bool read_symbol(struct parser *p) {
+    const uint8_t c = p->text[p->at];
+    const struct range all = {0, 0x10FFFF};
+    switch (c) {
+    case '"':
+        return read_literal(p);
+    case '[':
+        return read_class(p);
+    case '(':
+        if (p->depth == GRAMMAR_MAX_DEPTH) return fail(p, p->at, "groups are nested too deeply");
+        p->group[p->depth + 1] = (struct group){.at = p->at++};
+        p->depth++;
+        p->can_repeat = false;
+        return true;
+    case ')':
+        return close_group(p);
+    case '.':
+        p->at++;
+        return add_atom(p, node_class(p->g, &all, 1), true);
+    case '*':
+        p->at++;
+        return repeat(p, 0, -1);
+    case '+':
+        p->at++;
+        return repeat(p, 1, -1);
+    case '?':
+        p->at++;
+        return repeat(p, 0, 1);
+    case '{':
+        return read_bounds(p);
+    default:
+        break;
+    }
+    if (c == '<' || c == '!') return fail(p, p->at, "tokens as symbols are not supported");
+    if (!is_name(c)) return fail(p, p->at, "an unexpected character");
+    const uint32_t rule = read_name(p);
+    return rule != UINT32_MAX && add_atom(p, node_call(p->g, rule), false);
+}
+
+static bool read_body(struct parser *p) {
+    p->depth = 0;
+    p->group[0] = (struct group){.at = p->at};
+    p->can_repeat = false;
+    skip_blanks(p, true);
+    for (;;) {
+        skip_blanks(p, p->depth > 0);
+        if (p->at == p->len || p->text[p->at] == '\n' || p->text[p->at] == '\r') break;
+        if (!grammar_work(p->g, 1)) return false;
+        if (p->text[p->at] == '|') {
+            p->at++;
+            if (!end_branch(p)) return false;
+            skip_blanks(p, true);
+        } else if (!read_symbol(p)) {
+            return false;
+        }
+    }
+    if (p->depth) return fail(p, p->group[p->depth].at, "a group without its end");
+    return end_branch(p);
+}
+
+static bool read_rule(struct parser *p) {
+    const size_t begin = p->at;
+    const uint32_t rule = read_name(p);
+    if (rule == UINT32_MAX) return false;
+    skip_blanks(p, false);
+    if (p->len - p->at < 3 || memcmp(p->text + p->at, "::=", 3) != 0)
+        return fail(p, p->at, "expected ::=");
+    p->at += 3;
+    if (p->g->rule[rule].body) return fail(p, begin, "a rule that is defined already");
+    if (!read_body(p)) return false;
+    const struct group *group = &p->group[0];
+    const struct node *body = node_alt(p->g, group->alt.node, group->alt.n);
+    grammar_define(p->g, rule, body);
+    return body != NULL;
+}
+
+void gbnf_read(struct grammar *g, const char *text, size_t len) {
+    struct parser *p = grammar_alloc(g, 1, sizeof *p);
+    if (!p) return;
+    *p = (struct parser){.g = g, .text = (const uint8_t *)text, .len = len};
+    skip_blanks(p, true);
+    while (p->at < len && read_rule(p)) skip_blanks(p, true);
+    if (g->status) return;
+    g->start = rule_named(p, "root", 4);
+    if (g->start != UINT32_MAX && !g->rule[g->start].body)
+        grammar_fail(g, RN_ERR_ARG, "the grammar has no rule \"root\"");
+}

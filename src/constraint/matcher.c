@@ -1,0 +1,408 @@
+// Configurations, steps and the history. masks.c computes masks.
+#include "constraint/matcher.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FRAMES_MAX = 1 << 20,     // of one choice
+    COLLECT_FRAMES = 1 << 15, // no collection before
+};
+
+static uint32_t fail(struct matcher *m, const char *why) {
+    if (!m->failure) m->failure = why;
+    return 0;
+}
+
+// Room for `wanted` elements; NULL: out of memory, and the old array is still there.
+static void *grow(struct matcher *m, void *array, uint32_t *capacity, uint32_t wanted,
+                  size_t size) {
+    if (wanted <= *capacity) return array;
+    uint32_t next = *capacity ? *capacity : 64;
+    while (next < wanted) next *= 2;
+    void *grown = realloc(array, next * size);
+    if (!grown) {
+        fail(m, "out of memory for a constraint");
+        return NULL;
+    }
+    *capacity = next;
+    return grown;
+}
+
+static bool numbers_grow(struct matcher *m, uint32_t **array, uint32_t *capacity,
+                         uint32_t wanted) {
+    uint32_t *grown = grow(m, *array, capacity, wanted, sizeof **array);
+    if (grown) *array = grown;
+    return grown;
+}
+
+static bool frames_grow(struct matcher *m, uint32_t wanted) {
+    struct frame *grown = grow(m, m->frame, &m->frame_capacity, wanted, sizeof *grown);
+    if (grown) m->frame = grown;
+    return grown;
+}
+
+static bool sets_grow(struct matcher *m, uint32_t wanted) {
+    struct frame_set *grown = grow(m, m->set, &m->set_capacity, wanted, sizeof *grown);
+    if (grown) m->set = grown;
+    return grown;
+}
+
+// --- frames and sets, each once ---
+
+static uint32_t hash_frame(uint32_t state, uint32_t count, uint32_t parent) {
+    uint64_t h = ((uint64_t)parent << 32 | state) * 0x9E3779B97F4A7C15u;
+    h = (h ^ h >> 29 ^ count) * 0xBF58476D1CE4E5B9u;
+    return (uint32_t)(h >> 32);
+}
+
+static bool frames_rehash(struct matcher *m, uint32_t n_slot) {
+    uint32_t *slot = calloc(n_slot, sizeof *slot);
+    if (!slot) return fail(m, "out of memory for a constraint");
+    for (uint32_t i = 1; i < m->n_frame; i++) {
+        const struct frame *f = &m->frame[i];
+        uint32_t at = hash_frame(f->state, f->count, f->parent) & (n_slot - 1);
+        while (slot[at]) at = (at + 1) & (n_slot - 1);
+        slot[at] = i;
+    }
+    free(m->frame_slot);
+    m->frame_slot = slot;
+    m->n_frame_slot = n_slot;
+    return true;
+}
+
+// 0: failed.
+static uint32_t frame_of(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent) {
+    uint32_t at = hash_frame(state, count, parent) & (m->n_frame_slot - 1);
+    for (; m->frame_slot[at]; at = (at + 1) & (m->n_frame_slot - 1)) {
+        const struct frame *f = &m->frame[m->frame_slot[at]];
+        if (f->state == state && f->count == count && f->parent == parent) return m->frame_slot[at];
+    }
+    if (m->n_frame == FRAMES_MAX) return fail(m, "the constraint is too ambiguous for this text");
+    if (!frames_grow(m, m->n_frame + 1)) return 0;
+    const uint32_t id = m->n_frame++;
+    m->frame[id] = (struct frame){state, count, parent, 0};
+    m->frame_slot[at] = id;
+    if (2 * m->n_frame > m->n_frame_slot && !frames_rehash(m, 2 * m->n_frame_slot)) return 0;
+    return id;
+}
+
+static uint32_t hash_set(const uint32_t *frame, uint32_t n, bool can_end) {
+    uint64_t h = n * 2 + can_end;
+    for (uint32_t i = 0; i < n; i++) {
+        h = (h ^ frame[i]) * 0x9FB21C651E98DF25u;
+        h ^= h >> 29;
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static bool sets_rehash(struct matcher *m, uint32_t n_slot) {
+    uint32_t *slot = calloc(n_slot, sizeof *slot);
+    if (!slot) return fail(m, "out of memory for a constraint");
+    for (uint32_t i = 1; i < m->n_set; i++) {
+        const struct frame_set *s = &m->set[i];
+        uint32_t at = hash_set(m->pool + s->at, s->n, s->can_end) & (n_slot - 1);
+        while (slot[at]) at = (at + 1) & (n_slot - 1);
+        slot[at] = i;
+    }
+    free(m->set_slot);
+    m->set_slot = slot;
+    m->n_set_slot = n_slot;
+    return true;
+}
+
+static int compare_u32(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// The set of the closure that was found.
+static uint32_t set_of_found(struct matcher *m) {
+    const uint32_t n = m->n_found;
+    if (m->failure || (n == 0 && !m->can_end)) return 0;
+    if (n > 1) qsort(m->found, n, sizeof *m->found, compare_u32);
+    uint32_t at = hash_set(m->found, n, m->can_end) & (m->n_set_slot - 1);
+    for (; m->set_slot[at]; at = (at + 1) & (m->n_set_slot - 1)) {
+        const struct frame_set *s = &m->set[m->set_slot[at]];
+        if (s->n == n && s->can_end == m->can_end &&
+            memcmp(m->pool + s->at, m->found, n * sizeof *m->found) == 0)
+            return m->set_slot[at];
+    }
+    if (!numbers_grow(m, &m->pool, &m->pool_capacity, m->n_pool + n + 1) ||
+        !sets_grow(m, m->n_set + 1))
+        return 0;
+    if (n) memcpy(m->pool + m->n_pool, m->found, n * sizeof *m->pool);
+    const uint32_t id = m->n_set++;
+    m->set[id] = (struct frame_set){m->n_pool, n, m->can_end};
+    m->n_pool += n;
+    m->set_slot[at] = id;
+    if (2 * m->n_set > m->n_set_slot && !sets_rehash(m, 2 * m->n_set_slot)) return 0;
+    return id;
+}
+
+// --- closures ---
+
+static void closure_begin(struct matcher *m) {
+    m->now++;
+    m->n_todo = m->n_found = 0;
+    m->can_end = false;
+}
+
+static void closure_add(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent) {
+    const uint32_t id = frame_of(m, state, count, parent);
+    if (!id || m->frame[id].stamp == m->now) return;
+    m->frame[id].stamp = m->now;
+    if (numbers_grow(m, &m->todo, &m->todo_capacity, m->n_todo + 1))
+        m->todo[m->n_todo++] = id;
+}
+
+// Whether a counted rule may end with this count, and whether another unit may start.
+static bool count_may_end(const struct machine_rule *rule, uint64_t count) {
+    return (int64_t)count >= rule->min && (rule->max < 0 || (int64_t)count <= rule->max);
+}
+static bool count_may_grow(const struct machine_rule *rule, uint64_t count) {
+    return rule->max < 0 || (int64_t)count < rule->max;
+}
+
+// The frames behind a frame: that it returns to, and those of its calls.
+static void closure_leave(struct matcher *m, struct frame f) {
+    const struct machine *machine = m->machine;
+    const uint8_t flags = machine->flags[f.state];
+    if ((flags & STATE_ACCEPT) &&
+        (!(flags & STATE_COUNTED) ||
+         count_may_end(&machine->rule[machine->rule_of[f.state]], f.count))) {
+        if (!f.parent) {
+            m->can_end = true;
+        } else {
+            const struct frame parent = m->frame[f.parent];
+            closure_add(m, parent.state, parent.count, parent.parent);
+        }
+    }
+    for (uint32_t i = machine->call_begin[f.state]; i < machine->call_begin[f.state + 1]; i++) {
+        const struct machine_call *call = &machine->call[i];
+        // a call at the end of its rule returns where the rule does
+        const uint32_t parent = machine->flags[call->to] & STATE_TAIL
+                                    ? f.parent
+                                    : frame_of(m, call->to, 0, f.parent);
+        if (m->failure) return;
+        closure_add(m, machine->rule[call->rule].start, 0, parent);
+    }
+}
+
+static void closure_run(struct matcher *m) {
+    while (m->n_todo && !m->failure) {
+        const uint32_t id = m->todo[--m->n_todo];
+        const struct frame f = m->frame[id];
+        const uint8_t flags = m->machine->flags[f.state];
+        m->work++;
+        if ((flags & STATE_BYTES) &&
+            !((flags & STATE_COUNTED) && (flags & STATE_ACCEPT) &&
+              !count_may_grow(&m->machine->rule[m->machine->rule_of[f.state]], f.count))) {
+            if (m->n_found == MATCHER_SET_MAX) {
+                fail(m, "the constraint is too ambiguous for this text");
+                return;
+            }
+            m->found[m->n_found++] = id;
+        }
+        closure_leave(m, f);
+    }
+}
+
+uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent) {
+    closure_begin(m);
+    closure_leave(m, (struct frame){state, count, parent, 0});
+    closure_run(m);
+    return set_of_found(m);
+}
+
+uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n) {
+    assert(n <= MATCHER_SET_MAX);
+    m->can_end = false;
+    m->n_found = n;
+    if (n) memcpy(m->found, frame, n * sizeof *frame);
+    return set_of_found(m);
+}
+
+static uint32_t step(struct matcher *m, uint32_t set, uint8_t byte) {
+    const struct machine *machine = m->machine;
+    closure_begin(m);
+    for (uint32_t i = 0; i < m->set[set].n; i++) {
+        const struct frame f = m->frame[m->pool[m->set[set].at + i]];
+        const uint32_t to = machine->next[f.state][byte];
+        if (!to) continue;
+        uint32_t count = f.count;
+        const uint8_t flags = machine->flags[to];
+        if ((flags & STATE_COUNTED) && (flags & STATE_ACCEPT)) {
+            // without a maximum, counts past the minimum are equal
+            const struct machine_rule *rule = &machine->rule[machine->rule_of[to]];
+            if (rule->max >= 0 || (int64_t)count < rule->min) count++;
+        }
+        closure_add(m, to, count, f.parent);
+    }
+    m->work += m->set[set].n;
+    closure_run(m);
+    return set_of_found(m);
+}
+
+uint32_t matcher_next(struct matcher *m, uint32_t set, uint8_t byte) {
+    if (!set) return 0;
+    const uint32_t h = (set * 0x9E3779B1u ^ byte * 0x85EBCA6Bu) >> 20;
+    struct matcher_step *known = &m->step[h & (MATCHER_STEPS - 1)];
+    if (known->from == set && known->byte == byte) return known->to;
+    const uint32_t to = step(m, set, byte);
+    *known = (struct matcher_step){set, to, byte};
+    return to;
+}
+
+bool matcher_can_end(const struct matcher *m, uint32_t set) { return m->set[set].can_end; }
+
+// --- collection: frames and sets that the history does not use are dropped ---
+
+static void mark_frames(struct matcher *m, const uint32_t *new_set, uint32_t *new_frame) {
+    for (uint32_t s = 1; s < m->n_set; s++) {
+        if (!new_set[s]) continue;
+        for (uint32_t i = 0; i < m->set[s].n; i++) {
+            uint32_t f = m->pool[m->set[s].at + i];
+            for (; f && !new_frame[f]; f = m->frame[f].parent) new_frame[f] = 1;
+        }
+    }
+}
+
+// Numbers keep their order; a parent is older than its frames.
+static void compact(struct matcher *m, uint32_t *new_set, uint32_t *new_frame) {
+    uint32_t n_frame = 1, n_set = 1, n_pool = 0;
+    for (uint32_t f = 1; f < m->n_frame; f++) {
+        if (!new_frame[f]) continue;
+        new_frame[f] = n_frame;
+        m->frame[n_frame] = m->frame[f];
+        m->frame[n_frame].parent = new_frame[m->frame[f].parent];
+        n_frame++;
+    }
+    for (uint32_t s = 1; s < m->n_set; s++) {
+        if (!new_set[s]) continue;
+        const struct frame_set old = m->set[s];
+        for (uint32_t i = 0; i < old.n; i++)
+            m->pool[n_pool + i] = new_frame[m->pool[old.at + i]];
+        m->set[n_set] = (struct frame_set){n_pool, old.n, old.can_end};
+        n_pool += old.n;
+        new_set[s] = n_set++;
+    }
+    m->n_frame = n_frame;
+    m->n_set = n_set;
+    m->n_pool = n_pool;
+}
+
+static void collect(struct matcher *m) {
+    uint32_t *new_set = calloc(m->n_set, sizeof *new_set);
+    uint32_t *new_frame = calloc(m->n_frame, sizeof *new_frame);
+    if (new_set && new_frame) {
+        for (uint32_t i = 0; i <= m->n_token; i++)
+            if (m->history[i]) new_set[m->history[i]] = 1;
+        mark_frames(m, new_set, new_frame);
+        compact(m, new_set, new_frame);
+        for (uint32_t i = 0; i <= m->n_token; i++) m->history[i] = new_set[m->history[i]];
+        for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = 0;
+        memset(m->step, 0, MATCHER_STEPS * sizeof *m->step);
+        frames_rehash(m, m->n_frame_slot);
+        sets_rehash(m, m->n_set_slot);
+        const uint32_t used = m->n_frame > m->n_pool ? m->n_frame : m->n_pool;
+        m->collect_at = 2 * used > COLLECT_FRAMES ? 2 * used : COLLECT_FRAMES;
+    }
+    free(new_set);
+    free(new_frame);
+}
+
+void matcher_tidy(struct matcher *m) {
+    if (m->n_frame > m->collect_at || m->n_pool > m->collect_at) collect(m);
+}
+
+// --- the history ---
+
+static bool history_push(struct matcher *m, uint32_t set) {
+    if (!numbers_grow(m, &m->history, &m->history_capacity, m->n_token + 2))
+        return false;
+    m->history[++m->n_token] = set;
+    return true;
+}
+
+uint32_t matcher_set(const struct matcher *m) { return m->history[m->n_token]; }
+
+bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len) {
+    matcher_tidy(m);
+    uint32_t set = matcher_set(m);
+    for (size_t i = 0; i < len && set; i++) set = matcher_next(m, set, bytes[i]);
+    history_push(m, set);
+    return set != 0;
+}
+
+void matcher_token(struct matcher *m, int32_t id) {
+    const struct constraint_token *token = &m->vocab->token[id];
+    if (token->is_end || token->is_special || token->len == 0) history_push(m, 0);
+    else matcher_feed(m, (const uint8_t *)token->data, token->len);
+}
+
+void matcher_rollback(struct matcher *m, uint32_t n) {
+    assert(n <= m->n_token);
+    m->n_token -= n;
+}
+
+size_t matcher_forced(struct matcher *m, char *out, size_t size) {
+    size_t n = 0;
+    matcher_tidy(m);
+    for (uint32_t set = matcher_set(m); n < size && set && !m->set[set].can_end; n++) {
+        uint32_t only = 0;
+        for (int byte = 0; byte < 256; byte++) {
+            const uint32_t to = matcher_next(m, set, (uint8_t)byte);
+            if (!to) continue;
+            if (only) return n;
+            only = to;
+            out[n] = (char)byte;
+        }
+        set = only;
+        if (!set) break;
+    }
+    return n;
+}
+
+bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struct machine *machine,
+                  struct share *const *share) {
+    *m = (struct matcher){.vocab = vocab,
+                          .machine = machine,
+                          .share = share,
+                          .n_frame = 1,
+                          .n_set = 1,
+                          .collect_at = COLLECT_FRAMES};
+    m->step = calloc(MATCHER_STEPS, sizeof *m->step);
+    m->path = calloc(vocab->max_depth + 1, sizeof *m->path);
+    if (m->step && m->path && frames_grow(m, 1) &&
+        sets_grow(m, 1) &&
+        numbers_grow(m, &m->history, &m->history_capacity, 1) &&
+        frames_rehash(m, 256) && sets_rehash(m, 256)) {
+        m->frame[0] = (struct frame){0};
+        m->set[0] = (struct frame_set){0};
+        closure_begin(m);
+        closure_add(m, machine->rule[machine->start].start, 0, 0);
+        closure_run(m);
+        m->history[0] = set_of_found(m);
+    } else {
+        fail(m, "out of memory for a constraint");
+    }
+    if (!m->failure) return true;
+    matcher_deinit(m);
+    return false;
+}
+
+void matcher_deinit(struct matcher *m) {
+    free(m->frame);
+    free(m->frame_slot);
+    free(m->set);
+    free(m->set_slot);
+    free(m->pool);
+    free(m->step);
+    for (uint32_t i = 0; i < MATCHER_MASKS; i++) free(m->mask[i].bits);
+    free(m->history);
+    free(m->todo);
+    free(m->path);
+    *m = (struct matcher){0};
+}

@@ -1,0 +1,92 @@
+// Follows one text through a machine. A configuration is a set of frames; a frame is a state, the
+// units of a counted rule that have ended, and the frame to return to. Frames and sets are kept
+// once each, so that equal configurations have equal numbers, and masks and steps can be found
+// again by them. The history has a set for each token: rolling back drops its end.
+// Not thread-safe: each choice of a request has its own.
+#ifndef RN_CONSTRAINT_MATCHER_H
+#define RN_CONSTRAINT_MATCHER_H
+
+#include "constraint/summary.h"
+
+enum {
+    MATCHER_SET_MAX = 256, // frames of a configuration: more than that is too ambiguous
+    MATCHER_STEPS = 4096,  // remembered steps
+    MATCHER_MASKS = 8,     // remembered masks
+};
+
+struct frame {
+    uint32_t state, count;
+    uint32_t parent; // 0: the text ends with the rule
+    uint32_t stamp;
+};
+
+struct frame_set {
+    uint32_t at, n; // frames with bytes, ascending, in the pool
+    bool can_end;
+};
+
+struct matcher_step {
+    uint32_t from, to; // sets; from 0: free
+    uint8_t byte;
+};
+
+struct matcher_mask {
+    uint32_t set; // 0: free
+    uint64_t *bits;
+};
+
+struct matcher {
+    struct constraint_vocab *vocab;
+    const struct machine *machine;
+    struct share *const *share; // [n_rule]
+    const char *failure;        // NULL: none
+
+    struct frame *frame; // from 1 on
+    uint32_t n_frame, frame_capacity;
+    uint32_t *frame_slot, n_frame_slot;
+    struct frame_set *set; // set 0 is dead
+    uint32_t n_set, set_capacity;
+    uint32_t *set_slot, n_set_slot;
+    uint32_t *pool, n_pool, pool_capacity;
+    struct matcher_step *step; // [MATCHER_STEPS] by hash
+    struct matcher_mask mask[MATCHER_MASKS];
+    uint32_t next_mask;
+    uint32_t collect_at; // frames and pool entries after which the unused ones are dropped
+
+    uint32_t *history; // [n_token + 1] sets
+    uint32_t n_token, history_capacity;
+
+    uint32_t *todo, n_todo, todo_capacity; // of a closure
+    uint32_t found[MATCHER_SET_MAX];       // its frames with bytes
+    uint32_t n_found;
+    bool can_end;
+    uint32_t now;      // stamp of the closure
+    uint64_t work;     // of the current mask
+    uint32_t *path;    // [max_depth + 1] sets along a walk
+};
+
+bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struct machine *machine,
+                  struct share *const *share); // false: out of memory
+void matcher_deinit(struct matcher *m);
+
+uint32_t matcher_set(const struct matcher *m); // the current one
+uint32_t matcher_next(struct matcher *m, uint32_t set, uint8_t byte);
+bool matcher_can_end(const struct matcher *m, uint32_t set);
+
+// One step of the history; false where the bytes cannot come (the set is dead then).
+bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len);
+void matcher_token(struct matcher *m, int32_t id);
+void matcher_rollback(struct matcher *m, uint32_t n);
+// Clears the bits of tokens that cannot come next.
+void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab);
+size_t matcher_forced(struct matcher *m, char *out, size_t size);
+
+// --- for masks.c ---
+
+// The set behind a state of a frame: its returns and calls, without its own bytes.
+uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent);
+uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n);
+// Drops unused frames and sets where there are many; numbers of sets change.
+void matcher_tidy(struct matcher *m);
+
+#endif

@@ -1,0 +1,272 @@
+// Summaries: one walk over the trie each, inside one rule.
+#include "constraint/summary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WIDE_NODES = 400,             // fewer live nodes are walked each time
+    LISTED_STATES_MAX = 256,      // larger rules are seldom equal
+    SHARE_BYTES_MAX = 8 << 20,    // summaries of one rule
+    SHARES_BYTES_MAX = 128 << 20, // of a vocabulary
+};
+
+const struct summary summary_narrow = {0};
+
+// --- the walk ---
+
+struct walk {
+    const struct constraint_vocab *vocab;
+    const struct machine *machine;
+    uint32_t base;
+    uint16_t *state;       // [max_depth + 1] of each depth
+    uint16_t *units;       // [max_depth + 1] ended so far
+    int32_t *token;        // those that stay inside
+    uint16_t *need;        // and the units that they need
+    uint32_t n_token;
+    struct summary_leave *leave;
+    uint32_t n_leave, capacity;
+    uint64_t visited, live;
+};
+
+static void walk_deinit(struct walk *w) {
+    free(w->state);
+    free(w->units);
+    free(w->token);
+    free(w->need);
+    free(w->leave);
+}
+
+static bool leave_add(struct walk *w, struct summary_leave leave) {
+    if (w->n_leave == w->capacity) {
+        const uint32_t capacity = w->capacity ? 2 * w->capacity : 256;
+        struct summary_leave *grown = realloc(w->leave, capacity * sizeof *grown);
+        if (!grown) return false;
+        w->leave = grown;
+        w->capacity = capacity;
+    }
+    w->leave[w->n_leave++] = leave;
+    return true;
+}
+
+static bool walk_run(struct walk *w, uint32_t start) {
+    const struct constraint_vocab *v = w->vocab;
+    const struct machine *m = w->machine;
+    const bool counted = m->flags[start] & STATE_COUNTED;
+    w->state[0] = (uint16_t)start;
+    w->units[0] = 0;
+    for (uint32_t i = 0; i < v->n_node;) {
+        const struct trie_node *node = &v->node[i];
+        const uint16_t to = m->next[w->state[node->depth - 1]][node->byte];
+        w->visited++;
+        if (!to) {
+            i = node->skip;
+            continue;
+        }
+        w->live++;
+        const uint8_t flags = m->flags[to];
+        const bool unit_ends = counted && (flags & STATE_ACCEPT);
+        const uint16_t units = (uint16_t)(w->units[node->depth - 1] + unit_ends);
+        w->state[node->depth] = to;
+        w->units[node->depth] = units;
+        for (int32_t id = node->token; id >= 0; id = v->same[id]) {
+            w->token[w->n_token] = id;
+            w->need[w->n_token++] = (uint16_t)(units + (counted && !unit_ends));
+        }
+        i++;
+        if ((flags & (STATE_ACCEPT | STATE_CALLS)) && i < node->skip &&
+            !leave_add(w, (struct summary_leave){i - 1, (uint16_t)(to - w->base), units}))
+            return false;
+    }
+    return true;
+}
+
+// Sorts the tokens by their need, by counting.
+static bool sort_needs(struct summary *s, const struct walk *w) {
+    for (uint32_t i = 0; i < w->n_token; i++)
+        if (w->need[i] > s->need_max) s->need_max = w->need[i];
+    s->need_begin = calloc(s->need_max + 2, sizeof *s->need_begin);
+    s->by_need = malloc((w->n_token + 1) * sizeof *s->by_need);
+    if (!s->need_begin || !s->by_need) return false;
+    for (uint32_t i = 0; i < w->n_token; i++) s->need_begin[w->need[i] + 1]++;
+    for (uint32_t i = 0; i <= s->need_max; i++) s->need_begin[i + 1] += s->need_begin[i];
+    for (uint32_t i = 0; i < w->n_token; i++) s->by_need[s->need_begin[w->need[i]]++] = w->token[i];
+    memmove(s->need_begin + 1, s->need_begin, (s->need_max + 1) * sizeof *s->need_begin);
+    s->need_begin[0] = 0;
+    s->bytes += (s->need_max + 2) * sizeof *s->need_begin + w->n_token * sizeof *s->by_need;
+    return true;
+}
+
+static void summary_destroy(const struct summary *s) {
+    if (!s || s == &summary_narrow) return;
+    free(s->inner);
+    free(s->need_begin);
+    free(s->by_need);
+    free(s->leave);
+    free((void *)s);
+}
+
+static struct summary *summary_create(struct walk *w, bool counted) {
+    struct summary *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->bytes = sizeof *s + w->vocab->n_words * sizeof *s->inner + w->n_leave * sizeof *s->leave;
+    s->inner = calloc(w->vocab->n_words, sizeof *s->inner);
+    if (!s->inner || (counted && !sort_needs(s, w))) {
+        summary_destroy(s);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < w->n_token; i++) token_bits_set(s->inner, w->token[i]);
+    s->n_leave = w->n_leave;
+    s->leave = w->leave;
+    w->leave = NULL;
+    return s;
+}
+
+// NULL: out of memory.
+static const struct summary *summary_make(struct constraint_vocab *vocab, const struct machine *m,
+                                          uint32_t state, uint64_t *visited) {
+    struct walk w = {.vocab = vocab, .machine = m, .base = m->rule[m->rule_of[state]].base};
+    w.state = malloc((vocab->max_depth + 1) * sizeof *w.state);
+    w.units = malloc((vocab->max_depth + 1) * sizeof *w.units);
+    w.token = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.token);
+    w.need = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.need);
+    const struct summary *made = NULL;
+    if (w.state && w.units && w.token && w.need && walk_run(&w, state))
+        made = w.live < WIDE_NODES ? &summary_narrow
+                                   : summary_create(&w, m->flags[state] & STATE_COUNTED);
+    if (visited) *visited += w.visited + w.n_token;
+    walk_deinit(&w);
+    return made;
+}
+
+const struct summary *summary_of(struct constraint_vocab *vocab, const struct machine *m,
+                                 struct share *share, uint32_t state, uint64_t *visited) {
+    const uint32_t local = state - m->rule[m->rule_of[state]].base;
+    const struct summary *found =
+        atomic_load_explicit(&share->summary[local], memory_order_acquire);
+    if (found) return found;
+    if (share->bytes > SHARE_BYTES_MAX) return &summary_narrow;
+    const struct summary *made = summary_make(vocab, m, state, visited);
+    if (!made) return &summary_narrow;
+    if (!atomic_compare_exchange_strong(&share->summary[local], &found, made)) {
+        summary_destroy(made);
+        return found; // another thread was first
+    }
+    share->bytes += made->bytes;
+    return made;
+}
+
+// --- shares ---
+
+static void share_destroy(struct share *share) {
+    for (uint32_t i = 0; i < share->n; i++) summary_destroy(share->summary[i]);
+    free(share->row);
+    free(share->flags);
+    free(share);
+}
+
+// A state's row and its flags as far as a summary depends on them.
+static uint16_t row_at(const struct machine *m, const struct machine_rule *rule, uint32_t local,
+                       int byte) {
+    const uint16_t to = m->next[rule->base + local][byte];
+    return to ? (uint16_t)(to - rule->base + 1) : 0;
+}
+
+static uint64_t share_hash(const struct machine *m, const struct machine_rule *rule) {
+    uint64_t h = rule->n;
+    for (uint32_t i = 0; i < rule->n; i++) {
+        h = (h ^ m->flags[rule->base + i]) * 0x9FB21C651E98DF25u;
+        for (int byte = 0; byte < 256; byte++) {
+            h = (h ^ row_at(m, rule, i, byte)) * 0x9FB21C651E98DF25u;
+            h ^= h >> 31;
+        }
+    }
+    return h;
+}
+
+static bool share_equals(const struct share *share, uint64_t hash, const struct machine *m,
+                         const struct machine_rule *rule) {
+    if (share->hash != hash || share->n != rule->n) return false;
+    if (memcmp(share->flags, m->flags + rule->base, rule->n) != 0) return false;
+    for (uint32_t i = 0; i < rule->n; i++)
+        for (int byte = 0; byte < 256; byte++)
+            if (share->row[i][byte] != row_at(m, rule, i, byte)) return false;
+    return true;
+}
+
+static struct share *share_create(const struct machine *m, const struct machine_rule *rule,
+                                  uint64_t hash, bool is_listed) {
+    struct share *share = calloc(1, sizeof *share + rule->n * sizeof share->summary[0]);
+    if (!share) return NULL;
+    share->refs = 1;
+    share->n = rule->n;
+    share->hash = hash;
+    share->is_listed = is_listed;
+    if (!is_listed) return share;
+    share->row = malloc(rule->n * sizeof *share->row);
+    share->flags = malloc(rule->n);
+    if (!share->row || !share->flags) {
+        share_destroy(share);
+        return NULL;
+    }
+    memcpy(share->flags, m->flags + rule->base, rule->n);
+    for (uint32_t i = 0; i < rule->n; i++)
+        for (int byte = 0; byte < 256; byte++) share->row[i][byte] = row_at(m, rule, i, byte);
+    return share;
+}
+
+// Drops unused shares from the oldest on while there are too many bytes.
+static void shares_trim(struct constraint_vocab *vocab) {
+    size_t bytes = 0;
+    for (struct share **at = &vocab->share; *at;) {
+        struct share *share = *at;
+        bytes += share->bytes + share->n * sizeof *share->row;
+        if (share->refs == 0 && bytes > SHARES_BYTES_MAX) {
+            *at = share->next;
+            share_destroy(share);
+        } else {
+            at = &share->next;
+        }
+    }
+}
+
+struct share *share_acquire(struct constraint_vocab *vocab, const struct machine *m,
+                            uint32_t index) {
+    const struct machine_rule *rule = &m->rule[index];
+    if (rule->n > LISTED_STATES_MAX) return share_create(m, rule, 0, false);
+    const uint64_t hash = share_hash(m, rule);
+    pthread_mutex_lock(&vocab->mutex);
+    struct share *share = vocab->share;
+    while (share && !share_equals(share, hash, m, rule)) share = share->next;
+    if (share) {
+        share->refs++;
+    } else {
+        shares_trim(vocab);
+        share = share_create(m, rule, hash, true);
+        if (share) {
+            share->next = vocab->share;
+            vocab->share = share;
+        }
+    }
+    pthread_mutex_unlock(&vocab->mutex);
+    return share;
+}
+
+void share_release(struct constraint_vocab *vocab, struct share *share) {
+    if (!share) return;
+    if (!share->is_listed) {
+        share_destroy(share);
+        return;
+    }
+    pthread_mutex_lock(&vocab->mutex);
+    share->refs--;
+    pthread_mutex_unlock(&vocab->mutex);
+}
+
+void shares_destroy(struct constraint_vocab *vocab) {
+    while (vocab->share) {
+        struct share *share = vocab->share;
+        vocab->share = share->next;
+        share_destroy(share);
+    }
+}

@@ -1,0 +1,55 @@
+// The part of a mask that depends on a state alone: the tokens that stay inside its rule, and the
+// nodes of the trie at which a token leaves the rule. Only wide states have one, such as those in
+// a string; for narrow ones a walk is as cheap. Summaries of equal rules are shared by the
+// constraints of a vocabulary. They are made when a constraint is compiled, or when they are
+// first needed; whichever thread is first publishes.
+#ifndef RN_CONSTRAINT_SUMMARY_H
+#define RN_CONSTRAINT_SUMMARY_H
+
+#include "constraint/automaton.h"
+#include "constraint/vocab.h"
+
+struct summary_leave {
+    uint32_t node;
+    uint16_t state; // in the rule, from 0 on
+    uint16_t units; // that ended on the way there
+};
+
+struct summary {
+    uint64_t *inner;       // [n_words] tokens that stay inside
+    uint32_t need_max;     // the most units that one of them needs
+    uint32_t *need_begin;  // [need_max + 2] of a counted rule: where the tokens of a need begin
+    int32_t *by_need;      // tokens by the units that they need
+    struct summary_leave *leave; // [n_leave]
+    uint32_t n_leave;
+    size_t bytes;
+};
+extern const struct summary summary_narrow; // stands for a state without a summary
+
+// The summaries of a rule.
+struct share {
+    struct share *next;
+    _Atomic int refs;
+    bool is_listed; // found by constraints with an equal rule
+    uint64_t hash;
+    uint32_t n;           // states
+    uint16_t (*row)[256]; // [n] for the comparison: from 1 on, 0 is dead; NULL where not listed
+    uint8_t *flags;       // [n]
+    _Atomic size_t bytes; // of the summaries
+    _Atomic(const struct summary *) summary[];
+};
+
+// NULL: out of memory.
+struct share *share_acquire(struct constraint_vocab *vocab, const struct machine *machine,
+                            uint32_t rule);
+void share_release(struct constraint_vocab *vocab, struct share *share);
+void shares_destroy(struct constraint_vocab *vocab);
+
+// The summary of a state (of the machine); summary_narrow where it has none or no memory is left.
+// visited, where not NULL, grows by the nodes that were looked at.
+const struct summary *summary_of(struct constraint_vocab *vocab, const struct machine *machine,
+                                 struct share *share, uint32_t state, uint64_t *visited);
+
+void constraint_kept_drop(struct constraint_vocab *vocab); // in constraint.c
+
+#endif

@@ -1,0 +1,54 @@
+// The vocabulary as a trie of bytes, in the order of a walk in depth: the nodes below a node follow
+// it, up to `skip`. Tokens that are never text are not in it. The vocabulary also keeps what
+// constraints share: summaries of equal rules (summary.h), and compiled constraints by their source.
+#ifndef RN_CONSTRAINT_VOCAB_H
+#define RN_CONSTRAINT_VOCAB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "constraint/constraint.h"
+
+struct trie_node {
+    uint32_t skip;  // the first node that is not below this one
+    int32_t token;  // that ends here; -1: none
+    uint16_t depth; // bytes from the root, which is no node: 1 and more
+    uint8_t byte;
+};
+
+struct constraint_vocab {
+    _Atomic int refs;
+    int32_t n_vocab;
+    size_t n_words;        // of a set of tokens
+    struct trie_node *node; // [n_node]
+    uint32_t n_node;
+    uint32_t max_depth;
+    int32_t *same; // [n_vocab] the next token with equal bytes; -1: none
+    struct constraint_token *token; // [n_vocab]
+    int32_t *end; // [n_end] tokens that end a text
+    int32_t n_end;
+
+    pthread_mutex_t mutex; // of the lists below
+    struct share *share;   // the newest first
+    size_t share_bytes;    // of summaries, of all shares
+    struct constraint *kept; // compiled ones; the newest first
+    int n_kept;
+};
+
+static inline void token_bits_set(uint64_t *bits, int32_t id) {
+    bits[(uint32_t)id >> 6] |= UINT64_C(1) << (id & 63);
+}
+static inline bool token_bits_has(const uint64_t *bits, int32_t id) {
+    return bits[(uint32_t)id >> 6] >> (id & 63) & 1;
+}
+
+// All tokens that end at a node.
+static inline void trie_tokens(const struct constraint_vocab *vocab, const struct trie_node *node,
+                               uint64_t *bits) {
+    for (int32_t id = node->token; id >= 0; id = vocab->same[id]) token_bits_set(bits, id);
+}
+
+// Compiled constraints hold a reference, too.
+void vocab_unref(struct constraint_vocab *vocab);
+
+#endif
