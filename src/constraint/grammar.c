@@ -118,6 +118,15 @@ const struct node *node_class_not(struct grammar *g, const struct range *range, 
     return node_class(g, rest, n_rest);
 }
 
+const struct node *node_byte(struct grammar *g, uint8_t lo, uint8_t hi) {
+    struct range *range = grammar_alloc(g, 1, sizeof *range);
+    struct node *node = range ? node_create(g, NODE_BYTE, 1) : NULL;
+    if (!node) return NULL;
+    *range = (struct range){lo, hi};
+    node->range = range;
+    return node;
+}
+
 const struct node *node_bytes(struct grammar *g, const void *bytes, size_t n) {
     if (n == 0) return node_empty(g);
     uint8_t *copy = grammar_alloc(g, n, 1);

@@ -24,6 +24,7 @@ enum node_kind {
     NODE_EMPTY,
     NODE_NEVER,
     NODE_CLASS,  // one code point
+    NODE_BYTE,   // one byte of a range
     NODE_BYTES,  // a literal
     NODE_SEQ,    // parts one after the other
     NODE_ALT,    // one of the parts
@@ -41,7 +42,7 @@ struct node {
     enum node_kind kind;
     uint32_t n; // ranges, bytes, parts, edges
     union {
-        const struct range *range; // [n] ascending, apart from each other
+        const struct range *range; // [n] ascending, apart from each other; one of bytes
         const uint8_t *byte;       // [n]
         const struct node **part;  // [n]; a repeat has one
         uint32_t rule;
@@ -95,6 +96,7 @@ const struct node *node_never(struct grammar *g);
 // The ranges may overlap and be in any order.
 const struct node *node_class(struct grammar *g, const struct range *range, size_t n);
 const struct node *node_class_not(struct grammar *g, const struct range *range, size_t n);
+const struct node *node_byte(struct grammar *g, uint8_t lo, uint8_t hi);
 const struct node *node_bytes(struct grammar *g, const void *bytes, size_t n);
 const struct node *node_text(struct grammar *g, const char *text);
 const struct node *node_seq(struct grammar *g, const struct node *const *part, size_t n);

@@ -211,6 +211,8 @@ static bool add_node(struct grammar *g, struct nfa *nfa, const struct node *node
         return true;
     case NODE_CLASS:
         return add_class(g, nfa, node, from, to);
+    case NODE_BYTE:
+        return add_bytes(g, nfa, from, (uint8_t)node->range->lo, (uint8_t)node->range->hi, to);
     case NODE_BYTES:
         return add_bytes_node(g, nfa, node, from, to);
     case NODE_SEQ:

@@ -17,6 +17,7 @@ struct parser {
     struct grammar *g;
     const uint8_t *text;
     size_t len, at;
+    size_t begin; // of the part that is read
     bool is_search;
     regex_class_fn class_node;
     const char *place;
@@ -226,7 +227,7 @@ static const struct node *any_text(struct parser *p) {
 
 static bool add_atom(struct parser *p, const struct node *node, bool is_single) {
     struct group *group = &p->group[p->depth];
-    if (group->ends) return fail(p, p->at, "text behind the anchor '$'");
+    if (group->ends) return fail(p, p->begin, "text behind the anchor '$'");
     p->can_repeat = true;
     p->is_single = is_single;
     return node_list_add(p->g, &group->seq, node);
@@ -350,6 +351,7 @@ static bool read_next(struct parser *p) {
     int64_t min, max;
     size_t len;
     uint32_t cp;
+    p->begin = p->at;
     switch (p->text[p->at]) {
     case '(':
         return open_group(p);

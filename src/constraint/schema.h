@@ -1,0 +1,78 @@
+// JSON Schema to rules. A place in the grammar stands for a conjunction of schemas: those of allOf,
+// of $ref and of its siblings, the chosen branch of anyOf. Each conjunction becomes one rule, found
+// again by its parts, so recursive schemas end. Rules wait in a queue, so nothing here recurses
+// deeper than a schema is nested.
+#ifndef RN_CONSTRAINT_SCHEMA_H
+#define RN_CONSTRAINT_SCHEMA_H
+
+#include "constraint/json.h"
+
+enum { CONJUNCTION_MAX = 48 };
+
+enum { // keywords of a part that a branch was chosen for
+    CHOSEN_ANY_OF = 1,
+    CHOSEN_ONE_OF = 2,
+};
+
+struct conjunction {
+    const struct json *part[CONJUNCTION_MAX]; // objects; none: anything
+    uint8_t chosen[CONJUNCTION_MAX];
+    uint32_t n;
+    bool is_never; // false is a part
+};
+
+enum type {
+    TYPE_NULL = 1,
+    TYPE_BOOLEAN = 2,
+    TYPE_OBJECT = 4,
+    TYPE_ARRAY = 8,
+    TYPE_STRING = 16,
+    TYPE_NUMBER = 32,
+    TYPE_INTEGER = 64,
+    TYPE_ALL = 127,
+};
+
+struct schema {
+    struct grammar *g;
+    const struct json *root;
+    struct conjunction **rule_of; // [capacity] the conjunction of a rule; NULL: another one
+    uint32_t n_rule_of;
+    uint32_t done; // rules before it have their bodies
+    const struct node *space; // between the tokens of JSON
+    const struct node *unit;  // one character of a string, with any escape
+    uint32_t string, number, integer, value, object, array; // rules for any such value
+};
+
+// An error at a keyword of a part: "/properties/a/not: ...".
+const struct node *schema_fail(struct schema *s, const struct json *part, const char *keyword,
+                               const char *fmt, ...) RN_PRINTF(4, 5);
+// Adds a schema with its references and allOf. false: an error.
+bool conjunction_add(struct schema *s, struct conjunction *c, const struct json *schema,
+                     const struct json *holder, const char *keyword);
+// The value that a conjunction describes: text, or the call of a rule.
+const struct node *schema_value(struct schema *s, const struct conjunction *c);
+// The text of one JSON value.
+const struct node *schema_literal(struct schema *s, const struct json *value);
+
+// Bounds such as minLength: the larger minimum or the smaller maximum of all parts.
+bool schema_bounds(struct schema *s, const struct conjunction *c, const char *min_key,
+                   const char *max_key, int64_t *min, int64_t *max);
+// Whether some part has the keyword; that part.
+const struct json *schema_part_with(const struct conjunction *c, const char *keyword);
+
+// --- by type ---
+const struct node *schema_object(struct schema *s, const struct conjunction *c);
+const struct node *schema_array(struct schema *s, const struct conjunction *c);
+const struct node *schema_string(struct schema *s, const struct conjunction *c);
+const struct node *schema_number(struct schema *s, const struct conjunction *c, bool integer);
+
+// --- strings ---
+
+// Characters of a string in their one form: escaped only where JSON asks for it.
+const struct node *string_class(struct grammar *g, const struct range *range, size_t n);
+const struct node *string_text(struct grammar *g, const char *text, size_t len); // with quotes
+const struct node *string_unit(struct grammar *g); // any character, in any form
+// The expression of a format; NULL: a name that says nothing. *is_known where it is refused.
+const char *format_expression(const char *name, size_t len, bool *is_known);
+
+#endif
