@@ -206,6 +206,63 @@ static bool build_rules(struct assembly *a, uint32_t *n_state, uint32_t *n_call)
     return true;
 }
 
+// --- the bytes behind counted rules ---
+
+struct follow {
+    const struct assembly *a;
+    uint8_t *seen;  // [n_state] 1: its bytes were added
+    uint32_t *todo; // [n_state]
+    uint32_t n_todo;
+};
+
+static void follow_visit(struct follow *f, uint32_t state) {
+    if (f->seen[state] || !state) return;
+    f->seen[state] = 1;
+    f->todo[f->n_todo++] = state;
+}
+
+// All places behind calls of a rule.
+static void follow_returns(struct follow *f, uint32_t rule) {
+    const struct machine *m = f->a->machine;
+    for (uint32_t i = 0; i < m->call_begin[m->n_state]; i++)
+        if (m->call[i].rule == rule) follow_visit(f, m->call[i].to);
+}
+
+static bool find_follow(struct follow *f, uint32_t index) {
+    struct machine *m = f->a->machine;
+    struct machine_rule *rule = &m->rule[index];
+    memset(f->seen, 0, m->n_state);
+    f->n_todo = 0;
+    follow_returns(f, index);
+    while (f->n_todo) {
+        const uint32_t state = f->todo[--f->n_todo];
+        if (!grammar_work(f->a->g, 32)) return false;
+        for (int byte = 0; byte < 256; byte++)
+            if (m->next[state][byte]) rule->follow[byte >> 6] |= UINT64_C(1) << (byte & 63);
+        for (uint32_t i = m->call_begin[state]; i < m->call_begin[state + 1]; i++) {
+            follow_visit(f, m->rule[m->call[i].rule].start);
+            if (m->rule[m->call[i].rule].nullable) follow_visit(f, m->call[i].to);
+        }
+        if (!(m->flags[state] & STATE_ACCEPT)) continue;
+        if (!grammar_work(f->a->g, m->call_begin[m->n_state])) return false;
+        follow_returns(f, m->rule_of[state]);
+    }
+    return true;
+}
+
+static bool find_follows(const struct assembly *a) {
+    struct machine *m = a->machine;
+    struct follow f = {.a = a};
+    f.seen = grammar_alloc(a->g, m->n_state, sizeof *f.seen);
+    f.todo = grammar_alloc(a->g, m->n_state, sizeof *f.todo);
+    if (!f.seen || !f.todo) return false;
+    for (uint32_t i = 0; i < m->n_rule; i++) {
+        if (!m->rule[i].counted) memset(m->rule[i].follow, 0xff, sizeof m->rule[i].follow);
+        else if (!find_follow(&f, i)) return false;
+    }
+    return true;
+}
+
 static bool assemble(struct assembly *a) {
     struct machine *m = a->machine;
     uint32_t n_state = 1, n_call = 0; // state 0 is dead
@@ -225,7 +282,7 @@ static bool assemble(struct assembly *a) {
         m->rule[rule].name = NULL;
     }
     m->call_begin[n_state] = n_call;
-    return true;
+    return find_follows(a);
 }
 
 rn_status machine_init(struct machine *machine, struct grammar *g) {

@@ -132,11 +132,19 @@ static void read_source(struct grammar *g, enum constraint_kind kind, const char
     grammar_fail(g, RN_ERR_ARG, "an unknown kind of constraint, %d", (int)kind);
 }
 
-// Summaries, as many as the rest of the work pays for; the others are made when they are needed.
+// Whether most text stays in the state, as in a string: its summary is needed for sure.
+static bool is_loop(const struct machine *m, uint32_t state) {
+    int n = 0;
+    for (int byte = ' '; byte < 127; byte++) n += m->next[state][byte] == state;
+    return n >= 16;
+}
+
+// The summaries of loops, as many as the rest of the work pays for. The others are made when they
+// are needed: a tree of names has wide states by the dozen, and a text meets few of them.
 static void summarize(struct constraint *c, struct budget *budget) {
     const struct machine *m = &c->machine;
     for (uint32_t state = 1; state < m->n_state && budget->work < budget->work_max; state++) {
-        if (!(m->flags[state] & STATE_BYTES)) continue;
+        if (!is_loop(m, state)) continue;
         uint64_t visited = 0;
         summary_of(c->vocab, m, c->share[m->rule_of[state]], state, &visited);
         budget->work += visited;

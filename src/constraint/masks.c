@@ -57,13 +57,49 @@ static void add_leaves(struct matcher *m, const struct summary *s, struct frame 
     }
 }
 
-static void add_summary(struct matcher *m, const struct summary *s, struct frame f,
-                        uint64_t *bits) {
+// Whether no token comes near a bound of the frame's rule.
+static bool is_far(const struct machine_rule *rule, const struct summary *s, uint32_t count) {
+    if (!rule->counted) return true;
+    const int64_t most = s->need_max > s->leave_max ? s->need_max : s->leave_max;
+    return count >= rule->min && (rule->max < 0 || count + most <= rule->max);
+}
+
+static void add_frame(struct matcher *m, const struct summary *s, struct frame f, uint64_t *bits) {
     const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
     const uint64_t room =
         rule->counted && rule->max >= 0 ? (uint64_t)rule->max - f.count : UINT64_MAX;
     add_inner(m, s, room, bits);
     add_leaves(m, s, f, bits);
+}
+
+// Counted text has another set behind every character, and far from its bounds the same tokens.
+static void add_summary(struct matcher *m, const struct summary *s, struct frame f,
+                        uint64_t *bits) {
+    const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
+    const size_t n_words = m->vocab->n_words;
+    if (!rule->counted || !is_far(rule, s, f.count)) {
+        add_frame(m, s, f, bits);
+        return;
+    }
+    struct matcher_frame_mask *mask = NULL;
+    for (uint32_t i = 0; i < MATCHER_MASKS && !mask; i++)
+        if (m->frame_mask[i].state == f.state && m->frame_mask[i].parent == f.parent)
+            mask = &m->frame_mask[i];
+    if (!mask) {
+        mask = &m->frame_mask[m->next_frame_mask++ % MATCHER_MASKS];
+        mask->state = 0;
+        if (!mask->bits) mask->bits = malloc(n_words * sizeof *mask->bits);
+        if (!mask->bits) {
+            m->failure = "out of memory for a constraint";
+            return;
+        }
+        memset(mask->bits, 0, n_words * sizeof *mask->bits);
+        add_frame(m, s, f, mask->bits);
+        if (m->failure) return;
+        mask->state = f.state;
+        mask->parent = f.parent;
+    }
+    for (size_t i = 0; i < n_words; i++) bits[i] |= mask->bits[i];
 }
 
 static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {

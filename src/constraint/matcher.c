@@ -302,7 +302,7 @@ static void collect(struct matcher *m) {
         mark_frames(m, new_set, new_frame);
         compact(m, new_set, new_frame);
         for (uint32_t i = 0; i <= m->n_token; i++) m->history[i] = new_set[m->history[i]];
-        for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = 0;
+        for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = m->frame_mask[i].state = 0;
         memset(m->step, 0, MATCHER_STEPS * sizeof *m->step);
         frames_rehash(m, m->n_frame_slot);
         sets_rehash(m, m->n_set_slot);
@@ -400,7 +400,10 @@ void matcher_deinit(struct matcher *m) {
     free(m->set_slot);
     free(m->pool);
     free(m->step);
-    for (uint32_t i = 0; i < MATCHER_MASKS; i++) free(m->mask[i].bits);
+    for (uint32_t i = 0; i < MATCHER_MASKS; i++) {
+        free(m->mask[i].bits);
+        free(m->frame_mask[i].bits);
+    }
     free(m->history);
     free(m->todo);
     free(m->path);

@@ -11,7 +11,7 @@
 enum {
     MATCHER_SET_MAX = 256, // frames of a configuration: more than that is too ambiguous
     MATCHER_STEPS = 4096,  // remembered steps
-    MATCHER_MASKS = 8,     // remembered masks
+    MATCHER_MASKS = 8,     // remembered masks, of sets and of frames
 };
 
 struct frame {
@@ -35,6 +35,12 @@ struct matcher_mask {
     uint64_t *bits;
 };
 
+// The tokens of a frame whose count is far from its bounds.
+struct matcher_frame_mask {
+    uint32_t state, parent; // state 0: free
+    uint64_t *bits;
+};
+
 struct matcher {
     struct constraint_vocab *vocab;
     const struct machine *machine;
@@ -50,7 +56,8 @@ struct matcher {
     uint32_t *pool, n_pool, pool_capacity;
     struct matcher_step *step; // [MATCHER_STEPS] by hash
     struct matcher_mask mask[MATCHER_MASKS];
-    uint32_t next_mask;
+    struct matcher_frame_mask frame_mask[MATCHER_MASKS];
+    uint32_t next_mask, next_frame_mask;
     uint32_t collect_at; // frames and pool entries after which the unused ones are dropped
 
     uint32_t *history; // [n_token + 1] sets

@@ -19,6 +19,7 @@ struct walk {
     const struct constraint_vocab *vocab;
     const struct machine *machine;
     uint32_t base;
+    const uint64_t *follow; // [4]
     uint16_t *state;       // [max_depth + 1] of each depth
     uint16_t *units;       // [max_depth + 1] ended so far
     int32_t *token;        // those that stay inside
@@ -49,6 +50,14 @@ static bool leave_add(struct walk *w, struct summary_leave leave) {
     return true;
 }
 
+// Whether a byte below the node may come behind the rule.
+static bool may_follow(const struct walk *w, uint32_t index) {
+    const struct trie_node *node = w->vocab->node;
+    for (uint32_t i = index + 1; i < node[index].skip; i = node[i].skip)
+        if (w->follow[node[i].byte >> 6] >> (node[i].byte & 63) & 1) return true;
+    return false;
+}
+
 static bool walk_run(struct walk *w, uint32_t start) {
     const struct constraint_vocab *v = w->vocab;
     const struct machine *m = w->machine;
@@ -75,6 +84,7 @@ static bool walk_run(struct walk *w, uint32_t start) {
         }
         i++;
         if ((flags & (STATE_ACCEPT | STATE_CALLS)) && i < node->skip &&
+            (!counted || may_follow(w, i - 1)) &&
             !leave_add(w, (struct summary_leave){i - 1, (uint16_t)(to - w->base), units}))
             return false;
     }
@@ -119,13 +129,16 @@ static struct summary *summary_create(struct walk *w, bool counted) {
     s->n_leave = w->n_leave;
     s->leave = w->leave;
     w->leave = NULL;
+    for (uint32_t i = 0; i < s->n_leave; i++)
+        if (s->leave[i].units > s->leave_max) s->leave_max = s->leave[i].units;
     return s;
 }
 
 // NULL: out of memory.
 static const struct summary *summary_make(struct constraint_vocab *vocab, const struct machine *m,
                                           uint32_t state, uint64_t *visited) {
-    struct walk w = {.vocab = vocab, .machine = m, .base = m->rule[m->rule_of[state]].base};
+    const struct machine_rule *rule = &m->rule[m->rule_of[state]];
+    struct walk w = {.vocab = vocab, .machine = m, .base = rule->base, .follow = rule->follow};
     w.state = malloc((vocab->max_depth + 1) * sizeof *w.state);
     w.units = malloc((vocab->max_depth + 1) * sizeof *w.units);
     w.token = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.token);
@@ -187,7 +200,9 @@ static uint64_t share_hash(const struct machine *m, const struct machine_rule *r
 static bool share_equals(const struct share *share, uint64_t hash, const struct machine *m,
                          const struct machine_rule *rule) {
     if (share->hash != hash || share->n != rule->n) return false;
-    if (memcmp(share->flags, m->flags + rule->base, rule->n) != 0) return false;
+    if (memcmp(share->flags, m->flags + rule->base, rule->n) != 0 ||
+        memcmp(share->follow, rule->follow, sizeof rule->follow) != 0)
+        return false;
     for (uint32_t i = 0; i < rule->n; i++)
         for (int byte = 0; byte < 256; byte++)
             if (share->row[i][byte] != row_at(m, rule, i, byte)) return false;
@@ -210,6 +225,7 @@ static struct share *share_create(const struct machine *m, const struct machine_
         return NULL;
     }
     memcpy(share->flags, m->flags + rule->base, rule->n);
+    memcpy(share->follow, rule->follow, sizeof rule->follow);
     for (uint32_t i = 0; i < rule->n; i++)
         for (int byte = 0; byte < 256; byte++) share->row[i][byte] = row_at(m, rule, i, byte);
     return share;

@@ -22,6 +22,7 @@ struct summary {
     int32_t *by_need;      // tokens by the units that they need
     struct summary_leave *leave; // [n_leave]
     uint32_t n_leave;
+    uint32_t leave_max;    // the most units of one
     size_t bytes;
 };
 extern const struct summary summary_narrow; // stands for a state without a summary
@@ -35,6 +36,7 @@ struct share {
     uint32_t n;           // states
     uint16_t (*row)[256]; // [n] for the comparison: from 1 on, 0 is dead; NULL where not listed
     uint8_t *flags;       // [n]
+    uint64_t follow[4];   // as the rule's
     _Atomic size_t bytes; // of the summaries
     _Atomic(const struct summary *) summary[];
 };
