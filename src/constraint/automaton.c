@@ -272,7 +272,7 @@ static bool assemble(struct assembly *a) {
     if (!a->dfa || !m->rule || !build_rules(a, &n_state, &n_call)) return false;
     a->live = grammar_alloc(a->g, n_state, sizeof *a->live);
     a->null = grammar_alloc(a->g, n_state, sizeof *a->null);
-    if (!a->live || !a->null || !find_live(a) || !find_nullable(a) || !refuse_left_recursion(a))
+    if (!a->live || !a->null || !find_nullable(a) || !refuse_left_recursion(a) || !find_live(a))
         return false;
     if (!machine_alloc(a, n_state, n_call)) return false;
     n_call = 0;
