@@ -34,13 +34,16 @@ static void add(const char *text) {
 }
 
 static void add_word(void) {
-    static const char *const part[] = {"a",  "e",  "i",   "o",   "er", "in", "st", "re", "tion", "th",
-                                       "an", "co", "de",  "pro", "s",  "t",  "l",  "m",  "ing",  "ed",
-                                       "un", "ab", "com", "ly",  "or", "al", "is", "on", "k",    "v"};
-    static const char *const other[] = {"\xd0\xb0", "\xd0\xbe", "\xd1\x82", "\xd0\xbd", "\xe4\xb8\xad",
-                                        "\xe5\x9b\xbd", "\xe6\x98\xaf", "\xc3\xa9", "\xc3\xbc", "\xd9\x85",
-                                        "\xe3\x81\xae", "\xed\x95\x9c"};
-    static const char *const mark[] = {"\"", "\",", "\":", ".", ",", ")", "(", "{", "}", "_", "-", "/", "'", "\n"};
+    static const char *const part[] = {"a",    "e",  "i",   "o",  "er", "in",  "st",  "re",
+                                       "tion", "th", "an",  "co", "de", "pro", "s",   "t",
+                                       "l",    "m",  "ing", "ed", "un", "ab",  "com", "ly",
+                                       "or",   "al", "is",  "on", "k",  "v"};
+    static const char *const other[] = {"\xd0\xb0",     "\xd0\xbe",     "\xd1\x82",
+                                        "\xd0\xbd",     "\xe4\xb8\xad", "\xe5\x9b\xbd",
+                                        "\xe6\x98\xaf", "\xc3\xa9",     "\xc3\xbc",
+                                        "\xd9\x85",     "\xe3\x81\xae", "\xed\x95\x9c"};
+    static const char *const mark[] = {"\"", "\",", "\":", ".", ",", ")", "(",
+                                       "{",  "}",   "_",   "-", "/", "'", "\n"};
     char text[64] = "";
     const int kind = below(10);
     if (below(2)) strcat(text, " ");
@@ -75,8 +78,9 @@ static void make_vocabulary(void) {
         text[0] = '\n';
         add(text);
     }
-    static const char *const code[] = {"{\"", "\":", "\": ", "\",", "\", \"", "\"}", "},", "\":[", "\":{\"",
-                                       "\":\"", "]}", "null", "true", "false", "name", "\"name", "id", "[{"};
+    static const char *const code[] = {"{\"",  "\":",   "\": ",   "\",",    "\", \"", "\"}",
+                                       "},",   "\":[",  "\":{\"", "\":\"",  "]}",     "null",
+                                       "true", "false", "name",   "\"name", "id",     "[{"};
     for (size_t i = 0; i < sizeof code / sizeof *code; i++) add(code[i]);
     while (n_token < n_vocab - 1) add_word();
     memcpy(bytes[n_token], "<end>", 5);
@@ -85,8 +89,8 @@ static void make_vocabulary(void) {
 
 static struct constraint_token token_at(void *ctx, int32_t id) {
     (void)ctx;
-    return (struct constraint_token){
-        .data = bytes[id], .len = length[id], .is_end = id == n_vocab - 1};
+    return (
+        struct constraint_token){.data = bytes[id], .len = length[id], .is_end = id == n_vocab - 1};
 }
 
 static double *sample;
@@ -162,18 +166,16 @@ static void row(const char *name, enum constraint_kind kind, const char *text) {
     const double first = compile_ms(fresh, kind, text, &c);
     char other[8192]; // the same source with a blank: compiled again, with the summaries at hand
     snprintf(other, sizeof other, "%s ", text);
-    const double again =
-        kind == CONSTRAINT_SCHEMA ? compile_ms(fresh, kind, other, &warm) : 0;
+    const double again = kind == CONSTRAINT_SCHEMA ? compile_ms(fresh, kind, other, &warm) : 0;
     n_sample = 0;
     advance_us = 0;
     n_advance = 0;
     for (int i = 0; i < 20; i++) walk(c, 100);
     qsort(sample, (size_t)n_sample, sizeof *sample, compare_double);
     const struct constraint_size size = constraint_size(c);
-    printf("%-28s %8.2f %8.2f %7u %9.2f %9.2f %9.2f %9.2f %9.2f\n", name, first, again,
-           size.states, (double)size.work / 1e6, sample[n_sample / 2],
-           sample[(size_t)(n_sample * 0.99)], sample[n_sample - 1],
-           n_advance ? advance_us / (double)n_advance : 0);
+    printf("%-28s %8.2f %8.2f %7u %9.2f %9.2f %9.2f %9.2f %9.2f\n", name, first, again, size.states,
+           (double)size.work / 1e6, sample[n_sample / 2], sample[(size_t)(n_sample * 0.99)],
+           sample[n_sample - 1], n_advance ? advance_us / (double)n_advance : 0);
     if (kind == CONSTRAINT_SCHEMA) constraint_release(warm);
     constraint_release(c);
     constraint_vocab_release(fresh);
@@ -211,14 +213,17 @@ int main(int argc, char **argv) {
     properties_row("20 enumerations", 20, true, "{\"enum\":[\"red\",\"green\",\"blue\",null]}");
     properties_row("20 dates", 20, true, "{\"type\":\"string\",\"format\":\"date-time\"}");
     row("pattern", CONSTRAINT_SCHEMA,
-        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[a-z ]+(-[a-z]+){2,5}$\"}}");
+        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[a-z "
+        "]+(-[a-z]+){2,5}$\"}}");
     row("recursive", CONSTRAINT_SCHEMA,
         "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"name\":{"
-        "\"type\":\"string\"},\"children\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"}}},"
+        "\"type\":\"string\"},\"children\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+        "n\"}}},"
         "\"required\":[\"name\",\"children\"],\"additionalProperties\":false}}}");
     row("regex", CONSTRAINT_REGEX, "(yes|no|maybe): [A-Za-z ,.]{1,500}");
     row("grammar", CONSTRAINT_GRAMMAR,
-        "root ::= expr\nexpr ::= term ([-+*/] term)*\nterm ::= [0-9]+ | [a-z]+ | \"(\" ws expr ws \")\"\n"
+        "root ::= expr\nexpr ::= term ([-+*/] term)*\nterm ::= [0-9]+ | [a-z]+ | \"(\" ws expr ws "
+        "\")\"\n"
         "ws ::= [ \\t\\n]*\n");
     row("choices", CONSTRAINT_CHOICES, "[\"positive\",\"negative\",\"neutral\"]");
     free(sample);

@@ -257,8 +257,10 @@ static bool find_follows(const struct assembly *a) {
     f.todo = grammar_alloc(a->g, m->n_state, sizeof *f.todo);
     if (!f.seen || !f.todo) return false;
     for (uint32_t i = 0; i < m->n_rule; i++) {
-        if (!m->rule[i].counted) memset(m->rule[i].follow, 0xff, sizeof m->rule[i].follow);
-        else if (!find_follow(&f, i)) return false;
+        if (!m->rule[i].counted)
+            memset(m->rule[i].follow, 0xff, sizeof m->rule[i].follow);
+        else if (!find_follow(&f, i))
+            return false;
     }
     return true;
 }
@@ -304,7 +306,7 @@ void machine_deinit(struct machine *machine) {
 }
 
 size_t machine_bytes(const struct machine *m) {
-    return m->n_state * (sizeof *m->next + sizeof *m->flags + sizeof *m->rule_of +
-                         sizeof *m->call_begin) +
+    return m->n_state *
+               (sizeof *m->next + sizeof *m->flags + sizeof *m->rule_of + sizeof *m->call_begin) +
            m->call_begin[m->n_state] * sizeof *m->call + m->n_rule * sizeof *m->rule;
 }

@@ -23,10 +23,10 @@ struct machine_call {
 };
 
 struct machine_rule {
-    const char *name;    // lives with the grammar, for messages while it is built
-    uint32_t base, n;    // its states
-    uint32_t start;      // 0: the rule matches nothing
-    int64_t min, max;    // units of a counted rule
+    const char *name; // lives with the grammar, for messages while it is built
+    uint32_t base, n; // its states
+    uint32_t start;   // 0: the rule matches nothing
+    int64_t min, max; // units of a counted rule
     bool counted, nullable;
     uint64_t follow[4]; // bytes that may come behind a counted rule, and perhaps some others; all
                         // behind another one

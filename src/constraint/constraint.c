@@ -9,8 +9,9 @@
 #include "constraint/matcher.h"
 
 // 12 million units take about 50 ms on the slowest machine that was measured.
-const struct constraint_limits constraint_limits_default = {
-    .source_bytes = 1 << 20, .work = 12000000, .bytes = 64 << 20};
+const struct constraint_limits constraint_limits_default = {.source_bytes = 1 << 20,
+                                                            .work = 12000000,
+                                                            .bytes = 64 << 20};
 
 enum {
     KEPT_MAX = 64,            // compiled constraints
@@ -274,8 +275,10 @@ static void hook_rollback(void *ctx, int choice, int n_tokens) {
 }
 
 rn_constraint constraint_hook(struct constraint_run *run) {
-    return (rn_constraint){
-        .ctx = run, .mask = hook_mask, .advance = hook_advance, .rollback = hook_rollback};
+    return (rn_constraint){.ctx = run,
+                           .mask = hook_mask,
+                           .advance = hook_advance,
+                           .rollback = hook_rollback};
 }
 
 bool constraint_may_end(struct constraint_run *run, int choice) {

@@ -13,7 +13,7 @@ struct subset {
     struct grammar *g;
     struct nfa nfa;
     struct dfa *dfa;
-    uint32_t *set_at, *set_n;  // [dfa->capacity] of each state, in the pool
+    uint32_t *set_at, *set_n; // [dfa->capacity] of each state, in the pool
     uint32_t *pool;
     uint32_t n_pool, pool_capacity;
     uint32_t *slot; // [n_slot] hash table of sets: index + 1
@@ -176,8 +176,8 @@ static bool gather(struct subset *s, uint32_t state, enum nfa_kind kind) {
         for (uint32_t e = s->nfa.first[member]; e != UINT32_MAX; e = s->nfa.edge[e].next) {
             if (s->nfa.edge[e].kind != kind) continue;
             uint32_t seeds = s->out_capacity;
-            struct nfa_edge *out = grow_to(s->g, s->out, &s->out_capacity, s->n_out, s->n_out + 1,
-                                           sizeof *out);
+            struct nfa_edge *out =
+                grow_to(s->g, s->out, &s->out_capacity, s->n_out, s->n_out + 1, sizeof *out);
             if (!out) return false;
             s->out = out;
             if (seeds != s->out_capacity) {
@@ -206,12 +206,11 @@ static bool expand_bytes(struct subset *s, uint32_t state) {
         const uint32_t to = s->n_list ? intern(s) : UINT32_MAX;
         if (s->g->status) return false;
         if (to == UINT32_MAX) continue; // states that lead nowhere
-        struct dfa_edge *last = s->dfa->n_edge > s->dfa->state[state].edge
-                                    ? &s->dfa->edge[s->dfa->n_edge - 1]
-                                    : NULL;
-        if (last && last->to == to && last->hi + 1 == lo) last->hi = (uint8_t)(hi - 1);
-        else if (!edge_add(s->g, s->dfa,
-                           (struct dfa_edge){(uint8_t)lo, (uint8_t)(hi - 1), to}))
+        struct dfa_edge *last =
+            s->dfa->n_edge > s->dfa->state[state].edge ? &s->dfa->edge[s->dfa->n_edge - 1] : NULL;
+        if (last && last->to == to && last->hi + 1 == lo)
+            last->hi = (uint8_t)(hi - 1);
+        else if (!edge_add(s->g, s->dfa, (struct dfa_edge){(uint8_t)lo, (uint8_t)(hi - 1), to}))
             return false;
     }
     s->dfa->state[state].n_edge = s->dfa->n_edge - s->dfa->state[state].edge;
@@ -264,12 +263,12 @@ static uint64_t signature(const struct dfa *dfa, uint32_t state, const uint32_t 
                class[dfa->edge[s->edge + k].to] == class[e->to])
             k++;
         h = mix(h, e->lo | (uint64_t)dfa->edge[s->edge + k - 1].hi << 8 |
-                       (uint64_t)class[e->to] << 16);
+                       (uint64_t) class[e->to] << 16);
         i = k;
     }
     for (uint32_t i = 0; i < s->n_call; i++) {
         const struct dfa_call *call = &dfa->call[s->call + i];
-        h = mix(h, call->rule | (uint64_t)class[call->to] << 32);
+        h = mix(h, call->rule | (uint64_t) class[call->to] << 32);
     }
     return h;
 }
@@ -318,10 +317,8 @@ static bool merge_classes(struct grammar *g, struct dfa *dfa, uint32_t *class, u
         if (is_first) name[class[i]] = ++n;
         if (is_first) dfa->state[n - 1] = dfa->state[i];
     }
-    for (uint32_t i = 0; i < dfa->n_edge; i++)
-        dfa->edge[i].to = name[class[dfa->edge[i].to]] - 1;
-    for (uint32_t i = 0; i < dfa->n_call; i++)
-        dfa->call[i].to = name[class[dfa->call[i].to]] - 1;
+    for (uint32_t i = 0; i < dfa->n_edge; i++) dfa->edge[i].to = name[class[dfa->edge[i].to]] - 1;
+    for (uint32_t i = 0; i < dfa->n_call; i++) dfa->call[i].to = name[class[dfa->call[i].to]] - 1;
     dfa->n = n;
     return true;
 }

@@ -8,8 +8,9 @@
 #include <string.h>
 
 void grammar_init(struct grammar *g, uint64_t work_max, size_t bytes_max, rn_error *err) {
-    *g = (struct grammar){
-        .budget = {.work_max = work_max, .bytes_max = bytes_max}, .expand_max = 32, .err = err};
+    *g = (struct grammar){.budget = {.work_max = work_max, .bytes_max = bytes_max},
+                          .expand_max = 32,
+                          .err = err};
 }
 
 void grammar_deinit(struct grammar *g) { arena_deinit(&g->arena); }
@@ -34,7 +35,8 @@ bool budget_work(struct budget *budget, uint64_t units) {
 bool grammar_work(struct grammar *g, uint64_t units) {
     if (g->status) return false;
     if (budget_work(&g->budget, units)) return true;
-    grammar_fail(g, RN_ERR_ARG, "the constraint is too large: it needs more than %llu units of work",
+    grammar_fail(g, RN_ERR_ARG,
+                 "the constraint is too large: it needs more than %llu units of work",
                  (unsigned long long)g->budget.work_max);
     return false;
 }
@@ -218,9 +220,8 @@ const struct node *node_counted(struct grammar *g, const struct node *unit, int6
     if (max > GRAMMAR_MAX_COUNT) max = GRAMMAR_MAX_COUNT;
     if (max < 0 && min == 0) return node_repeat(g, unit, 0, -1);
     uint32_t rule = 0;
-    while (rule < g->n_rule &&
-           !(g->rule[rule].counted && g->rule[rule].body == unit && g->rule[rule].min == min &&
-             g->rule[rule].max == max))
+    while (rule < g->n_rule && !(g->rule[rule].counted && g->rule[rule].body == unit &&
+                                 g->rule[rule].min == min && g->rule[rule].max == max))
         rule++;
     if (rule == g->n_rule) {
         rule = grammar_rule(g, "counted text", 12);

@@ -121,8 +121,8 @@ const struct node *node_counted(struct grammar *g, const struct node *unit, int6
 uint32_t grammar_rule(struct grammar *g, const char *name, size_t len);
 void grammar_define(struct grammar *g, uint32_t rule, const struct node *body);
 
-// Sorts and merges in place; the new number. Values past U+10FFFF are taken out. Surrogates may stay:
-// they have no bytes.
+// Sorts and merges in place; the new number. Values past U+10FFFF are taken out. Surrogates may
+// stay: they have no bytes.
 size_t ranges_normalize(struct range *range, size_t n);
 
 // A list of nodes that grows, for front ends.

@@ -45,8 +45,8 @@ static void add_leaves(struct matcher *m, const struct summary *s, struct frame 
     for (uint32_t i = 0; i < s->n_leave && !m->failure; i++) {
         const struct summary_leave *leave = &s->leave[i];
         const uint64_t count = (uint64_t)f.count + leave->units;
-        if (rule->counted && ((int64_t)count < rule->min ||
-                              (rule->max >= 0 && (int64_t)count > rule->max)))
+        if (rule->counted &&
+            ((int64_t)count < rule->min || (rule->max >= 0 && (int64_t)count > rule->max)))
             continue;
         if (leave->state != state) {
             state = leave->state;
@@ -112,10 +112,12 @@ static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
     for (uint32_t i = 0; i < n && !m->failure; i++) {
         const uint32_t id = m->pool[m->set[set].at + i];
         const struct frame f = m->frame[id];
-        const struct summary *s = summary_of(
-            m->vocab, m->machine, m->share[m->machine->rule_of[f.state]], f.state, NULL);
-        if (s == &summary_narrow) narrow[n_narrow++] = id;
-        else add_summary(m, s, f, bits);
+        const struct summary *s =
+            summary_of(m->vocab, m->machine, m->share[m->machine->rule_of[f.state]], f.state, NULL);
+        if (s == &summary_narrow)
+            narrow[n_narrow++] = id;
+        else
+            add_summary(m, s, f, bits);
     }
     const uint32_t rest = matcher_subset(m, narrow, n_narrow);
     if (rest) walk(m, rest, 0, m->vocab->n_node, 0, bits);

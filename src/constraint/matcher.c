@@ -30,8 +30,7 @@ static void *grow(struct matcher *m, void *array, uint32_t *capacity, uint32_t w
     return grown;
 }
 
-static bool numbers_grow(struct matcher *m, uint32_t **array, uint32_t *capacity,
-                         uint32_t wanted) {
+static bool numbers_grow(struct matcher *m, uint32_t **array, uint32_t *capacity, uint32_t wanted) {
     uint32_t *grown = grow(m, *array, capacity, wanted, sizeof **array);
     if (grown) *array = grown;
     return grown;
@@ -153,8 +152,7 @@ static void closure_add(struct matcher *m, uint32_t state, uint32_t count, uint3
     const uint32_t id = frame_of(m, state, count, parent);
     if (!id || m->frame[id].stamp == m->now) return;
     m->frame[id].stamp = m->now;
-    if (numbers_grow(m, &m->todo, &m->todo_capacity, m->n_todo + 1))
-        m->todo[m->n_todo++] = id;
+    if (numbers_grow(m, &m->todo, &m->todo_capacity, m->n_todo + 1)) m->todo[m->n_todo++] = id;
 }
 
 // Whether a counted rule may end with this count, and whether another unit may start.
@@ -182,9 +180,8 @@ static void closure_leave(struct matcher *m, struct frame f) {
     for (uint32_t i = machine->call_begin[f.state]; i < machine->call_begin[f.state + 1]; i++) {
         const struct machine_call *call = &machine->call[i];
         // a call at the end of its rule returns where the rule does
-        const uint32_t parent = machine->flags[call->to] & STATE_TAIL
-                                    ? f.parent
-                                    : frame_of(m, call->to, 0, f.parent);
+        const uint32_t parent =
+            machine->flags[call->to] & STATE_TAIL ? f.parent : frame_of(m, call->to, 0, f.parent);
         if (m->failure) return;
         closure_add(m, machine->rule[call->rule].start, 0, parent);
     }
@@ -282,8 +279,7 @@ static void compact(struct matcher *m, uint32_t *new_set, uint32_t *new_frame) {
     for (uint32_t s = 1; s < m->n_set; s++) {
         if (!new_set[s]) continue;
         const struct frame_set old = m->set[s];
-        for (uint32_t i = 0; i < old.n; i++)
-            m->pool[n_pool + i] = new_frame[m->pool[old.at + i]];
+        for (uint32_t i = 0; i < old.n; i++) m->pool[n_pool + i] = new_frame[m->pool[old.at + i]];
         m->set[n_set] = (struct frame_set){n_pool, old.n, old.can_end};
         n_pool += old.n;
         new_set[s] = n_set++;
@@ -320,8 +316,7 @@ void matcher_tidy(struct matcher *m) {
 // --- the history ---
 
 static bool history_push(struct matcher *m, uint32_t set) {
-    if (!numbers_grow(m, &m->history, &m->history_capacity, m->n_token + 2))
-        return false;
+    if (!numbers_grow(m, &m->history, &m->history_capacity, m->n_token + 2)) return false;
     m->history[++m->n_token] = set;
     return true;
 }
@@ -338,8 +333,10 @@ bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len) {
 
 void matcher_token(struct matcher *m, int32_t id) {
     const struct constraint_token *token = &m->vocab->token[id];
-    if (token->is_end || token->is_special || token->len == 0) history_push(m, 0);
-    else matcher_feed(m, (const uint8_t *)token->data, token->len);
+    if (token->is_end || token->is_special || token->len == 0)
+        history_push(m, 0);
+    else
+        matcher_feed(m, (const uint8_t *)token->data, token->len);
 }
 
 void matcher_rollback(struct matcher *m, uint32_t n) {
@@ -375,10 +372,9 @@ bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struc
                           .collect_at = COLLECT_FRAMES};
     m->step = calloc(MATCHER_STEPS, sizeof *m->step);
     m->path = calloc(vocab->max_depth + 1, sizeof *m->path);
-    if (m->step && m->path && frames_grow(m, 1) &&
-        sets_grow(m, 1) &&
-        numbers_grow(m, &m->history, &m->history_capacity, 1) &&
-        frames_rehash(m, 256) && sets_rehash(m, 256)) {
+    if (m->step && m->path && frames_grow(m, 1) && sets_grow(m, 1) &&
+        numbers_grow(m, &m->history, &m->history_capacity, 1) && frames_rehash(m, 256) &&
+        sets_rehash(m, 256)) {
         m->frame[0] = (struct frame){0};
         m->set[0] = (struct frame_set){0};
         closure_begin(m);

@@ -67,9 +67,9 @@ struct matcher {
     uint32_t found[MATCHER_SET_MAX];       // its frames with bytes
     uint32_t n_found;
     bool can_end;
-    uint32_t now;      // stamp of the closure
-    uint64_t work;     // of the current mask
-    uint32_t *path;    // [max_depth + 1] sets along a walk
+    uint32_t now;   // stamp of the closure
+    uint64_t work;  // of the current mask
+    uint32_t *path; // [max_depth + 1] sets along a walk
 };
 
 bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struct machine *machine,

@@ -54,7 +54,8 @@ static bool add_empty(struct grammar *g, struct nfa *nfa, uint32_t from, uint32_
 
 static bool add_bytes(struct grammar *g, struct nfa *nfa, uint32_t from, uint8_t lo, uint8_t hi,
                       uint32_t to) {
-    return add_edge(g, nfa, from, (struct nfa_edge){.to = to, .kind = NFA_BYTES, .lo = lo, .hi = hi});
+    return add_edge(g, nfa, from,
+                    (struct nfa_edge){.to = to, .kind = NFA_BYTES, .lo = lo, .hi = hi});
 }
 
 // --- classes ---
@@ -102,8 +103,10 @@ static bool add_range(struct grammar *g, struct nfa *nfa, uint32_t from, struct 
             const uint32_t mask = (1u << (6 * i)) - 1;
             if ((r.lo & ~mask) == (r.hi & ~mask)) continue;
             uint32_t cut = 0;
-            if (r.lo & mask) cut = (r.lo | mask) + 1;
-            else if ((r.hi & mask) != mask) cut = r.hi & ~mask;
+            if (r.lo & mask)
+                cut = (r.lo | mask) + 1;
+            else if ((r.hi & mask) != mask)
+                cut = r.hi & ~mask;
             if (!cut) continue;
             todo[n++] = (struct range){cut, r.hi};
             todo[n++] = (struct range){r.lo, cut - 1};

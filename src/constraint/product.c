@@ -92,8 +92,7 @@ static bool expand(struct product *p, uint32_t from) {
             if (!grammar_work(p->g, 4)) return false;
             if (to_b == NOWHERE && !p->is_difference) continue;
             const uint32_t to = pair_of(p, e->to, to_b);
-            if (p->g->status ||
-                !edge_add(p, from, to, node_byte(p->g, (uint8_t)lo, (uint8_t)hi)))
+            if (p->g->status || !edge_add(p, from, to, node_byte(p->g, (uint8_t)lo, (uint8_t)hi)))
                 return false;
         }
     }

@@ -7,10 +7,10 @@
 #include "constraint/front.h"
 
 struct group {
-    size_t at;              // offset of its bracket, for messages
-    struct node_list alt;   // branches that are complete
-    struct node_list seq;   // the branch so far
-    bool starts, ends;      // the branch has ^ or $
+    size_t at;            // offset of its bracket, for messages
+    struct node_list alt; // branches that are complete
+    struct node_list seq; // the branch so far
+    bool starts, ends;    // the branch has ^ or $
 };
 
 struct parser {
@@ -340,8 +340,10 @@ static bool read_anchor(struct parser *p, bool is_start) {
     struct group *group = &p->group[p->depth];
     if (p->depth) return fail(p, p->at, "an anchor inside a group is not supported");
     if (is_start && group->seq.n) return fail(p, p->at, "the anchor '^' behind text");
-    if (is_start) group->starts = true;
-    else group->ends = true;
+    if (is_start)
+        group->starts = true;
+    else
+        group->ends = true;
     p->at++;
     p->can_repeat = false;
     return true;

@@ -38,8 +38,10 @@ static bool pointer_find(const struct json *from, const struct json *to, struct 
         const bool is_object = from->kind == JREAD_OBJECT;
         char index[24];
         snprintf(index, sizeof index, "%zu", i);
-        if (is_object) pointer_add(p, from->member[i].key, from->member[i].len);
-        else pointer_add(p, index, strlen(index));
+        if (is_object)
+            pointer_add(p, from->member[i].key, from->member[i].len);
+        else
+            pointer_add(p, index, strlen(index));
         if (pointer_find(is_object ? from->member[i].value : from->item[i], to, p)) return true;
         p->len = len;
         p->text[len] = 0;
@@ -65,11 +67,21 @@ const struct node *schema_fail(struct schema *s, const struct json *part, const 
 
 // Keywords that say something about values and are not supported.
 static const char *const refused[] = {
-    "not",          "if",          "then",
-    "else",         "contains",    "dependentSchemas",
-    "dependencies", "propertyNames", "dependentRequired",
-    "minContains",  "maxContains", "unevaluatedItems",
-    "$dynamicRef",  "$recursiveRef", "unevaluatedProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "dependentSchemas",
+    "dependencies",
+    "propertyNames",
+    "dependentRequired",
+    "minContains",
+    "maxContains",
+    "unevaluatedItems",
+    "$dynamicRef",
+    "$recursiveRef",
+    "unevaluatedProperties",
 };
 
 static bool check_keywords(struct schema *s, const struct json *part) {
@@ -222,12 +234,9 @@ bool schema_bounds(struct schema *s, const struct conjunction *c, const char *mi
 static const struct {
     const char *name;
     unsigned type;
-} type_names[] = {{"null", TYPE_NULL},
-                  {"boolean", TYPE_BOOLEAN},
-                  {"object", TYPE_OBJECT},
-                  {"array", TYPE_ARRAY},
-                  {"string", TYPE_STRING},
-                  {"number", TYPE_NUMBER | TYPE_INTEGER},
+} type_names[] = {{"null", TYPE_NULL},      {"boolean", TYPE_BOOLEAN},
+                  {"object", TYPE_OBJECT},  {"array", TYPE_ARRAY},
+                  {"string", TYPE_STRING},  {"number", TYPE_NUMBER | TYPE_INTEGER},
                   {"integer", TYPE_INTEGER}};
 
 static unsigned type_named(struct schema *s, const struct json *part, const struct json *name) {
@@ -246,7 +255,8 @@ static unsigned types_of(struct schema *s, const struct conjunction *c) {
         if (type->kind == JREAD_ARRAY)
             for (size_t k = 0; k < type->len; k++)
                 named |= type_named(s, c->part[i], type->item[k]);
-        else named = type_named(s, c->part[i], type);
+        else
+            named = type_named(s, c->part[i], type);
         types &= named;
     }
     return types;
@@ -282,8 +292,8 @@ const struct node *schema_literal(struct schema *s, const struct json *value) {
             node_list_add(g, &list, node_text(g, ":"));
             node_list_add(g, &list, s->space);
         }
-        node_list_add(g, &list, schema_literal(s, is_object ? value->member[i].value
-                                                            : value->item[i]));
+        node_list_add(g, &list,
+                      schema_literal(s, is_object ? value->member[i].value : value->item[i]));
     }
     node_list_add(g, &list, s->space);
     node_list_add(g, &list, node_text(g, is_object ? "}" : "]"));
@@ -317,13 +327,15 @@ static bool has_type(const struct json *value, unsigned types) {
     return false;
 }
 
-// Whether the lists of all parts have the value.
-static bool is_listed(struct schema *s, const struct conjunction *c, const struct json *value) {
+// Whether the lists of all parts have the value; `from` is the list that it comes from.
+static bool is_listed(struct schema *s, const struct conjunction *c, const struct json *from,
+                      const struct json *value) {
     for (uint32_t i = 0; i < c->n; i++) {
-        const struct json *one = json_get(c->part[i], "const"), *some = json_get(c->part[i], "enum");
-        if (one && !json_equal(s->g, one, value)) return false;
-        bool found = !some;
-        for (size_t k = 0; some && k < some->len && !found; k++)
+        const struct json *one = json_get(c->part[i], "const"),
+                          *some = json_get(c->part[i], "enum");
+        if (one && one != from && !json_equal(s->g, one, value)) return false;
+        bool found = !some || some == from;
+        for (size_t k = 0; !found && k < some->len && !s->g->status; k++)
             found = json_equal(s->g, some->item[k], value);
         if (!found) return false;
     }
@@ -331,11 +343,25 @@ static bool is_listed(struct schema *s, const struct conjunction *c, const struc
 }
 
 static bool check_lists(struct schema *s, const struct conjunction *c) {
-    static const char *const others[] = {
-        "pattern",    "format",           "minLength",        "maxLength",  "minimum",
-        "maximum",    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "properties",
-        "items",      "prefixItems",      "minItems",         "maxItems",   "additionalProperties",
-        "required",   "patternProperties", "minProperties",   "maxProperties"};
+    static const char *const others[] = {"pattern",
+                                         "format",
+                                         "minLength",
+                                         "maxLength",
+                                         "minimum",
+                                         "maximum",
+                                         "exclusiveMinimum",
+                                         "exclusiveMaximum",
+                                         "multipleOf",
+                                         "properties",
+                                         "items",
+                                         "prefixItems",
+                                         "minItems",
+                                         "maxItems",
+                                         "additionalProperties",
+                                         "required",
+                                         "patternProperties",
+                                         "minProperties",
+                                         "maxProperties"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const struct json *part = schema_part_with(c, others[i]);
         if (!part) continue;
@@ -364,7 +390,7 @@ static const struct node *listed_values(struct schema *s, const struct conjuncti
     struct node_list list = {0};
     for (size_t i = 0; i < (one ? 1 : some->len); i++) {
         const struct json *value = one ? one : some->item[i];
-        if (!has_type(value, types) || !is_listed(s, c, value)) continue;
+        if (!has_type(value, types) || !is_listed(s, c, one ? one : some, value)) continue;
         if (!node_list_add(s->g, &list, schema_literal(s, value))) return NULL;
     }
     return s->g->status ? NULL : node_alt(s->g, list.node, list.n);
@@ -463,11 +489,28 @@ static const struct node *body_of(struct schema *s, const struct conjunction *c)
 
 // Texts that a rule would only make slower: words, and values without further conditions.
 static const struct node *short_value(struct schema *s, const struct conjunction *c) {
-    static const char *const heavy[] = {
-        "anyOf",   "oneOf",      "properties", "items",     "prefixItems",      "required",
-        "pattern", "format",     "minLength",  "maxLength", "minimum",          "maximum",
-        "minItems", "multipleOf", "maxItems",  "additionalProperties", "patternProperties",
-        "exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties", "additionalItems"};
+    static const char *const heavy[] = {"anyOf",
+                                        "oneOf",
+                                        "properties",
+                                        "items",
+                                        "prefixItems",
+                                        "required",
+                                        "pattern",
+                                        "format",
+                                        "minLength",
+                                        "maxLength",
+                                        "minimum",
+                                        "maximum",
+                                        "minItems",
+                                        "multipleOf",
+                                        "maxItems",
+                                        "additionalProperties",
+                                        "patternProperties",
+                                        "exclusiveMinimum",
+                                        "exclusiveMaximum",
+                                        "minProperties",
+                                        "maxProperties",
+                                        "additionalItems"};
     for (size_t i = 0; i < sizeof heavy / sizeof *heavy; i++)
         if (schema_part_with(c, heavy[i])) return NULL;
     const unsigned types = types_of(s, c);

@@ -37,7 +37,7 @@ struct schema {
     const struct json *root;
     struct conjunction **rule_of; // [capacity] the conjunction of a rule; NULL: another one
     uint32_t n_rule_of;
-    uint32_t done; // rules before it have their bodies
+    uint32_t done;            // rules before it have their bodies
     const struct node *space; // between the tokens of JSON
     const struct node *unit;  // one character of a string, with any escape
     uint32_t string, number, integer, value, object, array; // rules for any such value

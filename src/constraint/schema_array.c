@@ -52,8 +52,7 @@ const struct node *schema_array(struct schema *s, const struct conjunction *c) {
     struct grammar *g = s->g;
     int64_t min, max;
     size_t n_fixed;
-    if (!count_fixed(s, c, &n_fixed) ||
-        !schema_bounds(s, c, "minItems", "maxItems", &min, &max))
+    if (!count_fixed(s, c, &n_fixed) || !schema_bounds(s, c, "minItems", "maxItems", &min, &max))
         return NULL;
     if (max >= 0 && min > max) return node_never(g);
     // positions with a state of their own: fixed ones, and all that are counted
@@ -78,8 +77,8 @@ const struct node *schema_array(struct schema *s, const struct conjunction *c) {
         const struct node *here = (size_t)i < n_fixed ? item_at(s, c, (size_t)i) : item;
         const struct node *lead = i ? comma : s->space;
         const uint32_t from = i ? after + (uint32_t)i : 1;
-        edge[n_edge++] = (struct graph_edge){from, after + (uint32_t)i + 1,
-                                             node_seq_of(g, lead, here)};
+        edge[n_edge++] =
+            (struct graph_edge){from, after + (uint32_t)i + 1, node_seq_of(g, lead, here)};
         if (i + 1 >= min) edge[n_edge++] = (struct graph_edge){after + (uint32_t)i + 1, end, close};
     }
     if (max < 0) { // any number more

@@ -8,8 +8,8 @@
 #include "constraint/schema.h"
 
 enum {
-    MAX_DIGITS = 18,         // of a bound, before or behind the point
-    EXACT_DIGITS = 15,       // of a double: more of them may round onto a bound
+    MAX_DIGITS = 18,   // of a bound, before or behind the point
+    EXACT_DIGITS = 15, // of a double: more of them may round onto a bound
     MAX_REMAINDERS = 4000,
 };
 
@@ -102,11 +102,11 @@ static const struct node *digits_between(struct grammar *g, const uint8_t *lo, c
     const struct node *part[3];
     int n_part = 0;
     if (lo)
-        part[n_part++] = node_seq_of(g, digit_node(g, first, first),
-                                     digits_between(g, lo_rest, NULL, n - 1));
+        part[n_part++] =
+            node_seq_of(g, digit_node(g, first, first), digits_between(g, lo_rest, NULL, n - 1));
     if (first + !!lo <= last - !!hi)
-        part[n_part++] = node_seq_of(g, digit_node(g, first + !!lo, last - !!hi),
-                                     any_digits(g, n - 1, n - 1));
+        part[n_part++] =
+            node_seq_of(g, digit_node(g, first + !!lo, last - !!hi), any_digits(g, n - 1, n - 1));
     if (hi)
         part[n_part++] =
             node_seq_of(g, digit_node(g, last, last), digits_between(g, NULL, hi_rest, n - 1));
@@ -134,8 +134,8 @@ static const struct node *whole_between(struct grammar *g, uint64_t lo, uint64_t
     node_list_add(g, &list, digits_between(g, a, NULL, n_lo));
     const int n_middle = has_hi ? n_hi - 1 : 20;
     if (n_middle > n_lo)
-        node_list_add(g, &list, node_seq_of(g, digit_node(g, 1, 9),
-                                            any_digits(g, n_lo, n_middle - 1)));
+        node_list_add(g, &list,
+                      node_seq_of(g, digit_node(g, 1, 9), any_digits(g, n_lo, n_middle - 1)));
     static const uint8_t power[20] = {1};
     if (has_hi) node_list_add(g, &list, digits_between(g, power, b, n_hi));
     return node_alt(g, list.node, list.n);
@@ -175,11 +175,12 @@ static const struct node *fraction_digits(const struct fraction *f, int at, bool
     if (first == last)
         return node_seq_of(g, digit_node(g, first, first), fraction_rest(f, at + 1, lo, hi));
     struct node_list list = {0};
-    node_list_add(g, &list, node_seq_of(g, digit_node(g, first, first),
-                                        fraction_rest(f, at + 1, lo, false)));
+    node_list_add(g, &list,
+                  node_seq_of(g, digit_node(g, first, first), fraction_rest(f, at + 1, lo, false)));
     if (first + 1 <= last - 1)
-        node_list_add(g, &list, node_seq_of(g, digit_node(g, first + 1, last - 1),
-                                            fraction_rest(f, at + 1, false, false)));
+        node_list_add(g, &list,
+                      node_seq_of(g, digit_node(g, first + 1, last - 1),
+                                  fraction_rest(f, at + 1, false, false)));
     node_list_add(g, &list,
                   node_seq_of(g, digit_node(g, last, last), fraction_rest(f, at + 1, false, hi)));
     return node_alt(g, list.node, list.n);
@@ -229,15 +230,17 @@ static const struct node *magnitude(struct grammar *g, const struct decimal *lo,
         return node_seq_of(g, whole_between(g, lo->whole, lo->whole, true), fraction_node(&at_lo));
     }
     struct node_list list = {0};
-    node_list_add(g, &list, node_seq_of(g, whole_between(g, lo->whole, lo->whole, true),
-                                        fraction_node(&at_lo)));
+    node_list_add(g, &list,
+                  node_seq_of(g, whole_between(g, lo->whole, lo->whole, true),
+                              fraction_node(&at_lo)));
     if (!hi || hi->whole > lo->whole + 1)
         node_list_add(g, &list,
                       node_seq_of(g, whole_between(g, lo->whole + 1, hi ? hi->whole - 1 : 0, hi),
                                   fraction_node(&f)));
     if (hi)
-        node_list_add(g, &list, node_seq_of(g, whole_between(g, hi->whole, hi->whole, true),
-                                            fraction_node(&at_hi)));
+        node_list_add(g, &list,
+                      node_seq_of(g, whole_between(g, hi->whole, hi->whole, true),
+                                  fraction_node(&at_hi)));
     return node_alt(g, list.node, list.n);
 }
 
@@ -255,9 +258,9 @@ static const struct node *range_node(struct grammar *g, const struct bound *lo,
     }
     if (!hi_negative) {
         const bool from_lo = lo->is_set && !lo_negative;
-        node_list_add(g, &list, magnitude(g, from_lo ? &lo->at : &zero,
-                                          from_lo && lo->is_exclusive, hi->is_set ? &hi->at : NULL,
-                                          hi->is_exclusive, integer));
+        node_list_add(g, &list,
+                      magnitude(g, from_lo ? &lo->at : &zero, from_lo && lo->is_exclusive,
+                                hi->is_set ? &hi->at : NULL, hi->is_exclusive, integer));
     }
     return node_alt(g, list.node, list.n);
 }
@@ -341,8 +344,10 @@ static bool read_bound(struct schema *s, const struct json *part, const char *ke
         return false;
     }
     const int order = bound->is_set ? compare(&read.at, &bound->at) * -side : 1;
-    if (order > 0) *bound = read;
-    else if (order == 0) bound->is_exclusive |= is_exclusive;
+    if (order > 0)
+        *bound = read;
+    else if (order == 0)
+        bound->is_exclusive |= is_exclusive;
     return true;
 }
 
@@ -364,8 +369,8 @@ const struct node *schema_number(struct schema *s, const struct conjunction *c, 
     if (lo.is_set || hi.is_set) {
         node = range_node(s->g, &lo, &hi, integer);
     } else {
-        const char *text = integer ? "-?(?:0|[1-9]\\d{0,19})"
-                                   : "-?(?:0|[1-9]\\d{0,19})(?:\\.\\d{1,15})?";
+        const char *text =
+            integer ? "-?(?:0|[1-9]\\d{0,19})" : "-?(?:0|[1-9]\\d{0,19})(?:\\.\\d{1,15})?";
         node = regex_node(s->g, text, strlen(text), false, node_class, "");
     }
     for (uint32_t i = 0; node && i < c->n; i++)

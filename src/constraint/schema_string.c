@@ -27,9 +27,12 @@ static const struct node *plain_class(struct grammar *g, const struct range *ran
 static bool escape_of(uint32_t cp, char out[8]) {
     static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
     const char *found = cp && cp < 0x80 ? strchr(values, (int)cp) : NULL;
-    if (found) snprintf(out, 8, "\\%c", names[found - values]);
-    else if (cp < 0x20) snprintf(out, 8, "\\u%04x", (unsigned)cp);
-    else return false;
+    if (found)
+        snprintf(out, 8, "\\%c", names[found - values]);
+    else if (cp < 0x20)
+        snprintf(out, 8, "\\u%04x", (unsigned)cp);
+    else
+        return false;
     return true;
 }
 
@@ -66,10 +69,9 @@ const struct node *string_text(struct grammar *g, const char *text, size_t len) 
 }
 
 const struct node *string_unit(struct grammar *g) {
-    static const char rest[] =
-        "\\\\[\"\\\\/bfnrt]"
-        "|\\\\u(?:[0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})"
-        "|\\\\u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}";
+    static const char rest[] = "\\\\[\"\\\\/bfnrt]"
+                               "|\\\\u(?:[0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})"
+                               "|\\\\u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}";
     const struct range all = {0, 0x10FFFF};
     return node_alt_of(g, plain_class(g, &all, 1),
                        regex_node(g, rest, sizeof rest - 1, false, node_class, ""));
@@ -79,10 +81,8 @@ const struct node *string_unit(struct grammar *g) {
 
 static const struct node *pattern_node(struct schema *s, const struct json *part,
                                        const struct json *pattern) {
-    if (pattern->kind != JREAD_STRING)
-        return schema_fail(s, part, "pattern", "expected a string");
-    const struct node *node =
-        regex_node(s->g, pattern->text, pattern->len, true, string_class, "");
+    if (pattern->kind != JREAD_STRING) return schema_fail(s, part, "pattern", "expected a string");
+    const struct node *node = regex_node(s->g, pattern->text, pattern->len, true, string_class, "");
     // the message of the expression, behind its place
     if (!node && s->g->status == RN_ERR_ARG && s->g->err) {
         char message[256];
@@ -99,7 +99,8 @@ static const struct node *format_node(struct schema *s, const struct json *part,
     if (format->kind != JREAD_STRING) return schema_fail(s, part, "format", "expected a string");
     bool is_known;
     const char *expression = format_expression(format->text, format->len, &is_known);
-    if (expression) return regex_node(s->g, expression, strlen(expression), false, string_class, "");
+    if (expression)
+        return regex_node(s->g, expression, strlen(expression), false, string_class, "");
     if (is_known)
         return schema_fail(s, part, "format", "the format \"%.40s\" is not supported",
                            format->text);
@@ -135,7 +136,8 @@ const struct node *schema_string(struct schema *s, const struct conjunction *c) 
     if (!schema_bounds(s, c, "minLength", "maxLength", &min, &max)) return NULL;
     const bool is_bounded = min > 0 || max >= 0;
     const int64_t expand_max = g->expand_max;
-    bool is_combined = is_bounded && (schema_part_with(c, "pattern") || schema_part_with(c, "format"));
+    bool is_combined =
+        is_bounded && (schema_part_with(c, "pattern") || schema_part_with(c, "format"));
     // expressions that are combined may not call a rule
     if (is_combined || c->n > 1) g->expand_max = GRAMMAR_MAX_REPEAT;
     const struct node *content = expressions(s, c, &found);
@@ -143,8 +145,7 @@ const struct node *schema_string(struct schema *s, const struct conjunction *c) 
     if (g->status) return NULL;
     if (found && is_bounded) {
         const struct range all = {0, 0x10FFFF};
-        content =
-            node_both(g, content, node_repeat(g, string_class(g, &all, 1), min, max));
+        content = node_both(g, content, node_repeat(g, string_class(g, &all, 1), min, max));
     } else if (is_bounded) {
         content = node_counted(g, s->unit, min, max);
     } else if (!found) {

@@ -8,7 +8,8 @@ enum {
     WIDE_NODES = 400,             // fewer live nodes are walked each time
     LISTED_STATES_MAX = 256,      // larger rules are seldom equal
     SHARE_BYTES_MAX = 8 << 20,    // summaries of one rule
-    SHARES_BYTES_MAX = 128 << 20, // of a vocabulary
+    SHARES_BYTES_MAX = 256 << 20, // of a vocabulary; more are not made
+    UNUSED_BYTES_MAX = 64 << 20,  // from here on unused ones are dropped
 };
 
 const struct summary summary_narrow = {0};
@@ -20,10 +21,10 @@ struct walk {
     const struct machine *machine;
     uint32_t base;
     const uint64_t *follow; // [4]
-    uint16_t *state;       // [max_depth + 1] of each depth
-    uint16_t *units;       // [max_depth + 1] ended so far
-    int32_t *token;        // those that stay inside
-    uint16_t *need;        // and the units that they need
+    uint16_t *state;        // [max_depth + 1] of each depth
+    uint16_t *units;        // [max_depth + 1] ended so far
+    int32_t *token;         // those that stay inside
+    uint16_t *need;         // and the units that they need
     uint32_t n_token;
     struct summary_leave *leave;
     uint32_t n_leave, capacity;
@@ -158,7 +159,8 @@ const struct summary *summary_of(struct constraint_vocab *vocab, const struct ma
     const struct summary *found =
         atomic_load_explicit(&share->summary[local], memory_order_acquire);
     if (found) return found;
-    if (share->bytes > SHARE_BYTES_MAX) return &summary_narrow;
+    if (share->bytes > SHARE_BYTES_MAX || vocab->share_bytes > SHARES_BYTES_MAX)
+        return &summary_narrow;
     const struct summary *made = summary_make(vocab, m, state, visited);
     if (!made) return &summary_narrow;
     if (!atomic_compare_exchange_strong(&share->summary[local], &found, made)) {
@@ -166,12 +168,14 @@ const struct summary *summary_of(struct constraint_vocab *vocab, const struct ma
         return found; // another thread was first
     }
     share->bytes += made->bytes;
+    vocab->share_bytes += made->bytes;
     return made;
 }
 
 // --- shares ---
 
-static void share_destroy(struct share *share) {
+static void share_destroy(struct constraint_vocab *vocab, struct share *share) {
+    vocab->share_bytes -= share->bytes;
     for (uint32_t i = 0; i < share->n; i++) summary_destroy(share->summary[i]);
     free(share->row);
     free(share->flags);
@@ -209,8 +213,8 @@ static bool share_equals(const struct share *share, uint64_t hash, const struct 
     return true;
 }
 
-static struct share *share_create(const struct machine *m, const struct machine_rule *rule,
-                                  uint64_t hash, bool is_listed) {
+static struct share *share_create(struct constraint_vocab *vocab, const struct machine *m,
+                                  const struct machine_rule *rule, uint64_t hash, bool is_listed) {
     struct share *share = calloc(1, sizeof *share + rule->n * sizeof share->summary[0]);
     if (!share) return NULL;
     share->refs = 1;
@@ -221,7 +225,7 @@ static struct share *share_create(const struct machine *m, const struct machine_
     share->row = malloc(rule->n * sizeof *share->row);
     share->flags = malloc(rule->n);
     if (!share->row || !share->flags) {
-        share_destroy(share);
+        share_destroy(vocab, share);
         return NULL;
     }
     memcpy(share->flags, m->flags + rule->base, rule->n);
@@ -237,9 +241,9 @@ static void shares_trim(struct constraint_vocab *vocab) {
     for (struct share **at = &vocab->share; *at;) {
         struct share *share = *at;
         bytes += share->bytes + share->n * sizeof *share->row;
-        if (share->refs == 0 && bytes > SHARES_BYTES_MAX) {
+        if (share->refs == 0 && bytes > UNUSED_BYTES_MAX) {
             *at = share->next;
-            share_destroy(share);
+            share_destroy(vocab, share);
         } else {
             at = &share->next;
         }
@@ -249,7 +253,7 @@ static void shares_trim(struct constraint_vocab *vocab) {
 struct share *share_acquire(struct constraint_vocab *vocab, const struct machine *m,
                             uint32_t index) {
     const struct machine_rule *rule = &m->rule[index];
-    if (rule->n > LISTED_STATES_MAX) return share_create(m, rule, 0, false);
+    if (rule->n > LISTED_STATES_MAX) return share_create(vocab, m, rule, 0, false);
     const uint64_t hash = share_hash(m, rule);
     pthread_mutex_lock(&vocab->mutex);
     struct share *share = vocab->share;
@@ -258,7 +262,7 @@ struct share *share_acquire(struct constraint_vocab *vocab, const struct machine
         share->refs++;
     } else {
         shares_trim(vocab);
-        share = share_create(m, rule, hash, true);
+        share = share_create(vocab, m, rule, hash, true);
         if (share) {
             share->next = vocab->share;
             vocab->share = share;
@@ -271,7 +275,7 @@ struct share *share_acquire(struct constraint_vocab *vocab, const struct machine
 void share_release(struct constraint_vocab *vocab, struct share *share) {
     if (!share) return;
     if (!share->is_listed) {
-        share_destroy(share);
+        share_destroy(vocab, share);
         return;
     }
     pthread_mutex_lock(&vocab->mutex);
@@ -283,6 +287,6 @@ void shares_destroy(struct constraint_vocab *vocab) {
     while (vocab->share) {
         struct share *share = vocab->share;
         vocab->share = share->next;
-        share_destroy(share);
+        share_destroy(vocab, share);
     }
 }

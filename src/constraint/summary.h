@@ -16,13 +16,13 @@ struct summary_leave {
 };
 
 struct summary {
-    uint64_t *inner;       // [n_words] tokens that stay inside
-    uint32_t need_max;     // the most units that one of them needs
-    uint32_t *need_begin;  // [need_max + 2] of a counted rule: where the tokens of a need begin
-    int32_t *by_need;      // tokens by the units that they need
+    uint64_t *inner;      // [n_words] tokens that stay inside
+    uint32_t need_max;    // the most units that one of them needs
+    uint32_t *need_begin; // [need_max + 2] of a counted rule: where the tokens of a need begin
+    int32_t *by_need;     // tokens by the units that they need
     struct summary_leave *leave; // [n_leave]
     uint32_t n_leave;
-    uint32_t leave_max;    // the most units of one
+    uint32_t leave_max; // the most units of one
     size_t bytes;
 };
 extern const struct summary summary_narrow; // stands for a state without a summary

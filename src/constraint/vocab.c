@@ -51,8 +51,9 @@ static void fill(struct constraint_vocab *v, const int32_t *id, int32_t n, uint3
         while (depth > kept) v->node[path[depth--]].skip = v->n_node;
         while (depth < token->len) {
             path[++depth] = v->n_node;
-            v->node[v->n_node++] = (struct trie_node){
-                .token = -1, .depth = (uint16_t)depth, .byte = (uint8_t)token->data[depth - 1]};
+            v->node[v->n_node++] = (struct trie_node){.token = -1,
+                                                      .depth = (uint16_t)depth,
+                                                      .byte = (uint8_t)token->data[depth - 1]};
         }
         v->node[path[depth]].token = id[i];
         if (token->len > v->max_depth) v->max_depth = (uint32_t)token->len;

@@ -1,6 +1,7 @@
 // The vocabulary as a trie of bytes, in the order of a walk in depth: the nodes below a node follow
 // it, up to `skip`. Tokens that are never text are not in it. The vocabulary also keeps what
-// constraints share: summaries of equal rules (summary.h), and compiled constraints by their source.
+// constraints share: summaries of equal rules (summary.h), and compiled constraints by their
+// source.
 #ifndef RN_CONSTRAINT_VOCAB_H
 #define RN_CONSTRAINT_VOCAB_H
 
@@ -19,19 +20,19 @@ struct trie_node {
 struct constraint_vocab {
     _Atomic int refs;
     int32_t n_vocab;
-    size_t n_words;        // of a set of tokens
+    size_t n_words;         // of a set of tokens
     struct trie_node *node; // [n_node]
     uint32_t n_node;
     uint32_t max_depth;
-    int32_t *same; // [n_vocab] the next token with equal bytes; -1: none
+    int32_t *same;                  // [n_vocab] the next token with equal bytes; -1: none
     struct constraint_token *token; // [n_vocab]
-    int32_t *end; // [n_end] tokens that end a text
+    int32_t *end;                   // [n_end] tokens that end a text
     int32_t n_end;
 
-    pthread_mutex_t mutex; // of the lists below
-    struct share *share;   // the newest first
-    size_t share_bytes;    // of summaries, of all shares
-    struct constraint *kept; // compiled ones; the newest first
+    pthread_mutex_t mutex;      // of the lists below
+    struct share *share;        // the newest first
+    _Atomic size_t share_bytes; // of the summaries of all shares
+    struct constraint *kept;    // compiled ones; the newest first
     int n_kept;
 };
 

@@ -5,12 +5,15 @@
 
 #include "kit.h"
 
-static const char *const pieces[] = {"{", "}", "\"", "\":", "\",", "a", "bc", " ", "[", "]", ",", "1", "0", "x\xc3\xa9"};
+static const char *const pieces[] = {"{", "}", "\"", "\":", "\",", "a", "bc",
+                                     " ", "[", "]",  ",",   "1",   "0", "x\xc3\xa9"};
 enum { N_PIECES = sizeof pieces / sizeof *pieces };
 
 CASE(equal_sources_are_compiled_once) {
-    struct constraint *a = kit_compile(CONSTRAINT_REGEX, "a+"), *b = kit_compile(CONSTRAINT_REGEX, "a+");
-    struct constraint *c = kit_compile(CONSTRAINT_CHOICES, "[\"a+\"]"), *d = kit_compile(CONSTRAINT_REGEX, "a*");
+    struct constraint *a = kit_compile(CONSTRAINT_REGEX, "a+"),
+                      *b = kit_compile(CONSTRAINT_REGEX, "a+");
+    struct constraint *c = kit_compile(CONSTRAINT_CHOICES, "[\"a+\"]"),
+                      *d = kit_compile(CONSTRAINT_REGEX, "a*");
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, c);
     assert_ptr_not_equal(a, d);
@@ -28,8 +31,9 @@ CASE(equal_sources_are_compiled_once) {
 
 CASE(forced_text_is_what_must_come) {
     struct constraint *c = kit_compile(
-        CONSTRAINT_SCHEMA, "{\"type\":\"object\",\"properties\":{\"colour\":{\"enum\":[\"red\",\"rose\"]}},"
-                           "\"required\":[\"colour\"],\"additionalProperties\":false}");
+        CONSTRAINT_SCHEMA,
+        "{\"type\":\"object\",\"properties\":{\"colour\":{\"enum\":[\"red\",\"rose\"]}},"
+        "\"required\":[\"colour\"],\"additionalProperties\":false}");
     struct constraint_run *run;
     char text[64];
     check(!constraint_open(c, 2, &run, NULL), "open");
@@ -53,22 +57,26 @@ CASE(forced_text_is_what_must_come) {
 }
 
 CASE(choices_are_the_texts_and_nothing_else) {
-    struct constraint *c = kit_compile(CONSTRAINT_CHOICES, "[\"yes\",\"no\",\"no way\",\"\\u00e9\\\"\"]");
+    struct constraint *c =
+        kit_compile(CONSTRAINT_CHOICES, "[\"yes\",\"no\",\"no way\",\"\\u00e9\\\"\"]");
     static const char *const valid[] = {"yes", "no", "no way", "\xc3\xa9\""};
     static const char *const invalid[] = {"", "ye", "no ", "yesno", "\xc3\xa9"};
     for (int i = 0; i < 4; i++) check(kit_accepts(c, valid[i], strlen(valid[i])), "%s", valid[i]);
-    for (int i = 0; i < 5; i++) check(!kit_accepts(c, invalid[i], strlen(invalid[i])), "%s", invalid[i]);
+    for (int i = 0; i < 5; i++)
+        check(!kit_accepts(c, invalid[i], strlen(invalid[i])), "%s", invalid[i]);
     constraint_release(c);
     rn_error err;
-    check(constraint_compile(kit_vocab, CONSTRAINT_CHOICES, "[\"a\",1]", 7, NULL, &c, &err) == RN_ERR_ARG,
+    check(constraint_compile(kit_vocab, CONSTRAINT_CHOICES, "[\"a\",1]", 7, NULL, &c, &err) ==
+              RN_ERR_ARG,
           "a number");
     assert_string_equal(err.message, "choices: /1: expected a string");
 }
 
 // Thousands of tokens make frames and sets that are collected; the mask stays right.
 CASE(long_texts_keep_their_masks) {
-    struct constraint *c = kit_compile(
-        CONSTRAINT_GRAMMAR, "root ::= list\nlist ::= \"[\" ([a-z]{1,100000} | list | [0-9]{40,90})? \"]\" | \"{\" list{2} \"}\"");
+    struct constraint *c =
+        kit_compile(CONSTRAINT_GRAMMAR, "root ::= list\nlist ::= \"[\" ([a-z]{1,100000} | list | "
+                                        "[0-9]{40,90})? \"]\" | \"{\" list{2} \"}\"");
     struct constraint_run *run;
     check(!constraint_open(c, 1, &run, NULL), "open");
     const rn_constraint hook = constraint_hook(run);
@@ -113,9 +121,11 @@ CASE(threads_share_a_constraint) {
     for (int round = 0; round < 4; round++) {
         const struct constraint_limits small = {.work = 200000}; // most summaries are made later
         char text[100];
-        snprintf(text, sizeof text, "{\"type\":\"object\",\"properties\":{\"aa%d\":{\"maxLength\":%d}}}", round,
+        snprintf(text, sizeof text,
+                 "{\"type\":\"object\",\"properties\":{\"aa%d\":{\"maxLength\":%d}}}", round,
                  50 + round);
-        check(!constraint_compile(kit_vocab, CONSTRAINT_SCHEMA, text, strlen(text), &small, &shared, NULL),
+        check(!constraint_compile(kit_vocab, CONSTRAINT_SCHEMA, text, strlen(text), &small, &shared,
+                                  NULL),
               "compile");
         pthread_t thread[4];
         uint64_t sum[4] = {0};
@@ -128,11 +138,13 @@ CASE(threads_share_a_constraint) {
 
 // --- hostile sources ---
 
-static void check_bounded(enum constraint_kind kind, const char *text, size_t len, const char *what) {
+static void check_bounded(enum constraint_kind kind, const char *text, size_t len,
+                          const char *what) {
     struct constraint *c = NULL;
     rn_error err = {0};
     const rn_status status = constraint_compile(kit_vocab, kind, text, len, NULL, &c, &err);
-    check(status == RN_OK || (status == RN_ERR_ARG && err.message[0]), "%s: status %d", what, status);
+    check(status == RN_OK || (status == RN_ERR_ARG && err.message[0]), "%s: status %d", what,
+          status);
     if (status) return;
     const struct constraint_size size = constraint_size(c);
     check(size.work <= constraint_limits_default.work + 200000 && size.bytes <= 64 << 20,
@@ -152,7 +164,8 @@ static void check_bounded(enum constraint_kind kind, const char *text, size_t le
 // head, part n times, middle, tail n times.
 static void repeat_bounded(enum constraint_kind kind, const char *head, const char *part,
                            const char *middle, const char *tail, int n, const char *end) {
-    const size_t size = strlen(head) + strlen(middle) + strlen(end) + (size_t)n * (strlen(part) + strlen(tail)) + 1;
+    const size_t size =
+        strlen(head) + strlen(middle) + strlen(end) + (size_t)n * (strlen(part) + strlen(tail)) + 1;
     char *text = malloc(size);
     strcpy(text, head);
     char *at = text + strlen(text);
@@ -165,10 +178,19 @@ static void repeat_bounded(enum constraint_kind kind, const char *head, const ch
 }
 
 CASE(hostile_sources_are_compiled_or_refused_by_counted_work) {
-    static const char *const patterns[] = {
-        "(a|aa)*b(a|aa)*b(a|aa)*", "(.*a){20}", "(.*.*.*.*)*", "(a?){2000}a{2000}", "[ab]*a[ab]{16}",
-        "([ab]*a[ab]{20})", "((((a{9}){9}){9}){9}){9}", ".{0,4000}.{0,4000}", "(x+x+)+y",
-        "[\\s\\S]{1000}(foo|[^f]){900}", "([a-z]{1,30}-){1,400}", "(a|b|c|d|e){1,4096}", "((a{0,30}){0,30}b{0,30}){0,4096}"};
+    static const char *const patterns[] = {"(a|aa)*b(a|aa)*b(a|aa)*",
+                                           "(.*a){20}",
+                                           "(.*.*.*.*)*",
+                                           "(a?){2000}a{2000}",
+                                           "[ab]*a[ab]{16}",
+                                           "([ab]*a[ab]{20})",
+                                           "((((a{9}){9}){9}){9}){9}",
+                                           ".{0,4000}.{0,4000}",
+                                           "(x+x+)+y",
+                                           "[\\s\\S]{1000}(foo|[^f]){900}",
+                                           "([a-z]{1,30}-){1,400}",
+                                           "(a|b|c|d|e){1,4096}",
+                                           "((a{0,30}){0,30}b{0,30}){0,4096}"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         check_bounded(CONSTRAINT_REGEX, patterns[i], strlen(patterns[i]), patterns[i]);
     repeat_bounded(CONSTRAINT_REGEX, "", "(", "a", ")", 64, "");
@@ -178,24 +200,44 @@ CASE(hostile_sources_are_compiled_or_refused_by_counted_work) {
     repeat_bounded(CONSTRAINT_REGEX, "", "a|b", "", "", 200000, "");
     repeat_bounded(CONSTRAINT_GRAMMAR, "root ::= ", "(", "\"a\"", ")", 50000, "");
     repeat_bounded(CONSTRAINT_GRAMMAR, "root ::= ", "a ", "", "", 100000, "\na ::= [a-z]?");
-    repeat_bounded(CONSTRAINT_GRAMMAR, "root ::= ", "(a | ", "a", ")", 60, "\na ::= [a-z] a | a1\na1 ::= [a-z] a1 | \"\"");
-    repeat_bounded(CONSTRAINT_GRAMMAR, "root ::= a{1000}\na ::= b{1000}\nb ::= c{1000}\nc ::= \"a\" c? | [a]", "", "", "", 1, "");
+    repeat_bounded(CONSTRAINT_GRAMMAR, "root ::= ", "(a | ", "a", ")", 60,
+                   "\na ::= [a-z] a | a1\na1 ::= [a-z] a1 | \"\"");
+    repeat_bounded(CONSTRAINT_GRAMMAR,
+                   "root ::= a{1000}\na ::= b{1000}\nb ::= c{1000}\nc ::= \"a\" c? | [a]", "", "",
+                   "", 1, "");
     repeat_bounded(CONSTRAINT_SCHEMA, "", "{\"items\":", "{}", "}", 60, "");
     repeat_bounded(CONSTRAINT_SCHEMA, "", "{\"items\":", "{}", "}", 5000, "");
-    repeat_bounded(CONSTRAINT_SCHEMA, "{\"anyOf\":[", "{\"anyOf\":[{\"minLength\":1},{\"maxLength\":2}]},", "{}", "", 2000, "]}");
-    repeat_bounded(CONSTRAINT_SCHEMA, "{\"allOf\":[", "{\"anyOf\":[{\"minLength\":1},{\"maxLength\":9}]},", "{}", "", 40, "]}");
-    repeat_bounded(CONSTRAINT_SCHEMA, "{\"enum\":[", "\"aaaaaaaaaaaaaaaaaaaa\",", "1", ",\"b\"", 20000, "]}");
-    repeat_bounded(CONSTRAINT_SCHEMA, "{\"$defs\":{\"a\":{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{\"items\":{\"$ref\":\"#/$defs/a\"}}]}},\"$ref\":\"#/$defs/a\"}", "", "", "", 1, "");
-    repeat_bounded(CONSTRAINT_SCHEMA, "{\"type\":\"string\",\"pattern\":\"([ab]*a[ab]{12})\",\"minLength\":100,\"maxLength\":900}", "", "", "", 1, "");
-    repeat_bounded(CONSTRAINT_CHOICES, "[\"a\"", ",\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\"", "", "", 20000, "]");
+    repeat_bounded(CONSTRAINT_SCHEMA, "{\"anyOf\":[",
+                   "{\"anyOf\":[{\"minLength\":1},{\"maxLength\":2}]},", "{}", "", 2000, "]}");
+    repeat_bounded(CONSTRAINT_SCHEMA, "{\"allOf\":[",
+                   "{\"anyOf\":[{\"minLength\":1},{\"maxLength\":9}]},", "{}", "", 40, "]}");
+    repeat_bounded(CONSTRAINT_SCHEMA, "{\"enum\":[", "\"aaaaaaaaaaaaaaaaaaaa\",", "1", ",\"b\"",
+                   20000, "]}");
+    repeat_bounded(CONSTRAINT_SCHEMA,
+                   "{\"$defs\":{\"a\":{\"allOf\":[{\"$ref\":\"#/$defs/"
+                   "a\"},{\"items\":{\"$ref\":\"#/$defs/a\"}}]}},\"$ref\":\"#/$defs/a\"}",
+                   "", "", "", 1, "");
+    repeat_bounded(CONSTRAINT_SCHEMA,
+                   "{\"type\":\"string\",\"pattern\":\"([ab]*a[ab]{12})\",\"minLength\":100,"
+                   "\"maxLength\":900}",
+                   "", "", "", 1, "");
+    repeat_bounded(CONSTRAINT_CHOICES, "[\"a\"", ",\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\"", "", "",
+                   20000, "]");
     char *text = malloc(1 << 20); // thousands of optional properties that share a prefix
     char *at = text + sprintf(text, "{\"properties\":{");
-    for (int i = 0; i < 3000; i++) at += sprintf(at, "%s\"property_with_a_long_name_%d\":{\"type\":\"string\"}", i ? "," : "", i);
+    for (int i = 0; i < 3000; i++)
+        at += sprintf(at, "%s\"property_with_a_long_name_%d\":{\"type\":\"string\"}", i ? "," : "",
+                      i);
     strcpy(at, "}}");
     check_bounded(CONSTRAINT_SCHEMA, text, strlen(text), "properties");
-    at = text + sprintf(text, "{\"$ref\":\"#/$defs/0\",\"$defs\":{"); // a chain of references, each to the next two
+    at = text +
+         sprintf(
+             text,
+             "{\"$ref\":\"#/$defs/0\",\"$defs\":{"); // a chain of references, each to the next two
     for (int i = 0; i < 4000; i++)
-        at += sprintf(at, "\"%d\":{\"prefixItems\":[{\"$ref\":\"#/$defs/%d\"},{\"$ref\":\"#/$defs/%d\"}]},", i, i + 1, i + 2);
+        at += sprintf(
+            at, "\"%d\":{\"prefixItems\":[{\"$ref\":\"#/$defs/%d\"},{\"$ref\":\"#/$defs/%d\"}]},",
+            i, i + 1, i + 2);
     strcpy(at, "\"4000\":{},\"4001\":{}}}");
     check_bounded(CONSTRAINT_SCHEMA, text, strlen(text), "references");
     free(text);

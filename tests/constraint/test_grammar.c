@@ -2,7 +2,8 @@
 // The same grammars check masks against their definition, and rollback against replay.
 #include "kit.h"
 
-static const char *const pieces[] = {"a", "b", "ab", "ba", "c", "(", ")", "()", "aab", "\xc3\xa9", "x", "(a", "b)"};
+static const char *const pieces[] = {"a",  "b",   "ab",       "ba", "c",  "(", ")",
+                                     "()", "aab", "\xc3\xa9", "x",  "(a", "b)"};
 enum { N_PIECES = sizeof pieces / sizeof *pieces };
 
 // --- random grammars as trees ---
@@ -83,8 +84,10 @@ static void print_tree(const struct tree *t, char *out) {
         strcat(out, "(");
         print_tree(t->part[0], out);
         strcat(out, ")");
-        if (t->max < 0) sprintf(out + strlen(out), t->min == 0 ? "* " : t->min == 1 ? "+ " : "{%d,} ", t->min);
-        else sprintf(out + strlen(out), "{%d,%d} ", t->min, t->max);
+        if (t->max < 0)
+            sprintf(out + strlen(out), t->min == 0 ? "* " : t->min == 1 ? "+ " : "{%d,} ", t->min);
+        else
+            sprintf(out + strlen(out), "{%d,%d} ", t->min, t->max);
         break;
     }
 }
@@ -271,14 +274,19 @@ CASE(masks_of_random_grammars_are_exact_and_rollback_is_replay) {
 }
 
 CASE(a_grammar_of_every_construct) {
-    struct constraint *c = kit_compile(
-        CONSTRAINT_GRAMMAR,
-        "# comment\nroot ::= greeting \" \" name{1,2} (\n  \"!\" | \"?\" # inside\n  )* tail |\n  \"-\"\n"
-        "greeting ::= \"h\\x69\" | [^\\n\\]a-z]\nname ::= [a-zA-Z\\u00e9]+ \n\ntail ::= .? \"\\t\\\"\\\\\" [x]{3} \"y\"{,2}\n");
-    static const char *const valid[] = {"-", "hi joe\t\"\\xxx", "H \xc3\xa9!?!\t\"\\xxxyy", "hi a\xe2\x82\xac\t\"\\xxxy"};
-    static const char *const invalid[] = {"", "hi", "] a\t\"\\xxx", "hi joe\t\"\\xx", "hi joe\t\"\\xxxyyy"};
+    struct constraint *c =
+        kit_compile(CONSTRAINT_GRAMMAR,
+                    "# comment\nroot ::= greeting \" \" name{1,2} (\n  \"!\" | \"?\" # inside\n  "
+                    ")* tail |\n  \"-\"\n"
+                    "greeting ::= \"h\\x69\" | [^\\n\\]a-z]\nname ::= [a-zA-Z\\u00e9]+ \n\ntail "
+                    "::= .? \"\\t\\\"\\\\\" [x]{3} \"y\"{,2}\n");
+    static const char *const valid[] = {"-", "hi joe\t\"\\xxx", "H \xc3\xa9!?!\t\"\\xxxyy",
+                                        "hi a\xe2\x82\xac\t\"\\xxxy"};
+    static const char *const invalid[] = {"", "hi", "] a\t\"\\xxx", "hi joe\t\"\\xx",
+                                          "hi joe\t\"\\xxxyyy"};
     for (int i = 0; i < 4; i++) check(kit_accepts(c, valid[i], strlen(valid[i])), "%s", valid[i]);
-    for (int i = 0; i < 5; i++) check(!kit_accepts(c, invalid[i], strlen(invalid[i])), "%s", invalid[i]);
+    for (int i = 0; i < 5; i++)
+        check(!kit_accepts(c, invalid[i], strlen(invalid[i])), "%s", invalid[i]);
     constraint_release(c);
 }
 

@@ -4,14 +4,16 @@
 
 #include "kit.h"
 
-static const char *const pieces[] = {"a", "b", "c", "ab", "0", "1", "x", "-", "\xc3\xa9",
-                                     "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\n", " ", "\xe2"};
+static const char *const pieces[] = {
+    "a",  "b", "c",   "ab", "0", "1", "x", "-", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
+    "\n", " ", "\xe2"};
 enum { N_PIECES = sizeof pieces / sizeof *pieces };
 
-static const char *const atoms[] = {"a",    "b",      "c",       "[ab]",    "[^a]",   ".",
-                                    "\\d",  "\\w",    "x",       "\xc3\xa9", "[a-c0]", "\\W",
-                                    "[^\\d-]", "\\u00e9", "\\x61",   "[\xc3\xa9-\xe2\x82\xac]",
-                                    "\\-",  "[^ab\\n]", "(?:ab|c)"};
+static const char *const atoms[] = {"a",       "b",        "c",       "[ab]",
+                                    "[^a]",    ".",        "\\d",     "\\w",
+                                    "x",       "\xc3\xa9", "[a-c0]",  "\\W",
+                                    "[^\\d-]", "\\u00e9",  "\\x61",   "[\xc3\xa9-\xe2\x82\xac]",
+                                    "\\-",     "[^ab\\n]", "(?:ab|c)"};
 static const char *const quantifiers[] = {"*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?"};
 
 static void random_pattern(char *out, size_t size, int depth) {
@@ -30,9 +32,9 @@ static void random_pattern(char *out, size_t size, int depth) {
                                     atoms[kit_below(sizeof atoms / sizeof *atoms)]);
         }
         if (kit_below(3) == 0)
-            len += (size_t)snprintf(out + len, size - len, "%s",
-                                    quantifiers[kit_below(sizeof quantifiers /
-                                                          sizeof *quantifiers)]);
+            len +=
+                (size_t)snprintf(out + len, size - len, "%s",
+                                 quantifiers[kit_below(sizeof quantifiers / sizeof *quantifiers)]);
     }
 }
 
@@ -45,8 +47,8 @@ static pcre2_code *peer_compile(const char *pattern) {
 
 static bool peer_matches(pcre2_code *code, const char *text, size_t len) {
     pcre2_match_data *data = pcre2_match_data_create_from_pattern(code, NULL);
-    const int found = pcre2_match(code, (PCRE2_SPTR)text, len, 0,
-                                  PCRE2_ANCHORED | PCRE2_ENDANCHORED, data, NULL);
+    const int found =
+        pcre2_match(code, (PCRE2_SPTR)text, len, 0, PCRE2_ANCHORED | PCRE2_ENDANCHORED, data, NULL);
     pcre2_match_data_free(data);
     return found >= 0;
 }
@@ -113,7 +115,8 @@ CASE(long_repetitions_are_counted) {
 CASE(blanks_are_those_of_ecmascript) {
     struct constraint *c = kit_compile(CONSTRAINT_REGEX, "\\s");
     struct constraint *other = kit_compile(CONSTRAINT_REGEX, "\\S");
-    static const char *const text[] = {" ", "\n", "\xc2\xa0", "\xe2\x80\xa8", "\xef\xbb\xbf", "a", "\xe2\x80\x8b"};
+    static const char *const text[] = {
+        " ", "\n", "\xc2\xa0", "\xe2\x80\xa8", "\xef\xbb\xbf", "a", "\xe2\x80\x8b"};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         check(kit_accepts(c, text[i], strlen(text[i])) == (i < 5), "%zu", i);
         check(kit_accepts(other, text[i], strlen(text[i])) == (i >= 5), "%zu", i);
