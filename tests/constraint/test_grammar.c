@@ -192,7 +192,7 @@ static bool ambiguous(struct constraint_run *run) {
 CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
     static char text[20000];
     int tried = 0, yes = 0, no = 0, sampled = 0;
-    const int n = test_scale(60, 400, 5000);
+    const int n = test_scale(200, 3000, 50000);
     for (int round = 0; round < n; round++) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;
@@ -230,7 +230,7 @@ CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
 
 CASE(masks_of_random_grammars_are_exact_and_rollback_is_replay) {
     static char text[20000];
-    const int n = test_scale(15, 80, 1000);
+    const int n = test_scale(30, 600, 10000);
     for (int round = 0; round < n; round++) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;
