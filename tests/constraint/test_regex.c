@@ -54,7 +54,7 @@ static bool peer_matches(pcre2_code *code, const char *text, size_t len) {
 }
 
 CASE(random_patterns_match_the_texts_that_pcre2_matches) {
-    int both = 0, neither = 0, sampled = 0;
+    int both = 0, neither = 0, sampled = 0, refused = 0;
     const int n = test_scale(100, 1500, 20000);
     for (int round = 0; round < n; round++) {
         char pattern[200];
@@ -65,7 +65,9 @@ CASE(random_patterns_match_the_texts_that_pcre2_matches) {
         rn_error err = {0};
         if (constraint_compile(kit_vocab, CONSTRAINT_REGEX, pattern, strlen(pattern), NULL, &c,
                                &err)) {
-            check(strstr(err.message, "nothing to repeat"), "%s: %s", pattern, err.message);
+            check(strstr(err.message, "nothing to repeat") || strstr(err.message, "too large"),
+                  "%s: %s", pattern, err.message);
+            refused++;
             pcre2_code_free(peer);
             continue;
         }
@@ -92,7 +94,7 @@ CASE(random_patterns_match_the_texts_that_pcre2_matches) {
         constraint_release(c);
         pcre2_code_free(peer);
     }
-    check(both > n && neither > n && sampled > n, "%d, %d, %d of %d patterns", both, neither,
+    check(both > n && neither > n && sampled > n && refused < n / 20, "%d, %d, %d of %d patterns", both, neither,
           sampled, n);
 }
 
