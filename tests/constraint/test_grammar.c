@@ -1,5 +1,7 @@
 // GBNF against a slow parser that tries everything: random grammars, random texts, sampled texts.
 // The same grammars check masks against their definition, and rollback against replay.
+#include "constraint/front.h"
+#include "constraint/matcher.h"
 #include "kit.h"
 
 static const char *const pieces[] = {"a",  "b",   "ab",       "ba", "c",  "(", ")",
@@ -270,6 +272,89 @@ CASE(masks_of_random_grammars_are_exact_and_rollback_is_replay) {
         }
         constraint_close(run);
         constraint_release(c);
+    }
+}
+
+// The loop of the root is wide, and tokens leave it by two calls.
+CASE(masks_of_wide_states_follow_each_way_out) {
+    struct constraint *c = kit_compile(
+        CONSTRAINT_GRAMMAR,
+        "root ::= ([^()] | \"(\" r1 \")\" | \")\" r2 \"x\")*\nr1 ::= [a]*\nr2 ::= [b] [b]?\n");
+    struct constraint_run *run;
+    check(!constraint_open(c, 1, &run, NULL), "open");
+    static const char *const steps[] = {"", "ab", "(", "a", ")c", ")", "b", "x"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        check(constraint_feed(run, 0, steps[i], strlen(steps[i])), "%s", steps[i]);
+        kit_check_mask(run, steps[i]);
+    }
+    constraint_close(run);
+    constraint_release(c);
+}
+
+// Behind the counted text comes a rule that may be empty.
+CASE(masks_of_counted_text_see_behind_empty_rules) {
+    struct constraint *c =
+        kit_compile(CONSTRAINT_GRAMMAR,
+                    "root ::= \"x\" [^x]{40,60} r1 \"x\" \"a\"*\nr1 ::= \"\\n\"?\n");
+    struct constraint_run *run;
+    check(!constraint_open(c, 1, &run, NULL) && constraint_feed(run, 0, "x", 1), "open");
+    for (int n = 0; n <= 60; n++) {
+        kit_check_mask(run, "counted");
+        if (n < 60) check(constraint_feed(run, 0, "a", 1), "%d", n);
+    }
+    constraint_close(run);
+    constraint_release(c);
+}
+
+struct machinery {
+    struct grammar g;
+    struct machine machine;
+    struct share *share[N_RULES];
+};
+
+// A matcher that drops its unused frames all the time, and another one that never does.
+CASE(collections_change_nothing) {
+    static char text[20000];
+    const int n = test_scale(20, 200, 3000);
+    for (int round = 0; round < n; round++) {
+        struct constraint *c = random_grammar(text);
+        if (!c) continue;
+        constraint_release(c);
+        struct machinery k;
+        grammar_init(&k.g, 10000000, 64 << 20, NULL);
+        gbnf_read(&k.g, text, strlen(text));
+        check(!machine_init(&k.machine, &k.g) && k.g.n_rule == N_RULES, "machine");
+        for (uint32_t i = 0; i < N_RULES; i++) k.share[i] = share_acquire(kit_vocab, &k.machine, i);
+        struct matcher m[2];
+        for (int i = 0; i < 2; i++)
+            check(matcher_init(&m[i], kit_vocab, &k.machine, k.share), "matcher");
+        for (int step = 0; step < 16; step++) {
+            uint64_t bits[2][(KIT_MAX_TOKENS + 63) / 64];
+            memset(bits, 0xff, sizeof bits);
+            for (int i = 0; i < 2; i++) {
+                m[0].collect_at = 0;
+                matcher_mask(&m[i], bits[i], kit.n);
+            }
+            if (m[1].failure) break;
+            check(memcmp(bits[0], bits[1], (size_t)(kit.n / 64) * 8) == 0, "%s: step %d", text,
+                  step);
+            int found = 0, pick = -1;
+            for (int i = 0; i < kit.n - kit.n_end; i++)
+                if (kit_has(bits[0], i) && kit_below(++found) == 0) pick = i;
+            const uint32_t back = (uint32_t)kit_below((int)m[1].n_token + 1);
+            const bool goes_back = pick < 0 || kit_below(3) == 0;
+            for (int i = 0; i < 2; i++) {
+                m[0].collect_at = 0;
+                if (goes_back)
+                    matcher_rollback(&m[i], back);
+                else
+                    matcher_token(&m[i], pick);
+            }
+        }
+        for (int i = 0; i < 2; i++) matcher_deinit(&m[i]);
+        for (uint32_t i = 0; i < N_RULES; i++) share_release(kit_vocab, k.share[i]);
+        machine_deinit(&k.machine);
+        grammar_deinit(&k.g);
     }
 }
 

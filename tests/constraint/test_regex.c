@@ -94,8 +94,8 @@ CASE(random_patterns_match_the_texts_that_pcre2_matches) {
         constraint_release(c);
         pcre2_code_free(peer);
     }
-    check(both > n && neither > n && sampled > n && refused < n / 20, "%d, %d, %d of %d patterns", both, neither,
-          sampled, n);
+    check(both > n && neither > n && sampled > n && refused < n / 20, "%d, %d, %d of %d patterns",
+          both, neither, sampled, n);
 }
 
 CASE(long_repetitions_are_counted) {
@@ -112,6 +112,23 @@ CASE(long_repetitions_are_counted) {
         len += strlen(unit);
     }
     constraint_release(c);
+}
+
+// The second pattern has the same unit, and other bytes behind it.
+CASE(masks_of_counted_text_are_exact_near_its_bounds) {
+    static const char *const patterns[] = {"x[^y]{40,70}(y|ab)c*", "x[^y]{40,70}[b-]+c"};
+    for (int i = 0; i < 2; i++) {
+        struct constraint *c = kit_compile(CONSTRAINT_REGEX, patterns[i]);
+        struct constraint_run *run;
+        check(!constraint_open(c, 1, &run, NULL) && constraint_feed(run, 0, "x", 1), "open");
+        for (int n = 0; n <= 70; n++) {
+            kit_check_mask(run, patterns[i]);
+            const char *unit = n % 7 ? "c" : "\xc3\xa9";
+            if (n < 70) check(constraint_feed(run, 0, unit, strlen(unit)), "%d", n);
+        }
+        constraint_close(run);
+        constraint_release(c);
+    }
 }
 
 CASE(blanks_are_those_of_ecmascript) {

@@ -6,15 +6,21 @@
 
 #include "constraint/constraint.h"
 
-static const char *const words[] = {"{\"", "\":", "\",\"", "\"}", "true", "null", "ab", "  ", "\n\t", "12", "\xe2\x82", "</s>"};
-enum { N_WORDS = sizeof words / sizeof *words, N_VOCAB = 256 + N_WORDS, N_SETS = (N_VOCAB + 63) / 64 };
+static const char *const words[] = {"{\"", "\":", "\",\"", "\"}", "true",     "null",
+                                    "ab",  "  ",  "\n\t",  "12",  "\xe2\x82", "</s>"};
+enum {
+    N_WORDS = sizeof words / sizeof *words,
+    N_VOCAB = 256 + N_WORDS,
+    N_SETS = (N_VOCAB + 63) / 64
+};
 
 static struct constraint_token token_at(void *ctx, int32_t id) {
     static char byte[256];
     (void)ctx;
     if (id >= 256) {
-        return (struct constraint_token){
-            .data = words[id - 256], .len = strlen(words[id - 256]), .is_end = id == N_VOCAB - 1};
+        return (struct constraint_token){.data = words[id - 256],
+                                         .len = strlen(words[id - 256]),
+                                         .is_end = id == N_VOCAB - 1};
     }
     byte[id] = (char)id;
     return (struct constraint_token){.data = &byte[id], .len = 1};
@@ -29,7 +35,8 @@ static void check_mask(struct constraint_run *run, const uint64_t *bits) {
         constraint_hook(run).rollback(run, 0, 1);
         if (!constraint_failure(run, 0) && has(bits, id) != want) abort();
     }
-    if (!constraint_failure(run, 0) && has(bits, N_VOCAB - 1) != constraint_may_end(run, 0)) abort();
+    if (!constraint_failure(run, 0) && has(bits, N_VOCAB - 1) != constraint_may_end(run, 0))
+        abort();
 }
 
 static void walk(struct constraint_run *run, uint32_t seed) {
@@ -56,6 +63,7 @@ static void walk(struct constraint_run *run, uint32_t seed) {
     }
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct constraint_vocab *vocab;
     struct constraint *c;
@@ -64,8 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     if (constraint_vocab_create(N_VOCAB, token_at, NULL, &vocab, &err)) abort();
     const struct constraint_limits limits = {.work = 2000000, .bytes = 16 << 20};
-    const rn_status status = constraint_compile(vocab, (enum constraint_kind)(data[0] % 5),
-                                                (const char *)data + 1, size - 1, &limits, &c, &err);
+    const rn_status status =
+        constraint_compile(vocab, (enum constraint_kind)(data[0] % 5), (const char *)data + 1,
+                           size - 1, &limits, &c, &err);
     if (status) {
         if (status != RN_ERR_ARG || c || err.status != status || !err.message[0]) abort();
     } else {
