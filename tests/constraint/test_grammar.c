@@ -309,7 +309,7 @@ CASE(masks_of_counted_text_see_behind_empty_rules) {
 struct machinery {
     struct grammar g;
     struct machine machine;
-    struct share *share[N_RULES];
+    struct share *share[2 * N_RULES];
 };
 
 // A matcher that drops its unused frames all the time, and another one that never does.
@@ -320,11 +320,15 @@ CASE(collections_change_nothing) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;
         constraint_release(c);
+        if (round % 4 == 0) // counted text, whose masks are kept by the frame to return to
+            strcpy(text, "root ::= r1* \"x\"\nr1 ::= \"(\" r2 \")\" | \"a\" r1 \"b\"\nr2 ::= r3\n"
+                         "r3 ::= [^()]{1,900} | r1 [^()]{2,1000}\n");
         struct machinery k;
         grammar_init(&k.g, 10000000, 64 << 20, NULL);
         gbnf_read(&k.g, text, strlen(text));
-        check(!machine_init(&k.machine, &k.g) && k.g.n_rule == N_RULES, "machine");
-        for (uint32_t i = 0; i < N_RULES; i++) k.share[i] = share_acquire(kit_vocab, &k.machine, i);
+        check(!machine_init(&k.machine, &k.g) && k.g.n_rule <= 2 * N_RULES, "machine");
+        for (uint32_t i = 0; i < k.g.n_rule; i++)
+            k.share[i] = share_acquire(kit_vocab, &k.machine, i);
         struct matcher m[2];
         for (int i = 0; i < 2; i++)
             check(matcher_init(&m[i], kit_vocab, &k.machine, k.share), "matcher");
@@ -352,7 +356,7 @@ CASE(collections_change_nothing) {
             }
         }
         for (int i = 0; i < 2; i++) matcher_deinit(&m[i]);
-        for (uint32_t i = 0; i < N_RULES; i++) share_release(kit_vocab, k.share[i]);
+        for (uint32_t i = 0; i < k.g.n_rule; i++) share_release(kit_vocab, k.share[i]);
         machine_deinit(&k.machine);
         grammar_deinit(&k.g);
     }
@@ -405,7 +409,7 @@ CASE(bad_grammars_are_refused_by_their_place) {
 }
 
 static int open_kit(void **state) {
-    kit_open(pieces, N_PIECES, 500);
+    kit_open(pieces, N_PIECES, 900);
     return 0;
 }
 static int close_kit(void **state) {

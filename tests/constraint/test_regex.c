@@ -153,6 +153,7 @@ static const struct refusal {
     {"\\bfoo", "offset 0: word boundaries are not supported"},
     {"a**", "offset 2: nothing to repeat"},
     {"[b-a]", "offset 1: a range whose end is before its start"},
+    {"[\\d-z]", "offset 1: a range that ends in a class"},
     {"(a", "offset 0: a group without its end"},
     {"a)", "offset 1: a closing bracket without its opening one"},
     {"[a", "offset 0: a class without its end"},
