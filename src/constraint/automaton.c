@@ -239,10 +239,9 @@ static bool find_follow(struct follow *f, uint32_t index) {
         if (!grammar_work(f->a->g, 32)) return false;
         for (int byte = 0; byte < 256; byte++)
             if (m->next[state][byte]) rule->follow[byte >> 6] |= UINT64_C(1) << (byte & 63);
-        for (uint32_t i = m->call_begin[state]; i < m->call_begin[state + 1]; i++) {
+        // an empty rule accepts at its start, which leads behind its calls
+        for (uint32_t i = m->call_begin[state]; i < m->call_begin[state + 1]; i++)
             follow_visit(f, m->rule[m->call[i].rule].start);
-            if (m->rule[m->call[i].rule].nullable) follow_visit(f, m->call[i].to);
-        }
         if (!(m->flags[state] & STATE_ACCEPT)) continue;
         if (!grammar_work(f->a->g, m->call_begin[m->n_state])) return false;
         follow_returns(f, m->rule_of[state]);

@@ -56,7 +56,6 @@ static void fill(struct constraint_vocab *v, const int32_t *id, int32_t n, uint3
                                                       .byte = (uint8_t)token->data[depth - 1]};
         }
         v->node[path[depth]].token = id[i];
-        if (token->len > v->max_depth) v->max_depth = (uint32_t)token->len;
     }
     while (depth > 0) v->node[path[depth--]].skip = v->n_node;
 }
@@ -67,25 +66,27 @@ static bool vocab_init(struct constraint_vocab *v, constraint_token_fn token, vo
     v->same = calloc(n + 1, sizeof *v->same);
     v->end = calloc(n + 1, sizeof *v->end);
     int32_t *id = calloc(n + 1, sizeof *id);
-    uint32_t *path = calloc(MAX_TOKEN_BYTES + 1, sizeof *path);
-    bool ok = v->token && v->same && v->end && id && path;
+    bool ok = v->token && v->same && v->end && id;
     if (ok) {
         int32_t n_text = 0;
         for (int32_t i = 0; i < v->n_vocab; i++) {
             v->token[i] = token(ctx, i);
             v->same[i] = -1;
             if (v->token[i].is_end) v->end[v->n_end++] = i;
-            if (is_text(&v->token[i])) id[n_text++] = i;
+            if (!is_text(&v->token[i])) continue;
+            id[n_text++] = i;
+            if (v->token[i].len > v->max_depth) v->max_depth = (uint32_t)v->token[i].len;
         }
         qsort_r(id, (size_t)n_text, sizeof *id, compare_tokens, v->token);
         const size_t n_node = count_nodes(v->token, id, n_text);
         v->node = n_node < UINT32_MAX ? calloc(n_node + 1, sizeof *v->node) : NULL;
-        ok = v->node != NULL;
+        uint32_t *path = calloc(v->max_depth + 1, sizeof *path);
+        ok = v->node && path;
         if (ok) fill(v, id, n_text, path);
         assert(!ok || v->n_node <= n_node);
+        free(path);
     }
     free(id);
-    free(path);
     return ok;
 }
 

@@ -306,6 +306,11 @@ CASE(masks_of_counted_text_see_behind_empty_rules) {
     constraint_release(c);
 }
 
+// Counted text, whose masks are kept by the frame to return to.
+static const char counted_grammar[] =
+    "root ::= r1* \"x\"\nr1 ::= \"(\" r2 \")\" | \"a\" r1 \"b\"\nr2 ::= r3\n"
+    "r3 ::= [^()]{1,900} | r1 [^()]{2,1000}\n";
+
 struct machinery {
     struct grammar g;
     struct machine machine;
@@ -320,9 +325,7 @@ CASE(collections_change_nothing) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;
         constraint_release(c);
-        if (round % 4 == 0) // counted text, whose masks are kept by the frame to return to
-            strcpy(text, "root ::= r1* \"x\"\nr1 ::= \"(\" r2 \")\" | \"a\" r1 \"b\"\nr2 ::= r3\n"
-                         "r3 ::= [^()]{1,900} | r1 [^()]{2,1000}\n");
+        if (round % 4 == 0) strcpy(text, counted_grammar);
         struct machinery k;
         grammar_init(&k.g, 10000000, 64 << 20, NULL);
         gbnf_read(&k.g, text, strlen(text));
@@ -332,6 +335,20 @@ CASE(collections_change_nothing) {
         struct matcher m[2];
         for (int i = 0; i < 2; i++)
             check(matcher_init(&m[i], kit_vocab, &k.machine, k.share), "matcher");
+        // to begin with, the same text behind two ways
+        static const char *const ways[] = {"(", "a(", "aa(", "(("};
+        for (int way = 0; round % 4 == 0 && way < 4; way++) {
+            uint64_t bits[2][(KIT_MAX_TOKENS + 63) / 64];
+            memset(bits, 0xff, sizeof bits);
+            for (int i = 0; i < 2; i++) {
+                matcher_feed(&m[i], (const uint8_t *)ways[way], strlen(ways[way]));
+                matcher_feed(&m[i], (const uint8_t *)"cc", 2);
+                m[0].collect_at = 0;
+                matcher_mask(&m[i], bits[i], kit.n);
+                matcher_rollback(&m[i], 2);
+            }
+            check(memcmp(bits[0], bits[1], (size_t)(kit.n / 64) * 8) == 0, "%s", ways[way]);
+        }
         for (int step = 0; step < 16; step++) {
             uint64_t bits[2][(KIT_MAX_TOKENS + 63) / 64];
             memset(bits, 0xff, sizeof bits);
