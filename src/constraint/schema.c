@@ -343,37 +343,35 @@ static bool is_listed(struct schema *s, const struct conjunction *c, const struc
 }
 
 static bool check_lists(struct schema *s, const struct conjunction *c) {
-    static const char *const others[] = {"pattern",
-                                         "format",
-                                         "minLength",
-                                         "maxLength",
-                                         "minimum",
-                                         "maximum",
-                                         "exclusiveMinimum",
-                                         "exclusiveMaximum",
-                                         "multipleOf",
-                                         "properties",
-                                         "items",
-                                         "prefixItems",
-                                         "minItems",
-                                         "maxItems",
-                                         "additionalProperties",
-                                         "required",
-                                         "patternProperties",
-                                         "minProperties",
-                                         "maxProperties"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        const struct json *part = schema_part_with(c, others[i]);
-        if (!part) continue;
-        schema_fail(s, part, others[i], "the keyword is not supported beside enum or const");
-        return false;
-    }
     for (uint32_t i = 0; i < c->n; i++) {
         const struct json *some = json_get(c->part[i], "enum");
         if (some && some->kind != JREAD_ARRAY) {
             schema_fail(s, c->part[i], "enum", "expected an array");
             return false;
         }
+    }
+    return true;
+}
+
+// Whether a listed value passes the keywords of its type. Those of objects and arrays would need a
+// validator.
+static bool passes(struct schema *s, const struct conjunction *c, const struct json *value) {
+    static const char *const of_object[] = {"properties",        "additionalProperties",
+                                            "patternProperties", "required",
+                                            "minProperties",     "maxProperties"};
+    static const char *const of_array[] = {"items", "prefixItems", "minItems", "maxItems"};
+    if (value->kind == JREAD_STRING) return schema_string_passes(s, c, value);
+    if (value->kind == JREAD_NUMBER) return schema_number_passes(s, c, value);
+    if (value->kind != JREAD_OBJECT && value->kind != JREAD_ARRAY) return true;
+    const bool is_object = value->kind == JREAD_OBJECT;
+    const size_t n =
+        is_object ? sizeof of_object / sizeof *of_object : sizeof of_array / sizeof *of_array;
+    for (size_t i = 0; i < n; i++) {
+        const char *keyword = is_object ? of_object[i] : of_array[i];
+        const struct json *part = schema_part_with(c, keyword);
+        if (!part) continue;
+        schema_fail(s, part, keyword, "the keyword is not supported beside a list of such values");
+        return false;
     }
     return true;
 }
@@ -390,7 +388,9 @@ static const struct node *listed_values(struct schema *s, const struct conjuncti
     struct node_list list = {0};
     for (size_t i = 0; i < (one ? 1 : some->len); i++) {
         const struct json *value = one ? one : some->item[i];
-        if (!has_type(value, types) || !is_listed(s, c, one ? one : some, value)) continue;
+        if (!has_type(value, types) || !is_listed(s, c, one ? one : some, value) ||
+            !passes(s, c, value))
+            continue;
         if (!node_list_add(s->g, &list, schema_literal(s, value))) return NULL;
     }
     return s->g->status ? NULL : node_alt(s->g, list.node, list.n);

@@ -66,6 +66,10 @@ const struct node *schema_array(struct schema *s, const struct conjunction *c);
 const struct node *schema_string(struct schema *s, const struct conjunction *c);
 const struct node *schema_number(struct schema *s, const struct conjunction *c, bool integer);
 
+// Whether a listed value of the type passes the other keywords.
+bool schema_string_passes(struct schema *s, const struct conjunction *c, const struct json *value);
+bool schema_number_passes(struct schema *s, const struct conjunction *c, const struct json *value);
+
 // --- strings ---
 
 // Characters of a string in their one form: escaped only where JSON asks for it.

@@ -351,18 +351,39 @@ static bool read_bound(struct schema *s, const struct json *part, const char *ke
     return true;
 }
 
-const struct node *schema_number(struct schema *s, const struct conjunction *c, bool integer) {
-    struct bound lo = {0}, hi = {0};
-    bool has_multiple = false;
+static bool read_bounds(struct schema *s, const struct conjunction *c, struct bound *lo,
+                        struct bound *hi) {
     for (uint32_t i = 0; i < c->n; i++) {
         const struct json *part = c->part[i];
-        if (!read_bound(s, part, "minimum", false, -1, &lo) ||
-            !read_bound(s, part, "exclusiveMinimum", true, -1, &lo) ||
-            !read_bound(s, part, "maximum", false, 1, &hi) ||
-            !read_bound(s, part, "exclusiveMaximum", true, 1, &hi))
-            return NULL;
-        has_multiple |= json_get(part, "multipleOf") != NULL;
+        if (!read_bound(s, part, "minimum", false, -1, lo) ||
+            !read_bound(s, part, "exclusiveMinimum", true, -1, lo) ||
+            !read_bound(s, part, "maximum", false, 1, hi) ||
+            !read_bound(s, part, "exclusiveMaximum", true, 1, hi))
+            return false;
     }
+    return true;
+}
+
+bool schema_number_passes(struct schema *s, const struct conjunction *c, const struct json *value) {
+    struct bound lo = {0}, hi = {0};
+    struct decimal d;
+    const struct json *part = schema_part_with(c, "multipleOf");
+    if (part) schema_fail(s, part, "multipleOf", "not supported beside a list of numbers");
+    if (part || !read_bounds(s, c, &lo, &hi)) return false;
+    if (!lo.is_set && !hi.is_set) return true;
+    if (!decimal_parse(value->text, value->len, &d)) {
+        schema_fail(s, value, NULL, "more than %d digits before or behind the point", MAX_DIGITS);
+        return false;
+    }
+    const int above = lo.is_set ? compare(&d, &lo.at) : 1;
+    const int below = hi.is_set ? compare(&hi.at, &d) : 1;
+    return above >= lo.is_exclusive && below >= hi.is_exclusive;
+}
+
+const struct node *schema_number(struct schema *s, const struct conjunction *c, bool integer) {
+    struct bound lo = {0}, hi = {0};
+    const bool has_multiple = schema_part_with(c, "multipleOf");
+    if (!read_bounds(s, c, &lo, &hi)) return NULL;
     if (!lo.is_set && !hi.is_set && !has_multiple)
         return node_call(s->g, integer ? s->integer : s->number);
     const struct node *node;

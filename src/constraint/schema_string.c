@@ -80,9 +80,9 @@ const struct node *string_unit(struct grammar *g) {
 // --- keywords ---
 
 static const struct node *pattern_node(struct schema *s, const struct json *part,
-                                       const struct json *pattern) {
+                                       const struct json *pattern, regex_class_fn class_node) {
     if (pattern->kind != JREAD_STRING) return schema_fail(s, part, "pattern", "expected a string");
-    const struct node *node = regex_node(s->g, pattern->text, pattern->len, true, string_class, "");
+    const struct node *node = regex_node(s->g, pattern->text, pattern->len, true, class_node, "");
     // the message of the expression, behind its place
     if (!node && s->g->status == RN_ERR_ARG && s->g->err) {
         char message[256];
@@ -94,13 +94,13 @@ static const struct node *pattern_node(struct schema *s, const struct json *part
 }
 
 static const struct node *format_node(struct schema *s, const struct json *part,
-                                      const struct json *format, bool *is_any) {
+                                      const struct json *format, regex_class_fn class_node,
+                                      bool *is_any) {
     *is_any = false;
     if (format->kind != JREAD_STRING) return schema_fail(s, part, "format", "expected a string");
     bool is_known;
     const char *expression = format_expression(format->text, format->len, &is_known);
-    if (expression)
-        return regex_node(s->g, expression, strlen(expression), false, string_class, "");
+    if (expression) return regex_node(s->g, expression, strlen(expression), false, class_node, "");
     if (is_known)
         return schema_fail(s, part, "format", "the format \"%.40s\" is not supported",
                            format->text);
@@ -109,7 +109,8 @@ static const struct node *format_node(struct schema *s, const struct json *part,
 }
 
 // Patterns and formats of all parts together; *found: how many.
-static const struct node *expressions(struct schema *s, const struct conjunction *c, int *found) {
+static const struct node *expressions(struct schema *s, const struct conjunction *c,
+                                      regex_class_fn class_node, int *found) {
     const struct node *all = NULL;
     *found = 0;
     for (uint32_t i = 0; i < c->n; i++) {
@@ -117,8 +118,9 @@ static const struct node *expressions(struct schema *s, const struct conjunction
         const struct json *format = json_get(c->part[i], "format");
         const struct node *node[2] = {NULL, NULL};
         bool is_any = true;
-        if (pattern && !(node[0] = pattern_node(s, c->part[i], pattern))) return NULL;
-        if (format && !(node[1] = format_node(s, c->part[i], format, &is_any))) return NULL;
+        if (pattern && !(node[0] = pattern_node(s, c->part[i], pattern, class_node))) return NULL;
+        if (format && !(node[1] = format_node(s, c->part[i], format, class_node, &is_any)))
+            return NULL;
         if (is_any) node[1] = NULL;
         for (int k = 0; k < 2; k++) {
             if (!node[k]) continue;
@@ -140,7 +142,7 @@ const struct node *schema_string(struct schema *s, const struct conjunction *c) 
         is_bounded && (schema_part_with(c, "pattern") || schema_part_with(c, "format"));
     // expressions that are combined may not call a rule
     if (is_combined || c->n > 1) g->expand_max = GRAMMAR_MAX_REPEAT;
-    const struct node *content = expressions(s, c, &found);
+    const struct node *content = expressions(s, c, string_class, &found);
     g->expand_max = expand_max;
     if (g->status) return NULL;
     if (found && is_bounded) {
@@ -153,4 +155,17 @@ const struct node *schema_string(struct schema *s, const struct conjunction *c) 
     }
     const struct node *quote = node_text(g, "\"");
     return node_seq_of(g, quote, content, quote);
+}
+
+bool schema_string_passes(struct schema *s, const struct conjunction *c, const struct json *value) {
+    int64_t min, max, n = 0;
+    int found;
+    if (!schema_bounds(s, c, "minLength", "maxLength", &min, &max)) return false;
+    for (size_t i = 0; i < value->len; i++) n += ((uint8_t)value->text[i] & 0xC0) != 0x80;
+    if (n < min || (max >= 0 && n > max)) return false;
+    const int64_t expand_max = s->g->expand_max;
+    s->g->expand_max = GRAMMAR_MAX_REPEAT; // a text is matched without calls
+    const struct node *content = expressions(s, c, node_class, &found);
+    s->g->expand_max = expand_max;
+    return !s->g->status && (!found || node_matches(s->g, content, value->text, value->len));
 }
