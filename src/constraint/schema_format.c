@@ -18,7 +18,8 @@
     ":){1,5}(?::" H16 "){1,2}|(?:" H16 ":){1,4}(?::" H16 "){1,3}"                                  \
     "|(?:" H16 ":){1,3}(?::" H16 "){1,4}|(?:" H16 ":){1,2}(?::" H16 "){1,5}"                       \
     "|" H16 ":(?::" H16 "){1,6}|:(?:(?::" H16 "){1,7}|:))"
-#define LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?"
+// At most 63 characters, and no "--", which starts the second half of an encoded name.
+#define LABEL "[a-zA-Z0-9]{1,15}(?:-[a-zA-Z0-9]{1,15}){0,3}"
 #define HOST  LABEL "(?:\\." LABEL ")*"
 #define ATOM  "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
 #define PCHAR "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})"
