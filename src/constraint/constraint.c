@@ -14,8 +14,9 @@ const struct constraint_limits constraint_limits_default = {.source_bytes = 1 <<
                                                             .bytes = 64 << 20};
 
 enum {
-    KEPT_MAX = 64,            // compiled constraints
-    KEPT_SOURCE_MAX = 1 << 16 // longer sources are not kept
+    KEPT_MAX = 64,             // compiled constraints
+    KEPT_SOURCE_MAX = 1 << 16, // longer sources are not kept
+    KEPT_BYTES_MAX = 64 << 20, // of all of them
 };
 
 struct constraint {
@@ -60,10 +61,21 @@ static struct constraint *kept_find(struct constraint_vocab *vocab, enum constra
     return c;
 }
 
-// Takes a reference. The oldest one goes where there are too many.
+// Takes the oldest one out of the list.
+static struct constraint *kept_take(struct constraint_vocab *vocab) {
+    struct constraint **at = &vocab->kept;
+    while ((*at)->next) at = &(*at)->next;
+    struct constraint *oldest = *at;
+    *at = NULL;
+    vocab->n_kept--;
+    vocab->kept_bytes -= oldest->bytes;
+    return oldest;
+}
+
+// Takes a reference. The oldest ones go where there are too many.
 static void kept_add(struct constraint_vocab *vocab, struct constraint *c,
                      enum constraint_kind kind, const char *text, size_t len) {
-    if (len > KEPT_SOURCE_MAX) return;
+    if (len > KEPT_SOURCE_MAX || c->bytes > KEPT_BYTES_MAX / 8) return;
     c->source = malloc(len + 1);
     if (!c->source) return;
     if (len) memcpy(c->source, text, len);
@@ -71,19 +83,23 @@ static void kept_add(struct constraint_vocab *vocab, struct constraint *c,
     c->kind = kind;
     c->hash = hash_source(kind, text, len);
     c->refs++;
-    struct constraint *oldest = NULL;
+    struct constraint *dropped = NULL;
     pthread_mutex_lock(&vocab->mutex);
     c->next = vocab->kept;
     vocab->kept = c;
-    if (++vocab->n_kept > KEPT_MAX) {
-        struct constraint **at = &vocab->kept;
-        while ((*at)->next) at = &(*at)->next;
-        oldest = *at;
-        *at = NULL;
-        vocab->n_kept--;
+    vocab->n_kept++;
+    vocab->kept_bytes += c->bytes;
+    while (vocab->n_kept > KEPT_MAX || vocab->kept_bytes > KEPT_BYTES_MAX) {
+        struct constraint *oldest = kept_take(vocab);
+        oldest->next = dropped;
+        dropped = oldest;
     }
     pthread_mutex_unlock(&vocab->mutex);
-    constraint_release(oldest);
+    while (dropped) {
+        struct constraint *next = dropped->next;
+        constraint_release(dropped);
+        dropped = next;
+    }
 }
 
 void constraint_kept_drop(struct constraint_vocab *vocab) {
@@ -91,6 +107,7 @@ void constraint_kept_drop(struct constraint_vocab *vocab) {
     struct constraint *c = vocab->kept;
     vocab->kept = NULL;
     vocab->n_kept = 0;
+    vocab->kept_bytes = 0;
     pthread_mutex_unlock(&vocab->mutex);
     while (c) {
         struct constraint *next = c->next;

@@ -34,6 +34,7 @@ struct constraint_vocab {
     _Atomic size_t share_bytes; // of the summaries of all shares
     struct constraint *kept;    // compiled ones; the newest first
     int n_kept;
+    size_t kept_bytes; // of their machines
 };
 
 static inline void token_bits_set(uint64_t *bits, int32_t id) {
