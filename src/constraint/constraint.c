@@ -27,14 +27,14 @@ struct constraint {
     uint64_t work;
     size_t bytes;
 
-    struct constraint *next; // of those kept; the vocabulary's mutex
+    struct constraint *next; // in the list of kept ones; guarded by the vocabulary's mutex
     enum constraint_kind kind;
     uint64_t hash;
     char *source;
     size_t len;
 };
 
-// --- those kept ---
+// --- kept constraints ---
 
 static uint64_t hash_source(enum constraint_kind kind, const char *text, size_t len) {
     uint64_t h = (uint64_t)kind + 0x9E3779B97F4A7C15u;

@@ -1,4 +1,4 @@
-// Objects: declared properties in their order, then others. The automaton has three states for
+// Objects: declared properties in their order, then others. The automaton has two states for
 // property i: C[i] behind a comma or the opening brace, where property i or a later one comes;
 // B[i] behind the value of a property before i. Optional properties are skipped by empty edges.
 #include <string.h>
@@ -184,8 +184,7 @@ static unsigned patterns_of(struct object *o, const struct property *property) {
 
 // --- keys of other properties ---
 
-// Strings in their one form that are no declared name: a tree of the names, and a state for the
-// rest. Characters of the names are bytes here; those that JSON escapes are whole escapes.
+// Strings in their one form, without the declared names.
 static const struct node *other_keys(struct object *o) {
     struct grammar *g = o->s->g;
     const struct range all = {0, 0x10FFFF};

@@ -1,4 +1,4 @@
-// What the tests of constraints share: a vocabulary of all bytes and random pieces, texts walked
+// Shared by the tests of constraints: a vocabulary of all bytes and random pieces, texts walked
 // through an automaton, texts sampled from masks, and masks by their definition.
 #ifndef RN_TESTS_CONSTRAINT_KIT_H
 #define RN_TESTS_CONSTRAINT_KIT_H
