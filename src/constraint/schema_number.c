@@ -394,6 +394,11 @@ const struct node *schema_number(struct schema *s, const struct conjunction *c, 
             integer ? "-?(?:0|[1-9]\\d{0,19})" : "-?(?:0|[1-9]\\d{0,19})(?:\\.\\d{1,15})?";
         node = regex_node(s->g, text, strlen(text), false, node_class, "");
     }
+    if (has_multiple) { // a longer number may be rounded onto one that is no multiple
+        static const char exact[] = "-?\\d{1,13}(?:\\.\\d+)?";
+        node =
+            node_both(s->g, node, regex_node(s->g, exact, sizeof exact - 1, false, node_class, ""));
+    }
     for (uint32_t i = 0; node && i < c->n; i++)
         if (json_get(c->part[i], "multipleOf")) node = multiples_of(s, c->part[i], node);
     return node;
