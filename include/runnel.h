@@ -276,7 +276,21 @@ typedef struct rn_sampling {
 // Draws from the model's distribution as it is: every field at its neutral value, no seed.
 rn_sampling rn_sampling_neutral(void);
 
-enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096 };
+enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096, RN_MAX_STOP_TOKENS = 128 };
+enum { RN_MAX_BAD_WORDS = 256, RN_MAX_BAD_WORD_BYTES = 256, RN_MAX_MARK_BYTES = 256 };
+
+// A bound on the reasoning of a model that thinks before it answers. Reasoning starts where the
+// prompt ends, or with the mark `open`, if that is the first text of the output but blanks. It ends
+// with the mark `close`. After `budget` tokens of it, `last` is written, and the text continues
+// behind that. Marks are found in the text of tokens, special ones included.
+typedef struct rn_reasoning {
+    bool has_budget; // false: there is no bound, and the other fields are not used
+    int budget;      // 0 or more tokens; 0: it is closed at once
+    // 1 to RN_MAX_MARK_BYTES bytes each; copied
+    const char *open; // NULL: the prompt has opened the reasoning
+    const char *close;
+    const char *last; // it starts with `close`; NULL: `close` itself
+} rn_reasoning;
 
 // A constraint on the next token of a text, such as a grammar. The functions are called by threads
 // of the step, for one choice of the request never two at a time; ctx outlives the request. A
@@ -317,14 +331,28 @@ typedef struct rn_request {
                 // = 1 gives
     void *data; // handed back with every event
     rn_sampling sampling;
-    int max_tokens;          // -1: until the context is full; 0: evaluate the prompt only
-    const char *const *stop; // strings that end the text and are not part of it; copied
-    size_t n_stop;           // at most RN_MAX_STOPS
+    int max_tokens; // -1: until the context is full; 0: evaluate the prompt only
+    // before this many tokens no token can be chosen that ends the text, and no stop string ends
+    // it; at most max_tokens
+    int min_tokens;
+    const char *const *stop;    // strings that end the text and are not part of it; copied
+    size_t n_stop;              // at most RN_MAX_STOPS
+    const int32_t *stop_tokens; // ids that end the text and are not part of it; copied
+    size_t n_stop_tokens;       // at most RN_MAX_STOP_TOKENS
+    bool include_stop; // the stop string that matched, or the stop token, is part of the text
     bool ignore_eos;
+    // texts that are not written, as the tokens that they have alone or behind a space: the last of
+    // them cannot follow the others. Blanks before them are dropped; copied
+    const char *const *bad_words;
+    size_t n_bad_words; // at most RN_MAX_BAD_WORDS, of RN_MAX_BAD_WORD_BYTES each
+    rn_reasoning reasoning;
     bool special_text; // special tokens are text too, except for tokens that end it
     bool logprobs;     // events carry the logprobs of the token and of the likeliest ones:
     int top_logprobs;  // how many of these, at most RN_MAX_TOP_LOGPROBS
-    int draft_max;     // most tokens of a draft; 0: the engine's; -1: none is drafted
+    // an event carries the logprobs of the prompt's tokens, and for each of the likeliest ones:
+    bool prompt_logprobs;
+    int top_prompt_logprobs; // how many of these, at most RN_MAX_TOP_LOGPROBS
+    int draft_max;           // most tokens of a draft; 0: the engine's; -1: none is drafted
     rn_constraint constraint;
     // the order of requests: a higher priority before a lower one, then the least served user, then
     // the older request
@@ -492,10 +520,11 @@ typedef struct rn_event {
     int32_t token;    // -1: none with this event
     const char *text; // text that became certain, never half a character, not NUL-terminated
     size_t text_len;
-    rn_finish finish; // not NONE: the last event of this choice
-    bool last;        // the last event of the request
-    rn_status status; // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
-    const char *stop; // the stop string that matched, or NULL
+    rn_finish finish;   // not NONE: the last event of this choice
+    bool last;          // the last event of the request
+    rn_status status;   // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
+    const char *stop;   // the stop string that matched, or NULL
+    int32_t stop_token; // the request's stop token that ended the text; -1: none did
     uint64_t seed;
     uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC
     double gap_ms;    // with a token: since the choice's last one; 0: it is the first, or came with
@@ -505,6 +534,13 @@ typedef struct rn_event {
     // where asked for: the token's own first, then the likeliest, descending; NULL: none
     const rn_logprob *logprob; // [n_logprobs]
     int n_logprobs;
+    // Where asked for: once for choice 0, in an event without a token, before any token of the
+    // request. [n_prompt_logprobs][1 + top_prompt_logprobs]: those of the second token of the
+    // prompt, of the third and so on; each row as above, and behind the last finite logit token -1.
+    // No such event comes for a prompt of one token.
+    const rn_logprob *prompt_logprob;
+    const int32_t *prompt_rank; // [n_prompt_logprobs] 1: the prompt's token is the likeliest
+    int n_prompt_logprobs;
     const rn_timings *timings; // with a finish
     const rn_account *account; // with a finish
     const float *embedding;    // with the finish of a request with pooling, [n_embd]

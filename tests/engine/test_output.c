@@ -25,7 +25,7 @@ static int stream_by(const char *text, size_t piece, int together, const char *c
             n_begin = n_got;
         }
         const struct text_span out =
-            output_feed(&output, (struct text_span){text + at, n}, at + n == len);
+            output_feed(&output, (struct text_span){text + at, n}, true, at + n == len);
         memcpy(got + n_got, out.data, out.len);
         n_got += out.len;
         if (!begin) begin = out.data;
@@ -72,15 +72,15 @@ CASE(the_earliest_match_wins_when_one_piece_holds_two) {
 CASE(text_without_stops_is_given_out_at_once) {
     struct output output;
     assert_int_equal(output_init(&output, NULL, 0, 16, 4, NULL), RN_OK);
-    struct text_span out = output_feed(&output, (struct text_span){"abc", 3}, false);
+    struct text_span out = output_feed(&output, (struct text_span){"abc", 3}, true, false);
     assert_int_equal(out.len, 3);
-    out =
-        output_feed(&output, (struct text_span){"\xe2\x82", 2}, false); // half of a character waits
+    out = output_feed(&output, (struct text_span){"\xe2\x82", 2}, true,
+                      false); // half of a character waits
     assert_int_equal(out.len, 0);
-    out = output_feed(&output, (struct text_span){"\xac.", 2}, false);
+    out = output_feed(&output, (struct text_span){"\xac.", 2}, true, false);
     assert_int_equal(out.len, 4);
     assert_memory_equal(out.data, "€.", 4);
-    out = output_feed(&output, (struct text_span){"\xe2\x82", 2},
+    out = output_feed(&output, (struct text_span){"\xe2\x82", 2}, true,
                       true); // the end: it will never be whole
     assert_int_equal(out.len, 3);
     assert_memory_equal(out.data, "\xef\xbf\xbd", 3);

@@ -48,6 +48,15 @@ static bool needs_history(const struct choices *choices) {
     return choices->repeats || choices->counts_output || choices->counts_dry;
 }
 
+// Whether each description has edits of its own.
+static bool has_slots(const struct choices *choices) {
+    return needs_history(choices) || choices->has_bans;
+}
+
+static bool has_masks(const struct choices *choices) {
+    return choices->constraint.mask || (choices->rules && choices->rules->has_budget);
+}
+
 static void fill_biases(const rn_sampling *sampling, struct choice_edit *out) {
     for (size_t i = 0; i < sampling->n_logit_bias; i++)
         out[i] = (struct choice_edit){.id = sampling->logit_bias[i].token,
@@ -56,15 +65,17 @@ static void fill_biases(const rn_sampling *sampling, struct choice_edit *out) {
 }
 
 static rn_status allocate(struct choices *choices, int limit, rn_error *err) {
-    const bool history = needs_history(choices), has_mask = choices->constraint.mask != NULL;
+    const bool slots = has_slots(choices);
     const int distinct = limit < choices->n_vocab ? limit : choices->n_vocab;
-    choices->max_edits = choices->n_bias + (size_t)(history ? distinct : 0);
+    choices->max_edits = choices->n_bias + (size_t)(needs_history(choices) ? distinct : 0);
+    if (choices->has_bans)
+        choices->max_edits += (size_t)choices->rules->n_end + (size_t)choices->rules->n_bad;
     uint64_t n_edits = 0, n_words = 0, bytes;
     const bool fits =
-        ck_mul(choices->max_edits, history ? (uint64_t)choices->n_slots : 1, &n_edits) &&
+        ck_mul(choices->max_edits, slots ? (uint64_t)choices->n_slots : 1, &n_edits) &&
         ck_mul(n_edits, sizeof *choices->edit, &bytes) &&
-        ck_mul(has_mask ? token_set_words(choices->n_vocab) : 0, (uint64_t)choices->n_slots,
-               &n_words) &&
+        ck_mul(has_masks(choices) ? token_set_words(choices->n_vocab) : 0,
+               (uint64_t)choices->n_slots, &n_words) &&
         ck_mul(n_words, sizeof *choices->allowed, &bytes);
     if (fits && n_edits) choices->edit = malloc((size_t)n_edits * sizeof *choices->edit);
     if (fits && n_words) choices->allowed = malloc((size_t)n_words * sizeof *choices->allowed);
@@ -86,11 +97,14 @@ rn_status choices_init(struct choices *choices, int n_vocab, int limit, int n_sl
         s->repetition_penalty != 1 && s->repetition_penalty != 0 && s->repeat_last_n != 0;
     choices->counts_output = s->presence_penalty != 0 || s->frequency_penalty != 0;
     choices->counts_dry = s->dry_multiplier != 0 && s->dry_penalty_last_n != 0;
+    choices->has_bans = choices->rules && (choices->rules->n_end || choices->rules->n_bad);
+    choices->reasoning = reasoning_begin(choices->rules);
+    choices->n_followed = choices->n_prompt;
     choices->n_bias = s->n_logit_bias;
     choices->edit = NULL;
     choices->allowed = NULL;
     const rn_status status = allocate(choices, limit, err);
-    if (!status && !needs_history(choices)) fill_biases(s, choices->edit);
+    if (!status && !has_slots(choices)) fill_biases(s, choices->edit);
     return status;
 }
 
@@ -191,6 +205,38 @@ static void find_repetitions(struct choice_scratch *scratch, const struct choice
     }
 }
 
+// ---------------------------------------------------------------- rules
+
+// A ban takes the place of the bias: a logit that is not finite is left alone by other edits.
+static void add_bans(const struct choices *choices, int n_token, struct edits *edits) {
+    const struct rules *rules = choices->rules;
+    const int n_output = n_token - choices->n_prompt;
+    for (int i = 0; n_output < rules->min_tokens && i < rules->n_end; i++)
+        edit_of(edits, rules->end[i])->bias = CHOICE_BAN;
+    for (int i = 0; i < rules->n_bad; i++) {
+        const int32_t id = rules_banned(rules, i, choices->token + choices->n_prompt, n_output);
+        if (id >= 0) edit_of(edits, id)->bias = CHOICE_BAN;
+    }
+}
+
+// The one token that the bound on the reasoning leaves; -1: any.
+static int32_t forced_token(const struct choices *choices, int n_token) {
+    if (!choices->rules || !choices->rules->has_budget) return -1;
+    const struct reasoning_rule *rule = &choices->rules->reasoning;
+    struct reasoning_state state = choices->reasoning;
+    assert(n_token >= choices->n_followed);
+    for (int i = choices->n_followed; i < n_token; i++)
+        reasoning_advance(rule, &state, choices->token[i]);
+    return reasoning_forced(rule, &state);
+}
+
+void choice_follow(struct choices *choices, int n_token) {
+    if (!choices->rules || !choices->rules->has_budget) return;
+    for (; choices->n_followed < n_token; choices->n_followed++)
+        reasoning_advance(&choices->rules->reasoning, &choices->reasoning,
+                          choices->token[choices->n_followed]);
+}
+
 // ---------------------------------------------------------------- the description
 
 static int count_edits(struct choice_scratch *scratch, const struct choices *choices, int n_token,
@@ -206,6 +252,7 @@ static int count_edits(struct choice_scratch *scratch, const struct choices *cho
         for (int i = choices->n_prompt; i < n_token; i++)
             edit_of(&edits, choices->token[i])->n_output++;
     if (choices->counts_dry) find_repetitions(scratch, choices, n_token, &edits);
+    if (choices->has_bans) add_bans(choices, n_token, &edits);
     for (int i = 0; i < edits.n; i++) edits.row[out[i].id] = 0;
     assert((size_t)edits.n <= choices->max_edits);
     return edits.n;
@@ -220,8 +267,20 @@ static const uint64_t *mask_of(const struct choices *choices, int slot) {
     return allowed;
 }
 
+// The forced token alone, where the constraint allows it. Biases and bans do not apply: no edit
+// takes away the only candidate.
+static void force(const struct choices *choices, int slot, int32_t token, struct choice *out) {
+    const size_t n_words = token_set_words(choices->n_vocab);
+    uint64_t *allowed = choices->allowed + (size_t)slot * n_words;
+    const bool fits = !choices->constraint.mask || token_set_has(mask_of(choices, slot), token);
+    memset(allowed, 0, n_words * sizeof *allowed);
+    if (fits) allowed[token / 64] = UINT64_C(1) << (token % 64);
+    out->allowed = allowed;
+    out->n_edit = 0;
+}
+
 bool choice_needs_history(const struct choices *choices) {
-    return choices->constraint.mask || needs_history(choices);
+    return choices->constraint.mask || needs_history(choices) || rules_look_back(choices->rules);
 }
 
 void choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
@@ -234,7 +293,12 @@ void choice_describe(struct choice_scratch *scratch, const struct choices *choic
         .n_vocab = choices->n_vocab,
         .key = noise_key(choices->sampling.seed, (uint32_t)choices->index, (uint32_t)n_token),
     };
-    if (needs_history(choices)) {
+    const int32_t forced = forced_token(choices, n_token);
+    if (forced >= 0) {
+        force(choices, slot, forced, out);
+        return;
+    }
+    if (has_slots(choices)) {
         struct choice_edit *edit = choices->edit + (size_t)slot * choices->max_edits;
         out->edit = edit;
         out->n_edit = count_edits(scratch, choices, n_token, edit);

@@ -1,11 +1,13 @@
 // The description of a choice (plan/choice.h), made from a sequence's `struct choices`: edits
-// counted from its tokens, and the mask of its constraint. Nothing is kept between descriptions, so
-// there is no state to roll back: a description depends on the tokens up to its position alone.
+// counted from its tokens, the mask of its constraint, the bans of its rules. Nothing is kept
+// between descriptions, so there is no state to roll back: a description depends on the tokens up
+// to its position alone.
 // Called by the threads of the step, with a scratch each, and by the draft model.
 #ifndef RN_ENGINE_CHOICE_CHOICE_H
 #define RN_ENGINE_CHOICE_CHOICE_H
 
 #include "base/status.h"
+#include "engine/choice/rules.h"
 #include "plan/choice.h"
 #include "runnel.h"
 
@@ -35,16 +37,20 @@ struct choices {
     rn_sampling sampling;      // checked, with its seed drawn, its biases in the order of their ids
     struct token_set breakers; // of DRY
     rn_constraint constraint;  // mask NULL: none
+    const struct rules *rules; // NULL: none
 
+    struct reasoning_state reasoning; // behind the first n_followed tokens
+    int n_followed;
     struct choice_numbers numbers;
     int n_vocab;
     int n_slots;              // descriptions: one for each row to choose from
     bool repeats, counts_dry; // edits that look at the history
-    bool counts_output;
+    bool counts_output, has_bans;
     size_t n_bias;
     size_t max_edits;         // of a slot
     struct choice_edit *edit; // [n_slots, max_edits]; without history the biases alone, for all
-    uint64_t *allowed;        // [n_slots, token_set_words(n_vocab)]; NULL without a constraint
+    // [n_slots, token_set_words(n_vocab)]; NULL without a constraint and a bound on the reasoning
+    uint64_t *allowed;
 };
 
 // limit: most tokens of the sequence.
@@ -60,6 +66,9 @@ bool choice_needs_history(const struct choices *choices);
 // in that slot of the room, until the slot is used again.
 void choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
                      int slot, struct choice *out);
+
+// The first n_token tokens stay: the reasoning is followed up to there.
+void choice_follow(struct choices *choices, int n_token);
 
 // Moves the constraint over a token, and back over n tokens; nothing without a constraint.
 void choice_advance(const struct choices *choices, int32_t token);

@@ -34,7 +34,7 @@ static double log_of_sum(const float *logits, int n_vocab, float top) {
 }
 
 int logprobs_fill(const float *logits, int n_vocab, int32_t token, int n_top, rn_logprob *out) {
-    assert(n_top >= 0 && n_top <= RN_MAX_TOP_LOGPROBS && isfinite(logits[token]));
+    assert(n_top >= 0 && n_top <= RN_MAX_TOP_LOGPROBS);
     rn_logprob best[RN_MAX_TOP_LOGPROBS] = {{0}};
     const int found = find_likeliest(logits, n_vocab, n_top > 1 ? n_top : 1, best);
     const int n = 1 + (found < n_top ? found : n_top);
@@ -44,5 +44,14 @@ int logprobs_fill(const float *logits, int n_vocab, int32_t token, int n_top, rn
     for (int i = 1; i < n; i++) out[i] = best[i - 1];
     for (int i = 0; i < n; i++)
         out[i].logprob = (float)((double)out[i].logprob - (double)top - log_sum);
+    if (!isfinite(logits[token])) out[0].logprob = -INFINITY;
     return n;
+}
+
+int32_t logprobs_rank(const float *logits, int n_vocab, int32_t token) {
+    const float own = isfinite(logits[token]) ? logits[token] : -INFINITY;
+    int32_t rank = 1;
+    for (int32_t id = 0; id < n_vocab; id++)
+        rank += (logits[id] > own && isfinite(logits[id])) || (logits[id] == own && id < token);
+    return rank;
 }

@@ -153,8 +153,7 @@ static void take_one(struct drafter_model *d, struct drafter_part *part, int32_t
     part->ends = token < 0;
     if (part->ends) return;
     seq->token[seq->n_token + part->n_made++] = token;
-    part->ends = part->n_made == part->job->n ||
-                 (tokenizer_is_end(d->target_tokenizer, token) && !seq->ignore_eos);
+    part->ends = part->n_made == part->job->n || seq_ends_with(seq, d->target_tokenizer, token);
     if (part->ends) return;
     choice_advance(&seq->choices, token);
     part->n_advanced++;

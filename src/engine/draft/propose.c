@@ -205,9 +205,7 @@ static int chosen_tokens(const struct draft *draft, int index) {
     if (bid->n == 0 || bid->drafter >= 0) return bid->n;
     const int32_t *token = seq->token + seq->n_token;
     int n = 1;
-    while (n < bid->n &&
-           (seq->ignore_eos || !tokenizer_is_end(draft->host.tokenizer, token[n - 1])))
-        n++;
+    while (n < bid->n && !seq_ends_with(seq, draft->host.tokenizer, token[n - 1])) n++;
     return choice_allowed(&seq->choices, seq->n_token, n);
 }
 

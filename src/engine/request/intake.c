@@ -31,8 +31,10 @@ static void wake(const struct intake *intake) {
 static void drop(const struct intake *intake, struct seq *seq) {
     struct seq_family *family = seq->family;
     assert(family && family->n_alive > 0);
-    if (--family->n_alive == 0) free(family);
     seq_destroy(seq, &intake->limits);
+    if (--family->n_alive > 0) return;
+    rules_destroy(family->rules);
+    free(family);
 }
 
 rn_status intake_init(struct intake *intake, const struct seq_limits *limits, int max_waiting,
@@ -92,13 +94,22 @@ static rn_status create(const struct intake *intake, const rn_request *request, 
                         struct seq **out, rn_error *err) {
     struct seq_family *family = calloc(1, sizeof *family);
     if (!family) return err_set(err, RN_ERR_NOMEM, "no memory for a request");
+    const rn_status wrong = rules_create(request, intake->limits.tokenizer, &family->rules, err);
+    if (wrong) {
+        free(family);
+        return wrong;
+    }
     const uint64_t seed = seq_seed(request);
     struct seq *list = NULL;
     for (int i = 0; i < n; i++) {
         struct seq *seq;
-        const rn_status status = seq_create(request, i, seed, &intake->limits, &seq, err);
+        const rn_status status =
+            seq_create(request, i, seed, family->rules, &intake->limits, &seq, err);
         if (status) {
-            if (!list) free(family);
+            if (!list) {
+                rules_destroy(family->rules);
+                free(family);
+            }
             drop_list(intake, list);
             return status;
         }

@@ -51,13 +51,15 @@ void output_begin(struct output *output) {
     output->n_out = 0;
 }
 
-// The first place in the held text where a stop string begins, or n_held. If two begin there, the
-// earlier one in the list is taken.
+// The first place in the held text where a stop string begins that ends behind n_past, or n_held.
+// If two begin there, the earlier one in the list is taken.
 static size_t find_stop(struct output *output) {
     const char *const held = output->text + output->n_out;
     size_t first = output->n_held;
     for (size_t i = 0; i < output->n_stop; i++) {
-        const char *at = memmem(held, output->n_held, output->stop[i].data, output->stop[i].len);
+        const size_t len = output->stop[i].len;
+        const size_t from = output->n_past >= len ? output->n_past - len + 1 : 0;
+        const char *at = memmem(held + from, output->n_held - from, output->stop[i].data, len);
         if (at && (size_t)(at - held) < first) {
             first = (size_t)(at - held);
             output->matched = (int)i;
@@ -84,19 +86,23 @@ static struct text_span give(struct output *output, size_t n) {
     const struct text_span text = {output->text + output->n_out, n};
     output->n_out += n;
     output->n_held -= n;
+    output->n_past -= output->n_past < n ? output->n_past : n;
     return text;
 }
 
-struct text_span output_feed(struct output *output, struct text_span bytes, bool last) {
+struct text_span output_feed(struct output *output, struct text_span bytes, bool may_stop,
+                             bool last) {
     assert(output->matched < 0);
     char *const held = output->text + output->n_out;
     assert(output->n_out + output->n_held + 3 * (bytes.len + 4) <= output->capacity);
     output->n_held +=
         detokenizer_feed(&output->detok, bytes.data, bytes.len, held + output->n_held);
     if (last) output->n_held += detokenizer_finish(&output->detok, held + output->n_held);
-    const size_t stop = find_stop(output);
+    if (!may_stop) output->n_past = output->n_held;
+    const size_t stop = may_stop ? find_stop(output) : output->n_held;
     if (output->matched >= 0) {
-        const struct text_span text = give(output, stop);
+        const size_t n_kept = output->keeps_stop ? output->stop[output->matched].len : 0;
+        const struct text_span text = give(output, stop + n_kept);
         output->n_held = 0;
         return text;
     }

@@ -13,7 +13,9 @@ struct output {
     size_t capacity;
     struct text_span *stop; // owned copies
     size_t n_stop;
-    int matched; // index of the stop string that ended the text; -1: none
+    int matched;     // index of the stop string that ended the text; -1: none
+    bool keeps_stop; // that string is a part of the text
+    size_t n_past;   // held bytes that no stop string ends in: it came too early
 };
 
 // The longest text that a call gives out, with stop strings of up to that many bytes. Room for one
@@ -33,8 +35,9 @@ void output_deinit(struct output *output);
 void output_begin(struct output *output);
 
 // Adds a token's bytes; returns the text that is now certain (it may be empty, and is valid until
-// output_begin). last: no more will come, so nothing is held back. After a match nothing may
-// follow.
-struct text_span output_feed(struct output *output, struct text_span bytes, bool last);
+// output_begin). last: no more will come, so nothing is held back. may_stop: a stop string that
+// ends in these bytes ends the text. After a match nothing may follow.
+struct text_span output_feed(struct output *output, struct text_span bytes, bool may_stop,
+                             bool last);
 
 #endif

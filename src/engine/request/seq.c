@@ -54,6 +54,12 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
     if ((s = check_range("draft_max", request->draft_max, -1, RN_MAX_DRAFT, err))) return s;
     if ((s = check_range("top_logprobs", request->top_logprobs, 0, RN_MAX_TOP_LOGPROBS, err)))
         return s;
+    if ((s = check_range("top_prompt_logprobs", request->top_prompt_logprobs, 0,
+                         RN_MAX_TOP_LOGPROBS, err)))
+        return s;
+    if (request->prompt_logprobs && request->pooling)
+        return err_set(err, RN_ERR_ARG, "prompt_logprobs with pooling %d, which gives none",
+                       (int)request->pooling);
     if (!(request->timeout_ms >= 0 && isfinite(request->timeout_ms)))
         return err_set(err, RN_ERR_ARG, "timeout_ms is %g, expected 0 or more",
                        request->timeout_ms);
@@ -137,6 +143,15 @@ static rn_status allocate_results(struct seq *seq, const rn_request *request,
         if (!seq->logprob)
             return err_set(err, RN_ERR_NOMEM, "no memory for %d logprobs", seq->top_logprobs);
     }
+    if (request->prompt_logprobs && seq->choices.index == 0 && seq->n_prompt > 1) {
+        const size_t n = (size_t)seq->n_prompt - 1;
+        seq->top_prompt_logprobs = request->top_prompt_logprobs;
+        seq->prompt_logprob =
+            calloc(n * (1 + (size_t)seq->top_prompt_logprobs), sizeof *seq->prompt_logprob);
+        seq->prompt_rank = calloc(n, sizeof *seq->prompt_rank);
+        if (!seq->prompt_logprob || !seq->prompt_rank)
+            return err_set(err, RN_ERR_NOMEM, "no memory for the logprobs of %zu tokens", n);
+    }
     return choices_init(&seq->choices, tokenizer_size(limits->tokenizer), seq->limit, n_tokens,
                         err);
 }
@@ -175,22 +190,26 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     if (status) return status;
     status = kv_table_init(&seq->table, limits->n_group, seq->limit, err);
     if (status) return status;
-    return output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max,
-                       1 + seq->draft_max, err);
+    status = output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max,
+                         1 + seq->draft_max, err);
+    seq->output.keeps_stop = request->include_stop;
+    return status;
 }
 
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
-                     const struct seq_limits *limits, struct seq **out, rn_error *err) {
+                     const struct rules *rules, const struct seq_limits *limits, struct seq **out,
+                     rn_error *err) {
     rn_status status = choice == 0 ? check(request, limits, err) : RN_OK;
     if (status) return status;
     struct seq *seq = calloc(1, sizeof *seq);
     if (!seq) return err_set(err, RN_ERR_NOMEM, "no memory for a request");
+    seq->choices.index = choice;
+    seq->choices.rules = rules;
     status = fill(seq, request, limits, err);
     if (status) {
         seq_destroy(seq, limits);
         return status;
     }
-    seq->choices.index = choice;
     seq->choices.sampling.seed = seed;
     *out = seq;
     return RN_OK;
@@ -204,6 +223,8 @@ void seq_destroy(struct seq *seq, const struct seq_limits *limits) {
     if (seq->draft) limits->draft->destroy(seq->draft);
     free(seq->embedding);
     free(seq->logprob);
+    free(seq->prompt_logprob);
+    free(seq->prompt_rank);
     free(seq->token);
     free(seq);
 }

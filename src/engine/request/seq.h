@@ -23,9 +23,10 @@ enum seq_state { SEQ_WAITING, SEQ_RUNNING, SEQ_DONE };
 
 // The common part of a request's choices; freed with the last of them.
 struct seq_family {
-    int n_live;         // choices that have not ended; the step's
-    int n_alive;        // choices that were not freed; under the intake's lock
-    struct seq *leader; // choice 0 while it is not done: others fork its prompt; the step's
+    int n_live;          // choices that have not ended; the step's
+    int n_alive;         // choices that were not freed; under the intake's lock
+    struct seq *leader;  // choice 0 while it is not done: others fork its prompt; the step's
+    struct rules *rules; // of all choices, owned; NULL: none
     // for the accounts of the others, which wait for the prompt; the step's
     uint64_t start_ns, done_ns;          // choice 0 was admitted; had its prompt; 0: not yet
     rn_share waited;                     // of choice 0, up to start_ns
@@ -82,6 +83,13 @@ struct seq {
     size_t n_salt;
     rn_logprob *logprob; // [1 + top_logprobs] of each token of its last step; NULL: not asked for
     int top_logprobs;
+    // of the prompt, for choice 0: [n_prompt - 1][1 + top_prompt_logprobs] of the token behind each
+    // position, its own first; NULL: not asked for
+    rn_logprob *prompt_logprob;
+    int32_t *prompt_rank; // [n_prompt - 1]
+    int top_prompt_logprobs;
+    int n_scored;   // positions whose logits are in them
+    bool is_scored; // their event was given
     void *on_logits_ctx;
     int n_heard;      // positions whose logits on_logits was given
     float *embedding; // [n_embd] the sum so far, then the result; NULL without pooling
@@ -91,6 +99,17 @@ struct seq {
 static inline int seq_next(const struct seq *seq) { return seq->n_done + seq->table.n_flight; }
 // Tokens that are known, or are being chosen.
 static inline int seq_known(const struct seq *seq) { return seq->n_token + seq->n_ahead; }
+
+// Whether the text ends with that token.
+static inline bool seq_ends_with(const struct seq *seq, const struct tokenizer *tokenizer,
+                                 int32_t token) {
+    return (!seq->ignore_eos && tokenizer_is_end(tokenizer, token)) ||
+           rules_stops(seq->choices.rules, token);
+}
+// Whether positions of the prompt are still to be scored.
+static inline bool seq_is_unscored(const struct seq *seq) {
+    return seq->prompt_logprob && seq->n_scored < seq->n_prompt - 1;
+}
 
 // How the draft room makes and frees its data of a sequence. Any thread calls them.
 struct seq_draft_class {
@@ -112,9 +131,10 @@ struct seq_limits {
 };
 
 // One choice of the request. Copies everything that the request points to; n_ctx bounds prompt and
-// output together. family stays NULL.
+// output together. family stays NULL. rules: the request's, which outlive the sequence; NULL: none.
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
-                     const struct seq_limits *limits, struct seq **out, rn_error *err);
+                     const struct rules *rules, const struct seq_limits *limits, struct seq **out,
+                     rn_error *err);
 // The request's seed: its own, or a random one.
 uint64_t seq_seed(const rn_request *request);
 // Its table holds nothing. Its family stays. limits: those it was created with.

@@ -242,8 +242,9 @@ static bool table_begin(struct engine *engine, struct seq *seq) {
     if (leader && seq->n_prompt > 1)
         seq->n_done =
             kv_fork(engine->kv, &leader->table, seq_next(leader), &seq->table, seq->n_prompt - 1);
-    // a sequence that wants the result of every position takes no prefix, but registers its own
-    const int n_find = engine_wants_all(seq) ? 1 : seq->n_token;
+    // positions whose result is wanted are no part of the prefix that it takes; it registers them
+    const int wanted = engine_wanted_from(seq);
+    const int n_find = wanted < seq->n_token ? wanted + 1 : seq->n_token;
     const bool forked = seq->n_done > 0;
     if (!forked)
         seq->n_done = kv_hit(engine->kv, &seq->table, seq->token, n_find, seq->salt, seq->n_salt);

@@ -46,7 +46,7 @@ static void describe_tokens(const struct engine *engine, const struct seq_work *
     for (int i = 0;; i++) {
         choice_describe(scratch, &seq->choices, seq_known(seq) + i, i, &out[i]);
         if (i == work->n_draft) break;
-        if (!seq->ignore_eos && tokenizer_is_end(engine->tokenizer, draft[i])) break;
+        if (seq_ends_with(seq, engine->tokenizer, draft[i])) break;
         choice_advance(&seq->choices, draft[i]);
         advanced++;
     }
@@ -66,7 +66,7 @@ static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
             describe_tokens(engine, work, &engine->scratch[worker],
                             &choice[work->n_out - 1 - work->n_draft]);
         for (int r = 0; r < work->n_out; r++)
-            choice[r].wants_logits = seq->on_logits || seq->logprob;
+            choice[r].wants_logits = seq->on_logits || seq->logprob || seq_is_unscored(seq);
     }
 }
 

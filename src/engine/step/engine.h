@@ -28,6 +28,8 @@
 #ifndef RN_ENGINE_STEP_ENGINE_H
 #define RN_ENGINE_STEP_ENGINE_H
 
+#include <limits.h>
+
 #include "engine/account/divide.h"
 #include "engine/account/step_board.h"
 #include "engine/draft/draft.h"
@@ -298,9 +300,14 @@ static inline bool engine_runs_ahead(const struct engine *engine, const struct s
     return engine->depth > 1 && !seq->draft && !choice_needs_history(&seq->choices);
 }
 
-// Whether the sequence takes nothing from the prefix cache: every position's result is wanted.
-static inline bool engine_wants_all(const struct seq *seq) {
-    return seq->on_logits || seq->pooling == RN_POOLING_MEAN;
+// The first position from which on the result of each one is wanted, not the last one's alone;
+// INT_MAX: there is none. Such positions are not taken from the prefix cache.
+static inline int engine_wanted_from(const struct seq *seq) {
+    if (seq->on_logits || seq->pooling == RN_POOLING_MEAN) return 0;
+    return seq_is_unscored(seq) ? seq->n_scored : INT_MAX;
+}
+static inline bool engine_wants_rows(const struct seq *seq) {
+    return engine_wanted_from(seq) != INT_MAX;
 }
 
 #endif

@@ -11,6 +11,7 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
                         .data = seq->data,
                         .choice = seq->choices.index,
                         .token = -1,
+                        .stop_token = -1,
                         .text = "",
                         .seed = seq->choices.sampling.seed,
                         .time_ns = engine->event_ns};
@@ -54,7 +55,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     struct output *output = &seq->output;
     const bool given_up = finish == RN_FINISH_CANCELLED || finish == RN_FINISH_ERROR;
     if (given_up) { // the bytes that were held back are text too
-        const struct text_span held = output_feed(output, (struct text_span){"", 0}, true);
+        const struct text_span held = output_feed(output, (struct text_span){"", 0}, false, true);
         event->text = held.data;
         event->text_len = held.len;
     }
@@ -106,7 +107,10 @@ static void count_step(struct engine *engine, const struct flight *flight,
 // Text into the event; the sequence ends when a stop string matched or nothing more will come.
 static void publish_text(struct engine *engine, struct seq *seq, rn_event *event,
                          struct text_span bytes, rn_finish last) {
-    const struct text_span text = output_feed(&seq->output, bytes, last != RN_FINISH_NONE);
+    const struct rules *rules = seq->choices.rules;
+    const bool may_stop = !rules || seq->n_token - seq->n_prompt >= rules->min_tokens;
+    const struct text_span text =
+        output_feed(&seq->output, bytes, may_stop, last != RN_FINISH_NONE);
     event->text = text.data;
     event->text_len = text.len;
     if (seq->output.matched >= 0) last = RN_FINISH_STOP;
@@ -158,10 +162,12 @@ static void publish_token(struct engine *engine, const struct seq_work *work, in
     const struct pick *pick = &engine->pick[work->first_pick + index];
     rn_event *event = engine_new_event(engine, seq);
     seq->token[seq->n_token++] = pick->token;
+    choice_follow(&seq->choices, seq->n_token);
     count_token(engine, seq, event);
     event->token = pick->token;
     event->drafted = index < work->n_accepted;
     if (event->drafted) count_accepted(engine, work, index);
+    if (pick->ends && rules_stops(seq->choices.rules, pick->token)) event->stop_token = pick->token;
     if (pick->n_logprobs > 0) {
         event->logprob = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
         event->n_logprobs = pick->n_logprobs;
@@ -184,6 +190,15 @@ static void publish_tokens(struct engine *engine, const struct flight *flight,
     if (n > is_first) count_stream(engine, flight, seq, gap_ns, n - is_first);
     if (work->failed && seq->state == SEQ_RUNNING)
         engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, RN_ERR_NUMERIC);
+}
+
+// The whole prompt is scored. Other choices of the request begin later, so their events follow.
+static void publish_scores(struct engine *engine, struct seq *seq) {
+    rn_event *event = engine_new_event(engine, seq);
+    seq->is_scored = true;
+    event->prompt_logprob = seq->prompt_logprob;
+    event->prompt_rank = seq->prompt_rank;
+    event->n_prompt_logprobs = seq->n_prompt - 1;
 }
 
 // The prompt alone was asked for, or its embedding.
@@ -216,6 +231,8 @@ static void publish_work(struct engine *engine, const struct flight *flight,
     }
     if (seq->n_done / KV_PAGE_TOKENS > (int)seq->table.n_node)
         kv_commit(engine->kv, &seq->table, seq->token, seq->n_done);
+    if (seq->prompt_logprob && !seq_is_unscored(seq) && !seq->is_scored)
+        publish_scores(engine, seq);
     if (work->samples)
         publish_tokens(engine, flight, work);
     else if (seq->n_done == seq->n_token)

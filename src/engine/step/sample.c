@@ -37,11 +37,12 @@ static void pool(struct engine *engine, const struct seq_work *work) {
     for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] *= inverse;
 }
 
-// The meaning of the token for the text.
+// The meaning of the token for the text. A stop string may be kept; so may be a stop token.
 static void look_up(const struct tokenizer *tokenizer, const struct seq *seq, struct pick *pick) {
-    pick->ends = tokenizer_is_end(tokenizer, pick->token) && !seq->ignore_eos;
+    const bool stops = rules_stops(seq->choices.rules, pick->token);
+    pick->ends = seq_ends_with(seq, tokenizer, pick->token);
     pick->bytes = (struct text_span){"", 0};
-    if (pick->ends) return;
+    if (pick->ends && !(stops && seq->output.keeps_stop)) return;
     if (tokenizer_is_special(tokenizer, pick->token) && !seq->special_text) return;
     pick->bytes = tokenizer_bytes(tokenizer, pick->token);
 }
@@ -69,7 +70,36 @@ static bool take(struct engine *engine, struct seq_work *work, int index) {
 struct job {
     struct engine *engine;
     struct flight *flight;
+    const struct seq_work *work; // whose prompt is scored
 };
+
+// The row of a position of the prompt scores the token behind it.
+static void score_some(void *ctx, int64_t begin, int64_t end, int worker) {
+    const struct job *job = ctx;
+    const struct seq_work *work = job->work;
+    const struct seq *seq = work->seq;
+    const int n_vocab = job->engine->plan->n_vocab, first = work->first_pos + work->n_tokens;
+    (void)worker;
+    for (int64_t r = begin; r < end; r++) {
+        const int pos = first - work->n_out + (int)r;
+        if (pos < seq->n_scored || pos >= seq->n_prompt - 1) continue;
+        const float *logits = job->engine->result.logits[work->first_out + r];
+        const int32_t token = seq->token[pos + 1];
+        rn_logprob *out = seq->prompt_logprob + (ptrdiff_t)pos * (1 + seq->top_prompt_logprobs);
+        int n = logprobs_fill(logits, n_vocab, token, seq->top_prompt_logprobs, out);
+        for (; n <= seq->top_prompt_logprobs; n++) out[n] = (rn_logprob){-1, -INFINITY};
+        seq->prompt_rank[pos] = logprobs_rank(logits, n_vocab, token);
+    }
+}
+
+static void score(struct job *job, struct seq_work *work) {
+    struct seq *seq = work->seq;
+    const int end = work->first_pos + work->n_tokens;
+    if (work->n_out == 0 || end <= seq->n_scored || work->first_pos >= seq->n_prompt - 1) return;
+    job->work = work;
+    pool_run(job->engine->pool, score_some, job, work->n_out, 1);
+    seq->n_scored = end < seq->n_prompt - 1 ? end : seq->n_prompt - 1;
+}
 
 // Goes through the rows of a work as long as the drafted token is the chosen one: then the next row
 // is that of the text.
@@ -99,11 +129,12 @@ static void walk_some(void *ctx, int64_t begin, int64_t end, int worker) {
 }
 
 void engine_sample(struct engine *engine, struct flight *flight) {
-    struct job job = {engine, flight};
+    struct job job = {engine, flight, NULL};
     bool takes_time = false;
     for (int i = 0; i < flight->n_work; i++) {
-        const struct seq_work *work = &flight->work[i];
+        struct seq_work *work = &flight->work[i];
         if (!engine_is_due(engine, work)) continue;
+        if (seq_is_unscored(work->seq)) score(&job, work);
         if (work->seq->on_logits) listen(engine, work);
         if (work->seq->pooling) pool(engine, work);
         takes_time |= work->samples && work->seq->logprob;

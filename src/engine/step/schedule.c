@@ -19,10 +19,13 @@ struct share {
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-// Rows whose result is wanted: all rows if the request wants all. Otherwise it is the row of the
-// last known token, for the choice of the next one or for the embedding.
+// Rows whose result is wanted: all rows if the request wants all, or from some position on.
+// Otherwise it is the row of the last known token, for the choice of the next one or for the
+// embedding. A step in flight may still have to score the prompt's last rows.
 static int out_rows(const struct seq *seq, int n_tokens) {
-    if (engine_wants_all(seq)) return n_tokens;
+    const int first = seq_next(seq), end = first + n_tokens, wanted = engine_wanted_from(seq);
+    const bool is_past = !seq->on_logits && seq_is_unscored(seq) && first >= seq->n_prompt - 1;
+    if (wanted < end && !is_past) return end - (wanted > first ? wanted : first);
     if (seq_next(seq) + n_tokens < seq_known(seq)) return 0;
     return seq_known(seq) < seq->limit || seq->pooling != RN_POOLING_NONE ? 1 : 0;
 }
@@ -87,7 +90,7 @@ static bool is_prompt(const struct seq *seq) {
 
 // Takes the blocks of the prompt that other sequences have computed since.
 static void prompt_hit(struct engine *engine, struct seq *seq) {
-    if (engine_wants_all(seq) || seq->table.n_flight > 0) return;
+    if (engine_wants_rows(seq) || seq->table.n_flight > 0) return;
     if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS) return;
     const int n = kv_hit(engine->kv, &seq->table, seq->token, seq->n_token, seq->salt, seq->n_salt);
     if (n <= seq->n_done) return;
@@ -132,7 +135,7 @@ static bool will_serve(const struct engine *engine, const struct seq *other,
 
 // A prompt that another one's work of this step, or of one in flight, will serve waits for it.
 static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
-    if (engine->kv_config.no_prefix || engine_wants_all(seq) || seq->table.n_flight > 0)
+    if (engine->kv_config.no_prefix || engine_wants_rows(seq) || seq->table.n_flight > 0)
         return false;
     const int end = seq->n_done + KV_PAGE_TOKENS;
     if (seq->n_done != (int)seq->table.n_node * KV_PAGE_TOKENS || seq->n_token <= end) return false;
@@ -161,7 +164,7 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     if (prompt_waits(engine, seq)) return;
     const int left = seq_known(seq) - seq_next(seq);
     int n = min_int(left, share->tokens_left);
-    if (seq->on_logits) n = min_int(n, share->logits_left);
+    if (engine_wants_rows(seq) && !seq->pooling) n = min_int(n, share->logits_left);
     if (!seq->pooling && share->logits_left == 0) n = min_int(n, left - 1);
     if (share->bounded && n > 0) n = bounded_tokens(engine, share, seq, n);
     if (n == 0) return;
