@@ -43,6 +43,9 @@ struct mix_totals {
     uint64_t forks, inner_forks; // further choices that began with the prompt; inside of a block
     uint64_t tails;              // first choices that began inside of a block
     uint64_t embeddings, logprobs, listeners, constrained, turns, pauses; // requests
+    // choices that a stop token ended; that a bad word or min_tokens was given to; whose reasoning
+    // is bounded; requests whose prompt was scored, and those of them that were preempted
+    uint64_t stop_tokens, bad_words, least, bounded, scored, scored_again;
     rn_draft_stats by[RN_DRAFTER_COUNT];
     int running_max, shared_max, accepted_max; // the longest run of accepted tokens
 };
@@ -93,6 +96,28 @@ static inline uint64_t mix_logprobs_hash(const rn_event *event) {
     return event->n_logprobs ? hash : 0;
 }
 
+// Prompt logprobs come once, before the first token of any choice.
+static inline void mix_take_scores(struct mix_live *live, const rn_event *event) {
+    const rn_request *q = &live->of->request;
+    struct mix_output *o = &live->got[0];
+    uint64_t hash = 1;
+    assert_true(q->prompt_logprobs && event->choice == 0 && event->token < 0 && !event->finish);
+    assert_int_equal(event->n_prompt_logprobs, (int)q->n_prompt - 1);
+    assert_int_equal(o->prompt_logprobs, 0);
+    for (int i = 0; i < mix_choices(live->of); i++) assert_int_equal(live->got[i].n_ids, 0);
+    for (int i = 0; i < event->n_prompt_logprobs; i++) {
+        const rn_logprob *row = event->prompt_logprob + i * (1 + q->top_prompt_logprobs);
+        assert_int_equal(row->token, q->prompt[i + 1]);
+        for (int j = 0; j <= q->top_prompt_logprobs; j++) {
+            uint64_t bits;
+            memcpy(&bits, &row[j], sizeof bits);
+            hash = mix_hash(hash ^ bits);
+        }
+        hash = mix_hash(hash ^ (uint64_t)event->prompt_rank[i]);
+    }
+    o->prompt_logprobs = hash | 1;
+}
+
 static inline void mix_take(struct mix_live *live, const rn_event *event, int n_embd) {
     assert_true(event->choice >= 0 && event->choice < mix_choices(live->of));
     struct mix_output *o = &live->got[event->choice];
@@ -112,6 +137,8 @@ static inline void mix_take(struct mix_live *live, const rn_event *event, int n_
     o->finish = event->finish;
     o->status = event->status;
     o->seed = event->seed;
+    if (event->prompt_logprob) mix_take_scores(live, event);
+    o->stop_token = event->stop_token;
     if (event->stop) snprintf(o->stop, sizeof o->stop, "%s", event->stop);
     if (event->embedding) memcpy(o->embedding, event->embedding, (size_t)n_embd * sizeof(float));
     o->has_embedding = event->embedding != NULL;
@@ -164,6 +191,39 @@ static inline void mix_submit(rn_engine *engine, struct mix_live *live, int n_vo
 
 // ---------------------------------------------------------------- alone
 
+static inline bool mix_has_row(const int32_t *ids, int n_ids, const rn_model *model,
+                               const char *word) {
+    int32_t *row = NULL;
+    size_t n = 0;
+    bool found = false;
+    assert_int_equal(rn_tokenize(model, word, strlen(word), RN_TOKENIZE_SPECIAL, &row, &n, NULL),
+                     RN_OK);
+    for (int at = 0; at + (int)n <= n_ids && !found; at++)
+        found = memcmp(ids + at, row, n * sizeof *row) == 0;
+    rn_free(row);
+    return found;
+}
+
+// Why a text breaks a rule of its request; NULL: it does not. The reasoning's end is written even
+// where it is a bad word.
+static inline const char *mix_rules_complaint(const struct mix_case *c, const struct mix_output *o,
+                                              const rn_model *model) {
+    const rn_request *q = &c->request;
+    if (o->finish == RN_FINISH_STOP && !o->has_embedding && o->n_ids < q->min_tokens)
+        return "the text is too short";
+    for (size_t i = 0; i < q->n_bad_words && !q->reasoning.has_budget; i++)
+        if (mix_has_row(o->ids, o->n_ids, model, q->bad_words[i] + strspn(q->bad_words[i], " ")))
+            return "a bad word was written";
+    for (int i = 0; i < o->n_ids; i++)
+        for (size_t j = 0; j < q->n_stop_tokens; j++)
+            if (o->ids[i] == q->stop_tokens[j] &&
+                (i < o->n_ids - 1 || o->finish != RN_FINISH_STOP || o->stop_token != o->ids[i]))
+                return "a stop token did not end the text";
+    const bool scored = q->prompt_logprobs && q->n_prompt > 1;
+    if (o == &c->alone[0] && scored != (o->prompt_logprobs != 0)) return "prompt logprobs";
+    return NULL;
+}
+
 static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, struct mix_case *c) {
     static struct mix_live live;
     live = (struct mix_live){.of = c};
@@ -179,6 +239,10 @@ static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, str
             mix_take(&live, &event, cases->n_embd);
     }
     memcpy(c->alone, live.got, sizeof c->alone);
+    for (int i = 0; i < mix_choices(c); i++) {
+        const char *why = mix_rules_complaint(c, &c->alone[i], cases->model);
+        check(!why, "request %llx alone: %s", (unsigned long long)c->seed, why);
+    }
     for (int i = 0; c->toy && i < mix_choices(c); i++) {
         const char *why = toy_complaint(&live.toy, i, c->alone[i].ids, c->alone[i].n_ids);
         check(!why, "request %llx alone: %s", (unsigned long long)c->seed, why);
@@ -254,9 +318,13 @@ static inline const char *mix_difference(const struct mix_output *want,
     if (memcmp(got->text, want->text, n_text) != 0) return "text";
     if (got->timings.output_tokens != n) return "count of the timings";
     if (got->seed != want->seed) return "seed";
+    if (cut ? got->prompt_logprobs && got->prompt_logprobs != want->prompt_logprobs
+            : got->prompt_logprobs != want->prompt_logprobs)
+        return "prompt logprobs";
     if (cut) return got->status == RN_ERR_CANCELLED ? NULL : "status";
     if (got->finish != want->finish || got->status != want->status) return "finish";
     if (strcmp(got->stop, want->stop) != 0) return "stop string";
+    if (got->stop_token != want->stop_token) return "stop token";
     if (got->has_embedding != want->has_embedding) return "whether there is an embedding";
     return memcmp(got->embedding, want->embedding, (size_t)n_embd * sizeof(float)) != 0
                ? "embedding"
@@ -592,6 +660,13 @@ static inline void mix_count_kinds(const struct mix *mix, struct mix_totals *tot
             totals->inner_forks += c > 0 && cached % MIX_PAGE != 0;
             totals->tails += c == 0 && cached % MIX_PAGE != 0;
         }
+        for (int c = 0; c < mix_choices(live->of); c++)
+            totals->stop_tokens += live->got[c].stop_token >= 0 && live->got[c].n_ids > 0;
+        totals->bad_words += q->n_bad_words > 0;
+        totals->least += q->min_tokens > 0;
+        totals->bounded += q->reasoning.has_budget;
+        totals->scored += live->got[0].prompt_logprobs != 0;
+        totals->scored_again += live->got[0].prompt_logprobs && live->got[0].timings.preemptions;
         totals->embeddings += live->got[0].has_embedding;
         totals->logprobs += q->logprobs;
         totals->listeners += live->of->listens;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "helpers.h"
 #include "mix_toys.h"
 #include "runnel.h"
 
@@ -23,6 +24,7 @@ enum {
     MIX_LONG_PREFIX = 768,
     MIX_PAGE = 32,
     MIX_MAX_CTX = 1024, // positions, where the model has more
+    MIX_WORD_BYTES = 64,
 };
 
 // Mixes are whole in `make test-all` alone. Smaller mixes need not show every event that many mixes
@@ -73,6 +75,8 @@ struct mix_output {
     rn_finish finish;
     rn_status status;
     char stop[8];
+    int32_t stop_token;
+    uint64_t prompt_logprobs; // hash; 0: none
     float embedding[MIX_MAX_EMBD];
     bool has_embedding;
     uint64_t seed;
@@ -86,6 +90,9 @@ struct mix_case {
     int32_t *prompt;
     rn_logit_bias bias[3];
     const char *stop[2];
+    int32_t stop_token[2];
+    char word[3][MIX_WORD_BYTES];
+    const char *bad_word[2];
     enum toy_kind toy;             // its constraint
     bool is_story;                 // its prompt is cut from a text
     const struct mix_case *before; // its prompt continues that one's text; NULL: none's
@@ -235,6 +242,65 @@ static inline void mix_draw_ends(struct mix_case *c, struct mix_random *r, int n
     c->n_limit = open ? n_ctx : (int)q->n_prompt + q->max_tokens;
 }
 
+// A text of the model's tokens: a common one, or one that a bias makes common. False: the model
+// cannot write it.
+static inline bool mix_draw_word(const struct mix_case *c, struct mix_random *r,
+                                 const rn_model *model, char *out) {
+    static const char *const common[] = {"e", "th", ".", " a", "he w", "was", "the", " and"};
+    size_t len = 0, at = 0, n_ids = 0;
+    const size_t n_bias = c->request.sampling.n_logit_bias;
+    const bool biased = n_bias && mix_percent(r, 80);
+    const int n_tokens = biased ? mix_between(r, 1, 2) : 0;
+    if (!biased) at = (size_t)snprintf(out, MIX_WORD_BYTES, "%s", common[mix_below(r, 8)]);
+    for (int i = 0; i < n_tokens; i++) {
+        const char *bytes = rn_token_bytes(model, c->bias[mix_below(r, (int)n_bias)].token, &len);
+        if (at + len >= MIX_WORD_BYTES || memchr(bytes, 0, len)) return false;
+        memcpy(out + at, bytes, len);
+        at += len;
+    }
+    out[at] = 0;
+    if (strspn(out, " \t\r\n") == at || !unicode_is_valid(out, at)) return false;
+    int32_t *ids = NULL;
+    if (rn_tokenize(model, out, at, RN_TOKENIZE_SPECIAL, &ids, &n_ids, NULL)) return false;
+    size_t same = 0;
+    for (size_t i = 0; i < n_ids && same <= at; i++) {
+        const char *bytes = rn_token_bytes(model, ids[i], &len);
+        same = same + len <= at && !memcmp(bytes, out + same, len) ? same + len : at + 1;
+    }
+    rn_free(ids);
+    return same == at;
+}
+
+// Ends, words and reasoning, by ids and texts that do occur.
+static inline void mix_draw_rules(struct mix_case *c, struct mix_random *r,
+                                  const struct mix_cases *cases) {
+    rn_request *q = &c->request;
+    const int most = q->max_tokens < 0 ? 12 : q->max_tokens;
+    if (mix_percent(r, 25)) q->min_tokens = mix_below(r, most + 1);
+    if (mix_percent(r, 25)) {
+        const size_t n_bias = q->sampling.n_logit_bias;
+        for (int i = 0; i < 2; i++)
+            c->stop_token[i] = n_bias && mix_percent(r, 80)
+                                   ? c->bias[mix_below(r, (int)n_bias)].token
+                                   : mix_below(r, mix_percent(r, 50) ? 300 : cases->n_vocab);
+        q->stop_tokens = c->stop_token;
+        q->n_stop_tokens = 2;
+    }
+    q->include_stop = mix_percent(r, 30);
+    for (int i = 0; i < 2; i++) {
+        if (!mix_percent(r, 20)) continue;
+        if (!mix_draw_word(c, r, cases->model, c->word[i])) continue;
+        c->bad_word[q->n_bad_words++] = c->word[i];
+        q->bad_words = c->bad_word;
+    }
+    if (mix_percent(r, 15) && mix_draw_word(c, r, cases->model, c->word[2]))
+        q->reasoning = (rn_reasoning){.has_budget = true,
+                                      .budget = mix_below(r, most + 1),
+                                      .close = c->word[2]};
+    q->prompt_logprobs = mix_percent(r, 12) && !q->pooling;
+    if (mix_percent(r, 60)) q->top_prompt_logprobs = mix_between(r, 1, RN_MAX_TOP_LOGPROBS);
+}
+
 // Numbers of the table anywhere in their ranges.
 static inline void mix_draw_numbers(rn_sampling *s, struct mix_random *r) {
 #define MIX_FLOAT(low, high) (float)((low) + ((high) - (low)) * (double)mix_unit(r))
@@ -288,9 +354,11 @@ static inline void mix_draw_case(struct mix_case *c, uint64_t seed, const struct
     q->logprobs = mix_percent(&r, 25);
     if (mix_percent(&r, 50)) q->top_logprobs = mix_between(&r, 1, RN_MAX_TOP_LOGPROBS);
     mix_draw_rest(c, &r);
-    if (!cases->is_hybrid) return;
-    if (c->before && mix_percent(&r, 90)) q->cache_salt = c->before->request.cache_salt;
-    if (mix_percent(&r, 25)) mix_draw_few(c, &r, cases->n_vocab);
+    if (cases->is_hybrid) {
+        if (c->before && mix_percent(&r, 90)) q->cache_salt = c->before->request.cache_salt;
+        if (mix_percent(&r, 25)) mix_draw_few(c, &r, cases->n_vocab);
+    }
+    mix_draw_rules(c, &r, cases);
 }
 
 #endif
