@@ -127,6 +127,8 @@ static inline void hybrid_check_events(const char *name, const struct mix_totals
                   {"with logprobs", t->logprobs},
                   {"with all logits", t->listeners},
                   {"constrained", t->constrained},
+                  {"ended by a stop token", t->stop_tokens},
+                  {"scored", t->scored},
                   {"rolled back", t->rollbacks}};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         check(events[i].n > 0, "%s: nothing was %s", name, events[i].name);

@@ -792,6 +792,11 @@ static inline void mix_print_totals(const char *name, const struct mix_totals *t
                   (unsigned long long)t->accepted, (unsigned long long)t->draft_tokens,
                   t->accepted_max, (unsigned long long)t->rollbacks,
                   (unsigned long long)t->mismatches);
+    print_message("%s: %llu ended by a stop token, %llu with bad words, %llu with min_tokens, %llu "
+                  "with bounded reasoning, %llu scored prompts, %llu of them preempted\n",
+                  name, (unsigned long long)t->stop_tokens, (unsigned long long)t->bad_words,
+                  (unsigned long long)t->least, (unsigned long long)t->bounded,
+                  (unsigned long long)t->scored, (unsigned long long)t->scored_again);
 }
 
 #endif

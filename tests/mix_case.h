@@ -277,7 +277,7 @@ static inline void mix_draw_rules(struct mix_case *c, struct mix_random *r,
     rn_request *q = &c->request;
     const int most = q->max_tokens < 0 ? 12 : q->max_tokens;
     if (mix_percent(r, 25)) q->min_tokens = mix_below(r, most + 1);
-    if (mix_percent(r, 25)) {
+    if (mix_percent(r, 15)) {
         const size_t n_bias = q->sampling.n_logit_bias;
         for (int i = 0; i < 2; i++)
             c->stop_token[i] = n_bias && mix_percent(r, 80)

@@ -51,11 +51,11 @@ CASE(delta_with_a_block_that_is_often_right) { run_block("delta, near", MTP_NEAR
 CASE(delta_with_a_block_that_is_right) { run_block("delta, echo", MTP_ECHO, 33, 6); }
 
 CASE(scans_with_attention_and_experts) {
-    run("nemotron_h-moe", TEST_DATA "/golden/nemotron_h-moe/model.gguf", false, "f16", 34, 0);
+    run("nemotron_h-moe", TEST_DATA "/golden/nemotron_h-moe/model.gguf", false, "f16", 38, 0);
 }
 
 CASE(scans_without_attention) {
-    run("mamba2", TEST_DATA "/golden/mamba2/model.gguf", false, "f32", 35, 4);
+    run("mamba2", TEST_DATA "/golden/mamba2/model.gguf", false, "f32", 39, 4);
 }
 
 TEST_PROGRAM(hybrid_mix) { return cases_run(NULL, NULL); }
