@@ -188,6 +188,7 @@ struct answer_marks answer_marks_of(const char *tmpl) {
     if (!tmpl) return out;
     while (tool < TOOLS_COUNT && !strstr(tmpl, tools[tool].sign)) tool++;
     out.harmony = tool == TOOLS_HARMONY;
+    out.knows_effort = strstr(tmpl, "reasoning_effort") != NULL;
     if (out.harmony) return out;
     if (tool < TOOLS_COUNT) out.tools = tools[tool].marks;
     for (int i = 0; i < REASONING_COUNT && !out.reasoning.open; i++) {
@@ -204,9 +205,22 @@ bool answer_marks_special(const struct answer_marks *marks, bool tools_given) {
            (tools_given && marks->tools.open[0] != NULL);
 }
 
+#define HARMONY_OPEN  "<|channel|>analysis<|message|>"
+#define HARMONY_CLOSE "<|end|>"
+
+bool answer_marks_bound(const struct answer_marks *marks, bool opened, rn_reasoning *out) {
+    *out = (rn_reasoning){.open = marks->reasoning.open, .close = marks->reasoning.close};
+    if (marks->harmony)
+        *out =
+            (rn_reasoning){.open = HARMONY_OPEN,
+                           .close = HARMONY_CLOSE,
+                           .last = HARMONY_CLOSE "<|start|>assistant<|channel|>final<|message|>"};
+    if (opened) out->open = NULL;
+    return out->close != NULL;
+}
+
 bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len) {
-    const char *const open =
-        marks->harmony ? "<|channel|>analysis<|message|>" : marks->reasoning.open;
+    const char *const open = marks->harmony ? HARMONY_OPEN : marks->reasoning.open;
     if (!open) return false;
     while (len > 0 && answer_is_blank(prompt[len - 1])) len--;
     const size_t n = strlen(open);

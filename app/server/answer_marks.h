@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "runnel.h"
+
 enum { MARKS_MAX = 6 }; // of a list, which ends with NULL
 
 // Arguments one by one, each between tags. The name comes first.
@@ -50,7 +52,8 @@ struct answer_marks {
     struct reasoning_marks reasoning;
     struct tool_marks tools;
     struct wrap_marks wrap;
-    bool harmony; // messages with channels; the others are empty
+    bool harmony;      // messages with channels; the others are empty
+    bool knows_effort; // the template tells the model how much to think
 };
 
 // A template without known markup, or NULL, has no marks: its answers are content alone.
@@ -61,6 +64,10 @@ struct answer_marks answer_marks_of(const char *tmpl);
 bool answer_marks_special(const struct answer_marks *marks, bool tools);
 // Whether an answer to this prompt starts inside of the reasoning, as with templates that open it.
 bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len);
+
+// The bound on the reasoning of an answer, without its budget; false: the model has no marks for
+// it. opened: the prompt has opened the reasoning.
+bool answer_marks_bound(const struct answer_marks *marks, bool opened, rn_reasoning *out);
 
 static inline bool answer_is_blank(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';

@@ -136,6 +136,10 @@ void chat_prepare(struct call *call) {
                     generation_check(call, generation, "messages");
     chat_messages_deinit(&chat);
     if (!ok) return;
-    openai_state_create(call, "chatcmpl-",
-                        generation->params.stream ? "chat.completion.chunk" : "chat.completion");
+    generation->scores = generation->params.prompt_logprobs;
+    generation->top_prompt = generation->params.top_prompt_logprobs;
+    if (openai_state_create(call, "chatcmpl-",
+                            generation->params.stream ? "chat.completion.chunk"
+                                                      : "chat.completion"))
+        openai_state_of(call)->is_chat = true;
 }

@@ -299,6 +299,9 @@ static bool variables_read(const struct fields *body, struct chat_messages *out)
     out->variables = given ? copy_of(body->call, given) : json_object();
     if (!out->variables) return no_memory(body->call);
     if (!effort || json_object_get(out->variables, "reasoning_effort")) return true;
+    if (!strcmp(effort, "none") && !json_object_get(out->variables, "enable_thinking") &&
+        !put(body->call, out->variables, "enable_thinking", json_false()))
+        return false;
     return put(body->call, out->variables, "reasoning_effort", json_string(effort));
 }
 

@@ -39,16 +39,50 @@ static size_t characters(struct bytes bytes) {
     return n;
 }
 
+// A token of the answer: of the prompt, where it is echoed with logprobs, then of the choice's
+// text.
+struct item {
+    int32_t token;
+    float logprob;
+    bool has_logprob; // the first token of a prompt has none
+    const rn_logprob *top;
+    int n_top;
+};
+
+static struct item prompt_item(const struct generation *generation, int index, int i) {
+    const struct generation_prompt *prompt = &generation->prompt[index];
+    struct item item = {.token = prompt->ids[i]};
+    if (i == 0 || !prompt->logprob) return item;
+    const rn_logprob *row =
+        prompt->logprob + ((size_t)i - 1) * (1 + (size_t)generation->top_prompt);
+    item.has_logprob = true;
+    item.logprob = row[0].logprob;
+    item.top = row + 1;
+    while (item.n_top < generation->params.top_logprobs && item.top[item.n_top].token >= 0)
+        item.n_top++;
+    return item;
+}
+
+static struct item item_at(const struct call *call, const struct generation_choice *choice,
+                           int n_echo, int i) {
+    if (i < n_echo) return prompt_item(call->generation, choice->prompt, i);
+    const struct token_logprob *token = &choice->logprob[i - n_echo];
+    return (struct item){.token = token->token,
+                         .logprob = token->logprob,
+                         .has_logprob = true,
+                         .top = choice->top + token->first_top,
+                         .n_top = token->n_top};
+}
+
 // {"text": logprob, ...}: the chosen token and the likeliest ones. Tokens may have equal bytes; an
 // object has a key once, and the likelier one keeps it.
-static void tops_write(const struct call *call, const struct generation_choice *choice,
-                       const struct token_logprob *token, struct jbuf *out) {
+static void tops_write(const struct call *call, const struct item *item, struct jbuf *out) {
     struct bytes written[1 + RN_MAX_TOP_LOGPROBS];
     int n = 0;
     jbuf_text(out, "{");
-    for (int i = 0; i <= token->n_top && n <= RN_MAX_TOP_LOGPROBS; i++) {
-        const rn_logprob one = i < token->n_top ? choice->top[token->first_top + i]
-                                                : (rn_logprob){token->token, token->logprob};
+    for (int i = 0; i <= item->n_top && n <= RN_MAX_TOP_LOGPROBS; i++) {
+        const rn_logprob one =
+            i < item->n_top ? item->top[i] : (rn_logprob){item->token, item->logprob};
         const struct bytes bytes = bytes_of(call, one.token);
         bool known = false;
         for (int j = 0; j < n && !known; j++) {
@@ -65,43 +99,93 @@ static void tops_write(const struct call *call, const struct generation_choice *
     jbuf_text(out, "}");
 }
 
+// Items of the first n_echo are the prompt's.
 static void logprob_lists_write(const struct call *call, const struct generation_choice *choice,
-                                struct jbuf *out) {
-    const int n = choice->n_logprob;
+                                int n_echo, int n, struct jbuf *out) {
     jbuf_text(out, "\"tokens\":[");
     for (int i = 0; i < n; i++) {
         if (i) jbuf_text(out, ",");
-        token_write(bytes_of(call, choice->logprob[i].token), out);
+        token_write(bytes_of(call, item_at(call, choice, n_echo, i).token), out);
     }
     jbuf_text(out, "],\"token_logprobs\":[");
     for (int i = 0; i < n; i++) {
+        const struct item item = item_at(call, choice, n_echo, i);
         if (i) jbuf_text(out, ",");
-        openai_logprob(choice->logprob[i].logprob, out);
+        if (item.has_logprob)
+            openai_logprob(item.logprob, out);
+        else
+            jbuf_text(out, "null");
     }
     jbuf_text(out, "],\"top_logprobs\":[");
     for (int i = 0; i < n; i++) {
+        const struct item item = item_at(call, choice, n_echo, i);
         if (i) jbuf_text(out, ",");
-        tops_write(call, choice, &choice->logprob[i], out);
+        if (item.has_logprob)
+            tops_write(call, &item, out);
+        else
+            jbuf_text(out, "null");
     }
     jbuf_text(out, "],\"text_offset\":[");
 }
 
+static bool starts_with(struct bytes text, struct bytes start) {
+    return text.len >= start.len && (!start.len || !memcmp(text.data, start.data, start.len));
+}
+
+// The part of the echoed text that a token stands for. The tokenizer may have put a token before
+// the text, and a space before its first word: these are no part of it.
+static struct bytes echo_part(struct bytes rest, struct bytes bytes) {
+    if (!starts_with(rest, bytes) && bytes.len && bytes.data[0] == ' ')
+        bytes = (struct bytes){bytes.data + 1, bytes.len - 1};
+    if (!starts_with(rest, bytes)) bytes.len = 0;
+    return bytes;
+}
+
+static void offsets_write(const struct call *call, const struct generation_choice *choice,
+                          int n_echo, int n, struct jbuf *out) {
+    const struct generation_prompt *prompt = &call->generation->prompt[choice->prompt];
+    struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
+    const struct bytes text = {prompt->text, prompt->text_len};
+    struct bytes rest = text;
+    for (int i = 0; i < n; i++) {
+        struct bytes bytes = bytes_of(call, item_at(call, choice, n_echo, i).token);
+        if (i == n_echo && n_echo > 0) state->text_offset = characters(text);
+        if (i) jbuf_text(out, ",");
+        jbuf_uint(out, state->text_offset);
+        if (i < n_echo) {
+            bytes = echo_part(rest, bytes);
+            rest = (struct bytes){rest.data + bytes.len, rest.len - bytes.len};
+        }
+        state->text_offset += characters(bytes);
+    }
+    if (n_echo == n && n_echo > 0) state->text_offset = characters(text);
+}
+
+static bool echoes_logprobs(const struct call *call) {
+    return openai_state_of(call)->echo && call->generation->params.logprobs;
+}
+
+static int echo_size(const struct call *call, const struct generation_choice *choice) {
+    return echoes_logprobs(call) ? (int)call->generation->prompt[choice->prompt].n_ids : 0;
+}
+
+// ,"logprobs":{...} of the first n_echo tokens of the prompt, and of the choice's n_own.
+static void logprobs_write(const struct call *call, const struct generation_choice *choice,
+                           int n_echo, int n_own, struct jbuf *out) {
+    jbuf_text(out, ",\"logprobs\":{");
+    logprob_lists_write(call, choice, n_echo, n_echo + n_own, out);
+    offsets_write(call, choice, n_echo, n_echo + n_own, out);
+    jbuf_text(out, "]}");
+}
+
 // ,"logprobs":... and the choice's are taken. Offsets count characters of the choice's text.
-static void logprobs_take(const struct call *call, struct generation_choice *choice,
+static void logprobs_take(const struct call *call, struct generation_choice *choice, int n_echo,
                           struct jbuf *out) {
     if (!call->generation->params.logprobs) {
         jbuf_text(out, ",\"logprobs\":null");
         return;
     }
-    struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
-    jbuf_text(out, ",\"logprobs\":{");
-    logprob_lists_write(call, choice, out);
-    for (int i = 0; i < choice->n_logprob; i++) {
-        if (i) jbuf_text(out, ",");
-        jbuf_uint(out, state->text_offset);
-        state->text_offset += characters(bytes_of(call, choice->logprob[i].token));
-    }
-    jbuf_text(out, "]}");
+    logprobs_write(call, choice, n_echo, choice->n_logprob, out);
     choice->n_logprob = choice->n_top = 0;
 }
 
@@ -122,7 +206,9 @@ static void choice_begin(struct call *call, const struct generation_choice *choi
     if (!state->echo) return;
     const struct generation_prompt *prompt = &call->generation->prompt[choice->prompt];
     chunk_open(call, choice, prompt->text, prompt->text_len);
-    openai_chunk_close(call, true); // an echo has no logprobs
+    const bool bare = !echoes_logprobs(call);
+    if (!bare) logprobs_write(call, choice, echo_size(call, choice), 0, &call->out);
+    openai_chunk_close(call, bare);
 }
 
 static void stream_delta(struct call *call, const struct delta *delta) {
@@ -130,14 +216,14 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     choice_begin(call, delta->choice);
     chunk_open(call, delta->choice, delta->text, delta->len);
     const bool bare = !call->generation->params.logprobs;
-    if (!bare) logprobs_take(call, delta->choice, &call->out);
+    if (!bare) logprobs_take(call, delta->choice, 0, &call->out);
     openai_chunk_close(call, bare);
 }
 
 static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     choice_begin(call, choice);
     chunk_open(call, choice, "", 0);
-    logprobs_take(call, choice, &call->out);
+    logprobs_take(call, choice, 0, &call->out);
     openai_finish(choice, &call->out);
     openai_choice_close(call);
 }
@@ -166,7 +252,8 @@ static void whole_write(struct call *call, int i) {
     openai_whole_open(call, choice);
     jbuf_text(out, ",\"text\":");
     text_write(call, choice, out);
-    logprobs_take(call, choice, out);
+    logprobs_take(call, choice, echo_size(call, choice), out);
+    openai_prompt_logprobs(call, choice->prompt, out);
     openai_whole_close(call, choice);
 }
 
@@ -178,6 +265,15 @@ static const struct writer completions_writer = {.whole = whole_write,
                                                  .end = openai_stream_end,
                                                  .error = openai_error};
 
+// An echo with logprobs has those of the prompt.
+static void scores_want(struct generation *generation, bool echo) {
+    const struct params *params = &generation->params;
+    const int n_echo = echo && params->logprobs ? params->top_logprobs : 0;
+    generation->scores = params->prompt_logprobs || (echo && params->logprobs);
+    generation->top_prompt =
+        params->top_prompt_logprobs > n_echo ? params->top_prompt_logprobs : n_echo;
+}
+
 void completions_prepare(struct call *call) {
     const json_t *body = call_json(call);
     if (!body) return;
@@ -187,10 +283,7 @@ void completions_prepare(struct call *call) {
     const struct fields fields = fields_of(call, body, "");
     bool echo = false;
     if (!field_bool(&fields, "echo", &echo)) return;
-    if (echo && generation->params.logprobs) {
-        field_refuse(&fields, "echo", "true together with logprobs is not supported");
-        return;
-    }
+    scores_want(generation, echo);
     if (!openai_prompts(call, body, "prompt", echo)) return;
     if (!generation_check(call, generation, "prompt")) return;
     if (openai_state_create(call, "cmpl-", "text_completion")) openai_state_of(call)->echo = echo;

@@ -121,6 +121,16 @@ void conversation_variable(struct conversation *conversation, const char *name, 
     put(conversation, conversation->variables, name, value);
 }
 
+void conversation_effort(struct conversation *conversation, const struct fields *body,
+                         const char *name) {
+    const json_t *object = json_object_get(body->object, name);
+    const char *effort = json_string_value(json_object_get(object, "effort"));
+    if (!effort) return;
+    conversation_variable(conversation, "reasoning_effort", json_string(effort));
+    if (!strcmp(effort, "none"))
+        conversation_variable(conversation, "enable_thinking", json_false());
+}
+
 bool conversation_close(struct conversation *conversation, struct call *call) {
     flush(conversation);
     if (conversation->failed) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");

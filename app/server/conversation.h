@@ -44,6 +44,10 @@ bool conversation_tools(struct conversation *conversation, const struct fields *
                         bool (*read)(struct conversation *conversation, const struct fields *tool));
 // Takes value over.
 void conversation_variable(struct conversation *conversation, const char *name, json_t *value);
+// The template is told how much to think: the member `effort` of the body's object `name`, where it
+// is there. Its value was checked.
+void conversation_effort(struct conversation *conversation, const struct fields *body,
+                         const char *name);
 // No more pieces come. False: refused.
 bool conversation_close(struct conversation *conversation, struct call *call);
 

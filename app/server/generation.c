@@ -46,6 +46,8 @@ void generation_destroy(struct generation *generation) {
     for (int i = 0; i < generation->n_prompts; i++) {
         rn_free(generation->prompt[i].ids);
         free(generation->prompt[i].text);
+        free(generation->prompt[i].logprob);
+        free(generation->prompt[i].rank);
     }
     free(generation->prompt);
     free(generation->choice);

@@ -41,7 +41,8 @@ struct generation_choice {
     bool ended;
     rn_finish finish;
     rn_status status;
-    char *stop; // the stop string that matched, or NULL; owned
+    char *stop;         // the stop string that matched, or NULL; owned
+    int32_t stop_token; // the request's stop token that ended it; -1: none did
     uint64_t seed;
     rn_timings timings; // valid when ended
     struct gaps gaps;   // times between its tokens, except tokens of one step
@@ -87,6 +88,9 @@ struct generation_prompt {
     size_t n_ids;
     char *text; // to be echoed, owned (free); NULL: none
     size_t text_len;
+    // logprobs of its tokens from the second on, as rn_event has them; NULL: none yet, or one token
+    rn_logprob *logprob; // [n_ids - 1][1 + top_prompt]
+    int32_t *rank;       // [n_ids - 1]
 };
 
 struct generation {
@@ -98,6 +102,8 @@ struct generation {
     bool normalize;
     bool keep_tokens; // choices collect their token ids
     bool special_text;
+    bool scores; // logprobs of prompts are wanted, and this many of the likeliest tokens:
+    int top_prompt;
     // chat: how answers are taken apart; NULL: all of it is content
     const struct answer_marks *marks;
     bool tools, in_reasoning;

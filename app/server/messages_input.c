@@ -183,6 +183,7 @@ static bool thinking_config_read(struct conversation *conversation, const struct
 bool messages_input(struct call *call, const json_t *body, struct conversation *out) {
     const struct fields fields = fields_of(call, body, "");
     conversation_init(out);
+    conversation_effort(out, &fields, "output_config");
     return system_read(out, &fields) && messages_read(out, &fields) && tools_read(out, &fields) &&
            thinking_config_read(out, &fields) && conversation_close(out, call);
 }

@@ -105,6 +105,7 @@ static void whole_end(struct call *call) {
     struct jbuf *out = &call->out;
     jbuf_text(out, "],");
     usage_write(call->generation, out);
+    if (openai_state_of(call)->is_chat) openai_prompt_logprobs(call, 0, out);
     jbuf_text(out, ",");
     generation_timings(call, out);
     jbuf_text(out, "}");
@@ -144,7 +145,11 @@ void openai_finish(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_text(out, ",\"finish_reason\":\"");
     jbuf_text(out, reason);
     jbuf_text(out, "\",\"stop_reason\":");
-    jbuf_cstring(out, choice->stop);
+    if (choice->stop_token >= 0) {
+        jbuf_int(out, choice->stop_token);
+    } else {
+        jbuf_cstring(out, choice->stop);
+    }
 }
 
 // ---------------------------------------------------------------- tokens
@@ -178,6 +183,35 @@ static void logprob_write(const struct server *server, rn_logprob token, struct 
     openai_logprob(token.logprob, out);
     jbuf_text(out, ",\"bytes\":");
     token_bytes(server, token.token, out);
+}
+
+// "id":{"logprob":...,"rank":...,"decoded_token":...}
+static void score_write(const struct server *server, rn_logprob token, int rank, struct jbuf *out) {
+    jbuf_printf(out, "\"%d\":{\"logprob\":", (int)token.token);
+    openai_logprob(token.logprob, out);
+    jbuf_printf(out, ",\"rank\":%d,\"decoded_token\":", rank);
+    token_text(server, token.token, out);
+    jbuf_text(out, "}");
+}
+
+void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out) {
+    const struct generation *generation = call->generation;
+    const struct generation_prompt *prompt = &generation->prompt[index];
+    const int n_top = generation->params.top_prompt_logprobs;
+    if (!generation->params.prompt_logprobs) return;
+    jbuf_text(out, ",\"prompt_logprobs\":[null");
+    for (size_t i = 0; prompt->logprob && i + 1 < prompt->n_ids; i++) {
+        const rn_logprob *row = prompt->logprob + i * (1 + (size_t)generation->top_prompt);
+        jbuf_text(out, ",{");
+        score_write(call->server, row[0], prompt->rank[i], out);
+        for (int j = 1; j <= n_top && row[j].token >= 0; j++) {
+            if (row[j].token == row[0].token) continue;
+            jbuf_text(out, ",");
+            score_write(call->server, row[j], j, out);
+        }
+        jbuf_text(out, "}");
+    }
+    jbuf_text(out, "]");
 }
 
 void openai_logprobs_take(const struct server *server, struct generation_choice *choice, int first,

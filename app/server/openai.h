@@ -8,7 +8,7 @@
 
 struct openai_choice {
     bool began;         // its first chunk was written
-    size_t text_offset; // characters of the tokens that were written, for completions
+    size_t text_offset; // characters of the text before the next token, for completions
 };
 
 // generation->own. The head is rendered once per call: a chunk is a copy of it and the new text.
@@ -16,6 +16,7 @@ struct openai_state {
     struct jbuf head; // {"id":...,"choices":[{"index": and of a stream "data: " before it
     size_t body_len;  // of the head: up to the choices
     bool echo;
+    bool is_chat;                  // logprobs of the prompt are beside the choices
     int n_ended;                   // of a stream's choices
     struct openai_choice choice[]; // [prompts * n]
 };
@@ -45,6 +46,9 @@ void openai_logprob(float logprob, struct jbuf *out);
 // taken.
 void openai_logprobs_take(const struct server *server, struct generation_choice *choice, int first,
                           struct jbuf *out);
+
+// ,"prompt_logprobs":[null,{...}] of a prompt in vLLM's form, where it is asked for.
+void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out);
 
 // The field as prompts: a string, a list of strings, of ids, or of lists of ids. Each becomes a
 // prompt of the generation; with keep_text also the text that it stands for. False: refused.

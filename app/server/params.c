@@ -98,6 +98,11 @@ static bool read_refused(const struct fields *fields, const struct row *row, con
 
 // ---------------------------------------------------------------- fields of their own kind
 
+static int vocab_size(const struct call *call) {
+    const rn_model_info *info = call->server->info;
+    return info ? info->n_vocab : INT32_MAX;
+}
+
 static bool is_given(const struct fields *fields, const char *name) {
     const json_t *value = json_object_get(fields->object, name);
     return value && !json_is_null(value);
@@ -167,6 +172,84 @@ static bool read_probs_count(const struct fields *fields, const struct row *row,
     return true;
 }
 
+// vLLM's; 0 asks for the prompt's own tokens.
+static bool read_prompt_logprobs(const struct fields *fields, const struct row *row,
+                                 const char *name, struct params *out) {
+    (void)row;
+    int64_t value = 0;
+    if (!is_given(fields, name)) return true;
+    if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
+    if (out->stream)
+        return field_refuse(fields, name, "%d is given, but a stream has none", (int)value);
+    out->prompt_logprobs = true;
+    out->top_prompt_logprobs = (int)value;
+    return true;
+}
+
+static bool read_min_tokens(const struct fields *fields, const struct row *row, const char *name,
+                            struct params *out) {
+    (void)row;
+    int64_t value = 0;
+    if (!field_int(fields, name, 0, INT32_MAX, &value)) return false;
+    if (out->max_tokens >= 0 && value > out->max_tokens)
+        return field_refuse(fields, name, "%d is more than the %d tokens that may be written",
+                            (int)value, out->max_tokens);
+    out->min_tokens = (int)value;
+    return true;
+}
+
+static bool read_stop_tokens(const struct fields *fields, const struct row *row, const char *name,
+                             struct params *out) {
+    (void)row;
+    const json_t *array = NULL;
+    const int n_vocab = vocab_size(fields->call);
+    if (!field_array(fields, name, RN_MAX_STOP_TOKENS, &array)) return false;
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *value = json_array_get(array, i);
+        const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        char path[64], shown[JSON_SHOWN_BYTES];
+        snprintf(path, sizeof path, "%s[%zu]", name, i);
+        if (id < 0 || id >= n_vocab)
+            return field_refuse(fields, path, "%s is not the id of a token, 0 to %d",
+                                json_shown(value, shown), n_vocab - 1);
+        out->stop_token[i] = (int32_t)id;
+    }
+    out->n_stop_token = json_array_size(array);
+    return true;
+}
+
+static bool read_effort(const struct fields *fields, const struct row *row, const char *name,
+                        struct params *out) {
+    (void)row;
+    int effort = EFFORT_ABSENT;
+    const bool ok = field_choice(fields, name, "none|minimal|low|medium|high|xhigh|max", &effort);
+    out->effort = (enum effort)effort;
+    return ok;
+}
+
+// The sizes that are usual for models that know no efforts. The largest ones leave the model alone.
+int params_effort_budget(enum effort effort) {
+    static const int budgets[] = {
+        [EFFORT_NONE] = 0,     [EFFORT_MINIMAL] = 256, [EFFORT_LOW] = 1024, [EFFORT_MEDIUM] = 8192,
+        [EFFORT_HIGH] = 24576, [EFFORT_XHIGH] = -1,    [EFFORT_MAX] = -1,   [EFFORT_ABSENT] = -1};
+    return budgets[effort];
+}
+
+// Anthropic's: of thinking that is enabled.
+static bool read_thinking_budget(const struct fields *fields, const struct row *row,
+                                 const char *name, struct params *out) {
+    (void)row;
+    int64_t value = -1;
+    const char *type = json_string_value(json_object_get(fields->object, "type"));
+    if (!is_given(fields, name)) return true;
+    if (!field_int(fields, name, 1, INT32_MAX, &value)) return false;
+    if (out->max_tokens >= 0 && value >= out->max_tokens)
+        return field_refuse(fields, name, "%d is not less than max_tokens, %d", (int)value,
+                            out->max_tokens);
+    if (type && !strcmp(type, "enabled")) out->thinking_budget = (int)value;
+    return true;
+}
+
 static bool read_seed(const struct fields *fields, const struct row *row, const char *name,
                       struct params *out) {
     (void)row;
@@ -202,11 +285,6 @@ static bool read_seed_or_random(const struct fields *fields, const struct row *r
     if (is_given(fields, name) && (seed == UINT64_MAX || seed == UINT32_MAX))
         out->sampling.has_seed = false;
     return ok;
-}
-
-static int vocab_size(const struct call *call) {
-    const rn_model_info *info = call->server->info;
-    return info ? info->n_vocab : INT32_MAX;
 }
 
 // -100 to 100, or false, which bans the token. A null asks for nothing.
@@ -413,7 +491,11 @@ bool params_model(struct call *call, const json_t *body) {
 
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out) {
     const struct server_config *config = &call->server->config;
-    *out = (struct params){.sampling = config->sampling, .n = 1, .max_tokens = config->max_tokens};
+    *out = (struct params){.sampling = config->sampling,
+                           .n = 1,
+                           .max_tokens = config->max_tokens,
+                           .effort = EFFORT_ABSENT,
+                           .thinking_budget = -1};
     if (!params_model(call, body)) return false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if ((rows[i].families & (unsigned)family) && !row_read(call, body, &rows[i], out))

@@ -16,6 +16,18 @@ enum family { // bits, for the rows of fields.def
 
 enum { PROMPTS_MAX = 64, TOP_LOGPROBS_MAX = RN_MAX_TOP_LOGPROBS, USER_BYTES_MAX = 1024 };
 
+// reasoning_effort. The words of the APIs, in their order.
+enum effort {
+    EFFORT_NONE,
+    EFFORT_MINIMAL,
+    EFFORT_LOW,
+    EFFORT_MEDIUM,
+    EFFORT_HIGH,
+    EFFORT_XHIGH,
+    EFFORT_MAX,
+    EFFORT_ABSENT
+};
+
 // Strings and lists point into the call's JSON or into this struct, which must not be moved.
 struct params {
     rn_sampling sampling;
@@ -25,10 +37,19 @@ struct params {
     int max_tokens; // -1: up to the context
     const char *stop[RN_MAX_STOPS];
     size_t n_stop;
-    bool stream, include_usage, ignore_eos;
+    int min_tokens;
+    int32_t stop_token[RN_MAX_STOP_TOKENS];
+    size_t n_stop_token;
+    const char *bad_words[RN_MAX_BAD_WORDS];
+    size_t n_bad_words;
+    bool stream, include_usage, ignore_eos, include_stop;
     bool logprobs;
     int top_logprobs;
-    int draft_max; // of rn_request: 0: the engine's; -1: none
+    bool prompt_logprobs;    // vLLM's form of them is asked for
+    int top_prompt_logprobs; // with them
+    enum effort effort;      // of the reasoning
+    int thinking_budget;     // tokens of reasoning; -1: `effort` says
+    int draft_max;           // of rn_request: 0: the engine's; -1: none
     int priority;
     const char *user, *cache_salt; // NULL: none
     double timeout_ms;             // 0: the server's
@@ -38,6 +59,9 @@ struct params {
 // Also checks `model` (404 for a model that is not served) and refuses fields that are not
 // supported yet (response_format, forced tool_choice, grammars...). False: refused.
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out);
+// The tokens of reasoning that an effort stands for, where the model's template does not know
+// efforts; -1: any number.
+int params_effort_budget(enum effort effort);
 // `model` alone, for routes that generate nothing: absent, empty or the name of a served model.
 bool params_model(struct call *call, const json_t *body);
 // Refuses with 404: there is no model of this name. Always false.

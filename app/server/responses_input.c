@@ -152,6 +152,7 @@ bool responses_input(struct call *call, const json_t *body, struct conversation 
         conversation_open(out, "system");
         conversation_text(out, instructions, len);
     }
+    conversation_effort(out, &fields, "reasoning");
     return input_read(out, &fields) && tools_read(out, &fields) && conversation_close(out, call);
 }
 
@@ -192,14 +193,6 @@ static bool metadata_read(const struct fields *fields) {
     return true;
 }
 
-static bool reasoning_config_read(const struct fields *fields) {
-    const json_t *reasoning = NULL;
-    const char *effort;
-    if (!field_object(fields, "reasoning", &reasoning)) return false;
-    const struct fields inner = fields_of(fields->call, reasoning, "reasoning");
-    return !reasoning || field_string(&inner, "effort", 32, &effort, NULL);
-}
-
 bool responses_options(struct call *call, const json_t *body, struct params *params) {
     static const char stateless[] = "is not supported: the server keeps no responses";
     const struct fields fields = fields_of(call, body, "");
@@ -218,7 +211,7 @@ bool responses_options(struct call *call, const json_t *body, struct params *par
     if (!field_bool(&fields, "store", &store)) return false;
     if (!field_object(&fields, "text", &text)) return false;
     if (!field_string(&fields, "prompt_cache_key", SIZE_MAX, &ignored, NULL)) return false;
-    if (!metadata_read(&fields) || !reasoning_config_read(&fields)) return false;
+    if (!metadata_read(&fields)) return false;
     if (!include_read(&fields, &params->logprobs)) return false;
     if (!params->logprobs) params->top_logprobs = 0;
     return true;

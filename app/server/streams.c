@@ -31,6 +31,7 @@ static bool choices_create(const struct call *call) {
         struct generation_choice *choice = &generation->choice[i];
         choice->index = i;
         choice->prompt = i / n;
+        choice->stop_token = -1;
         choice->in_reasoning = generation->in_reasoning;
         choice->start_ns = call->start_ns;
         parts_init(&choice->parts,
@@ -38,6 +39,20 @@ static bool choices_create(const struct call *call) {
                    generation->tools, generation->types, generation->in_reasoning);
     }
     return true;
+}
+
+// A budget of its own, or that of the effort. A template that knows efforts has told the model.
+static rn_reasoning reasoning_of(const struct generation *generation) {
+    const struct params *params = &generation->params;
+    const struct answer_marks *marks = generation->marks;
+    rn_reasoning reasoning = {0};
+    if (!marks || !answer_marks_bound(marks, generation->in_reasoning, &reasoning))
+        return (rn_reasoning){0};
+    reasoning.budget = params->thinking_budget;
+    if (reasoning.budget < 0 && !marks->knows_effort)
+        reasoning.budget = params_effort_budget(params->effort);
+    reasoning.has_budget = reasoning.budget >= 0;
+    return reasoning;
 }
 
 static rn_request request_of(const struct call *call, int index) {
@@ -53,10 +68,19 @@ static rn_request request_of(const struct call *call, int index) {
         .max_tokens = params->max_tokens,
         .stop = params->stop,
         .n_stop = params->n_stop,
+        .min_tokens = params->min_tokens,
+        .stop_tokens = params->stop_token,
+        .n_stop_tokens = params->n_stop_token,
+        .include_stop = params->include_stop,
+        .bad_words = params->bad_words,
+        .n_bad_words = params->n_bad_words,
+        .reasoning = reasoning_of(generation),
         .ignore_eos = params->ignore_eos,
         .special_text = generation->special_text,
         .logprobs = params->logprobs,
         .top_logprobs = params->top_logprobs,
+        .prompt_logprobs = generation->scores,
+        .top_prompt_logprobs = generation->top_prompt,
         .draft_max = params->draft_max,
         .priority = params->priority,
         .user = params->user,
@@ -141,10 +165,24 @@ static size_t token_kept(const struct generation *generation) {
 }
 
 // And when it is, which is one choice at a time.
+enum { LOGPROB_BYTES = 80 };
 static size_t token_written(const struct generation *generation) {
-    enum { TEXT_BYTES = 16, LOGPROB_BYTES = 80 };
+    enum { TEXT_BYTES = 16 };
     const struct params *params = &generation->params;
     return TEXT_BYTES + (params->logprobs ? LOGPROB_BYTES * (1 + (size_t)params->top_logprobs) : 0);
+}
+
+// The memory of prompts' logprobs, which are kept to the end, and of the longest one when it is
+// written.
+static size_t scores_cost(const struct generation *generation) {
+    const size_t n = 1 + (size_t)generation->top_prompt;
+    size_t cost = 0, longest = 0;
+    for (int i = 0; generation->scores && i < generation->n_prompts; i++) {
+        const size_t tokens = generation->prompt[i].n_ids;
+        cost += tokens * (n * sizeof(rn_logprob) + sizeof(int32_t));
+        longest = tokens > longest ? tokens : longest;
+    }
+    return cost + longest * n * LOGPROB_BYTES;
 }
 
 // A whole answer is kept until it is complete. Memory for logprobs is reserved beforehand, so that
@@ -154,9 +192,10 @@ static bool answer_check(struct call *call) {
     const struct generation *generation = call->generation;
     const struct server *server = call->server;
     const size_t most = server->config.answer_bytes_max;
-    if (generation->params.stream || !generation->params.logprobs) return true;
-    size_t cost = 0, longest = 0;
-    for (int i = 0; i < generation->n_prompts; i++) {
+    const bool kept = !generation->params.stream && generation->params.logprobs;
+    if (!kept && !generation->scores) return true;
+    size_t cost = scores_cost(generation), longest = 0;
+    for (int i = 0; kept && i < generation->n_prompts; i++) {
         const size_t left = (size_t)server->engine_info.n_ctx - generation->prompt[i].n_ids;
         const int asked = generation->params.max_tokens;
         const size_t tokens = asked < 0 || (size_t)asked > left ? left : (size_t)asked;
@@ -321,6 +360,21 @@ static bool logprobs_keep(struct generation_choice *choice, const rn_event *even
     return true;
 }
 
+// Copies the logprobs of a prompt.
+static bool scores_keep(struct generation *generation, const struct generation_choice *choice,
+                        const rn_event *event) {
+    struct generation_prompt *prompt = &generation->prompt[choice->prompt];
+    const size_t n = (size_t)event->n_prompt_logprobs;
+    if (n == 0 || prompt->logprob) return true;
+    const size_t bytes = n * (1 + (size_t)generation->top_prompt) * sizeof *prompt->logprob;
+    prompt->logprob = malloc(bytes);
+    prompt->rank = malloc(n * sizeof *prompt->rank);
+    if (!prompt->logprob || !prompt->rank) return false;
+    memcpy(prompt->logprob, event->prompt_logprob, bytes);
+    memcpy(prompt->rank, event->prompt_rank, n * sizeof *prompt->rank);
+    return true;
+}
+
 struct part_ctx {
     struct call *call;
     struct generation_choice *choice;
@@ -389,6 +443,7 @@ static bool choice_end(struct call *call, struct generation_choice *choice, cons
     choice->finish = event->finish;
     choice->status = event->status;
     choice->seed = event->seed;
+    choice->stop_token = event->stop_token;
     if (event->timings) choice->timings = *event->timings;
     generation->n_live--;
     for (int i = 0; i < RN_CAUSE_COUNT; i++)
@@ -475,9 +530,10 @@ static bool choice_count(struct call *call, struct generation_choice *choice) {
 static void on_event(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
     if (event->token >= 0) token_count(call, choice, event);
-    const bool kept =
-        event->token < 0 || ((!generation->keep_tokens || token_keep(choice, event->token)) &&
-                             logprobs_keep(choice, event));
+    const bool kept = event->token < 0
+                          ? scores_keep(generation, choice, event)
+                          : (!generation->keep_tokens || token_keep(choice, event->token)) &&
+                                logprobs_keep(choice, event);
     const bool fine = event->finish != RN_FINISH_ERROR && event->finish != RN_FINISH_CANCELLED;
     const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
     if (!fine) {
