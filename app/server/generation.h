@@ -42,7 +42,8 @@ struct generation_choice {
     rn_finish finish;
     rn_status status;
     char *stop;         // the stop string that matched, or NULL; owned
-    int32_t stop_token; // the request's stop token that ended it; -1: none did
+    bool is_token_stop; // one of the request's stop tokens ended it:
+    int32_t stop_token;
     uint64_t seed;
     rn_timings timings; // valid when ended
     struct gaps gaps;   // times between its tokens, except tokens of one step

@@ -145,7 +145,7 @@ void openai_finish(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_text(out, ",\"finish_reason\":\"");
     jbuf_text(out, reason);
     jbuf_text(out, "\",\"stop_reason\":");
-    if (choice->stop_token >= 0) {
+    if (choice->is_token_stop) {
         jbuf_int(out, choice->stop_token);
     } else {
         jbuf_cstring(out, choice->stop);

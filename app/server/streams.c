@@ -31,7 +31,6 @@ static bool choices_create(const struct call *call) {
         struct generation_choice *choice = &generation->choice[i];
         choice->index = i;
         choice->prompt = i / n;
-        choice->stop_token = -1;
         choice->in_reasoning = generation->in_reasoning;
         choice->start_ns = call->start_ns;
         parts_init(&choice->parts,
@@ -443,6 +442,7 @@ static bool choice_end(struct call *call, struct generation_choice *choice, cons
     choice->finish = event->finish;
     choice->status = event->status;
     choice->seed = event->seed;
+    choice->is_token_stop = event->stop_token >= 0;
     choice->stop_token = event->stop_token;
     if (event->timings) choice->timings = *event->timings;
     generation->n_live--;

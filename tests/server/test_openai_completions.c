@@ -76,7 +76,17 @@ static const struct refusal refusals[] = {
     {"{'prompt':[[1],[2,[3]]]}", "prompt[1][1]", "[3] is not"},
     {"{'prompt':[[1],null]}", "prompt[1]", "got null"},
     {"{'prompt':'a','echo':1}", "echo", "1"},
-    {"{'prompt':'a','echo':true,'logprobs':1}", "echo", "logprobs"},
+    {"{'prompt':'a','prompt_logprobs':21}", "prompt_logprobs", "21 is not between 0 and 20"},
+    {"{'prompt':'a','prompt_logprobs':-1}", "prompt_logprobs", "-1 is not"},
+    {"{'prompt':'a','stream':true,'prompt_logprobs':0}", "prompt_logprobs", "0 is given"},
+    {"{'prompt':'a','min_tokens':-1}", "min_tokens", "-1 is not"},
+    {"{'prompt':'a','min_tokens':5,'max_tokens':4}", "min_tokens", "5 is more than the 4"},
+    {"{'prompt':'a','stop_token_ids':7}", "stop_token_ids", "got 7"},
+    {"{'prompt':'a','stop_token_ids':[3,4096]}", "stop_token_ids[1]", "4096 is not"},
+    {"{'prompt':'a','stop_token_ids':['a']}", "stop_token_ids[0]", "'a' is not"},
+    {"{'prompt':'a','bad_words':[3]}", "bad_words[0]", "got 3"},
+    {"{'prompt':'a','bad_words':['a','']}", "bad_words[1]", "empty"},
+    {"{'prompt':'a','include_stop_str_in_output':1}", "include_stop_str_in_output", "1"},
 };
 
 CASE(wrong_prompts_are_refused_by_the_name_of_what_is_wrong) {
