@@ -218,6 +218,23 @@ static bool read_stop_tokens(const struct fields *fields, const struct row *row,
     return true;
 }
 
+static bool read_bad_words(const struct fields *fields, const struct row *row, const char *name,
+                           struct params *out) {
+    (void)row;
+    if (!field_strings(fields, name, RN_MAX_BAD_WORDS, RN_MAX_BAD_WORD_BYTES, out->bad_words,
+                       &out->n_bad_words))
+        return false;
+    for (size_t i = 0; i < out->n_bad_words; i++) {
+        const char *word = out->bad_words[i];
+        if (word[strspn(word, " \t\r\n")]) continue;
+        char path[64], shown[JSON_SHOWN_BYTES];
+        unicode_quote(word, strlen(word), shown, sizeof shown);
+        snprintf(path, sizeof path, "%s[%zu]", name, i);
+        return field_refuse(fields, path, "\"%s\" is blank", shown);
+    }
+    return true;
+}
+
 static bool read_effort(const struct fields *fields, const struct row *row, const char *name,
                         struct params *out) {
     (void)row;

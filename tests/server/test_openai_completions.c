@@ -86,6 +86,7 @@ static const struct refusal refusals[] = {
     {"{'prompt':'a','stop_token_ids':['a']}", "stop_token_ids[0]", "'a' is not"},
     {"{'prompt':'a','bad_words':[3]}", "bad_words[0]", "got 3"},
     {"{'prompt':'a','bad_words':['a','']}", "bad_words[1]", "empty"},
+    {"{'prompt':'a','bad_words':['a',' \\n']}", "bad_words[1]", "blank"},
     {"{'prompt':'a','include_stop_str_in_output':1}", "include_stop_str_in_output", "1"},
 };
 
