@@ -24,7 +24,8 @@ struct stream {
     rn_status status;
     bool last; // its finish was the request's last event
     char stop[64];
-    int last_step; // of streams_step, in which its last event came
+    int32_t stop_token; // of its last event
+    int last_step;      // of streams_step, in which its last event came
     float embedding[STREAM_MAX_EMBD];
     bool has_embedding;
     rn_timings timings;
@@ -76,6 +77,7 @@ static inline void streams_take(struct stream *stream, const rn_event *event, in
     stream->finish = event->finish;
     stream->status = event->status;
     stream->last = event->last;
+    stream->stop_token = event->stop_token;
     if (event->stop) snprintf(stream->stop, sizeof stream->stop, "%s", event->stop);
     if (event->timings) stream->timings = *event->timings;
     if (!event->embedding) return;

@@ -69,6 +69,42 @@ CASE(the_earliest_match_wins_when_one_piece_holds_two) {
     assert_int_equal(stream("xxabc", 64, alike, 2, "xx"), 0);
 }
 
+// Bytes are fed one by one; the first n_early of them are too early for a stop string.
+static void stream_late(const char *text, size_t n_early, const char *stop, bool keeps,
+                        const char *expected, int matched) {
+    struct output output;
+    assert_int_equal(output_init(&output, &stop, 1, 64, 1, NULL), RN_OK);
+    output.keeps_stop = keeps;
+    char got[512];
+    size_t n_got = 0;
+    for (size_t at = 0; text[at] && output.matched < 0; at++) {
+        output_begin(&output);
+        const struct text_span out =
+            output_feed(&output, (struct text_span){text + at, 1}, at >= n_early, !text[at + 1]);
+        memcpy(got + n_got, out.data, out.len);
+        n_got += out.len;
+    }
+    got[n_got] = 0;
+    check(!strcmp(got, expected), "'%s', %zu: '%s', expected '%s'", text, n_early, got, expected);
+    assert_int_equal(output.matched, matched);
+    output_deinit(&output);
+}
+
+CASE(a_stop_string_that_ends_too_early_is_text) {
+    stream_late("one end two end three", 0, "end", false, "one ", 0);
+    stream_late("one end two end three", 6, "end", false, "one ", 0); // its last byte is in time
+    stream_late("one end two end three", 7, "end", false, "one end two ", 0);
+    stream_late("one end two end three", 15, "end", false, "one end two end three", -1);
+    stream_late("aaaa", 2, "aa", false, "a", 0); // one that is too early may overlap the next
+    stream_late("abababab", 5, "abab", false, "ab", 0);
+}
+
+CASE(a_stop_string_may_be_kept) {
+    stream_late("one end two", 0, "end", true, "one end", 0);
+    stream_late("one end two end three", 7, "end", true, "one end two end", 0);
+    stream_late("one en", 0, "end", true, "one en", -1);
+}
+
 CASE(text_without_stops_is_given_out_at_once) {
     struct output output;
     assert_int_equal(output_init(&output, NULL, 0, 16, 4, NULL), RN_OK);

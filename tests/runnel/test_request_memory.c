@@ -10,6 +10,8 @@ enum { MAX_CHOICES = 4, N_KINDS = 4 };
 
 static const int32_t prompt[70] = {7, 8, 9};
 static const char *const stops[] = {"zebra", "never there"}, *const breakers[] = {"\n", "*"};
+static const char *const bad[] = {"zebra", "never there"};
+static const int32_t stop_ids[] = {4000, 9};
 static const rn_logit_bias biases[] = {{5, 1}, {6, -1}};
 
 static const rn_request beside = {.prompt = prompt,
@@ -35,6 +37,14 @@ static rn_request request_at(int kind) {
         r.timeout_ms = 1e9;
         r.logprobs = true;
         r.top_logprobs = 3;
+        r.min_tokens = 6;
+        r.stop_tokens = stop_ids;
+        r.n_stop_tokens = 2;
+        r.bad_words = bad;
+        r.n_bad_words = 2;
+        r.reasoning = (rn_reasoning){.has_budget = true, .budget = 2, .close = "</think>"};
+        r.prompt_logprobs = kind != 3;
+        r.top_prompt_logprobs = 2;
     }
     if (kind == 2) r.n = MAX_CHOICES;
     if (kind == 3) r.pooling = RN_POOLING_MEAN;
