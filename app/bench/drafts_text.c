@@ -40,7 +40,7 @@ static int story_tokens(const rn_model *model, const char *story, int32_t **ids,
     int code = chat.messages && chat_add(&chat, "user", story, strlen(story))
                    ? chat_template_open(model, NULL, &chat.tmpl, NULL)
                    : app_fail(APP_FAILED, "out of memory");
-    if (!code) code = chat_tokens(&chat, true, ids, n_ids);
+    if (!code) code = chat_tokens(&chat, true, ids, n_ids, NULL);
     chat_close(&chat);
     return code;
 }

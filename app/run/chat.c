@@ -123,7 +123,12 @@ static int template_load(struct chat *chat, const char *name) {
         return app_fail(APP_USAGE, "%s: the model has no chat template; --chat-template gives one",
                         err_path(rn_model_get_info(chat->model)->path));
     }
-    return chat_template_open(chat->model, name, &chat->tmpl, NULL);
+    char *source = NULL;
+    const int code = chat_template_open(chat->model, name, &chat->tmpl, &source);
+    if (code) return code;
+    chat->marks = answer_marks_of(source ? source : rn_model_chat_template(chat->model));
+    free(source);
+    return APP_OK;
 }
 
 int chat_open(struct chat *chat, const struct options *options, const rn_model *model) {
@@ -184,7 +189,8 @@ static int64_t local_now(void) {
     return (int64_t)now + (localtime_r(&now, &local) ? (int64_t)local.tm_gmtoff : 0);
 }
 
-int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_ids) {
+int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_ids,
+                rn_reasoning *reasoning) {
     char *messages = json_dumps(chat->messages, JSON_COMPACT | JSON_REAL_PRECISION(17));
     if (!messages) return app_fail(APP_FAILED, "out of memory");
     const rn_chat request = {.messages = messages,
@@ -199,6 +205,8 @@ int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_i
     // a template may refuse these messages and still be valid
     if (status == RN_ERR_ARG) return app_fail(APP_FAILED, "%s", err.message);
     if (status) return template_fail(chat->template_path, &err);
+    if (reasoning)
+        answer_marks_bound(&chat->marks, answer_marks_opened(&chat->marks, text, len), reasoning);
     status = rn_tokenize(chat->model, text, len, chat->flags, ids, n_ids, &err);
     rn_free(text);
     return status ? app_fail_error(&err) : APP_OK;

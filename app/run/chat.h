@@ -2,6 +2,7 @@
 #ifndef RN_APP_CHAT_H
 #define RN_APP_CHAT_H
 
+#include "server/answer_marks.h"
 #include "terminal/json.h"
 
 struct chat {
@@ -11,6 +12,7 @@ struct chat {
     json_t *messages;          // an array; a system message comes first
     char *tools;               // a JSON array, or NULL
     int flags;                 // of rn_tokenize
+    struct answer_marks marks; // of the template
 };
 
 // The template that a name of ours or a file gives; NULL: the model's own, which it must have.
@@ -36,7 +38,9 @@ const char *chat_system(const struct chat *chat);
 bool chat_set_system(struct chat *chat, const char *text);
 
 // The conversation as token ids (rn_free); answer: with the opening of the assistant's turn. On
-// failure the error has been printed and the exit code is returned.
-int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_ids);
+// failure the error has been printed and the exit code is returned. reasoning: how the answer's
+// reasoning would be bounded, without a budget; may be NULL.
+int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_ids,
+                rn_reasoning *reasoning);
 
 #endif

@@ -85,8 +85,9 @@ static void answer_note(struct talk *c, struct answer *answer) {
 static bool answer_last(struct talk *c, struct answer *answer) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    if (chat_tokens(c->chat, true, &ids, &n_ids)) return false;
-    const bool ok = fits(c, n_ids) && !run_answer(c->run, ids, n_ids, answer);
+    rn_reasoning reasoning;
+    if (chat_tokens(c->chat, true, &ids, &n_ids, &reasoning)) return false;
+    const bool ok = fits(c, n_ids) && !run_answer(c->run, ids, n_ids, &reasoning, answer);
     rn_free(ids);
     interrupt_forget();
     if (answer->write_error) { // the terminal has gone
@@ -154,7 +155,7 @@ static int conversation_tokens(const struct talk *c) {
     size_t n_ids = 0;
     const size_t n_system = chat_system(c->chat) ? 1 : 0;
     if (json_array_size(c->chat->messages) <= n_system) return 0;
-    if (chat_tokens(c->chat, false, &ids, &n_ids)) return 0;
+    if (chat_tokens(c->chat, false, &ids, &n_ids, NULL)) return 0;
     rn_free(ids);
     return (int)n_ids;
 }

@@ -20,14 +20,15 @@ struct prompt {
     bool chat;             // it is a message
     struct text text;      // empty for ids and messages
     struct id_list ids;
+    rn_reasoning reasoning; // of a chat, without a budget
 };
 
 // ---------------------------------------------------------------- prompt
 
-static int ids_parse(const struct run *run, struct id_list *out) {
+static int ids_parse(const struct run *run, enum option_id option, struct id_list *out) {
     char buffer[64];
-    const char *name = option_name(run->options, OPT_PROMPT_IDS, buffer);
-    const char *text = option_text(run->options, OPT_PROMPT_IDS);
+    const char *name = option_name(run->options, option, buffer);
+    const char *text = option_text(run->options, option);
     const int n_vocab = rn_model_get_info(run->model)->n_vocab;
     for (const char *at = text;; at++) {
         while (*at == ' ') at++;
@@ -68,7 +69,8 @@ static int message_get(const struct run *run, struct prompt *prompt) {
             code = app_fail(APP_FAILED, "out of memory");
         }
     }
-    if (!code) code = chat_tokens(&chat, true, &prompt->ids.id, &prompt->ids.count);
+    if (!code)
+        code = chat_tokens(&chat, true, &prompt->ids.id, &prompt->ids.count, &prompt->reasoning);
     chat_close(&chat);
     return code;
 }
@@ -89,7 +91,7 @@ static int prompt_get(const struct run *run, struct prompt *prompt) {
     }
     int code = text_from_options(run->options, &prompt->source, &prompt->text);
     if (code) return code;
-    if (prompt->source == OPT_PROMPT_IDS) return ids_parse(run, &prompt->ids);
+    if (prompt->source == OPT_PROMPT_IDS) return ids_parse(run, OPT_PROMPT_IDS, &prompt->ids);
     code = prompt->chat ? message_get(run, prompt) : text_tokens(run, prompt);
     if (code) return code;
     return prompt->ids.count ? APP_OK : app_fail(APP_USAGE, "the prompt is empty");
@@ -133,7 +135,18 @@ static bool converse_wanted(const struct run *run, const struct prompt *prompt) 
 
 // ---------------------------------------------------------------- the run
 
-int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct answer *answer) {
+// Of a model whose marks are known.
+static rn_reasoning reasoning_bound(const struct options *options, const rn_reasoning *reasoning) {
+    const int budget = option_int(options, OPT_REASONING_BUDGET);
+    if (budget < 0 || !reasoning || !reasoning->close) return (rn_reasoning){0};
+    rn_reasoning bound = *reasoning;
+    bound.has_budget = true;
+    bound.budget = budget;
+    return bound;
+}
+
+int run_answer(const struct run *run, const int32_t *ids, size_t n_ids,
+               const rn_reasoning *reasoning, struct answer *answer) {
     const struct options *options = run->options;
     rn_request request = {
         .prompt = ids,
@@ -141,6 +154,13 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct a
         .max_tokens = option_int(options, OPT_MAX_TOKENS),
         .stop = options->value[OPT_STOP].list,
         .n_stop = (size_t)options->value[OPT_STOP].n_list,
+        .stop_tokens = run->stop_ids.id,
+        .n_stop_tokens = run->stop_ids.count,
+        .include_stop = option_flag(options, OPT_INCLUDE_STOP),
+        .min_tokens = option_int(options, OPT_MIN_TOKENS),
+        .bad_words = options->value[OPT_BAD_WORD].list,
+        .n_bad_words = (size_t)options->value[OPT_BAD_WORD].n_list,
+        .reasoning = reasoning_bound(options, reasoning),
         .ignore_eos = option_flag(options, OPT_IGNORE_EOS),
         .sampling = run->sampling.value,
     };
@@ -243,7 +263,8 @@ static int answer_once(struct run *run, const struct prompt *prompt, struct answ
     if (code) return code;
     prompt_echo(run, prompt);
     interrupt_watch();
-    if ((code = run_answer(run, prompt->ids.id, prompt->ids.count, answer))) return code;
+    if ((code = run_answer(run, prompt->ids.id, prompt->ids.count, &prompt->reasoning, answer)))
+        return code;
     if ((code = logits_close(&run->logits))) return code;
     if (!run->quiet || run->observe->choice) report_measure(&answer->report, run->engine);
     if (run->json) {
@@ -286,6 +307,9 @@ static int run_steps(struct run *run, struct prompt *prompt) {
     run->load_ms = (double)(clock_ns() - start) / 1e6;
     code = sampling_get(run->options, rn_model_get_info(run->model), &run->sampling);
     if (code) return code;
+    if (option_text(run->options, OPT_STOP_IDS)) {
+        if ((code = ids_parse(run, OPT_STOP_IDS, &run->stop_ids))) return code;
+    }
     if ((code = logits_open(&run->logits, run->options, run->model))) return code;
     if ((code = observe_open(run->observe, run->options, run->model))) return code;
     return converse_wanted(run, prompt) ? run_conversation(run) : run_once(run, prompt);
@@ -310,6 +334,7 @@ int command_run(const struct options *options) {
     rn_model_close(run.draft);
     rn_model_close(run.model);
     text_free(&prompt.text);
+    free(run.stop_ids.id);
     if (prompt.source == OPT_PROMPT_IDS) {
         free(prompt.ids.id);
     } else {

@@ -15,10 +15,12 @@ struct run {
     struct sampling sampling;
     struct logits_file logits;
     struct observe *observe;
+    struct id_list stop_ids; // of --stop-ids
 };
 
-// Answers the tokens as the options say. answer: shown, kept and logits are set, the rest is zero.
-// Returns as answer_run does.
-int run_answer(const struct run *run, const int32_t *ids, size_t n_ids, struct answer *answer);
+// Answers the tokens as the options say. reasoning: of the chat, without a budget; NULL: there is
+// none. answer: shown, kept and logits are set, the rest is zero. Returns as answer_run does.
+int run_answer(const struct run *run, const int32_t *ids, size_t n_ids,
+               const rn_reasoning *reasoning, struct answer *answer);
 
 #endif

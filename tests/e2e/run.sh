@@ -60,6 +60,25 @@ expect "markup is not part of the text" sh -c "! '$JSONGET' text <out | grep -q 
 run run -p $'<|user|>\nHello, who are you?<|end|>\n<|assistant|>\n' --temp 0 --json --ignore-eos -n 60
 equal "--ignore-eos goes on" 60 "$(json out output_tokens)"
 
+# Ends, words that are not written, and reasoning.
+run run -p "Once upon a time" --temp 0 -n 20 --ignore-eos --json
+ids=$(json out ids)
+sixth=$(tr -d '[] ' <<<"$ids" | cut -d, -f6)
+run run -p "Once upon a time" --temp 0 -n 20 --ignore-eos --json --stop-ids "4095, $sixth"
+equal "a stop token ends the text" "6 stop" "$(json out output_tokens) $(json out finish_reason)"
+run run -p "Once upon a time" --temp 0 -n 20 --ignore-eos --json --stop-ids "$sixth" --min-tokens 8
+expect "--min-tokens bans it for 8 tokens" test "$(json out output_tokens)" -ge 8
+run run -p "Once upon a time" --temp 0 -n 40 -q --bad-word a --bad-word the
+expect "bad words are not written" sh -c "! grep -qwE 'a|the' out"
+run run -p "Once upon a time" --temp 0 -n 40 -q --stop " a" --include-stop
+expect "--include-stop keeps the stop string" sh -c "tail -c 3 out | grep -q ' a'"
+printf '{%% for m in messages %%}<|%s|>\n%s<|end|>\n{%% endfor %%}<|assistant|>\n<think>' \
+    '{{ m.role }}' '{{ m.content }}' >think.jinja
+run run --chat-template think.jinja -p "Tell me a story." --temp 0 -n 40 -q --reasoning-budget 4
+expect "--reasoning-budget closes the reasoning" grep -q '</think>' out
+refused 2 "--stop-ids: '9999' does not start with a token id from 0 to 4095" run -p a --stop-ids 9999
+refused 2 "min_tokens is 9, expected at most max_tokens, 3" run -p a -n 3 --min-tokens 9
+
 # Stop strings never leak, wherever they fall.
 run run -p "Once upon a time" --temp 0 -n 40 -q
 cp out whole
