@@ -23,9 +23,12 @@ struct serve {
     int port;
 };
 
+#ifndef SERVE_TURN // that the template opens
+#define SERVE_TURN ""
+#endif
 static const char serve_template[] =
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n" SERVE_TURN "{% endif %}";
 
 // Deadlines that no test waits for; a test that waits sets its own.
 static inline struct server_config serve_config(void) {
