@@ -22,6 +22,21 @@ other=$("$LOGITS_LOSS" logits 4096 "$(cat ids)")
 expect "eval's loss of a chunk, $loss, is that of the logits, $other" \
     awk -v a="$loss" -v b="$other" 'BEGIN { exit !(a > 0.1 && a - b < 1e-5 && b - a < 1e-5) }'
 
+# The same as evaluation harnesses ask a server for it. The second time the prompt is cached.
+"$BIN" serve --port 0 -t 1 >served 2>said </dev/null &
+pid=$!
+ready "for logprobs"
+for max in 0 1; do
+    ask POST /v1/completions "{\"prompt\":[$(cat ids)],\"echo\":true,\"logprobs\":1,\"max_tokens\":$max}" |
+        tail -n 1 >answer
+    other=$(json answer choices.0.logprobs.token_logprobs | tr -d '[]' | tr ',' '\n' |
+        awk 'NR > 1 && NR <= 64 { sum -= $1; n++ } END { printf "%.8f", sum / n }')
+    expect "eval's loss, $loss, is that of echoed logprobs, $other" \
+        awk -v a="$loss" -v b="$other" 'BEGIN { exit !(a > 0.1 && a - b < 1e-5 && b - a < 1e-5) }'
+done
+kill $pid
+wait $pid
+
 printf 'short' >short
 refused 2 "short: . tokens are less than one chunk of 1024" eval --loss short
 refused 2 "/nonexistent: No such file" eval --loss /nonexistent

@@ -163,6 +163,44 @@ test('completions: prompts as a list, as token ids, echoed, with logprobs', asyn
     }
 });
 
+test('completions: an echo with logprobs scores the prompt, as evaluation harnesses ask', async () => {
+    const prompt = 'Once upon a time there was a fox.';
+    const complete = (body) => client.completions.create({ model, temperature: 0, ...body });
+    const [echo] = (await complete({ prompt, echo: true, logprobs: 2, max_tokens: 1 })).choices;
+    const { tokens, token_logprobs: scores, top_logprobs: tops, text_offset: offsets } = echo.logprobs;
+    assert.ok(echo.text.startsWith(prompt));
+    assert.equal(scores[0], null);
+    assert.equal(tops[0], null);
+    for (const [i, token] of tokens.entries()) {
+        if (i === 0) continue; // it starts the text, and is not part of it
+        assert.ok(echo.text.slice(offsets[i]).startsWith(token));
+        assert.equal(tops[i][token], scores[i]);
+        assert.ok(scores[i] <= Math.max(...Object.values(tops[i])));
+    }
+    const [none] = (await complete({ prompt, echo: true, logprobs: 2, max_tokens: 0 })).choices;
+    assert.deepEqual(none.logprobs.token_logprobs, scores.slice(0, -1));
+    assert.equal(none.text, prompt);
+    const [scored] = (await complete({ prompt, prompt_logprobs: 1, max_tokens: 1 })).choices;
+    assert.equal(scored.prompt_logprobs.length, tokens.length - 1);
+    const own = Object.values(scored.prompt_logprobs[2]).find((entry) => entry.decoded_token === tokens[2]);
+    assert.equal(own.logprob, scores[2]);
+});
+
+test('vLLM\'s fields: ends, stop tokens, bad words', async () => {
+    const complete = async (body) => (await client.completions.create({ model, prompt: 'Once upon a time', temperature: 0, max_tokens: 30, ...body })).choices[0];
+    const plain = await complete({});
+    const word = plain.text.match(/ ([a-z]+)/)[1];
+    const { tokens } = JSON.parse((await ask(server, '/tokenize', { content: ` ${word}` })).text);
+    const stopped = await complete({ stop_token_ids: [tokens[0]] });
+    assert.equal(stopped.text, plain.text.slice(0, plain.text.indexOf(` ${word}`)));
+    assert.equal(stopped.stop_reason, tokens[0]);
+    assert.ok(!(await complete({ bad_words: [word] })).text.split(/\W/).includes(word));
+    assert.ok((await complete({ stop: word, include_stop_str_in_output: true })).text.endsWith(word));
+    assert.ok((await complete({ stop: word, min_tokens: 10 })).text.includes(word));
+    await refused(complete({ min_tokens: 31 }), OpenAI.BadRequestError, { status: 400, param: 'min_tokens', message: /31/ });
+    await refused(complete({ bad_words: [''] }), OpenAI.BadRequestError, { status: 400, param: 'bad_words[0]' });
+});
+
 test('embeddings: numbers and base64 agree, each of the model\'s size and of length 1', async () => {
     const { meta: { n_embd } } = await client.models.retrieve(model);
     const input = ['a red fox', 'a small fox that is red', 'seven hundred boats'];
