@@ -73,7 +73,8 @@ CASE(the_earliest_match_wins_when_one_piece_holds_two) {
 static void stream_late(const char *text, size_t n_early, const char *stop, bool keeps,
                         const char *expected, int matched) {
     struct output output;
-    assert_int_equal(output_init(&output, &stop, 1, 64, 1, NULL), RN_OK);
+    const char *const stops[] = {"end of it", stop}; // the longer one holds more text back
+    assert_int_equal(output_init(&output, stops, 2, 64, 1, NULL), RN_OK);
     output.keeps_stop = keeps;
     char got[512];
     size_t n_got = 0;
@@ -91,17 +92,18 @@ static void stream_late(const char *text, size_t n_early, const char *stop, bool
 }
 
 CASE(a_stop_string_that_ends_too_early_is_text) {
-    stream_late("one end two end three", 0, "end", false, "one ", 0);
-    stream_late("one end two end three", 6, "end", false, "one ", 0); // its last byte is in time
-    stream_late("one end two end three", 7, "end", false, "one end two ", 0);
+    stream_late("one end two end three", 0, "end", false, "one ", 1);
+    stream_late("one end two end three", 6, "end", false, "one ", 1); // its last byte is in time
+    stream_late("one end two end three", 7, "end", false, "one end two ", 1);
+    stream_late("one end of three", 7, "end", false, "one end of three", -1);
     stream_late("one end two end three", 15, "end", false, "one end two end three", -1);
-    stream_late("aaaa", 2, "aa", false, "a", 0); // one that is too early may overlap the next
-    stream_late("abababab", 5, "abab", false, "ab", 0);
+    stream_late("aaaa", 2, "aa", false, "a", 1); // one that is too early may overlap the next
+    stream_late("abababab", 5, "abab", false, "ab", 1);
 }
 
 CASE(a_stop_string_may_be_kept) {
-    stream_late("one end two", 0, "end", true, "one end", 0);
-    stream_late("one end two end three", 7, "end", true, "one end two end", 0);
+    stream_late("one end two", 0, "end", true, "one end", 1);
+    stream_late("one end two end three", 7, "end", true, "one end two end", 1);
     stream_late("one en", 0, "end", true, "one en", -1);
 }
 

@@ -82,7 +82,7 @@ static void score_some(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t r = begin; r < end; r++) {
         const int pos = first - work->n_out + (int)r;
-        if (pos < seq->n_scored || pos >= seq->n_prompt - 1) continue;
+        if (pos >= seq->n_prompt - 1) continue;
         const float *logits = job->engine->result.logits[work->first_out + r];
         const int32_t token = seq->token[pos + 1];
         rn_logprob *out = seq->prompt_logprob + (ptrdiff_t)pos * (1 + seq->top_prompt_logprobs);
