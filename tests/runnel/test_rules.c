@@ -99,6 +99,9 @@ CASE(stop_strings_wait_for_min_tokens) {
     run(&request, &got);
     assert_int_equal(got.n_ids, 1);
     assert_int_equal(got.n_text, 0);
+    request.min_tokens = 1; // the text may end with that token
+    run(&request, &got);
+    assert_int_equal(got.n_ids, 1);
     request.min_tokens = 2;
     run(&request, &got);
     assert_true(got.n_ids > 1 && starts_as_plain(&got, got.n_ids));
@@ -160,6 +163,29 @@ CASE(a_bad_word_is_not_finished) {
         for (int at = 0; at + n <= got.n_ids; at++)
             assert_true(memcmp(got.ids + at, plain.ids + 8, (size_t)n * sizeof(int32_t)) != 0);
     }
+}
+
+// Three tokens, of which the text has the first and the last in their places.
+CASE(a_bad_word_is_all_of_its_tokens) {
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    char word[256];
+    for (int i = 0; i < N_OUTPUT; i++) {
+        const int32_t row[] = {plain.ids[8], plain.ids[i], plain.ids[10]};
+        strcpy(word, text_of(row, 3));
+        rn_free(ids);
+        assert_int_equal(rn_tokenize(model, word, strlen(word), 0, &ids, &n_ids, NULL), RN_OK);
+        if (plain.ids[i] != plain.ids[9] && n_ids == 3 && !memcmp(ids, row, sizeof row)) break;
+        assert_true(i < N_OUTPUT - 1);
+    }
+    rn_free(ids);
+    const char *const words[] = {word};
+    struct stream got;
+    rn_request request = request_of();
+    request.bad_words = words;
+    request.n_bad_words = 1;
+    run(&request, &got);
+    assert_true(starts_as_plain(&got, 11));
 }
 
 CASE(a_bad_word_is_banned_with_a_space_and_without) {
