@@ -189,6 +189,28 @@ CASE(the_prompt_may_open_the_reasoning) {
     check(!opens(NULL, "<think>"), "no marks");
 }
 
+// Reasoning that is cut and closed by its last text is followed by the answer.
+CASE(bounded_reasoning_is_told_apart) {
+    static const char *const tmpls[] = {THINK, "[THINK]", SEED, HARMONY, GEMMA4, COHERE, APERTUS};
+    for (size_t i = 0; i < sizeof tmpls / sizeof *tmpls; i++) {
+        const struct answer_marks marks = answer_marks_of(tmpls[i]);
+        rn_reasoning cut, open;
+        char text[256];
+        assert_true(answer_marks_bound(&marks, false, &open));
+        snprintf(text, sizeof text, "%s%sa b%sYes", open.open, marks.harmony ? "" : "\n",
+                 open.last ? open.last : open.close);
+        expect(tmpls[i], text, "R(a b)C(Yes)");
+        assert_true(answer_marks_bound(&marks, true, &cut));
+        assert_null(cut.open);
+        const char *rest = text + strlen(open.open);
+        expect_job(&(struct job){marks, false, true, rest, strlen(rest), NULL}, "R(a b)C(Yes)");
+        assert_true(!cut.last || !strncmp(cut.last, cut.close, strlen(cut.close)));
+    }
+    rn_reasoning none;
+    const struct answer_marks marks = answer_marks_of(HERMES);
+    assert_false(answer_marks_bound(&marks, false, &none));
+}
+
 static bool shows_special(const char *tmpl, bool tools) {
     const struct answer_marks marks = answer_marks_of(tmpl);
     return answer_marks_special(&marks, tools);
