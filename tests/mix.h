@@ -17,6 +17,7 @@
 #include "account_check.h"
 #include "check.h"
 #include "mix_case.h"
+#include "mix_rules.h"
 #include "runnel.h"
 
 // ---------------------------------------------------------------- a run of a request
@@ -190,39 +191,6 @@ static inline void mix_submit(rn_engine *engine, struct mix_live *live, int n_vo
 }
 
 // ---------------------------------------------------------------- alone
-
-static inline bool mix_has_row(const int32_t *ids, int n_ids, const rn_model *model,
-                               const char *word) {
-    int32_t *row = NULL;
-    size_t n = 0;
-    bool found = false;
-    assert_int_equal(rn_tokenize(model, word, strlen(word), RN_TOKENIZE_SPECIAL, &row, &n, NULL),
-                     RN_OK);
-    for (int at = 0; at + (int)n <= n_ids && !found; at++)
-        found = memcmp(ids + at, row, n * sizeof *row) == 0;
-    rn_free(row);
-    return found;
-}
-
-// Why a text breaks a rule of its request; NULL: it does not. The reasoning's end is written even
-// where it is a bad word.
-static inline const char *mix_rules_complaint(const struct mix_case *c, const struct mix_output *o,
-                                              const rn_model *model) {
-    const rn_request *q = &c->request;
-    if (o->finish == RN_FINISH_STOP && !o->has_embedding && o->n_ids < q->min_tokens)
-        return "the text is too short";
-    for (size_t i = 0; i < q->n_bad_words && !q->reasoning.has_budget; i++)
-        if (mix_has_row(o->ids, o->n_ids, model, q->bad_words[i] + strspn(q->bad_words[i], " ")))
-            return "a bad word was written";
-    for (int i = 0; i < o->n_ids; i++)
-        for (size_t j = 0; j < q->n_stop_tokens; j++)
-            if (o->ids[i] == q->stop_tokens[j] &&
-                (i < o->n_ids - 1 || o->finish != RN_FINISH_STOP || o->stop_token != o->ids[i]))
-                return "a stop token did not end the text";
-    const bool scored = q->prompt_logprobs && q->n_prompt > 1;
-    if (o == &c->alone[0] && scored != (o->prompt_logprobs != 0)) return "prompt logprobs";
-    return NULL;
-}
 
 static inline void mix_run_alone(rn_engine *engine, struct mix_cases *cases, struct mix_case *c) {
     static struct mix_live live;
