@@ -500,6 +500,7 @@ CASE(the_table_has_every_format_and_leaves_scalar_to_the_reference) {
             assert_non_null(kernel);
             assert_int_equal(kernel->format, format);
             assert_int_equal(kernel->isa, isa);
+            assert_true(kernel->has_ways);
             for (int shape = 0; shape < SHAPE_COUNT; shape++) {
                 assert_non_null(kernel->run[shape]);
                 assert_non_null(kernel->name[shape]);

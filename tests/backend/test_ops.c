@@ -1,8 +1,15 @@
 // Every op of every instruction set that this machine has against the scalar reference, bit for
 // bit, and the reference attention against a plain computation in double precision.
 #define _GNU_SOURCE 1
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/cpu/reference.h"
 #include "base/rmath.h"
@@ -593,8 +600,8 @@ CASE(an_unknown_isa_is_an_argument_error_that_lists_the_known) {
     assert_ptr_equal(ops, &ops_scalar);
     assert_int_equal(ops_find(NULL, &ops, &err), RN_OK);
     for (int isa = ISA_COUNT - 1; isa >= 0; isa--) {
-        if (!ops_at((enum cpu_isa)isa) || isa == ISA_AMX) continue;
-        assert_int_equal(ops->isa, isa); // the best one, but for AMX, which wants to be named
+        if (!ops_at((enum cpu_isa)isa)) continue;
+        assert_int_equal(ops->isa, isa); // the best one
         break;
     }
 }
@@ -607,5 +614,38 @@ CASE(an_absent_isa_is_unsupported) {
         assert_int_equal(ops_find(names[isa], &ops, NULL), want);
     }
 }
+
+#if defined(__x86_64__)
+
+// As of a system that does not know the request for AMX's tiles, or forbids it.
+static bool requests_forbid(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {COUNT(code), code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Can fail only on a machine with AMX.
+CASE(a_system_that_refuses_tiles_gets_the_next_isa) {
+    enum { CANNOT_FORBID = 2 };
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct cpu_ops *ops;
+        if (!requests_forbid()) _exit(CANNOT_FORBID);
+        const bool next = ops_find(NULL, &ops, NULL) == RN_OK && ops->isa != ISA_AMX;
+        _exit(next && ops_find("amx", &ops, NULL) == RN_ERR_UNSUPPORTED ? 0 : 1);
+    }
+    assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (WEXITSTATUS(status) == CANNOT_FORBID) skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#endif
 
 TEST_PROGRAM(ops) { return cases_run(NULL, NULL); }

@@ -14,20 +14,26 @@ typedef void matmul_run_fn(const struct matmul_args *args, int64_t group_begin, 
     X(F16, f16, f16)                                                                               \
     X(BF16, bf16, f16)
 
-#define MATMUL_BLOCKS(X)                                                                           \
+// Formats with a scale for each 32 columns.
+#define MATMUL_BLOCKS_32(X)                                                                        \
     X(Q8_0, q8_0, q8_0)                                                                            \
     X(Q4_0, q4_0, q4_0)                                                                            \
     X(Q4_1, q4_1, q4_1)                                                                            \
     X(Q5_0, q5_0, q5_0)                                                                            \
     X(Q5_1, q5_1, q5_1)                                                                            \
-    X(Q2_K, q2_k, q2_k)                                                                            \
-    X(Q3_K, q3_k, q3_k)                                                                            \
     X(Q4_K, q4_k, q4_k)                                                                            \
     X(Q5_K, q5_k, q5_k)                                                                            \
-    X(Q6_K, q6_k, q6_k)                                                                            \
     X(IQ4_NL, iq4_nl, q4_0)                                                                        \
     X(IQ4_XS, iq4_xs, iq4_xs)                                                                      \
     X(MXFP4, mxfp4, mxfp4)
+
+// Formats with a scale for each 16 columns.
+#define MATMUL_BLOCKS_16(X)                                                                        \
+    X(Q2_K, q2_k, q2_k)                                                                            \
+    X(Q3_K, q3_k, q3_k)                                                                            \
+    X(Q6_K, q6_k, q6_k)
+
+#define MATMUL_BLOCKS(X) MATMUL_BLOCKS_32(X) MATMUL_BLOCKS_16(X)
 
 #if defined(__x86_64__)
 #define X(id, name, layout)                                                                        \

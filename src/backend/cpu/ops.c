@@ -34,7 +34,7 @@ static rn_status name_unknown(const char *name, rn_error *err) {
 rn_status ops_find(const char *name, const struct cpu_ops **out, rn_error *err) {
     *out = NULL;
     for (int i = ISA_COUNT - 1; i >= 0; i--) {
-        if (name ? strcmp(name, names[i]) != 0 : tables[i] && tables[i]->by_name) continue;
+        if (name && strcmp(name, names[i]) != 0) continue;
         *out = ops_at((enum cpu_isa)i);
         if (*out) return RN_OK;
         if (name) return err_set(err, RN_ERR_UNSUPPORTED, "isa: this machine has no %s", names[i]);

@@ -141,7 +141,6 @@ struct cpu_ops {
     enum cpu_isa isa;
     const char *name;
     bool (*is_here)(void); // whether this machine has the instructions
-    bool by_name;          // chosen only when it is named
 
     // As quantize_reference.
     void (*quantize)(const float *x, int64_t n, int8_t *q, float *d, int16_t *sum, int64_t stride);
@@ -183,8 +182,8 @@ extern const struct cpu_ops ops_avx2, ops_avxvnni, ops_avx512, ops_amx;
 extern const struct cpu_ops ops_neon;
 #endif
 
-// NULL name: the best that this machine has, without sets whose by_name is true. An unknown name is
-// RN_ERR_ARG, a set that is not here RN_ERR_UNSUPPORTED.
+// NULL name: the best that this machine has. An unknown name is RN_ERR_ARG, a set that is not here
+// RN_ERR_UNSUPPORTED.
 rn_status ops_find(const char *name, const struct cpu_ops **out, rn_error *err);
 const char *ops_name(enum cpu_isa isa);
 // By number, for tests: NULL when this program was built without it or the machine lacks it.

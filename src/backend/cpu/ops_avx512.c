@@ -213,7 +213,6 @@ const struct cpu_ops ops_avx512 = {.isa = ISA_AVX512,
 const struct cpu_ops ops_amx = {.isa = ISA_AMX,
                                 .name = "amx",
                                 .is_here = is_here_amx,
-                                .by_name = true, // its kernels have not been timed on hardware yet
                                 SIMD_FUNCTIONS};
 
 #else
