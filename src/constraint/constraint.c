@@ -194,6 +194,7 @@ static rn_status compile(struct constraint_vocab *vocab, enum constraint_kind ki
     vocab->refs++;
     struct grammar g;
     grammar_init(&g, limits->work, limits->bytes, err);
+    g.vocab = vocab;
     read_source(&g, kind, text, len);
     const rn_status status = g.status ? g.status : fill(c, &g);
     grammar_deinit(&g);
@@ -314,4 +315,8 @@ const char *constraint_failure(const struct constraint_run *run, int choice) {
 
 bool constraint_feed(struct constraint_run *run, int choice, const void *bytes, size_t len) {
     return matcher_feed(choice_at(run, choice), bytes, len);
+}
+
+void constraint_restart(struct constraint_run *run, int choice) {
+    matcher_restart(choice_at(run, choice));
 }

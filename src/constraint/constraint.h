@@ -19,7 +19,7 @@ enum constraint_kind {
 struct constraint_token {
     const char *data; // lives as long as the vocabulary
     size_t len;
-    bool is_special; // never text
+    bool is_special; // a symbol: its text is not what it adds to a text
     bool is_end;     // ends the text
 };
 typedef struct constraint_token (*constraint_token_fn)(void *ctx, int32_t id);
@@ -70,6 +70,9 @@ size_t constraint_forced(struct constraint_run *run, int choice, char *out, size
 // Why a choice has no token left although its constraint does; NULL: it has not failed.
 const char *constraint_failure(const struct constraint_run *run, int choice);
 // Moves a choice over bytes that are no token, one step for rollback; false where they cannot come.
+// No bytes: a step that stays where it is.
 bool constraint_feed(struct constraint_run *run, int choice, const void *bytes, size_t len);
+// Moves a choice to the start, one step for rollback: text before it was free.
+void constraint_restart(struct constraint_run *run, int choice);
 
 #endif

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "constraint/freetext.h"
 #include "constraint/front.h"
+#include "constraint/product.h"
+#include "constraint/vocab.h"
 
 struct group {
     size_t at;
@@ -271,6 +274,69 @@ static bool close_group(struct parser *p) {
     return add_atom(p, node_alt(p->g, group->alt.node, group->alt.n), false);
 }
 
+// --- tokens: "<text>", "<[id]>", and any token but this one, "!<text>" ---
+
+// The id of a token; -1: an error.
+static int32_t token_id(struct parser *p) {
+    const struct constraint_vocab *vocab = p->g->vocab;
+    const size_t begin = p->at;
+    const bool is_id = p->len - begin > 1 && p->text[begin + 1] == '[';
+    int64_t id = -1;
+    if (is_id) {
+        p->at += 2;
+        if (!read_number(p, &id) || p->len - p->at < 2 || memcmp(p->text + p->at, "]>", 2) != 0) {
+            fail(p, begin, "expected the number of a token: \"<[1]>\"");
+            return -1;
+        }
+        p->at += 2;
+    } else {
+        while (p->at < p->len && p->text[p->at] != '>' && p->text[p->at] != '\n') p->at++;
+        if (p->at == p->len || p->text[p->at] != '>') {
+            fail(p, begin, "expected the text of a token: \"<think>\"");
+            return -1;
+        }
+        p->at++;
+        if (vocab) id = vocab_token(vocab, (const char *)p->text + begin, p->at - begin);
+    }
+    if (vocab && id >= 0 && id < vocab->n_vocab && vocab->token[id].len > 0) return (int32_t)id;
+    fail(p, begin, "the vocabulary has no such token");
+    return -1;
+}
+
+// Text without a string, where the token is no special one.
+static bool read_text_without(struct parser *p, const struct constraint_token *token) {
+    const struct text_mark mark = {.text = token->data, .len = token->len};
+    const bool some = p->at < p->len && p->text[p->at] == '+';
+    if (!some && (p->at == p->len || p->text[p->at] != '*'))
+        return fail(p, p->at, "expected * or + behind a token of text that is left out");
+    p->at++;
+    const struct node *text = node_free_text(p->g, &mark, 1, true, true);
+    if (some) text = node_without(p->g, text, node_empty(p->g));
+    const bool ok = add_atom(p, text, false);
+    p->can_repeat = false;
+    return ok;
+}
+
+static bool read_token(struct parser *p) {
+    struct grammar *g = p->g;
+    const struct range all = {0, 0x10FFFF};
+    const bool negate = p->text[p->at] == '!';
+    p->at += negate;
+    if (p->at == p->len || p->text[p->at] != '<') return fail(p, p->at, "expected a token");
+    const int32_t id = token_id(p);
+    if (id < 0) return false;
+    const struct constraint_token *token = &g->vocab->token[id];
+    const bool is_special = token->is_special && !token->is_end;
+    // a token that ends the text stands for its end
+    const struct node *node =
+        token->is_end ? node_empty(g) : node_bytes(g, token->data, token->len);
+    if (!negate) return add_atom(p, node, false);
+    if (!is_special && !token->is_end) return read_text_without(p, token);
+    return add_atom(p,
+                    node_alt_of(g, node_class(g, &all, 1), node_special_but(g, &node, is_special)),
+                    true);
+}
+
 static bool read_symbol(struct parser *p) {
     const uint8_t c = p->text[p->at];
     const struct range all = {0, 0x10FFFF};
@@ -304,7 +370,7 @@ static bool read_symbol(struct parser *p) {
     default:
         break;
     }
-    if (c == '<' || c == '!') return fail(p, p->at, "tokens as symbols are not supported");
+    if (c == '<' || c == '!') return read_token(p);
     if (!is_name(c)) return fail(p, p->at, "an unexpected character");
     const uint32_t rule = read_name(p);
     return rule != UINT32_MAX && add_atom(p, node_call(p->g, rule), false);

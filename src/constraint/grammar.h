@@ -69,15 +69,17 @@ struct budget {
     size_t bytes, bytes_max;
 };
 
+struct constraint_vocab;
 struct grammar {
     struct arena arena;
     struct budget budget;
     struct rule *rule; // [n_rule]
     uint32_t n_rule, rule_capacity;
     uint32_t start;
-    int64_t expand_max; // copies of a character; more are counted text
-    rn_status status;   // of the first error
-    rn_error *err;      // the caller's; may be NULL
+    const struct constraint_vocab *vocab; // whose special tokens a source may name; NULL: none
+    int64_t expand_max;                   // copies of a character; more are counted text
+    rn_status status;                     // of the first error
+    rn_error *err;                        // the caller's; may be NULL
 };
 
 void grammar_init(struct grammar *g, uint64_t work_max, size_t bytes_max, rn_error *err);

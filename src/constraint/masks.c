@@ -15,13 +15,12 @@ static void walk(struct matcher *m, uint32_t set, uint32_t begin, uint32_t end, 
     for (uint32_t i = begin; i < end;) {
         const struct trie_node *node = &v->node[i];
         const uint32_t to = matcher_next(m, m->path[node->depth - 1], node->byte);
+        if (++m->work > MASK_WORK && !m->failure)
+            m->failure = "the constraint is too ambiguous for this text";
+        if (m->failure) return;
         if (!to) {
             i = node->skip;
             continue;
-        }
-        if (++m->work > MASK_WORK || m->failure) {
-            if (!m->failure) m->failure = "the constraint is too ambiguous for this text";
-            return;
         }
         m->path[node->depth] = to;
         trie_tokens(v, node, bits);
@@ -94,12 +93,25 @@ static void add_summary(struct matcher *m, const struct summary *s, struct frame
             return;
         }
         memset(mask->bits, 0, n_words * sizeof *mask->bits);
+        const uint64_t before = m->work;
         add_frame(m, s, f, mask->bits);
         if (m->failure) return;
         mask->state = f.state;
         mask->parent = f.parent;
+        mask->work = m->work - before;
+    } else {
+        m->work += mask->work;
     }
     for (size_t i = 0; i < n_words; i++) bits[i] |= mask->bits[i];
+}
+
+// A wide state whose summary found no memory. Its work is not counted with the others': a text
+// fails with or without summaries.
+static void add_wide(struct matcher *m, uint32_t frame, uint64_t *bits) {
+    const uint64_t before = m->work;
+    m->work = 0;
+    walk(m, matcher_subset(m, &frame, 1), 0, m->vocab->n_node, 0, bits);
+    m->work = before;
 }
 
 static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
@@ -116,6 +128,8 @@ static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
             summary_of(m->vocab, m->machine, m->share[m->machine->rule_of[f.state]], f.state, NULL);
         if (s == &summary_narrow)
             narrow[n_narrow++] = id;
+        else if (s == &summary_absent)
+            add_wide(m, id, bits);
         else
             add_summary(m, s, f, bits);
     }
@@ -143,8 +157,11 @@ static const uint64_t *mask_of(struct matcher *m, uint32_t set) {
 void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab) {
     const size_t n_words = ((size_t)n_vocab + 63) / 64;
     if (!m->failure) matcher_tidy(m);
-    const uint32_t set = matcher_set(m);
-    const uint64_t *bits = set && !m->failure ? mask_of(m, set) : NULL;
+    const uint64_t *bits = NULL;
+    for (int tries = 0; tries < 2 && !bits && matcher_set(m) && !m->failure; tries++) {
+        bits = mask_of(m, matcher_set(m));
+        if (tries || bits || !matcher_try_again(m)) break;
+    }
     if (!bits) {
         memset(allowed, 0, n_words * sizeof *allowed);
         return;

@@ -10,6 +10,8 @@ enum {
     COLLECT_FRAMES = 1 << 15, // no collection before
 };
 
+static const char too_many_frames[] = "the constraint is too ambiguous for this text";
+
 static uint32_t fail(struct matcher *m, const char *why) {
     if (!m->failure) m->failure = why;
     return 0;
@@ -78,7 +80,7 @@ static uint32_t frame_of(struct matcher *m, uint32_t state, uint32_t count, uint
         const struct frame *f = &m->frame[m->frame_slot[at]];
         if (f->state == state && f->count == count && f->parent == parent) return m->frame_slot[at];
     }
-    if (m->n_frame == FRAMES_MAX) return fail(m, "the constraint is too ambiguous for this text");
+    if (m->n_frame == FRAMES_MAX) return fail(m, too_many_frames);
     if (!frames_grow(m, m->n_frame + 1)) return 0;
     const uint32_t id = m->n_frame++;
     m->frame[id] = (struct frame){state, count, parent, 0};
@@ -246,9 +248,13 @@ uint32_t matcher_next(struct matcher *m, uint32_t set, uint8_t byte) {
     if (!set) return 0;
     const uint32_t h = (set * 0x9E3779B1u ^ byte * 0x85EBCA6Bu) >> 20;
     struct matcher_step *known = &m->step[h & (MATCHER_STEPS - 1)];
-    if (known->from == set && known->byte == byte) return known->to;
+    if (known->from == set && known->byte == byte) {
+        m->work += known->work;
+        return known->to;
+    }
+    const uint64_t before = m->work;
     const uint32_t to = step(m, set, byte);
-    *known = (struct matcher_step){set, to, byte};
+    if (!m->failure) *known = (struct matcher_step){set, to, (uint32_t)(m->work - before), byte};
     return to;
 }
 
@@ -313,6 +319,13 @@ void matcher_tidy(struct matcher *m) {
     if (m->n_frame > m->collect_at || m->n_pool > m->collect_at) collect(m);
 }
 
+bool matcher_try_again(struct matcher *m) {
+    if (m->failure != too_many_frames) return false;
+    m->failure = NULL;
+    collect(m);
+    return true;
+}
+
 // --- the history ---
 
 static bool history_push(struct matcher *m, uint32_t set) {
@@ -324,24 +337,31 @@ static bool history_push(struct matcher *m, uint32_t set) {
 uint32_t matcher_set(const struct matcher *m) { return m->history[m->n_token]; }
 
 bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len) {
+    uint32_t set;
     matcher_tidy(m);
-    uint32_t set = matcher_set(m);
-    for (size_t i = 0; i < len && set; i++) set = matcher_next(m, set, bytes[i]);
+    for (int tries = 0;; tries++) {
+        set = matcher_set(m);
+        for (size_t i = 0; i < len && set; i++) set = matcher_next(m, set, bytes[i]);
+        if (tries || !matcher_try_again(m)) break;
+    }
     history_push(m, set);
     return set != 0;
 }
 
 void matcher_token(struct matcher *m, int32_t id) {
     const struct constraint_token *token = &m->vocab->token[id];
-    if (token->is_end || token->is_special || token->len == 0)
+    if (token->is_end || token->len == 0)
         history_push(m, 0);
     else
         matcher_feed(m, (const uint8_t *)token->data, token->len);
 }
 
+void matcher_restart(struct matcher *m) { history_push(m, m->history[0]); }
+
 void matcher_rollback(struct matcher *m, uint32_t n) {
     assert(n <= m->n_token);
     m->n_token -= n;
+    if (n) m->failure = NULL;
 }
 
 size_t matcher_forced(struct matcher *m, char *out, size_t size) {

@@ -2,6 +2,8 @@
 // units of a counted rule that have ended, and the frame to return to. Frames and sets are kept
 // once each, so that equal configurations have equal numbers, and masks and steps can be found
 // again by them. The history has a set for each token: rolling back drops its end.
+// Whether a choice fails depends on its text alone: work is counted as if no step was remembered,
+// and frames that only tried texts left behind are dropped before a limit applies.
 // Not thread-safe: each choice of a request has its own.
 #ifndef RN_CONSTRAINT_MATCHER_H
 #define RN_CONSTRAINT_MATCHER_H
@@ -27,6 +29,7 @@ struct frame_set {
 
 struct matcher_step {
     uint32_t from, to; // sets; from 0: free
+    uint32_t work;
     uint8_t byte;
 };
 
@@ -38,6 +41,7 @@ struct matcher_mask {
 // The tokens of a frame whose count is far from its bounds.
 struct matcher_frame_mask {
     uint32_t state, parent; // state 0: free
+    uint64_t work;
     uint64_t *bits;
 };
 
@@ -45,7 +49,7 @@ struct matcher {
     struct constraint_vocab *vocab;
     const struct machine *machine;
     struct share *const *share; // [n_rule]
-    const char *failure;        // NULL: none
+    const char *failure;        // NULL: none; rollback clears it
 
     struct frame *frame; // from 1 on
     uint32_t n_frame, frame_capacity;
@@ -83,6 +87,7 @@ bool matcher_can_end(const struct matcher *m, uint32_t set);
 // One step of the history; false where the bytes cannot come (the set is dead then).
 bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len);
 void matcher_token(struct matcher *m, int32_t id);
+void matcher_restart(struct matcher *m); // one step, to the set of the start
 void matcher_rollback(struct matcher *m, uint32_t n);
 // Clears the bits of tokens that cannot come next.
 void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab);
@@ -95,5 +100,7 @@ uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32
 uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n);
 // Drops unused frames and sets where there are many; numbers of sets change.
 void matcher_tidy(struct matcher *m);
+// Whether a failure was for want of frames: it is cleared, and unused frames are dropped.
+bool matcher_try_again(struct matcher *m);
 
 #endif

@@ -12,7 +12,7 @@ enum {
     UNUSED_BYTES_MAX = 64 << 20,  // from here on unused ones are dropped
 };
 
-const struct summary summary_narrow = {0};
+const struct summary summary_narrow = {0}, summary_absent = {0};
 
 // --- the walk ---
 
@@ -160,9 +160,9 @@ const struct summary *summary_of(struct constraint_vocab *vocab, const struct ma
         atomic_load_explicit(&share->summary[local], memory_order_acquire);
     if (found) return found;
     if (share->bytes > SHARE_BYTES_MAX || vocab->share_bytes > SHARES_BYTES_MAX)
-        return &summary_narrow;
+        return &summary_absent;
     const struct summary *made = summary_make(vocab, m, state, visited);
-    if (!made) return &summary_narrow;
+    if (!made) return &summary_absent;
     if (!atomic_compare_exchange_strong(&share->summary[local], &found, made)) {
         summary_destroy(made);
         return found; // another thread was first

@@ -25,7 +25,8 @@ struct summary {
     uint32_t leave_max; // the most units of one
     size_t bytes;
 };
-extern const struct summary summary_narrow; // stands for a state without a summary
+extern const struct summary summary_narrow; // stands for a state that needs none
+extern const struct summary summary_absent; // stands for one that no memory was left for
 
 // The summaries of a rule.
 struct share {
@@ -47,7 +48,7 @@ struct share *share_acquire(struct constraint_vocab *vocab, const struct machine
 void share_release(struct constraint_vocab *vocab, struct share *share);
 void shares_destroy(struct constraint_vocab *vocab);
 
-// The summary of a state (of the machine); summary_narrow where it has none or no memory is left.
+// The summary of a state (of the machine), or one of the two above.
 // visited, where not NULL, grows by the nodes that were looked at.
 const struct summary *summary_of(struct constraint_vocab *vocab, const struct machine *machine,
                                  struct share *share, uint32_t state, uint64_t *visited);

@@ -20,8 +20,40 @@ static int compare_tokens(const void *a, const void *b, void *ctx) {
     return i < k ? -1 : i > k;
 }
 
-static bool is_text(const struct constraint_token *token) {
-    return !token->is_special && !token->is_end && token->len > 0 && token->len <= MAX_TOKEN_BYTES;
+// Bytes of symbols are no text: a token with one of them would be taken for a part of a symbol.
+static bool can_come(const struct constraint_token *token) {
+    if (token->is_end || token->len == 0 || token->len > MAX_TOKEN_BYTES - 2) return false;
+    return !memchr(token->data, SPECIAL_OPEN, token->len) &&
+           !memchr(token->data, SPECIAL_CLOSE, token->len);
+}
+
+// Reads the tokens; special ones get their brackets.
+static bool read_tokens(struct constraint_vocab *v, constraint_token_fn token, void *ctx) {
+    size_t bytes = 0, at = 0;
+    for (int32_t i = 0; i < v->n_vocab; i++) {
+        v->token[i] = token(ctx, i);
+        v->same[i] = -1;
+        if (v->token[i].is_end)
+            v->end[v->n_end++] = i;
+        else if (!can_come(&v->token[i]))
+            v->token[i].len = 0;
+        else if (v->token[i].is_special)
+            bytes += v->token[i].len + 2;
+    }
+    v->specials = malloc(bytes + 1);
+    if (!v->specials) return false;
+    for (int32_t i = 0; i < v->n_vocab; i++) {
+        struct constraint_token *t = &v->token[i];
+        if (t->is_end || !t->is_special || t->len == 0) continue;
+        char *copy = v->specials + at;
+        copy[0] = (char)SPECIAL_OPEN;
+        memcpy(copy + 1, t->data, t->len);
+        copy[t->len + 1] = (char)SPECIAL_CLOSE;
+        t->data = copy;
+        t->len += 2;
+        at += t->len;
+    }
+    return true;
 }
 
 // Bytes that a token has in common with the one before it.
@@ -66,14 +98,11 @@ static bool vocab_init(struct constraint_vocab *v, constraint_token_fn token, vo
     v->same = calloc(n + 1, sizeof *v->same);
     v->end = calloc(n + 1, sizeof *v->end);
     int32_t *id = calloc(n + 1, sizeof *id);
-    bool ok = v->token && v->same && v->end && id;
+    bool ok = v->token && v->same && v->end && id && read_tokens(v, token, ctx);
     if (ok) {
         int32_t n_text = 0;
         for (int32_t i = 0; i < v->n_vocab; i++) {
-            v->token[i] = token(ctx, i);
-            v->same[i] = -1;
-            if (v->token[i].is_end) v->end[v->n_end++] = i;
-            if (!is_text(&v->token[i])) continue;
+            if (v->token[i].is_end || v->token[i].len == 0) continue;
             id[n_text++] = i;
             if (v->token[i].len > v->max_depth) v->max_depth = (uint32_t)v->token[i].len;
         }
@@ -85,9 +114,56 @@ static bool vocab_init(struct constraint_vocab *v, constraint_token_fn token, vo
         if (ok) fill(v, id, n_text, path);
         assert(!ok || v->n_node <= n_node);
         free(path);
+        while (ok && v->special < v->n_node && v->node[v->special].byte != SPECIAL_OPEN)
+            v->special = v->node[v->special].skip;
     }
     free(id);
     return ok;
+}
+
+// The node below `at` with the byte; n_node: none.
+static uint32_t child_of(const struct constraint_vocab *v, uint32_t at, uint8_t byte) {
+    for (uint32_t i = at + 1; i < v->node[at].skip; i = v->node[i].skip)
+        if (v->node[i].byte == byte) return i;
+    return v->n_node;
+}
+
+size_t vocab_special(const struct constraint_vocab *v, const char *text, size_t len, bool *is_end) {
+    size_t longest = 0;
+    *is_end = false;
+    uint32_t at = v->special;
+    for (size_t i = 0; at < v->n_node && i <= len; i++) {
+        if (i && child_of(v, at, SPECIAL_CLOSE) < v->n_node) longest = i;
+        at = i < len ? child_of(v, at, (uint8_t)text[i]) : v->n_node;
+    }
+    for (int32_t i = 0; i < v->n_end; i++) {
+        const struct constraint_token *token = &v->token[v->end[i]];
+        if (token->len < longest + !*is_end || token->len > len || token->len == 0 ||
+            memcmp(token->data, text, token->len) != 0)
+            continue;
+        longest = token->len;
+        *is_end = true;
+    }
+    return longest;
+}
+
+int32_t vocab_token(const struct constraint_vocab *v, const char *text, size_t len) {
+    for (int32_t i = 0; i < v->n_end; i++) {
+        const struct constraint_token *token = &v->token[v->end[i]];
+        if (token->len == len && memcmp(token->data, text, len) == 0) return v->end[i];
+    }
+    for (int is_text = 0; is_text < 2 && len; is_text++) {
+        uint32_t at = is_text ? 0 : v->special;
+        size_t i = 0;
+        if (is_text) {
+            while (at < v->n_node && v->node[at].byte != (uint8_t)text[0]) at = v->node[at].skip;
+            i = 1;
+        }
+        for (; at < v->n_node && i < len; i++) at = child_of(v, at, (uint8_t)text[i]);
+        if (at < v->n_node && !is_text) at = child_of(v, at, SPECIAL_CLOSE);
+        if (at < v->n_node && v->node[at].token >= 0) return v->node[at].token;
+    }
+    return -1;
 }
 
 static void vocab_destroy(struct constraint_vocab *v) {
@@ -95,6 +171,7 @@ static void vocab_destroy(struct constraint_vocab *v) {
     free(v->token);
     free(v->same);
     free(v->end);
+    free(v->specials);
     free(v->node);
     pthread_mutex_destroy(&v->mutex);
     free(v);

@@ -1,7 +1,8 @@
 // The vocabulary as a trie of bytes, in the order of a walk in depth: the nodes below a node follow
-// it, up to `skip`. Tokens that are never text are not in it. The vocabulary also keeps what
-// constraints share: summaries of equal rules (summary.h), and compiled constraints by their
-// source.
+// it, up to `skip`. A special token is a symbol: its text between two bytes that no UTF-8 has, so
+// it differs from the same text in plain tokens. Tokens that end a text are not in the trie. The
+// vocabulary also keeps what constraints share: summaries of equal rules (summary.h), and compiled
+// constraints by their source.
 #ifndef RN_CONSTRAINT_VOCAB_H
 #define RN_CONSTRAINT_VOCAB_H
 
@@ -9,6 +10,8 @@
 #include <stdatomic.h>
 
 #include "constraint/constraint.h"
+
+enum { SPECIAL_OPEN = 0xFF, SPECIAL_CLOSE = 0xFE }; // around the text of a special token
 
 struct trie_node {
     uint32_t skip;  // the first node that is not below this one
@@ -25,7 +28,10 @@ struct constraint_vocab {
     uint32_t n_node;
     uint32_t max_depth;
     int32_t *same;                  // [n_vocab] the next token with equal bytes; -1: none
-    struct constraint_token *token; // [n_vocab]
+    struct constraint_token *token; // [n_vocab] special ones with their brackets; len 0: never
+                                    // comes
+    char *specials;                 // their bytes
+    uint32_t special;               // the node of SPECIAL_OPEN; n_node: there is none
     int32_t *end;                   // [n_end] tokens that end a text
     int32_t n_end;
 
@@ -49,6 +55,14 @@ static inline void trie_tokens(const struct constraint_vocab *vocab, const struc
                                uint64_t *bits) {
     for (int32_t id = node->token; id >= 0; id = vocab->same[id]) token_bits_set(bits, id);
 }
+
+// The bytes of the longest special token, or token that ends a text, whose text starts here; 0:
+// none.
+size_t vocab_special(const struct constraint_vocab *vocab, const char *text, size_t len,
+                     bool *is_end);
+
+// The token with exactly this text, the lowest id of them; -1: none. Special ones come first.
+int32_t vocab_token(const struct constraint_vocab *vocab, const char *text, size_t len);
 
 // Compiled constraints hold a reference, too.
 void vocab_unref(struct constraint_vocab *vocab);

@@ -41,7 +41,7 @@ static inline void kit_add(const char *bytes, size_t len) {
     kit.len[kit.n++] = len;
 }
 
-// All bytes, n random texts of pieces (some of them twice), a special token and two ends.
+// All bytes, n random texts of pieces (some of them twice), three special tokens and two ends.
 static inline void kit_open(const char *const *piece, int n_piece, int n) {
     kit.n = 0;
     for (int i = 0; i < 256; i++) kit_add((char[]){(char)i}, 1);
@@ -57,9 +57,11 @@ static inline void kit_open(const char *const *piece, int n_piece, int n) {
         if (len) kit_add(text, len);
     }
     kit_add("<s>", 3);
+    kit_add("<call>", 6);
+    kit_add("</call>", 7);
     kit_add("</s>", 4);
     kit_add("<end>", 5);
-    kit.n_special = 1;
+    kit.n_special = 3;
     kit.n_end = 2;
     rn_error err;
     check(!constraint_vocab_create(kit.n, kit_token, NULL, &kit_vocab, &err), "%s", err.message);
@@ -118,6 +120,17 @@ static inline bool kit_sample(struct constraint *c, char *text, size_t size, siz
     return is_complete;
 }
 
+// Feeds the bytes that a token stands for.
+static inline bool kit_feed(struct constraint_run *run, int id) {
+    char symbol[KIT_TOKEN_BYTES + 2];
+    if (id < kit.n - kit.n_end - kit.n_special)
+        return constraint_feed(run, 0, kit.bytes[id], kit.len[id]);
+    symbol[0] = '\xff';
+    memcpy(symbol + 1, kit.bytes[id], kit.len[id]);
+    symbol[kit.len[id] + 1] = '\xfe';
+    return constraint_feed(run, 0, symbol, kit.len[id] + 2);
+}
+
 // Compares the mask of a run with the definition: a token may come where its bytes may.
 static inline void kit_check_mask(struct constraint_run *run, const char *what) {
     const rn_constraint hook = constraint_hook(run);
@@ -128,10 +141,10 @@ static inline void kit_check_mask(struct constraint_run *run, const char *what) 
         bool want;
         if (i >= kit.n - kit.n_end) {
             want = constraint_may_end(run, 0);
-        } else if (i >= kit.n - kit.n_end - kit.n_special) {
-            want = false;
+        } else if (i == 0xFF || i == 0xFE) {
+            want = false; // the brackets of special tokens are no text
         } else {
-            want = constraint_feed(run, 0, kit.bytes[i], kit.len[i]);
+            want = kit_feed(run, i);
             hook.rollback(hook.ctx, 0, 1);
         }
         check(kit_has(bits, i) == want, "%s: token %d \"%.*s\": the mask says %d", what, i,
