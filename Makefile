@@ -3,7 +3,7 @@
 #   PREFIX, DESTDIR                the folders of `make install`
 #   STORY                          the subject of the story of `make run`
 #   CUDA_ARCHITECTURES             the GPUs that the CUDA backend is compiled for, such as 90a-real; all by default
-#   CUDA_FEW                       1: some of its kernels only, to see that they compile
+#   CUDA_FEW                       1: some of its kernels only, and these not optimized, to see that they compile
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` runs, and its most actions
 #   DIFF_REQUESTS, DIFF_SEED       the number of requests that `make http-diff` compares, and their seed
