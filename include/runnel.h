@@ -9,9 +9,9 @@
 // by a thread of its own (rn_engine_start, rn_engine_wait) or by the caller (rn_engine_step,
 // rn_engine_next_event), one thread at a time.
 //
-// The tokens of a request depend on the model, its prompt, its sampling settings, its constraint
-// and its seed alone. They never depend on other requests, how the prompt was cut, the cache,
-// drafts or threads.
+// The tokens of a request depend on the model, its prompt, its sampling settings, its shape, its
+// constraint and its seed alone. They never depend on other requests, how the prompt was cut, the
+// cache, drafts or threads.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -279,18 +279,40 @@ rn_sampling rn_sampling_neutral(void);
 enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096, RN_MAX_STOP_TOKENS = 128 };
 enum { RN_MAX_BAD_WORDS = 256, RN_MAX_BAD_WORD_BYTES = 256, RN_MAX_MARK_BYTES = 256 };
 
-// A bound on the reasoning of a model that thinks before it answers. Reasoning starts where the
-// prompt ends, or with the mark `open`, if that is the first text of the output but blanks. It ends
-// with the mark `close`. After `budget` tokens of it, `last` is written, and the text continues
-// behind that. Marks are found in the text of tokens, special ones included.
+// The reasoning of a model that thinks before it answers. It starts where the prompt ends, or with
+// the mark `open`, if that is the first text of the output but blanks. It ends with the mark
+// `close`. After `budget` tokens of it, `last` is written, and the text continues behind that. A
+// request's shape starts behind the reasoning. Marks are found in the text of tokens, special ones
+// included.
 typedef struct rn_reasoning {
-    bool has_budget; // false: there is no bound, and the other fields are not used
+    bool has_budget; // false: there is no bound, and only a shape uses the marks
     int budget;      // 0 or more tokens; 0: it is closed at once
     // 1 to RN_MAX_MARK_BYTES bytes each; copied
-    const char *open; // NULL: the prompt has opened the reasoning
-    const char *close;
-    const char *last; // it starts with `close`; NULL: `close` itself
+    const char *open;  // NULL: the prompt has opened the reasoning
+    const char *close; // NULL, without a budget: there is no reasoning
+    const char *last;  // it starts with `close`; NULL: `close` itself
 } rn_reasoning;
+
+// The shape of a text: JSON by a schema, an expression, a grammar. docs/CONSTRAINTS.md says what
+// each kind means. A text that is not cut off by its length, a stop string or a stop token always
+// has its shape.
+typedef enum rn_shape_kind {
+    RN_SHAPE_SCHEMA,  // JSON Schema
+    RN_SHAPE_OBJECT,  // any JSON object; the source is not read
+    RN_SHAPE_REGEX,   // the whole text matches a regular expression
+    RN_SHAPE_GRAMMAR, // GBNF
+    RN_SHAPE_CHOICES, // a JSON array of strings; the text is one of them
+} rn_shape_kind;
+typedef struct rn_shape rn_shape;
+
+// Any thread. Work and memory are bounded by counts, so that a source is refused on every machine
+// or on none. Equal sources are found again instead of compiled. RN_ERR_ARG: the message starts
+// with the place that is wrong or not supported: "/properties/a/not: ...", "offset 12: ...". The
+// first call for a model reads its vocabulary. The model outlives its shapes.
+rn_status rn_shape_compile(const rn_model *model, rn_shape_kind kind, const char *source,
+                           size_t len, rn_shape **out, rn_error *err);
+// NULL is fine. Requests that were submitted with it keep what they need.
+void rn_shape_release(rn_shape *shape);
 
 // A constraint on the next token of a text, such as a grammar. The functions are called by threads
 // of the step, for one choice of the request never two at a time; ctx outlives the request. A
@@ -340,7 +362,7 @@ typedef struct rn_request {
     const int32_t *stop_tokens; // ids that end the text and are not part of it; copied
     size_t n_stop_tokens;       // at most RN_MAX_STOP_TOKENS
     bool include_stop; // the stop string that matched, or the stop token, is part of the text
-    bool ignore_eos;
+    bool ignore_eos;   // no end token ends the text; with a shape it changes nothing
     // texts that are not written, as the tokens that they have alone or behind a space: the last of
     // them cannot follow the others. Blanks before them are dropped; copied
     const char *const *bad_words;
@@ -353,7 +375,10 @@ typedef struct rn_request {
     bool prompt_logprobs;
     int top_prompt_logprobs; // how many of these, at most RN_MAX_TOP_LOGPROBS
     int draft_max;           // most tokens of a draft; 0: the engine's; -1: none is drafted
-    rn_constraint constraint;
+    // the shape of the text, which starts behind the reasoning; NULL: any text. Where it leaves no
+    // other token, neither min_tokens nor bad_words nor a bias of -100 bans one
+    const rn_shape *shape;
+    rn_constraint constraint; // beside a shape: both apply
     // the order of requests: a higher priority before a lower one, then the least served user, then
     // the older request
     int priority;     // -RN_MAX_PRIORITY to RN_MAX_PRIORITY
@@ -520,10 +545,12 @@ typedef struct rn_event {
     int32_t token;    // -1: none with this event
     const char *text; // text that became certain, never half a character, not NUL-terminated
     size_t text_len;
-    rn_finish finish;   // not NONE: the last event of this choice
-    bool last;          // the last event of the request
-    rn_status status;   // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
-    const char *stop;   // the stop string that matched, or NULL
+    rn_finish finish; // not NONE: the last event of this choice
+    bool last;        // the last event of the request
+    rn_status status; // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
+    const char
+        *reason;      // with RN_FINISH_ERROR: why a shape has no token left; NULL: the status says
+    const char *stop; // the stop string that matched, or NULL
     int32_t stop_token; // the request's stop token that ended the text; -1: none did
     uint64_t seed;
     uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC

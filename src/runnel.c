@@ -85,8 +85,8 @@ static rn_status open_model(struct weights *weights, int parts, rn_model **out, 
         return err_set(err, RN_ERR_NOMEM, "no memory for a model");
     }
     model->weights = weights;
-    rn_status status = RN_OK;
-    if (with_plan) {
+    rn_status status = model_shapes_create(&model->shapes, err);
+    if (!status && with_plan) {
         status = model_init(&model->model, weights, err);
         model->has_plan = !status;
         if (status == RN_ERR_MODEL && weights_tensor_count(weights) == 0)
@@ -202,6 +202,7 @@ rn_status tools_weights_open(const char *path, struct weights **out, rn_error *e
 void rn_model_close(rn_model *model) {
     if (!model) return;
     if (model->has_plan) model_deinit(&model->model);
+    model_shapes_destroy(model->shapes);
     if (model->tokenizer) tokenizer_destroy(model->tokenizer);
     free(model->chat_template);
     weights_close(model->weights);

@@ -3,6 +3,8 @@
 #ifndef RN_RUNNEL_MODEL_H
 #define RN_RUNNEL_MODEL_H
 
+#include <pthread.h>
+
 #include "engine/door/driver.h"
 #include "model/model.h"
 #include "runnel.h"
@@ -17,12 +19,21 @@ struct rn_model {
     bool has_plan;
     rn_model_info info;
     char name[128];
+    struct model_shapes *shapes; // what its shapes share
 };
 
 struct rn_engine {
     struct engine engine;
     struct driver driver;
 };
+
+// The vocabulary as shapes read it, made with the first one.
+struct model_shapes {
+    pthread_mutex_t lock;
+    struct constraint_vocab *vocab; // NULL: no shape was compiled yet
+};
+rn_status model_shapes_create(struct model_shapes **out, rn_error *err);
+void model_shapes_destroy(struct model_shapes *shapes); // NULL is fine
 
 // The configuration that the options describe, with defaults of speculation filled in. RN_ERR_ARG:
 // a name or a number is wrong, or a drafter lacks its model or function.

@@ -213,7 +213,7 @@ int machine_step_tokens(const struct machine *machine) {
     return own > RN_DEFAULT_BATCH_TOKENS ? own : RN_DEFAULT_BATCH_TOKENS;
 }
 
-void machine_deinit(struct machine *machine) { free(machine->rates); }
+void machine_forget(struct machine *machine) { free(machine->rates); }
 
 // ---------------------------------------------------------------- this machine
 

@@ -47,7 +47,7 @@ void machine_of_device(const struct device *device, uint64_t memory, struct mach
 // The rates of this machine that the plan needs, from the file of rates or measured now.
 int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
                     struct machine *out);
-void machine_deinit(struct machine *machine);
+void machine_forget(struct machine *machine);
 // Most tokens of a step there, where nobody says.
 int machine_step_tokens(const struct machine *machine);
 // Operations for each byte above which arithmetic is the limit, by the peaks; 0: no such limit.

@@ -240,7 +240,7 @@ int command_plan(const struct options *options) {
         outline->json = NULL;
     }
     json_decref(outline->json);
-    machine_deinit(&outline->machine);
+    machine_forget(&outline->machine);
     free(outline);
     return code;
 }

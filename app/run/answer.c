@@ -82,8 +82,9 @@ struct turn {
     rn_engine *engine;
     uint64_t id;
     bool finished;
-    rn_status failure; // of a request that ended with an error
-    int position;      // that it had reached
+    rn_status failure;  // of a request that ended with an error
+    const char *reason; // of the shape; NULL: none
+    int position;       // that it had reached
 };
 
 // Takes the events of the last step; cancels when the answer or the user has had enough. The last
@@ -96,6 +97,7 @@ static void events_take(struct turn *turn, struct answer *answer) {
         if (event.finish != RN_FINISH_NONE) turn->finished = true;
         if (event.finish == RN_FINISH_ERROR) {
             turn->failure = event.status;
+            turn->reason = event.reason;
             turn->position = event.timings->prompt_tokens + event.timings->output_tokens;
         }
         if (!event_take(answer, &event)) wanted = false;
@@ -107,6 +109,8 @@ static int failure_print(const struct turn *turn, const struct answer *answer,
                          const rn_model *model) {
     const char *path = err_path(rn_model_get_info(model)->path);
     if (answer->progress) progress_end(answer->progress);
+    if (turn->reason)
+        return app_fail(APP_FAILED, "%s at position %d", turn->reason, turn->position);
     if (turn->failure == RN_ERR_NUMERIC) {
         return app_fail(APP_FAILED, "%s: the model gave no finite logit at position %d", path,
                         turn->position);

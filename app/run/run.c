@@ -13,6 +13,7 @@
 #include "run/converse.h"
 #include "run/draft.h"
 #include "run/engine.h"
+#include "run/shape.h"
 #include "terminal/interrupt.h"
 
 struct prompt {
@@ -135,12 +136,12 @@ static bool converse_wanted(const struct run *run, const struct prompt *prompt) 
 
 // ---------------------------------------------------------------- the run
 
-// Of a model whose marks are known.
+// Of a model whose marks are known. Without a budget they say where a shape starts.
 static rn_reasoning reasoning_bound(const struct options *options, const rn_reasoning *reasoning) {
     const int budget = option_int(options, OPT_REASONING_BUDGET);
-    if (budget < 0 || !reasoning || !reasoning->close) return (rn_reasoning){0};
+    if (!reasoning || !reasoning->close) return (rn_reasoning){0};
     rn_reasoning bound = *reasoning;
-    bound.has_budget = true;
+    bound.has_budget = budget >= 0;
     bound.budget = budget;
     return bound;
 }
@@ -161,6 +162,7 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids,
         .bad_words = options->value[OPT_BAD_WORD].list,
         .n_bad_words = (size_t)options->value[OPT_BAD_WORD].n_list,
         .reasoning = reasoning_bound(options, reasoning),
+        .shape = run->shape,
         .ignore_eos = option_flag(options, OPT_IGNORE_EOS),
         .sampling = run->sampling.value,
     };
@@ -310,6 +312,7 @@ static int run_steps(struct run *run, struct prompt *prompt) {
     if (option_text(run->options, OPT_STOP_IDS)) {
         if ((code = ids_parse(run, OPT_STOP_IDS, &run->stop_ids))) return code;
     }
+    if ((code = shape_open(run->options, run->model, &run->shape))) return code;
     if ((code = logits_open(&run->logits, run->options, run->model))) return code;
     if ((code = observe_open(run->observe, run->options, run->model))) return code;
     return converse_wanted(run, prompt) ? run_conversation(run) : run_once(run, prompt);
@@ -331,6 +334,7 @@ int command_run(const struct options *options) {
     code = code ? code : closed;
     logits_close(&run.logits);
     rn_engine_destroy(run.engine);
+    rn_shape_release(run.shape);
     rn_model_close(run.draft);
     rn_model_close(run.model);
     text_free(&prompt.text);

@@ -16,6 +16,7 @@ struct run {
     struct logits_file logits;
     struct observe *observe;
     struct id_list stop_ids; // of --stop-ids
+    rn_shape *shape;         // NULL: none
 };
 
 // Answers the tokens as the options say. reasoning: of the chat, without a budget; NULL: there is

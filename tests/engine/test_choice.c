@@ -438,8 +438,9 @@ CASE(a_constraint_is_whole_or_refused) {
                                     .pooling = cases[i].pooling,
                                     .constraint = cases[i].constraint};
         struct seq *seq = NULL;
+        struct seq_family family = {0};
         rn_error err = {0};
-        const rn_status status = seq_create(&request, 0, 1, NULL, &limits, &seq, &err);
+        const rn_status status = seq_create(&request, 0, 1, &family, &limits, &seq, &err);
         check((status == RN_ERR_ARG) == (cases[i].error != NULL), "case %zu: %d, %s", i, status,
               err.message);
         if (cases[i].error) {

@@ -53,8 +53,16 @@ static bool has_slots(const struct choices *choices) {
     return needs_history(choices) || choices->has_bans;
 }
 
+static bool is_restricted(const struct choices *choices) {
+    return choices->constraint.mask || choices->shape;
+}
+
+static bool has_reasoning(const struct choices *choices) {
+    return choices->rules && choices->rules->has_reasoning;
+}
+
 static bool has_masks(const struct choices *choices) {
-    return choices->constraint.mask || (choices->rules && choices->rules->has_budget);
+    return is_restricted(choices) || has_reasoning(choices);
 }
 
 static void fill_biases(const rn_sampling *sampling, struct choice_edit *out) {
@@ -98,7 +106,7 @@ rn_status choices_init(struct choices *choices, int n_vocab, int limit, int n_sl
     choices->counts_output = s->presence_penalty != 0 || s->frequency_penalty != 0;
     choices->counts_dry = s->dry_multiplier != 0 && s->dry_penalty_last_n != 0;
     choices->has_bans = choices->rules && (choices->rules->n_end || choices->rules->n_bad);
-    choices->reasoning = reasoning_begin(choices->rules);
+    if (has_reasoning(choices)) choices->reasoning = reasoning_begin(&choices->rules->reasoning);
     choices->n_followed = choices->n_prompt;
     choices->n_bias = s->n_logit_bias;
     choices->edit = NULL;
@@ -219,22 +227,31 @@ static void add_bans(const struct choices *choices, int n_token, struct edits *e
     }
 }
 
-// The one token that the bound on the reasoning leaves; -1: any.
-static int32_t forced_token(const struct choices *choices, int n_token) {
-    if (!choices->rules || !choices->rules->has_budget) return -1;
-    const struct reasoning_rule *rule = &choices->rules->reasoning;
+// Where the text before n_token stands with its reasoning; there is one.
+static struct reasoning_state reasoning_at(const struct choices *choices, int n_token) {
     struct reasoning_state state = choices->reasoning;
     assert(n_token >= choices->n_followed);
     for (int i = choices->n_followed; i < n_token; i++)
-        reasoning_advance(rule, &state, choices->token[i]);
-    return reasoning_forced(rule, &state);
+        reasoning_advance(&choices->rules->reasoning, &state, choices->token[i]);
+    return state;
+}
+
+// The same for a shape, which does not read it without a reasoning.
+static struct reasoning_state state_at(const struct choices *choices, int n_token) {
+    return has_reasoning(choices) ? reasoning_at(choices, n_token) : (struct reasoning_state){0};
+}
+
+// The one token that the bound on the reasoning leaves; -1: any.
+static int32_t forced_token(const struct choices *choices, int n_token) {
+    if (!has_reasoning(choices)) return -1;
+    const struct reasoning_state state = reasoning_at(choices, n_token);
+    return reasoning_forced(&choices->rules->reasoning, &state);
 }
 
 void choice_follow(struct choices *choices, int n_token) {
-    if (!choices->rules || !choices->rules->has_budget) return;
-    for (; choices->n_followed < n_token; choices->n_followed++)
-        reasoning_advance(&choices->rules->reasoning, &choices->reasoning,
-                          choices->token[choices->n_followed]);
+    if (!has_reasoning(choices)) return;
+    choices->reasoning = reasoning_at(choices, n_token);
+    choices->n_followed = n_token;
 }
 
 // ---------------------------------------------------------------- the description
@@ -258,29 +275,65 @@ static int count_edits(struct choice_scratch *scratch, const struct choices *cho
     return edits.n;
 }
 
-// The tokens that may come next.
-static const uint64_t *mask_of(const struct choices *choices, int slot) {
-    const size_t n_words = token_set_words(choices->n_vocab);
-    uint64_t *allowed = choices->allowed + (size_t)slot * n_words;
-    memset(allowed, 0xff, n_words * sizeof *allowed);
-    choices->constraint.mask(choices->constraint.ctx, choices->index, allowed, choices->n_vocab);
+static uint64_t *slot_of(const struct choices *choices, int slot) {
+    return choices->allowed + (size_t)slot * token_set_words(choices->n_vocab);
+}
+
+static void mask_constraint(const struct choices *choices, uint64_t *allowed) {
+    const rn_constraint *constraint = &choices->constraint;
+    if (constraint->mask)
+        constraint->mask(constraint->ctx, choices->index, allowed, choices->n_vocab);
+}
+
+// The tokens that may come next, where they are restricted.
+static const uint64_t *mask_of(const struct choices *choices, int n_token, int slot) {
+    uint64_t *allowed = slot_of(choices, slot);
+    memset(allowed, 0xff, token_set_words(choices->n_vocab) * sizeof *allowed);
+    if (choices->shape) {
+        const struct reasoning_state state = state_at(choices, n_token);
+        shape_mask(choices->shape, choices->index, &state, allowed, choices->n_vocab);
+    }
+    mask_constraint(choices, allowed);
     return allowed;
 }
 
-// The forced token alone, where the constraint allows it. Biases and bans do not apply: no edit
-// takes away the only candidate.
+// The forced token alone, where the constraint allows it; a shape starts later. Biases and bans do
+// not apply: no edit takes away the only candidate.
 static void force(const struct choices *choices, int slot, int32_t token, struct choice *out) {
-    const size_t n_words = token_set_words(choices->n_vocab);
-    uint64_t *allowed = choices->allowed + (size_t)slot * n_words;
-    const bool fits = !choices->constraint.mask || token_set_has(mask_of(choices, slot), token);
-    memset(allowed, 0, n_words * sizeof *allowed);
+    uint64_t *allowed = slot_of(choices, slot);
+    const size_t n_bytes = token_set_words(choices->n_vocab) * sizeof *allowed;
+    memset(allowed, 0xff, n_bytes);
+    mask_constraint(choices, allowed);
+    const bool fits = token_set_has(allowed, token);
+    memset(allowed, 0, n_bytes);
     if (fits) allowed[token / 64] = UINT64_C(1) << (token % 64);
     out->allowed = allowed;
     out->n_edit = 0;
 }
 
+static int count_allowed(const uint64_t *allowed, int n_vocab) {
+    int n = 0;
+    for (int i = 0; i < n_vocab / 64; i++) n += __builtin_popcountll(allowed[i]);
+    for (int id = n_vocab / 64 * 64; id < n_vocab; id++) n += token_set_has(allowed, id);
+    return n;
+}
+
+// Bans yield to a shape that leaves nothing else: its text has to go on. Rows of one id are
+// adjacent.
+static void lift_bans(const struct choices *choices, struct choice *out) {
+    int n_banned = 0;
+    int32_t last = -1;
+    for (int i = 0; i < out->n_edit; i++) {
+        const struct choice_edit *edit = &out->edit[i];
+        if (!(edit->bias <= CHOICE_BAN) || edit->id == last) continue;
+        last = edit->id;
+        n_banned += token_set_has(out->allowed, last);
+    }
+    if (n_banned > 0 && n_banned == count_allowed(out->allowed, choices->n_vocab)) out->n_edit = 0;
+}
+
 bool choice_needs_history(const struct choices *choices) {
-    return choices->constraint.mask || needs_history(choices) || rules_look_back(choices->rules);
+    return is_restricted(choices) || needs_history(choices) || rules_look_back(choices->rules);
 }
 
 void choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
@@ -303,30 +356,51 @@ void choice_describe(struct choice_scratch *scratch, const struct choices *choic
         out->edit = edit;
         out->n_edit = count_edits(scratch, choices, n_token, edit);
     }
-    if (choices->constraint.mask) out->allowed = mask_of(choices, slot);
+    if (is_restricted(choices)) out->allowed = mask_of(choices, n_token, slot);
+    if (choices->shape) lift_bans(choices, out);
 }
 
-void choice_advance(const struct choices *choices, int32_t token) {
+void choice_advance(const struct choices *choices, int n_token, int32_t token) {
     const rn_constraint *constraint = &choices->constraint;
+    if (choices->shape) {
+        const struct reasoning_state state = state_at(choices, n_token);
+        shape_advance(choices->shape, choices->index, &state, token);
+    }
     if (constraint->mask) constraint->advance(constraint->ctx, choices->index, token);
 }
 
 void choice_rollback(const struct choices *choices, int n) {
     const rn_constraint *constraint = &choices->constraint;
+    if (choices->shape && n > 0) shape_rollback(choices->shape, choices->index, n);
     if (constraint->mask && n > 0) constraint->rollback(constraint->ctx, choices->index, n);
 }
 
 int choice_allowed(const struct choices *choices, int n_token, int n) {
-    if (!choices->constraint.mask) return n;
+    if (!is_restricted(choices)) return n;
     const int32_t *token = choices->token + n_token;
     int allowed = 0, advanced = 0;
     while (allowed < n) {
         assert(token[allowed] >= 0 && token[allowed] < choices->n_vocab);
-        if (!token_set_has(mask_of(choices, 0), token[allowed])) break;
+        if (!token_set_has(mask_of(choices, n_token + allowed, 0), token[allowed])) break;
         if (++allowed == n) break; // nothing is asked behind the last one
-        choice_advance(choices, token[allowed - 1]);
+        choice_advance(choices, n_token + allowed - 1, token[allowed - 1]);
         advanced++;
     }
     choice_rollback(choices, advanced);
     return allowed;
+}
+
+// ---------------------------------------------------------------- no token left
+
+bool choice_is_complete(const struct choices *choices, int n_token) {
+    if (!choices->shape) return false;
+    const struct reasoning_state state = state_at(choices, n_token);
+    return shape_is_complete(choices->shape, choices->index, &state) &&
+           count_allowed(mask_of(choices, n_token, 0), choices->n_vocab) == 0;
+}
+
+const char *choice_failure(const struct choices *choices, int n_token) {
+    if (!choices->shape) return NULL;
+    const bool is_empty = count_allowed(mask_of(choices, n_token, 0), choices->n_vocab) == 0;
+    return is_empty ? shape_failure(choices->shape, choices->index) : NULL;
 }

@@ -1,13 +1,14 @@
 // The description of a choice (plan/choice.h), made from a sequence's `struct choices`: edits
-// counted from its tokens, the mask of its constraint, the bans of its rules. Nothing is kept
-// between descriptions, so there is no state to roll back: a description depends on the tokens up
-// to its position alone.
+// counted from its tokens, the mask of its shape and constraint, the bans of its rules. Nothing
+// else is kept between descriptions, so only these two are rolled back: a description depends on
+// the tokens up to its position alone.
 // Called by the threads of the step, with a scratch each, and by the draft model.
 #ifndef RN_ENGINE_CHOICE_CHOICE_H
 #define RN_ENGINE_CHOICE_CHOICE_H
 
 #include "base/status.h"
 #include "engine/choice/rules.h"
+#include "engine/choice/shape.h"
 #include "plan/choice.h"
 #include "runnel.h"
 
@@ -38,6 +39,7 @@ struct choices {
     struct token_set breakers; // of DRY
     rn_constraint constraint;  // mask NULL: none
     const struct rules *rules; // NULL: none
+    struct text_shape *shape;  // of the request, which all its choices share; NULL: none
 
     struct reasoning_state reasoning; // behind the first n_followed tokens
     int n_followed;
@@ -49,7 +51,7 @@ struct choices {
     size_t n_bias;
     size_t max_edits;         // of a slot
     struct choice_edit *edit; // [n_slots, max_edits]; without history the biases alone, for all
-    // [n_slots, token_set_words(n_vocab)]; NULL without a constraint and a bound on the reasoning
+    // [n_slots, token_set_words(n_vocab)]; NULL without a shape, a constraint and a reasoning
     uint64_t *allowed;
 };
 
@@ -62,20 +64,26 @@ void choices_deinit(struct choices *choices);
 bool choice_needs_history(const struct choices *choices);
 
 // How the token at position n_token is chosen, after the n_token tokens before it (known ones, and
-// drafted ones behind them); the constraint, where there is one, stands there. The description is
-// in that slot of the room, until the slot is used again.
+// drafted ones behind them); shape and constraint, where there are any, stand there. The
+// description is in that slot of the room, until the slot is used again.
 void choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
                      int slot, struct choice *out);
 
 // The first n_token tokens stay: the reasoning is followed up to there.
 void choice_follow(struct choices *choices, int n_token);
 
-// Moves the constraint over a token, and back over n tokens; nothing without a constraint.
-void choice_advance(const struct choices *choices, int32_t token);
+// Moves shape and constraint over the token at position n_token, and back over n tokens; nothing
+// without them. The tokens before n_token are in place.
+void choice_advance(const struct choices *choices, int n_token, int32_t token);
 void choice_rollback(const struct choices *choices, int n);
 
-// How many of the n tokens from position n_token on the constraint would let pass one after the
-// other; it stands at n_token before and after. n without a constraint. Uses slot 0.
+// How many of the n tokens from position n_token on shape and constraint would let pass one after
+// the other; they stand at n_token before and after. n without them. Uses slot 0.
 int choice_allowed(const struct choices *choices, int n_token, int n);
+
+// Whether no token is left at n_token because the text has its shape: it ends there.
+bool choice_is_complete(const struct choices *choices, int n_token);
+// Why no token is left at n_token; NULL: no logit is finite. Uses slot 0.
+const char *choice_failure(const struct choices *choices, int n_token);
 
 #endif

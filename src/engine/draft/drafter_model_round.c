@@ -155,7 +155,7 @@ static void take_one(struct drafter_model *d, struct drafter_part *part, int32_t
     seq->token[seq->n_token + part->n_made++] = token;
     part->ends = part->n_made == part->job->n || seq_ends_with(seq, d->target_tokenizer, token);
     if (part->ends) return;
-    choice_advance(&seq->choices, token);
+    choice_advance(&seq->choices, seq->n_token + part->n_made - 1, token);
     part->n_advanced++;
 }
 

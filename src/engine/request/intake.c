@@ -26,15 +26,19 @@ static void wake(const struct intake *intake) {
     if (intake->wake) intake->wake(intake->wake_ctx);
 }
 
+static void family_destroy(struct seq_family *family) {
+    shape_destroy(family->shape);
+    rules_destroy(family->rules);
+    free(family);
+}
+
 // Frees a sequence, and its family with the last sequence of it. The lock is held, or no other
 // thread is left.
 static void drop(const struct intake *intake, struct seq *seq) {
     struct seq_family *family = seq->family;
     assert(family && family->n_alive > 0);
     seq_destroy(seq, &intake->limits);
-    if (--family->n_alive > 0) return;
-    rules_destroy(family->rules);
-    free(family);
+    if (--family->n_alive == 0) family_destroy(family);
 }
 
 rn_status intake_init(struct intake *intake, const struct seq_limits *limits, int max_waiting,
@@ -89,33 +93,38 @@ static void drop_list(const struct intake *intake, struct seq *list) {
     }
 }
 
+static rn_status family_create(const struct intake *intake, const rn_request *request, int n,
+                               struct seq_family **out, rn_error *err) {
+    const struct tokenizer *tokenizer = intake->limits.tokenizer;
+    struct seq_family *family = calloc(1, sizeof *family);
+    if (!family) return err_set(err, RN_ERR_NOMEM, "no memory for a request");
+    rn_status status = rules_create(request, tokenizer, &family->rules, err);
+    if (!status) status = shape_create(request, n, family->rules, tokenizer, &family->shape, err);
+    if (status)
+        family_destroy(family);
+    else
+        *out = family;
+    return status;
+}
+
 // The n choices as a list, the last one first. The family has as many alive as there are.
 static rn_status create(const struct intake *intake, const rn_request *request, int n,
                         struct seq **out, rn_error *err) {
-    struct seq_family *family = calloc(1, sizeof *family);
-    if (!family) return err_set(err, RN_ERR_NOMEM, "no memory for a request");
-    const rn_status wrong = rules_create(request, intake->limits.tokenizer, &family->rules, err);
-    if (wrong) {
-        free(family);
-        return wrong;
-    }
+    struct seq_family *family = NULL;
+    const rn_status wrong = family_create(intake, request, n, &family, err);
+    if (wrong) return wrong;
     const uint64_t seed = seq_seed(request);
     struct seq *list = NULL;
     for (int i = 0; i < n; i++) {
         struct seq *seq;
-        const rn_status status =
-            seq_create(request, i, seed, family->rules, &intake->limits, &seq, err);
+        const rn_status status = seq_create(request, i, seed, family, &intake->limits, &seq, err);
         if (status) {
-            if (!list) {
-                rules_destroy(family->rules);
-                free(family);
-            }
+            if (!list) family_destroy(family);
             drop_list(intake, list);
             return status;
         }
         if (i == 0) family->leader = seq;
         family->n_alive = family->n_live = i + 1;
-        seq->family = family;
         seq->next = list;
         list = seq;
     }

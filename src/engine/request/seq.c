@@ -178,7 +178,7 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     const int more = request->pooling ? 0 : request->max_tokens;
     seq->limit =
         more < 0 || more > limits->n_ctx - seq->n_prompt ? limits->n_ctx : seq->n_prompt + more;
-    seq->ignore_eos = request->ignore_eos;
+    seq->ignore_eos = request->ignore_eos && !request->shape; // a shape has an end
     seq->timings.prompt_tokens = seq->n_prompt;
     seq->token = malloc((size_t)seq->limit * sizeof *seq->token);
     if (!seq->token) return err_set(err, RN_ERR_NOMEM, "no memory for %d tokens", seq->limit);
@@ -197,14 +197,16 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
 }
 
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
-                     const struct rules *rules, const struct seq_limits *limits, struct seq **out,
+                     struct seq_family *family, const struct seq_limits *limits, struct seq **out,
                      rn_error *err) {
     rn_status status = choice == 0 ? check(request, limits, err) : RN_OK;
     if (status) return status;
     struct seq *seq = calloc(1, sizeof *seq);
     if (!seq) return err_set(err, RN_ERR_NOMEM, "no memory for a request");
     seq->choices.index = choice;
-    seq->choices.rules = rules;
+    seq->choices.rules = family->rules;
+    seq->choices.shape = family->shape;
+    seq->family = family;
     status = fill(seq, request, limits, err);
     if (status) {
         seq_destroy(seq, limits);

@@ -23,10 +23,11 @@ enum seq_state { SEQ_WAITING, SEQ_RUNNING, SEQ_DONE };
 
 // The common part of a request's choices; freed with the last of them.
 struct seq_family {
-    int n_live;          // choices that have not ended; the step's
-    int n_alive;         // choices that were not freed; under the intake's lock
-    struct seq *leader;  // choice 0 while it is not done: others fork its prompt; the step's
-    struct rules *rules; // of all choices, owned; NULL: none
+    int n_live;               // choices that have not ended; the step's
+    int n_alive;              // choices that were not freed; under the intake's lock
+    struct seq *leader;       // choice 0 while it is not done: others fork its prompt; the step's
+    struct rules *rules;      // of all choices, owned; NULL: none
+    struct text_shape *shape; // the same
     // for the accounts of the others, which wait for the prompt; the step's
     uint64_t start_ns, done_ns;          // choice 0 was admitted; had its prompt; 0: not yet
     rn_share waited;                     // of choice 0, up to start_ns
@@ -131,9 +132,9 @@ struct seq_limits {
 };
 
 // One choice of the request. Copies everything that the request points to; n_ctx bounds prompt and
-// output together. family stays NULL. rules: the request's, which outlive the sequence; NULL: none.
+// output together. family: the request's, with its rules and its shape.
 rn_status seq_create(const rn_request *request, int choice, uint64_t seed,
-                     const struct rules *rules, const struct seq_limits *limits, struct seq **out,
+                     struct seq_family *family, const struct seq_limits *limits, struct seq **out,
                      rn_error *err);
 // The request's seed: its own, or a random one.
 uint64_t seq_seed(const rn_request *request);

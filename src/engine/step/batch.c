@@ -36,8 +36,8 @@ static void add_hidden(struct engine *engine, struct seq_work *work) {
 // ---------------------------------------------------------------- choices
 
 // The choices after the work's known tokens and after each drafted one, as if the draft were right.
-// A draft that ends the text has no token after it. The constraint is back where it stood in the
-// end.
+// A draft that ends the text has no token after it. Shape and constraint are back where they stood
+// in the end.
 static void describe_tokens(const struct engine *engine, const struct seq_work *work,
                             struct choice_scratch *scratch, struct choice *out) {
     const struct seq *seq = work->seq;
@@ -47,7 +47,7 @@ static void describe_tokens(const struct engine *engine, const struct seq_work *
         choice_describe(scratch, &seq->choices, seq_known(seq) + i, i, &out[i]);
         if (i == work->n_draft) break;
         if (seq_ends_with(seq, engine->tokenizer, draft[i])) break;
-        choice_advance(&seq->choices, draft[i]);
+        choice_advance(&seq->choices, seq_known(seq) + i, draft[i]);
         advanced++;
     }
     choice_rollback(&seq->choices, advanced);

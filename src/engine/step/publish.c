@@ -178,6 +178,18 @@ static void publish_token(struct engine *engine, const struct seq_work *work, in
                                              : RN_FINISH_LENGTH);
 }
 
+// No token could be chosen. A text that has its shape ends so, where no token of the vocabulary
+// ends a text.
+static void publish_no_token(struct engine *engine, struct seq *seq) {
+    rn_event *event = engine_new_event(engine, seq);
+    if (choice_is_complete(&seq->choices, seq->n_token)) {
+        publish_text(engine, seq, event, (struct text_span){"", 0}, RN_FINISH_STOP);
+        return;
+    }
+    event->reason = choice_failure(&seq->choices, seq->n_token);
+    engine_finish(engine, seq, event, RN_FINISH_ERROR, RN_ERR_NUMERIC);
+}
+
 static void publish_tokens(struct engine *engine, const struct flight *flight,
                            const struct seq_work *work) {
     struct seq *seq = work->seq;
@@ -188,8 +200,7 @@ static void publish_tokens(struct engine *engine, const struct flight *flight,
     output_begin(&seq->output);
     for (; n < work->n_pick && seq->state == SEQ_RUNNING; n++) publish_token(engine, work, n);
     if (n > is_first) count_stream(engine, flight, seq, gap_ns, n - is_first);
-    if (work->failed && seq->state == SEQ_RUNNING)
-        engine_finish(engine, seq, engine_new_event(engine, seq), RN_FINISH_ERROR, RN_ERR_NUMERIC);
+    if (work->failed && seq->state == SEQ_RUNNING) publish_no_token(engine, seq);
 }
 
 // The whole prompt is scored. Other choices of the request begin later, so their events follow.

@@ -63,7 +63,7 @@ static bool take(struct engine *engine, struct seq_work *work, int index) {
         pick->n_logprobs = (uint8_t)logprobs_fill(engine->result.logits[row], engine->plan->n_vocab,
                                                   pick->token, seq->top_logprobs, out);
     }
-    if (!pick->ends) choice_advance(&seq->choices, pick->token);
+    if (!pick->ends) choice_advance(&seq->choices, seq->n_token + index, pick->token);
     return true;
 }
 

@@ -1,0 +1,53 @@
+// The reasoning of a model that thinks before it answers: where it starts and ends, and how long it
+// may be. It is followed token by token; where a text stands depends on its tokens alone.
+//
+//   BEFORE --open--> INSIDE --close--> GAP --the first text but a few blanks--> AFTER
+//     +--------- any other text but a few blanks: the model does not think --------^
+#ifndef RN_ENGINE_CHOICE_REASONING_H
+#define RN_ENGINE_CHOICE_REASONING_H
+
+#include "base/status.h"
+#include "runnel.h"
+#include "text/tokenizer.h"
+
+enum {
+    REASONING_BLANKS = 4
+}; // bytes of blanks before the opening mark, and behind the closing one
+
+// Marks are found in the tokens' bytes: a model may write a mark in other tokens than the
+// tokenizer.
+struct reasoning_rule {
+    const struct tokenizer *tokenizer;
+    bool has_budget;
+    int budget; // tokens
+    char *open; // n_open 0: the prompt has opened the reasoning
+    char *last; // the text that is written when the budget is spent; it starts with the mark
+    size_t n_open, n_close, n_last; // n_close: of the mark
+    int32_t *token; // [n_last] the token to write where that many bytes of it are written
+    int *shorter;   // [n_last + 1] the next shorter start of it that such a start ends with
+};
+
+rn_status reasoning_check(const rn_reasoning *reasoning, rn_error *err);
+// reasoning: checked, with its closing mark. On failure deinit is needed still.
+rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *reasoning,
+                         const struct tokenizer *tokenizer, rn_error *err);
+void reasoning_deinit(struct reasoning_rule *rule); // zeroed is fine
+
+enum reasoning_phase { REASONING_BEFORE, REASONING_INSIDE, REASONING_GAP, REASONING_AFTER };
+struct reasoning_state {
+    enum reasoning_phase phase;
+    int n_tokens; // of the reasoning
+    int matched;  // bytes of the mark that the text ends with: the opening one, or `last`
+    int n_blank;  // bytes of blanks in this phase: BEFORE and GAP
+};
+struct reasoning_state reasoning_begin(const struct reasoning_rule *rule);
+void reasoning_advance(const struct reasoning_rule *rule, struct reasoning_state *state,
+                       int32_t token);
+// The one token that may come next; -1: any.
+int32_t reasoning_forced(const struct reasoning_rule *rule, const struct reasoning_state *state);
+
+static inline bool reasoning_is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+#endif

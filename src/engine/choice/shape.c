@@ -1,0 +1,209 @@
+// See shape.h. Lists of tokens are made at submit, so that a mask looks at few tokens besides those
+// of the run.
+#include "engine/choice/shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/choice/rules.h"
+#include "plan/choice.h"
+
+// ---------------------------------------------------------------- lists of tokens
+
+typedef bool (*token_test)(const struct text_shape *shape, const struct tokenizer *tokenizer,
+                           int32_t id);
+
+static rn_status list_tokens(const struct text_shape *shape, const struct tokenizer *tokenizer,
+                             token_test test, int32_t **out, int *n_out, rn_error *err) {
+    const int32_t n_vocab = tokenizer_size(tokenizer);
+    int n = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        n = 0;
+        for (int32_t id = 0; id < n_vocab; id++) {
+            if (!test(shape, tokenizer, id)) continue;
+            if (pass) (*out)[n] = id;
+            n++;
+        }
+        if (pass || n == 0) break;
+        *out = malloc((size_t)n * sizeof **out);
+        if (!*out) return err_set(err, RN_ERR_NOMEM, "no memory for the shape of a request");
+    }
+    *n_out = n;
+    return RN_OK;
+}
+
+static bool is_end(const struct text_shape *shape, const struct tokenizer *tokenizer, int32_t id) {
+    return tokenizer_is_end(tokenizer, id) || rules_stops(shape->rules, id);
+}
+
+// Whether one of the two texts starts with the other.
+static bool agree(const char *a, size_t n_a, const char *b, size_t n_b) {
+    return memcmp(a, b, n_a < n_b ? n_a : n_b) == 0;
+}
+
+static bool may_open(const struct text_shape *shape, const struct tokenizer *tokenizer,
+                     int32_t id) {
+    const struct reasoning_rule *rule = shape->reasoning;
+    struct text_span text = tokenizer_bytes(tokenizer, id);
+    const size_t len = text.len;
+    while (text.len && reasoning_is_blank(*text.data)) text.data++, text.len--;
+    if (text.len == 0) return len > 0 && len <= REASONING_BLANKS;
+    for (size_t at = 0; at < rule->n_open; at++)
+        if (agree(text.data, text.len, rule->open + at, rule->n_open - at)) return true;
+    return false;
+}
+
+static bool has_rest(const struct text_shape *shape, const struct tokenizer *tokenizer,
+                     int32_t id) {
+    const struct reasoning_rule *rule = shape->reasoning;
+    const struct text_span text = tokenizer_bytes(tokenizer, id);
+    return text.len > 1 && memchr(text.data, rule->last[rule->n_close - 1], text.len - 1);
+}
+
+static bool has_mark(const struct reasoning_rule *rule, int32_t id) {
+    const struct text_span text = tokenizer_bytes(rule->tokenizer, id);
+    for (size_t at = 0; at + rule->n_close <= text.len; at++)
+        if (memcmp(text.data + at, rule->last, rule->n_close) == 0) return true;
+    return false;
+}
+
+static void put_whole_first(struct text_shape *shape) {
+    for (int i = 0; i < shape->n_close; i++) {
+        const int32_t id = shape->close[i];
+        if (!has_mark(shape->reasoning, id)) continue;
+        shape->close[i] = shape->close[shape->n_whole];
+        shape->close[shape->n_whole++] = id;
+    }
+}
+
+static rn_status fill_lists(struct text_shape *shape, const struct tokenizer *tokenizer,
+                            rn_error *err) {
+    rn_status s = list_tokens(shape, tokenizer, may_open, &shape->open, &shape->n_open, err);
+    if (!s) s = list_tokens(shape, tokenizer, has_rest, &shape->close, &shape->n_close, err);
+    if (!s) s = list_tokens(shape, tokenizer, is_end, &shape->end, &shape->n_end, err);
+    if (!s) put_whole_first(shape);
+    return s;
+}
+
+// ---------------------------------------------------------------- create
+
+static rn_status check(const rn_request *request, const struct tokenizer *tokenizer,
+                       rn_error *err) {
+    if (request->shape->tokenizer != tokenizer)
+        return err_set(err, RN_ERR_ARG, "the shape was compiled for another model");
+    if (request->pooling)
+        return err_set(err, RN_ERR_ARG, "a shape with pooling %d, which gives no text",
+                       (int)request->pooling);
+    return RN_OK;
+}
+
+rn_status shape_create(const rn_request *request, int n_choices, const struct rules *rules,
+                       const struct tokenizer *tokenizer, struct text_shape **out, rn_error *err) {
+    *out = NULL;
+    if (!request->shape) return RN_OK;
+    rn_status status = check(request, tokenizer, err);
+    if (status) return status;
+    struct text_shape *shape = calloc(1, sizeof *shape);
+    if (!shape) return err_set(err, RN_ERR_NOMEM, "no memory for the shape of a request");
+    shape->rules = rules;
+    shape->reasoning = rules && rules->has_reasoning ? &rules->reasoning : NULL;
+    status = constraint_open(request->shape->constraint, n_choices, &shape->run, err);
+    if (!status && shape->reasoning) status = fill_lists(shape, tokenizer, err);
+    if (status) {
+        shape_destroy(shape);
+        return status;
+    }
+    shape->hook = constraint_hook(shape->run);
+    *out = shape;
+    return RN_OK;
+}
+
+void shape_destroy(struct text_shape *shape) {
+    if (!shape) return;
+    constraint_close(shape->run);
+    free(shape->open);
+    free(shape->close);
+    free(shape->end);
+    free(shape);
+}
+
+// ---------------------------------------------------------------- masks
+
+static void set_bit(uint64_t *bits, int32_t id) { bits[id / 64] |= UINT64_C(1) << (id % 64); }
+static void clear_bit(uint64_t *bits, int32_t id) { bits[id / 64] &= ~(UINT64_C(1) << (id % 64)); }
+
+static struct reasoning_state behind(const struct text_shape *shape,
+                                     const struct reasoning_state *state, int32_t token) {
+    struct reasoning_state next = *state;
+    reasoning_advance(shape->reasoning, &next, token);
+    return next;
+}
+
+// A model that thinks has to answer, and its answer starts with a token of its own.
+static void mask_inside(const struct text_shape *shape, const struct reasoning_state *state,
+                        uint64_t *allowed) {
+    const int n = state->matched ? shape->n_close : shape->n_whole;
+    for (int i = 0; i < shape->n_end; i++) clear_bit(allowed, shape->end[i]);
+    for (int i = 0; i < n; i++)
+        if (behind(shape, state, shape->close[i]).phase == REASONING_AFTER)
+            clear_bit(allowed, shape->close[i]);
+}
+
+// Tokens that are no part of the shape: blanks, and before the reasoning its mark.
+static void add_others(const struct text_shape *shape, const struct reasoning_state *state,
+                       uint64_t *allowed) {
+    for (int i = 0; i < shape->n_open; i++) {
+        const struct reasoning_state next = behind(shape, state, shape->open[i]);
+        if (next.phase != REASONING_AFTER && next.n_blank <= REASONING_BLANKS)
+            set_bit(allowed, shape->open[i]);
+    }
+}
+
+void shape_mask(struct text_shape *shape, int choice, const struct reasoning_state *state,
+                uint64_t *allowed, int n_vocab) {
+    const enum reasoning_phase phase = shape->reasoning ? state->phase : REASONING_AFTER;
+    if (phase == REASONING_INSIDE) {
+        mask_inside(shape, state, allowed);
+        return;
+    }
+    shape->hook.mask(shape->run, choice, allowed, n_vocab);
+    if (phase != REASONING_AFTER) add_others(shape, state, allowed);
+    if (!shape->rules || shape->rules->n_stop == 0) return;
+    if (!constraint_may_end(shape->run, choice)) return;
+    for (int i = 0; i < shape->rules->n_stop; i++) set_bit(allowed, shape->rules->stop[i]);
+}
+
+// ---------------------------------------------------------------- following a text
+
+// Whether the text behind the token has nothing of the shape yet.
+static bool is_at_start(const struct reasoning_state *state) {
+    return state->phase == REASONING_INSIDE || state->phase == REASONING_GAP ||
+           (state->phase == REASONING_BEFORE && state->matched == 0);
+}
+
+void shape_advance(struct text_shape *shape, int choice, const struct reasoning_state *state,
+                   int32_t token) {
+    const bool waits = shape->reasoning && state->phase != REASONING_AFTER;
+    if (waits) {
+        const struct reasoning_state next = behind(shape, state, token);
+        if (is_at_start(&next)) {
+            constraint_restart(shape->run, choice);
+            return;
+        }
+    }
+    shape->hook.advance(shape->run, choice, token);
+}
+
+void shape_rollback(struct text_shape *shape, int choice, int n_tokens) {
+    shape->hook.rollback(shape->run, choice, n_tokens);
+}
+
+bool shape_is_complete(struct text_shape *shape, int choice, const struct reasoning_state *state) {
+    if (shape->reasoning && state->phase == REASONING_INSIDE) return false;
+    return constraint_may_end(shape->run, choice);
+}
+
+const char *shape_failure(const struct text_shape *shape, int choice) {
+    const char *why = constraint_failure(shape->run, choice);
+    return why ? why : "no token of the vocabulary continues the text in its shape";
+}
