@@ -115,12 +115,12 @@ static bool members_equal(struct grammar *g, const struct json *a, const struct 
     if (a->len != b->len || !grammar_work(g, a->len * a->len)) return false;
     for (size_t i = 0; i < a->len; i++) {
         const struct json *other = json_find(b, a->member[i].key, a->member[i].len);
-        if (!other || !json_equal(g, a->member[i].value, other)) return false;
+        if (!other || !json_same(g, a->member[i].value, other)) return false;
     }
     return true;
 }
 
-bool json_equal(struct grammar *g, const struct json *a, const struct json *b) {
+bool json_same(struct grammar *g, const struct json *a, const struct json *b) {
     if (a->kind != b->kind || !grammar_work(g, 1)) return false;
     switch (a->kind) {
     case JREAD_BOOL:
@@ -132,7 +132,7 @@ bool json_equal(struct grammar *g, const struct json *a, const struct json *b) {
     case JREAD_ARRAY:
         if (a->len != b->len) return false;
         for (size_t i = 0; i < a->len; i++)
-            if (!json_equal(g, a->item[i], b->item[i])) return false;
+            if (!json_same(g, a->item[i], b->item[i])) return false;
         return true;
     case JREAD_OBJECT:
         return members_equal(g, a, b);

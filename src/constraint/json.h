@@ -29,6 +29,6 @@ const struct json *json_get(const struct json *json, const char *key);
 const struct json *json_find(const struct json *json, const char *key, size_t len);
 bool json_is(const struct json *json, const char *text); // a string
 // Deep equality, numbers by value; objects by their members in any order.
-bool json_equal(struct grammar *g, const struct json *a, const struct json *b);
+bool json_same(struct grammar *g, const struct json *a, const struct json *b);
 
 #endif

@@ -333,10 +333,10 @@ static bool is_listed(struct schema *s, const struct conjunction *c, const struc
     for (uint32_t i = 0; i < c->n; i++) {
         const struct json *one = json_get(c->part[i], "const"),
                           *some = json_get(c->part[i], "enum");
-        if (one && one != from && !json_equal(s->g, one, value)) return false;
+        if (one && one != from && !json_same(s->g, one, value)) return false;
         bool found = !some || some == from;
         for (size_t k = 0; !found && k < some->len && !s->g->status; k++)
-            found = json_equal(s->g, some->item[k], value);
+            found = json_same(s->g, some->item[k], value);
         if (!found) return false;
     }
     return true;
