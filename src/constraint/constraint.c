@@ -146,6 +146,9 @@ static void read_source(struct grammar *g, enum constraint_kind kind, const char
     case CONSTRAINT_CHOICES:
         choices_read(g, text, len);
         return;
+    case CONSTRAINT_STRUCTURE:
+        structure_read(g, text, len);
+        return;
     }
     grammar_fail(g, RN_ERR_ARG, "an unknown kind of constraint, %d", (int)kind);
 }

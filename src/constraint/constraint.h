@@ -9,11 +9,12 @@
 #include "runnel.h"
 
 enum constraint_kind {
-    CONSTRAINT_SCHEMA,  // JSON Schema
-    CONSTRAINT_OBJECT,  // any JSON object; the text is not read
-    CONSTRAINT_REGEX,   // the whole text matches
-    CONSTRAINT_GRAMMAR, // GBNF
-    CONSTRAINT_CHOICES, // a JSON array of strings; the text is one of them
+    CONSTRAINT_SCHEMA,    // JSON Schema
+    CONSTRAINT_OBJECT,    // any JSON object; the text is not read
+    CONSTRAINT_REGEX,     // the whole text matches
+    CONSTRAINT_GRAMMAR,   // GBNF
+    CONSTRAINT_CHOICES,   // a JSON array of strings; the text is one of them
+    CONSTRAINT_STRUCTURE, // JSON: free text, tags and their content
 };
 
 struct constraint_token {

@@ -47,16 +47,30 @@ size_t text_without_end(struct grammar *g, const char *text, size_t len) {
     return len;
 }
 
-const struct node *node_marked(struct grammar *g, const char *text, size_t len, const char *place) {
+bool text_has_special(struct grammar *g, const char *text, size_t len) {
+    bool is_end;
+    for (size_t i = 0; i < len; i++)
+        if (special_at(g, text + i, len - i, &is_end)) return true;
+    return false;
+}
+
+size_t text_boundary(struct grammar *g, const char *text, size_t len, size_t at) {
+    size_t i = 0;
+    while (i < at) {
+        bool is_end;
+        const size_t n = special_at(g, text + i, len - i, &is_end);
+        i += n ? n : 1;
+    }
+    return i;
+}
+
+const struct node *node_marked(struct grammar *g, const char *text, size_t len) {
     struct node_list list = {0};
     size_t begin = 0;
     for (size_t i = 0; i < len;) {
         bool is_end;
         const size_t n = special_at(g, text + i, len - i, &is_end);
-        if (is_end)
-            return grammar_fail(g, RN_ERR_ARG, "%s: \"%.*s\" ends the text, and more would follow",
-                                place, (int)n, text + i);
-        if (!grammar_work(g, 4)) return NULL;
+        if (is_end || !grammar_work(g, 4)) return NULL;
         if (n) {
             if (i > begin && !node_list_add(g, &list, node_bytes(g, text + begin, i - begin)))
                 return NULL;
@@ -150,7 +164,7 @@ static bool add_mark(struct search *s, uint32_t index) {
     uint32_t at = 0;
     for (size_t i = 0; i < len;) {
         bool is_end;
-        size_t n = special_at(s->g, text + i, len - i, &is_end);
+        size_t n = s->mark[index].is_plain ? 0 : special_at(s->g, text + i, len - i, &is_end);
         uint32_t symbol;
         if (n) {
             symbol = special_symbol(s, text + i, n);

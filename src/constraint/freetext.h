@@ -11,6 +11,7 @@ struct text_mark {
     size_t len;
     const struct node *then; // what comes behind it; NULL: the string is forbidden
     bool is_end;             // the node ends behind `then`; else the text continues
+    bool is_plain;           // names no special tokens
 };
 
 // Any text, and with `specials` any special token, up to the first string of the list. Where
@@ -19,11 +20,14 @@ struct text_mark {
 const struct node *node_free_text(struct grammar *g, const struct text_mark *mark, size_t n,
                                   bool may_end, bool specials);
 
-// A string with the special tokens that it names. A token that ends the text is refused: see
-// text_ends.
-const struct node *node_marked(struct grammar *g, const char *text, size_t len, const char *place);
+// A string with the special tokens that it names. NULL without an error: it names a token that ends
+// the text.
+const struct node *node_marked(struct grammar *g, const char *text, size_t len);
 // The length of the string without a token at its end that ends the text.
 size_t text_without_end(struct grammar *g, const char *text, size_t len);
+bool text_has_special(struct grammar *g, const char *text, size_t len);
+// The first place from `at` on that is inside of no special token.
+size_t text_boundary(struct grammar *g, const char *text, size_t len, size_t at);
 
 const struct node *node_special(struct grammar *g, const char *text, size_t len);
 // Any special token but those of the list.

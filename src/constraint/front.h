@@ -8,7 +8,11 @@ void schema_read(struct grammar *g, const char *text, size_t len);
 void object_read(struct grammar *g);
 void gbnf_read(struct grammar *g, const char *text, size_t len);
 void choices_read(struct grammar *g, const char *text, size_t len);
+void structure_read(struct grammar *g, const char *text, size_t len);
 void regex_read(struct grammar *g, const char *text, size_t len);
+
+// The rule "root" of a grammar.
+const struct node *gbnf_node(struct grammar *g, const char *text, size_t len);
 
 // The classes of an expression, written in another alphabet: JSON strings escape some characters.
 typedef const struct node *(*regex_class_fn)(struct grammar *g, const struct range *range,

@@ -413,14 +413,23 @@ static bool read_rule(struct parser *p) {
     return body != NULL;
 }
 
-void gbnf_read(struct grammar *g, const char *text, size_t len) {
+// UINT32_MAX: an error.
+static uint32_t read_grammar(struct grammar *g, const char *text, size_t len) {
     struct parser *p = grammar_alloc(g, 1, sizeof *p);
-    if (!p) return;
+    if (!p) return UINT32_MAX;
     *p = (struct parser){.g = g, .text = (const uint8_t *)text, .len = len};
     skip_blanks(p, true);
     while (p->at < len && read_rule(p)) skip_blanks(p, true);
-    if (g->status) return;
-    g->start = rule_named(p, "root", 4);
-    if (g->start != UINT32_MAX && !g->rule[g->start].body)
+    const uint32_t root = g->status ? UINT32_MAX : rule_named(p, "root", 4);
+    if (root != UINT32_MAX && !g->rule[root].body)
         grammar_fail(g, RN_ERR_ARG, "the grammar has no rule \"root\"");
+    return g->status ? UINT32_MAX : root;
+}
+
+void gbnf_read(struct grammar *g, const char *text, size_t len) {
+    g->start = read_grammar(g, text, len);
+}
+
+const struct node *gbnf_node(struct grammar *g, const char *text, size_t len) {
+    return node_call(g, read_grammar(g, text, len));
 }

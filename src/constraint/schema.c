@@ -58,7 +58,7 @@ const struct node *schema_fail(struct schema *s, const struct json *part, const 
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    pointer_find(s->root, part, &p);
+    pointer_find(s->document, part, &p);
     if (keyword) pointer_add(&p, keyword, strlen(keyword));
     return grammar_fail(s->g, RN_ERR_ARG, "%s: %s", p.len ? p.text : "the schema", message);
 }
@@ -546,8 +546,13 @@ static const struct node *any_list(struct schema *s, const char *open, const str
     return node_seq_of(g, node_text(g, open), node_alt_of(g, s->space, some), node_text(g, close));
 }
 
+void schema_init(struct schema *s, struct grammar *g, const struct json *document) {
+    *s = (struct schema){.g = g, .document = document};
+}
+
 static void any_values(struct schema *s) {
     struct grammar *g = s->g;
+    if (s->space) return;
     const struct range blanks[] = {{'\t', '\t'}, {' ', ' '}};
     const struct node *indent = node_counted(g, node_class(g, blanks, 2), 0, MAX_INDENT);
     s->space = node_alt_of(g, node_empty(g), node_text(g, " "),
@@ -582,18 +587,28 @@ void object_read(struct grammar *g) {
     g->start = s.object;
 }
 
-void schema_read(struct grammar *g, const char *text, size_t len) {
-    struct schema s = {.g = g};
-    struct conjunction c = {.n = 0};
-    s.root = json_read(g, "the schema", text, len);
-    if (!s.root) return;
-    any_values(&s);
-    if (g->status || !conjunction_add(&s, &c, s.root, s.root, NULL)) return;
-    g->start = grammar_rule(g, "root", 4);
-    s.done = g->n_rule;
-    const struct node *root = schema_value(&s, &c);
-    grammar_define(g, g->start, root);
+const struct node *schema_part(struct schema *s, const struct json *schema,
+                               const struct json *holder, const char *keyword) {
+    struct grammar *g = s->g;
+    struct conjunction *c = grammar_alloc(g, 1, sizeof *c);
+    if (!c) return NULL;
+    any_values(s);
+    s->root = schema;
+    const uint32_t first = g->n_rule;
+    if (g->status || !conjunction_add(s, c, schema, holder, keyword)) return NULL;
+    const struct node *node = schema_value(s, c);
     // bodies add rules behind the end
-    for (uint32_t i = 0; i < g->n_rule && !g->status; i++)
-        if (i < s.n_rule_of && s.rule_of[i]) grammar_define(g, i, body_of(&s, s.rule_of[i]));
+    for (uint32_t i = first; i < g->n_rule && !g->status; i++)
+        if (i < s->n_rule_of && s->rule_of[i]) grammar_define(g, i, body_of(s, s->rule_of[i]));
+    return g->status ? NULL : node;
+}
+
+void schema_read(struct grammar *g, const char *text, size_t len) {
+    struct schema s;
+    const struct json *document = json_read(g, "the schema", text, len);
+    if (!document) return;
+    schema_init(&s, g, document);
+    const struct node *node = schema_part(&s, document, document, NULL);
+    g->start = grammar_rule(g, "root", 4);
+    grammar_define(g, g->start, node);
 }

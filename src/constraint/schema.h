@@ -34,14 +34,20 @@ enum type {
 
 struct schema {
     struct grammar *g;
-    const struct json *root;
+    const struct json *document;  // that errors point into
+    const struct json *root;      // that references point into
     struct conjunction **rule_of; // [capacity] the conjunction of a rule; NULL: another one
     uint32_t n_rule_of;
-    uint32_t done;            // rules before it have their bodies
     const struct node *space; // between the tokens of JSON
     const struct node *unit;  // one character of a string, with any escape
     uint32_t string, number, integer, value, object, array; // rules for any such value
 };
+
+// The document may hold several schemas. Their rules for any value are made once.
+void schema_init(struct schema *s, struct grammar *g, const struct json *document);
+// The texts of a schema of the document, which is a member of `holder`.
+const struct node *schema_part(struct schema *s, const struct json *schema,
+                               const struct json *holder, const char *keyword);
 
 // An error at a keyword of a part: "/properties/a/not: ...".
 const struct node *schema_fail(struct schema *s, const struct json *part, const char *keyword,

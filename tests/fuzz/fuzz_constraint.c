@@ -6,10 +6,10 @@
 
 #include "constraint/constraint.h"
 
-static const char *const words[] = {"{\"", "\":", "\",\"", "\"}", "true",     "null",
-                                    "ab",  "  ",  "\n\t",  "12",  "\xe2\x82", "</s>"};
+static const char *const words[] = {"{\"", "\":",  "\",\"", "\"}",      "true", "null", "ab",
+                                    "  ",  "\n\t", "12",    "\xe2\x82", "<c>",  "</c>", "</s>"};
 enum {
-    N_WORDS = sizeof words / sizeof *words,
+    N_WORDS = sizeof words / sizeof *words, // the last three are special tokens
     N_VOCAB = 256 + N_WORDS,
     N_SETS = (N_VOCAB + 63) / 64
 };
@@ -20,6 +20,7 @@ static struct constraint_token token_at(void *ctx, int32_t id) {
     if (id >= 256) {
         return (struct constraint_token){.data = words[id - 256],
                                          .len = strlen(words[id - 256]),
+                                         .is_special = id >= N_VOCAB - 3,
                                          .is_end = id == N_VOCAB - 1};
     }
     byte[id] = (char)id;
@@ -31,9 +32,15 @@ static int has(const uint64_t *bits, int id) { return bits[id / 64] >> (id % 64)
 static void check_mask(struct constraint_run *run, const uint64_t *bits) {
     for (int id = 0; id < N_VOCAB - 1; id++) {
         const struct constraint_token token = token_at(NULL, id);
-        const bool want = constraint_feed(run, 0, token.data, token.len);
+        char bytes[8] = "\xff";
+        memcpy(bytes + token.is_special, token.data, token.len);
+        if (token.is_special) bytes[token.len + 1] = '\xfe';
+        const size_t len = token.len + 2 * token.is_special;
+        const bool is_bracket = id == 0xFE || id == 0xFF;
+        const bool want = constraint_feed(run, 0, bytes, len) && !is_bracket;
+        const bool failed = constraint_failure(run, 0);
         constraint_hook(run).rollback(run, 0, 1);
-        if (!constraint_failure(run, 0) && has(bits, id) != want) abort();
+        if (!failed && has(bits, id) != want) abort();
     }
     if (!constraint_failure(run, 0) && has(bits, N_VOCAB - 1) != constraint_may_end(run, 0))
         abort();
@@ -50,7 +57,7 @@ static void walk(struct constraint_run *run, uint32_t seed) {
         if (step % 4 == 0) check_mask(run, bits);
         if (constraint_failure(run, 0)) return;
         const size_t n_forced = constraint_forced(run, 0, forced, sizeof forced);
-        if (n_forced && !has(bits, (uint8_t)forced[0])) abort();
+        if (n_forced && forced[0] != '\xff' && !has(bits, (uint8_t)forced[0])) abort();
         int pick = -1, n = 0;
         for (int id = 0; id < N_VOCAB - 1; id++) {
             seed = seed * 1664525 + 1013904223;
@@ -73,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!vocab && constraint_vocab_create(N_VOCAB, token_at, NULL, &vocab, &err)) abort();
     const struct constraint_limits limits = {.work = 2000000, .bytes = 16 << 20};
     const rn_status status =
-        constraint_compile(vocab, (enum constraint_kind)(data[0] % 5), (const char *)data + 1,
+        constraint_compile(vocab, (enum constraint_kind)(data[0] % 6), (const char *)data + 1,
                            size - 1, &limits, &c, &err);
     if (status) {
         if (status != RN_ERR_ARG || c || err.status != status || !err.message[0]) abort();
