@@ -297,11 +297,12 @@ typedef struct rn_reasoning {
 // each kind means. A text that is not cut off by its length, a stop string or a stop token always
 // has its shape.
 typedef enum rn_shape_kind {
-    RN_SHAPE_SCHEMA,  // JSON Schema
-    RN_SHAPE_OBJECT,  // any JSON object; the source is not read
-    RN_SHAPE_REGEX,   // the whole text matches a regular expression
-    RN_SHAPE_GRAMMAR, // GBNF
-    RN_SHAPE_CHOICES, // a JSON array of strings; the text is one of them
+    RN_SHAPE_SCHEMA,    // JSON Schema
+    RN_SHAPE_OBJECT,    // any JSON object; the source is not read
+    RN_SHAPE_REGEX,     // the whole text matches a regular expression
+    RN_SHAPE_GRAMMAR,   // GBNF
+    RN_SHAPE_CHOICES,   // a JSON array of strings; the text is one of them
+    RN_SHAPE_STRUCTURE, // a structural tag: text with shaped parts in it
 } rn_shape_kind;
 typedef struct rn_shape rn_shape;
 

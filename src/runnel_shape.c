@@ -5,7 +5,7 @@
 #include "runnel_model.h"
 
 _Static_assert((int)RN_SHAPE_SCHEMA == (int)CONSTRAINT_SCHEMA &&
-                   (int)RN_SHAPE_CHOICES == (int)CONSTRAINT_CHOICES,
+                   (int)RN_SHAPE_STRUCTURE == (int)CONSTRAINT_STRUCTURE,
                "runnel.h has the kinds of constraints");
 
 rn_status model_shapes_create(struct model_shapes **out, rn_error *err) {
