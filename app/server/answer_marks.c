@@ -219,10 +219,17 @@ bool answer_marks_bound(const struct answer_marks *marks, bool opened, rn_reason
     return out->close != NULL;
 }
 
+// Blanks behind the mark do not matter.
+static bool ends_with(const char *text, size_t len, const char *mark) {
+    const size_t n = mark ? strlen(mark) : 0;
+    while (len > 0 && answer_is_blank(text[len - 1])) len--;
+    return n > 0 && len >= n && memcmp(text + len - n, mark, n) == 0;
+}
+
 bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len) {
-    const char *const open = marks->harmony ? HARMONY_OPEN : marks->reasoning.open;
-    if (!open) return false;
-    while (len > 0 && answer_is_blank(prompt[len - 1])) len--;
-    const size_t n = strlen(open);
-    return len >= n && memcmp(prompt + len - n, open, n) == 0;
+    return ends_with(prompt, len, marks->harmony ? HARMONY_OPEN : marks->reasoning.open);
+}
+
+bool answer_marks_closed(const struct answer_marks *marks, const char *prompt, size_t len) {
+    return ends_with(prompt, len, marks->reasoning.close);
 }

@@ -65,6 +65,9 @@ bool answer_marks_special(const struct answer_marks *marks, bool tools);
 // Whether an answer to this prompt starts inside of the reasoning, as with templates that open it.
 bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, size_t len);
 
+// Whether the prompt has closed the reasoning, as templates do that are told not to think.
+bool answer_marks_closed(const struct answer_marks *marks, const char *prompt, size_t len);
+
 // The bound on the reasoning of an answer, without its budget; false: the model has no marks for
 // it. opened: the prompt has opened the reasoning.
 bool answer_marks_bound(const struct answer_marks *marks, bool opened, rn_reasoning *out);

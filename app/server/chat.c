@@ -1,6 +1,7 @@
 // POST /v1/chat/completions: a conversation in, an assistant's message out, whole or in chunks.
 // A chunk is written for each token of each stream; openai.h explains why that is cheap.
 #include "chat_messages.h"
+#include "generation_shape.h"
 #include "openai.h"
 #include "routes.h"
 
@@ -130,6 +131,7 @@ void chat_prepare(struct call *call) {
     if (!generation) return;
     struct chat_messages chat;
     if (!params_read(call, body, FAMILY_CHAT, &generation->params)) return;
+    if (!generation_shape_read(call, generation, body, FAMILY_CHAT)) return;
     if (!chat_messages_read(call, body, &chat)) return;
     const bool ok = generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
                                     chat.add_generation_prompt, chat.continue_final) &&

@@ -2,6 +2,7 @@
 // through all prompts: choice = prompt * n + choice of the prompt.
 #include <string.h>
 
+#include "generation_shape.h"
 #include "helpers.h"
 #include "openai.h"
 #include "routes.h"
@@ -280,11 +281,13 @@ void completions_prepare(struct call *call) {
     struct generation *generation = generation_create(call, &completions_writer);
     if (!generation) return;
     if (!params_read(call, body, FAMILY_COMPLETIONS, &generation->params)) return;
+    if (!generation_shape_read(call, generation, body, FAMILY_COMPLETIONS)) return;
     const struct fields fields = fields_of(call, body, "");
     bool echo = false;
     if (!field_bool(&fields, "echo", &echo)) return;
     scores_want(generation, echo);
     if (!openai_prompts(call, body, "prompt", echo)) return;
     if (!generation_check(call, generation, "prompt")) return;
+    if (!generation_shape_make(call, generation, NULL)) return;
     if (openai_state_create(call, "cmpl-", "text_completion")) openai_state_of(call)->echo = echo;
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "answer_types.h"
+#include "generation_shape.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
     struct generation *generation = calloc(1, sizeof *generation);
@@ -52,6 +53,9 @@ void generation_destroy(struct generation *generation) {
     free(generation->prompt);
     free(generation->choice);
     json_decref(generation->types);
+    shape_deinit(&generation->shape);
+    tool_choice_deinit(&generation->tool_choice);
+    rn_shape_release(generation->compiled);
     free(generation->stream);
     if (generation->own_free) generation->own_free(generation->own);
     free(generation);
@@ -137,6 +141,8 @@ static bool chat_tokens(struct call *call, struct generation *generation, const 
     size_t n_ids = 0;
     generation->in_reasoning =
         generation->marks && answer_marks_opened(generation->marks, text, len);
+    generation->has_reasoned =
+        generation->marks && answer_marks_closed(generation->marks, text, len);
     const rn_status status =
         rn_tokenize(call->server->model, text, len,
                     RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL | RN_TOKENIZE_GUARDED, &ids, &n_ids,
@@ -166,6 +172,11 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                            "messages: the model has no chat template; use /v1/completions, or "
                            "start the server with --chat-template");
     }
+    if (tools && !(server->tmpl_source && strstr(server->tmpl_source, "tools"))) {
+        return call_refuse(call, 400, "tools", "unsupported_parameter",
+                           "tools: the model's chat template knows no tools; tool_choice \"none\" "
+                           "leaves them out");
+    }
     struct chat_json json = {0};
     bool ok = dump(messages, &json.messages) && dump(tools, &json.tools) &&
               dump(variables, &json.variables) && types_read(generation, &server->marks, tools);
@@ -187,7 +198,7 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     free(json.messages);
     free(json.tools);
     free(json.variables);
-    return ok;
+    return ok && generation_shape_make(call, generation, tools);
 }
 
 // ---------------------------------------------------------------- whole answers

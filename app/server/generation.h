@@ -9,6 +9,8 @@
 #include "gaps.h"
 #include "otlp_gaps.h"
 #include "params.h"
+#include "shapes.h"
+#include "tool_choice.h"
 
 struct tool_call {
     char id[32]; // "call_..."
@@ -108,8 +110,14 @@ struct generation {
     // chat: how answers are taken apart; NULL: all of it is content
     const struct answer_marks *marks;
     bool tools, in_reasoning;
-    json_t *types; // of the tools' parameters (answer_types.h), where the marks need them
-    void *own;     // the writer's own state, freed with own_free
+    bool has_reasoned; // the prompt has closed the reasoning
+    json_t *types;     // of the tools' parameters (answer_types.h), where the marks need them
+    // the shape of its texts (generation_shape.h)
+    enum family family;
+    struct shape shape;
+    struct tool_choice tool_choice;
+    rn_shape *compiled; // NULL: any text
+    void *own;          // the writer's own state, freed with own_free
     void (*own_free)(void *own);
 
     // --- from here on the I/O thread's ---

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generation.h"
+#include "generation_shape.h"
+#include "helpers.h"
 #include "routes.h"
 
 // The content block that a stream has open.
@@ -48,14 +49,13 @@ static void input_put(const struct jbuf *arguments, struct jbuf *out) {
         jbuf_text(out, "{}");
         return;
     }
-    json_t *value =
-        json_loadb(arguments->data, arguments->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (value) {
+    struct jread reader;
+    jread_init(&reader, arguments->data, arguments->len);
+    if (jread_skip(&reader) && jread_finish(&reader)) {
         jbuf_bytes(out, arguments->data, arguments->len);
     } else {
         jbuf_string(out, arguments->data, arguments->len);
     }
-    json_decref(value);
 }
 
 static const char *stop_reason(const struct generation_choice *choice) {
@@ -277,6 +277,7 @@ void messages_prepare(struct call *call) {
     struct generation *generation = body ? generation_create(call, &writer) : NULL;
     if (!generation) return;
     if (!params_read(call, body, FAMILY_MESSAGES, &generation->params)) return;
+    if (!generation_shape_read(call, generation, body, FAMILY_MESSAGES)) return;
     if (!prompt_make(call, body, generation)) return;
     if (!generation_check(call, generation, "messages")) return;
     generation->own = calloc(1, sizeof(struct blocks));

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fields.h"
-#include "generation.h"
+#include "generation_shape.h"
 #include "helpers.h"
 #include "native_settings.h"
 #include "prompt_ids.h"
@@ -414,7 +414,8 @@ void native_prepare(struct call *call) {
     struct generation *generation = generation_create(call, &writer);
     if (!generation) return;
     if (params_read(call, body, FAMILY_NATIVE, &generation->params) &&
+        generation_shape_read(call, generation, body, FAMILY_NATIVE) &&
         count_read(call, generation, body) && prompts_read(call, generation, body) &&
-        own_create(call, generation, body))
-        generation_check(call, generation, "prompt");
+        own_create(call, generation, body) && generation_check(call, generation, "prompt"))
+        generation_shape_make(call, generation, NULL);
 }

@@ -57,7 +57,7 @@ struct params {
 
 // Everything of the family that is not messages, prompt, tools. Starts from the server's defaults.
 // Also checks `model` (404 for a model that is not served) and refuses fields that are not
-// supported yet (response_format, forced tool_choice, grammars...). False: refused.
+// supported. False: refused.
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out);
 // The tokens of reasoning that an effort stands for, where the model's template does not know
 // efforts; -1: any number.

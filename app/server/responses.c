@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "generation.h"
+#include "generation_shape.h"
 #include "openai.h"
 #include "routes.h"
 
@@ -419,6 +419,7 @@ void responses_prepare(struct call *call) {
     struct generation *generation = body ? generation_create(call, &writer) : NULL;
     if (!generation) return;
     if (!params_read(call, body, FAMILY_RESPONSES, &generation->params)) return;
+    if (!generation_shape_read(call, generation, body, FAMILY_RESPONSES)) return;
     if (!responses_options(call, body, &generation->params)) return;
     if (!prompt_make(call, body, generation)) return;
     if (!state_make(call, body, generation)) return;

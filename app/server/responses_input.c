@@ -256,7 +256,8 @@ void responses_echo(const json_t *body, const struct params *params, struct jbuf
     jbuf_key(out, "top_logprobs");
     jbuf_int(out, params->top_logprobs);
     jbuf_key(out, "text");
-    jbuf_text(out, "{\"format\":{\"type\":\"text\"}");
+    jbuf_text(out, "{");
+    echo(text, "format", "{\"type\":\"text\"}", out);
     echo_given(text, "verbosity", out);
     jbuf_text(out, "}");
     echo(body, "tool_choice", "\"auto\"", out);

@@ -45,7 +45,8 @@ static rn_reasoning reasoning_of(const struct generation *generation) {
     const struct params *params = &generation->params;
     const struct answer_marks *marks = generation->marks;
     rn_reasoning reasoning = {0};
-    if (!marks || !answer_marks_bound(marks, generation->in_reasoning, &reasoning))
+    if (!marks || generation->has_reasoned ||
+        !answer_marks_bound(marks, generation->in_reasoning, &reasoning))
         return (rn_reasoning){0};
     reasoning.budget = params->thinking_budget;
     if (reasoning.budget < 0 && !marks->knows_effort)
@@ -81,6 +82,7 @@ static rn_request request_of(const struct call *call, int index) {
         .prompt_logprobs = generation->scores,
         .top_prompt_logprobs = generation->top_prompt,
         .draft_max = params->draft_max,
+        .shape = generation->compiled,
         .priority = params->priority,
         .user = params->user,
         .timeout_ms = params->timeout_ms > 0 ? params->timeout_ms : limit_ms,
@@ -538,7 +540,7 @@ static void on_event(struct call *call, struct generation_choice *choice, const 
     const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
     if (!fine) {
         fail(call, failure_code(event->status), failure_name(event->status),
-             failure_text(event->status));
+             event->reason ? event->reason : failure_text(event->status));
     } else if (!kept || !ended || !feed(call, choice, event)) {
         fail(call, 503, "out_of_memory", "out of memory");
     } else if (!generation->params.stream && !choice_count(call, choice)) {

@@ -186,10 +186,14 @@ bool tool_choice_read(struct call *call, const json_t *body, enum family family,
     return ok;
 }
 
-bool tool_choice_shapes(const struct tool_choice *choice) {
-    if (!choice->n || choice->mode == TOOLS_NONE) return false;
-    if (choice->mode == TOOLS_REQUIRED || choice->is_narrow || !choice->parallel) return true;
+bool tool_choice_is_binding(const struct tool_choice *choice) {
+    if (choice->mode == TOOLS_REQUIRED || choice->is_narrow) return true;
     for (size_t i = 0; i < choice->n; i++)
         if (choice->rule[i].strict) return true;
     return false;
+}
+
+bool tool_choice_shapes(const struct tool_choice *choice) {
+    if (!choice->n || choice->mode == TOOLS_NONE) return false;
+    return !choice->parallel || tool_choice_is_binding(choice);
 }

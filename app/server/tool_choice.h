@@ -32,5 +32,7 @@ bool tool_choice_read(struct call *call, const json_t *body, enum family family,
                       struct tool_choice *out);
 // Whether the answer's calls need a shape.
 bool tool_choice_shapes(const struct tool_choice *choice);
+// Whether it asks for more than that there is one call at most.
+bool tool_choice_is_binding(const struct tool_choice *choice);
 
 #endif

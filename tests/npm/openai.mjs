@@ -247,20 +247,21 @@ test('responses: the text of the chat, whole and as a stream', async () => {
         { status: 400, param: 'previous_response_id', message: /previous_response_id/ });
 });
 
-test('tools are taken where the model is free to use them', async () => {
+test('tools are refused where the template knows none', async () => {
     const tools = [{ type: 'function', function: { name: 'weather', description: 'of a place',
         parameters: { type: 'object', properties: { place: { type: 'string' } }, required: ['place'] } } }];
-    const answer = await chat({ tools, tool_choice: 'auto' });
-    assert.ok(['stop', 'length', 'tool_calls'].includes(answer.choices[0].finish_reason));
-    await refused(chat({ tools, tool_choice: 'required' }), OpenAI.BadRequestError, { status: 400, param: 'tool_choice' });
-    await refused(chat({ tools, tool_choice: { type: 'function', function: { name: 'weather' } } }), OpenAI.BadRequestError,
-        { status: 400, param: 'tool_choice' });
+    for (const tool_choice of ['auto', 'required', { type: 'function', function: { name: 'weather' } }])
+        await refused(chat({ tools, tool_choice }), OpenAI.BadRequestError, { status: 400, param: 'tools', message: /knows no tools/ });
+    assert.equal(textOf(await chat({ tools, tool_choice: 'none' })), textOf(await chat({})));
+    await refused(chat({ tool_choice: 'required' }), OpenAI.BadRequestError, { status: 400, param: 'tool_choice' });
     await refused(chat({ tools: [{ type: 'function', function: {} }] }), OpenAI.BadRequestError, { status: 400 });
 });
 
 test('what cannot be done is refused by name', async () => {
     const bad = OpenAI.BadRequestError;
-    await refused(chat({ response_format: { type: 'json_object' } }), bad, { status: 400, param: 'response_format', message: /json_object/ });
+    await refused(chat({ response_format: { type: 'xml' } }), bad, { status: 400, param: 'response_format.type', message: /xml/ });
+    await refused(chat({ response_format: { type: 'json_schema', json_schema: { name: 'a', schema: { properties: { b: { not: {} } } } } } }), bad,
+        { status: 400, param: 'response_format.json_schema.schema', message: /\/properties\/b\/not: / });
     await refused(chat({ temperature: -1 }), bad, { status: 400, param: 'temperature', message: /-1/ });
     await refused(chat({ top_p: 'all' }), bad, { status: 400, param: 'top_p', message: /all/ });
     await refused(chat({ n: 0 }), bad, { status: 400, param: 'n' });

@@ -30,9 +30,9 @@ typedef void (*call_handler)(struct call *call);
 
 // ---------------------------------------------------------------- the server
 
-// A template that takes every role.
+// A template that takes every role, and tools.
 #define PLAIN_TEMPLATE                                                                             \
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"                           \
+    "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"                           \
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 
 // source NULL: the model's own template.

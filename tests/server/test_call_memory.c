@@ -5,6 +5,7 @@
 
 #include "chat_messages.h"
 #include "failing_malloc.h"
+#include "tool_shapes.h"
 
 static int setup(void **state) { return server_open(state, PLAIN_TEMPLATE); }
 
@@ -29,6 +30,25 @@ static void parameters_read(struct call *call) {
     struct params params;
     if (!params_read(call, call_json(call), FAMILY_CHAT, &params)) return;
     assert_true(params.sampling.n_logit_bias == 2 && params.n_stop == 2);
+}
+
+// The shape of an answer with tools, up to its source: what is compiled is kept by the model.
+static void shapes_read(struct call *call) {
+    struct shape shape;
+    struct tool_choice choice;
+    struct jbuf source = {0};
+    size_t index;
+    const json_t *body = call_json(call);
+    if (!shape_read(call, body, FAMILY_CHAT, &shape)) return;
+    if (tool_choice_read(call, body, FAMILY_CHAT, &choice)) {
+        const struct tool_shape wish = {&server.marks, "<function=", json_object_get(body, "tools"),
+                                        &choice, &shape};
+        assert_true(tool_shape_put(&wish, &source, &index));
+        if (source.failed) call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        tool_choice_deinit(&choice);
+    }
+    shape_deinit(&shape);
+    jbuf_deinit(&source);
 }
 
 struct request {
@@ -64,6 +84,9 @@ static const struct request requests[] = {
     {chat_prepare, API_OPENAI, 20,
      "{'messages':[{'role':'user','content':'Hi'}],'tools':[{'type':'function','function':{'name':'"
      "f','parameters':{'properties':{'a':{'type':'string'},'b':{'type':'integer'}}}}}]}"},
+    {shapes_read, API_OPENAI, 8,
+     "{'guided_choice':['a','b'],'tools':[{'type':'function','function':{'name':'f','strict':true,"
+     "'parameters':{'properties':{'a':{'type':'string'},'b':{'type':'integer'}}}}}]}"},
     {completions_prepare, API_OPENAI, 6, "{'prompt':['Once',[1,2,3],''],'echo':true,'n':2}"},
     {embeddings_prepare, API_OPENAI, 6, "{'input':['Once',[1,2,3]]}"},
     {responses_prepare, API_OPENAI, 20, RESPONSES_BODY},

@@ -424,4 +424,6 @@ CASE(an_error_in_a_stream_is_an_event_and_the_last) {
     expect_json(events, "2.error.type", "'server_error'");
 }
 
-TEST_PROGRAM(openai_chat) { return cases_run(open_server, close_server); }
+static int setup(void **state) { return server_open(state, PLAIN_TEMPLATE); }
+
+TEST_PROGRAM(openai_chat) { return cases_run(setup, close_server); }

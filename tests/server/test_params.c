@@ -463,14 +463,10 @@ CASE(what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not) {
         }
         json_decref(allowed);
     }
-    expect_refusal("{\"response_format\":{\"type\":\"json_object\"}}", FAMILY_CHAT, 400,
-                   "response_format",
-                   "response_format: {\"type\":\"json_object\"} is not supported");
-    expect_refusal("{\"tool_choice\":\"required\"}", FAMILY_CHAT, 400, "tool_choice", "required");
-    expect_refusal("{\"max_tokens\":1,\"tool_choice\":{\"type\":\"any\"}}", FAMILY_MESSAGES, 400,
-                   "tool_choice", "any");
-    expect_refusal("{\"text\":{\"format\":{\"type\":\"json_schema\"}}}", FAMILY_RESPONSES, 400,
-                   "text.format", "json_schema");
+    expect_refusal("{\"modalities\":[\"audio\"]}", FAMILY_CHAT, 400, "modalities",
+                   "modalities: [\"audio\"] is not supported");
+    expect_refusal("{\"tool_choice\":\"required\"}", FAMILY_COMPLETIONS, 400, "tool_choice",
+                   "required");
 }
 
 // ---------------------------------------------------------------- single fields

@@ -82,13 +82,16 @@ CASE(wrong_requests_are_refused_by_field) {
         {"{'input':'a','instructions':[]}", "instructions", "expected a string"},
         {"{'input':'a','tools':[{'type':'web_search'}]}", "tools[0].type", "'web_search'"},
         {"{'input':'a','tools':[{'type':'function'}]}", "tools[0].name", "is required"},
-        {"{'input':'a','tool_choice':'required'}", "tool_choice", "required"},
+        {"{'input':'a','tool_choice':'required'}", "tool_choice", "there are no tools"},
+        {"{'input':'a','tool_choice':{'type':'mcp'}}", "tool_choice.type", "'mcp'"},
         {"{'input':'a','previous_response_id':'resp_1'}", "previous_response_id", "resp_1"},
         {"{'input':'a','conversation':'conv_1'}", "conversation", "conv_1"},
         {"{'input':'a','background':true}", "background", "true"},
         {"{'input':'a','prompt':{'id':'p'}}", "prompt", "not supported"},
         {"{'input':'a','truncation':'auto'}", "truncation", "'auto'"},
-        {"{'input':'a','text':{'format':{'type':'json_object'}}}", "text.format", "json_object"},
+        {"{'input':'a','text':{'format':{'type':'xml'}}}", "text.format.type", "'xml'"},
+        {"{'input':'a','text':{'format':{'type':'json_schema','schema':{'not':{}}}}}",
+         "text.format.schema", "text.format.schema: /not: "},
         {"{'input':'a','metadata':{'k':1}}", "metadata.k", "got 1"},
         {"{'input':'a','reasoning':'high'}", "reasoning", "'high'"},
         {"{'input':'a','include':[1]}", "include[0]", "got 1"},
@@ -163,6 +166,9 @@ CASE(responses_repeat_what_was_asked_for) {
                 {"reasoning", "{'effort':'low','summary':null}"},
                 {"text", "{'format':{'type':'text'},'verbosity':'low'}"},
                 {"prompt_cache_key", "'key'"}, {"user", "'me'"}, {"store", "false"});
+    call = prepare("{'input':'hi','text':{'format':{'type':'json_object'}}}");
+    expect_rows(answer_of(answer_play(call, NULL, 0, RN_FINISH_STOP, NULL)),
+                {"text", "{'format':{'type':'json_object'}}"}, {"tool_choice", "'auto'"});
 }
 
 // ---------------------------------------------------------------- streams

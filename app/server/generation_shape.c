@@ -1,0 +1,173 @@
+// From the wishes of a request to a compiled shape. An answer with tools is calls, or text and
+// calls, or a text of the wished shape; an answer without them is the shape, with the template's
+// marks around it. An error names the field that the client wrote, never our own source.
+#include "generation_shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tool_shapes.h"
+
+enum { PARAM_BYTES = 64 };
+
+bool generation_shape_read(struct call *call, struct generation *generation, const json_t *body,
+                           enum family family) {
+    const bool has_tools =
+        family == FAMILY_CHAT || family == FAMILY_RESPONSES || family == FAMILY_MESSAGES;
+    generation->family = family;
+    if (!shape_read(call, body, family, &generation->shape)) return false;
+    return !has_tools || tool_choice_read(call, body, family, &generation->tool_choice);
+}
+
+// ---------------------------------------------------------------- compiling
+
+static bool no_memory(struct call *call) {
+    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+}
+
+static rn_shape_kind kind_of(enum shape_kind kind) {
+    static const rn_shape_kind kinds[] = {
+        [SHAPE_SCHEMA] = RN_SHAPE_SCHEMA,   [SHAPE_OBJECT] = RN_SHAPE_OBJECT,
+        [SHAPE_REGEX] = RN_SHAPE_REGEX,     [SHAPE_GRAMMAR] = RN_SHAPE_GRAMMAR,
+        [SHAPE_CHOICES] = RN_SHAPE_CHOICES, [SHAPE_STRUCTURE] = RN_SHAPE_STRUCTURE,
+    };
+    return kinds[kind];
+}
+
+static rn_status compile(const struct call *call, struct generation *generation,
+                         enum shape_kind kind, const struct jbuf *source, rn_error *err) {
+    return rn_shape_compile(call->server->model, kind_of(kind), source->data ? source->data : "",
+                            source->len, &generation->compiled, err);
+}
+
+// ---------------------------------------------------------------- text
+
+// message: the library's. is_wrapped: of a structure around the client's source, so that our part
+// of the pointer is left out.
+static bool refuse_shape(struct call *call, const struct shape *shape, const char *message,
+                         bool is_wrapped) {
+    static const char own[] = "/json_schema";
+    const char *const at = is_wrapped && shape->kind == SHAPE_SCHEMA ? strstr(message, own) : NULL;
+    return call_refuse(call, 400, shape->field, "invalid_value", "%s: %s", shape->field,
+                       at ? at + strlen(own) : message);
+}
+
+static bool content_make(struct call *call, struct generation *generation) {
+    const struct shape *shape = &generation->shape;
+    struct jbuf source = {0};
+    rn_error err = {0};
+    const bool is_wrapped =
+        generation->marks && content_shape_put(generation->marks, shape, &source);
+    if (source.failed) {
+        jbuf_deinit(&source);
+        return no_memory(call);
+    }
+    const rn_status status = compile(call, generation, is_wrapped ? SHAPE_STRUCTURE : shape->kind,
+                                     is_wrapped ? &source : &shape->text, &err);
+    jbuf_deinit(&source);
+    if (!status) return true;
+    if (err.status == RN_ERR_NOMEM) return no_memory(call);
+    return refuse_shape(call, shape, err.message, is_wrapped);
+}
+
+// ---------------------------------------------------------------- calls
+
+static const char *schema_field(const struct generation *generation) {
+    switch (generation->family) {
+    case FAMILY_MESSAGES:
+        return "input_schema";
+    case FAMILY_RESPONSES:
+        return "parameters";
+    default:
+        return "function.parameters";
+    }
+}
+
+static bool refuse_tool(struct call *call, size_t index, const char *field, const char *message) {
+    char param[PARAM_BYTES];
+    snprintf(param, sizeof param, "tools[%zu].%s", index, field);
+    return call_refuse(call, 400, param, "invalid_function_parameters", "%s: %s", param, message);
+}
+
+static bool refuse_calls(struct call *call, const struct generation *generation,
+                         const rn_error *err) {
+    const struct shape *shape = &generation->shape;
+    size_t index;
+    const char *rest;
+    if (err->status == RN_ERR_NOMEM) return no_memory(call);
+    if (tool_shape_place(&generation->tool_choice, err->message, &index, &rest))
+        return refuse_tool(call, index, schema_field(generation), rest);
+    if (shape->kind) return refuse_shape(call, shape, err->message, true);
+    return call_refuse(call, 400, "tools", "invalid_value", "tools: %s", err->message);
+}
+
+// A tool that is not strict, in an answer that need not call it, takes any object where its schema
+// is not supported. True: there was such a tool.
+static bool loosen(struct generation *generation, const rn_error *err) {
+    struct tool_choice *choice = &generation->tool_choice;
+    size_t index;
+    const char *rest;
+    if (err->status != RN_ERR_ARG || choice->mode != TOOLS_AUTO) return false;
+    if (!tool_shape_place(choice, err->message, &index, &rest)) return false;
+    if (choice->rule[index].strict || choice->rule[index].loose) return false;
+    choice->rule[index].loose = true;
+    return true;
+}
+
+static bool calls_make(struct call *call, struct generation *generation, const json_t *tools) {
+    const struct server *server = call->server;
+    const struct tool_shape wish = {generation->marks, server->tmpl_source, tools,
+                                    &generation->tool_choice, &generation->shape};
+    for (;;) {
+        struct jbuf source = {0};
+        size_t index = 0;
+        rn_error err = {0};
+        const bool ok = tool_shape_put(&wish, &source, &index);
+        const bool failed = source.failed;
+        const rn_status status =
+            ok && !failed ? compile(call, generation, SHAPE_STRUCTURE, &source, &err) : RN_OK;
+        jbuf_deinit(&source);
+        if (failed) return no_memory(call);
+        if (!ok)
+            return refuse_tool(call, index, "name",
+                               "calls of this model can name tools with letters, digits and "
+                               "_ - . alone");
+        if (!status) return true;
+        if (!loosen(generation, &err)) return refuse_calls(call, generation, &err);
+    }
+}
+
+// ---------------------------------------------------------------- both
+
+// A call is asked for in a form that is not known.
+static bool refuse_form(struct call *call, const struct tool_choice *choice) {
+    static const char why[] = "the model's chat template writes calls in a form that is not known";
+    return call_refuse(call, 400, choice->mode == TOOLS_REQUIRED ? "tool_choice" : "tools",
+                       "unsupported_value", "%s: %s",
+                       choice->mode == TOOLS_REQUIRED ? "tool_choice" : "tools", why);
+}
+
+static bool is_old_structure(const struct shape *shape) {
+    struct jbuf format = {0};
+    const bool is_old = shape->kind == SHAPE_STRUCTURE && !shape_format_put(shape, &format);
+    jbuf_deinit(&format);
+    return is_old;
+}
+
+bool generation_shape_make(struct call *call, struct generation *generation, const json_t *tools) {
+    const struct tool_choice *choice = &generation->tool_choice;
+    const struct shape *shape = &generation->shape;
+    const struct answer_marks *marks = generation->marks;
+    if (call_refused(call)) return false;
+    const bool shapes_calls = tools && tool_choice_shapes(choice);
+    if (!shape->kind && !shapes_calls) return true;
+    if (!tools) return content_make(call, generation);
+    if (!tool_shape_known(marks, call->server->tmpl_source)) {
+        if (shapes_calls && tool_choice_is_binding(choice)) return refuse_form(call, choice);
+        return !shape->kind || content_make(call, generation);
+    }
+    if (is_old_structure(shape) && choice->mode != TOOLS_REQUIRED)
+        return call_refuse(call, 400, shape->field, "invalid_value",
+                           "%s: a structural tag beside tools needs a format", shape->field);
+    return calls_make(call, generation, tools);
+}
