@@ -188,7 +188,7 @@ static bool build_rules(struct assembly *a, uint32_t *n_state, uint32_t *n_call)
             grammar_fail(g, RN_ERR_ARG, "the rule \"%s\" is not defined", rule->name);
             return false;
         }
-        if (!dfa_build(g, rule->body, rule->counted, &a->dfa[i])) return false;
+        if (!dfa_build(g, rule->body, rule->counted && !rule->is_text, &a->dfa[i])) return false;
         m->rule[i] = (struct machine_rule){.name = rule->name,
                                            .base = *n_state,
                                            .n = a->dfa[i].n,

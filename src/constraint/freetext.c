@@ -47,13 +47,6 @@ size_t text_without_end(struct grammar *g, const char *text, size_t len) {
     return len;
 }
 
-bool text_has_special(struct grammar *g, const char *text, size_t len) {
-    bool is_end;
-    for (size_t i = 0; i < len; i++)
-        if (special_at(g, text + i, len - i, &is_end)) return true;
-    return false;
-}
-
 size_t text_boundary(struct grammar *g, const char *text, size_t len, size_t at) {
     size_t i = 0;
     while (i < at) {
@@ -158,16 +151,18 @@ static uint32_t child_of(struct search *s, uint32_t at, uint32_t symbol) {
     return s->n++;
 }
 
-static bool add_mark(struct search *s, uint32_t index) {
-    const char *text = s->mark[index].text;
-    const size_t len = s->mark[index].len;
+// The place of a string; 0: an error. *has_special: it names special tokens.
+static uint32_t place_of(struct search *s, const char *text, size_t len, bool is_plain,
+                         bool *has_special) {
     uint32_t at = 0;
+    *has_special = false;
     for (size_t i = 0; i < len;) {
         bool is_end;
-        size_t n = s->mark[index].is_plain ? 0 : special_at(s->g, text + i, len - i, &is_end);
+        size_t n = is_plain ? 0 : special_at(s->g, text + i, len - i, &is_end);
         uint32_t symbol;
         if (n) {
             symbol = special_symbol(s, text + i, n);
+            *has_special = true;
         } else {
             n = utf8_length((const uint8_t *)text + i, len - i);
             if (n == 0) n = 1; // no text has such a byte
@@ -176,12 +171,24 @@ static bool add_mark(struct search *s, uint32_t index) {
             for (size_t k = 1; k < n; k++) symbol = symbol << 6 | (text[i + k] & 0x3F);
         }
         at = child_of(s, at, symbol);
-        if (s->g->status) return false;
+        if (s->g->status) return 0;
         i += n;
     }
+    return at;
+}
+
+static bool add_mark(struct search *s, uint32_t index) {
+    const struct text_mark *mark = &s->mark[index];
+    bool has_special, ignored;
+    if (mark->len == 0) return true;
+    const uint32_t at = place_of(s, mark->text, mark->len, false, &has_special);
+    if (!at) return false;
     s->next_mark[index] = s->place[at].mark;
     s->place[at].mark = index + 1;
-    return true;
+    if (!has_special) return true;
+    const uint32_t plain = place_of(s, mark->text, mark->len, true, &ignored);
+    if (plain) s->place[plain].is_full = true;
+    return plain;
 }
 
 static uint32_t find_child(const struct search *s, uint32_t at, uint32_t symbol) {
@@ -197,7 +204,7 @@ static bool link_places(struct search *s) {
     s->queue[n++] = 0;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t at = s->queue[i];
-        s->place[at].is_full = s->place[at].mark || s->place[s->place[at].fail].is_full;
+        s->place[at].is_full |= s->place[at].mark || s->place[s->place[at].fail].is_full;
         for (uint32_t c = s->place[at].child; c; c = s->place[c].next) {
             uint32_t fail = s->place[at].fail;
             uint32_t found = at ? find_child(s, fail, s->place[c].symbol) : 0;

@@ -11,12 +11,12 @@ struct text_mark {
     size_t len;
     const struct node *then; // what comes behind it; NULL: the string is forbidden
     bool is_end;             // the node ends behind `then`; else the text continues
-    bool is_plain;           // names no special tokens
 };
 
-// Any text, and with `specials` any special token, up to the first string of the list. Where
-// several strings end at the same place, each of them may be meant. may_end: the text may also end
-// before it meets one.
+// Any text, and with `specials` any special token, up to the first string of the list. A string
+// with special tokens does not come in plain tokens either: a reader of the text cannot tell them
+// apart. Empty strings are passed over. Where several strings end at the same place, each of them
+// may be meant. may_end: the text may also end before it meets one.
 const struct node *node_free_text(struct grammar *g, const struct text_mark *mark, size_t n,
                                   bool may_end, bool specials);
 
@@ -25,7 +25,6 @@ const struct node *node_free_text(struct grammar *g, const struct text_mark *mar
 const struct node *node_marked(struct grammar *g, const char *text, size_t len);
 // The length of the string without a token at its end that ends the text.
 size_t text_without_end(struct grammar *g, const char *text, size_t len);
-bool text_has_special(struct grammar *g, const char *text, size_t len);
 // The first place from `at` on that is inside of no special token.
 size_t text_boundary(struct grammar *g, const char *text, size_t len, size_t at);
 

@@ -211,27 +211,42 @@ const struct node *node_graph(struct grammar *g, const struct graph_edge *edge, 
     return node;
 }
 
-const struct node *node_counted(struct grammar *g, const struct node *unit, int64_t min,
-                                int64_t max) {
-    if (!unit) return NULL;
-    if (max >= 0 && max < min) return node_never(g);
-    if (max == 0) return node_empty(g);
+static const struct node *counted(struct grammar *g, const struct node *body, int64_t min,
+                                  int64_t max, bool is_text) {
     if (min > GRAMMAR_MAX_COUNT) min = GRAMMAR_MAX_COUNT;
     if (max > GRAMMAR_MAX_COUNT) max = GRAMMAR_MAX_COUNT;
-    if (max < 0 && min == 0) return node_repeat(g, unit, 0, -1);
     uint32_t rule = 0;
-    while (rule < g->n_rule && !(g->rule[rule].counted && g->rule[rule].body == unit &&
+    while (rule < g->n_rule && !(g->rule[rule].counted && g->rule[rule].body == body &&
                                  g->rule[rule].min == min && g->rule[rule].max == max))
         rule++;
     if (rule == g->n_rule) {
         rule = grammar_rule(g, "counted text", 12);
         if (rule == UINT32_MAX) return NULL;
-        g->rule[rule].body = unit;
+        g->rule[rule].body = body;
         g->rule[rule].counted = true;
+        g->rule[rule].is_text = is_text;
         g->rule[rule].min = min;
         g->rule[rule].max = max;
     }
     return node_call(g, rule);
+}
+
+const struct node *node_counted(struct grammar *g, const struct node *unit, int64_t min,
+                                int64_t max) {
+    if (!unit) return NULL;
+    if (max >= 0 && max < min) return node_never(g);
+    if (max == 0) return node_empty(g);
+    if (max < 0 && min == 0) return node_repeat(g, unit, 0, -1);
+    return counted(g, unit, min, max, false);
+}
+
+const struct node *node_counted_text(struct grammar *g, const struct node *text, int64_t min,
+                                     int64_t max) {
+    if (!text) return NULL;
+    if (max >= 0 && max < min) return node_never(g);
+    if (max == 0) return node_empty(g);
+    if (max < 0 && min == 0) return text;
+    return counted(g, text, min, max, true);
 }
 
 uint32_t grammar_rule(struct grammar *g, const char *name, size_t len) {

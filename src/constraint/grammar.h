@@ -55,11 +55,13 @@ struct node {
 };
 
 // A counted rule is text of min to max units, max -1: without limit. Its body is one unit, which is
-// not empty and no prefix of another unit.
+// not empty and no prefix of another unit. Or its body is the whole text, whose starts are texts of
+// it, too: a unit ends wherever it may end.
 struct rule {
     const char *name;
     const struct node *body; // NULL: not defined yet
     bool counted;
+    bool is_text; // the body of a counted rule is the whole text
     int64_t min, max;
 };
 
@@ -111,6 +113,10 @@ const struct node *node_graph(struct grammar *g, const struct graph_edge *edge, 
 // min to max units, counted while the text is made instead of copied.
 const struct node *node_counted(struct grammar *g, const struct node *unit, int64_t min,
                                 int64_t max);
+
+// The same for a text with all of its starts at which a unit ends.
+const struct node *node_counted_text(struct grammar *g, const struct node *text, int64_t min,
+                                     int64_t max);
 
 #define node_seq_of(g, ...)                                                                        \
     node_seq(g, (const struct node *const[]){__VA_ARGS__},                                         \

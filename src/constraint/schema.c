@@ -7,8 +7,6 @@
 
 #include "constraint/front.h"
 
-enum { MAX_INDENT = 64 }; // blanks behind a line feed
-
 // --- errors by their place ---
 
 struct pointer {
@@ -264,42 +262,6 @@ static unsigned types_of(struct schema *s, const struct conjunction *c) {
 
 // --- values that are listed ---
 
-const struct node *schema_literal(struct schema *s, const struct json *value) {
-    struct grammar *g = s->g;
-    struct node_list list = {0};
-    switch (value->kind) {
-    case JREAD_NULL:
-        return node_text(g, "null");
-    case JREAD_BOOL:
-        return node_text(g, value->boolean ? "true" : "false");
-    case JREAD_NUMBER:
-        return node_bytes(g, value->text, value->len);
-    case JREAD_STRING:
-        return string_text(g, value->text, value->len);
-    case JREAD_ARRAY:
-    case JREAD_OBJECT:
-        break;
-    case JREAD_ERROR:
-        return NULL;
-    }
-    const bool is_object = value->kind == JREAD_OBJECT;
-    node_list_add(g, &list, node_text(g, is_object ? "{" : "["));
-    for (size_t i = 0; i < value->len; i++) {
-        if (i) node_list_add(g, &list, node_text(g, ","));
-        node_list_add(g, &list, s->space);
-        if (is_object) {
-            node_list_add(g, &list, string_text(g, value->member[i].key, value->member[i].len));
-            node_list_add(g, &list, node_text(g, ":"));
-            node_list_add(g, &list, s->space);
-        }
-        node_list_add(g, &list,
-                      schema_literal(s, is_object ? value->member[i].value : value->item[i]));
-    }
-    node_list_add(g, &list, s->space);
-    node_list_add(g, &list, node_text(g, is_object ? "}" : "]"));
-    return g->status ? NULL : node_seq(g, list.node, list.n);
-}
-
 static bool is_whole(const struct json *number) {
     for (size_t i = 0; i < number->len; i++)
         if (number->text[i] == '.' || number->text[i] == 'e' || number->text[i] == 'E')
@@ -391,7 +353,7 @@ static const struct node *listed_values(struct schema *s, const struct conjuncti
         if (!has_type(value, types) || !is_listed(s, c, one ? one : some, value) ||
             !passes(s, c, value))
             continue;
-        if (!node_list_add(s->g, &list, schema_literal(s, value))) return NULL;
+        if (!node_list_add(s->g, &list, form_literal(s, c->form, value))) return NULL;
     }
     return s->g->status ? NULL : node_alt(s->g, list.node, list.n);
 }
@@ -399,7 +361,7 @@ static const struct node *listed_values(struct schema *s, const struct conjuncti
 // --- rules ---
 
 static bool conjunction_equal(const struct conjunction *a, const struct conjunction *b) {
-    return a->n == b->n && a->is_never == b->is_never &&
+    return a->n == b->n && a->is_never == b->is_never && a->form == b->form &&
            memcmp(a->part, b->part, a->n * sizeof *a->part) == 0 &&
            memcmp(a->chosen, b->chosen, a->n) == 0;
 }
@@ -460,23 +422,34 @@ static const struct node *branches(struct schema *s, const struct conjunction *c
     return branch ? node_alt(s->g, nodes.node, nodes.n) : NULL;
 }
 
+// Objects whose members are arguments; nothing else can be written so.
+static const struct node *arguments(struct schema *s, const struct conjunction *c, unsigned types) {
+    if (types & TYPE_OBJECT && !schema_part_with(c, "const") && !schema_part_with(c, "enum"))
+        return schema_object(s, c);
+    return schema_fail(s, c->n ? c->part[0] : s->root, NULL,
+                       "expected the schema of an object, whose properties are arguments");
+}
+
 // The values of a conjunction without an open choice.
 static const struct node *by_type(struct schema *s, const struct conjunction *c) {
+    struct form *form = c->form;
     const unsigned types = types_of(s, c);
     if (s->g->status) return NULL;
+    if (form->kind == FORM_TAGS || form->kind == FORM_ARGUMENTS) return arguments(s, c, types);
     const struct node *listed = listed_values(s, c, types);
     if (listed || s->g->status) return listed;
-    struct node_list list = {0};
-    if (types & TYPE_NULL) node_list_add(s->g, &list, node_text(s->g, "null"));
+    struct node_list list = {0}; // of values that are no strings
+    if (types & TYPE_NULL) node_list_add(s->g, &list, form_word(s, form, "null"));
     if (types & TYPE_BOOLEAN)
         node_list_add(s->g, &list,
-                      node_alt_of(s->g, node_text(s->g, "true"), node_text(s->g, "false")));
-    if (types & TYPE_STRING) node_list_add(s->g, &list, schema_string(s, c));
+                      node_alt_of(s->g, form_word(s, form, "true"), form_word(s, form, "false")));
     if (types & (TYPE_NUMBER | TYPE_INTEGER))
         node_list_add(s->g, &list, schema_number(s, c, !(types & TYPE_NUMBER)));
     if (types & TYPE_OBJECT) node_list_add(s->g, &list, schema_object(s, c));
     if (types & TYPE_ARRAY) node_list_add(s->g, &list, schema_array(s, c));
-    return s->g->status ? NULL : node_alt(s->g, list.node, list.n);
+    if (s->g->status) return NULL;
+    const struct node *others = form_other(s, form, node_alt(s->g, list.node, list.n));
+    return types & TYPE_STRING ? node_alt_of(s->g, schema_string(s, c), others) : others;
 }
 
 static const struct node *body_of(struct schema *s, const struct conjunction *c) {
@@ -514,13 +487,17 @@ static const struct node *short_value(struct schema *s, const struct conjunction
     for (size_t i = 0; i < sizeof heavy / sizeof *heavy; i++)
         if (schema_part_with(c, heavy[i])) return NULL;
     const unsigned types = types_of(s, c);
-    if (s->g->status) return NULL;
+    const struct form *form = c->form;
+    if (s->g->status || form->kind == FORM_TAGS || form->kind == FORM_ARGUMENTS) return NULL;
     if (schema_part_with(c, "const") || schema_part_with(c, "enum") ||
         !(types & (TYPE_OBJECT | TYPE_ARRAY)))
         return by_type(s, c);
-    if (types == TYPE_ALL) return node_call(s->g, s->value);
-    if (types == TYPE_OBJECT) return node_call(s->g, s->object);
-    if (types == TYPE_ARRAY) return node_call(s->g, s->array);
+    // any text can be read, and is a value of some type
+    if (types == TYPE_ALL && form->kind == FORM_RAW) return node_call(s->g, form->string);
+    if (form->kind == FORM_RAW) return NULL;
+    if (types == TYPE_ALL) return node_call(s->g, form->value);
+    if (types == TYPE_OBJECT) return node_call(s->g, form->object);
+    if (types == TYPE_ARRAY) return node_call(s->g, form->array);
     return NULL;
 }
 
@@ -537,62 +514,38 @@ static const struct node *expression(struct grammar *g, const char *text) {
     return regex_node(g, text, strlen(text), false, node_class, "");
 }
 
-static const struct node *any_list(struct schema *s, const char *open, const struct node *member,
-                                   const char *close) {
-    struct grammar *g = s->g;
-    const struct node *comma = node_seq_of(g, node_text(g, ","), s->space, member);
-    const struct node *some =
-        node_seq_of(g, s->space, member, node_repeat(g, comma, 0, -1), s->space);
-    return node_seq_of(g, node_text(g, open), node_alt_of(g, s->space, some), node_text(g, close));
-}
-
 void schema_init(struct schema *s, struct grammar *g, const struct json *document) {
     *s = (struct schema){.g = g, .document = document};
 }
 
-static void any_values(struct schema *s) {
+// Rules that all schemas of the document use.
+static bool any_values(struct schema *s, struct form *form) {
     struct grammar *g = s->g;
-    if (s->space) return;
-    const struct range blanks[] = {{'\t', '\t'}, {' ', ' '}};
-    const struct node *indent = node_counted(g, node_class(g, blanks, 2), 0, MAX_INDENT);
-    s->space = node_alt_of(g, node_empty(g), node_text(g, " "),
-                           node_seq_of(g, node_text(g, "\n"), indent));
-    s->unit = string_unit(g);
-    s->string = grammar_rule(g, "string", 6);
-    s->number = grammar_rule(g, "number", 6);
-    s->integer = grammar_rule(g, "integer", 7);
-    s->value = grammar_rule(g, "value", 5);
-    s->object = grammar_rule(g, "object", 6);
-    s->array = grammar_rule(g, "array", 5);
-    if (g->status) return;
-    const struct node *quote = node_text(g, "\"");
-    grammar_define(g, s->string, node_seq_of(g, quote, node_repeat(g, s->unit, 0, -1), quote));
-    grammar_define(g, s->number,
-                   expression(g, "-?(?:0|[1-9]\\d{0,19})(?:\\.\\d{1,20})?(?:[eE][+-]?\\d{1,2})?"));
-    grammar_define(g, s->integer, expression(g, "-?(?:0|[1-9]\\d{0,19})"));
-    grammar_define(g, s->value,
-                   node_alt_of(g, expression(g, "true|false|null"), node_call(g, s->string),
-                               node_call(g, s->number), node_call(g, s->object),
-                               node_call(g, s->array)));
-    const struct node *value = node_call(g, s->value);
-    const struct node *member =
-        node_seq_of(g, node_call(g, s->string), node_text(g, ":"), s->space, value);
-    grammar_define(g, s->object, any_list(s, "{", member, "}"));
-    grammar_define(g, s->array, any_list(s, "[", value, "]"));
+    if (!s->unit) {
+        s->unit = string_unit(g);
+        s->number = grammar_rule(g, "number", 6);
+        s->integer = grammar_rule(g, "integer", 7);
+        if (g->status) return false;
+        grammar_define(g, s->number,
+                       expression(g,
+                                  "-?(?:0|[1-9]\\d{0,19})(?:\\.\\d{1,20})?(?:[eE][+-]?\\d{1,2})?"));
+        grammar_define(g, s->integer, expression(g, "-?(?:0|[1-9]\\d{0,19})"));
+    }
+    return form_ready(s, form) && !g->status;
 }
 
 void object_read(struct grammar *g) {
     struct schema s = {.g = g};
-    any_values(&s);
-    g->start = s.object;
+    if (any_values(&s, &s.json)) g->start = s.json.object;
 }
 
 const struct node *schema_part(struct schema *s, const struct json *schema,
-                               const struct json *holder, const char *keyword) {
+                               const struct json *holder, const char *keyword, struct form *form) {
     struct grammar *g = s->g;
     struct conjunction *c = grammar_alloc(g, 1, sizeof *c);
-    if (!c) return NULL;
-    any_values(s);
+    if (!form) form = &s->json;
+    if (!c || !any_values(s, form)) return NULL;
+    c->form = form;
     s->root = schema;
     const uint32_t first = g->n_rule;
     if (g->status || !conjunction_add(s, c, schema, holder, keyword)) return NULL;
@@ -608,7 +561,7 @@ void schema_read(struct grammar *g, const char *text, size_t len) {
     const struct json *document = json_read(g, "the schema", text, len);
     if (!document) return;
     schema_init(&s, g, document);
-    const struct node *node = schema_part(&s, document, document, NULL);
+    const struct node *node = schema_part(&s, document, document, NULL, NULL);
     g->start = grammar_rule(g, "root", 4);
     grammar_define(g, g->start, node);
 }

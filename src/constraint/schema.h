@@ -5,7 +5,7 @@
 #ifndef RN_CONSTRAINT_SCHEMA_H
 #define RN_CONSTRAINT_SCHEMA_H
 
-#include "constraint/json.h"
+#include "constraint/schema_form.h"
 
 enum { CONJUNCTION_MAX = 48 };
 
@@ -19,6 +19,7 @@ struct conjunction {
     uint8_t chosen[CONJUNCTION_MAX];
     uint32_t n;
     bool is_never; // false is a part
+    struct form *form;
 };
 
 enum type {
@@ -38,16 +39,17 @@ struct schema {
     const struct json *root;      // that references point into
     struct conjunction **rule_of; // [capacity] the conjunction of a rule; NULL: another one
     uint32_t n_rule_of;
-    const struct node *space; // between the tokens of JSON
+    struct form json;
     const struct node *unit;  // one character of a string, with any escape
-    uint32_t string, number, integer, value, object, array; // rules for any such value
+    uint32_t number, integer; // rules for any such value
 };
 
 // The document may hold several schemas. Their rules for any value are made once.
 void schema_init(struct schema *s, struct grammar *g, const struct json *document);
 // The texts of a schema of the document, which is a member of `holder`.
 const struct node *schema_part(struct schema *s, const struct json *schema,
-                               const struct json *holder, const char *keyword);
+                               const struct json *holder, const char *keyword,
+                               struct form *form); // NULL: JSON
 
 // An error at a keyword of a part: "/properties/a/not: ...".
 const struct node *schema_fail(struct schema *s, const struct json *part, const char *keyword,
@@ -57,8 +59,6 @@ bool conjunction_add(struct schema *s, struct conjunction *c, const struct json 
                      const struct json *holder, const char *keyword);
 // The value that a conjunction describes: text, or the call of a rule.
 const struct node *schema_value(struct schema *s, const struct conjunction *c);
-// The text of one JSON value.
-const struct node *schema_literal(struct schema *s, const struct json *value);
 
 // Bounds such as minLength: the larger minimum or the smaller maximum of all parts.
 bool schema_bounds(struct schema *s, const struct conjunction *c, const char *min_key,

@@ -23,6 +23,7 @@ static const struct json *rest(const struct json *part, const char **keyword) {
 static const struct node *item_at(struct schema *s, const struct conjunction *c, size_t at) {
     struct conjunction *value = grammar_alloc(s->g, 1, sizeof *value);
     if (!value) return NULL;
+    value->form = form_inner(c->form);
     for (uint32_t i = 0; i < c->n; i++) {
         const struct json *first = fixed(c->part[i]);
         const char *keyword = "prefixItems";
@@ -68,14 +69,15 @@ const struct node *schema_array(struct schema *s, const struct conjunction *c) {
     struct graph_edge *edge = grammar_alloc(g, 2 * (size_t)n + 8, sizeof *edge);
     if (!edge) return NULL;
     size_t n_edge = 0;
-    const struct node *comma = node_seq_of(g, node_text(g, ","), s->space);
-    const struct node *close = node_seq_of(g, s->space, node_text(g, "]"));
+    const struct node *space = form_inner(c->form)->space;
+    const struct node *comma = node_seq_of(g, node_text(g, ","), space);
+    const struct node *close = node_seq_of(g, space, node_text(g, "]"));
     const struct node *item = item_at(s, c, n_fixed);
     edge[n_edge++] = (struct graph_edge){0, 1, node_text(g, "[")};
     if (min == 0) edge[n_edge++] = (struct graph_edge){1, end, close};
     for (int64_t i = 0; i < n; i++) { // item i, into state after + i + 1 items
         const struct node *here = (size_t)i < n_fixed ? item_at(s, c, (size_t)i) : item;
-        const struct node *lead = i ? comma : s->space;
+        const struct node *lead = i ? comma : space;
         const uint32_t from = i ? after + (uint32_t)i : 1;
         edge[n_edge++] =
             (struct graph_edge){from, after + (uint32_t)i + 1, node_seq_of(g, lead, here)};
@@ -84,7 +86,7 @@ const struct node *schema_array(struct schema *s, const struct conjunction *c) {
     if (max < 0) { // any number more
         const uint32_t last = after + (uint32_t)n;
         if (n == 0) {
-            edge[n_edge++] = (struct graph_edge){1, last, node_seq_of(g, s->space, item)};
+            edge[n_edge++] = (struct graph_edge){1, last, node_seq_of(g, space, item)};
             edge[n_edge++] = (struct graph_edge){last, end, close};
         }
         edge[n_edge++] = (struct graph_edge){last, last, node_seq_of(g, comma, item)};

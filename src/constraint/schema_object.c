@@ -36,6 +36,7 @@ struct object {
     struct properties list;
     struct pattern pattern[MAX_PATTERNS];
     int n_pattern;
+    struct form *form; // of the members
     struct graph_edge *edge;
     size_t n_edge, edge_capacity;
 };
@@ -126,7 +127,7 @@ static bool collect_patterns(struct object *o) {
             const int64_t expand_max = s->g->expand_max;
             s->g->expand_max = GRAMMAR_MAX_REPEAT;
             *p = (struct pattern){.part = i, .schema = member->value};
-            p->keys = regex_node(s->g, member->key, member->len, true, string_class,
+            p->keys = regex_node(s->g, member->key, member->len, true, form_class(o->form),
                                  "/patternProperties: ");
             p->plain = regex_node(s->g, member->key, member->len, true, node_class,
                                   "/patternProperties: ");
@@ -164,6 +165,7 @@ static const struct node *value_for(struct object *o, const struct property *pro
                                     unsigned matched) {
     struct conjunction *value = grammar_alloc(o->s->g, 1, sizeof *value);
     if (!value) return NULL;
+    value->form = form_inner(o->form);
     for (uint32_t i = 0; i < o->c->n; i++) {
         const struct json *p = json_get(o->c->part[i], "properties");
         const struct json *own = property ? json_find(p, property->name, property->len) : NULL;
@@ -187,14 +189,12 @@ static unsigned patterns_of(struct object *o, const struct property *property) {
 // Strings in their one form, without the declared names.
 static const struct node *other_keys(struct object *o) {
     struct grammar *g = o->s->g;
-    const struct range all = {0, 0x10FFFF};
-    const struct node *any = node_repeat(g, string_class(g, &all, 1), 0, -1);
+    const struct node *any = form_any_name(o->s, o->form);
     if (o->list.n == 0) return any;
     struct node_list names = {0};
     for (size_t i = 0; i < o->list.n; i++) {
-        const struct node *quoted = string_text(g, o->list.at[i].name, o->list.at[i].len);
-        if (!quoted) return NULL;
-        node_list_add(g, &names, node_bytes(g, quoted->byte + 1, quoted->n - 2));
+        const struct property *p = &o->list.at[i];
+        if (!node_list_add(g, &names, form_name(o->s, o->form, p->name, p->len))) return NULL;
     }
     return node_without(g, any, node_alt(g, names.node, names.n));
 }
@@ -213,12 +213,11 @@ static bool edge(struct object *o, size_t from, size_t to, const struct node *no
     return true;
 }
 
-// A member from state `from` to state `to`; keys is the content of the key.
+// A member from state `from` to state `to`.
 static bool member_edge(struct object *o, size_t from, size_t to, const struct node *key,
                         const struct node *value) {
-    struct grammar *g = o->s->g;
     if (value && value->kind == NODE_NEVER) return true;
-    return edge(o, from, to, node_seq_of(g, key, node_text(g, ":"), o->s->space, value));
+    return edge(o, from, to, node_seq_of(o->s->g, key, value));
 }
 
 // Whether no part forbids all other keys.
@@ -236,9 +235,11 @@ static bool has_others(const struct object *o) {
 static bool other_members(struct object *o, size_t from, size_t to) {
     struct grammar *g = o->s->g;
     if (!has_others(o)) return true;
-    const struct node *quote = node_text(g, "\"");
-    if (o->list.n == 0 && o->n_pattern == 0)
-        return member_edge(o, from, to, node_call(g, o->s->string), value_for(o, NULL, 0));
+    if (o->list.n == 0 && o->n_pattern == 0 && o->form->kind == FORM_JSON) {
+        const struct node *key =
+            node_seq_of(g, node_call(g, o->form->string), node_text(g, ":"), o->form->space);
+        return member_edge(o, from, to, key, value_for(o, NULL, 0));
+    }
     const struct node *base = other_keys(o);
     for (unsigned matched = 0; matched < 1u << o->n_pattern; matched++) {
         const struct node *value = value_for(o, NULL, matched), *keys = base;
@@ -250,7 +251,7 @@ static bool other_members(struct object *o, size_t from, size_t to) {
         // a rule of its own, so that the wide states of a key are few
         const uint32_t rule = grammar_rule(g, "key", 3);
         if (rule == UINT32_MAX || !keys) return false;
-        grammar_define(g, rule, node_seq_of(g, quote, keys, quote));
+        grammar_define(g, rule, form_key(o->s, o->form, keys));
         if (!member_edge(o, from, to, node_call(g, rule), value)) return false;
     }
     return true;
@@ -279,16 +280,17 @@ static bool connect(struct object *o) {
     const size_t n = o->list.n;
     // states: 0 the start, 1 behind the brace, C[0..n], B[0..n], the end
     const size_t c0 = 2, b0 = c0 + n + 1, end = b0 + n + 1;
-    const struct node *empty = node_empty(g), *brace = node_text(g, "}");
-    const struct node *comma = node_seq_of(g, node_text(g, ","), s->space);
+    const struct node *empty = node_empty(g);
+    const struct node *comma = form_object_text(s, o->form, ',');
+    const struct node *close = form_object_text(s, o->form, '}');
     bool may_be_empty = true;
-    edge(o, 0, 1, node_text(g, "{"));
-    edge(o, 1, c0, s->space);
+    edge(o, 0, 1, form_object_text(s, o->form, '{'));
+    edge(o, 1, c0, empty);
     for (size_t i = 0; i < n; i++) {
         const struct property *p = &o->list.at[i];
         const struct node *value = value_for(o, p, patterns_of(o, p));
-        if (!member_edge(o, c0 + i, b0 + i + 1, string_text(g, p->name, p->len), value))
-            return false;
+        const struct node *key = form_key(s, o->form, form_name(s, o->form, p->name, p->len));
+        if (!member_edge(o, c0 + i, b0 + i + 1, key, value)) return false;
         edge(o, b0 + i, c0 + i, comma);
         may_be_empty &= !p->is_required;
         if (p->is_required) continue;
@@ -297,14 +299,14 @@ static bool connect(struct object *o) {
     }
     edge(o, b0 + n, c0 + n, comma);
     if (!other_members(o, c0 + n, b0 + n)) return false;
-    if (may_be_empty) edge(o, 1, end, node_seq_of(g, s->space, brace));
-    return edge(o, b0 + n, end, node_seq_of(g, s->space, brace));
+    if (may_be_empty) edge(o, 1, end, o->form->space ? node_text(g, "}") : empty);
+    return edge(o, b0 + n, end, close);
 }
 
 const struct node *schema_object(struct schema *s, const struct conjunction *c) {
     struct object *o = grammar_alloc(s->g, 1, sizeof *o);
     if (!o) return NULL;
-    *o = (struct object){.s = s, .c = c};
+    *o = (struct object){.s = s, .c = c, .form = c->form->kind == FORM_RAW ? &s->json : c->form};
     if (!collect_names(o) || !collect_patterns(o) || !check_counts(o) || !connect(o)) return NULL;
     return node_graph(s->g, o->edge, o->n_edge, (uint32_t)(2 * o->list.n + 5));
 }

@@ -141,20 +141,20 @@ const struct node *schema_string(struct schema *s, const struct conjunction *c) 
     bool is_combined =
         is_bounded && (schema_part_with(c, "pattern") || schema_part_with(c, "format"));
     // expressions that are combined may not call a rule
-    if (is_combined || c->n > 1) g->expand_max = GRAMMAR_MAX_REPEAT;
-    const struct node *content = expressions(s, c, string_class, &found);
+    if (is_combined || c->n > 1 || c->form->kind == FORM_RAW || c->form->kind == FORM_PAIRS)
+        g->expand_max = GRAMMAR_MAX_REPEAT;
+    const struct node *content = expressions(s, c, form_class(c->form), &found);
     g->expand_max = expand_max;
     if (g->status) return NULL;
     if (found && is_bounded) {
         const struct range all = {0, 0x10FFFF};
-        content = node_both(g, content, node_repeat(g, string_class(g, &all, 1), min, max));
+        content = node_both(g, content, node_repeat(g, form_class(c->form)(g, &all, 1), min, max));
     } else if (is_bounded) {
-        content = node_counted(g, s->unit, min, max);
+        return form_counted(s, c->form, min, max);
     } else if (!found) {
-        return node_call(g, s->string);
+        return node_call(g, c->form->string);
     }
-    const struct node *quote = node_text(g, "\"");
-    return node_seq_of(g, quote, content, quote);
+    return content ? form_string(s, c->form, content) : NULL;
 }
 
 bool schema_string_passes(struct schema *s, const struct conjunction *c, const struct json *value) {

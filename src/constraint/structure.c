@@ -6,12 +6,13 @@
 
 #include "constraint/freetext.h"
 #include "constraint/front.h"
-#include "constraint/schema.h"
+#include "constraint/structure_style.h"
 #include "constraint/vocab.h"
 
 struct structure {
     struct grammar *g;
     struct schema schema; // also the place of errors
+    struct style *styles;
 };
 
 // What comes behind a format.
@@ -116,8 +117,7 @@ struct marks {
 };
 
 static bool mark_add(struct structure *s, struct marks *marks, struct text_mark mark) {
-    if (mark.len == 0) return true;
-    if (marks->n + 2 > marks->capacity) {
+    if (marks->n == marks->capacity) {
         const size_t capacity = marks->capacity ? 2 * marks->capacity : 8;
         struct text_mark *grown = grammar_alloc(s->g, capacity, sizeof *grown);
         if (!grown) return false;
@@ -126,10 +126,6 @@ static bool mark_add(struct structure *s, struct marks *marks, struct text_mark 
         marks->capacity = capacity;
     }
     marks->at[marks->n++] = mark;
-    // a reader of the text does not tell a special token from its text in plain tokens
-    if (text_has_special(s->g, mark.text, mark.len))
-        marks->at[marks->n++] =
-            (struct text_mark){.text = mark.text, .len = mark.len, .is_plain = true};
     return true;
 }
 
@@ -214,7 +210,7 @@ static const struct node *tag_rest(struct structure *s, const struct json *tag) 
         return format_node(s, content, &ends);
     }
     if (!schema) return schema_fail(&s->schema, tag, "content", "expected a format: an object");
-    const struct node *node = schema_part(&s->schema, schema, tag, "schema");
+    const struct node *node = schema_part(&s->schema, schema, tag, "schema", NULL);
     return node ? node_seq_of(s->g, node, ends.node) : NULL;
 }
 
@@ -376,8 +372,10 @@ static const struct node *grammar(struct structure *s, const struct json *format
 
 static const struct node *json_schema(struct structure *s, const struct json *format) {
     const struct json *schema = json_get(format, "json_schema");
+    struct form *form;
     if (!schema) return schema_fail(&s->schema, format, "json_schema", "expected a schema");
-    return schema_part(&s->schema, schema, format, "json_schema");
+    if (!style_read(&s->schema, &s->styles, format, &form)) return NULL;
+    return schema_part(&s->schema, schema, format, "json_schema", form);
 }
 
 static const struct node *token(struct structure *s, const struct json *format) {
@@ -409,6 +407,7 @@ static const struct {
 } plain_formats[] = {
     {"const_string", const_string},
     {"json_schema", json_schema},
+    {"qwen_xml_parameter", json_schema},
     {"regex", regex},
     {"grammar", grammar},
     {"token", token},

@@ -136,6 +136,112 @@ CASE(tags_with_a_separator) {
     CHECK_TEXTS(table);
 }
 
+#define STYLED(style, schema)                                                                      \
+    "{\"type\":\"json_schema\"," style ",\"json_schema\":{\"type\":\"object\"," schema "}}"
+#define AB                                                                                         \
+    "\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":[\"integer\",\"null\"]},\"c\":{"  \
+    "\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":2}},\"d\":{\"enum\":[\"x\","  \
+    "true,"                                                                                        \
+    "{\"k\":\"v\"}]},\"e\":{\"type\":\"string\",\"maxLength\":3,\"minLength\":1},\"f\":{\"type\":" \
+    "\"string\",\"pattern\":\"^[<a-z/>]+$\"}},\"additionalProperties\":false"
+
+CASE(arguments_between_tags) {
+#define QWEN          STYLED("\"style\":\"qwen_xml\"", AB)
+#define P(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+    static const struct expected table[] = {
+        {QWEN, "", true},
+        {QWEN, P("a", "any \"text\"\n</param>\n<b") P("b", "12"), true},
+        {QWEN, P("a", "x</parameter>"), false},
+        {QWEN, P("a", "x</parameter>y"), false},
+        {QWEN, P("a", ""), true},
+        {QWEN, P("b", "12") P("a", ""), false},
+        {QWEN, P("b", "null") P("c", "[\"ab\", \"\"]"), true},
+        {QWEN, P("b", "x"), false},
+        {QWEN, P("c", "[\"abc\"]"), false},
+        {QWEN, P("d", "x"), true},
+        {QWEN, P("d", "true"), true},
+        {QWEN, P("d", "{\"k\":\"v\"}"), true},
+        {QWEN, P("d", "\"x\""), false},
+        {QWEN, P("e", "abc"), true},
+        {QWEN, P("e", "\xc3\xa9</"), true},
+        {QWEN, P("e", "abcd"), false},
+        {QWEN, P("e", ""), false},
+        {QWEN, P("f", "<a/>"), true},
+        {QWEN, P("f", "a b"), false},
+        {QWEN, P("f", "</parameter>"), false},
+        {QWEN, P("a", S("<call>")), false},
+        {STYLED("\"style\":\"qwen_xml\"", "\"additionalProperties\":{\"type\":\"boolean\"}"),
+         P("any_name", "true"), true},
+        {"{\"type\":\"qwen_xml_parameter\",\"json_schema\":{}}", P("x", "1") P("y", "z"), true},
+        {STYLED("\"style\":\"glm_xml\"", AB),
+         "<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n<arg_key>b</arg_key>\n<arg_value>1"
+         "</arg_value>\n",
+         true},
+        {STYLED("\"style\":\"minimax_xml\"", AB), "<parameter name=\"e\">ab</parameter>\n", true},
+        {STYLED("\"style\":\"minimax_xml\"", AB), "<parameter name=\"e\">\n</parameter>\n",
+         false}, // the reader drops the line feed
+        {STYLED("\"style\":\"deepseek_xml\"", AB),
+         "<\xef\xbd\x9c"
+         "DSML\xef\xbd\x9cparameter name=\"a\" string=\"true\">1</\xef\xbd\x9c"
+         "DSML\xef\xbd\x9cparameter>\n<\xef\xbd\x9c"
+         "DSML\xef\xbd\x9cparameter name=\"b\" "
+         "string=\"false\">1</\xef\xbd\x9c"
+         "DSML\xef\xbd\x9cparameter>\n",
+         true},
+        {STYLED("\"style\":\"deepseek_xml\"", AB),
+         "<\xef\xbd\x9c"
+         "DSML\xef\xbd\x9cparameter name=\"a\" string=\"false\">1</\xef\xbd\x9c"
+         "DSML\xef\xbd\x9cparameter>\n",
+         false},
+        {STYLED("\"style\":\"tags\",\"marks\":{\"key_open\":\"(\",\"key_close\":\")\","
+                "\"value_close\":\"</call>\"}",
+                AB),
+         "(a)x<" S("</call>") "(e)ab" S("</call>"), true},
+        {STYLED("\"style\":\"tags\",\"marks\":{\"key_open\":\"(\",\"key_close\":\")\","
+                "\"value_close\":\"</call>\"}",
+                AB),
+         "(a)</call>" S("</call>"), false},
+    };
+    CHECK_TEXTS(table);
+}
+
+CASE(arguments_of_python_and_pairs) {
+#define PYTHON STYLED("\"style\":\"python\"", AB)
+#define PAIRS  STYLED("\"style\":\"pairs\",\"quote\":\"<s>\"", AB)
+#define Q      S("<s>")
+    static const struct expected table[] = {
+        {PYTHON, "", true},
+        {PYTHON, "a=\"x'y\", b=None", true},
+        {PYTHON, "a='x\"y\\'', c=['a', \"b\"]", true},
+        {PYTHON, "a=\"x\"y\"", false},
+        {PYTHON, "a=\"x\", ", false},
+        {PYTHON, "b=1, a=\"x\"", false},
+        {PYTHON, "d=True", true},
+        {PYTHON, "d=true", false},
+        {PYTHON, "d=\"x\"", true},
+        {PYTHON, "d={\"k\":\"v\"}", true},
+        {PYTHON, "e='abcd'", false},
+        {PYTHON, "e='\\'\\n'", true},
+        {PYTHON, "f=\"<a\"", true},
+        {PYTHON, "f=\"A\"", false},
+        {PAIRS, "{}", true},
+        {PAIRS, "{a:" Q "x\"y, {" Q ",b:12}", true},
+        {PAIRS, "{a:" Q "x<s>" Q "}", false}, // the mark in plain tokens
+        {PAIRS, "{a:x}", false},
+        {PAIRS, "{b:null,c:[" Q "ab" Q "," Q Q "]}", true},
+        {PAIRS, "{c:[" Q "abc" Q "]}", false},
+        {PAIRS, "{d:{k:" Q "v" Q "}}", true},
+        {PAIRS, "{d:true,e:" Q "\xc3\xa9" Q "}", true},
+        {PAIRS, "{f:" Q "a/" Q "}", true},
+        {PAIRS, "{f:" Q "A" Q "}", false},
+        {STYLED("\"style\":\"pairs\",\"quote\":\"<s>\"", "\"properties\":{}"),
+         "{x:[1,true,{y:" Q Q "}]}", true},
+        {STYLED("\"style\":\"python\"", "\"properties\":{}"), "x=[1, True, {'y': \"\"}]", false},
+        {STYLED("\"style\":\"python\"", "\"properties\":{}"), "x=[1, True, {\"y\": ''}]", true},
+    };
+    CHECK_TEXTS(table);
+}
+
 CASE(places_are_named) {
     static const char *const sources[][2] = {
         {"[]", "the structure: expected an object"},
@@ -152,6 +258,17 @@ CASE(places_are_named) {
          "/format/value: a token that ends the text is not at the end"},
         {F("{\"type\":\"tag\",\"begin\":\"a\",\"content\":{\"type\":\"any_text\"}}"),
          "/format/end: expected a string"},
+        {F("{\"type\":\"json_schema\",\"style\":\"yaml\",\"json_schema\":{}}"),
+         "/format/style: the style is not supported"},
+        {F("{\"type\":\"json_schema\",\"style\":\"pairs\",\"json_schema\":{}}"),
+         "/format/quote: expected a string"},
+        {F("{\"type\":\"json_schema\",\"style\":\"tags\",\"json_schema\":{}}"),
+         "/format/marks: expected \"key_open\", a string"},
+        {F("{\"type\":\"json_schema\",\"style\":\"python\",\"json_schema\":{\"properties\":{"
+           "\"a b\":{}}}}"),
+         "the property \"a b\" has a name that this style cannot write"},
+        {F("{\"type\":\"json_schema\",\"style\":\"python\",\"json_schema\":{\"type\":\"null\"}}"),
+         "/format/json_schema: expected the schema of an object, whose properties are arguments"},
         {F("{\"type\":\"triggered_tags\",\"triggers\":[\"x\"],\"tags\":[{\"begin\":\"a\","
            "\"content\":{\"type\":\"any_text\"},\"end\":\"b\"}]}"),
          "/format/tags/0/begin: the tag starts with none of the triggers"},
