@@ -1,165 +1,121 @@
 // Calls of Gemma 4. A value is a string between marks, a number, true, false, null, a list or pairs
 // in braces. Keys stand bare or between marks. Within marks any text is a string's, without
-// escapes. A bare word that is no JSON value is taken for a string. Values become JSON.
-#define _GNU_SOURCE // memmem
+// escapes. A bare word that is no JSON value is taken for a string. Tokens become JSON, whose walk
+// knows the structure.
 #include "answer_pairs.h"
 
 #include <string.h>
 
 #include "helpers.h"
 
-enum { NAME_MAX_BYTES = 256 };
-
-// The mark at the start of text. MORE: the text ends inside of it.
-static enum call_verdict is_mark(const char *text, size_t len, const char *mark) {
-    const size_t n = strlen(mark);
-    if (memcmp(text, mark, len < n ? len : n) != 0) return CALL_BAD;
-    return len < n ? CALL_MORE : CALL_GOOD;
-}
-
-// ---------------------------------------------------------------- the end of a call
-
-// GOOD: *end is at the first brace.
-static enum call_verdict name_find(const char *text, size_t len, size_t begin, size_t *end) {
-    for (size_t at = begin; at - begin <= NAME_MAX_BYTES; at++) {
-        *end = at;
-        if (at == len) return CALL_MORE;
-        if (text[at] == '{') return at > begin ? CALL_GOOD : CALL_BAD;
-        if ((unsigned char)text[at] <= ' ' || strchr("<>\"'()[]}", text[at])) return CALL_BAD;
+// The name up to the first brace.
+static enum call_verdict name_read(struct call_run *run) {
+    struct parts_call *const call = run->call;
+    size_t len;
+    const char *const text = call_rest(run, &len);
+    for (size_t n = 0; n <= CALL_NAME_MAX; n++) {
+        if (n == len) return CALL_MORE;
+        if (text[n] == '{') {
+            if (!call_name(run, text, n)) return CALL_BAD;
+            call->at += n;
+            return CALL_GOOD;
+        }
+        if ((unsigned char)text[n] <= ' ' || strchr("<>\"'()[]}", text[n])) return CALL_BAD;
     }
     return CALL_BAD;
 }
 
-static enum call_verdict braces_scan(struct parts_scan *scan, const char *quote, const char *text,
-                                     size_t len, size_t *end) {
-    while (scan->at < len) {
-        const char c = text[scan->at];
-        const enum call_verdict mark =
-            c == quote[0] ? is_mark(text + scan->at, len - scan->at, quote) : CALL_BAD;
-        *end = scan->at;
-        if (mark == CALL_MORE) return CALL_MORE;
-        if (mark == CALL_GOOD) {
-            scan->in_string = !scan->in_string;
-            scan->at += strlen(quote);
-            continue;
-        }
-        scan->at++;
-        if (scan->in_string) continue;
-        if (c == quote[0] || ((unsigned char)c < ' ' && !answer_is_blank(c))) return CALL_BAD;
-        if ((c == '{' || c == '[') && ++scan->depth > JREAD_MAX_DEPTH) return CALL_BAD;
-        if ((c == '}' || c == ']') && --scan->depth == 0) {
-            *end = scan->at;
-            return CALL_GOOD;
-        }
+// ---------------------------------------------------------------- tokens
+
+// Within a string: its end, or text up to a place that may be its end.
+static enum call_verdict string_next(const struct call_run *run, const char *text, size_t len,
+                                     size_t *n) {
+    const char *const quote = run->parts->marks.tools.quote;
+    struct parts_call *const call = run->call;
+    if (call_starts(text, len, quote)) {
+        call->literal.in_string = false;
+        jbuf_bytes(&call->json, "\"", 1);
+        *n = strlen(quote);
+        return CALL_GOOD;
+    }
+    const size_t edge = call_edge(text, len, quote);
+    *n = edge < len && call_starts(text + edge, len - edge, quote)
+             ? edge
+             : call_whole_characters(text, edge);
+    jbuf_escape(&call->json, text, *n);
+    return *n ? CALL_GOOD : CALL_MORE;
+}
+
+static void word_put(struct jbuf *out, const char *text, size_t n, bool is_key) {
+    struct jread json;
+    jread_init(&json, text, n);
+    if (!is_key && n == 4 && memcmp(text, "None", 4) == 0)
+        jbuf_text(out, "null");
+    else if (!is_key && jread_skip(&json) && jread_finish(&json))
+        jbuf_bytes(out, text, n);
+    else
+        jbuf_string(out, text, n);
+}
+
+// A bare key or value, with the blanks behind it.
+static enum call_verdict word_next(const struct call_run *run, const char *text, size_t len,
+                                   size_t *n) {
+    struct parts_call *const call = run->call;
+    const bool is_key = json_walk_wants_key(&call->walk);
+    const char mark = run->parts->marks.tools.quote[0];
+    for (size_t at = call->scan; at < len; at++) {
+        const char c = text[at];
+        if (c == mark || ((unsigned char)c < ' ' && !answer_is_blank(c))) return CALL_BAD;
+        call->scan = at + 1;
+        if (!strchr(is_key ? ":,{}[]" : ",{}[]", c)) continue;
+        call->scan = 0;
+        *n = at;
+        while (at > 0 && answer_is_blank(text[at - 1])) at--;
+        word_put(&call->json, text, at, is_key);
+        return *n ? CALL_GOOD : CALL_BAD;
     }
     return CALL_MORE;
 }
 
-// ---------------------------------------------------------------- values
-
-struct reader {
-    const char *at, *end;
-    const char *quote;
-    struct jbuf *out;
-};
-
-static size_t rest(const struct reader *r) { return (size_t)(r->end - r->at); }
-
-static void blanks_skip(struct reader *r) { r->at = answer_blanks_end(r->at, r->end); }
-
-static bool take(struct reader *r, char c) { return answer_take(&r->at, r->end, c); }
-
-static bool is_string(const struct reader *r) {
-    return is_mark(r->at, rest(r), r->quote) == CALL_GOOD;
-}
-
-static bool string_read(struct reader *r) {
-    r->at += strlen(r->quote);
-    const char *const close = memmem(r->at, rest(r), r->quote, strlen(r->quote));
-    if (!close) return false;
-    jbuf_string(r->out, r->at, (size_t)(close - r->at));
-    r->at = close + strlen(r->quote);
-    return true;
-}
-
-// The text up to one of the bytes, without blanks at its end.
-static size_t word_len(const struct reader *r, const char *ends) {
-    size_t n = 0;
-    while (n < rest(r) && r->at[n] && !strchr(ends, r->at[n])) n++;
-    while (n > 0 && answer_is_blank(r->at[n - 1])) n--;
-    return n;
-}
-
-static bool word_read(struct reader *r) {
-    const size_t n = word_len(r, ",{}[]");
-    struct jread json;
-    if (n == 0) return false;
-    jread_init(&json, r->at, n);
-    if (n == 4 && memcmp(r->at, "None", 4) == 0)
-        jbuf_text(r->out, "null");
-    else if (jread_skip(&json) && jread_finish(&json))
-        jbuf_bytes(r->out, r->at, n);
-    else
-        jbuf_string(r->out, r->at, n);
-    r->at += n;
-    return true;
-}
-
-static bool key_read(struct reader *r) {
-    blanks_skip(r);
-    if (is_string(r)) return string_read(r);
-    const size_t n = word_len(r, ":,{}[]");
-    if (n == 0) return false;
-    jbuf_string(r->out, r->at, n);
-    r->at += n;
-    return true;
-}
-
-static bool value_read(struct reader *r);
-
-// Items up to the closing bracket, with commas between them. The scan has bounded the depth.
-static bool items_read(struct reader *r, char open, char close, bool is_pair) {
-    jbuf_bytes(r->out, &open, 1);
-    for (int count = 0; !take(r, close); count++) {
-        if (count && !take(r, ',')) return false;
-        if (count) jbuf_bytes(r->out, ",", 1);
-        if (is_pair) {
-            if (!key_read(r) || !take(r, ':')) return false;
-            jbuf_bytes(r->out, ":", 1);
+static enum call_verdict token_next(const struct call_run *run, const char *text, size_t len,
+                                    size_t *n) {
+    const char *const quote = run->parts->marks.tools.quote;
+    struct parts_call *const call = run->call;
+    if (call->literal.in_string) return string_next(run, text, len, n);
+    *n = 1;
+    if (call->scan == 0) {
+        if (answer_is_blank(text[0])) return CALL_GOOD;
+        if (text[0] && strchr("{}[],:", text[0])) {
+            jbuf_bytes(&call->json, text, 1);
+            return CALL_GOOD;
         }
-        if (!value_read(r)) return false;
+        if (call_may_start(text, len, quote)) return CALL_MORE;
+        if (call_starts(text, len, quote)) {
+            call->literal.in_string = true;
+            jbuf_bytes(&call->json, "\"", 1);
+            *n = strlen(quote);
+            return CALL_GOOD;
+        }
     }
-    jbuf_bytes(r->out, &close, 1);
-    return true;
+    return word_next(run, text, len, n);
 }
 
-static bool value_read(struct reader *r) {
-    blanks_skip(r);
-    if (r->at == r->end) return false;
-    if (is_string(r)) return string_read(r);
-    if (take(r, '{')) return items_read(r, '{', '}', true);
-    if (take(r, '[')) return items_read(r, '[', ']', false);
-    return word_read(r);
-}
-
-enum call_verdict pairs_read(struct answer_parts *parts, const char *text, size_t len, size_t begin,
-                             size_t *end, parts_fn fn, void *ctx) {
-    const char *const quote = parts->marks.tools.quote;
-    size_t brace;
-    enum call_verdict verdict = name_find(text, len, begin, &brace);
-    *end = brace;
-    if (verdict != CALL_GOOD) return verdict;
-    if (!parts->scan.in_json)
-        parts->scan = (struct parts_scan){.at = brace, .begin = brace, .in_json = true};
-    verdict = braces_scan(&parts->scan, quote, text, len, end);
-    if (verdict != CALL_GOOD) return verdict;
-    jbuf_clear(&parts->scratch);
-    struct reader r = {.at = text + brace,
-                       .end = text + *end,
-                       .quote = quote,
-                       .out = &parts->scratch};
-    const bool good = value_read(&r) && r.at == r.end && !r.out->failed &&
-                      parts_call_put(parts, text + begin, brace - begin, parts->scratch.data,
-                                     parts->scratch.len, fn, ctx);
-    return good ? CALL_GOOD : CALL_BAD;
+enum call_verdict pairs_read(struct call_run *run) {
+    struct parts_call *const call = run->call;
+    if (!call->name_len) {
+        const enum call_verdict verdict = name_read(run);
+        if (verdict != CALL_GOOD) return verdict;
+    }
+    while (call->at < run->len) {
+        size_t len, n;
+        const char *const text = call_rest(run, &len);
+        jbuf_clear(&call->json);
+        const enum call_verdict verdict = token_next(run, text, len, &n);
+        if (verdict != CALL_GOOD) return verdict;
+        if (call->json.failed || !call_put(run, call->json.data, call->json.len, call->at + n))
+            return CALL_BAD;
+        call->at += n;
+        if (call->is_complete) return CALL_GOOD;
+    }
+    return CALL_MORE;
 }

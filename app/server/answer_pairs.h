@@ -5,9 +5,7 @@
 
 #include "answer_calls.h"
 
-// Reads the call at `begin` and lets it out if it is good. The search for its end continues where
-// the last piece ended.
-enum call_verdict pairs_read(struct answer_parts *parts, const char *text, size_t len, size_t begin,
-                             size_t *end, parts_fn fn, void *ctx);
+// Reads the call at call->at.
+enum call_verdict pairs_read(struct call_run *run);
 
 #endif

@@ -27,7 +27,7 @@ enum state {
 enum channel { CHANNEL_CONTENT, CHANNEL_REASONING, CHANNEL_TOOL };
 
 enum {
-    CALL_MAX_BYTES = 1 << 20, // of a call, with its marks
+    CALL_MAX_BYTES = 1 << 20, // of a call that are held back
     BLANK_MAX_BYTES = 1 << 8, // white space that is held back
     HEADER_MAX_BYTES = 512,
 };
@@ -141,9 +141,8 @@ static void call_begin(struct answer_parts *parts, size_t n, const char *mark) {
     const struct tag_marks *const tags = parts->marks.tools.tags;
     const bool is_own = tags && !strcmp(mark, tags->name_open); // it is the call's own text
     parts->state = STATE_CALL;
-    parts->mark_len = n + (is_own ? 0 : strlen(mark));
-    parts->scan = (struct parts_scan){0};
     parts->is_open = true;
+    parts_call_begin(parts, n + (is_own ? 0 : strlen(mark)));
 }
 
 // ---------------------------------------------------------------- reasoning
@@ -219,8 +218,7 @@ static bool step_answer(struct feed *f) {
     parts->state = STATE_CONTENT;
     if (!is_end && !is_long && is_bare(parts, f->text[blanks])) {
         parts->state = STATE_CALL;
-        parts->mark_len = blanks;
-        parts->scan = (struct parts_scan){0};
+        parts_call_begin(parts, blanks);
     }
     return true;
 }
@@ -279,23 +277,57 @@ static bool step_content(struct feed *f) {
     return true;
 }
 
+// Reads on in a call, up to `len` bytes. What was let out is dropped, and CALL_MAX_BYTES at most
+// are held back then: *is_long.
+static enum call_verdict call_go(struct feed *f, size_t len, size_t *end, bool *is_long) {
+    struct call_read read;
+    for (;;) {
+        const size_t n = len < CALL_MAX_BYTES ? len : CALL_MAX_BYTES;
+        const enum call_verdict verdict =
+            parts_call_read(f->parts, f->text, n, &read, f->fn, f->ctx);
+        drop(f, read.done);
+        len -= read.done;
+        *end = read.end - read.done;
+        *is_long = verdict == CALL_MORE && n == CALL_MAX_BYTES && read.done == 0;
+        if (verdict != CALL_MORE || n < CALL_MAX_BYTES || *is_long) return verdict;
+    }
+}
+
+// The text of a call ends early, after `len` bytes. The start of a token that was to follow an
+// argument is dropped; text that was no part of a call yet is content.
+static void call_cut(struct feed *f, size_t len) {
+    if (f->parts->call.is_open)
+        drop(f, len);
+    else
+        put(f, PART_CONTENT, len);
+}
+
 static bool step_call(struct feed *f) {
     struct answer_parts *const parts = f->parts;
-    const size_t most = parts->mark_len + CALL_MAX_BYTES;
-    const size_t len = f->len < most ? f->len : most;
-    size_t end = 0;
-    const enum call_verdict verdict = parts_call_read(parts, f->text + parts->mark_len,
-                                                      len - parts->mark_len, &end, f->fn, f->ctx);
+    const struct parts_call *const call = &parts->call;
+    size_t end;
+    bool is_long;
+    const enum call_verdict verdict = call_go(f, f->len, &end, &is_long);
     if (verdict == CALL_GOOD) {
-        drop(f, parts->mark_len + end);
+        drop(f, end);
         parts->state = STATE_BETWEEN;
         return true;
     }
-    if (verdict == CALL_MORE && len < most && !f->final) return false;
-    // No call: all bytes that were looked at are content. At least the mark's first byte is, so
-    // that it is not taken for a mark again.
-    size_t n = verdict == CALL_MORE ? whole_bytes(f, len) : parts->mark_len + end;
-    if (n == 0) n = 1;
+    if (verdict == CALL_MORE && !is_long) {
+        if (!f->final) return false;
+        parts->state = STATE_CONTENT;
+        call_cut(f, f->len);
+        return true;
+    }
+    // The text is no call from `end` on. A whole call before it stays one.
+    if (call->is_open && call->is_complete) {
+        parts->state = STATE_BETWEEN;
+        return true;
+    }
+    // Before a call was let out, at least the mark's first byte is content, so that it is not taken
+    // for a mark again.
+    size_t n = is_long ? whole_bytes(f, CALL_MAX_BYTES) : end;
+    if (n == 0 && call->n_calls == 0) n = 1;
     put(f, PART_CONTENT, n);
     parts->state = STATE_CONTENT;
     return true;
@@ -364,6 +396,9 @@ static bool step_gap(struct feed *f) {
     static const char *const ends[MARKS_MAX] = {"<|end|>", "<|call|>", "<|return|>"};
     struct answer_parts *const parts = f->parts;
     const char *mark = "";
+    if (parts->is_blank) drop(f, blanks_at(f));
+    if (parts->is_blank && f->len == 0) return false;
+    parts->is_blank = false;
     const size_t blanks = blanks_at(f);
     if (blanks == f->len && !f->final && blanks < BLANK_MAX_BYTES) return false;
     const bool none = blanks == f->len || blanks >= BLANK_MAX_BYTES;
@@ -381,9 +416,23 @@ static bool step_gap(struct feed *f) {
     if (begin == MATCH_MAYBE || end == MATCH_MAYBE) return false;
     if (f->len == 0) return false;
     parts->channel = CHANNEL_CONTENT;
-    parts->mark_len = 0;
     parts->state = STATE_MESSAGE;
     return true;
+}
+
+// The header of a call is held with the arguments: it is content if they are none.
+static void harmony_call_begin(struct feed *f, size_t header_len) {
+    struct answer_parts *const parts = f->parts;
+    size_t len;
+    const char *name = header_word(f->text, header_len, RECIPIENT_MARK, &len);
+    if (len > 10 && memcmp(name, "functions.", 10) == 0) {
+        name += 10;
+        len -= 10;
+    }
+    parts->scan = header_len;
+    if (parts_call_named(parts, name, len, header_len)) return;
+    put(f, PART_CONTENT, header_len);
+    parts->channel = CHANNEL_CONTENT;
 }
 
 static bool step_header(struct feed *f) {
@@ -396,11 +445,9 @@ static bool step_header(struct feed *f) {
     if (found == MATCH_FULL) {
         const size_t end = at + strlen(mark);
         parts->channel = channel_of(parts, f->text, at);
-        parts->mark_len = 0;
         parts->state = STATE_MESSAGE;
-        parts->scan = (struct parts_scan){0};
         if (parts->channel == CHANNEL_TOOL)
-            parts->mark_len = end; // held with the arguments: it names the function
+            harmony_call_begin(f, end);
         else
             drop(f, end);
         return true;
@@ -408,64 +455,55 @@ static bool step_header(struct feed *f) {
     if (f->len < HEADER_MAX_BYTES && !f->final) return false;
     put(f, PART_CONTENT, whole_bytes(f, view.len)); // no header
     parts->channel = CHANNEL_CONTENT;
-    parts->mark_len = 0;
     parts->state = STATE_MESSAGE;
     return true;
 }
 
-// The arguments of a call are the message's text.
-static void put_harmony_call(struct feed *f, size_t end) {
-    struct answer_parts *const parts = f->parts;
-    const size_t begin = parts->mark_len;
-    size_t name_len;
-    const char *name = header_word(f->text, begin, RECIPIENT_MARK, &name_len);
-    if (name_len > 10 && memcmp(name, "functions.", 10) == 0) {
-        name += 10;
-        name_len -= 10;
-    }
-    const bool good =
-        parts_call_put(parts, name, name_len, f->text + begin, end - begin, f->fn, f->ctx);
-    if (good)
-        drop(f, end);
-    else
-        put(f, PART_CONTENT, end);
-    parts->mark_len = 0;
-}
-
-// Searched for from where the last piece ended, less the bytes that may be part of a mark.
-static size_t message_end(struct feed *f, size_t len, enum match *found) {
-    struct answer_parts *const parts = f->parts;
-    const size_t from = parts->mark_len + parts->scan.at;
+// The first place where the message ends, or may end. Of a call: searched for from where the last
+// piece ended.
+static size_t message_end(const struct feed *f, size_t from, enum match *found) {
     const char *mark = "";
     struct feed view = *f;
-    view.text += from;
-    view.len = len - from;
-    const size_t at = marks_find(&view, message_ends, found, &mark);
-    parts->scan.at += at;
-    return from + at;
+    drop(&view, from);
+    return from + marks_find(&view, message_ends, found, &mark);
+}
+
+// The arguments of a call are the message's text.
+static bool step_arguments(struct feed *f) {
+    struct answer_parts *const parts = f->parts;
+    enum match found;
+    size_t end;
+    bool is_long;
+    parts->scan = message_end(f, parts->scan, &found);
+    const size_t before = f->len;
+    const enum call_verdict verdict = call_go(f, parts->scan, &end, &is_long);
+    parts->scan -= before - f->len;
+    if (verdict == CALL_GOOD) {
+        drop(f, end);
+        parts->is_blank = true; // behind a call
+        parts->state = STATE_GAP;
+        return true;
+    }
+    if (verdict == CALL_MORE && !is_long) {
+        if (found == MATCH_FULL) {
+            put(f, PART_CONTENT, parts->scan);
+            parts->state = STATE_GAP;
+            return true;
+        }
+        if (f->final) call_cut(f, f->len);
+        return false;
+    }
+    put(f, PART_CONTENT, is_long ? whole_bytes(f, CALL_MAX_BYTES) : end);
+    parts->channel = CHANNEL_CONTENT;
+    return true;
 }
 
 static bool step_message(struct feed *f) {
     struct answer_parts *const parts = f->parts;
-    const bool is_tool = parts->channel == CHANNEL_TOOL;
-    const size_t most = parts->mark_len + CALL_MAX_BYTES;
-    const size_t len = is_tool && f->len > most ? most : f->len;
     enum match found;
-    if (!is_tool) parts->scan.at = 0;
-    const size_t at = message_end(f, len, &found);
-    if (is_tool) {
-        const bool is_long = found != MATCH_FULL && len == most;
-        if (found != MATCH_FULL && !f->final && !is_long) return false;
-        if (is_long) {
-            put(f, PART_CONTENT, whole_bytes(f, len));
-            parts->channel = CHANNEL_CONTENT;
-            parts->mark_len = 0;
-            return true;
-        }
-        put_harmony_call(f, found == MATCH_FULL ? at : f->len);
-    } else {
-        put(f, parts->channel == CHANNEL_REASONING ? PART_REASONING : PART_CONTENT, at);
-    }
+    if (parts->channel == CHANNEL_TOOL) return step_arguments(f);
+    const size_t at = message_end(f, 0, &found);
+    put(f, parts->channel == CHANNEL_REASONING ? PART_REASONING : PART_CONTENT, at);
     if (found != MATCH_FULL) return false;
     parts->state = STATE_GAP;
     return true;
@@ -506,12 +544,13 @@ void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tool
     if (!marks.harmony) return;
     parts->state = in_reasoning ? STATE_MESSAGE : STATE_GAP;
     parts->channel = CHANNEL_REASONING;
+    parts->is_blank = false;
 }
 
 void parts_deinit(struct answer_parts *parts) {
     jbuf_deinit(&parts->held);
-    jbuf_deinit(&parts->scratch);
-    jbuf_deinit(&parts->strings);
+    jbuf_deinit(&parts->call.text);
+    jbuf_deinit(&parts->call.json);
 }
 
 // Without memory to hold text back, all of it is let out as it is.

@@ -2,15 +2,18 @@
 // out text whose part is certain and holds back text that may become markup (answer_marks.h). A
 // request without tools never sees tool calls.
 //
-// A call is let out when it is complete: its name, then its arguments, one JSON object. Text that
-// turns out to be no call is content, as it was written. However a text is cut into pieces, the
-// parts joined are the same. White space around reasoning and calls is dropped.
+// A call is let out as it is written: its name, its arguments in pieces, its end (answer_call.h).
+// Text that turns out to be no part of a call is content, as it was written. A call that was let
+// out in part has no end then, and its arguments are the start of a JSON object. However a text is
+// cut into pieces, the parts joined are the same. White space around reasoning and calls is
+// dropped.
 #ifndef RN_SERVER_ANSWER_PARTS_H
 #define RN_SERVER_ANSWER_PARTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "answer_call.h"
 #include "answer_marks.h"
 #include "jbuf.h"
 
@@ -19,21 +22,11 @@ enum answer_part {
     PART_REASONING,
     PART_TOOL,           // a tool call starts: text is its name
     PART_TOOL_ARGUMENTS, // more of its arguments, JSON text
+    PART_TOOL_END,       // they are whole: one JSON object; no text
 };
 
 // text is borrowed for the call; tool numbers the tool calls of the choice from 0.
 typedef void (*parts_fn)(void *ctx, enum answer_part part, int tool, const char *text, size_t len);
-
-// How far the search for the end of a call has come, so that no byte is looked at twice.
-struct parts_scan {
-    size_t at;    // of the call's text, looked at so far
-    size_t begin; // of its JSON or its Python, once in_json
-    int depth;    // of brackets
-    bool in_json, in_string, escaped;
-    char quote; // of a string of Python's; with is_triple three of them
-    bool is_triple;
-    int tries; // ends that were none
-};
 
 struct answer_parts {
     struct answer_marks marks;
@@ -44,11 +37,10 @@ struct answer_parts {
     bool is_blank;   // the reasoning was white space so far
     bool is_wrapped; // the content's closing mark is dropped (wrap_marks)
     bool is_open;    // more calls may come without a mark (tool_marks.lines)
-    size_t mark_len; // bytes at the start of held, before the call's text
     int channel;     // of the message that is read (harmony)
-    struct parts_scan scan;
+    size_t scan;     // bytes of a call's message that were searched for its end (harmony)
+    struct parts_call call;
     struct jbuf held;
-    struct jbuf scratch, strings; // of calls that are read
 };
 
 // types: of the tools' parameters; borrowed, NULL: not known. in_reasoning: the prompt ended inside

@@ -1,378 +1,114 @@
-// Python's calls and literals, read as far as a model's calls go: keyword arguments whose values
-// are strings, numbers, True, False, None, lists, tuples and dictionaries, in Python's or in JSON's
-// words. Values become JSON.
-//
-// Models write quotes into strings without escapes ('it's'), since their templates do. So a quote
-// ends a string only where a value may end: before a comma, a colon or a closing bracket. Strings
-// in triple quotes end as in Python. Scan and reader agree on the ends of strings.
+// Python's calls: names and keyword arguments, whose values are literals (answer_literals.h). The
+// arguments become a JSON object.
 #include "answer_python.h"
 
 #include <string.h>
 
-#include "helpers.h"
+#include "answer_literals.h"
 
-enum {
-    NAME_MAX_BYTES = 256,  // of a function, before its bracket
-    BLANKS_MAX_BYTES = 64, // behind a quote
+enum state {
+    STATE_FIRST,  // before all calls
+    STATE_NAME,   // a call is due
+    STATE_OPEN,   // behind its name
+    STATE_KEY,    // an argument is due, or the end of the call
+    STATE_EQUALS, // behind its key
+    STATE_VALUE,
+    STATE_BEHIND, // behind its value
+    STATE_NEXT,   // behind a call of a list
+    STATE_COMMA,  // and the comma
 };
 
-static bool is_quote(char c) { return c == '\'' || c == '"'; }
-
-static bool is_word(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.' || c == '-' || c == '+' || (unsigned char)c >= 0x80;
-}
-
-// ---------------------------------------------------------------- strings
-
-// Three quotes at the start of text. MORE: the text ends before that is known.
-static enum call_verdict is_triple(const char *text, size_t len, char quote) {
-    for (size_t i = 0; i < 3; i++) {
-        if (i == len) return CALL_MORE;
-        if (text[i] != quote) return CALL_BAD;
-    }
+// Puts JSON and takes n bytes of the text.
+static enum call_verdict take(struct call_run *run, const char *json, size_t n, int state) {
+    struct parts_call *const call = run->call;
+    if (!call_put(run, json, strlen(json), call->at + n)) return CALL_BAD;
+    call->at += n;
+    call->state = state;
     return CALL_GOOD;
 }
 
-// Whether the quote at the start of text ends a string.
-static enum call_verdict is_end(const char *text, size_t len) {
-    size_t at = 1;
-    while (at < len && at <= BLANKS_MAX_BYTES && answer_is_blank(text[at])) at++;
-    if (at == len) return CALL_MORE;
-    return text[at] && strchr(",:)]}", text[at]) ? CALL_GOOD : CALL_BAD;
+static enum call_verdict name_read(struct call_run *run) {
+    size_t len, n;
+    const char *const text = call_rest(run, &len);
+    const enum call_verdict verdict = literal_name(text, len, &n);
+    if (verdict != CALL_GOOD) return verdict;
+    call_start(run);
+    if (!call_name(run, text, n)) return CALL_BAD;
+    return take(run, "", n, STATE_OPEN);
 }
 
-// ---------------------------------------------------------------- the end of calls
+static enum call_verdict key_read(struct call_run *run) {
+    struct parts_call *const call = run->call;
+    size_t len, n;
+    const char *const text = call_rest(run, &len);
+    const enum call_verdict verdict = literal_name(text, len, &n);
+    if (verdict != CALL_GOOD) return verdict;
+    jbuf_clear(&call->json);
+    if (!json_walk_wants_key(&call->walk)) jbuf_bytes(&call->json, ",", 1);
+    jbuf_string(&call->json, text, n);
+    jbuf_bytes(&call->json, ":", 1);
+    if (call->json.failed || !call_put(run, call->json.data, call->json.len, call->at + n))
+        return CALL_BAD;
+    return take(run, "", n, STATE_EQUALS);
+}
 
-// Within a string. GOOD: it has ended.
-static enum call_verdict string_scan(struct parts_scan *scan, const char *text, size_t len) {
-    for (; scan->at < len; scan->at++) {
-        const char c = text[scan->at];
-        if (scan->escaped || c == '\\') {
-            scan->escaped = !scan->escaped;
-        } else if (c == scan->quote) {
-            const enum call_verdict ends = scan->is_triple
-                                               ? is_triple(text + scan->at, len - scan->at, c)
-                                               : is_end(text + scan->at, len - scan->at);
-            if (ends == CALL_MORE) return CALL_MORE;
-            if (ends == CALL_BAD) continue;
-            scan->at += scan->is_triple ? 3 : 1;
-            scan->in_string = false;
+static enum call_verdict value_read(struct call_run *run) {
+    struct parts_call *const call = run->call;
+    size_t len, n;
+    const char *const text = call_rest(run, &len);
+    jbuf_clear(&call->json);
+    const enum call_verdict verdict =
+        literal_next(&call->literal, &call->walk, text, len, &n, &call->json);
+    if (verdict != CALL_GOOD) return verdict;
+    if (call->json.failed || !call_put(run, call->json.data, call->json.len, call->at + n))
+        return CALL_BAD;
+    const bool ends = call->walk.depth == 1 && json_walk_is_behind(&call->walk);
+    return take(run, "", n, ends ? STATE_BEHIND : STATE_VALUE);
+}
+
+static enum call_verdict call_end(struct call_run *run) {
+    const enum call_verdict verdict = take(run, "}", 1, STATE_NEXT);
+    if (verdict == CALL_GOOD) call_flush(run);
+    return verdict;
+}
+
+static enum call_verdict step(struct call_run *run) {
+    struct parts_call *const call = run->call;
+    const char c = run->text[call->at];
+    switch (call->state) {
+    case STATE_FIRST:
+        call->is_list = c == '[';
+        return take(run, "", call->is_list, STATE_NAME);
+    case STATE_NAME:
+        return name_read(run);
+    case STATE_OPEN:
+        return c == '(' ? take(run, "{", 1, STATE_KEY) : CALL_BAD;
+    case STATE_KEY:
+        return c == ')' ? call_end(run) : key_read(run);
+    case STATE_EQUALS:
+        return c == '=' ? take(run, "", 1, STATE_VALUE) : CALL_BAD;
+    case STATE_BEHIND:
+        if (c == ',') return take(run, "", 1, STATE_KEY);
+        return c == ')' ? call_end(run) : CALL_BAD;
+    case STATE_NEXT:
+        return c == ',' ? take(run, "", 1, STATE_COMMA) : CALL_BAD;
+    default:
+        return take(run, "", 0, STATE_NAME);
+    }
+}
+
+enum call_verdict python_read(struct call_run *run) {
+    struct parts_call *const call = run->call;
+    for (;;) {
+        if (call->state == STATE_NEXT && !call->is_list) return CALL_GOOD;
+        if (!call->literal.in_string) call->at = call_blanks(run->text, run->len, call->at);
+        if (call->at == run->len) return CALL_MORE;
+        const bool ends = call->state == STATE_NEXT || call->state == STATE_COMMA;
+        if (ends && run->text[call->at] == ']') {
+            call->at++;
             return CALL_GOOD;
         }
+        const enum call_verdict verdict = call->state == STATE_VALUE ? value_read(run) : step(run);
+        if (verdict != CALL_GOOD) return verdict;
     }
-    return CALL_MORE;
-}
-
-static enum call_verdict string_begin(struct parts_scan *scan, const char *text, size_t len) {
-    const char quote = text[scan->at];
-    const enum call_verdict triple = is_triple(text + scan->at, len - scan->at, quote);
-    if (triple == CALL_MORE) return CALL_MORE;
-    scan->is_triple = triple == CALL_GOOD;
-    scan->at += scan->is_triple ? 3 : 1;
-    scan->quote = quote;
-    scan->in_string = true;
-    scan->escaped = false;
-    return CALL_GOOD;
-}
-
-enum call_verdict python_scan(struct parts_scan *scan, const char *text, size_t len, size_t *end) {
-    while (scan->at < len) {
-        const char c = text[scan->at];
-        *end = scan->at;
-        if (scan->in_string) {
-            if (string_scan(scan, text, len) == CALL_MORE) return CALL_MORE;
-        } else if (is_quote(c)) {
-            if (string_begin(scan, text, len) == CALL_MORE) return CALL_MORE;
-        } else if (c == '(' || c == '[' || c == '{') {
-            if (++scan->depth > JREAD_MAX_DEPTH) return CALL_BAD;
-            scan->at++;
-        } else if (c == ')' || c == ']' || c == '}') {
-            scan->at++;
-            if (--scan->depth > 0) continue;
-            *end = scan->at;
-            return CALL_GOOD;
-        } else {
-            const bool is_long = scan->depth == 0 && scan->at - scan->begin >= NAME_MAX_BYTES;
-            if (is_long || !c || !(is_word(c) || answer_is_blank(c) || strchr(",=:", c)))
-                return CALL_BAD;
-            scan->at++;
-        }
-    }
-    return CALL_MORE;
-}
-
-// ---------------------------------------------------------------- literals
-
-struct reader {
-    const char *at, *end;
-    int depth;
-    struct jbuf *out;
-    struct jbuf *text; // of a string, its escapes resolved
-};
-
-static void blanks_skip(struct reader *r) { r->at = answer_blanks_end(r->at, r->end); }
-
-static bool take(struct reader *r, char c) { return answer_take(&r->at, r->end, c); }
-
-static size_t word_len(const struct reader *r) {
-    size_t n = 0;
-    while (r->at + n < r->end && is_word(r->at[n])) n++;
-    return n;
-}
-
-// A word that may name a function or an argument. False: there is none.
-static bool name_read(struct reader *r, const char **name, size_t *len) {
-    blanks_skip(r);
-    *name = r->at;
-    *len = word_len(r);
-    r->at += *len;
-    return *len > 0 && !strchr("0123456789.-+", **name);
-}
-
-static int digit_of(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 16;
-}
-
-// Up to n digits; false: there are fewer than `least`.
-static bool digits_read(struct reader *r, int base, int least, int n, uint32_t *value) {
-    int count = 0;
-    *value = 0;
-    for (; count < n && r->at < r->end && digit_of(*r->at) < base; count++)
-        *value = *value * (uint32_t)base + (uint32_t)digit_of(*r->at++);
-    return count >= least;
-}
-
-static bool is_high(uint32_t cp) { return cp >= 0xD800 && cp < 0xDC00; }
-static bool is_low(uint32_t cp) { return cp >= 0xDC00 && cp < 0xE000; }
-
-// The second half of a pair; another escape stays where it is.
-static uint32_t pair_read(struct reader *r, uint32_t high) {
-    const char *const before = r->at;
-    uint32_t low;
-    if (r->end - r->at > 2 && r->at[0] == '\\' && r->at[1] == 'u') {
-        r->at += 2;
-        if (digits_read(r, 16, 4, 4, &low) && is_low(low))
-            return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-    }
-    r->at = before;
-    return high;
-}
-
-static void character_put(struct reader *r, uint32_t cp) {
-    uint8_t bytes[4];
-    if (cp > 0x10FFFF || is_high(cp) || is_low(cp)) cp = 0xFFFD;
-    jbuf_bytes(r->text, (const char *)bytes, unicode_encode(cp, bytes));
-}
-
-// \xNN, \uNNNN and \UNNNNNNNN; false: it has too few digits.
-static bool code_read(struct reader *r, char kind) {
-    const int n = kind == 'x' ? 2 : kind == 'u' ? 4 : 8;
-    uint32_t cp;
-    if (!digits_read(r, 16, n, n, &cp)) return false;
-    character_put(r, is_high(cp) ? pair_read(r, cp) : cp);
-    return true;
-}
-
-// Behind a backslash. One that starts no escape stays, as in Python.
-static bool escape_read(struct reader *r) {
-    static const char names[] = "abfnrtv\\'\"", values[] = "\a\b\f\n\r\t\v\\'\"";
-    uint32_t cp;
-    const char c = *r->at;
-    if (c >= '0' && c <= '7') {
-        digits_read(r, 8, 1, 3, &cp);
-        character_put(r, cp);
-        return true;
-    }
-    r->at++;
-    if (c == '\n') return true; // the line goes on
-    if (c == 'x' || c == 'u' || c == 'U') return code_read(r, c);
-    const char *const name = c ? strchr(names, c) : NULL;
-    if (name) {
-        jbuf_bytes(r->text, &values[name - names], 1);
-    } else {
-        const char both[] = {'\\', c};
-        jbuf_bytes(r->text, both, 2);
-    }
-    return true;
-}
-
-// Up to and with the quotes that end it.
-static bool string_text(struct reader *r, char quote, bool triple) {
-    jbuf_clear(r->text);
-    while (r->at < r->end) {
-        const size_t rest = (size_t)(r->end - r->at);
-        const char *const begin = r->at;
-        if (*r->at == '\\') {
-            r->at++;
-            if (r->at == r->end || !escape_read(r)) return false;
-            continue;
-        }
-        if (*r->at == quote) {
-            // at the end of a literal that stands alone there is nothing behind the quote
-            if (triple ? is_triple(r->at, rest, quote) == CALL_GOOD
-                       : is_end(r->at, rest) != CALL_BAD) {
-                r->at += triple ? 3 : 1;
-                return true;
-            }
-            r->at++;
-        }
-        while (r->at < r->end && *r->at != '\\' && *r->at != quote) r->at++;
-        jbuf_bytes(r->text, begin, (size_t)(r->at - begin));
-    }
-    return false;
-}
-
-static bool string_read(struct reader *r) {
-    const char quote = *r->at;
-    const bool triple = is_triple(r->at, (size_t)(r->end - r->at), quote) == CALL_GOOD;
-    r->at += triple ? 3 : 1;
-    if (!string_text(r, quote, triple)) return false;
-    if (r->text->failed) r->out->failed = true;
-    jbuf_string(r->out, r->text->data ? r->text->data : "", r->text->len);
-    return true;
-}
-
-static bool word_read(struct reader *r) {
-    static const char *const words[][2] = {
-        {"True", "true"}, {"False", "false"}, {"None", "null"},
-        {"true", "true"}, {"false", "false"}, {"null", "null"},
-    };
-    const size_t n = word_len(r);
-    struct jread number;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strlen(words[i][0]) != n || memcmp(words[i][0], r->at, n) != 0) continue;
-        jbuf_text(r->out, words[i][1]);
-        r->at += n;
-        return true;
-    }
-    jread_init(&number, r->at, n);
-    if (n == 0 || jread_peek(&number) != JREAD_NUMBER || !jread_skip(&number) ||
-        !jread_finish(&number))
-        return false;
-    jbuf_bytes(r->out, r->at, n);
-    r->at += n;
-    return true;
-}
-
-static bool value_read(struct reader *r);
-
-// "key": value
-static bool member_read(struct reader *r) {
-    blanks_skip(r);
-    if (r->at == r->end || !is_quote(*r->at) || !string_read(r) || !take(r, ':')) return false;
-    jbuf_bytes(r->out, ":", 1);
-    return value_read(r);
-}
-
-// key=value
-static bool argument_read(struct reader *r) {
-    const char *key;
-    size_t n;
-    if (!name_read(r, &key, &n) || !take(r, '=')) return false;
-    jbuf_string(r->out, key, n);
-    jbuf_bytes(r->out, ":", 1);
-    return value_read(r);
-}
-
-// Items up to a closing bracket, with commas between them and perhaps behind them. *count is how
-// many; negative: a comma follows the last.
-static bool items_read(struct reader *r, char close, bool (*item)(struct reader *r), int *count) {
-    for (*count = 0;; ++*count) {
-        if (take(r, close)) return true;
-        if (*count && !take(r, ',')) return false;
-        if (*count && take(r, close)) {
-            *count = -*count;
-            return true;
-        }
-        if (*count) jbuf_bytes(r->out, ",", 1);
-        if (!item(r)) return false;
-    }
-}
-
-// Brackets around one value that no comma follows mean nothing.
-static bool tuple_read(struct reader *r) {
-    const size_t begin = r->out->len;
-    int count;
-    jbuf_bytes(r->out, "[", 1);
-    if (!items_read(r, ')', value_read, &count) || r->out->failed) return false;
-    if (count != 1) {
-        jbuf_bytes(r->out, "]", 1);
-        return true;
-    }
-    char *const text = r->out->data + begin;
-    memmove(text, text + 1, --r->out->len - begin);
-    return true;
-}
-
-static bool brackets_read(struct reader *r) {
-    const char open = *r->at++;
-    int count;
-    if (open == '(') return tuple_read(r);
-    const char close = open == '[' ? ']' : '}';
-    jbuf_bytes(r->out, &open, 1);
-    if (!items_read(r, close, open == '[' ? value_read : member_read, &count)) return false;
-    jbuf_bytes(r->out, &close, 1);
-    return true;
-}
-
-static bool value_read(struct reader *r) {
-    blanks_skip(r);
-    if (r->at == r->end) return false;
-    if (is_quote(*r->at)) return string_read(r);
-    if (!*r->at || !strchr("([{", *r->at)) return word_read(r);
-    if (++r->depth > JREAD_MAX_DEPTH) return false;
-    const bool ok = brackets_read(r);
-    r->depth--;
-    return ok;
-}
-
-bool python_literal_put(struct jbuf *out, const char *text, size_t len) {
-    const size_t before = out->len;
-    struct jbuf string = {0};
-    struct reader r = {.at = text, .end = text + len, .out = out, .text = &string};
-    bool ok = value_read(&r);
-    blanks_skip(&r);
-    ok = ok && r.at == r.end;
-    if (!ok) out->len = before;
-    jbuf_deinit(&string);
-    return ok;
-}
-
-// ---------------------------------------------------------------- calls
-
-// name(key=value, ...)
-static bool call_read(struct reader *r, const char **name, size_t *name_len) {
-    int count;
-    if (!name_read(r, name, name_len) || !take(r, '(')) return false;
-    jbuf_clear(r->out);
-    jbuf_bytes(r->out, "{", 1);
-    if (!items_read(r, ')', argument_read, &count)) return false;
-    jbuf_bytes(r->out, "}", 1);
-    return !r->out->failed;
-}
-
-static bool calls_read(struct reader *r, struct answer_parts *parts, parts_fn fn, void *ctx) {
-    const bool is_list = take(r, '[');
-    const char *name;
-    size_t len;
-    do {
-        if (!call_read(r, &name, &len)) return false;
-        if (!parts_call_put(parts, name, len, r->out->data, r->out->len, fn, ctx)) return false;
-        if (!is_list || take(r, ']')) break;
-        if (!take(r, ',')) return false;
-    } while (!take(r, ']'));
-    blanks_skip(r);
-    return r->at == r->end;
-}
-
-bool python_calls_walk(struct answer_parts *parts, const char *text, size_t len, parts_fn fn,
-                       void *ctx) {
-    struct reader r = {.at = text,
-                       .end = text + len,
-                       .out = &parts->scratch,
-                       .text = &parts->strings};
-    return calls_read(&r, parts, fn, ctx);
 }

@@ -204,7 +204,9 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
 // ---------------------------------------------------------------- whole answers
 
 size_t choice_bytes(const struct generation_choice *choice) {
-    return choice->text.capacity + choice->reasoning.capacity +
+    size_t tools = 0;
+    for (int i = 0; i < choice->n_tools; i++) tools += choice->tool[i].arguments.capacity;
+    return choice->text.capacity + choice->reasoning.capacity + tools +
            (size_t)choice->token_capacity * sizeof *choice->token +
            (size_t)choice->logprob_capacity * sizeof *choice->logprob +
            (size_t)choice->top_capacity * sizeof *choice->top;
@@ -214,6 +216,7 @@ size_t choice_bytes(const struct generation_choice *choice) {
 static void choice_forget(struct call *call, struct generation_choice *choice) {
     jbuf_deinit(&choice->text);
     jbuf_deinit(&choice->reasoning);
+    for (int i = 0; i < choice->n_tools; i++) jbuf_deinit(&choice->tool[i].arguments);
     free(choice->token);
     free(choice->logprob);
     free(choice->top);

@@ -14,7 +14,9 @@
 
 struct tool_call {
     char id[32]; // "call_..."
-    struct jbuf name, arguments;
+    struct jbuf name;
+    struct jbuf arguments; // of a stream: empty
+    bool is_complete;      // they are whole
 };
 
 // A token with its logprobs, as it came.

@@ -96,9 +96,7 @@ static void put_escaped(struct jbuf *buf, unsigned char c) {
     }
 }
 
-void jbuf_string(struct jbuf *buf, const char *data, size_t len) {
-    jbuf_reserve(buf, len + 2);
-    jbuf_bytes(buf, "\"", 1);
+void jbuf_escape(struct jbuf *buf, const char *data, size_t len) {
     size_t at = 0;
     while (at < len) {
         size_t run = at;
@@ -117,6 +115,12 @@ void jbuf_string(struct jbuf *buf, const char *data, size_t len) {
         jbuf_bytes(buf, valid ? data + at : "\xEF\xBF\xBD", valid ? n : 3);
         at += n;
     }
+}
+
+void jbuf_string(struct jbuf *buf, const char *data, size_t len) {
+    jbuf_reserve(buf, len + 2);
+    jbuf_bytes(buf, "\"", 1);
+    jbuf_escape(buf, data, len);
     jbuf_bytes(buf, "\"", 1);
 }
 

@@ -42,8 +42,8 @@ static void tool_put(const struct tool_call *tool, struct jbuf *out) {
     jbuf_key(out, "input");
 }
 
-// The arguments as JSON. The model's text need not be JSON. Then it is written as a string: no
-// client takes it for arguments, and nothing is lost.
+// The arguments as JSON. A call that was cut has the start of an object. It is written as a string:
+// no client takes it for arguments, and nothing is lost.
 static void input_put(const struct jbuf *arguments, struct jbuf *out) {
     if (!arguments->len) {
         jbuf_text(out, "{}");
@@ -207,6 +207,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     };
     struct blocks *blocks = call->generation->own;
     struct jbuf *out = &call->out;
+    if (delta->part == PART_TOOL_END) block_close(call, blocks);
     if (delta->part != PART_TOOL && !delta->len) return;
     block_open(call, blocks, delta);
     if (delta->part == PART_TOOL) return;

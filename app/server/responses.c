@@ -108,6 +108,8 @@ static bool is_cut(const struct generation_choice *choice) {
     return choice->finish == RN_FINISH_LENGTH;
 }
 
+static const char *status_of(bool is_whole) { return is_whole ? "completed" : "incomplete"; }
+
 static void usage_put(const struct call *call, struct jbuf *out) {
     const struct usage usage = generation_usage(call->generation);
     jbuf_printf(out,
@@ -170,12 +172,12 @@ static void output_put(const struct call *call, struct generation_choice *choice
     jbuf_text(out, "[");
     for (int i = 0; i < n; i++) {
         const int tool = i - (n - choice->n_tools);
-        struct item item = {.index = i,
-                            .status = is_cut(choice) && i + 1 == n ? "incomplete" : "completed"};
+        struct item item = {.index = i, .status = status_of(!is_cut(choice) || i + 1 < n)};
         if (tool >= 0) {
             item.part = PART_TOOL;
             item.tool = &choice->tool[tool];
             item.text = &item.tool->arguments;
+            item.status = status_of(item.tool->is_complete);
         } else if (i == 0 && choice->reasoning.len) {
             item.part = PART_REASONING;
             item.text = &choice->reasoning;
@@ -266,9 +268,8 @@ static struct item item_open_of(const struct state *state, const struct generati
     };
 }
 
-// All of the open item has come.
-static void item_close(struct call *call, const struct generation_choice *choice,
-                       const char *status) {
+// All of the open item has come. A function call is whole where its arguments are.
+static void item_close(struct call *call, const struct generation_choice *choice, bool is_whole) {
     static const char *const names[] = {
         [PART_CONTENT] = "response.output_text.done",
         [PART_REASONING] = "response.reasoning_text.done",
@@ -277,7 +278,7 @@ static void item_close(struct call *call, const struct generation_choice *choice
     struct state *state = call->generation->own;
     if (!state->open) return;
     struct item item = item_open_of(state, choice);
-    item.status = status;
+    item.status = status_of(item.tool ? item.tool->is_complete : is_whole);
     item.text = &state->text;
     item.logprobs = &state->logprobs;
     struct jbuf *out = item_event_begin(call, names[item.part]);
@@ -306,7 +307,7 @@ static void item_open(struct call *call, const struct generation_choice *choice,
     static const struct jbuf empty = {0};
     struct state *state = call->generation->own;
     if (state->open && state->part == part && (part != PART_TOOL || state->tool == tool)) return;
-    item_close(call, choice, "completed");
+    item_close(call, choice, true);
     state->open = true;
     state->part = part;
     state->tool = tool;
@@ -338,6 +339,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     };
     struct state *state = call->generation->own;
     const bool is_tool = delta->part == PART_TOOL || delta->part == PART_TOOL_ARGUMENTS;
+    if (delta->part == PART_TOOL_END) item_close(call, delta->choice, true);
     if (delta->part != PART_TOOL && !delta->len) return;
     item_open(call, delta->choice, is_tool ? PART_TOOL : delta->part, delta->tool);
     if (delta->part != PART_CONTENT) delta->choice->n_logprob = delta->choice->n_top = 0;
@@ -355,7 +357,7 @@ static void stream_choice_end(struct call *call, struct generation_choice *choic
     if (!state->open && state->index == 0) item_open(call, choice, PART_CONTENT, 0);
     if (state->part == PART_CONTENT)
         openai_logprobs_take(call->server, choice, 0, &state->logprobs);
-    item_close(call, choice, is_cut(choice) ? "incomplete" : "completed");
+    item_close(call, choice, !is_cut(choice));
 }
 
 static void stream_end(struct call *call) {

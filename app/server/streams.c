@@ -396,7 +396,7 @@ static bool tool_begin(struct generation_choice *choice, const struct call *call
     return true;
 }
 
-// Tool calls are collected for streams too: writers name them by their ids.
+// The names of tool calls are collected for streams too: writers tell them with their ids.
 static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct part_ctx *at = ctx;
     struct generation_choice *choice = at->choice;
@@ -408,8 +408,8 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
             at->failed = true;
             return;
         }
-    } else if (part == PART_TOOL_ARGUMENTS) {
-        jbuf_bytes(&choice->tool[tool].arguments, text, len);
+    } else if (part == PART_TOOL_END) {
+        choice->tool[tool].is_complete = true;
     }
     if (generation->params.stream) {
         generation->writer->delta(at->call, &(struct delta){.choice = choice,
@@ -421,6 +421,9 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
         jbuf_bytes(&choice->text, text, len);
     } else if (part == PART_REASONING) {
         jbuf_bytes(&choice->reasoning, text, len);
+    } else if (part == PART_TOOL_ARGUMENTS) {
+        jbuf_bytes(&choice->tool[tool].arguments, text, len);
+        if (choice->tool[tool].arguments.failed) at->failed = true;
     }
 }
 

@@ -1,5 +1,5 @@
-// An answer that a model could write: however it is cut, the parts are the same, arguments are JSON
-// objects, and without tools there are no calls.
+// An answer that a model could write: however it is cut, the parts are the same, the arguments of
+// calls that have an end are JSON objects, and without tools there are no calls.
 //
 // Input: a byte that chooses the template, one with flags and the size of the pieces, the text.
 #include <stdlib.h>
@@ -54,26 +54,35 @@ struct parts {
     struct jbuf text; // all parts, with a byte for its kind before each that differs from the last
     struct jbuf arguments;
     int last, n_tools;
+    bool has_end; // the last call
 };
 
 static void end_arguments(struct parts *parts) {
     if (!parts->arguments.len) return;
     struct jread r;
     jread_init(&r, parts->arguments.data, parts->arguments.len);
-    if (jread_peek(&r) != JREAD_OBJECT || !jread_skip(&r) || !jread_finish(&r)) abort();
+    const bool whole = jread_peek(&r) == JREAD_OBJECT && jread_skip(&r) && jread_finish(&r);
+    if (whole != parts->has_end) abort();
     jbuf_clear(&parts->arguments);
 }
 
 static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct parts *parts = ctx;
     const int kind = (int)part << 16 | tool;
-    if (len == 0) abort();
+    if ((len == 0) != (part == PART_TOOL_END)) abort();
+    if (part == PART_TOOL_END) {
+        if (parts->has_end || tool != parts->n_tools - 1) abort();
+        parts->has_end = true;
+        return;
+    }
     if (kind != parts->last) {
         end_arguments(parts);
         jbuf_printf(&parts->text, "%d:", kind);
     }
     parts->last = kind;
     if (part == PART_TOOL && tool != parts->n_tools++) abort();
+    if (part == PART_TOOL) parts->has_end = false;
+    if (part == PART_TOOL_ARGUMENTS && parts->has_end) abort();
     if (part == PART_TOOL_ARGUMENTS) jbuf_bytes(&parts->arguments, text, len);
     jbuf_bytes(&parts->text, text, len);
 }

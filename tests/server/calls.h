@@ -205,6 +205,8 @@ static inline void part_feed(struct call *call, struct generation_choice *choice
         jbuf_bytes(&tool->name, text, len);
     } else if (part == PART_TOOL_ARGUMENTS) {
         jbuf_bytes(&choice->tool[choice->n_tools - 1].arguments, text, len);
+    } else if (part == PART_TOOL_END) {
+        choice->tool[choice->n_tools - 1].is_complete = true;
     }
     if (generation->params.stream) {
         generation->writer->delta(call,
@@ -344,12 +346,12 @@ static inline size_t pieces_draw(struct piece pieces[PIECES_MAX]) {
     const size_t n = (size_t)below(PIECES_MAX + 1);
     bool has_tool = false;
     for (size_t i = 0; i < n; i++) {
-        enum answer_part part = (enum answer_part)below(4);
-        if (part == PART_TOOL_ARGUMENTS && !has_tool) part = PART_TOOL;
-        has_tool = has_tool || part == PART_TOOL;
-        pieces[i] =
-            (struct piece){part,
-                           part == PART_TOOL ? "get" : texts[below(sizeof texts / sizeof *texts)]};
+        enum answer_part part = (enum answer_part)below(5);
+        if (part >= PART_TOOL_ARGUMENTS && !has_tool) part = PART_TOOL;
+        has_tool = (has_tool || part == PART_TOOL) && part != PART_TOOL_END;
+        pieces[i] = (struct piece){part, part == PART_TOOL       ? "get"
+                                         : part == PART_TOOL_END ? ""
+                                                                 : texts[below(7)]};
     }
     return n;
 }

@@ -299,6 +299,18 @@ CASE(stream_begins_and_ends_with_the_message) {
     assert_true(json_is_object(at_path(events, "4.timings")));
 }
 
+CASE(a_block_ends_with_its_arguments) {
+    static const struct piece pieces[] = {{PART_TOOL, "get"},
+                                          {PART_TOOL_ARGUMENTS, "{}"},
+                                          {PART_TOOL_END, ""}};
+    struct call *call = call_prepared(messages_prepare, STREAM);
+    for (int i = 0; i < 3; i++)
+        part_feed(call, &call->generation->choice[0], pieces[i].part, pieces[i].text,
+                  strlen(pieces[i].text));
+    expect_rows(events_of(call, false), {"1.delta.partial_json", "'{}'"},
+                {"2", "{'type':'content_block_stop','index':0}"});
+}
+
 CASE(errors_and_pings_are_events) {
     struct call *call = call_prepared(messages_prepare, STREAM);
     jbuf_text(&call->out, call->generation->writer->ping);

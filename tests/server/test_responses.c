@@ -106,14 +106,13 @@ static struct call *prepare(const char *body) { return call_prepared(responses_p
 
 CASE(whole_answers_have_items_by_kind) {
     static const struct piece pieces[] = {
-        {PART_REASONING, "hm"},
-        {PART_CONTENT, "a\"b"},
-        {PART_TOOL, "get"},
-        {PART_TOOL_ARGUMENTS, "{\"x\":1}"},
+        {PART_REASONING, "hm"}, {PART_CONTENT, "a\"b"},
+        {PART_TOOL, "get"},     {PART_TOOL_ARGUMENTS, "{\"x\":1}"},
+        {PART_TOOL_END, ""},
     };
     struct call *call = prepare("{'input':'hi'}");
     const int n_ids = (int)call->generation->prompt[0].n_ids;
-    const json_t *answer = answer_of(answer_play(call, pieces, 4, RN_FINISH_STOP, NULL));
+    const json_t *answer = answer_of(answer_play(call, pieces, 5, RN_FINISH_STOP, NULL));
     expect_rows(answer, {"id", "'resp_0123456789abcdef01234567'"}, {"object", "'response'"},
                 {"created_at", "1700000001"}, {"status", "'completed'"}, {"error", "null"},
                 {"incomplete_details", "null"},
@@ -282,24 +281,41 @@ CASE(streams_say_the_same_in_deltas_items_and_response) {
 // Pieces in the order that models write them give the same response both ways.
 CASE(final_response_of_a_stream_is_the_whole_one) {
     static const struct piece pieces[] = {
-        {PART_REASONING, "h"}, {PART_REASONING, "m"},
-        {PART_CONTENT, "a"},   {PART_CONTENT, "b"},
-        {PART_TOOL, "get"},    {PART_TOOL_ARGUMENTS, "{"},
-        {PART_TOOL, "put"},    {PART_TOOL_ARGUMENTS, "\"x\""},
+        {PART_REASONING, "h"},      {PART_REASONING, "m"},
+        {PART_CONTENT, "a"},        {PART_CONTENT, "b"},
+        {PART_TOOL, "get"},         {PART_TOOL_ARGUMENTS, "{}"},
+        {PART_TOOL_END, ""},        {PART_TOOL, "put"},
+        {PART_TOOL_ARGUMENTS, "{"}, {PART_TOOL_ARGUMENTS, "\"x\""},
     };
     static const rn_finish finishes[] = {RN_FINISH_STOP, RN_FINISH_LENGTH};
     for (int i = 0; i < 2; i++) {
         struct call *call = prepare("{'input':'hi'}");
-        json_t *whole = (json_t *)answer_of(answer_play(call, pieces, 8, finishes[i], NULL));
+        json_t *whole = (json_t *)answer_of(answer_play(call, pieces, 10, finishes[i], NULL));
         call = prepare("{'input':'hi','stream':true}");
-        const json_t *events = events_of(answer_play(call, pieces, 8, finishes[i], NULL), false);
+        const json_t *events = events_of(answer_play(call, pieces, 10, finishes[i], NULL), false);
         const json_t *last = json_array_get(events, json_array_size(events) - 1);
         expect_json(last, "type", i ? "'response.incomplete'" : "'response.completed'");
         json_t *response = at_path(last, "response");
+        expect_rows(response, {"output.2.status", "'completed'"},
+                    {"output.3.status", "'incomplete'"}); // its arguments have no end
         json_object_del(response, "completed_at");
         json_object_del(whole, "completed_at");
         assert_true(json_equal(response, whole));
     }
+}
+
+CASE(a_function_call_is_done_when_its_arguments_are) {
+    static const struct piece pieces[] = {{PART_TOOL, "get"},
+                                          {PART_TOOL_ARGUMENTS, "{}"},
+                                          {PART_TOOL_END, ""}};
+    struct call *call = prepare("{'input':'hi','stream':true}");
+    for (int i = 0; i < 3; i++)
+        part_feed(call, &call->generation->choice[0], pieces[i].part, pieces[i].text,
+                  strlen(pieces[i].text));
+    expect_rows(events_of(call, false), {"0.type", "'response.output_item.added'"},
+                {"1.delta", "'{}'"}, {"2.type", "'response.function_call_arguments.done'"},
+                {"2.arguments", "'{}'"}, {"3.type", "'response.output_item.done'"},
+                {"3.item.status", "'completed'"});
 }
 
 CASE(logprobs_are_those_of_the_message) {
