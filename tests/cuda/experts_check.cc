@@ -136,7 +136,7 @@ struct bench {
     }
 
     // is_staged: a bit for each of the two.
-    std::vector<uint8_t> run_fused(int is_staged) {
+    std::vector<uint8_t> run_fused(int is_staged, bool is_one) {
         for (int i = 0; i < 2; i++) {
             experts_args args = {};
             args.stage = i ? down : up;
@@ -147,9 +147,11 @@ struct bench {
             const int slice = (s.n_units + N_SLICES - 1) / N_SLICES;
             args.slot_bytes = (slice < most ? slice : most) * s.product[0].unit_bytes;
             args.n_slots = 1 + draw.below(RING_SLOTS_MAX);
-            while (experts_shared_bytes(&args, i) > 232448) args.n_slots--;
-            launch(experts_kernel(s.product[0].codec, i), 1 + draw.below(9), PRODUCT_THREADS,
-                   experts_shared_bytes(&args, i), &args);
+            auto bytes = is_one ? experts_one_shared_bytes : experts_shared_bytes;
+            auto kernel = is_one ? experts_one_kernel : experts_kernel;
+            while (bytes(&args, i) > 232448) args.n_slots--;
+            launch(kernel(s.product[0].codec, i), 1 + draw.below(9), PRODUCT_THREADS,
+                   bytes(&args, i), &args);
         }
         return results();
     }
@@ -163,12 +165,12 @@ int main(int argc, char **argv) {
         bench b(i % CODEC_COUNT, draw.below(3) ? i % CODEC_COUNT : draw.below(CODEC_COUNT));
         b.results();
         const std::vector<uint8_t> want = b.run_parts();
-        for (int k = 0; k < 4; k += 3) {
-            const std::vector<uint8_t> got = b.run_fused(k);
+        for (int k = 0; k < (b.n_rows == 1 ? 8 : 4); k += k % 4 ? 1 : 3) {
+            const std::vector<uint8_t> got = b.run_fused(k % 4, k >= 4);
             if (memcmp(got.data(), want.data(), want.size()) == 0) continue;
             printf("case %d: %d rows, %d of %d experts, %d -> %d -> %d: results differ, %s\n", i,
                    b.n_rows, b.n_used, b.n_expert, b.cols, b.middle, b.width,
-                   k ? "staged" : "not staged");
+                   k % 4 ? "staged" : "not staged");
             return 1;
         }
     }

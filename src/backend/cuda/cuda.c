@@ -199,9 +199,10 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
             code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)b->shared_most);
     }
-    for (int i = 0; i < 2 * CODEC_COUNT && !code; i++)
+    for (int i = 0; i < 4 * CODEC_COUNT && !code; i++)
         code =
-            cudaFuncSetAttribute(experts_kernel(i / 2, i % 2),
+            cudaFuncSetAttribute(i % 4 < 2 ? experts_kernel(i / 4, i % 2)
+                                           : experts_one_kernel(i / 4, i % 2),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     for (int i = 0; i < b->plan->n_op_all && !code; i++)
         if (b->plan->op[i].kind == OP_ROUTE)

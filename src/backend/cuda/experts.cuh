@@ -142,6 +142,17 @@ struct expert_stream {
     int turn, n_turns; // the next item
 };
 
+// The stream goes to the warp's slice of an item.
+template <int CODEC>
+DEV void expert_stream_at(struct expert_stream &c, const struct stage_product &s,
+                          const struct expert_item &w, int slice) {
+    const int first = slice_first(slice, s.n_units);
+    const uint64_t tile = (uint64_t)w.expert * (uint32_t)s.n_tiles + (uint32_t)w.tile;
+    c.units = slice_first(slice + 1, s.n_units) - first;
+    c.at = s.product[0].weight +
+           (tile * (uint32_t)s.n_units + (uint32_t)first) * codec_unit_bytes<CODEC>();
+}
+
 // Asks for the next piece; false: there is none.
 template <int CODEC, bool IS_DOWN>
 DEV bool expert_ask(struct expert_stream &c, const struct ring &ring, int slot,
@@ -151,13 +162,7 @@ DEV bool expert_ask(struct expert_stream &c, const struct ring &ring, int slot,
     if (c.units == 0) {
         if (c.turn >= c.n_turns) return false;
         const struct expert_item w = expert_item_at<IS_DOWN>(s, l, n_active, c.turn++);
-        const int first = slice_first(slice, s.n_units);
-        c.units = slice_first(slice + 1, s.n_units) - first;
-        c.at =
-            s.product[0].weight +
-            (((uint64_t)w.expert * (uint32_t)s.n_tiles + (uint32_t)w.tile) * (uint32_t)s.n_units +
-             (uint32_t)first) *
-                UNIT;
+        expert_stream_at<CODEC>(c, s, w, slice);
         if (c.units == 0) return false;
     }
     const int n = c.units < MOST ? c.units : MOST;

@@ -8,6 +8,10 @@
 enum {
     EXPERTS_USED = 16,  // of a row at most
     EXPERTS_MOST = 512, // in all
+    // Of a step of one row: items whose sums of slices are kept, and the floats of an item. The
+    // padding puts neighbours into other banks.
+    ONE_TURNS = EXPERTS_USED,
+    ONE_PARTS = N_SLICES * UNIT_ROWS + 8,
 };
 
 struct experts_args {
@@ -33,11 +37,19 @@ static inline uint32_t experts_shared_bytes(const struct experts_args *args, boo
            (is_down ? (uint32_t)n_pairs * 64 : 0);
 }
 
+static inline uint32_t experts_one_shared_bytes(const struct experts_args *args, bool is_down) {
+    const int x_rows = !args->is_staged ? 0 : is_down ? args->stage.route.table.n_used : 1;
+    return (uint32_t)(PRODUCT_HEAD + N_WARPS * args->n_slots * args->slot_bytes +
+                      ONE_TURNS * (ONE_PARTS + UNIT_ROWS) * 4 + 2 * EXPERTS_USED * 4 +
+                      args->stage.product.n_units * x_rows * 64);
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 // codec: enum codec_id.
 const void *experts_kernel(int codec, int is_down);
+const void *experts_one_kernel(int codec, int is_down); // of steps of one row
 #ifdef __cplusplus
 }
 #endif

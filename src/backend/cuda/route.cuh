@@ -205,18 +205,24 @@ DEV void weights_sparse(const struct stage_route &s, const float *logit, struct 
 
 // ---------------------------------------------------------------- a row
 
-// A warp. Afterwards each lane has its ranks.
+// The experts of a row, without their weights. A warp; afterwards each lane has its ranks.
 template <int PER>
-DEV struct ranks ranks_of(const struct stage_route &s, const float *logit, int lane) {
+DEV struct ranks ranks_choose(const struct stage_route &s, const float *logit, struct softmax &all,
+                              int lane) {
     uint32_t key[PER];
     struct ranks r = {};
-    const struct softmax all = keys_make<PER>(s, logit, key, lane);
+    all = keys_make<PER>(s, logit, key, lane);
     if (s.n_group > 0) groups_keep<PER>(s, key, lane);
     for (int j = 0; j < s.table.n_used; j++) {
         const int id = best_take<PER>(key, lane);
         if (j == lane) r.id[0] = id;
         if (j == lane + 32) r.id[1] = id;
     }
+    return r;
+}
+
+DEV void ranks_weigh(const struct stage_route &s, const float *logit, const struct softmax &all,
+                     struct ranks &r, int lane) {
     if (s.score == SCORE_SPARSEMIXER)
         weights_sparse(s, logit, r, lane);
     else if (s.score == SCORE_SIGMOID || s.is_by_scores)
@@ -228,6 +234,13 @@ DEV struct ranks ranks_of(const struct stage_route &s, const float *logit, int l
         if (s.scale != 0.0f) r.weight[h] = r.weight[h] * s.scale;
         if (s.factor) r.weight[h] = r.weight[h] * s.factor[r.id[h]];
     }
+}
+
+template <int PER>
+DEV struct ranks ranks_of(const struct stage_route &s, const float *logit, int lane) {
+    struct softmax all;
+    struct ranks r = ranks_choose<PER>(s, logit, all, lane);
+    ranks_weigh(s, logit, all, r, lane);
     return r;
 }
 

@@ -21,12 +21,18 @@ cudaError_t cuda_route_launch(struct cuda_backend *b, const struct stage *s, int
 }
 
 // Tuning; no bits depend on it. Shared memory of a block: two of the first launch and one of the
-// second are on a multiprocessor together. Long tiles have little beside their input otherwise.
+// second are on a multiprocessor together. Long tiles have little beside their input otherwise; of
+// one row, weights that are asked for early are worth more than blocks that begin early.
 enum {
     SHARED_BLOCK = 74 << 10,
     SHARED_LONG = 106 << 10,
     STAGED_DOWN = 48 << 10, // of the second launch's input
 };
+
+static uint32_t launch_shared_bytes(const struct experts_args *args, bool is_down) {
+    return args->n_rows == 1 ? experts_one_shared_bytes(args, is_down)
+                             : experts_shared_bytes(args, is_down);
+}
 
 cudaError_t cuda_experts_launch(struct cuda_backend *b, const struct stage *stage, int n_rows,
                                 const struct cuda_shape *shape, struct launch_clock clock) {
@@ -43,20 +49,22 @@ cudaError_t cuda_experts_launch(struct cuda_backend *b, const struct stage *stag
                              : cuda_is_staged(b, s->input, s->cols, n_rows);
     if (!args.is_staged) s->input = INPUT_16; // written so, or prepared
     args.slot_bytes = (slice < most ? slice : most) * unit;
-    const bool is_long = slice > most || unit >= 1024;
+    const bool is_long = n_rows == 1 || slice > most || unit >= 1024;
     uint32_t budget = is_long ? SHARED_LONG : SHARED_BLOCK;
     if (budget > b->shared_most) budget = b->shared_most;
-    const int left = (int)budget - (int)experts_shared_bytes(&args, is_down);
+    const int left = (int)budget - (int)launch_shared_bytes(&args, is_down);
     args.n_slots = left / (N_WARPS * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
-    while (args.n_slots > 1 && experts_shared_bytes(&args, is_down) > b->shared_most)
+    while (args.n_slots > 1 && launch_shared_bytes(&args, is_down) > b->shared_most)
         args.n_slots--; // of other GPUs
-    const uint32_t shared = experts_shared_bytes(&args, is_down);
+    const uint32_t shared = launch_shared_bytes(&args, is_down);
     assert(shared <= b->shared_most);
     const int items = is_down ? s->n_tiles : s->n_tiles * pairs;
     const int blocks = PRODUCT_BLOCKS * b->n_sm;
-    return cuda_launch(experts_kernel(s->product[0].codec, is_down),
+    const int codec = s->product[0].codec;
+    return cuda_launch(n_rows == 1 ? experts_one_kernel(codec, is_down)
+                                   : experts_kernel(codec, is_down),
                        (uint64_t)(items < blocks ? items : blocks), PRODUCT_THREADS, shared, &args,
                        b->overlaps, b->stream);
 }
