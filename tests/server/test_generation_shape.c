@@ -1,0 +1,158 @@
+// The shapes of generations: every route compiles what its request asks for, and an error names the
+// field and the place that the client wrote.
+#include "calls.h"
+
+#define HERMES "{% if tools %}{{ tools | tojson }}<tool_call>\\n{% endif %}" PLAIN_TEMPLATE
+
+static int setup(void **state) { return server_open(state, HERMES); }
+
+#define CHAT     "'messages':[{'role':'user','content':'Hi'}]"
+#define MESSAGES "'max_tokens':9," CHAT
+#define SCHEMA   "{'type':'object','properties':{'a':{'type':'integer'}}}"
+#define BAD      "{'type':'object','properties':{'a':{'not':{}}}}"
+#define FUNCTION(name, more, schema)                                                               \
+    "{'type':'function','function':{'name':'" name "'" more ",'parameters':" schema "}}"
+#define FLAT(name, more, key, schema)                                                              \
+    "{'type':'function','name':'" name "'" more ",'" key "':" schema "}"
+#define FORMAT(schema)                                                                             \
+    "'response_format':{'type':'json_schema','json_schema':{'name':'x','schema':" schema "}}"
+
+CASE(every_route_compiles_its_shape) {
+    static const struct {
+        call_handler handler;
+        const char *body;
+        bool is_shaped;
+    } rows[] = {
+        {chat_prepare, "{" CHAT "}", false},
+        {chat_prepare, "{" CHAT "," FORMAT(SCHEMA) "}", true},
+        {chat_prepare, "{" CHAT ",'response_format':{'type':'text'}}", false},
+        {completions_prepare, "{'prompt':'a','guided_regex':'a+'}", true},
+        {completions_prepare, "{'prompt':'a'}", false},
+        {native_prepare, "{'prompt':'a','grammar':'root ::= [a-z]+'}", true},
+        {native_prepare, "{'prompt':'a','json_schema':{}}", true},
+        {responses_prepare,
+         "{'input':'a','text':{'format':{'type':'json_schema','name':'x','schema':" SCHEMA "}}}",
+         true},
+        {messages_prepare,
+         "{" MESSAGES ",'output_config':{'format':{'type':'json_schema','schema':" SCHEMA "}}}",
+         true},
+        {chat_prepare, "{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "]}", false},
+        {chat_prepare,
+         "{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "],'tool_choice':'required'}", true},
+        {chat_prepare, "{" CHAT ",'tools':[" FUNCTION("f", ",'strict':true", SCHEMA) "]}", true},
+        {chat_prepare,
+         "{" CHAT ",'tools':[" FUNCTION("f", ",'strict':true", SCHEMA) "],'tool_choice':'none'}",
+         false},
+        {chat_prepare,
+         "{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "],'parallel_tool_calls':false}", true},
+        {chat_prepare, "{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "]," FORMAT(SCHEMA) "}",
+         true},
+        {responses_prepare,
+         "{'input':'a','tools':[" FLAT("f", "", "parameters",
+                                       SCHEMA) "],'tool_choice':"
+                                               "{'type':'function','name':'f'}}",
+         true},
+        {messages_prepare,
+         "{" MESSAGES ",'tools':[{'name':'f','input_schema':" SCHEMA "}],'tool_choice':"
+         "{'type':'any'}}",
+         true},
+        // a schema that is not supported, of a tool that may be called and is not strict
+        {chat_prepare,
+         "{" CHAT
+         ",'tools':[" FUNCTION("f", "", BAD) "," FUNCTION("g", ",'strict':true", SCHEMA) "]}",
+         true},
+        {chat_prepare,
+         "{" CHAT ",'tools':[" FUNCTION("f", ",'strict':false", BAD) "],'tool_choice':'required'}",
+         true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct call *call = call_prepared(rows[i].handler, rows[i].body);
+        check((call->generation->compiled != NULL) == rows[i].is_shaped, "%s", rows[i].body);
+    }
+}
+
+CASE(errors_name_the_place_that_the_client_wrote) {
+    static const struct refusal chat[] = {
+        {"{" CHAT "," FORMAT(BAD) "}", "response_format.json_schema.schema",
+         "response_format.json_schema.schema: /properties/a/not: "},
+        {"{" CHAT ",'guided_regex':'(?=a)'}", "guided_regex", "guided_regex: offset "},
+        {"{" CHAT
+         ",'tools':[" FUNCTION("g", "", SCHEMA) "," FUNCTION("f", ",'strict':true", BAD) "]}",
+         "tools[1].function.parameters", "tools[1].function.parameters: /properties/a/not: "},
+        {"{" CHAT ",'tools':[" FUNCTION("g", "", SCHEMA) "," FUNCTION(
+             "f", "", BAD) "],'tool_choice':{'type':'function','function':{'name':'f'}}}",
+         "tools[1].function.parameters", ": /properties/a/not: "},
+        {"{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "]," FORMAT(BAD) "}",
+         "response_format.json_schema.schema", "schema: /properties/a/not: "},
+        {"{" CHAT
+         ",'tools':[" FUNCTION("f", "",
+                               SCHEMA) "],'response_format':"
+                                       "{'type':'structural_tag','structures':[],'triggers':[]}}",
+         "response_format", "needs a format"},
+    };
+    static const struct refusal responses[] = {
+        {"{'input':'a','tools':[" FLAT("f", ",'strict':true", "parameters", BAD) "]}",
+         "tools[0].parameters", ": /properties/a/not: "},
+    };
+    expect_refusals(chat_prepare, chat);
+    expect_refusals(responses_prepare, responses);
+}
+
+// The server's template is another one until the next use.
+static void template_use(const char *source) {
+    rn_chat_template_destroy(tmpl);
+    assert_int_equal(rn_chat_template_create(model, source, &tmpl, NULL), RN_OK);
+    server.tmpl = tmpl;
+    server.tmpl_source = source;
+    server.marks = answer_marks_of(source);
+}
+
+CASE(tools_need_a_template_that_knows_them) {
+    static const struct refusal unknown[] = {
+        {"{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "]}", "tools", "knows no tools"},
+        {"{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "],'tool_choice':'required'}", "tools",
+         "knows no tools"},
+    };
+    static const struct refusal unread[] = {
+        {"{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "],'tool_choice':'required'}",
+         "tool_choice", "a form that is not known"},
+        {"{" CHAT ",'tools':[" FUNCTION("f", ",'strict':true", SCHEMA) "]}", "tools",
+         "a form that is not known"},
+    };
+    template_use("{% for m in messages %}{{ m.content }}{% endfor %}");
+    expect_refusals(chat_prepare, unknown);
+    call_prepared(chat_prepare,
+                  "{" CHAT ",'tools':[" FUNCTION("f", "", SCHEMA) "],'tool_choice':'none'}");
+    template_use(PLAIN_TEMPLATE);
+    expect_refusals(chat_prepare, unread);
+    struct call *call = call_prepared(
+        chat_prepare,
+        "{" CHAT
+        ",'tools':[" FUNCTION("f", "", SCHEMA) "],'parallel_tool_calls':false," FORMAT(SCHEMA) "}");
+    assert_non_null(call->generation->compiled);
+    template_use(HERMES);
+}
+
+CASE(the_prompt_may_have_closed_the_reasoning) {
+    static const char body[] = "{" CHAT "," FORMAT(SCHEMA) "}";
+    template_use(PLAIN_TEMPLATE "{% if false %}<think>{% endif %}");
+    assert_false(call_prepared(chat_prepare, body)->generation->has_reasoned);
+    template_use(PLAIN_TEMPLATE "<think>\n\n</think>\n\n");
+    assert_true(call_prepared(chat_prepare, body)->generation->has_reasoned);
+    template_use(HERMES);
+}
+
+// Marks around the text are ours: an error shows the client's part of the pointer.
+CASE(shapes_between_marks_have_the_clients_pointers) {
+    static const struct refusal bad[] = {
+        {"{" CHAT "," FORMAT(BAD) "}", "response_format.json_schema.schema",
+         "schema: /properties/a/not: "},
+    };
+    template_use(PLAIN_TEMPLATE "{# <|channel|> #}");
+    expect_refusals(chat_prepare, bad);
+    assert_non_null(
+        call_prepared(chat_prepare, "{" CHAT "," FORMAT(SCHEMA) "}")->generation->compiled);
+    template_use(HERMES);
+}
+
+TEST_PROGRAM(generation_shape) { return cases_run(setup, close_server); }
