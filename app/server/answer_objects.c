@@ -69,7 +69,7 @@ static bool member_begin(struct call_run *run, char c) {
     bool good = !object->is_keyed;
     object->role = ROLE_OTHER;
     if (is_one_of(object, names) && c == '"') {
-        if (!call->is_open) {
+        if (!call->is_open && !call->safe_text) { // nothing was or will be let out under another
             object->role = ROLE_NAME;
             call->name_len = 0;
         }

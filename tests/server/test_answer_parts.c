@@ -103,6 +103,14 @@ CASE(harmony_channels) {
     expect_job(&(struct job){answer_marks_of(HARMONY), false, false, call, strlen(call), NULL},
                "C({})");
     expect_job(&(struct job){answer_marks_of(HARMONY), true, true, "a<|end|>", 8, NULL}, "R(a)");
+    expect_job(&(struct job){answer_marks_of(HARMONY), true, true, "a<|end|> b", 10, NULL},
+               "R(a)C( b)");
+    expect(HARMONY, "<|channel|>commentary to=f<|message|> {\"a\":\"x\"} \n<|call|>",
+           "T0(f)A0({\"a\":\"x\"})");
+    expect(HARMONY, "<|channel|>commentary to=f<|message|>{\"a\":\"x<|end|>y", // no end of its own
+           "T0(f)A0({\"a\":\"x~)C(y)");
+    expect(HARMONY, "<|channel|>commentary to=f<|message|>{\"a\":\"x\",b}<|end|>",
+           "T0(f)A0({\"a\":\"x\"~)C(,b})");
 }
 
 // ---------------------------------------------------------------- calls that templates write

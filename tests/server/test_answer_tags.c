@@ -166,6 +166,8 @@ CASE(glm_calls_on_one_line) {
     json_decref(types);
     expect(GLM, "<tool_call>f<arg_key>a</arg_key><arg_value>\n x\n</arg_value></tool_call>",
            "T0(f)A0({\"a\":\"\\n x\\n\"})");
+    expect(GLM, "<tool_call>f<arg_key>a</tool_call>x<tool_call>g</tool_call>",
+           "C(<tool_call>f<arg_key>a</tool_call>x)T0(g)A0({})");
     expect(GLM, "<tool_call>f<arg_key>a</tool_call>", "C(<tool_call>f<arg_key>a</tool_call>)");
 }
 
