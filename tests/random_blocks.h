@@ -27,6 +27,16 @@ static inline uint64_t random_next(uint64_t *state) {
     return (*state ^ *state >> 31) * 0x9e3779b97f4a7c15u >> 16;
 }
 
+// The state behind n calls of random_next.
+static inline void random_skip(uint64_t *state, uint64_t n) {
+    uint64_t a = 6364136223846793005u, c = 1442695040888963407u;
+    for (; n; n >>= 1) {
+        if (n & 1) *state = *state * a + c;
+        c *= a + 1;
+        a *= a;
+    }
+}
+
 static inline int random_below(uint64_t *state, int n) {
     return (int)(random_next(state) % (uint64_t)n);
 }
@@ -89,7 +99,10 @@ static inline void element_tame(enum format_id format, uint8_t *element, uint64_
 static inline void blocks_fill(enum format_id format, uint8_t *data, uint64_t bytes,
                                uint64_t *state) {
     const struct format *f = format_at(format);
-    for (uint64_t i = 0; i < bytes; i++) data[i] = (uint8_t)random_next(state);
+    if (f->span)
+        for (uint64_t i = 0; i < bytes; i++) data[i] = (uint8_t)random_next(state);
+    else
+        random_skip(state, bytes); // every byte is an element's
     for (uint64_t at = 0; at < bytes; at += (uint64_t)f->block_bytes) {
         if (f->span)
             block_tame(format, data + at, state);

@@ -25,18 +25,41 @@ static int sum_int16(const int16_t *v, int n) {
     return sum;
 }
 
-static void row_float(const struct format *format, const struct matmul_args *args,
-                      const uint8_t *row, int token, int n, float *acc) {
+static inline __attribute__((always_inline)) void row_float_add(const struct format *format,
+                                                                const struct matmul_args *args,
+                                                                const uint8_t *row, int token,
+                                                                int n, float *acc) {
     float w[FLOAT_CHUNK];
     for (int64_t k = 0; k < args->cols; k += FLOAT_CHUNK) {
         const int64_t left = args->cols - k, count = left < FLOAT_CHUNK ? left : FLOAT_CHUNK;
         format->to_f32(row + k * format->block_bytes, w, count);
         for (int t = 0; t < n; t++) {
             const float *x = args->x + (token + t) * args->ldx + k;
-            for (int64_t i = 0; i < count; i++) acc[t] = fmaf(w[i], x[i], acc[t]);
+            float sum = acc[t];
+            for (int64_t i = 0; i < count; i++) sum = fmaf(w[i], x[i], sum);
+            acc[t] = sum;
         }
     }
 }
+
+static void row_float(const struct format *format, const struct matmul_args *args,
+                      const uint8_t *row, int token, int n, float *acc) {
+    row_float_add(format, args, row, token, n, acc);
+}
+
+// The same where fmaf is an instruction of the machine, although the base architecture lacks it.
+#ifdef __x86_64__
+__attribute__((target("fma"))) static void row_float_fma(const struct format *format,
+                                                         const struct matmul_args *args,
+                                                         const uint8_t *row, int token, int n,
+                                                         float *acc) {
+    row_float_add(format, args, row, token, n, acc);
+}
+static bool has_fma(void) { return __builtin_cpu_supports("fma"); }
+#else
+#define row_float_fma row_float
+static bool has_fma(void) { return true; }
+#endif
 
 // One block of one row with one token: the spans in order.
 static float block_accumulate(const struct format *format, const struct matmul_args *args,
@@ -83,12 +106,16 @@ void matmul_reference(enum format_id format_id, const struct matmul_args *args, 
     assert(format->span == 0 || args->cols % format->block == 0);
     const int64_t row_bytes = args->cols / format->block * format->block_bytes;
     const int64_t end = group_end * MATMUL_GROUP;
+    void (*const row_fn)(const struct format *, const struct matmul_args *, const uint8_t *, int,
+                         int, float *) = format->span ? row_block
+                                         : has_fma()  ? row_float_fma
+                                                      : row_float;
     for (int64_t row = group_begin * MATMUL_GROUP; row < end && row < args->rows; row++) {
         const uint8_t *w = (const uint8_t *)args->w + row * row_bytes;
         for (int token = 0; token < args->n; token += TOKEN_TILE) {
             const int left = args->n - token, n = left < TOKEN_TILE ? left : TOKEN_TILE;
             float acc[TOKEN_TILE] = {0};
-            (format->span ? row_block : row_float)(format, args, w, token, n, acc);
+            row_fn(format, args, w, token, n, acc);
             for (int t = 0; t < n; t++) result_store(args, row, token + t, acc[t]);
         }
     }
