@@ -131,12 +131,13 @@ typedef enum rn_drafter {
     RN_DRAFTER_LOOKUP, // tokens that followed the last ones earlier in the same sequence
     RN_DRAFTER_SHARED, // tokens that followed them in recent requests with the same salt
     RN_DRAFTER_MTP,    // the block for it that the model itself has
+    RN_DRAFTER_SHAPE,  // text that the request's shape leaves no choice about
     RN_DRAFTER_CUSTOM, // the program's own
 } rn_drafter;
 enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
 // Positions of a KV page, and defaults of rn_engine_options.
 enum { RN_PAGE_TOKENS = 32, RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
-const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", "mtp", "custom"
+const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", ...
 
 // A drafter of the program's own, called by the step's thread. Writes up to `most` tokens that may
 // follow token[n_token] to out and returns their number. `data` and `choice` are the request's.

@@ -77,7 +77,7 @@ static rn_status read_drafter(const char *name, size_t len, unsigned *drafters, 
     }
     return err_set(err, RN_ERR_ARG,
                    "speculate: '%.*s' is unknown (known: auto, off, or some of model, lookup, "
-                   "shared, mtp, custom)",
+                   "shared, mtp, shape, custom)",
                    len < 64 ? (int)len : 64, name);
 }
 

@@ -37,7 +37,8 @@ rn_model *bare_open_vocab(int n_vocab) {
     rn_model *model = calloc(1, sizeof *model);
     assert_non_null(model);
     check(!weights_open(TEST_DATA "/golden/gemma3/model.gguf", &model->weights, &err) &&
-              !vocab_load(model->weights, n_vocab, &model->tokenizer, NULL, &err),
+              !vocab_load(model->weights, n_vocab, &model->tokenizer, NULL, &err) &&
+              !model_shapes_create(&model->shapes, &err),
           "%s", err.message);
     return model;
 }

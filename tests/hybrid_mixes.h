@@ -35,11 +35,9 @@ static const struct hybrid_way hybrid_ways[] = {
 };
 enum { HYBRID_WAYS = sizeof hybrid_ways / sizeof *hybrid_ways };
 
-static const char *const hybrid_drafters[RN_DRAFTER_COUNT] = {[RN_DRAFTER_MODEL] = "model",
-                                                              [RN_DRAFTER_LOOKUP] = "lookup",
-                                                              [RN_DRAFTER_SHARED] = "shared",
-                                                              [RN_DRAFTER_MTP] = "mtp",
-                                                              [RN_DRAFTER_CUSTOM] = "custom"};
+static const char *const hybrid_drafters[RN_DRAFTER_COUNT] = {
+    [RN_DRAFTER_MODEL] = "model", [RN_DRAFTER_LOOKUP] = "lookup", [RN_DRAFTER_SHARED] = "shared",
+    [RN_DRAFTER_MTP] = "mtp",     [RN_DRAFTER_SHAPE] = "shape",   [RN_DRAFTER_CUSTOM] = "custom"};
 
 // Passages that prompts repeat, so that lookup finds something.
 enum { HYBRID_NOISE = 2000 };
@@ -136,8 +134,9 @@ static inline void hybrid_check_events(const char *name, const struct mix_totals
         if (i == RN_DRAFTER_MTP && !has_block) continue;
         check(t->by[i].accepted > 0, "%s: drafter %s: nothing was accepted", name,
               hybrid_drafters[i]);
-        // the model itself may always be right, and the block of an echo is
-        check(t->by[i].accepted < t->by[i].tokens || i == RN_DRAFTER_MODEL || i == RN_DRAFTER_MTP,
+        // the model itself and a shape may always be right, and the block of an echo is
+        check(t->by[i].accepted < t->by[i].tokens || i == RN_DRAFTER_MODEL || i == RN_DRAFTER_MTP ||
+                  i == RN_DRAFTER_SHAPE,
               "%s: drafter %s: nothing was refused", name, hybrid_drafters[i]);
     }
 }

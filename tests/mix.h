@@ -47,6 +47,8 @@ struct mix_totals {
     // choices that a stop token ended; that a bad word or min_tokens was given to; whose reasoning
     // is bounded; requests whose prompt was scored, and those of them that were preempted
     uint64_t stop_tokens, bad_words, least, bounded, scored, scored_again;
+    // choices with a shape; with one that is complete; that began behind a reasoning; preempted
+    uint64_t shaped, complete, shaped_later, shaped_again;
     rn_draft_stats by[RN_DRAFTER_COUNT];
     int running_max, shared_max, accepted_max; // the longest run of accepted tokens
 };
@@ -244,6 +246,7 @@ static inline void mix_cases_create_all(struct mix_cases *cases, const rn_model 
                                 .at = calloc((size_t)n, sizeof *cases->at)};
     assert_non_null(cases->at);
     assert_true(cases->n_embd <= MIX_MAX_EMBD);
+    mix_shapes_create(model, cases->shape);
     for (int i = 0; i < n; i++, cases->n_done++) {
         mix_draw_case(&cases->at[i], mix_hash(seed + (uint64_t)i), cases);
         mix_run_alone(engine, cases, &cases->at[i]);
@@ -263,6 +266,7 @@ static inline void mix_cases_create(struct mix_cases *cases, const rn_model *mod
 }
 
 static inline void mix_cases_destroy(struct mix_cases *cases) {
+    mix_shapes_release(cases->shape);
     for (int i = 0; i < cases->n; i++) {
         free(cases->at[i].prompt);
         free(cases->at[i].rows);
@@ -630,6 +634,12 @@ static inline void mix_count_kinds(const struct mix *mix, struct mix_totals *tot
         }
         for (int c = 0; c < mix_choices(live->of); c++)
             totals->stop_tokens += live->got[c].stop_token >= 0 && live->got[c].n_ids > 0;
+        for (int c = 0; q->shape && c < mix_choices(live->of); c++) {
+            totals->shaped++;
+            totals->complete += live->got[c].finish == RN_FINISH_STOP;
+            totals->shaped_later += q->reasoning.close != NULL;
+            totals->shaped_again += live->got[c].timings.preemptions > 0;
+        }
         totals->bad_words += q->n_bad_words > 0;
         totals->least += q->min_tokens > 0;
         totals->bounded += q->reasoning.has_budget;
@@ -765,6 +775,12 @@ static inline void mix_print_totals(const char *name, const struct mix_totals *t
                   name, (unsigned long long)t->stop_tokens, (unsigned long long)t->bad_words,
                   (unsigned long long)t->least, (unsigned long long)t->bounded,
                   (unsigned long long)t->scored, (unsigned long long)t->scored_again);
+    print_message("%s: %llu choices with a shape, %llu of them complete, %llu behind a reasoning, "
+                  "%llu preempted, %llu of %llu tokens that shapes drafted accepted\n",
+                  name, (unsigned long long)t->shaped, (unsigned long long)t->complete,
+                  (unsigned long long)t->shaped_later, (unsigned long long)t->shaped_again,
+                  (unsigned long long)t->by[RN_DRAFTER_SHAPE].accepted,
+                  (unsigned long long)t->by[RN_DRAFTER_SHAPE].tokens);
 }
 
 #endif

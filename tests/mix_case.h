@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "helpers.h"
+#include "mix_shapes.h"
 #include "mix_toys.h"
 #include "runnel.h"
 
@@ -124,6 +125,7 @@ struct mix_cases {
     bool is_hybrid; // requests may continue others' texts, and memory holds a few states
     int most_seqs, most_requests; // of a mix, for many at a time; 0: as mix_draw_options says
     int n_ctx, n_vocab, n_embd;
+    rn_shape *shape[MIX_SHAPES];
     int n, n_done; // drawn and run alone
     struct mix_case *at;
 };
@@ -301,6 +303,26 @@ static inline void mix_draw_rules(struct mix_case *c, struct mix_random *r,
     if (mix_percent(r, 60)) q->top_prompt_logprobs = mix_between(r, 1, RN_MAX_TOP_LOGPROBS);
 }
 
+// A shape, in the place of most toys. Marks say where it starts, with or without a budget.
+static inline void mix_draw_shape(struct mix_case *c, struct mix_random *r,
+                                  const struct mix_cases *cases) {
+    rn_request *q = &c->request;
+    if (q->pooling || !mix_percent(r, 25)) return;
+    q->shape = cases->shape[mix_below(r, MIX_SHAPES)];
+    if (mix_percent(r, 80)) c->toy = TOY_NONE;
+    if (mix_percent(r, 60)) q->sampling.n_logit_bias = 0;
+    if (q->max_tokens > 0 && mix_percent(r, 60)) {
+        const int room = cases->n_ctx - (int)q->n_prompt;
+        q->max_tokens = room < MIX_MAX_OUTPUT - 1 ? room : MIX_MAX_OUTPUT - 1;
+        c->n_limit = (int)q->n_prompt + q->max_tokens;
+    }
+    if (!q->reasoning.has_budget && mix_percent(r, 15) &&
+        mix_draw_word(c, r, cases->model, c->word[2]))
+        q->reasoning.close = c->word[2];
+    if (q->reasoning.close && mix_percent(r, 50))
+        q->reasoning.open = mix_percent(r, 50) ? "T" : "[";
+}
+
 // Numbers of the table anywhere in their ranges.
 static inline void mix_draw_numbers(rn_sampling *s, struct mix_random *r) {
 #define MIX_FLOAT(low, high) (float)((low) + ((high) - (low)) * (double)mix_unit(r))
@@ -359,6 +381,7 @@ static inline void mix_draw_case(struct mix_case *c, uint64_t seed, const struct
         if (mix_percent(&r, 25)) mix_draw_few(c, &r, cases->n_vocab);
     }
     mix_draw_rules(c, &r, cases);
+    mix_draw_shape(c, &r, cases);
 }
 
 #endif

@@ -9,7 +9,7 @@
 
 // ---------------------------------------------------------------- options
 
-static const char *const drafters[] = {"model", "lookup", "shared", "mtp"};
+static const char *const drafters[] = {"model", "lookup", "shared", "mtp", "shape"};
 
 enum { DRAFTER_MODEL, DRAFTERS = sizeof drafters / sizeof *drafters };
 
@@ -36,7 +36,8 @@ static int wanted_get(const struct options *options, unsigned *out) {
         if (drafter < 0) {
             char name[64];
             return app_fail(APP_USAGE,
-                            "%s: '%s' is not auto, off, or some of model, lookup, shared, mtp",
+                            "%s: '%s' is not auto, off, or some of model, lookup, shared, mtp, "
+                            "shape",
                             option_name(options, OPT_SPECULATE, name), app_short(text).text);
         }
         *out |= 1u << drafter;

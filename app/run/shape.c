@@ -8,7 +8,7 @@
 
 enum { SOURCE_MAX = 1 << 20 }; // bytes of a file, as the library takes them
 
-static bool is_schema(const char *text) { return text[strspn(text, " \t\r\n")] == '{'; }
+static bool is_object(const char *text) { return text[strspn(text, " \t\r\n")] == '{'; }
 static bool is_grammar(const char *text) { return strstr(text, "::=") != NULL; }
 
 static const struct shape_option {
@@ -16,9 +16,9 @@ static const struct shape_option {
     rn_shape_kind kind;
     bool (*is_source)(const char *text); // otherwise it names a file; NULL: it always is
 } shape_options[] = {
-    {OPT_JSON_SCHEMA, RN_SHAPE_SCHEMA, is_schema}, {OPT_JSON_OBJECT, RN_SHAPE_OBJECT, NULL},
-    {OPT_GRAMMAR, RN_SHAPE_GRAMMAR, is_grammar},   {OPT_REGEX, RN_SHAPE_REGEX, NULL},
-    {OPT_CHOICES, RN_SHAPE_CHOICES, NULL},
+    {OPT_JSON_SCHEMA, RN_SHAPE_SCHEMA, is_object},  {OPT_JSON_OBJECT, RN_SHAPE_OBJECT, NULL},
+    {OPT_GRAMMAR, RN_SHAPE_GRAMMAR, is_grammar},    {OPT_REGEX, RN_SHAPE_REGEX, NULL},
+    {OPT_STRUCTURE, RN_SHAPE_STRUCTURE, is_object}, {OPT_CHOICES, RN_SHAPE_CHOICES, NULL},
 };
 
 static bool is_wanted(const struct options *options, enum option_id id) {

@@ -7,7 +7,7 @@ ids=511,1,47,78,287,433,72,298,0,1,358,259,456,290,78,335,11,325,272,495,74,259
 
 # Options.
 for command in run serve; do
-    refused 2 "--speculate: 'lookup,oracle' is not auto, off, or some of model, lookup, shared, mtp" \
+    refused 2 "--speculate: 'lookup,oracle' is not auto, off, or some of model, lookup, shared, mtp, shape" \
         $command --speculate lookup,oracle
     refused 2 "--speculate: 'lookup,' is not auto" $command --speculate lookup,
     refused 2 "--speculate: '' is not auto" $command --speculate ''

@@ -25,8 +25,9 @@ static void run(const char *name, rn_model *model) {
     assert_int_equal(totals.mismatches, 0);
     if (TEST_IS_SLOW) return; // too few for any of these
     assert_true(totals.hits > 0 && totals.cached_tokens > 0);
-    assert_true(totals.accepted > 0 && totals.accepted < totals.draft_tokens);
+    assert_true(totals.accepted > 0);
     if (!test_is_whole()) return;
+    assert_true(totals.accepted < totals.draft_tokens);
     assert_true(totals.preemptions > 0 && totals.cancelled > 0 && totals.forks > 0);
 }
 

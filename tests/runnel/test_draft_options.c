@@ -42,9 +42,9 @@ static int no_draft(void *ctx, void *data, int choice, const int32_t *token, int
 
 CASE(lists_name_the_drafters) {
 #define OPTIONS(...) &(rn_engine_options){.n_threads = 1, .n_ctx = 64, __VA_ARGS__}
-    check_drafters(OPTIONS(.speculate = NULL), "lookup, shared");
-    check_drafters(OPTIONS(.speculate = "auto"), "lookup, shared");
-    check_drafters(OPTIONS(.speculate = "auto", .draft = model), "model, lookup, shared");
+    check_drafters(OPTIONS(.speculate = NULL), "lookup, shared, shape");
+    check_drafters(OPTIONS(.speculate = "auto"), "lookup, shared, shape");
+    check_drafters(OPTIONS(.speculate = "auto", .draft = model), "model, lookup, shared, shape");
     check_drafters(OPTIONS(.speculate = "off", .draft = model), "");
     check_drafters(OPTIONS(.speculate = "shared"), "shared");
     check_drafters(OPTIONS(.speculate = "lookup,lookup"), "lookup");
@@ -67,7 +67,8 @@ CASE(lengths_have_bounds) {
     check_refused(OPTIONS(.draft_min = -1), RN_ERR_ARG);
     check_refused(OPTIONS(.draft_min = 16), RN_ERR_ARG);
     check_refused(OPTIONS(.draft_max = 4, .draft_min = 5), RN_ERR_ARG);
-    check_drafters(OPTIONS(.draft_max = RN_MAX_DRAFT, .draft_min = RN_MAX_DRAFT), "lookup, shared");
+    check_drafters(OPTIONS(.draft_max = RN_MAX_DRAFT, .draft_min = RN_MAX_DRAFT),
+                   "lookup, shared, shape");
 }
 
 CASE(draft_models_are_of_the_same_vocabulary) {
@@ -92,7 +93,8 @@ CASE(engines_of_odd_sizes_have_drafters) {
         {.n_ctx = 32, .max_seqs = 4096, .batch_tokens = 4096, .kv_pages = 64, .draft = model},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        check_drafters(&sizes[i], sizes[i].draft ? "model, lookup, shared" : "lookup, shared");
+        check_drafters(&sizes[i],
+                       sizes[i].draft ? "model, lookup, shared, shape" : "lookup, shared, shape");
 }
 
 CASE(the_plan_of_memory_is_the_engines) {

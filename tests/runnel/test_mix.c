@@ -33,6 +33,8 @@ CASE(mixes_give_the_tokens_of_alone_runs) {
     assert_true(totals.cancelled > totals.mixes / 2);
     assert_true(totals.stop_tokens > 0 && totals.bad_words > 0 && totals.least > 0);
     assert_true(totals.bounded > 0 && totals.scored_again > 0);
+    assert_true(totals.complete > 0 && totals.shaped_later > 0 && totals.shaped_again > 0);
+    assert_true(totals.by[RN_DRAFTER_SHAPE].accepted > 0);
 }
 
 // Everything is cancelled at some moment; then the engine is as new: nothing is held, and a request

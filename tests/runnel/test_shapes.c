@@ -27,6 +27,11 @@ static const struct source {
     {RN_SHAPE_GRAMMAR, "root ::= sum\nsum ::= one (\"+\" one){1,6}\none ::= [0-9]{1,3} | \"(\" sum "
                        "\")\""},
     {RN_SHAPE_CHOICES, "[\"a little fox\",\"a small hare\",\"nobody\"]"},
+    {RN_SHAPE_STRUCTURE,
+     "{\"type\":\"structural_tag\",\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\" the\"],"
+     "\"tags\":[{\"begin\":\" the\",\"content\":{\"type\":\"regex\",\"pattern\":\"( "
+     "[a-z]{1,8}){1,4}\"},"
+     "\"end\":\".\"}]}}"},
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };
 

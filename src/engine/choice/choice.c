@@ -57,6 +57,11 @@ static bool is_restricted(const struct choices *choices) {
     return choices->constraint.mask || choices->shape;
 }
 
+// Then the constraint's mask has a slot of its own, behind the others.
+static bool has_both(const struct choices *choices) {
+    return choices->constraint.mask && choices->shape;
+}
+
 static bool has_reasoning(const struct choices *choices) {
     return choices->rules && choices->rules->has_reasoning;
 }
@@ -83,7 +88,7 @@ static rn_status allocate(struct choices *choices, int limit, rn_error *err) {
         ck_mul(choices->max_edits, slots ? (uint64_t)choices->n_slots : 1, &n_edits) &&
         ck_mul(n_edits, sizeof *choices->edit, &bytes) &&
         ck_mul(has_masks(choices) ? token_set_words(choices->n_vocab) : 0,
-               (uint64_t)choices->n_slots, &n_words) &&
+               (uint64_t)choices->n_slots + has_both(choices), &n_words) &&
         ck_mul(n_words, sizeof *choices->allowed, &bytes);
     if (fits && n_edits) choices->edit = malloc((size_t)n_edits * sizeof *choices->edit);
     if (fits && n_words) choices->allowed = malloc((size_t)n_words * sizeof *choices->allowed);
@@ -279,8 +284,10 @@ static uint64_t *slot_of(const struct choices *choices, int slot) {
     return choices->allowed + (size_t)slot * token_set_words(choices->n_vocab);
 }
 
+// Of the constraint alone; all tokens without one.
 static void mask_constraint(const struct choices *choices, uint64_t *allowed) {
     const rn_constraint *constraint = &choices->constraint;
+    memset(allowed, 0xff, token_set_words(choices->n_vocab) * sizeof *allowed);
     if (constraint->mask)
         constraint->mask(constraint->ctx, choices->index, allowed, choices->n_vocab);
 }
@@ -288,12 +295,19 @@ static void mask_constraint(const struct choices *choices, uint64_t *allowed) {
 // The tokens that may come next, where they are restricted.
 static const uint64_t *mask_of(const struct choices *choices, int n_token, int slot) {
     uint64_t *allowed = slot_of(choices, slot);
-    memset(allowed, 0xff, token_set_words(choices->n_vocab) * sizeof *allowed);
-    if (choices->shape) {
-        const struct reasoning_state state = state_at(choices, n_token);
-        shape_mask(choices->shape, choices->index, &state, allowed, choices->n_vocab);
+    const size_t n_words = token_set_words(choices->n_vocab);
+    if (!choices->shape) {
+        mask_constraint(choices, allowed);
+        return allowed;
     }
-    mask_constraint(choices, allowed);
+    const struct reasoning_state state = state_at(choices, n_token);
+    memset(allowed, 0xff, n_words * sizeof *allowed);
+    shape_mask(choices->shape, choices->index, &state, allowed, choices->n_vocab);
+    if (has_both(choices)) {
+        uint64_t *other = slot_of(choices, choices->n_slots);
+        mask_constraint(choices, other);
+        for (size_t i = 0; i < n_words; i++) allowed[i] &= other[i];
+    }
     return allowed;
 }
 
@@ -301,11 +315,9 @@ static const uint64_t *mask_of(const struct choices *choices, int n_token, int s
 // not apply: no edit takes away the only candidate.
 static void force(const struct choices *choices, int slot, int32_t token, struct choice *out) {
     uint64_t *allowed = slot_of(choices, slot);
-    const size_t n_bytes = token_set_words(choices->n_vocab) * sizeof *allowed;
-    memset(allowed, 0xff, n_bytes);
     mask_constraint(choices, allowed);
     const bool fits = token_set_has(allowed, token);
-    memset(allowed, 0, n_bytes);
+    memset(allowed, 0, token_set_words(choices->n_vocab) * sizeof *allowed);
     if (fits) allowed[token / 64] = UINT64_C(1) << (token % 64);
     out->allowed = allowed;
     out->n_edit = 0;
@@ -388,6 +400,12 @@ int choice_allowed(const struct choices *choices, int n_token, int n) {
     }
     choice_rollback(choices, advanced);
     return allowed;
+}
+
+size_t choice_forced(const struct choices *choices, int n_token, char *out, size_t size) {
+    if (!choices->shape) return 0;
+    const struct reasoning_state state = state_at(choices, n_token);
+    return shape_forced(choices->shape, choices->index, &state, out, size);
 }
 
 // ---------------------------------------------------------------- no token left

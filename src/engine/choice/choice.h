@@ -81,6 +81,9 @@ void choice_rollback(const struct choices *choices, int n);
 // the other; they stand at n_token before and after. n without them. Uses slot 0.
 int choice_allowed(const struct choices *choices, int n_token, int n);
 
+// The bytes that must come at n_token by the shape, where it stands; at most size.
+size_t choice_forced(const struct choices *choices, int n_token, char *out, size_t size);
+
 // Whether no token is left at n_token because the text has its shape: it ends there.
 bool choice_is_complete(const struct choices *choices, int n_token);
 // Why no token is left at n_token; NULL: no logit is finite. Uses slot 0.

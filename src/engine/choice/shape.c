@@ -198,6 +198,12 @@ void shape_rollback(struct text_shape *shape, int choice, int n_tokens) {
     shape->hook.rollback(shape->run, choice, n_tokens);
 }
 
+size_t shape_forced(struct text_shape *shape, int choice, const struct reasoning_state *state,
+                    char *out, size_t size) {
+    if (shape->reasoning && state->phase != REASONING_AFTER) return 0;
+    return constraint_forced(shape->run, choice, out, size);
+}
+
 bool shape_is_complete(struct text_shape *shape, int choice, const struct reasoning_state *state) {
     if (shape->reasoning && state->phase == REASONING_INSIDE) return false;
     return constraint_may_end(shape->run, choice);

@@ -47,6 +47,9 @@ void shape_advance(struct text_shape *shape, int choice, const struct reasoning_
                    int32_t token);
 void shape_rollback(struct text_shape *shape, int choice, int n_tokens);
 
+// The bytes that must come next, at most size; none before the shape has begun for sure.
+size_t shape_forced(struct text_shape *shape, int choice, const struct reasoning_state *state,
+                    char *out, size_t size);
 // Whether the text has its shape and may end. Not while the model thinks.
 bool shape_is_complete(struct text_shape *shape, int choice, const struct reasoning_state *state);
 // Why no token is left where the text has not its shape yet.

@@ -16,11 +16,10 @@ enum {
 };
 
 const char *draft_name(rn_drafter drafter) {
-    static const char *const names[RN_DRAFTER_COUNT] = {[RN_DRAFTER_MODEL] = "model",
-                                                        [RN_DRAFTER_LOOKUP] = "lookup",
-                                                        [RN_DRAFTER_SHARED] = "shared",
-                                                        [RN_DRAFTER_MTP] = "mtp",
-                                                        [RN_DRAFTER_CUSTOM] = "custom"};
+    static const char *const names[RN_DRAFTER_COUNT] = {
+        [RN_DRAFTER_MODEL] = "model",   [RN_DRAFTER_LOOKUP] = "lookup",
+        [RN_DRAFTER_SHARED] = "shared", [RN_DRAFTER_MTP] = "mtp",
+        [RN_DRAFTER_SHAPE] = "shape",   [RN_DRAFTER_CUSTOM] = "custom"};
     const size_t at = (size_t)drafter;
     return at < RN_DRAFTER_COUNT ? names[at] : "unknown";
 }
@@ -139,6 +138,8 @@ static rn_status create_drafters(struct draft *draft, const struct draft_config 
         s = drafter_lookup_create(&drafter[RN_DRAFTER_LOOKUP], err);
     if (!s && config->drafters & 1u << RN_DRAFTER_SHARED)
         s = drafter_shared_create(SHARED_TOKENS, &drafter[RN_DRAFTER_SHARED], err);
+    if (!s && config->drafters & 1u << RN_DRAFTER_SHAPE)
+        s = drafter_shape_create(draft->host.tokenizer, &drafter[RN_DRAFTER_SHAPE], err);
     if (!s && config->drafters & 1u << RN_DRAFTER_CUSTOM)
         s = drafter_custom_create(config->fn, config->ctx, draft->host.plan->n_vocab,
                                   &drafter[RN_DRAFTER_CUSTOM], err);

@@ -18,6 +18,7 @@
 
 struct seq;
 struct drafter;
+struct tokenizer;
 
 // Sources whose acceptance is learned separately: a longer match with the sequence's last tokens is
 // a better sign for the tokens that follow.
@@ -31,6 +32,7 @@ enum draft_source {
     DRAFT_SHARED_LONG,
     DRAFT_MTP,
     DRAFT_CUSTOM,
+    DRAFT_SHAPE,
     DRAFT_SOURCES // at most SPEC_MAX_SOURCES
 };
 
@@ -106,13 +108,16 @@ rn_status drafter_lookup_create(struct drafter **out, rn_error *err);
 // max_tokens of recent texts are kept.
 rn_status drafter_shared_create(int max_tokens, struct drafter **out, rn_error *err);
 
+// The shape's of each sequence.
+rn_status drafter_shape_create(const struct tokenizer *tokenizer, struct drafter **out,
+                               rn_error *err);
+
 // The program's own.
 rn_status drafter_custom_create(rn_draft_fn fn, void *ctx, int n_vocab, struct drafter **out,
                                 rn_error *err);
 
 struct choice_scratch;
 struct model;
-struct tokenizer;
 
 struct backend_place;
 

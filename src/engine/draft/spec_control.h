@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SPEC_MAX_SOURCES = 9, SPEC_MAX_DRAFTERS = 5, SPEC_MAX_DRAFT = 31, SPEC_MAX_ROWS = 64 };
+enum { SPEC_MAX_SOURCES = 10, SPEC_MAX_DRAFTERS = 6, SPEC_MAX_DRAFT = 31, SPEC_MAX_ROWS = 64 };
 
 // Of one source: tokens tried, up to and with the first refused one, and accepted ones; older ones
 // weigh less.
