@@ -291,7 +291,7 @@ typedef struct rn_reasoning {
     // 1 to RN_MAX_MARK_BYTES bytes each; copied
     const char *open;  // NULL: the prompt has opened the reasoning
     const char *close; // NULL, without a budget: there is no reasoning
-    const char *last;  // it starts with `close`; NULL: `close` itself
+    const char *last;  // it starts with `close`; NULL: `close` itself. A shape starts behind it
 } rn_reasoning;
 
 // The shape of a text: JSON by a schema, an expression, a grammar. docs/CONSTRAINTS.md says what

@@ -329,7 +329,10 @@ bool matcher_try_again(struct matcher *m) {
 // --- the history ---
 
 static bool history_push(struct matcher *m, uint32_t set) {
-    if (!numbers_grow(m, &m->history, &m->history_capacity, m->n_token + 2)) return false;
+    if (m->n_lost || !numbers_grow(m, &m->history, &m->history_capacity, m->n_token + 2)) {
+        m->n_lost++;
+        return false;
+    }
     m->history[++m->n_token] = set;
     return true;
 }
@@ -359,9 +362,11 @@ void matcher_token(struct matcher *m, int32_t id) {
 void matcher_restart(struct matcher *m) { history_push(m, m->history[0]); }
 
 void matcher_rollback(struct matcher *m, uint32_t n) {
-    assert(n <= m->n_token);
-    m->n_token -= n;
-    if (n) m->failure = NULL;
+    const uint32_t lost = n < m->n_lost ? n : m->n_lost;
+    m->n_lost -= lost;
+    assert(n - lost <= m->n_token);
+    m->n_token -= n - lost;
+    if (n && !m->n_lost) m->failure = NULL;
 }
 
 size_t matcher_forced(struct matcher *m, char *out, size_t size) {

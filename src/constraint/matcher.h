@@ -66,6 +66,7 @@ struct matcher {
 
     uint32_t *history; // [n_token + 1] sets
     uint32_t n_token, history_capacity;
+    uint32_t n_lost; // tokens behind the history, for want of memory
 
     uint32_t *todo, n_todo, todo_capacity; // of a closure
     uint32_t found[MATCHER_SET_MAX];       // its frames with bytes

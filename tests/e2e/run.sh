@@ -79,6 +79,27 @@ expect "--reasoning-budget closes the reasoning" grep -q '</think>' out
 refused 2 "--stop-ids: '9999' does not start with a token id from 0 to 4095" run -p a --stop-ids 9999
 refused 2 "min_tokens is 9, expected at most max_tokens, 3" run -p a -n 3 --min-tokens 9
 
+# Answers in a shape.
+schema='{"type":"object","properties":{"name":{"type":"string","maxLength":9},"old":{"type":"boolean"}},"required":["name","old"],"additionalProperties":false}'
+printf '%s' "$schema" >schema.json
+run run -p "Once upon a time" --temp 1.5 --seed 3 -q --json-schema "$schema"
+cp out shaped
+expect "--json-schema" grep -qzE '^\{\s*"name":\s*"[^"]*",\s*"old":\s*(true|false)\s*\}\s*$' out
+run run -p "Once upon a time" --temp 1.5 --seed 3 -q --json-schema schema.json
+expect "a schema in a file gives the same" cmp shaped out
+run run -p "Once upon a time" --temp 1.5 --seed 3 -q --json-schema schema.json --speculate off
+expect "drafts do not change a shape" cmp shaped out
+run run -p "Once upon a time" -q --choice "a fox" --choice "a hare" --ignore-eos
+expect "--choice" grep -qxE 'a (fox|hare)' out
+run run -p "Once upon a time" -q --regex '[0-9]{3}-[0-9]{2}'
+expect "--regex" grep -qxE '[0-9]{3}-[0-9]{2}' out
+run run -p "Once upon a time" -q --grammar 'root ::= "<" [a-c]{2} ">"'
+expect "--grammar" grep -qxE '<[a-c]{2}>' out
+run run --chat-template think.jinja -p "Tell me a story." -q --reasoning-budget 4 --choice hare
+expect "a shape starts behind the reasoning" grep -qzE '</think>\s{0,4}hare\s*$' out
+refused 2 "--json-schema: /properties/a/not: " run -p a --json-schema '{"properties":{"a":{"not":{}}}}'
+refused 2 "--json-object and --regex exclude each other" run -p a --json-object --regex a
+
 # Stop strings never leak, wherever they fall.
 run run -p "Once upon a time" --temp 0 -n 40 -q
 cp out whole

@@ -139,6 +139,31 @@ CASE(a_request_keeps_a_shape_that_was_released) {
     rn_engine_destroy(engine);
 }
 
+// Names of properties are forced text.
+CASE(forced_text_is_drafted) {
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"a long name of a property\":{\"const\":\"a long "
+        "value of it\"},\"another little name\":{\"const\":\"the end of the text\"}},\"required\":["
+        "\"a long name of a property\",\"another little name\"],\"additionalProperties\":false}";
+    static struct stream want, got;
+    rn_shape *shape = shape_of(RN_SHAPE_SCHEMA, schema);
+    rn_request request = request_of(shape, 0.5f, 1);
+    run(&request, &want);
+    check_shape(shape, &want);
+    for (int drafts = 0; drafts < 2; drafts++) {
+        rn_engine *engine =
+            streams_engine(model, &(rn_engine_options){.speculate = "shape", .draft_min = 3});
+        request.draft_max = drafts ? 0 : -1;
+        streams_run(engine, &request, &got);
+        streams_check_same(&got, &want);
+        const rn_draft_stats stats = streams_stats(engine).draft[RN_DRAFTER_SHAPE];
+        check(drafts ? stats.accepted > 4 : stats.tokens == 0, "%llu of %llu were accepted",
+              (unsigned long long)stats.accepted, (unsigned long long)stats.tokens);
+        rn_engine_destroy(engine);
+    }
+    rn_shape_release(shape);
+}
+
 // ---------------------------------------------------------------- behind a reasoning
 
 // The answer behind the mark and a few blanks.

@@ -80,7 +80,7 @@ static void fill_shorter(struct reasoning_rule *rule) {
     }
 }
 
-rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *given,
+rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *given, bool to_last,
                          const struct tokenizer *tokenizer, rn_error *err) {
     const char *last = given->last ? given->last : given->close;
     *rule = (struct reasoning_rule){.tokenizer = tokenizer,
@@ -89,7 +89,7 @@ rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *given,
                                     .open = strdup(given->open ? given->open : ""),
                                     .last = strdup(last),
                                     .n_open = given->open ? strlen(given->open) : 0,
-                                    .n_close = strlen(given->close),
+                                    .n_close = strlen(to_last ? last : given->close),
                                     .n_last = strlen(last)};
     rule->token = calloc(rule->n_last, sizeof *rule->token);
     rule->shorter = calloc(rule->n_last + 1, sizeof *rule->shorter);

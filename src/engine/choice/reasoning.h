@@ -22,14 +22,16 @@ struct reasoning_rule {
     int budget; // tokens
     char *open; // n_open 0: the prompt has opened the reasoning
     char *last; // the text that is written when the budget is spent; it starts with the mark
-    size_t n_open, n_close, n_last; // n_close: of the mark
+    size_t n_open, n_last;
+    size_t n_close; // bytes of `last` that end the reasoning, before the budget is spent
     int32_t *token; // [n_last] the token to write where that many bytes of it are written
     int *shorter;   // [n_last + 1] the next shorter start of it that such a start ends with
 };
 
 rn_status reasoning_check(const rn_reasoning *reasoning, rn_error *err);
-// reasoning: checked, with its closing mark. On failure deinit is needed still.
-rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *reasoning,
+// reasoning: checked, with its closing mark. to_last: the whole of `last` ends it, because a shape
+// starts behind that. On failure deinit is needed still.
+rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *reasoning, bool to_last,
                          const struct tokenizer *tokenizer, rn_error *err);
 void reasoning_deinit(struct reasoning_rule *rule); // zeroed is fine
 

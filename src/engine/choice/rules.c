@@ -187,7 +187,8 @@ rn_status rules_create(const rn_request *request, const struct tokenizer *tokeni
     if (!status) status = bad_fill(rules, request, tokenizer, err);
     rules->has_reasoning = has_reasoning(request);
     if (!status && rules->has_reasoning)
-        status = reasoning_init(&rules->reasoning, &request->reasoning, tokenizer, err);
+        status =
+            reasoning_init(&rules->reasoning, &request->reasoning, request->shape, tokenizer, err);
     if (status) {
         rules_destroy(rules);
         return status;

@@ -10,30 +10,14 @@
 
 // ---------------------------------------------------------------- lists of tokens
 
-typedef bool (*token_test)(const struct text_shape *shape, const struct tokenizer *tokenizer,
-                           int32_t id);
-
-static rn_status list_tokens(const struct text_shape *shape, const struct tokenizer *tokenizer,
-                             token_test test, int32_t **out, int *n_out, rn_error *err) {
-    const int32_t n_vocab = tokenizer_size(tokenizer);
-    int n = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        n = 0;
-        for (int32_t id = 0; id < n_vocab; id++) {
-            if (!test(shape, tokenizer, id)) continue;
-            if (pass) (*out)[n] = id;
-            n++;
-        }
-        if (pass || n == 0) break;
-        *out = malloc((size_t)n * sizeof **out);
-        if (!*out) return err_set(err, RN_ERR_NOMEM, "no memory for the shape of a request");
+static rn_status list_add(int32_t **list, int *n, int32_t id, rn_error *err) {
+    if ((*n & (*n - 1)) == 0) { // full at every power of two
+        int32_t *grown = realloc(*list, (size_t)(*n ? 2 * *n : 1) * sizeof *grown);
+        if (!grown) return err_set(err, RN_ERR_NOMEM, "no memory for the shape of a request");
+        *list = grown;
     }
-    *n_out = n;
+    (*list)[(*n)++] = id;
     return RN_OK;
-}
-
-static bool is_end(const struct text_shape *shape, const struct tokenizer *tokenizer, int32_t id) {
-    return tokenizer_is_end(tokenizer, id) || rules_stops(shape->rules, id);
 }
 
 // Whether one of the two texts starts with the other.
@@ -41,10 +25,7 @@ static bool agree(const char *a, size_t n_a, const char *b, size_t n_b) {
     return memcmp(a, b, n_a < n_b ? n_a : n_b) == 0;
 }
 
-static bool may_open(const struct text_shape *shape, const struct tokenizer *tokenizer,
-                     int32_t id) {
-    const struct reasoning_rule *rule = shape->reasoning;
-    struct text_span text = tokenizer_bytes(tokenizer, id);
+static bool may_open(const struct reasoning_rule *rule, struct text_span text) {
     const size_t len = text.len;
     while (text.len && reasoning_is_blank(*text.data)) text.data++, text.len--;
     if (text.len == 0) return len > 0 && len <= REASONING_BLANKS;
@@ -53,24 +34,20 @@ static bool may_open(const struct text_shape *shape, const struct tokenizer *tok
     return false;
 }
 
-static bool has_rest(const struct text_shape *shape, const struct tokenizer *tokenizer,
-                     int32_t id) {
-    const struct reasoning_rule *rule = shape->reasoning;
-    const struct text_span text = tokenizer_bytes(tokenizer, id);
+static bool has_rest(const struct reasoning_rule *rule, struct text_span text) {
     return text.len > 1 && memchr(text.data, rule->last[rule->n_close - 1], text.len - 1);
 }
 
-static bool has_mark(const struct reasoning_rule *rule, int32_t id) {
-    const struct text_span text = tokenizer_bytes(rule->tokenizer, id);
+static bool has_mark(const struct reasoning_rule *rule, struct text_span text) {
     for (size_t at = 0; at + rule->n_close <= text.len; at++)
         if (memcmp(text.data + at, rule->last, rule->n_close) == 0) return true;
     return false;
 }
 
-static void put_whole_first(struct text_shape *shape) {
+static void put_whole_first(struct text_shape *shape, const struct tokenizer *tokenizer) {
     for (int i = 0; i < shape->n_close; i++) {
         const int32_t id = shape->close[i];
-        if (!has_mark(shape->reasoning, id)) continue;
+        if (!has_mark(shape->reasoning, tokenizer_bytes(tokenizer, id))) continue;
         shape->close[i] = shape->close[shape->n_whole];
         shape->close[shape->n_whole++] = id;
     }
@@ -78,10 +55,17 @@ static void put_whole_first(struct text_shape *shape) {
 
 static rn_status fill_lists(struct text_shape *shape, const struct tokenizer *tokenizer,
                             rn_error *err) {
-    rn_status s = list_tokens(shape, tokenizer, may_open, &shape->open, &shape->n_open, err);
-    if (!s) s = list_tokens(shape, tokenizer, has_rest, &shape->close, &shape->n_close, err);
-    if (!s) s = list_tokens(shape, tokenizer, is_end, &shape->end, &shape->n_end, err);
-    if (!s) put_whole_first(shape);
+    const struct reasoning_rule *rule = shape->reasoning;
+    const int32_t n_vocab = tokenizer_size(tokenizer);
+    rn_status s = RN_OK;
+    for (int32_t id = 0; id < n_vocab && !s; id++) {
+        const struct text_span text = tokenizer_bytes(tokenizer, id);
+        if (may_open(rule, text)) s = list_add(&shape->open, &shape->n_open, id, err);
+        if (!s && has_rest(rule, text)) s = list_add(&shape->close, &shape->n_close, id, err);
+        if (!s && (tokenizer_is_end(tokenizer, id) || rules_stops(shape->rules, id)))
+            s = list_add(&shape->end, &shape->n_end, id, err);
+    }
+    if (!s) put_whole_first(shape, tokenizer);
     return s;
 }
 
