@@ -48,6 +48,7 @@ static rn_reasoning reasoning_of(const struct generation *generation) {
     if (!marks || generation->has_reasoned ||
         !answer_marks_bound(marks, generation->in_reasoning, &reasoning))
         return (rn_reasoning){0};
+    if (generation->compiled) reasoning.last = NULL; // the shape has the text behind the mark
     reasoning.budget = params->thinking_budget;
     if (reasoning.budget < 0 && !marks->knows_effort)
         reasoning.budget = params_effort_budget(params->effort);
