@@ -34,7 +34,7 @@ struct answer_parts {
     const json_t *types; // of their parameters (answer_types.h); NULL: not known
     int n_tools;         // calls so far
     int state;
-    bool is_blank;   // the reasoning was white space so far
+    bool is_blank;   // all was white space so far, which is dropped
     bool is_wrapped; // the content's closing mark is dropped (wrap_marks)
     bool is_open;    // more calls may come without a mark (tool_marks.lines)
     int channel;     // of the message that is read (harmony)

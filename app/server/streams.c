@@ -19,6 +19,13 @@ enum { TRACE_NS = 50000000 };   // between two looks at the steps, for the trace
 
 // ---------------------------------------------------------------- submission
 
+// A model that may think can write blanks before its reasoning. If it does not think, they are no
+// part of the shape.
+static bool drops_blanks(const struct generation *generation) {
+    return generation->compiled && generation->marks && generation->marks->reasoning.open &&
+           !generation->has_reasoned;
+}
+
 static bool choices_create(const struct call *call) {
     struct generation *generation = call->generation;
     const int n = generation->params.n;
@@ -36,6 +43,7 @@ static bool choices_create(const struct call *call) {
         parts_init(&choice->parts,
                    generation->marks ? *generation->marks : (struct answer_marks){0},
                    generation->tools, generation->types, generation->in_reasoning);
+        if (drops_blanks(generation)) choice->parts.is_blank = true;
     }
     return true;
 }

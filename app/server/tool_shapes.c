@@ -460,20 +460,33 @@ static void optional_text_put(struct jbuf *out, const char *text) {
     jbuf_text(out, "}");
 }
 
-// The content of an answer, with the marks that may stand around it. Free text of gpt-oss is one
-// message: no other starts in it.
-static void content_put(struct jbuf *out, const struct answer_marks *marks,
-                        const struct shape *content) {
-    list_open(out, "sequence");
-    if (marks->harmony) text_put(out, HARMONY_FINAL);
-    optional_text_put(out, marks->wrap.open);
+static void format_put(struct jbuf *out, const struct shape *content) {
     comma(out);
     if (content->kind == SHAPE_NONE)
         jbuf_text(out, "{\"type\":\"any_text\",\"excludes\":"
                        "[\"<|start|>\",\"<|channel|>\",\"<|message|>\",\"<|call|>\"]}");
     else if (!shape_format_put(content, out))
         out->failed = true;
-    optional_text_put(out, marks->wrap.close);
+}
+
+// The content of an answer, with the marks that may stand around it. A mark that is a token may be
+// in the prompt, so that only the closing one is written; others come as a pair. Free text of
+// gpt-oss is one message: no other starts in it.
+static void content_put(struct jbuf *out, const struct answer_marks *marks,
+                        const struct shape *content) {
+    const struct wrap_marks *const wrap = &marks->wrap;
+    list_open(out, wrap->open && !wrap->is_token ? "or" : "sequence");
+    if (wrap->open && !wrap->is_token) {
+        list_open(out, "sequence");
+        text_put(out, wrap->open);
+        format_put(out, content);
+        text_put(out, wrap->close);
+        list_close(out);
+    }
+    if (marks->harmony) text_put(out, HARMONY_FINAL);
+    if (wrap->is_token) optional_text_put(out, wrap->open);
+    format_put(out, content);
+    if (wrap->is_token) optional_text_put(out, wrap->close);
     list_close(out);
 }
 

@@ -185,6 +185,25 @@ test('vLLM\'s and llama.cpp\'s fields', async () => {
     assert.equal(JSON.parse(twice.text).error.param, 'grammar');
 });
 
+test('a shape starts behind the reasoning, and the reasoning is free', async () => {
+    const { ROOT } = process.env;
+    for (const [template, thinks] of [['qwen35', true], ['qwen3', false]]) {
+        const thinking = await serve(['--chat-template', `${ROOT}/tests/data/templates/${template}.jinja`]);
+        const body = { messages, temperature: 1.5, max_tokens: 200, thinking_token_budget: 10 };
+        for (const seed of [1, 2, 3]) {
+            const { choices: [{ message, finish_reason }] } = JSON.parse((await ask(thinking, '/v1/chat/completions',
+                { ...body, seed, structured_outputs: { choice: ['red', 'green'] } })).text);
+            assert.ok(['red', 'green'].includes(message.content), JSON.stringify(message));
+            assert.equal(finish_reason, 'stop');
+            if (thinks) assert.ok(message.reasoning_content.length > 0);
+        }
+        const { choices: [{ message }] } = JSON.parse((await ask(thinking, '/v1/chat/completions', { ...body, seed: 4, tool_choice: 'required',
+            parallel_tool_calls: false, tools: [{ type: 'function', function: { name: 'unit', parameters: z.toJSONSchema(Unit) } }] })).text);
+        assert.ok(Unit.safeParse(JSON.parse(message.tool_calls[0].function.arguments)).success, JSON.stringify(message));
+        await thinking.stop();
+    }
+});
+
 test('nothing is left behind', async () => {
     await idle(server);
     await server.stop();
