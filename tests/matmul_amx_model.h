@@ -13,12 +13,12 @@
 #include "backend/cpu/matmul_table.h"
 
 #define X(id, name, layout) matmul_run_fn matmul_##name##_amx_model;
-MATMUL_BLOCKS(X)
+MATMUL_TILED(X)
 #undef X
 extern const struct peak_loop peak_amx_model_int8;
 
-// NULL: a float format, or not a machine that can run it. The kernels are those for 9 tokens and
-// more.
+// NULL: a format without tiles, or not a machine that can run it. The kernels are those for 9
+// tokens and more.
 static inline const struct matmul_kernel *matmul_amx_model_find(enum format_id format) {
 #define X(id, n, layout)                                                                           \
     {.format = FORMAT_##id,                                                                        \
@@ -27,7 +27,7 @@ static inline const struct matmul_kernel *matmul_amx_model_find(enum format_id f
      .pack = matmul_pack_##layout,                                                                 \
      .run = {matmul_##n##_avx512, matmul_##n##_avx512, matmul_##n##_amx_model,                     \
              matmul_##n##_amx_model}},
-    static const struct matmul_kernel kernels[] = {MATMUL_BLOCKS(X)};
+    static const struct matmul_kernel kernels[] = {MATMUL_TILED(X)};
 #undef X
     for (size_t i = 0; ops_at(ISA_AVX512) && i < sizeof kernels / sizeof *kernels; i++)
         if (kernels[i].format == format) return &kernels[i];

@@ -374,7 +374,7 @@ CASE(amx_kernels_equal_the_reference_for_all_numbers_of_tokens) {
                      block * (1 + random_below(&random, most)), n, FILL_TAME, &random);
         amx_model_dots();
         amx_check(&p, model);
-        assert_true(amx_model_dots() > 0);
+        assert_int_equal(amx_model_dots() > 0, n >= 12); // fewer are AVX-512's
         if (real) amx_check(&p, matmul_kernel_find(format, ISA_AMX));
         problem_deinit(&p);
     }

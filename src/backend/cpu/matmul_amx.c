@@ -1,9 +1,9 @@
-// The matrix product for 9 tokens and more with AMX. The packed layout is the second operand of the
-// tile product: a line is 4 columns of 16 rows, and a span's lines are a tile. The first operand is
-// a tile of 16 tokens of the quantized activations, as they are stored. So a product is the integer
-// sums of 16 tokens x 16 rows of a span. Decoding is the format's, to signed bytes, so a sum begins
-// at zero. Sums are exact, and the float operations after them are those of all other kernels in
-// their order: spans ascending.
+// The matrix product for 12 tokens and more with AMX. The packed layout is the second operand of
+// the tile product: a line is 4 columns of 16 rows, and a span's lines are a tile. The first
+// operand is a tile of 16 tokens of the quantized activations, as they are stored. So a product is
+// the integer sums of 16 tokens x 16 rows of a span. Decoding is the format's, to signed bytes, so
+// a sum begins at zero. Sums are exact, and the float operations after them are those of all other
+// kernels in their order: spans ascending.
 //
 // Two groups share an activation tile. A pass makes the products of four spans, which go through
 // memory, and adds those of the pass before it to the float sums. The sums of 8 tokens x 2 groups
@@ -20,6 +20,7 @@
 
 enum {
     AMX_BLOCKS = 8,   // of a panel: two groups' fit the first-level cache, with a pass's products
+    AMX_LEAST = 12,   // tokens of a tile
     AMX_TOKENS = 256, // tokens whose float sums rest in the second-level cache
     TOKEN_TILES = AMX_TOKENS / MATMUL_TILE,
     PASS_SPANS = 4,
@@ -33,7 +34,7 @@ _Static_assert((int)AMX_BLOCKS <= (int)PANEL_BLOCKS, "a panel has room");
 // The data of a call's tokens for one panel's columns. A tile always has 16 tokens here: those past
 // the last are zeros, and their sums are never stored.
 struct columns {
-    _Alignas(64) float offset[TOKEN_TILES][AMX_BLOCKS * 2][MATMUL_TILE]; // d * sum, per span
+    _Alignas(64) float offset[TOKEN_TILES][AMX_BLOCKS][MATMUL_TILE]; // d * sum; of spans of 32
     // the activations of the last tile, where it is narrower than 16 tokens; others stay in place
     _Alignas(64) int8_t xq[AMX_BLOCKS][MATMUL_TILE][MATMUL_SPAN];
     _Alignas(64) float xd[AMX_BLOCKS][MATMUL_TILE];
@@ -201,7 +202,7 @@ INLINE struct pass pass_of(const struct pair *pair, int tile, int first, int num
         .d = narrow ? scratch->columns.xd[block] : args->xd + at,
         .q = scratch->panel[0].q[0][0] + first * (span / 4 * PACK_VECTOR),
         .scale = scratch->panel[0].scale[0][0] + first * span,
-        .offset = scratch->columns.offset[tile][first],
+        .offset = scratch->columns.offset[tile][block],
         .sums = scratch->sums[pair->group][token],
         .products = scratch->products[number % 2][0][0],
     };
@@ -229,36 +230,32 @@ INLINE void pair_run(const struct pair *pair, const int span, const bool offsets
 static void run_plain_32(const struct pair *pair) { pair_run(pair, 32, false); }
 static void run_offset_32(const struct pair *pair) { pair_run(pair, 32, true); }
 static void run_plain_16(const struct pair *pair) { pair_run(pair, 16, false); }
-static void run_offset_16(const struct pair *pair) { pair_run(pair, 16, true); }
 
 // --- all groups ---
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-// d * sum of one block's spans, [span][16]; the tokens are those of the mask. at: the block's
-// place.
-INLINE void offsets_make(const struct matmul_args *args, int64_t at, __mmask16 mask, int span,
+// d * sum of one block, which is a span; the tokens are those of the mask. at: the block's place.
+INLINE void offsets_make(const struct matmul_args *args, int64_t at, __mmask16 mask,
                          float *offset) {
     const __m512 d = _mm512_maskz_loadu_ps(mask, args->xd + at);
     const __m512i pairs = _mm512_maskz_loadu_epi32(mask, args->xsum + 2 * at);
-    if (span == 32) {
-        const __m512i sum = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-        _mm512_store_ps(offset, _mm512_mul_ps(d, _mm512_cvtepi32_ps(sum)));
-    } else {
-        const __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16);
-        const __m512i high = _mm512_srai_epi32(pairs, 16);
-        _mm512_store_ps(offset, _mm512_mul_ps(d, _mm512_cvtepi32_ps(low)));
-        _mm512_store_ps(offset + MATMUL_TILE, _mm512_mul_ps(d, _mm512_cvtepi32_ps(high)));
-    }
+    const __m512i sum = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+    _mm512_store_ps(offset, _mm512_mul_ps(d, _mm512_cvtepi32_ps(sum)));
 }
 
-static void narrow_copy(const struct matmul_args *args, int64_t at, int width, int block,
+// In whole vectors: the copy is made again for every panel.
+INLINE void narrow_copy(const struct matmul_args *args, int64_t at, __mmask16 mask, int block,
                         struct columns *columns) {
-    const size_t n = (size_t)width, left = MATMUL_TILE - n;
-    memcpy(columns->xq[block], args->xq + at * MATMUL_SPAN, n * MATMUL_SPAN);
-    memset(columns->xq[block][width], 0, left * MATMUL_SPAN);
-    memcpy(columns->xd[block], args->xd + at, n * sizeof(float));
-    memset(columns->xd[block] + width, 0, left * sizeof(float));
+    const int8_t *x = args->xq + at * MATMUL_SPAN;
+    int8_t *out = columns->xq[block][0];
+    for (int pair = 0; pair < MATMUL_TILE / 2; pair++) { // a vector has two tokens
+        const unsigned two = mask >> 2 * pair & 3;
+        const __mmask16 words = (__mmask16)(two == 3 ? 0xffff : two == 1 ? 0xff : 0);
+        _mm512_store_si512(out + pair * PACK_VECTOR,
+                           _mm512_maskz_loadu_epi32(words, x + pair * PACK_VECTOR));
+    }
+    _mm512_store_ps(columns->xd[block], _mm512_maskz_loadu_ps(mask, args->xd + at));
 }
 
 // The columns of blocks [first, first + count) for n tokens from `token` on.
@@ -268,12 +265,11 @@ static void columns_make(const struct matmul_args *args, int64_t first, int coun
         const int width = min_int(n - t, MATMUL_TILE);
         if (width == MATMUL_TILE && !codec->offsets) continue;
         const struct matmul_x x = matmul_x_of(args->n, token + t, args->cols);
+        const __mmask16 mask = (__mmask16)((1u << width) - 1);
         for (int i = 0; i < count; i++) {
             const int64_t at = x.first + (first + i) * x.stride;
-            if (codec->offsets)
-                offsets_make(args, at, (__mmask16)((1u << width) - 1), codec->span,
-                             columns->offset[t / MATMUL_TILE][i * MATMUL_SPAN / codec->span]);
-            if (width < MATMUL_TILE) narrow_copy(args, at, width, i, columns);
+            if (codec->offsets) offsets_make(args, at, mask, columns->offset[t / MATMUL_TILE][i]);
+            if (width < MATMUL_TILE) narrow_copy(args, at, mask, i, columns);
         }
     }
 }
@@ -305,9 +301,10 @@ static void sums_store(const struct matmul_args *args, const struct scratch *scr
 // the partner's sums are not stored.
 static void tokens_run(const struct matmul_args *args, const struct panel_format *format,
                        int64_t group_bytes, int64_t g0, int groups, int token, int n) {
-    static void (*const runs[2][2])(const struct pair *pair) = {{run_plain_32, run_offset_32},
-                                                                {run_plain_16, run_offset_16}};
     const struct codec *codec = format->codec;
+    void (*const run)(const struct pair *pair) = codec->span == 16 ? run_plain_16
+                                                 : codec->offsets  ? run_offset_32
+                                                                   : run_plain_32;
     struct scratch *scratch = args->scratch;
     const int64_t blocks = args->cols / MATMUL_SPAN;
     struct pair pair = {.args = args, .scratch = scratch, .token = token, .n = n};
@@ -324,7 +321,7 @@ static void tokens_run(const struct matmul_args *args, const struct panel_format
                 format->decode((const uint8_t *)args->w + (g0 + g) * group_bytes, pair.first, count,
                                &scratch->panel[i]);
             }
-            runs[codec->span == 16][codec->offsets](&pair);
+            run(&pair);
         }
     }
     sums_store(args, scratch, g0, groups, token, n);
@@ -345,6 +342,21 @@ static void groups_run(const struct matmul_args *args, const struct panel_format
     tile_release();
 }
 
+// A tile takes as long for one token as for 16. So the last tokens are AVX-512's where they are
+// few.
+static void tokens_divide(const struct matmul_args *args, struct matmul_args *tiles,
+                          struct matmul_args *rest) {
+    const int width = args->n % MATMUL_TILE;
+    const int64_t first = args->n - (width < AMX_LEAST ? width : 0);
+    *tiles = *rest = *args;
+    tiles->n = (int)first;
+    rest->n = args->n - tiles->n;
+    rest->xq += first * args->cols;
+    rest->xd += first * args->cols / 32;
+    rest->xsum += first * args->cols / 16;
+    rest->y += first * args->ldy;
+}
+
 #if defined(RUNNEL_AMX_MODEL)
 #define SUFFIXED(name) matmul_##name##_amx_model // tests only
 #else
@@ -353,9 +365,13 @@ static void groups_run(const struct matmul_args *args, const struct panel_format
 
 #define X(id, name, layout)                                                                        \
     void SUFFIXED(name)(const struct matmul_args *args, int64_t group_begin, int64_t group_end) {  \
-        groups_run(args, &matmul_##name##_panel, matmul_group_bytes_##layout(args->cols),          \
-                   group_begin, group_end);                                                        \
+        struct matmul_args tiles, rest;                                                            \
+        tokens_divide(args, &tiles, &rest);                                                        \
+        if (tiles.n)                                                                               \
+            groups_run(&tiles, &matmul_##name##_panel, matmul_group_bytes_##layout(args->cols),    \
+                       group_begin, group_end);                                                    \
+        if (rest.n) matmul_##name##_avx512(&rest, group_begin, group_end);                         \
     }
-MATMUL_BLOCKS(X)
+MATMUL_TILED(X)
 
 #endif

@@ -36,13 +36,18 @@
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_amx,                  \
                   matmul_##n##_amx),                                                               \
            SHAPES("vnni 1x1", "vnni 1x8", "amx panel 2x16", "amx panel 2x16"))
-// Two products and twice the float work for 32 columns: tiles pay only where many tokens share a
-// panel.
-#define BLOCK_AMX_16(id, n, layout)                                                                \
+// Spans of 16: two products and twice the float work for 32 columns, so tiles pay only where many
+// tokens share a panel.
+#define SPANS_AMX(id, n, layout)                                                                   \
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_amx),                                                               \
            SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "amx panel 2x16"))
+#define UNTILED_AMX(id, n, layout)                                                                 \
+    KERNEL(id, AMX, layout,                                                                        \
+           SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
+                  matmul_##n##_panel_avx512),                                                      \
+           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "vnni panel 1x16"))
 #define FLOAT_NEON(id, n, layout)                                                                  \
     KERNEL(id, NEON, layout,                                                                       \
            SHAPES(matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon),     \
@@ -76,11 +81,12 @@ static const struct matmul_kernel kernels[] = {
 #if defined(__x86_64__)
     MATMUL_FLOATS(FLOAT_AVX2) MATMUL_BLOCKS(BLOCK_AVX2) MATMUL_FLOATS(FLOAT_AVXVNNI)
         MATMUL_BLOCKS(BLOCK_AVXVNNI) MATMUL_FLOATS(FLOAT_AVX512) MATMUL_BLOCKS(BLOCK_AVX512)
-            MATMUL_FLOATS(FLOAT_AMX) MATMUL_BLOCKS_32(BLOCK_AMX) MATMUL_BLOCKS_16(BLOCK_AMX_16)
+            MATMUL_FLOATS(FLOAT_AMX) MATMUL_BLOCKS_32(BLOCK_AMX) SPANS_AMX(Q6_K, q6_k, q6_k)
+                MATMUL_UNTILED(UNTILED_AMX)
 #elif defined(__aarch64__)
     MATMUL_FLOATS(FLOAT_NEON) MATMUL_BLOCKS(BLOCK_NEON)
 #endif
-                {.format = FORMAT_COUNT} // the end; an array needs a member
+                    {.format = FORMAT_COUNT} // the end; an array needs a member
 };
 
 const struct matmul_kernel *matmul_kernel_find(enum format_id format, enum cpu_isa isa) {

@@ -27,13 +27,14 @@ typedef void matmul_run_fn(const struct matmul_args *args, int64_t group_begin, 
     X(IQ4_XS, iq4_xs, iq4_xs)                                                                      \
     X(MXFP4, mxfp4, mxfp4)
 
-// Formats with a scale for each 16 columns.
-#define MATMUL_BLOCKS_16(X)                                                                        \
+// AMX has kernels of its own for the first ones. The others have a scale for each 16 columns too,
+// and codes that take longer to decode: tiles were slower.
+#define MATMUL_TILED(X) MATMUL_BLOCKS_32(X) X(Q6_K, q6_k, q6_k)
+#define MATMUL_UNTILED(X)                                                                          \
     X(Q2_K, q2_k, q2_k)                                                                            \
-    X(Q3_K, q3_k, q3_k)                                                                            \
-    X(Q6_K, q6_k, q6_k)
+    X(Q3_K, q3_k, q3_k)
 
-#define MATMUL_BLOCKS(X) MATMUL_BLOCKS_32(X) MATMUL_BLOCKS_16(X)
+#define MATMUL_BLOCKS(X) MATMUL_TILED(X) MATMUL_UNTILED(X)
 
 #if defined(__x86_64__)
 #define X(id, name, layout)                                                                        \
@@ -43,8 +44,11 @@ MATMUL_FLOATS(X)
 #define X(id, name, layout)                                                                        \
     matmul_run_fn matmul_##name##_one_avx512, matmul_##name##_avx512,                              \
         matmul_##name##_panel_avx512, matmul_##name##_avx2, matmul_##name##_panel_avx2,            \
-        matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni, matmul_##name##_amx;
+        matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni;
 MATMUL_BLOCKS(X)
+#undef X
+#define X(id, name, layout) matmul_run_fn matmul_##name##_amx;
+MATMUL_TILED(X)
 #undef X
 #elif defined(__aarch64__)
 #define X(id, name, layout) matmul_run_fn matmul_##name##_neon;
