@@ -225,6 +225,20 @@ int main(int argc, char **argv) {
         "root ::= expr\nexpr ::= term ([-+*/] term)*\nterm ::= [0-9]+ | [a-z]+ | \"(\" ws expr ws "
         "\")\"\n"
         "ws ::= [ \\t\\n]*\n");
+#define TOOL(begin, style, end)                                                                    \
+    "{\"begin\":\"" begin "\",\"content\":{\"type\":\"json_schema\",\"style\":\"" style            \
+    "\",\"json_schema\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},"      \
+    "\"days\":{\"type\":\"integer\"},\"note\":{\"type\":\"string\",\"maxLength\":100}},"           \
+    "\"required\":["                                                                               \
+    "\"city\"],\"additionalProperties\":false}},\"end\":\"" end "\"}"
+    row("tools, free text", CONSTRAINT_STRUCTURE,
+        "{\"type\":\"triggered_tags\",\"triggers\":[\"<tool_call>\"],\"tags\":[" TOOL(
+            "<tool_call>\\n{\\\"name\\\": \\\"weather\\\", \\\"arguments\\\": ", "json",
+            "}\\n</tool_call>") "]}");
+    row("tools, between tags", CONSTRAINT_STRUCTURE,
+        "{\"type\":\"tags_with_separator\",\"separator\":\"\\n\",\"at_least_one\":true,\"tags\":"
+        "[" TOOL("<tool_call>\\n<function=weather>\\n", "qwen_xml",
+                 "</function>\\n</tool_call>") "]}");
     row("choices", CONSTRAINT_CHOICES, "[\"positive\",\"negative\",\"neutral\"]");
     free(sample);
     free(bytes);

@@ -206,62 +206,108 @@ static bool build_rules(struct assembly *a, uint32_t *n_state, uint32_t *n_call)
     return true;
 }
 
-// --- the bytes behind counted rules ---
+// --- the bytes behind rules ---
 
 struct follow {
     const struct assembly *a;
-    uint8_t *seen;  // [n_state] 1: its bytes were added
-    uint32_t *todo; // [n_state]
-    uint32_t n_todo;
+    uint64_t (*first)[4]; // [n_rule] bytes that a rule may start with
+    uint64_t (*after)[4]; // [n_call] bytes that may come behind a call, inside of its rule
+    bool *is_last;        // [n_call] the rule may end behind the call
+    uint32_t *todo;       // [n_state]
+    uint32_t *stamp;      // [n_state]
+    uint32_t now;
 };
 
-static void follow_visit(struct follow *f, uint32_t state) {
-    if (f->seen[state] || !state) return;
-    f->seen[state] = 1;
-    f->todo[f->n_todo++] = state;
+// Whether some bit was new.
+static bool bytes_add(uint64_t *to, const uint64_t *more) {
+    bool is_new = false;
+    for (int i = 0; i < 4; i++) {
+        is_new |= (more[i] & ~to[i]) != 0;
+        to[i] |= more[i];
+    }
+    return is_new;
 }
 
-// All places behind calls of a rule.
-static void follow_returns(struct follow *f, uint32_t rule) {
+static void bytes_of_state(const struct machine *m, uint32_t state, uint64_t *out) {
+    if (!(m->flags[state] & STATE_BYTES)) return;
+    for (int byte = 0; byte < 256; byte++)
+        if (m->next[state][byte]) out[byte >> 6] |= UINT64_C(1) << (byte & 63);
+}
+
+// Bytes that may come at a state or behind its calls that may be empty; whether its rule may end.
+static bool bytes_at(struct follow *f, uint32_t state, uint64_t *out) {
     const struct machine *m = f->a->machine;
-    for (uint32_t i = 0; i < m->call_begin[m->n_state]; i++)
-        if (m->call[i].rule == rule) follow_visit(f, m->call[i].to);
+    uint32_t n = 0;
+    bool may_end = false;
+    f->now++;
+    f->stamp[state] = f->now;
+    f->todo[n++] = state;
+    while (n) {
+        const uint32_t at = f->todo[--n];
+        bytes_of_state(m, at, out);
+        may_end |= m->flags[at] & STATE_ACCEPT;
+        grammar_work(f->a->g, 32);
+        for (uint32_t i = m->call_begin[at]; i < m->call_begin[at + 1]; i++) {
+            const struct machine_call *call = &m->call[i];
+            bytes_add(out, f->first[call->rule]);
+            if (!m->rule[call->rule].nullable || f->stamp[call->to] == f->now) continue;
+            f->stamp[call->to] = f->now;
+            f->todo[n++] = call->to;
+        }
+    }
+    return may_end;
 }
 
-static bool find_follow(struct follow *f, uint32_t index) {
-    struct machine *m = f->a->machine;
-    struct machine_rule *rule = &m->rule[index];
-    memset(f->seen, 0, m->n_state);
-    f->n_todo = 0;
-    follow_returns(f, index);
-    while (f->n_todo) {
-        const uint32_t state = f->todo[--f->n_todo];
-        if (!grammar_work(f->a->g, 32)) return false;
-        for (int byte = 0; byte < 256; byte++)
-            if (m->next[state][byte]) rule->follow[byte >> 6] |= UINT64_C(1) << (byte & 63);
-        // an empty rule accepts at its start, which leads behind its calls
-        for (uint32_t i = m->call_begin[state]; i < m->call_begin[state + 1]; i++)
-            follow_visit(f, m->rule[m->call[i].rule].start);
-        if (!(m->flags[state] & STATE_ACCEPT)) continue;
-        if (!grammar_work(f->a->g, m->call_begin[m->n_state])) return false;
-        follow_returns(f, m->rule_of[state]);
+static bool find_first(struct follow *f) {
+    const struct machine *m = f->a->machine;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t i = m->n_rule; i-- > 0;) {
+            if (!m->rule[i].start) continue;
+            uint64_t now[4] = {0};
+            bytes_at(f, m->rule[i].start, now);
+            changed |= bytes_add(f->first[i], now);
+            if (f->a->g->status) return false;
+        }
     }
     return true;
+}
+
+// Text in which a rule may end nearly anywhere: a state that most bytes stay in.
+static bool is_open(const struct machine *m, const struct machine_rule *rule) {
+    for (uint32_t state = rule->base; state < rule->base + rule->n; state++) {
+        int n = 0;
+        if (!(m->flags[state] & STATE_ACCEPT)) continue;
+        for (int byte = ' '; byte < 127; byte++) n += m->next[state][byte] == state;
+        if (n >= 16) return true;
+    }
+    return false;
 }
 
 static bool find_follows(const struct assembly *a) {
     struct machine *m = a->machine;
+    const uint32_t n_call = m->call_begin[m->n_state];
     struct follow f = {.a = a};
-    f.seen = grammar_alloc(a->g, m->n_state, sizeof *f.seen);
+    f.first = grammar_alloc(a->g, m->n_rule, sizeof *f.first);
+    f.after = grammar_alloc(a->g, n_call, sizeof *f.after);
+    f.is_last = grammar_alloc(a->g, n_call, sizeof *f.is_last);
     f.todo = grammar_alloc(a->g, m->n_state, sizeof *f.todo);
-    if (!f.seen || !f.todo) return false;
-    for (uint32_t i = 0; i < m->n_rule; i++) {
-        if (!m->rule[i].counted)
-            memset(m->rule[i].follow, 0xff, sizeof m->rule[i].follow);
-        else if (!find_follow(&f, i))
-            return false;
+    f.stamp = grammar_alloc(a->g, m->n_state, sizeof *f.stamp);
+    if (!f.first || !f.after || !f.is_last || !f.todo || !f.stamp || !find_first(&f)) return false;
+    for (uint32_t i = 0; i < n_call; i++) f.is_last[i] = bytes_at(&f, m->call[i].to, f.after[i]);
+    for (bool changed = true; changed;) {
+        changed = false;
+        if (!grammar_work(a->g, 4 * (uint64_t)n_call + 1)) return false;
+        for (uint32_t i = 0; i < n_call; i++) {
+            uint64_t *of_rule = m->rule[m->call[i].rule].follow;
+            const struct machine_rule *caller = &m->rule[m->rule_of[m->call[i].to]];
+            changed |= bytes_add(of_rule, f.after[i]);
+            if (f.is_last[i]) changed |= bytes_add(of_rule, caller->follow);
+        }
     }
-    return true;
+    for (uint32_t i = 0; i < m->n_rule; i++)
+        m->rule[i].is_open = m->rule[i].counted || is_open(m, &m->rule[i]);
+    return !a->g->status;
 }
 
 static bool assemble(struct assembly *a) {

@@ -28,8 +28,8 @@ struct machine_rule {
     uint32_t start;   // 0: the rule matches nothing
     int64_t min, max; // units of a counted rule
     bool counted, nullable;
-    uint64_t follow[4]; // bytes that may come behind a counted rule, and perhaps some others; all
-                        // behind another one
+    bool is_open;       // it may end nearly anywhere, so summaries look at `follow`
+    uint64_t follow[4]; // bytes that may come behind the rule
 };
 
 struct machine {

@@ -24,6 +24,7 @@ struct constraint {
     struct constraint_vocab *vocab;
     struct machine machine;
     struct share **share; // [n_rule]
+    struct mask_cache cache;
     uint64_t work;
     size_t bytes;
 
@@ -122,6 +123,7 @@ static void constraint_destroy(struct constraint *c) {
     for (uint32_t i = 0; c->share && i < c->machine.n_rule; i++)
         share_release(c->vocab, c->share[i]);
     free(c->share);
+    mask_cache_deinit(&c->cache);
     free(c->source);
     machine_deinit(&c->machine);
     vocab_unref(c->vocab);
@@ -259,7 +261,7 @@ rn_status constraint_open(struct constraint *constraint, int n_choices, struct c
     run->constraint = constraint_acquire(constraint);
     for (; run->n_choices < n_choices; run->n_choices++) {
         if (matcher_init(&run->choice[run->n_choices], constraint->vocab, &constraint->machine,
-                         constraint->share))
+                         constraint->share, &constraint->cache))
             continue;
         constraint_close(run);
         return err_set(err, RN_ERR_NOMEM, "out of memory for a constraint");

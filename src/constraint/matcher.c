@@ -208,6 +208,13 @@ static void closure_run(struct matcher *m) {
     }
 }
 
+uint32_t matcher_enter(struct matcher *m, struct frame f) {
+    closure_begin(m);
+    closure_add(m, f.state, f.count, f.parent);
+    closure_run(m);
+    return set_of_found(m);
+}
+
 uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent) {
     closure_begin(m);
     closure_leave(m, (struct frame){state, count, parent, 0});
@@ -223,21 +230,23 @@ uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n) {
     return set_of_found(m);
 }
 
-static uint32_t step(struct matcher *m, uint32_t set, uint8_t byte) {
+struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t byte) {
     const struct machine *machine = m->machine;
+    f.state = machine->next[f.state][byte];
+    const uint8_t flags = machine->flags[f.state];
+    if ((flags & STATE_COUNTED) && (flags & STATE_ACCEPT)) {
+        // without a maximum, counts past the minimum are equal
+        const struct machine_rule *rule = &machine->rule[machine->rule_of[f.state]];
+        if (rule->max >= 0 || (int64_t)f.count < rule->min) f.count++;
+    }
+    return f;
+}
+
+static uint32_t step(struct matcher *m, uint32_t set, uint8_t byte) {
     closure_begin(m);
     for (uint32_t i = 0; i < m->set[set].n; i++) {
-        const struct frame f = m->frame[m->pool[m->set[set].at + i]];
-        const uint32_t to = machine->next[f.state][byte];
-        if (!to) continue;
-        uint32_t count = f.count;
-        const uint8_t flags = machine->flags[to];
-        if ((flags & STATE_COUNTED) && (flags & STATE_ACCEPT)) {
-            // without a maximum, counts past the minimum are equal
-            const struct machine_rule *rule = &machine->rule[machine->rule_of[to]];
-            if (rule->max >= 0 || (int64_t)count < rule->min) count++;
-        }
-        closure_add(m, to, count, f.parent);
+        const struct frame f = matcher_step_frame(m, m->frame[m->pool[m->set[set].at + i]], byte);
+        if (f.state) closure_add(m, f.state, f.count, f.parent);
     }
     m->work += m->set[set].n;
     closure_run(m);
@@ -388,16 +397,18 @@ size_t matcher_forced(struct matcher *m, char *out, size_t size) {
 }
 
 bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struct machine *machine,
-                  struct share *const *share) {
+                  struct share *const *share, struct mask_cache *cache) {
     *m = (struct matcher){.vocab = vocab,
                           .machine = machine,
                           .share = share,
+                          .cache = cache,
                           .n_frame = 1,
                           .n_set = 1,
                           .collect_at = COLLECT_FRAMES};
     m->step = calloc(MATCHER_STEPS, sizeof *m->step);
     m->path = calloc(vocab->max_depth + 1, sizeof *m->path);
-    if (m->step && m->path && frames_grow(m, 1) && sets_grow(m, 1) &&
+    m->lone = calloc(vocab->max_depth + 1, sizeof *m->lone);
+    if (m->step && m->path && m->lone && frames_grow(m, 1) && sets_grow(m, 1) &&
         numbers_grow(m, &m->history, &m->history_capacity, 1) && frames_rehash(m, 256) &&
         sets_rehash(m, 256)) {
         m->frame[0] = (struct frame){0};
@@ -428,5 +439,6 @@ void matcher_deinit(struct matcher *m) {
     free(m->history);
     free(m->todo);
     free(m->path);
+    free(m->lone);
     *m = (struct matcher){0};
 }

@@ -45,11 +45,24 @@ struct matcher_frame_mask {
     uint64_t *bits;
 };
 
+// Masks that took long, for all runs of a constraint: the first tokens of an answer meet the same
+// configurations in every request. Entries are added until it is full, by any thread.
+enum { MASK_CACHE_MAX = 16, MASK_KEY_MAX = 32 };
+struct kept_mask {
+    uint32_t n, key[MASK_KEY_MAX]; // the frames of a set with those that they return to
+    uint64_t bits[];
+};
+struct mask_cache {
+    _Atomic(struct kept_mask *) at[MASK_CACHE_MAX];
+};
+void mask_cache_deinit(struct mask_cache *cache);
+
 struct matcher {
     struct constraint_vocab *vocab;
     const struct machine *machine;
     struct share *const *share; // [n_rule]
-    const char *failure;        // NULL: none; rollback clears it
+    struct mask_cache *cache;
+    const char *failure; // NULL: none; rollback clears it
 
     struct frame *frame; // from 1 on
     uint32_t n_frame, frame_capacity;
@@ -72,13 +85,14 @@ struct matcher {
     uint32_t found[MATCHER_SET_MAX];       // its frames with bytes
     uint32_t n_found;
     bool can_end;
-    uint32_t now;   // stamp of the closure
-    uint64_t work;  // of the current mask
-    uint32_t *path; // [max_depth + 1] sets along a walk
+    uint32_t now;       // stamp of the closure
+    uint64_t work;      // of the current mask
+    uint32_t *path;     // [max_depth + 1] sets along a walk
+    struct frame *lone; // [max_depth + 1] frames along a walk of one frame
 };
 
 bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struct machine *machine,
-                  struct share *const *share); // false: out of memory
+                  struct share *const *share, struct mask_cache *cache); // false: out of memory
 void matcher_deinit(struct matcher *m);
 
 uint32_t matcher_set(const struct matcher *m); // the current one
@@ -96,6 +110,10 @@ size_t matcher_forced(struct matcher *m, char *out, size_t size);
 
 // --- for masks.c ---
 
+// The set of a frame that was stepped to.
+uint32_t matcher_enter(struct matcher *m, struct frame f);
+// The frame behind a byte, without its returns and calls; state 0: it cannot come.
+struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t byte);
 // The set behind a state of a frame: its returns and calls, without its own bytes.
 uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent);
 uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n);

@@ -20,6 +20,7 @@ struct walk {
     const struct constraint_vocab *vocab;
     const struct machine *machine;
     uint32_t base;
+    bool is_open;
     const uint64_t *follow; // [4]
     uint16_t *state;        // [max_depth + 1] of each depth
     uint16_t *units;        // [max_depth + 1] ended so far
@@ -28,6 +29,7 @@ struct walk {
     uint32_t n_token;
     struct summary_leave *leave;
     uint32_t n_leave, capacity;
+    uint64_t *cut; // [n_words] tokens of other first bytes than a similar state has
     uint64_t visited, live;
 };
 
@@ -37,6 +39,7 @@ static void walk_deinit(struct walk *w) {
     free(w->token);
     free(w->need);
     free(w->leave);
+    free(w->cut);
 }
 
 static bool leave_add(struct walk *w, struct summary_leave leave) {
@@ -59,7 +62,8 @@ static bool may_follow(const struct walk *w, uint32_t index) {
     return false;
 }
 
-static bool walk_run(struct walk *w, uint32_t start) {
+// only: the first bytes to look at; NULL: all.
+static bool walk_run(struct walk *w, uint32_t start, const uint64_t *only) {
     const struct constraint_vocab *v = w->vocab;
     const struct machine *m = w->machine;
     const bool counted = m->flags[start] & STATE_COUNTED;
@@ -67,6 +71,10 @@ static bool walk_run(struct walk *w, uint32_t start) {
     w->units[0] = 0;
     for (uint32_t i = 0; i < v->n_node;) {
         const struct trie_node *node = &v->node[i];
+        if (only && node->depth == 1 && !(only[node->byte >> 6] >> (node->byte & 63) & 1)) {
+            i = node->skip;
+            continue;
+        }
         const uint16_t to = m->next[w->state[node->depth - 1]][node->byte];
         w->visited++;
         if (!to) {
@@ -85,7 +93,7 @@ static bool walk_run(struct walk *w, uint32_t start) {
         }
         i++;
         if ((flags & (STATE_ACCEPT | STATE_CALLS)) && i < node->skip &&
-            (!counted || may_follow(w, i - 1)) &&
+            ((flags & STATE_CALLS) || !w->is_open || may_follow(w, i - 1)) &&
             !leave_add(w, (struct summary_leave){i - 1, (uint16_t)(to - w->base), units}))
             return false;
     }
@@ -135,19 +143,96 @@ static struct summary *summary_create(struct walk *w, bool counted) {
     return s;
 }
 
+// --- from the summary of a similar state ---
+
+// The state that most text leads to from here; 0: none.
+static uint32_t usual_state(const struct machine *m, uint32_t state) {
+    uint32_t found = 0;
+    int n = 0; // a vote: more than half of the bytes agree
+    for (int byte = ' '; byte < 127; byte++) {
+        const uint32_t to = m->next[state][byte];
+        if (n == 0) found = to;
+        n += to == found ? 1 : -1;
+    }
+    return found;
+}
+
+// First bytes by which two states differ. False: too many nodes of the trie are below them.
+static bool differing_bytes(const struct constraint_vocab *v, const struct machine *m, uint32_t a,
+                            uint32_t b, uint64_t only[4]) {
+    uint32_t nodes = 0;
+    memset(only, 0, 4 * sizeof *only);
+    for (uint32_t i = 0; i < v->n_node; i = v->node[i].skip) {
+        const uint8_t byte = v->node[i].byte;
+        if (m->next[a][byte] == m->next[b][byte]) continue;
+        only[byte >> 6] |= UINT64_C(1) << (byte & 63);
+        nodes += v->node[i].skip - i;
+    }
+    return nodes < v->n_node / 4;
+}
+
+// Leaves of the other summary outside of the differing bytes, between the new ones.
+static bool merge_leaves(struct walk *w, const struct summary *like, const uint64_t *only) {
+    const struct constraint_vocab *v = w->vocab;
+    struct summary_leave *merged = malloc((like->n_leave + w->n_leave + 1) * sizeof *merged);
+    uint32_t n = 0, own = 0, end = 0;
+    bool is_taken = false;
+    if (!merged) return false;
+    for (uint32_t i = 0, top = 0; i < like->n_leave; i++) {
+        const struct summary_leave *leave = &like->leave[i];
+        while (leave->node >= end) { // into the part of the trie that the node is in
+            top = end;
+            end = v->node[top].skip;
+            is_taken = only[v->node[top].byte >> 6] >> (v->node[top].byte & 63) & 1;
+        }
+        while (own < w->n_leave && w->leave[own].node < top) merged[n++] = w->leave[own++];
+        if (!is_taken) merged[n++] = *leave;
+    }
+    while (own < w->n_leave) merged[n++] = w->leave[own++];
+    free(w->leave);
+    w->leave = merged;
+    w->n_leave = n;
+    return true;
+}
+
+// Replaces the tokens of the differing bytes; all others are those of the other summary.
+static struct summary *summary_from(struct walk *w, const struct summary *like,
+                                    const uint64_t *only) {
+    const struct constraint_vocab *v = w->vocab;
+    if (!merge_leaves(w, like, only)) return NULL;
+    struct summary *s = summary_create(w, false);
+    if (!s) return NULL;
+    for (uint32_t i = 0; i < v->n_node; i = v->node[i].skip) {
+        if (!(only[v->node[i].byte >> 6] >> (v->node[i].byte & 63) & 1)) continue;
+        for (uint32_t k = i; k < v->node[i].skip; k++) trie_tokens(v, &v->node[k], w->cut);
+    }
+    for (size_t i = 0; i < v->n_words; i++) s->inner[i] |= like->inner[i] & ~w->cut[i];
+    return s;
+}
+
 // NULL: out of memory.
 static const struct summary *summary_make(struct constraint_vocab *vocab, const struct machine *m,
-                                          uint32_t state, uint64_t *visited) {
+                                          uint32_t state, const struct summary *like,
+                                          const uint64_t *only, uint64_t *visited) {
     const struct machine_rule *rule = &m->rule[m->rule_of[state]];
-    struct walk w = {.vocab = vocab, .machine = m, .base = rule->base, .follow = rule->follow};
+    struct walk w = {.vocab = vocab,
+                     .machine = m,
+                     .base = rule->base,
+                     .is_open = rule->is_open,
+                     .follow = rule->follow};
     w.state = malloc((vocab->max_depth + 1) * sizeof *w.state);
     w.units = malloc((vocab->max_depth + 1) * sizeof *w.units);
     w.token = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.token);
     w.need = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.need);
+    w.cut = calloc(vocab->n_words, sizeof *w.cut);
     const struct summary *made = NULL;
-    if (w.state && w.units && w.token && w.need && walk_run(&w, state))
-        made = w.live < WIDE_NODES ? &summary_narrow
-                                   : summary_create(&w, m->flags[state] & STATE_COUNTED);
+    if (w.state && w.units && w.token && w.need && w.cut && walk_run(&w, state, only)) {
+        if (like)
+            made = summary_from(&w, like, only);
+        else
+            made = w.live < WIDE_NODES ? &summary_narrow
+                                       : summary_create(&w, m->flags[state] & STATE_COUNTED);
+    }
     if (visited) *visited += w.visited + w.n_token;
     walk_deinit(&w);
     return made;
@@ -161,7 +246,15 @@ const struct summary *summary_of(struct constraint_vocab *vocab, const struct ma
     if (found) return found;
     if (share->bytes > SHARE_BYTES_MAX || vocab->share_bytes > SHARES_BYTES_MAX)
         return &summary_absent;
-    const struct summary *made = summary_make(vocab, m, state, visited);
+    // inside of a string of the source that free text ends with, only the next byte is another one
+    const uint32_t usual = m->flags[state] & STATE_COUNTED ? 0 : usual_state(m, state);
+    const struct summary *like = NULL;
+    uint64_t only[4];
+    if (usual && usual != state && usual_state(m, usual) == usual &&
+        differing_bytes(vocab, m, state, usual, only))
+        like = summary_of(vocab, m, share, usual, visited);
+    if (like == &summary_narrow || like == &summary_absent) like = NULL;
+    const struct summary *made = summary_make(vocab, m, state, like, like ? only : NULL, visited);
     if (!made) return &summary_absent;
     if (!atomic_compare_exchange_strong(&share->summary[local], &found, made)) {
         summary_destroy(made);
@@ -205,7 +298,7 @@ static bool share_equals(const struct share *share, uint64_t hash, const struct 
                          const struct machine_rule *rule) {
     if (share->hash != hash || share->n != rule->n) return false;
     if (memcmp(share->flags, m->flags + rule->base, rule->n) != 0 ||
-        memcmp(share->follow, rule->follow, sizeof rule->follow) != 0)
+        (rule->is_open && memcmp(share->follow, rule->follow, sizeof rule->follow) != 0))
         return false;
     for (uint32_t i = 0; i < rule->n; i++)
         for (int byte = 0; byte < 256; byte++)

@@ -78,6 +78,7 @@ static void fill(struct constraint_vocab *v, const int32_t *id, int32_t n, uint3
         const size_t kept = i ? common(&v->token[id[i - 1]], token) : 0;
         if (i && kept == token->len && token->len == v->token[id[i - 1]].len) {
             v->same[id[i - 1]] = id[i]; // equal bytes: behind the one before
+            v->node[path[depth]].has_same = true;
             continue;
         }
         while (depth > kept) v->node[path[depth--]].skip = v->n_node;

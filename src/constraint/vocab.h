@@ -18,6 +18,7 @@ struct trie_node {
     int32_t token;  // that ends here; -1: none
     uint16_t depth; // bytes from the root, which is no node: 1 and more
     uint8_t byte;
+    bool has_same; // other tokens end here, too
 };
 
 struct constraint_vocab {
@@ -53,6 +54,9 @@ static inline bool token_bits_has(const uint64_t *bits, int32_t id) {
 // All tokens that end at a node.
 static inline void trie_tokens(const struct constraint_vocab *vocab, const struct trie_node *node,
                                uint64_t *bits) {
+    if (node->token < 0) return;
+    token_bits_set(bits, node->token);
+    if (!node->has_same) return;
     for (int32_t id = node->token; id >= 0; id = vocab->same[id]) token_bits_set(bits, id);
 }
 

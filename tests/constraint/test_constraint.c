@@ -98,6 +98,49 @@ CASE(long_texts_keep_their_masks) {
     constraint_release(c);
 }
 
+// A vocabulary of x and four digits: 10,000 tokens below one byte, then the digits and an end.
+static struct constraint_token digits_token(void *ctx, int32_t id) {
+    static char text[10011][8];
+    const int n = id < 10000   ? snprintf(text[id], 8, "x%04d", (int)id)
+                  : id < 10010 ? snprintf(text[id], 8, "%d", (int)id - 10000)
+                               : snprintf(text[id], 8, "<end>");
+    (void)ctx;
+    return (struct constraint_token){.data = text[id], .len = (size_t)n, .is_end = id == 10010};
+}
+
+// Masks that take long are kept for the other runs of a constraint, and of no other one.
+CASE(kept_masks_are_those_of_their_configuration) {
+    static const char *const sources[] = {"a?x(?:[0-9]{2,500}|)", "a?x[0-4]{1,500}",
+                                          "(?:x[0-9]{1,40}7|y)?"};
+    struct constraint_vocab *vocab;
+    check(!constraint_vocab_create(10011, digits_token, NULL, &vocab, NULL), "vocab");
+    for (int round = 0; round < 9; round++) {
+        struct constraint *c;
+        struct constraint_run *run;
+        const char *source = sources[round % 3];
+        check(!constraint_compile(vocab, CONSTRAINT_REGEX, source, strlen(source), NULL, &c, NULL),
+              "compile");
+        check(!constraint_open(c, 1, &run, NULL), "open");
+        const rn_constraint hook = constraint_hook(run);
+        for (int step = 0; step < 3; step++) {
+            static uint64_t bits[10011 / 64 + 1];
+            memset(bits, 0xff, sizeof bits);
+            hook.mask(hook.ctx, 0, bits, 10011);
+            for (int id = 0; id < 10010; id += 1 + id % 7) {
+                const struct constraint_token token = digits_token(NULL, id);
+                const bool want = constraint_feed(run, 0, token.data, token.len);
+                hook.rollback(hook.ctx, 0, 1);
+                check(kit_has(bits, id) == want, "%s: step %d: token %d", source, step, id);
+            }
+            check(kit_has(bits, 10010) == constraint_may_end(run, 0), "the end");
+            constraint_feed(run, 0, step ? "1" : "x", 1);
+        }
+        constraint_close(run);
+        constraint_release(c);
+    }
+    constraint_vocab_release(vocab);
+}
+
 static struct constraint *shared;
 static void *sample_texts(void *ctx) {
     struct constraint_run *run;

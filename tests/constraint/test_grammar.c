@@ -333,8 +333,9 @@ CASE(collections_change_nothing) {
         for (uint32_t i = 0; i < k.g.n_rule; i++)
             k.share[i] = share_acquire(kit_vocab, &k.machine, i);
         struct matcher m[2];
+        struct mask_cache cache[2] = {{{0}}};
         for (int i = 0; i < 2; i++)
-            check(matcher_init(&m[i], kit_vocab, &k.machine, k.share), "matcher");
+            check(matcher_init(&m[i], kit_vocab, &k.machine, k.share, &cache[i]), "matcher");
         // to begin with, the same text behind two ways
         static const char *const ways[] = {"(", "a(", "aa(", "(("};
         for (int way = 0; round % 4 == 0 && way < 4; way++) {
@@ -372,7 +373,10 @@ CASE(collections_change_nothing) {
                     matcher_token(&m[i], pick);
             }
         }
-        for (int i = 0; i < 2; i++) matcher_deinit(&m[i]);
+        for (int i = 0; i < 2; i++) {
+            matcher_deinit(&m[i]);
+            mask_cache_deinit(&cache[i]);
+        }
         for (uint32_t i = 0; i < k.g.n_rule; i++) share_release(kit_vocab, k.share[i]);
         machine_deinit(&k.machine);
         grammar_deinit(&k.g);
