@@ -100,6 +100,30 @@ static const struct node *free_content(struct schema *s, struct form *form) {
     return form->text;
 }
 
+// Contents without "</", where the form asks for it.
+static const struct node *guarded(struct schema *s, const struct form *form,
+                                  const struct node *content) {
+    struct grammar *g = s->g;
+    const struct node *any = node_repeat(g, node_byte(g, 0, 255), 0, -1);
+    if (!form->guards || !content) return content;
+    return node_without(g, content, node_seq_of(g, any, node_text(g, "</"), any));
+}
+
+// The characters of a JSON string, as they stand between the quotes.
+static const struct node *json_text(struct schema *s, const struct form *form, const char *text,
+                                    size_t len) {
+    const struct node *quoted = string_text(s->g, text, len);
+    if (!quoted) return NULL;
+    uint8_t *out = grammar_alloc(s->g, 2 * (size_t)quoted->n, 1);
+    size_t n = 0;
+    if (!out) return NULL;
+    for (uint32_t i = 1; i + 1 < quoted->n; i++) {
+        if (form->guards && quoted->byte[i] == '/' && quoted->byte[i - 1] == '<') out[n++] = '\\';
+        out[n++] = quoted->byte[i];
+    }
+    return node_bytes(s->g, out, n);
+}
+
 static const struct node *closing(struct schema *s, const struct form *form) {
     return node_seq_of(s->g, node_marked(s->g, form->until.text, form->until.len), form->after);
 }
@@ -107,7 +131,7 @@ static const struct node *closing(struct schema *s, const struct form *form) {
 const struct node *form_string(struct schema *s, struct form *form, const struct node *content) {
     struct grammar *g = s->g;
     const struct node *quote = node_text(g, "\"");
-    if (!has_marks(form)) return node_seq_of(g, quote, content, quote);
+    if (!has_marks(form)) return node_seq_of(g, quote, guarded(s, form, content), quote);
     // a text of the content that would end the string is no text of it
     content = node_both(g, content, free_content(s, form));
     return content ? node_seq_of(g, form->open, content, closing(s, form)) : NULL;
@@ -117,8 +141,12 @@ const struct node *form_counted(struct schema *s, struct form *form, int64_t min
     struct grammar *g = s->g;
     const struct node *quote = node_text(g, "\"");
     if (form->kind == FORM_PYTHON) return python_strings(g, min, max);
-    if (form->kind == FORM_JSON)
+    if (form->kind == FORM_JSON && !form->guards)
         return node_seq_of(g, quote, node_counted(g, s->unit, min, max), quote);
+    if (form->kind == FORM_JSON) {
+        if (!form->text) form->text = guarded(s, form, node_repeat(g, s->unit, 0, -1));
+        return node_seq_of(g, quote, node_counted_text(g, form->text, min, max), quote);
+    }
     const struct node *content = node_counted_text(g, free_content(s, form), min, max);
     return content ? node_seq_of(g, form->open, content, closing(s, form)) : NULL;
 }
@@ -129,7 +157,7 @@ static const struct node *any_string(struct schema *s, struct form *form) {
     const struct node *quote = node_text(g, "\"");
     if (form->kind == FORM_PYTHON) return python_strings(g, 0, -1);
     if (form->kind == FORM_JSON)
-        return node_seq_of(g, quote, node_repeat(g, s->unit, 0, -1), quote);
+        return node_seq_of(g, quote, guarded(s, form, node_repeat(g, s->unit, 0, -1)), quote);
     const struct text_mark mark[] = {
         {.text = form->until.text, .len = form->until.len, .then = form->after, .is_end = true},
         {.text = form->forbid.text, .len = form->forbid.len}};
@@ -188,9 +216,7 @@ const struct node *form_name(struct schema *s, const struct form *form, const ch
                             "the property \"%.100s\" has a name that this style cannot write",
                             name);
     if (form->kind == FORM_PYTHON) return python_text(g, name, len);
-    if (form->kind != FORM_JSON) return node_bytes(g, name, len);
-    const struct node *quoted = string_text(g, name, len);
-    return quoted ? node_bytes(g, quoted->byte + 1, quoted->n - 2) : NULL;
+    return form->kind == FORM_JSON ? json_text(s, form, name, len) : node_bytes(g, name, len);
 }
 
 const struct node *form_any_name(struct schema *s, const struct form *form) {
@@ -198,7 +224,7 @@ const struct node *form_any_name(struct schema *s, const struct form *form) {
     const struct range all = {0, 0x10FFFF};
     if (form->kind != FORM_JSON && form->kind != FORM_PYTHON)
         return regex_node(s->g, word, sizeof word - 1, false, node_class, "");
-    return node_repeat(s->g, form_class(form)(s->g, &all, 1), 0, -1);
+    return guarded(s, form, node_repeat(s->g, form_class(form)(s->g, &all, 1), 0, -1));
 }
 
 const struct node *form_key(struct schema *s, const struct form *form, const struct node *name) {
@@ -239,7 +265,9 @@ const struct node *form_word(struct schema *s, const struct form *form, const ch
 static const struct node *string_literal(struct schema *s, struct form *form,
                                          const struct json *value) {
     struct grammar *g = s->g;
-    if (form->kind == FORM_JSON) return string_text(g, value->text, value->len);
+    const struct node *quote = node_text(g, "\"");
+    if (form->kind == FORM_JSON)
+        return node_seq_of(g, quote, json_text(s, form, value->text, value->len), quote);
     if (form->kind == FORM_PYTHON)
         return form_string(s, form, python_text(g, value->text, value->len));
     if (contains(value->text, value->len, form->until) ||

@@ -32,6 +32,8 @@ struct form {
     struct form_text forbid; // not in a string
     bool trims;              // a reader drops a line feed at either end of a string
     const struct node *other_open, *other_close; // around values that are no strings: FORM_RAW
+    bool guards; // JSON between tags: "</" in a string is written "<\/", since readers look for a
+                 // tag
 
     // made once
     bool is_ready;

@@ -306,7 +306,9 @@ static bool connect(struct object *o) {
 const struct node *schema_object(struct schema *s, const struct conjunction *c) {
     struct object *o = grammar_alloc(s->g, 1, sizeof *o);
     if (!o) return NULL;
-    *o = (struct object){.s = s, .c = c, .form = c->form->kind == FORM_RAW ? &s->json : c->form};
+    *o = (struct object){.s = s,
+                         .c = c,
+                         .form = c->form->kind == FORM_RAW ? form_inner(c->form) : c->form};
     if (!collect_names(o) || !collect_patterns(o) || !check_counts(o) || !connect(o)) return NULL;
     return node_graph(s->g, o->edge, o->n_edge, (uint32_t)(2 * o->list.n + 5));
 }

@@ -141,7 +141,8 @@ const struct node *schema_string(struct schema *s, const struct conjunction *c) 
     bool is_combined =
         is_bounded && (schema_part_with(c, "pattern") || schema_part_with(c, "format"));
     // expressions that are combined may not call a rule
-    if (is_combined || c->n > 1 || c->form->kind == FORM_RAW || c->form->kind == FORM_PAIRS)
+    if (is_combined || c->n > 1 || c->form->guards || c->form->kind == FORM_RAW ||
+        c->form->kind == FORM_PAIRS)
         g->expand_max = GRAMMAR_MAX_REPEAT;
     const struct node *content = expressions(s, c, form_class(c->form), &found);
     g->expand_max = expand_max;

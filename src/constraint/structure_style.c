@@ -20,7 +20,7 @@ struct style {
     struct style *next;
     enum form_kind kind;
     struct form_text text[N_TEXTS];
-    struct form form, raw;
+    struct form form, raw, json;
 };
 
 static const struct preset {
@@ -106,7 +106,8 @@ static void make_tags(struct schema *s, struct style *style) {
     const bool is_apart = t[VALUE_OPEN].len > 0;
     const struct form_text lead = join(g, t[INNER], t[VALUE_OPEN]);
     struct form *raw = &style->raw;
-    *raw = (struct form){.kind = FORM_RAW, .inner = &s->json};
+    style->json.guards = t[VALUE_CLOSE].len > 1 && memcmp(t[VALUE_CLOSE].text, "</", 2) == 0;
+    *raw = (struct form){.kind = FORM_RAW, .inner = style->json.guards ? &style->json : &s->json};
     raw->open = marked(g, join(g, t[TEXT_CLOSE].len ? t[TEXT_CLOSE] : t[KEY_CLOSE], lead));
     raw->other_open = marked(g, join(g, t[KEY_CLOSE], lead));
     raw->until = join(g, is_apart ? none : t[INNER], t[VALUE_CLOSE]);

@@ -158,6 +158,16 @@ CASE(arguments_between_tags) {
         {QWEN, P("b", "null") P("c", "[\"ab\", \"\"]"), true},
         {QWEN, P("b", "x"), false},
         {QWEN, P("c", "[\"abc\"]"), false},
+        {QWEN, P("c", "[\"</\"]"), false}, // a reader would look for a tag
+        {QWEN, P("c", "[\"<\\/\"]"), true},
+        {STYLED("\"style\":\"qwen_xml\"",
+                "\"properties\":{\"o\":{\"type\":\"object\",\"properties\":{"
+                "\"</k\":{\"enum\":[\"</v\"]}}}}"),
+         P("o", "{\"<\\/k\":\"<\\/v\",\"x\":\"<\\/\"}"), true},
+        {STYLED("\"style\":\"qwen_xml\"", "\"properties\":{\"o\":{\"type\":\"object\"}}"),
+         P("o", "{\"x</\":1}"), false},
+        {STYLED("\"style\":\"qwen_xml\"", "\"properties\":{\"o\":{\"type\":\"object\"}}"),
+         P("o", "{\"x\":\"</\"}"), false},
         {QWEN, P("d", "x"), true},
         {QWEN, P("d", "true"), true},
         {QWEN, P("d", "{\"k\":\"v\"}"), true},
