@@ -75,6 +75,14 @@ CASE(free_text_ends_with_its_tag) {
         {TAG(TEXT, "\"</s>\""), "<f>b", true},
         {TAG(TEXT, "\"x</s>\""), "<f>bx", true},
         {TAG(TEXT, "\"x</s>\""), "<f>b", false},
+        {TAG("{\"type\":\"sequence\",\"elements\":[{\"type\":\"const_string\",\"value\":\"a\"}"
+             "," TEXT "]}",
+             "\"</f>\""),
+         "<f>a</f></f>", false},
+        {TAG("{\"type\":\"sequence\",\"elements\":[{\"type\":\"const_string\",\"value\":\"a\"}"
+             "," TEXT "]}",
+             "\"</f>\""),
+         "<f>ax</f>", true},
         {"{\"type\":\"any_text\"}", S("<call>") "ab\n", true},
         {"{\"type\":\"any_text\",\"excludes\":[\"<call>\"]}", S("<call>"), false},
         {"{\"type\":\"any_text\",\"excludes\":[\"<call>\"]}", "<call>", false},
@@ -183,6 +191,9 @@ CASE(arguments_between_tags) {
         {STYLED("\"style\":\"qwen_xml\"", "\"additionalProperties\":{\"type\":\"boolean\"}"),
          P("any_name", "true"), true},
         {"{\"type\":\"qwen_xml_parameter\",\"json_schema\":{}}", P("x", "1") P("y", "z"), true},
+        {STYLED("\"style\":\"qwen_xml\"",
+                "\"properties\":{\"r\":{\"$ref\":\"#\"}},\"additionalProperties\":false"),
+         P("r", "{\"r\":{\"r\":{}}}"), true}, // the same schema between tags and as JSON
         {STYLED("\"style\":\"glm_xml\"", AB),
          "<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n<arg_key>b</arg_key>\n<arg_value>1"
          "</arg_value>\n",
