@@ -31,11 +31,15 @@ static bool is_live(const struct assembly *a, uint32_t rule, uint32_t local) {
     return false;
 }
 
-// Backwards, because states are numbered from the start on: one round does for most grammars.
+// States backwards, because they are numbered from the start on, and rules in both directions,
+// because they may stand before or behind those that call them: few rounds do for most grammars.
 static bool find_live(struct assembly *a) {
-    for (bool changed = true; changed;) {
+    const uint32_t n_rule = a->machine->n_rule;
+    bool changed = true;
+    for (uint32_t round = 0; changed; round++) {
         changed = false;
-        for (uint32_t rule = a->machine->n_rule; rule-- > 0;) {
+        for (uint32_t k = 0; k < n_rule; k++) {
+            const uint32_t rule = round & 1 ? k : n_rule - 1 - k;
             const struct dfa *dfa = &a->dfa[rule];
             if (!grammar_work(a->g, 1 + 2 * (uint64_t)dfa->n + dfa->n_edge + dfa->n_call))
                 return false;
@@ -76,9 +80,11 @@ static bool mark_null(struct assembly *a, uint32_t rule) {
 static bool find_nullable(struct assembly *a) {
     struct machine *m = a->machine;
     for (uint32_t i = 0; i < m->n_rule; i++) a->null[state_of(a, i, 0)] = true;
-    for (bool changed = true; changed && !a->g->status;) {
+    bool changed = true;
+    for (uint32_t round = 0; changed && !a->g->status; round++) {
         changed = false;
-        for (uint32_t i = 0; i < m->n_rule; i++) {
+        for (uint32_t k = 0; k < m->n_rule; k++) {
+            const uint32_t i = round & 1 ? m->n_rule - 1 - k : k;
             const bool nullable = mark_null(a, i);
             if (nullable && !m->rule[i].nullable) m->rule[i].nullable = changed = true;
         }
@@ -260,9 +266,11 @@ static bool bytes_at(struct follow *f, uint32_t state, uint64_t *out) {
 
 static bool find_first(struct follow *f) {
     const struct machine *m = f->a->machine;
-    for (bool changed = true; changed;) {
+    bool changed = true;
+    for (uint32_t round = 0; changed; round++) {
         changed = false;
-        for (uint32_t i = m->n_rule; i-- > 0;) {
+        for (uint32_t k = 0; k < m->n_rule; k++) {
+            const uint32_t i = round & 1 ? k : m->n_rule - 1 - k;
             if (!m->rule[i].start) continue;
             uint64_t now[4] = {0};
             bytes_at(f, m->rule[i].start, now);
@@ -295,10 +303,12 @@ static bool find_follows(const struct assembly *a) {
     f.stamp = grammar_alloc(a->g, m->n_state, sizeof *f.stamp);
     if (!f.first || !f.after || !f.is_last || !f.todo || !f.stamp || !find_first(&f)) return false;
     for (uint32_t i = 0; i < n_call; i++) f.is_last[i] = bytes_at(&f, m->call[i].to, f.after[i]);
-    for (bool changed = true; changed;) {
+    bool changed = true;
+    for (uint32_t round = 0; changed; round++) {
         changed = false;
         if (!grammar_work(a->g, 4 * (uint64_t)n_call + 1)) return false;
-        for (uint32_t i = 0; i < n_call; i++) {
+        for (uint32_t k = 0; k < n_call; k++) {
+            const uint32_t i = round & 1 ? n_call - 1 - k : k;
             uint64_t *of_rule = m->rule[m->call[i].rule].follow;
             const struct machine_rule *caller = &m->rule[m->rule_of[m->call[i].to]];
             changed |= bytes_add(of_rule, f.after[i]);

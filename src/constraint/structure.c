@@ -245,6 +245,7 @@ static const struct node *any_tag(struct structure *s, const struct json *tags) 
 static size_t trigger_len(struct structure *s, const struct json *triggers, const char *begin,
                           size_t len) {
     size_t trigger = 0;
+    if (!grammar_work(s->g, 2 * triggers->len)) return 0;
     for (size_t i = 0; i < triggers->len; i++) {
         const struct json *t = triggers->item[i];
         if (t->kind == JREAD_STRING && t->len && t->len <= len &&
@@ -271,7 +272,7 @@ static const struct node *triggered_tags(struct structure *s, const struct json 
         size_t len;
         if (!text_of(s, tag, "begin", json_get(tag, "begin"), &text, &len)) return NULL;
         const size_t n = trigger_len(s, triggers, text, len);
-        if (n == 0)
+        if (n == 0 && !s->g->status)
             return schema_fail(&s->schema, tag, "begin",
                                "the tag starts with none of the triggers");
         const struct node *head = marked(s, tag, "begin", text, n, false);

@@ -290,6 +290,29 @@ CASE(hostile_sources_are_compiled_or_refused_by_counted_work) {
     free(text);
 }
 
+CASE(large_structures_are_bounded) {
+    enum { N = 3000 };
+    char *text = malloc(80 * N), *at = text;
+    at += sprintf(at, "{\"type\":\"triggered_tags\",\"triggers\":[\"%0*d\"", N, 0);
+    for (int i = 0; i < N; i++) at += sprintf(at, ",\"t%d\"", i);
+    at += sprintf(at, "],\"tags\":[");
+    for (int i = 0; i < N; i++)
+        at +=
+            sprintf(at, "%s{\"begin\":\"t%dx\",\"content\":{\"type\":\"any_text\"},\"end\":\"y\"}",
+                    i ? "," : "", i);
+    strcpy(at, "]}");
+    check_bounded(CONSTRAINT_STRUCTURE, text, strlen(text), "triggers");
+    at = text;
+    // rules that stand before those that call them
+    at += sprintf(at, "r%d ::= \"x\"\n", N);
+    for (int i = N - 1; i >= 0; i--) at += sprintf(at, "r%d ::= r%d\n", i, i + 1);
+    strcpy(at, "root ::= r0\n");
+    struct constraint *c = kit_compile(CONSTRAINT_GRAMMAR, text);
+    check(kit_accepts(c, "x", 1) && !kit_accepts(c, "a", 1), "a chain of rules");
+    constraint_release(c);
+    free(text);
+}
+
 CASE(too_ambiguous_texts_end_with_an_error) {
     struct constraint *c = kit_compile(CONSTRAINT_REGEX, ".{0,4000}.{0,4000}.{0,4000}");
     struct constraint_run *run;
