@@ -74,6 +74,8 @@ CASE(a_way_has_a_name) {
     tune_name(&(struct matmul_way){.fetch = FETCH_L2, .ahead = 4096, .wide = true}, name,
               sizeof name);
     assert_string_equal(name, "L2 +4096 wide");
+    tune_name(&(struct matmul_way){.fetch = FETCH_BOTH, .ahead = 16384}, name, sizeof name);
+    assert_string_equal(name, "L2+L1 +16384");
     tune_name(&matmul_ways[0], name, sizeof name);
     assert_string_equal(name, "plain");
 }

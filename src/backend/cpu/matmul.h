@@ -23,14 +23,21 @@ enum {
 
 // How a kernel for one token requests its weights. Bits never depend on it. All 0: few streams,
 // left to the hardware's prefetchers, or with AVX2 the format's own way.
-enum matmul_fetch { FETCH_NONE, FETCH_L1, FETCH_L2, FETCH_NTA }; // into which cache
+enum matmul_fetch { // into which cache
+    FETCH_NONE,
+    FETCH_L1,
+    FETCH_L2,
+    FETCH_NTA,
+    FETCH_BOTH, // L2, and from there into L1 when the line is near
+};
+enum { FETCH_NEAR = 8 }; // part of `ahead` at which it is
 struct matmul_way {
     enum matmul_fetch fetch;
     int ahead; // bytes from the line that is read to the line that is requested
     bool wide; // twice as many runs of groups are read side by side
 };
 
-enum { MATMUL_WAYS = 11 };
+enum { MATMUL_WAYS = 13 };
 extern const struct matmul_way matmul_ways[MATMUL_WAYS]; // tune.c chooses one of them
 
 struct matmul_args {

@@ -103,7 +103,10 @@ INLINE void prefetch_way(const uint8_t *w, int bytes, struct matmul_way way) {
     if (way.fetch == FETCH_NONE) return;
     for (int i = 0; way.fetch == FETCH_L1 && i < bytes; i += PACK_VECTOR)
         _mm_prefetch(p + i, _MM_HINT_T0);
-    for (int i = 0; way.fetch == FETCH_L2 && i < bytes; i += PACK_VECTOR)
+    for (int i = 0; way.fetch == FETCH_BOTH && i < bytes; i += PACK_VECTOR)
+        _mm_prefetch((const char *)w + way.ahead / FETCH_NEAR + i, _MM_HINT_T0);
+    for (int i = 0; (way.fetch == FETCH_L2 || way.fetch == FETCH_BOTH) && i < bytes;
+         i += PACK_VECTOR)
         _mm_prefetch(p + i, _MM_HINT_T1);
     for (int i = 0; way.fetch == FETCH_NTA && i < bytes; i += PACK_VECTOR)
         _mm_prefetch(p + i, _MM_HINT_NTA);

@@ -24,6 +24,10 @@ INLINE void fetch(const uint8_t *at, const int lines, const struct matmul_way *w
         for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T0);
     } else if (way->fetch == FETCH_L2) {
         for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T1);
+    } else if (way->fetch == FETCH_BOTH) {
+        const char *near = (const char *)at + way->ahead / FETCH_NEAR;
+        for (int i = 0; i < lines; i++) _mm_prefetch(near + PACK_VECTOR * i, _MM_HINT_T0);
+        for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T1);
     } else {
         for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_NTA);
     }

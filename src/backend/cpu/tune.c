@@ -73,7 +73,7 @@ int tune_choose(tune_pass_fn pass, void *ctx, double *gain) {
 }
 
 void tune_name(const struct matmul_way *way, char *out, size_t size) {
-    static const char *const caches[] = {"", "L1", "L2", "NTA"};
+    static const char *const caches[] = {"", "L1", "L2", "NTA", "L2+L1"};
     if (way->fetch == FETCH_NONE)
         snprintf(out, size, "%s", way->wide ? "wide" : "plain");
     else
