@@ -76,7 +76,6 @@ static int spawn(char **argv, FILE *out, FILE *err, pid_t *pid) {
 static int status_wait(pid_t pid) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
     int status = 0, waited_ms = 0; // since the signal was passed on
-    interrupt_child(pid);
     while (waitpid(pid, &status, WNOHANG) == 0) {
         if (interrupt_seen()) {
             if (waited_ms == 0) kill(pid, SIGTERM);
@@ -154,7 +153,9 @@ static int spawn_free(const struct bench_config *config, char **argv, FILE *out,
 static int peer_start(const struct bench_config *config, char **argv, FILE *out, FILE *err,
                       struct row *row, double *ts) {
     pid_t pid;
+    interrupt_child_starts();
     const int problem = spawn_free(config, argv, out, err, &pid);
+    interrupt_child(problem ? 0 : pid);
     if (problem)
         return app_fail(APP_USAGE, "--peer: '%s': %s", app_short(argv[0]).text, strerror(problem));
     const int status = status_wait(pid);

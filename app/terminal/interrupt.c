@@ -19,7 +19,8 @@ enum { ECHO_COLUMNS = 2 }; // the terminal's own "^C"
 static volatile sig_atomic_t seen;
 static volatile sig_atomic_t resized, continued; // the terminal, the program after Ctrl-Z
 static volatile sig_atomic_t line_columns;
-static volatile sig_atomic_t child; // its process id; 0: none
+static volatile sig_atomic_t child;  // its process id; 0: none
+static volatile sig_atomic_t ending; // a signal that came while the child was started; 0: none
 static _Atomic(const char *) doomed_file;
 static struct termios found_modes; // the terminal's, before the program changed them
 static const char *found_bytes;
@@ -164,9 +165,17 @@ static void on_ending_child(int signal_number) {
     raise(signal_number);
 }
 
+static void on_ending_early(int signal_number) { ending = signal_number; }
+
+void interrupt_child_starts(void) {
+    ending = 0;
+    endings_handle(on_ending_early);
+}
+
 void interrupt_child(pid_t pid) {
     child = pid;
     endings_handle(pid ? on_ending_child : SIG_DFL);
+    if (ending) raise(ending);
 }
 
 void interrupt_line(int columns) { line_columns = columns; }

@@ -29,6 +29,8 @@ void interrupt_restores(const struct termios *modes, const char *bytes);
 // A child process that is not to outlive the program: a signal that ends the program, as above,
 // ends it first. 0: none any more.
 void interrupt_child(pid_t pid);
+// Before the child is started: such a signal waits until interrupt_child knows the child.
+void interrupt_child_starts(void);
 
 // A progress line of this many columns is on stderr; 0: none.
 void interrupt_line(int columns);
