@@ -173,8 +173,8 @@ static void check_task(struct task *t, int index) {
     }
 }
 
-#define N_TASKS     test_scale(16, 64, 128)
-#define N_ODD_TASKS test_scale(5, 15, 30)
+#define N_TASKS     test_scale(16, 64, 64)
+#define N_ODD_TASKS test_scale(5, 15, 15)
 enum { THREADS_STEP = TEST_IS_SLOW ? 3 : 1 };
 
 CASE(whole_rows_and_folded_parts_equal_the_reference) {
@@ -196,7 +196,7 @@ CASE(rows_over_a_latent_equal_the_reference) {
                                   {130, 100}, {32, 24}, {80, 80}, {65, 1},  {200, 192}};
     static const int heads[] = {16, 20, 1, 7, 8, 9, 64}, rows[] = {1, 1, 2, 3, 9};
     rng_state = 29;
-    for (int i = 0; i < test_scale(8, 40, 80); i++) {
+    for (int i = 0; i < test_scale(8, 40, 40); i++) {
         struct task t = {.args = {.n_head_kv = 1, .is_latent = true}};
         struct attention_args *a = &t.args;
         a->dim_k = dims[i / KV_TYPE_COUNT % COUNT(dims)][0];

@@ -241,7 +241,7 @@ static void check_flipped_bytes(const char *name) {
     struct image image = load(name);
     weights_close(open_image(&image));
     int opened = 0, refused = 0;
-    for (int round = 0; round < test_scale(200, 1500, 5000); round++) {
+    for (int round = 0; round < test_scale(200, 1500, 2500); round++) {
         const size_t near = image.header < near_max ? image.header : near_max;
         const size_t at =
             rand() % 2 ? (size_t)rand() % near : image.header - 1 - (size_t)rand() % (2 * near);
