@@ -32,15 +32,20 @@ static void choice_begin(struct call *call, const struct generation_choice *choi
     openai_chunk_close(call, true);
 }
 
+#define FUNCTION_OPEN ",\"type\":\"function\",\"function\":{\"name\":"
+#define CUSTOM_OPEN   ",\"type\":\"custom\",\"custom\":{\"name\":"
+
 static void tool_open(const struct delta *delta, struct jbuf *out) {
+    const struct tool_call *const tool = &delta->choice->tool[delta->tool];
     jbuf_text(out, ",\"delta\":{\"tool_calls\":[{\"index\":");
     jbuf_int(out, delta->tool);
     if (delta->part == PART_TOOL) {
         jbuf_text(out, ",\"id\":");
-        jbuf_cstring(out, delta->choice->tool[delta->tool].id);
-        jbuf_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
+        jbuf_cstring(out, tool->id);
+        jbuf_text(out, tool->is_custom ? CUSTOM_OPEN : FUNCTION_OPEN);
     } else {
-        jbuf_text(out, ",\"function\":{\"arguments\":");
+        jbuf_text(out,
+                  tool->is_custom ? ",\"custom\":{\"input\":" : ",\"function\":{\"arguments\":");
     }
 }
 
@@ -58,7 +63,9 @@ static void stream_delta(struct call *call, const struct delta *delta) {
         jbuf_text(out, ",\"delta\":{\"reasoning_content\":");
     }
     jbuf_string(out, delta->text, delta->len);
-    if (delta->part == PART_TOOL) jbuf_text(out, ",\"arguments\":\"\"");
+    if (delta->part == PART_TOOL)
+        jbuf_text(out, delta->choice->tool[delta->tool].is_custom ? ",\"input\":\"\""
+                                                                  : ",\"arguments\":\"\"");
     jbuf_text(out, is_tool ? "}}]}" : "}");
     const bool bare = !call->generation->params.logprobs;
     if (!bare) logprobs_take(call, delta->choice, out);
@@ -82,9 +89,9 @@ static void tools_write(const struct generation_choice *choice, struct jbuf *out
         const struct tool_call *tool = &choice->tool[i];
         jbuf_text(out, i ? ",{\"id\":" : "{\"id\":");
         jbuf_cstring(out, tool->id);
-        jbuf_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
+        jbuf_text(out, tool->is_custom ? CUSTOM_OPEN : FUNCTION_OPEN);
         jbuf_string(out, tool->name.data, tool->name.len);
-        jbuf_text(out, ",\"arguments\":");
+        jbuf_text(out, tool->is_custom ? ",\"input\":" : ",\"arguments\":");
         jbuf_string(out, tool->arguments.data, tool->arguments.len);
         jbuf_text(out, "}}");
     }
@@ -133,6 +140,7 @@ void chat_prepare(struct call *call) {
     if (!params_read(call, body, FAMILY_CHAT, &generation->params)) return;
     if (!generation_shape_read(call, generation, body, FAMILY_CHAT)) return;
     if (!chat_messages_read(call, body, &chat)) return;
+    generation->custom = json_incref(chat.custom);
     const bool ok = generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
                                     chat.add_generation_prompt, chat.continue_final) &&
                     generation_check(call, generation, "messages");

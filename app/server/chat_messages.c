@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "custom_tools.h"
 #include "fields.h"
 #include "helpers.h"
 #include "openai.h"
@@ -140,6 +141,25 @@ static bool arguments_read(struct call *call, const struct fields *fields, json_
     return true;
 }
 
+// The call of a custom tool is that of a function with one argument.
+static json_t *custom_call_read(const struct fields *fields, const char *id) {
+    char path[PATH_SIZE + 16];
+    const json_t *custom = NULL;
+    const char *name = NULL, *input = NULL;
+    size_t len = 0, input_len = 0;
+    if (!field_object(fields, "custom", &custom)) return NULL;
+    if (!custom) return field_refuse(fields, "custom", "missing"), NULL;
+    snprintf(path, sizeof path, "%s.custom", fields->path);
+    const struct fields inner = fields_of(fields->call, custom, path);
+    if (!field_string(&inner, "name", SIZE_MAX, &name, &len)) return NULL;
+    if (!field_text(&inner, "input", &input, &input_len)) return NULL;
+    if (!name || !input) return field_refuse(&inner, name ? "input" : "name", "missing"), NULL;
+    json_t *call = json_pack("{s:s*, s:s, s:{s:s, s:o}}", "id", id, "type", "function", "function",
+                             "name", name, "arguments", custom_tool_arguments(input, input_len));
+    if (!call) no_memory(fields->call);
+    return call;
+}
+
 // A call as templates take it, a new object; NULL: refused.
 static json_t *tool_call_read(struct call *call, const json_t *from, const char *path) {
     if (!json_is_object(from)) return refuse_kind(call, path, "an object", from), NULL;
@@ -148,8 +168,10 @@ static json_t *tool_call_read(struct call *call, const json_t *from, const char 
     const char *id = NULL, *name = NULL;
     size_t len;
     int type = 0;
-    field_choice(&fields, "type", "function", &type);
+    field_choice(&fields, "type", "function|custom", &type);
     field_string(&fields, "id", SIZE_MAX, &id, &len);
+    if (call_refused(call)) return NULL;
+    if (type == 1) return custom_call_read(&fields, id);
     if (!field_object(&fields, "function", &function)) return NULL;
     if (!function) return field_refuse(&fields, "function", "missing"), NULL;
     char inner_path[PATH_SIZE + 16];
@@ -247,37 +269,61 @@ static bool messages_read(const struct fields *body, struct chat_messages *out) 
 
 // ---------------------------------------------------------------- tools
 
-static bool tool_check(struct call *call, const json_t *tool, size_t index) {
+static bool function_check(const struct fields *fields) {
+    const json_t *parameters = NULL;
+    const char *name = NULL, *text = NULL;
+    size_t len = 0;
+    if (!field_string(fields, "name", TOOL_NAME_MAX, &name, &len)) return false;
+    if (!name || !*name) return field_refuse(fields, "name", name ? "empty" : "missing");
+    return field_string(fields, "description", SIZE_MAX, &text, &len) &&
+           field_object(fields, "parameters", &parameters);
+}
+
+// Adds the tool to out->tools, a custom one as a function.
+static bool tool_read(struct call *call, const json_t *tool, size_t index,
+                      struct chat_messages *out) {
+    static const char *const types[] = {"function", "custom"};
     char path[MESSAGE_PATH_SIZE], inner_path[PATH_SIZE];
     path_join(path, sizeof path, "", "tools", index);
     if (!json_is_object(tool)) return refuse_kind(call, path, "an object", tool);
     const struct fields fields = fields_of(call, tool, path);
-    const json_t *function = NULL, *parameters = NULL;
-    const char *name = NULL, *text = NULL;
-    size_t len = 0;
+    const json_t *body = NULL;
+    json_t *function = NULL;
     int type = -1;
-    if (!field_choice(&fields, "type", "function", &type)) return false;
+    if (!field_choice(&fields, "type", "function|custom", &type)) return false;
     if (type < 0) return field_refuse(&fields, "type", "missing");
-    if (!field_object(&fields, "function", &function)) return false;
-    if (!function) return field_refuse(&fields, "function", "missing");
-    snprintf(inner_path, sizeof inner_path, "%s.function", path);
-    const struct fields inner = fields_of(call, function, inner_path);
-    if (!field_string(&inner, "name", TOOL_NAME_MAX, &name, &len)) return false;
-    if (!name || !*name) return field_refuse(&inner, "name", name ? "empty" : "missing");
-    return field_string(&inner, "description", SIZE_MAX, &text, &len) &&
-           field_object(&inner, "parameters", &parameters);
+    if (!field_object(&fields, types[type], &body)) return false;
+    if (!body) return field_refuse(&fields, types[type], "missing");
+    snprintf(inner_path, sizeof inner_path, "%s.%s", path, types[type]);
+    const struct fields inner = fields_of(call, body, inner_path);
+    if (type == 0) {
+        if (!function_check(&inner)) return false;
+        function = json_incref((json_t *)tool);
+    } else {
+        function = custom_tool_function(&inner, TOOL_NAME_MAX);
+        if (!function) return false;
+        if (!custom_tool_note(&out->custom, function)) {
+            json_decref(function);
+            return no_memory(call);
+        }
+    }
+    return json_array_append_new(out->tools, function) == 0 || no_memory(call);
 }
 
 static bool tools_read(const struct fields *body, struct chat_messages *out) {
     const json_t *tools = NULL;
     if (!field_array(body, "tools", TOOLS_MAX, &tools)) return false;
     const size_t n = tools ? json_array_size(tools) : 0;
+    out->tools = n ? json_array() : NULL;
+    if (n && !out->tools) return no_memory(body->call);
     for (size_t i = 0; i < n; i++) {
-        if (!tool_check(body->call, json_array_get(tools, i), i)) return false;
+        if (!tool_read(body->call, json_array_get(tools, i), i, out)) return false;
     }
     const char *choice = json_string_value(json_object_get(body->object, "tool_choice"));
-    if (!n || (choice && !strcmp(choice, "none"))) return true;
-    out->tools = json_incref((json_t *)tools);
+    if (choice && !strcmp(choice, "none")) {
+        json_decref(out->tools);
+        out->tools = NULL;
+    }
     return true;
 }
 
@@ -346,5 +392,6 @@ void chat_messages_deinit(struct chat_messages *chat) {
     json_decref(chat->messages);
     json_decref(chat->tools);
     json_decref(chat->variables);
+    json_decref(chat->custom);
     *chat = (struct chat_messages){0};
 }

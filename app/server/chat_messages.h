@@ -12,6 +12,7 @@ struct chat_messages {
     json_t *messages;
     json_t *tools;     // NULL: none
     json_t *variables; // further template variables; NULL: none
+    json_t *custom;    // the names of custom tools; NULL: none
     bool add_generation_prompt;
     bool continue_final; // the last message is the start of the answer
 };

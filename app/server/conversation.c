@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "custom_tools.h"
 #include "helpers.h"
 
 void conversation_init(struct conversation *conversation) {
@@ -17,6 +18,7 @@ void conversation_deinit(struct conversation *conversation) {
     json_decref(conversation->messages);
     json_decref(conversation->tools);
     json_decref(conversation->variables);
+    json_decref(conversation->custom);
     json_decref(conversation->calls);
     json_decref(conversation->call_names);
     jbuf_deinit(&conversation->text);
@@ -114,6 +116,12 @@ void conversation_tool(struct conversation *conversation, const char *name, cons
     put(conversation, tool, "function", function);
     if (!conversation->tools) conversation->tools = json_array();
     append(conversation, conversation->tools, tool);
+}
+
+void conversation_custom(struct conversation *conversation, json_t *function) {
+    if (!custom_tool_note(&conversation->custom, function)) conversation->failed = true;
+    if (!conversation->tools) conversation->tools = json_array();
+    append(conversation, conversation->tools, function);
 }
 
 void conversation_variable(struct conversation *conversation, const char *name, json_t *value) {

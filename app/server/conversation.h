@@ -15,6 +15,7 @@ struct conversation {
     json_t *messages;  // array
     json_t *tools;     // array; NULL: none
     json_t *variables; // for the template, object; NULL: none
+    json_t *custom;    // the names of custom tools, object; NULL: none
     // the message that is being built
     const char *role; // NULL: none
     const char *result_id;
@@ -39,6 +40,8 @@ void conversation_call(struct conversation *conversation, const char *id, const 
 // description and parameters may be NULL.
 void conversation_tool(struct conversation *conversation, const char *name, const char *description,
                        json_t *parameters);
+// A custom tool; takes the function that stands for it over.
+void conversation_custom(struct conversation *conversation, json_t *function);
 // The body's `tools`, each read by the API's own function, which adds it. False: refused.
 bool conversation_tools(struct conversation *conversation, const struct fields *body,
                         bool (*read)(struct conversation *conversation, const struct fields *tool));

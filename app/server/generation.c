@@ -29,6 +29,7 @@ static void choice_deinit(struct generation_choice *choice) {
     jbuf_deinit(&choice->reasoning);
     for (int i = 0; i < choice->n_tools; i++) {
         jbuf_deinit(&choice->tool[i].name);
+        custom_input_deinit(&choice->tool[i].input);
         jbuf_deinit(&choice->tool[i].arguments);
     }
     free(choice->tool);
@@ -53,6 +54,7 @@ void generation_destroy(struct generation *generation) {
     free(generation->prompt);
     free(generation->choice);
     json_decref(generation->types);
+    json_decref(generation->custom);
     shape_deinit(&generation->shape);
     tool_choice_deinit(&generation->tool_choice);
     rn_shape_release(generation->compiled);

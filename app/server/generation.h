@@ -6,6 +6,7 @@
 
 #include "answer_parts.h"
 #include "call.h"
+#include "custom_tools.h"
 #include "gaps.h"
 #include "otlp_gaps.h"
 #include "params.h"
@@ -17,6 +18,8 @@ struct tool_call {
     struct jbuf name;
     struct jbuf arguments; // of a stream: empty
     bool is_complete;      // they are whole
+    bool is_custom;        // its arguments are the text that a custom tool takes
+    struct custom_input input;
 };
 
 // A token with its logprobs, as it came.
@@ -119,6 +122,7 @@ struct generation {
     struct shape shape;
     struct tool_choice tool_choice;
     rn_shape *compiled; // NULL: any text
+    json_t *custom;     // the names of custom tools; NULL: none
     void *own;          // the writer's own state, freed with own_free
     void (*own_free)(void *own);
 

@@ -72,7 +72,13 @@ static bool content_make(struct call *call, struct generation *generation) {
 
 // ---------------------------------------------------------------- calls
 
-static const char *schema_field(const struct generation *generation) {
+static const char *schema_field(struct call *call, const struct generation *generation,
+                                size_t index) {
+    const json_t *tool = json_array_get(json_object_get(call_json(call), "tools"), index);
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    if (generation->custom && type && !strcmp(type, "custom"))
+        return generation->family == FAMILY_CHAT ? "custom.format.grammar.definition"
+                                                 : "format.definition";
     switch (generation->family) {
     case FAMILY_MESSAGES:
         return "input_schema";
@@ -96,7 +102,7 @@ static bool refuse_calls(struct call *call, const struct generation *generation,
     const char *rest;
     if (err->status == RN_ERR_NOMEM) return no_memory(call);
     if (tool_shape_place(&generation->tool_choice, err->message, &index, &rest))
-        return refuse_tool(call, index, schema_field(generation), rest);
+        return refuse_tool(call, index, schema_field(call, generation, index), rest);
     if (shape->kind) return refuse_shape(call, shape, err->message, true);
     return call_refuse(call, 400, "tools", "invalid_value", "tools: %s", err->message);
 }

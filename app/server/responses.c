@@ -44,11 +44,14 @@ static void state_free(void *own) {
 
 // ---------------------------------------------------------------- items
 
-static void item_id_put(const struct call *call, enum answer_part part, int index,
-                        struct jbuf *out) {
+static bool is_custom(const struct tool_call *tool) { return tool && tool->is_custom; }
+
+// tool: with PART_TOOL.
+static void item_id_put(const struct call *call, enum answer_part part,
+                        const struct tool_call *tool, int index, struct jbuf *out) {
     static const char *const prefix[] = {
         [PART_CONTENT] = "msg", [PART_REASONING] = "rs", [PART_TOOL] = "fc"};
-    jbuf_printf(out, "\"%s_%s_%d\"", prefix[part], call->id, index);
+    jbuf_printf(out, "\"%s_%s_%d\"", is_custom(tool) ? "ctc" : prefix[part], call->id, index);
 }
 
 // A text or a list of logprobs that may not be there.
@@ -76,18 +79,19 @@ static void part_put(const struct item *item, struct jbuf *out) {
 }
 
 static void function_put(const struct item *item, struct jbuf *out) {
-    jbuf_text(out, ",\"type\":\"function_call\"");
+    jbuf_text(out, is_custom(item->tool) ? ",\"type\":\"custom_tool_call\""
+                                         : ",\"type\":\"function_call\"");
     jbuf_key(out, "call_id");
     jbuf_cstring(out, item->tool->id);
     jbuf_key(out, "name");
     jbuf_string(out, item->tool->name.data, item->tool->name.len);
-    jbuf_key(out, "arguments");
+    jbuf_key(out, is_custom(item->tool) ? "input" : "arguments");
     text_put(item->text, out);
 }
 
 static void item_put(const struct call *call, const struct item *item, struct jbuf *out) {
     jbuf_text(out, "{\"id\":");
-    item_id_put(call, item->part, item->index, out);
+    item_id_put(call, item->part, item->tool, item->index, out);
     if (item->part == PART_TOOL) {
         function_put(item, out);
     } else {
@@ -219,12 +223,18 @@ static struct jbuf *event_begin(struct call *call, const char *name) {
 
 static void event_end(struct jbuf *out) { jbuf_text(out, "}\n\n"); }
 
+// The tool call of the open item; NULL: it is none.
+static const struct tool_call *tool_open_of(const struct call *call) {
+    const struct state *state = call->generation->own;
+    return state->part == PART_TOOL ? &call->generation->choice[0].tool[state->tool] : NULL;
+}
+
 // An event about the open item: its id and place.
 static struct jbuf *item_event_begin(struct call *call, const char *name) {
     const struct state *state = call->generation->own;
     struct jbuf *out = event_begin(call, name);
     jbuf_key(out, "item_id");
-    item_id_put(call, state->part, state->index, out);
+    item_id_put(call, state->part, tool_open_of(call), state->index, out);
     jbuf_key(out, "output_index");
     jbuf_int(out, state->index);
     if (state->part != PART_TOOL) jbuf_text(out, ",\"content_index\":0");
@@ -259,17 +269,18 @@ static void stream_begin(struct call *call) {
     }
 }
 
-static struct item item_open_of(const struct state *state, const struct generation_choice *choice) {
+static struct item item_open_of(const struct call *call) {
+    const struct state *state = call->generation->own;
     return (struct item){
         .part = state->part,
         .index = state->index,
         .status = "in_progress",
-        .tool = state->part == PART_TOOL ? &choice->tool[state->tool] : NULL,
+        .tool = tool_open_of(call),
     };
 }
 
 // All of the open item has come. A function call is whole where its arguments are.
-static void item_close(struct call *call, const struct generation_choice *choice, bool is_whole) {
+static void item_close(struct call *call, bool is_whole) {
     static const char *const names[] = {
         [PART_CONTENT] = "response.output_text.done",
         [PART_REASONING] = "response.reasoning_text.done",
@@ -277,18 +288,20 @@ static void item_close(struct call *call, const struct generation_choice *choice
     };
     struct state *state = call->generation->own;
     if (!state->open) return;
-    struct item item = item_open_of(state, choice);
+    struct item item = item_open_of(call);
     item.status = status_of(item.tool ? item.tool->is_complete : is_whole);
     item.text = &state->text;
     item.logprobs = &state->logprobs;
-    struct jbuf *out = item_event_begin(call, names[item.part]);
-    if (item.part == PART_TOOL) {
+    struct jbuf *out =
+        item_event_begin(call, is_custom(item.tool) ? "response.custom_tool_call_input.done"
+                                                    : names[item.part]);
+    if (item.tool && !item.tool->is_custom) {
         jbuf_key(out, "name");
         jbuf_string(out, item.tool->name.data, item.tool->name.len);
     } else if (item.part == PART_CONTENT) {
         logprobs_put(item.logprobs, out);
     }
-    jbuf_key(out, item.part == PART_TOOL ? "arguments" : "text");
+    jbuf_key(out, is_custom(item.tool) ? "input" : item.tool ? "arguments" : "text");
     text_put(item.text, out);
     event_end(out);
     part_event(call, "response.content_part.done", &item);
@@ -302,16 +315,15 @@ static void item_close(struct call *call, const struct generation_choice *choice
     state->index++;
 }
 
-static void item_open(struct call *call, const struct generation_choice *choice,
-                      enum answer_part part, int tool) {
+static void item_open(struct call *call, enum answer_part part, int tool) {
     static const struct jbuf empty = {0};
     struct state *state = call->generation->own;
     if (state->open && state->part == part && (part != PART_TOOL || state->tool == tool)) return;
-    item_close(call, choice, true);
+    item_close(call, true);
     state->open = true;
     state->part = part;
     state->tool = tool;
-    struct item item = item_open_of(state, choice);
+    struct item item = item_open_of(call);
     item_event(call, "response.output_item.added", &item);
     item.text = &empty;
     part_event(call, "response.content_part.added", &item);
@@ -339,12 +351,14 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     };
     struct state *state = call->generation->own;
     const bool is_tool = delta->part == PART_TOOL || delta->part == PART_TOOL_ARGUMENTS;
-    if (delta->part == PART_TOOL_END) item_close(call, delta->choice, true);
+    if (delta->part == PART_TOOL_END) item_close(call, true);
     if (delta->part != PART_TOOL && !delta->len) return;
-    item_open(call, delta->choice, is_tool ? PART_TOOL : delta->part, delta->tool);
+    item_open(call, is_tool ? PART_TOOL : delta->part, delta->tool);
     if (delta->part != PART_CONTENT) delta->choice->n_logprob = delta->choice->n_top = 0;
     if (delta->part == PART_TOOL) return;
-    struct jbuf *out = item_event_begin(call, names[delta->part]);
+    struct jbuf *out = item_event_begin(call, is_custom(tool_open_of(call))
+                                                  ? "response.custom_tool_call_input.delta"
+                                                  : names[delta->part]);
     jbuf_key(out, "delta");
     jbuf_string(out, delta->text, delta->len);
     if (delta->part == PART_CONTENT) delta_logprobs(call, delta->choice, out);
@@ -354,10 +368,10 @@ static void stream_delta(struct call *call, const struct delta *delta) {
 
 static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     struct state *state = call->generation->own;
-    if (!state->open && state->index == 0) item_open(call, choice, PART_CONTENT, 0);
+    if (!state->open && state->index == 0) item_open(call, PART_CONTENT, 0);
     if (state->part == PART_CONTENT)
         openai_logprobs_take(call->server, choice, 0, &state->logprobs);
-    item_close(call, choice, !is_cut(choice));
+    item_close(call, !is_cut(choice));
 }
 
 static void stream_end(struct call *call) {
@@ -397,9 +411,10 @@ static const struct writer writer = {
 
 static bool prompt_make(struct call *call, const json_t *body, struct generation *generation) {
     struct conversation conversation;
-    const bool ok = responses_input(call, body, &conversation) &&
-                    generation_chat(call, generation, conversation.messages, conversation.tools,
-                                    conversation.variables, true, false);
+    bool ok = responses_input(call, body, &conversation);
+    generation->custom = json_incref(conversation.custom);
+    ok = ok && generation_chat(call, generation, conversation.messages, conversation.tools,
+                               conversation.variables, true, false);
     conversation_deinit(&conversation);
     return ok;
 }

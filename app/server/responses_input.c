@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "custom_tools.h"
 #include "responses.h"
 
 // ---------------------------------------------------------------- items
@@ -34,6 +35,21 @@ static bool call_read(struct conversation *conversation, const struct fields *it
     if (!conversation_string(item, "name", INPUT_NAME_BYTES_MAX, &name, &len)) return false;
     if (!conversation_field(item, "arguments", &text, &len)) return false;
     json_t *arguments = arguments_of(text, len);
+    conversation_open(conversation, "assistant");
+    conversation_call(conversation, id, name, arguments);
+    json_decref(arguments);
+    return true;
+}
+
+// The call of a custom tool, as the model wrote it.
+static bool custom_call_read(struct conversation *conversation, const struct fields *item) {
+    const char *id, *name, *text;
+    size_t len;
+    if (!conversation_string(item, "call_id", INPUT_ID_BYTES_MAX, &id, &len)) return false;
+    if (!conversation_string(item, "name", INPUT_NAME_BYTES_MAX, &name, &len)) return false;
+    if (!conversation_field(item, "input", &text, &len)) return false;
+    json_t *arguments = custom_tool_arguments(text, len);
+    if (!arguments) conversation->failed = true;
     conversation_open(conversation, "assistant");
     conversation_call(conversation, id, name, arguments);
     json_decref(arguments);
@@ -75,7 +91,8 @@ static bool reasoning_read(struct conversation *conversation, const struct field
 }
 
 static bool item_read(struct conversation *conversation, const struct fields *item) {
-    static const char types[] = "message|function_call|function_call_output|reasoning";
+    static const char types[] = "message|function_call|function_call_output|custom_tool_call|"
+                                "custom_tool_call_output|reasoning";
     static const struct {
         const char *type;
         bool (*read)(struct conversation *conversation, const struct fields *item);
@@ -83,6 +100,8 @@ static bool item_read(struct conversation *conversation, const struct fields *it
         {"message", message_read},
         {"function_call", call_read},
         {"function_call_output", output_read},
+        {"custom_tool_call", custom_call_read},
+        {"custom_tool_call_output", output_read},
         {"reasoning", reasoning_read},
     };
     const char *type;
@@ -118,7 +137,12 @@ static bool tool_read(struct conversation *conversation, const struct fields *to
     const json_t *parameters = NULL;
     bool strict;
     size_t len;
-    if (!conversation_type(tool, "function", NULL, &type)) return false;
+    if (!conversation_type(tool, "function|custom", NULL, &type)) return false;
+    if (!strcmp(type, "custom")) {
+        json_t *function = custom_tool_function(tool, INPUT_NAME_BYTES_MAX);
+        if (function) conversation_custom(conversation, function);
+        return function != NULL;
+    }
     if (!conversation_string(tool, "name", INPUT_NAME_BYTES_MAX, &name, &len)) return false;
     if (!field_string(tool, "description", SIZE_MAX, &description, &len)) return false;
     if (!field_object(tool, "parameters", &parameters)) return false;

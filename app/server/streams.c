@@ -401,25 +401,15 @@ static bool tool_begin(struct generation_choice *choice, const struct call *call
     *tool = (struct tool_call){0};
     snprintf(tool->id, sizeof tool->id, "call_%.12s%dx%d", call->id, choice->index,
              choice->n_tools - 1);
+    tool->is_custom = custom_tool_is(call->generation->custom, name, len);
     jbuf_bytes(&tool->name, name, len);
     return true;
 }
 
-// The names of tool calls are collected for streams too: writers tell them with their ids.
-static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
-    struct part_ctx *at = ctx;
+static void part_put(struct part_ctx *at, enum answer_part part, int tool, const char *text,
+                     size_t len) {
     struct generation_choice *choice = at->choice;
     const struct generation *generation = at->call->generation;
-    if (at->failed) return;
-    choice->in_reasoning = part == PART_REASONING;
-    if (part == PART_TOOL) {
-        if (!tool_begin(choice, at->call, text, len)) {
-            at->failed = true;
-            return;
-        }
-    } else if (part == PART_TOOL_END) {
-        choice->tool[tool].is_complete = true;
-    }
     if (generation->params.stream) {
         generation->writer->delta(at->call, &(struct delta){.choice = choice,
                                                             .part = part,
@@ -434,6 +424,31 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
         jbuf_bytes(&choice->tool[tool].arguments, text, len);
         if (choice->tool[tool].arguments.failed) at->failed = true;
     }
+}
+
+// The arguments of a custom tool's call become its input.
+static void input_put(struct part_ctx *at, int tool, const char *json, size_t len, bool is_end) {
+    struct jbuf text = {0};
+    custom_input_read(&at->choice->tool[tool].input, json, len, is_end, &text);
+    if (text.failed) at->failed = true;
+    if (text.len) part_put(at, PART_TOOL_ARGUMENTS, tool, text.data, text.len);
+    jbuf_deinit(&text);
+}
+
+// The names of tool calls are collected for streams too: writers tell them with their ids.
+static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
+    struct part_ctx *at = ctx;
+    struct generation_choice *choice = at->choice;
+    if (at->failed) return;
+    choice->in_reasoning = part == PART_REASONING;
+    if (part == PART_TOOL && !tool_begin(choice, at->call, text, len)) {
+        at->failed = true;
+        return;
+    }
+    const bool is_input = part > PART_TOOL && choice->tool[tool].is_custom;
+    if (part == PART_TOOL_END) choice->tool[tool].is_complete = true;
+    if (is_input) input_put(at, tool, text, len, part == PART_TOOL_END);
+    if (!is_input || part == PART_TOOL_END) part_put(at, part, tool, text, len);
 }
 
 static bool feed(struct call *call, struct generation_choice *choice, const rn_event *event) {

@@ -112,6 +112,32 @@ for (const family of ['qwen25', 'qwen35', 'lfm2', 'gemma4']) {
         assert.ok(snapshots > 6);
     });
 
+    test(`${family}: custom tools take a text of their grammar`, async () => {
+        const form = /^[A-Z][a-z]{3,9}: "[0-9]{2}"\n[a-f\\]{4}$/;
+        const grammar = { syntax: 'regex', definition: form.source.slice(1, -1) };
+        const options = { ...body, tools: [{ type: 'custom', custom: { name: 'patch', description: 'takes a line', format: { type: 'grammar', grammar } } }] };
+        const [call] = (await openai.chat.completions.create(options)).choices[0].message.tool_calls;
+        assert.equal(call.type, 'custom');
+        assert.match(call.custom.input, form);
+        let told = '', pieces = 0;
+        for await (const { choices } of await openai.chat.completions.create({ ...options, stream: true })) {
+            for (const { custom } of choices[0]?.delta?.tool_calls ?? []) { told += custom.input; pieces++; }
+        }
+        assert.equal(told, call.custom.input);
+        assert.ok(pieces > 3);
+        const stream = openai.responses.stream({ ...response, tools: [{ type: 'custom', name: 'patch', description: 'takes a line', format: { type: 'grammar', ...grammar } }],
+            tool_choice: { type: 'custom', name: 'patch' } });
+        told = '';
+        stream.on('response.custom_tool_call_input.delta', ({ delta }) => { told += delta; });
+        const { output } = await stream.finalResponse();
+        const item = output.find(({ type }) => type === 'custom_tool_call');
+        assert.match(item.input, form);
+        assert.equal(item.input, told);
+        const more = await openai.responses.create({ ...response, tool_choice: 'none', max_output_tokens: 10, tools: [{ type: 'custom', name: 'patch', description: 'takes a line' }],
+            input: [{ role: 'user', content }, item, { type: 'custom_tool_call_output', call_id: item.call_id, output: 'done' }] });
+        assert.ok(more.output_text.length > 0);
+    });
+
     if (['qwen25', 'gemma4'].includes(family)) test(`${family}: the AI SDK sees the input grow`, async () => {
         const providers = [createOpenAICompatible({ name: 'runnel', baseURL: `${server.url}/v1` })(model),
             createAnthropic({ baseURL: `${server.url}/v1`, apiKey: 'none' })(model)];

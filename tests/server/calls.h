@@ -32,7 +32,8 @@ typedef void (*call_handler)(struct call *call);
 
 // A template that takes every role, and tools.
 #define PLAIN_TEMPLATE                                                                             \
-    "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"                           \
+    "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}<{{ "      \
+    "m.role }}>{{ m.content }}\n{% endfor %}"                                                      \
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 
 // source NULL: the model's own template.
@@ -202,6 +203,7 @@ static inline void part_feed(struct call *call, struct generation_choice *choice
         struct tool_call *tool = &choice->tool[choice->n_tools];
         *tool = (struct tool_call){0};
         snprintf(tool->id, sizeof tool->id, "call_%d", choice->n_tools++);
+        tool->is_custom = custom_tool_is(generation->custom, text, len);
         jbuf_bytes(&tool->name, text, len);
     } else if (part == PART_TOOL_ARGUMENTS) {
         jbuf_bytes(&choice->tool[choice->n_tools - 1].arguments, text, len);

@@ -31,6 +31,12 @@ static const struct reading readings[] = {
           "\\u0000'}]}"),
      "[{'role':'user','content':'a\\u0000b'},{'role':'user','content':'\\u0000'}]", NULL, NULL,
      true, false},
+    // calls of custom tools are those of functions
+    {MSGS("{'role':'assistant','content':'','tool_calls':[{'id':'1','type':'custom','custom':{'"
+          "name':'p','input':'a\\u0000b'}}]}"),
+     "[{'role':'assistant','content':'','tool_calls':[{'id':'1','type':'function','function':{'"
+     "name':'p','arguments':{'input':'a\\u0000b'}}}]}]",
+     NULL, NULL, true, false},
     {MSGS("{'role':'user','content':[]}"), "[{'role':'user','content':''}]", NULL, NULL, true,
      false},
     {MSGS("{'role':'assistant','content':[{'type':'refusal','refusal':'No'}]}," USER),
@@ -122,7 +128,11 @@ static const struct refusal refusals[] = {
     {MSGS("{'role':'tool','content':'x','tool_call_id':{}}"), "messages[0].tool_call_id", "{}"},
     {MSGS(SAID(",'function_call':{'name':'f'}")), "messages[0].function_call", "tool_calls"},
     {MSGS(SAID(",'tool_calls':[1]")), "messages[0].tool_calls[0]", "got 1"},
-    {MSGS(SAID(",'tool_calls':[{'type':'custom'}]")), "messages[0].tool_calls[0].type", "custom"},
+    {MSGS(SAID(",'tool_calls':[{'type':'mcp'}]")), "messages[0].tool_calls[0].type", "mcp"},
+    {MSGS(SAID(",'tool_calls':[{'type':'custom'}]")), "messages[0].tool_calls[0].custom",
+     "missing"},
+    {MSGS(SAID(",'tool_calls':[{'type':'custom','custom':{'name':'p'}}]")),
+     "messages[0].tool_calls[0].custom.input", "missing"},
     {MSGS(SAID(",'tool_calls':[{}]")), "messages[0].tool_calls[0].function", "missing"},
     {MSGS(SAID(",'tool_calls':[{'function':{}}]")), "messages[0].tool_calls[0].function.name",
      "missing"},

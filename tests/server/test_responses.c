@@ -43,6 +43,11 @@ CASE(items_become_chat_messages) {
          "type':'function','function':{'name':'cut','arguments':'{'}}]},{'role':'tool','content':'"
          "sun','tool_call_id':'c1','name':'get'},{'role':'tool','content':'e','tool_call_id':'c9'},"
          "{'role':'assistant','content':'end','reasoning_content':'s'}]"},
+        {"{'input':[{'type':'custom_tool_call','call_id':'c1','name':'p','input':'a'},{'type':'"
+         "custom_tool_call_output','call_id':'c1','output':'b'}]}",
+         "[{'role':'assistant','content':'','tool_calls':[{'id':'c1','type':'function','function':"
+         "{'name':'p','arguments':{'input':'a'}}}]},{'role':'tool','content':'b','tool_call_id':'"
+         "c1','name':'p'}]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         conversation_expect(cases[i][0], false, cases[i][1]);
@@ -82,6 +87,7 @@ CASE(wrong_requests_are_refused_by_field) {
         {"{'input':'a','instructions':[]}", "instructions", "expected a string"},
         {"{'input':'a','tools':[{'type':'web_search'}]}", "tools[0].type", "'web_search'"},
         {"{'input':'a','tools':[{'type':'function'}]}", "tools[0].name", "is required"},
+        {"{'input':'a','tools':[{'type':'custom'}]}", "tools[0].name", "missing"},
         {"{'input':'a','tool_choice':'required'}", "tool_choice", "there are no tools"},
         {"{'input':'a','tool_choice':{'type':'mcp'}}", "tool_choice.type", "'mcp'"},
         {"{'input':'a','previous_response_id':'resp_1'}", "previous_response_id", "resp_1"},
