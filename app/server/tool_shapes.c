@@ -355,7 +355,7 @@ static void arguments_put(struct jbuf *out, const struct form *form,
                           const struct answer_marks *marks, const json_t *schema, bool loose) {
     comma(out);
     jbuf_text(out, "{\"type\":\"json_schema\",\"json_schema\":");
-    if (loose && form->style == STYLE_JSON)
+    if (loose)
         jbuf_text(out, "{\"type\":\"object\"}");
     else
         schema_put(out, schema);

@@ -142,6 +142,22 @@ CASE(the_prompt_may_have_closed_the_reasoning) {
     template_use(HERMES);
 }
 
+// In every style of arguments.
+CASE(tools_that_are_not_strict_take_any_object_where_their_schema_is_not_supported) {
+    static const char *const templates[] = {
+        PLAIN_TEMPLATE "{# <tool_call> <function= #}",
+        PLAIN_TEMPLATE "{# <|tool_call_start|> #}",
+        PLAIN_TEMPLATE "{# <|tool_call> #}",
+    };
+    static const char body[] =
+        "{" CHAT ",'tools':[" FUNCTION("f", "", BAD) "],'parallel_tool_calls':false}";
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        template_use(templates[i]);
+        assert_non_null(call_prepared(chat_prepare, body)->generation->compiled);
+    }
+    template_use(HERMES);
+}
+
 // Marks around the text are ours: an error shows the client's part of the pointer.
 CASE(shapes_between_marks_have_the_clients_pointers) {
     static const struct refusal bad[] = {
