@@ -180,6 +180,27 @@ CASE(every_route_has_a_budget) {
     ask(*state, "/v1/responses", "{'input':'a','reasoning':{'effort':'some'}}", 400);
 }
 
+// It starts behind the reasoning; a text that is cut off is a start of it.
+CASE(an_answer_has_the_shape_that_was_asked_for) {
+    for (int seed = 0; seed < 3; seed++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{'messages':[{'role':'user','content':'a'}],'max_tokens':60,'seed':%d,"
+                 "'temperature':1.5,'thinking_token_budget':3,"
+                 "'structured_outputs':{'choice':['ab','cd']}}",
+                 seed);
+        const json_t *answer = ask(*state, "/v1/chat/completions", body, 200);
+        const char *text = string_at(answer, ANSWERS);
+        check(!strcmp(text, "ab") || !strcmp(text, "cd"), "%s", text);
+        expect_json(answer, "choices.0.finish_reason", "'stop'");
+        assert_non_null(string_at(answer, THINKS));
+    }
+    const json_t *cut = complete(*state, "{" PROMPT "'guided_regex':'[ab]{9}','max_tokens':3}");
+    const char *text = string_at(cut, "choices.0.text");
+    check(strlen(text) > 0 && strspn(text, "ab") == strlen(text), "%s", text);
+    expect_json(cut, "choices.0.finish_reason", "'length'");
+}
+
 static int stop(void **state) {
     json_kept_free();
     return serve_teardown(state);

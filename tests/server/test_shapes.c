@@ -250,6 +250,10 @@ CASE(every_choice_of_tools_is_read) {
          "{" CHAT_TOOLS ",'tool_choice':{'type':'allowed_tools','allowed_tools':{'mode':'auto',"
          "'tools':[" FUNCTION("f") "]}}}",
          TOOLS_AUTO, true, true, "a-"},
+        {FAMILY_CHAT,
+         "{'tools':[" FUNCTION("f") "," FUNCTION("h") "],'tool_choice':{'type':'allowed_tools',"
+                                                      "'mode':'auto','tools':[" FUNCTION("h") "]}}",
+         TOOLS_AUTO, true, true, "-a"},
         {FAMILY_RESPONSES, "{" FLAT_TOOLS ",'tool_choice':{'type':'function','name':'g'}}",
          TOOLS_REQUIRED, false, true, "-a"},
         {FAMILY_RESPONSES,

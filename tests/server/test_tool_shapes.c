@@ -168,7 +168,9 @@ static bool object_is_valid(const json_t *schema, const json_t *object) {
     }
     json_object_foreach((json_t *)(uintptr_t)object, key, item) {
         const json_t *inner = json_object_get(properties, key);
-        if (!inner && json_is_false(json_object_get(schema, "additionalProperties"))) return false;
+        const bool is_closed = json_is_false(json_object_get(schema, "additionalProperties")) ||
+                               !json_object_size(properties);
+        if (!inner && is_closed) return false;
         if (inner && !is_valid(inner, item)) return false;
     }
     return true;
@@ -282,44 +284,102 @@ static void calls_check(const struct answer *answer, const json_t *tools,
     "'note':{'type':['string','null']},'at':{'type':'array','items':{'type':'number','minimum':-"  \
     "9,'maximum':9}},"                                                                             \
     "'deep':" DEEP
-#define WEATHER TOOL("get_weather", OBJECT(CITY, "'city','unit'"))
-#define CLOCK   TOOL("clock", "{'type':'object','properties':{}}")
-#define STORE   TOOL("store-it", OBJECT(NOTE, "'note','at','deep'"))
-#define TOOLS   "{'tools':[" WEATHER "," CLOCK "," STORE "]"
+#define WEATHER                                                                                    \
+    TOOL("get_weather", "{'properties':{" CITY "},'required':['city','unit'],"                     \
+                        "'additionalProperties':false}")
+#define CLOCK TOOL("clock", "{'type':'object','properties':{}}")
+#define STORE TOOL("store-it", OBJECT(NOTE, "'note','at','deep'"))
+#define TOOLS "{'tools':[" WEATHER "," CLOCK "," STORE "]"
 
+// Two calls, or the one that the form has, as the template writes them.
+#define W_ARGS "{\"city\": \"a b\", \"unit\": \"c\"}"
+#define W_JSON "{\"name\": \"get_weather\", \"arguments\": " W_ARGS "}"
+#define C_JSON "{\"name\": \"clock\", \"arguments\": {}}"
 static const struct {
-    const char *name, *tmpl;
+    const char *name, *tmpl, *calls;
 } families[] = {
-    {"hermes", "<tool_call>\\n"},
-    {"exaone", "<tool_call>"},
-    {"qwen-coder", "<tool_call> <function="},
-    {"seed", "<seed:tool_call> <function="},
-    {"glm", "<arg_key></arg_key>\n"},
-    {"glm 4.7", "<arg_key>"},
-    {"minimax", "<minimax:tool_call>"},
-    {"minicpm", "<function name=\""},
-    {"deepseek 3.2", DSML},
-    {"deepseek 4", DSML "tool_calls>"},
-    {"gemma 4", "<|tool_call>"},
-    {"functiongemma", "<start_function_call>"},
-    {"gigachat", "<|function_call|>"},
-    {"command", "<|START_ACTION|>"},
-    {"apertus", "<|tools_prefix|>"},
-    {"hunyuan", "<tool_calls>"},
-    {"olmo", "<function_calls>"},
-    {"nemotron", "<TOOLCALL>"},
-    {"lfm2", "<|tool_call_start|>"},
-    {"mistral", "[TOOL_CALLS]"},
-    {"mistral, new", "[TOOL_CALLS] [ARGS]"},
-    {"granite 3", "<|tool_call|>"},
-    {"phi 4", "<|tool_call|> <|/tool_call|>"},
-    {"llama 3", "<|python_tag|>"},
-    {"llama 4", "<|python_start|>"},
-    {"llama 4, python", "[func_name1(param"},
-    {"deepseek r1", DS("call\u2581begin") "```json"},
-    {"deepseek 3.1", DS("call\u2581begin")},
-    {"kimi", "<|tool_call_begin|>"},
-    {"gpt-oss", "<|channel|>"},
+    {"hermes", "<tool_call>\\n",
+     "<tool_call>\n" W_JSON "\n</tool_call>\n<tool_call>\n" C_JSON "\n</tool_call>"},
+    {"exaone", "<tool_call>",
+     "<tool_call>" W_JSON "</tool_call>\n<tool_call>" C_JSON "</tool_call>"},
+    {"qwen-coder", "<tool_call> <function=",
+     "<tool_call>\n<function=get_weather>\n<parameter=city>\na "
+     "b\n</parameter>\n<parameter=unit>\nc\n"
+     "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=clock>\n</function>\n"
+     "</tool_call>"},
+    {"seed", "<seed:tool_call> <function=",
+     "<seed:tool_call>\n<function=get_weather>\n<parameter=city>a b</parameter>\n<parameter=unit>c"
+     "</parameter>\n</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=clock>\n</"
+     "function>\n"
+     "</seed:tool_call>"},
+    {"glm", "<arg_key></arg_key>\n",
+     "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>a b</arg_value>\n<arg_key>unit"
+     "</arg_key>\n<arg_value>c</arg_value>\n</tool_call>\n<tool_call>clock\n</tool_call>"},
+    {"glm 4.7", "<arg_key>",
+     "<tool_call>get_weather<arg_key>city</arg_key><arg_value>a "
+     "b</arg_value><arg_key>unit</arg_key>"
+     "<arg_value>c</arg_value></tool_call><tool_call>clock</tool_call>"},
+    {"minimax", "<minimax:tool_call>",
+     "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">a "
+     "b</parameter>\n"
+     "<parameter name=\"unit\">c</parameter>\n</invoke>\n<invoke name=\"clock\">\n</invoke>\n"
+     "</minimax:tool_call>"},
+    {"minicpm", "<function name=\"",
+     "<function name=\"get_weather\"><param name=\"city\">a b</param><param name=\"unit\">c</param>"
+     "</function>\n<function name=\"clock\"></function>"},
+    {"deepseek 3.2", DSML,
+     "<" DSML "function_calls>\n<" DSML "invoke name=\"get_weather\">\n<" DSML
+     "parameter name=\"city\" string=\"true\">a b</" DSML "parameter>\n<" DSML
+     "parameter name=\"unit\" string=\"true\">c</" DSML "parameter>\n</" DSML "invoke>\n</" DSML
+     "function_calls>"},
+    {"deepseek 4", DSML "tool_calls>",
+     "<" DSML "tool_calls>\n<" DSML "invoke name=\"clock\">\n</" DSML "invoke>\n<" DSML
+     "invoke name=\"clock\">\n</" DSML "invoke>\n</" DSML "tool_calls>"},
+    {"gemma 4", "<|tool_call>",
+     "<|tool_call>call:get_weather{city:<|\"|>a b<|\"|>,unit:<|\"|>c<|\"|>}<tool_call|>"
+     "<|tool_call>call:clock{}<tool_call|>"},
+    {"functiongemma", "<start_function_call>",
+     "<start_function_call>call:get_weather{city:<escape>a b<escape>,unit:<escape>c<escape>}"
+     "<end_function_call>"},
+    {"gigachat", "<|function_call|>", "<|function_call|>" W_JSON},
+    {"command", "<|START_ACTION|>",
+     "<|START_ACTION|>[\n    {\"tool_name\": \"get_weather\", \"parameters\": " W_ARGS
+     "},\n    {\"tool_name\": \"clock\", \"parameters\": {}}\n]<|END_ACTION|>"},
+    {"apertus", "<|tools_prefix|>",
+     "<|tools_prefix|>[{\"get_weather\": " W_ARGS "}, {\"clock\": {}}]<|tools_suffix|>"},
+    {"hunyuan", "<tool_calls>", "<tool_calls>[" W_JSON ", " C_JSON "]</tool_calls>"},
+    {"olmo", "<function_calls>",
+     "<function_calls>get_weather(city=\"a b\", unit=\"c\")\nclock()</function_calls>"},
+    {"nemotron", "<TOOLCALL>", "<TOOLCALL>[" W_JSON ", " C_JSON "]</TOOLCALL>"},
+    {"lfm2", "<|tool_call_start|>",
+     "<|tool_call_start|>[get_weather(city=\"a b\", unit=\"c\", metric=True), clock()]"
+     "<|tool_call_end|>"},
+    {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS][" W_JSON ", " C_JSON "]"},
+    {"mistral, new", "[TOOL_CALLS] [ARGS]",
+     "[TOOL_CALLS]get_weather[ARGS]" W_ARGS "[TOOL_CALLS]clock[ARGS]{}"},
+    {"granite 3", "<|tool_call|>", "<|tool_call|>[" W_JSON ", " C_JSON "]"},
+    {"phi 4", "<|tool_call|> <|/tool_call|>",
+     "<|tool_call|>[" W_JSON ", " C_JSON "]<|/tool_call|>"},
+    {"llama 3", "<|python_tag|>", "{\"name\": \"get_weather\", \"parameters\": " W_ARGS "}"},
+    {"llama 4", "<|python_start|>",
+     "{\"name\": \"clock\", \"parameters\": {}}{\"name\": \"get_weather\", \"parameters\": " W_ARGS
+     "}"},
+    {"llama 4, python", "[func_name1(param", "[get_weather(city=\"a b\", unit=\"c\"), clock()]"},
+    {"deepseek r1", DS("call\u2581begin") "```json",
+     DS("calls\u2581begin") DS("call\u2581begin") "function" DS(
+         "sep") "get_weather\n```json\n" W_ARGS
+                "\n```" DS("call\u2581end") "\n" DS("call\u2581begin") "function" DS(
+                    "sep") "clock\n```json\n{}\n```" DS("call\u2581end") DS("calls\u2581end")},
+    {"deepseek 3.1", DS("call\u2581begin"),
+     DS("calls\u2581begin") DS("call\u2581begin") "get_weather" DS("sep") W_ARGS DS("call\u2581end")
+         DS("call\u2581begin") "clock" DS("sep") "{}" DS("call\u2581end") DS("calls\u2581end")},
+    {"kimi", "<|tool_call_begin|>",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "<|tool_call_argument_begin|>" W_ARGS "<|tool_call_end|><|tool_call_begin|>functions.clock:1"
+     "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"},
+    {"gpt-oss", "<|channel|>",
+     "<|start|>assistant<|channel|>commentary to=functions.get_weather "
+     "<|constrain|>json<|message|>" W_ARGS "<|call|>"},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -439,6 +499,74 @@ static void calls_or_json(const struct answer *answer, const char *what, const s
 
 CASE(required_calls_are_read_back_in_every_form) {
     families_check(",'tool_choice':'required'", 8, calls_alone);
+}
+
+// Whether the shape has the whole text; the vocabulary has no special tokens.
+static bool accepts(struct constraint *constraint, const char *text) {
+    struct constraint_run *run;
+    check(!constraint_open(constraint, 1, &run, NULL), "open");
+    const bool passes = constraint_feed(run, 0, text, strlen(text)) && constraint_may_end(run, 0);
+    constraint_close(run);
+    return passes;
+}
+
+CASE(calls_have_the_form_of_the_template) {
+    vocab_open(false);
+    for (int i = 0; i < FAMILIES; i++) {
+        const struct answer_marks marks = answer_marks_of(families[i].tmpl);
+        struct wish *forced = wish_of(",'tool_choice':'required'");
+        struct wish *free_one = wish_of(",'tool_choice':'auto','parallel_tool_calls':false");
+        struct constraint *calls = compiled(forced, &marks, families[i].tmpl);
+        struct constraint *text = compiled(free_one, &marks, families[i].tmpl);
+        check(accepts(calls, families[i].calls), "%s: %s", families[i].name, families[i].calls);
+        check(!accepts(calls, "text") && !accepts(calls, ""), "%s", families[i].name);
+        if (!marks.harmony) { // its text is a message of its own
+            check(accepts(text, "text") && accepts(text, ""), "%s", families[i].name);
+        }
+        if (marks.tools.open[0] && !marks.tools.bare) { // no call but in its form
+            char other[64];
+            snprintf(other, sizeof other, "text %s other", marks.tools.open[0]);
+            check(!accepts(text, other), "%s: %s", families[i].name, other);
+        }
+        constraint_release(calls);
+        constraint_release(text);
+        wish_free(forced);
+        wish_free(free_one);
+    }
+    constraint_vocab_release(vocab);
+}
+
+static struct constraint *content_compiled(const char *tmpl) {
+    const struct answer_marks marks = answer_marks_of(tmpl);
+    struct wish *wish = wish_of(",'guided_choice':['a','b']");
+    struct constraint *constraint = NULL;
+    struct jbuf source = {0};
+    rn_error err = {0};
+    check(content_shape_put(&marks, &wish->shape, &source), "%s", tmpl);
+    check(!constraint_compile(vocab, CONSTRAINT_STRUCTURE, source.data, source.len, NULL,
+                              &constraint, &err),
+          "%s: %s", tmpl, err.message);
+    jbuf_deinit(&source);
+    wish_free(wish);
+    return constraint;
+}
+
+CASE(content_may_stand_between_marks) {
+    vocab_open(false);
+    struct constraint *pair = content_compiled("<answer>");
+    assert_true(accepts(pair, "a") && accepts(pair, "<answer>b</answer>"));
+    assert_false(accepts(pair, "a</answer>") || accepts(pair, "<answer>b") || accepts(pair, "ab"));
+    constraint_release(pair);
+    struct constraint *tokens = content_compiled("<|START_TEXT|>"); // the prompt may have the first
+    assert_true(accepts(tokens, "a") && accepts(tokens, "b<|END_TEXT|>"));
+    assert_true(accepts(tokens, "<|START_TEXT|>b<|END_TEXT|>"));
+    constraint_release(tokens);
+    struct constraint *harmony = content_compiled("<|channel|>");
+    assert_true(accepts(harmony, "<|channel|>final<|message|>a"));
+    assert_true(accepts(harmony, "<|start|>assistant<|channel|>final<|message|>b"));
+    assert_false(accepts(harmony, "a") || accepts(harmony, "<|channel|>final<|message|>c"));
+    constraint_release(harmony);
+    constraint_vocab_release(vocab);
 }
 
 CASE(a_named_tool_is_called_once_in_every_form) {
