@@ -11,6 +11,7 @@
 
 #include "bench/synthetic.h"
 #include "helpers.h"
+#include "models/find.h"
 
 // Values in messages come from users and files: they must not break the line or drive the terminal.
 static void line_sanitize(char *line) {
@@ -97,14 +98,16 @@ int app_flush_output(void) {
 }
 
 int app_open_model(const struct options *options, bool vocab_only, rn_model **out) {
-    const char *path = option_text(options, OPT_MODEL),
+    const char *given = option_text(options, OPT_MODEL),
                *shape = option_text(options, OPT_SYNTHETIC);
-    char name[64];
+    char name[64], *path = NULL;
     rn_error err = {0};
     rn_status status;
-    if (path && shape)
+    if (given && shape)
         return app_fail(APP_USAGE, "%s: --model names another model",
                         option_name(options, OPT_SYNTHETIC, name));
+    const int found = given ? model_path_find(given, false, &path) : APP_OK;
+    if (found) return found;
     if (shape) {
         status = synthetic_open(shape, out, &err);
     } else if (!path) {
@@ -113,6 +116,7 @@ int app_open_model(const struct options *options, bool vocab_only, rn_model **ou
     } else {
         status = vocab_only ? rn_model_open_vocab(path, out, &err) : rn_model_open(path, out, &err);
     }
+    free(path);
     if (status == RN_OK) return APP_OK;
     const int code = app_fail_error(&err);
     return status == RN_ERR_IO ? APP_USAGE : code; // a model that cannot be read is a bad -m

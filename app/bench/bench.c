@@ -8,6 +8,7 @@
 
 #include "bench/figures.h"
 #include "bench/plot.h"
+#include "models/find.h"
 #include "terminal/interrupt.h"
 
 static const struct measure *const measures[] = {
@@ -98,7 +99,11 @@ static int open_fail(rn_status status, const rn_error *err) {
 
 int bench_model_open(enum bench_source source, const char *name, rn_model **out) {
     rn_error err = {0};
-    const rn_status status = model_open(source, name, out, &err);
+    char *path = NULL;
+    const int code = source == SOURCE_FILE ? model_path_find(name, true, &path) : APP_OK;
+    if (code) return code;
+    const rn_status status = model_open(source, path ? path : name, out, &err);
+    free(path);
     return status ? open_fail(status, &err) : APP_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
+#include "models/find.h"
 #include "run/engine.h"
 
 enum { MAX_TOKENS = 1 << 24, MAX_SEQS = 4096, BANDWIDTH_MS = 200, BANDWIDTH_OF_TOUR_MS = 100 };
@@ -138,6 +139,12 @@ static int models_read(const struct options *options, enum option_id id, enum be
                 return app_fail(APP_USAGE, "%s: more than %d models", name, most);
             char *copy = strndup(at, len);
             if (!copy) return app_fail(APP_FAILED, "out of memory");
+            if (source == SOURCE_FILE) {
+                char *given = copy;
+                const int code = model_path_find(given, false, &copy);
+                free(given);
+                if (code) return code;
+            }
             config->model[config->n_models++] = (struct bench_model){source, copy};
             at = at[len] ? at + len + 1 : NULL;
         }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/find.h"
 #include "run/engine.h"
 #include "terminal/json.h"
 #include "terminal/term.h"
@@ -456,16 +457,7 @@ static int architectures_print(const struct options *options) {
     return APP_OK;
 }
 
-int command_inspect(const struct options *options) {
-    if (option_flag(options, OPT_ARCHITECTURES) && options->positional)
-        return app_fail(APP_USAGE, "--architectures lists all, not '%s' alone",
-                        app_short(options->positional).text);
-    if (option_flag(options, OPT_ARCHITECTURES)) return architectures_print(options);
-    const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
-    if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {
-        return app_fail(APP_USAGE, "--model and '%s' exclude each other",
-                        app_short(options->positional).text);
-    }
+static int model_inspect(const struct options *options, const char *path) {
     struct weights *weights = NULL;
     struct inspect inspect = {.place = {.backend = option_text(options, OPT_BACKEND),
                                         .device = option_int(options, OPT_DEVICE)}};
@@ -505,5 +497,22 @@ int command_inspect(const struct options *options) {
     }
     rn_model_close(model);
     weights_close(weights);
+    return code;
+}
+
+int command_inspect(const struct options *options) {
+    if (option_flag(options, OPT_ARCHITECTURES) && options->positional)
+        return app_fail(APP_USAGE, "--architectures lists all, not '%s' alone",
+                        app_short(options->positional).text);
+    if (option_flag(options, OPT_ARCHITECTURES)) return architectures_print(options);
+    const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
+    if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {
+        return app_fail(APP_USAGE, "--model and '%s' exclude each other",
+                        app_short(options->positional).text);
+    }
+    char *found = NULL;
+    int code = path ? model_path_find(path, false, &found) : APP_OK;
+    if (!code) code = model_inspect(options, found);
+    free(found);
     return code;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/plot.h"
+#include "models/find.h"
 #include "plan/outline.h"
 #include "terminal/interrupt.h"
 
@@ -72,13 +73,19 @@ static int model_open(const struct options *options, rn_model **out) {
                         app_short(options->positional).text);
     if (!name && option_given(options, OPT_FORMAT))
         return app_fail(APP_USAGE, "--format: the embedded model has its own; name a model");
+    char *path = NULL;
+    const bool is_named = name && !tools_is_shape(name);
+    const int code = is_named ? model_path_find(name, true, &path) : APP_OK;
+    if (code) return code;
+    if (path) name = path;
     const rn_status status =
         name ? tools_model_describe(name, option_text(options, OPT_FORMAT), out, &err)
              : rn_model_open_memory(EMBEDDED_NAME, embedded_model,
                                     (size_t)(embedded_model_end - embedded_model), out, &err);
+    free(path);
     if (!status) return APP_OK;
-    const int code = app_fail_error(&err);
-    return status == RN_ERR_IO ? APP_USAGE : code;
+    const int failed = app_fail_error(&err);
+    return status == RN_ERR_IO ? APP_USAGE : failed;
 }
 
 static int context_check(const struct outline *outline) {

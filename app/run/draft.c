@@ -2,9 +2,11 @@
 // text, before their engine is created.
 #include "run/draft.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "helpers.h"
+#include "models/find.h"
 #include "terminal/term.h"
 
 // ---------------------------------------------------------------- options
@@ -69,8 +71,12 @@ void draft_engine_options(const struct options *options, const rn_model *draft,
 
 static int file_open(const struct options *options, const char *path, rn_model **out) {
     rn_error err = {0};
-    char name[64];
-    if (rn_model_open(path, out, &err) == RN_OK) return APP_OK;
+    char name[64], *found = NULL;
+    const int code = model_path_find(path, true, &found);
+    if (code) return code;
+    const rn_status status = rn_model_open(found, out, &err);
+    free(found);
+    if (status == RN_OK) return APP_OK;
     // other programs call --draft-max by this name
     const bool is_number = path[strspn(path, "0123456789")] == '\0';
     return app_fail(err.status == RN_ERR_NOMEM ? APP_FAILED : APP_USAGE, "%s: %s%s",

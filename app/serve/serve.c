@@ -199,7 +199,8 @@ static int trace_get(struct serve *serve) {
     return APP_OK;
 }
 
-// The model's names for clients: --alias, else the file's or folder's name without its ending.
+// The model's names for clients: --alias, else the name of a store's model as given, else the
+// file's or folder's name without its ending.
 static void names_get(struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_ALIAS];
     serve->config.aliases = given->list;
@@ -210,8 +211,13 @@ static void names_get(struct serve *serve) {
         return;
     }
     const char *path = rn_model_get_info(serve->model)->path;
-    size_t len = strcspn(path, " "); // a remark follows the embedded model's name
-    if (option_given(serve->options, OPT_MODEL)) len = strlen(path);
+    const char *name = option_text(serve->options, OPT_MODEL);
+    size_t len = strcspn(path, " ");         // a remark follows the embedded model's name
+    if (name && access(name, F_OK) != 0) { // of a store, where files have names of their own
+        snprintf(serve->name, sizeof serve->name, "%s", name);
+        return;
+    }
+    if (name) len = strlen(path);
     while (len > 1 && path[len - 1] == '/') len--;
     size_t begin = len;
     while (begin && path[begin - 1] != '/') begin--;

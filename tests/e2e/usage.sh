@@ -7,7 +7,7 @@ export RUNNEL_MODEL=$SMALL
 run --help
 equal "help exits 0" 0 "$code"
 cp out help
-for command in run serve explain inspect tokenize detokenize eval bench "bench serve" plan help completions version; do
+for command in run serve explain inspect tokenize detokenize eval bench "bench serve" plan models help completions version; do
     expect "help names $command" grep -q "^  $command " help
     # shellcheck disable=SC2086  # a name of two words is two arguments
     run $command --help
