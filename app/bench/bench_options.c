@@ -139,15 +139,23 @@ static int models_read(const struct options *options, enum option_id id, enum be
                 return app_fail(APP_USAGE, "%s: more than %d models", name, most);
             char *copy = strndup(at, len);
             if (!copy) return app_fail(APP_FAILED, "out of memory");
-            if (source == SOURCE_FILE) {
-                char *given = copy;
-                const int code = model_path_find(given, false, &copy);
-                free(given);
-                if (code) return code;
-            }
             config->model[config->n_models++] = (struct bench_model){source, copy};
             at = at[len] ? at + len + 1 : NULL;
         }
+    }
+    return APP_OK;
+}
+
+// Names of models on this machine become paths.
+static int models_find(struct bench_config *config) {
+    for (int i = 0; i < config->n_models; i++) {
+        struct bench_model *model = &config->model[i];
+        char *path = NULL;
+        if (model->source != SOURCE_FILE) continue;
+        const int code = model_path_find(model->name, false, &path);
+        if (code) return code;
+        free(model->name);
+        model->name = path;
     }
     return APP_OK;
 }
@@ -413,6 +421,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
     scalars_read(options, out);
     int code = models_read(options, OPT_MODEL, SOURCE_FILE, out);
     if (!code) code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out);
+    if (!code) code = models_find(out);
     if (!code && !out->n_models) out->n_models = 1; // the embedded one
     if (!code) code = lists_read(options, out);
     if (!code) tour_defaults(options, out);

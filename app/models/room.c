@@ -121,17 +121,17 @@ static void formats_say(const struct room *room, FILE *out, double parameters) {
 
 static void sizes_say(const struct room *room, FILE *out) {
     char text[32];
+    int largest = SHAPES - 1; // a larger format has room for smaller models
     fprintf(out, "  %s of memory are free here. Largest models that fit:",
             human_bytes((double)room->device.memory_free, text));
     for (int f = FORMATS - 1; f >= 0; f--) {
-        double largest = 0;
-        for (int i = 0; i < SHAPES; i++) {
-            double parameters = room_parameters(shapes[i]), ignored;
-            if (fits(room, shape_bytes(room, shapes[i], formats[f], &ignored)))
-                largest = parameters;
-        }
+        double ignored;
+        while (largest >= 0 &&
+               !fits(room, shape_bytes(room, shapes[largest], formats[f], &ignored)))
+            largest--;
         fprintf(out, "%s %s as %s", f < FORMATS - 1 ? "," : "",
-                largest > 0 ? size_text(largest, text) : "none", formats[f]);
+                largest >= 0 ? size_text(room_parameters(shapes[largest]), text) : "none",
+                formats[f]);
     }
     fputs("\n", out);
 }

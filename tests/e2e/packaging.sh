@@ -16,7 +16,7 @@ dpkg-deb -c "$deb" | awk '{ print $6 }' | grep -v '/$' | sed 's,^\./,/,' | LC_AL
         /usr/share/zsh/vendor-completions/_runnel \
         /usr/share/doc/runnel/changelog.gz /usr/share/doc/runnel/copyright
     [ ! -e "$BUILD/runnel_cuda.so" ] || echo /usr/lib/runnel/runnel_cuda.so
-    for page in runnel runnel-{run,serve,inspect,tokenize,detokenize,eval,bench,bench-serve,plan,explain,help}; do
+    for page in runnel runnel-{run,serve,inspect,tokenize,detokenize,eval,bench,bench-serve,plan,models,explain,help}; do
         echo "/usr/share/man/man1/$page.1.gz"
     done
 } | LC_ALL=C sort >wanted
