@@ -378,21 +378,32 @@ void matcher_rollback(struct matcher *m, uint32_t n) {
     if (n && !m->n_lost) m->failure = NULL;
 }
 
+// The only byte that may come next; -1: several may, or none.
+static int only_byte(const struct matcher *m, uint32_t set) {
+    int only = -1;
+    for (uint32_t i = 0; i < m->set[set].n; i++) {
+        const struct frame *f = &m->frame[m->pool[m->set[set].at + i]];
+        const uint16_t *next = m->machine->next[f->state];
+        for (int byte = 0; byte < 256; byte++) {
+            if (!next[byte]) continue;
+            if (only >= 0 && only != byte) return -1;
+            only = byte;
+        }
+    }
+    return only;
+}
+
 size_t matcher_forced(struct matcher *m, char *out, size_t size) {
+    const char *before = m->failure;
     size_t n = 0;
     matcher_tidy(m);
     for (uint32_t set = matcher_set(m); n < size && set && !m->set[set].can_end; n++) {
-        uint32_t only = 0;
-        for (int byte = 0; byte < 256; byte++) {
-            const uint32_t to = matcher_next(m, set, (uint8_t)byte);
-            if (!to) continue;
-            if (only) return n;
-            only = to;
-            out[n] = (char)byte;
-        }
-        set = only;
-        if (!set) break;
+        const int byte = only_byte(m, set);
+        if (byte < 0) break;
+        out[n] = (char)byte;
+        set = matcher_next(m, set, (uint8_t)byte);
     }
+    m->failure = before; // that of a text which has not come
     return n;
 }
 

@@ -13,6 +13,11 @@ static const struct source {
      "\"b\":{\"minimum\":2}},\"patternProperties\":{\"^x\":{}}}"},
     {CONSTRAINT_GRAMMAR, "root ::= \"{\" (root | [a-z]{0,60})? \"}\""},
     {CONSTRAINT_CHOICES, "[\"a\",\"{b\"]"},
+    {CONSTRAINT_STRUCTURE, "{\"type\":\"triggered_tags\",\"triggers\":[\"<call>\",\"ab\"],\"tags\":"
+                           "[{\"begin\":\"<call>x\","
+                           "\"content\":{\"type\":\"json_schema\",\"style\":\"qwen_xml\",\"json_"
+                           "schema\":{\"properties\":{"
+                           "\"a\":{\"type\":\"string\",\"maxLength\":9}}}},\"end\":\"</call>\"}]}"},
 };
 
 // All of a constraint's life; true where something failed.
