@@ -31,6 +31,7 @@ struct rn_engine {
 struct model_shapes {
     pthread_mutex_t lock;
     struct constraint_vocab *vocab; // NULL: no shape was compiled yet
+    struct marks_kept marks;        // of reasonings that shapes start behind
 };
 rn_status model_shapes_create(struct model_shapes **out, rn_error *err);
 void model_shapes_destroy(struct model_shapes *shapes); // NULL is fine

@@ -15,6 +15,12 @@ rn_status model_shapes_create(struct model_shapes **out, rn_error *err) {
         free(shapes);
         return err_set(err, RN_ERR_NOMEM, "no memory for a model");
     }
+    const rn_status status = marks_kept_init(&shapes->marks, err);
+    if (status) {
+        pthread_mutex_destroy(&shapes->lock);
+        free(shapes);
+        return status;
+    }
     *out = shapes;
     return RN_OK;
 }
@@ -22,6 +28,7 @@ rn_status model_shapes_create(struct model_shapes **out, rn_error *err) {
 void model_shapes_destroy(struct model_shapes *shapes) {
     if (!shapes) return;
     constraint_vocab_release(shapes->vocab);
+    marks_kept_deinit(&shapes->marks);
     pthread_mutex_destroy(&shapes->lock);
     free(shapes);
 }
@@ -59,6 +66,7 @@ rn_status rn_shape_compile(const rn_model *model, rn_shape_kind kind, const char
     struct rn_shape *shape = calloc(1, sizeof *shape);
     if (!shape) return err_set(err, RN_ERR_NOMEM, "no memory for a shape");
     shape->tokenizer = model->tokenizer;
+    shape->marks = &model->shapes->marks;
     status = constraint_compile(vocab, (enum constraint_kind)kind, source, len, NULL,
                                 &shape->constraint, err);
     if (status)

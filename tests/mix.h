@@ -70,6 +70,8 @@ static inline void mix_totals_add(struct mix_totals *sum, const struct mix_total
     sum->draft_tokens += t->draft_tokens;
     sum->accepted += t->accepted;
     sum->forks += t->forks;
+    sum->shaped += t->shaped;
+    sum->complete += t->complete;
     if (t->running_max > sum->running_max) sum->running_max = t->running_max;
     if (t->shared_max > sum->shared_max) sum->shared_max = t->shared_max;
 }

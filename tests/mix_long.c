@@ -161,5 +161,7 @@ int main(int argc, char **argv) {
         mix_totals_add(&sum, &totals);
     }
     print_line("all", &sum, now_s() - start);
+    printf("\n%llu choices had a shape, %llu of them a complete one\n",
+           (unsigned long long)sum.shaped, (unsigned long long)sum.complete);
     return sum.mismatches != 0;
 }

@@ -1,5 +1,5 @@
-// See shape.h. Lists of tokens are made at submit, so that a mask looks at few tokens besides those
-// of the run.
+// See shape.h. Lists of tokens around the marks (marks.h) are there before the text starts, so that
+// a mask looks at few tokens besides those of the run.
 #include "engine/choice/shape.h"
 
 #include <stdlib.h>
@@ -7,67 +7,6 @@
 
 #include "engine/choice/rules.h"
 #include "plan/choice.h"
-
-// ---------------------------------------------------------------- lists of tokens
-
-static rn_status list_add(int32_t **list, int *n, int32_t id, rn_error *err) {
-    if ((*n & (*n - 1)) == 0) { // full at every power of two
-        int32_t *grown = realloc(*list, (size_t)(*n ? 2 * *n : 1) * sizeof *grown);
-        if (!grown) return err_set(err, RN_ERR_NOMEM, "no memory for the shape of a request");
-        *list = grown;
-    }
-    (*list)[(*n)++] = id;
-    return RN_OK;
-}
-
-// Whether one of the two texts starts with the other.
-static bool agree(const char *a, size_t n_a, const char *b, size_t n_b) {
-    return memcmp(a, b, n_a < n_b ? n_a : n_b) == 0;
-}
-
-static bool may_open(const struct reasoning_rule *rule, struct text_span text) {
-    const size_t len = text.len;
-    while (text.len && reasoning_is_blank(*text.data)) text.data++, text.len--;
-    if (text.len == 0) return len > 0 && len <= REASONING_BLANKS;
-    for (size_t at = 0; at < rule->n_open; at++)
-        if (agree(text.data, text.len, rule->open + at, rule->n_open - at)) return true;
-    return false;
-}
-
-static bool has_rest(const struct reasoning_rule *rule, struct text_span text) {
-    return text.len > 1 && memchr(text.data, rule->last[rule->n_close - 1], text.len - 1);
-}
-
-static bool has_mark(const struct reasoning_rule *rule, struct text_span text) {
-    for (size_t at = 0; at + rule->n_close <= text.len; at++)
-        if (memcmp(text.data + at, rule->last, rule->n_close) == 0) return true;
-    return false;
-}
-
-static void put_whole_first(struct text_shape *shape, const struct tokenizer *tokenizer) {
-    for (int i = 0; i < shape->n_close; i++) {
-        const int32_t id = shape->close[i];
-        if (!has_mark(shape->reasoning, tokenizer_bytes(tokenizer, id))) continue;
-        shape->close[i] = shape->close[shape->n_whole];
-        shape->close[shape->n_whole++] = id;
-    }
-}
-
-static rn_status fill_lists(struct text_shape *shape, const struct tokenizer *tokenizer,
-                            rn_error *err) {
-    const struct reasoning_rule *rule = shape->reasoning;
-    const int32_t n_vocab = tokenizer_size(tokenizer);
-    rn_status s = RN_OK;
-    for (int32_t id = 0; id < n_vocab && !s; id++) {
-        const struct text_span text = tokenizer_bytes(tokenizer, id);
-        if (may_open(rule, text)) s = list_add(&shape->open, &shape->n_open, id, err);
-        if (!s && has_rest(rule, text)) s = list_add(&shape->close, &shape->n_close, id, err);
-        if (!s && (tokenizer_is_end(tokenizer, id) || rules_stops(shape->rules, id)))
-            s = list_add(&shape->end, &shape->n_end, id, err);
-    }
-    if (!s) put_whole_first(shape, tokenizer);
-    return s;
-}
 
 // ---------------------------------------------------------------- create
 
@@ -92,7 +31,8 @@ rn_status shape_create(const rn_request *request, int n_choices, const struct ru
     shape->rules = rules;
     shape->reasoning = rules && rules->has_reasoning ? &rules->reasoning : NULL;
     status = constraint_open(request->shape->constraint, n_choices, &shape->run, err);
-    if (!status && shape->reasoning) status = fill_lists(shape, tokenizer, err);
+    if (!status && shape->reasoning)
+        status = marks_acquire(request->shape->marks, shape->reasoning, &shape->marks, err);
     if (status) {
         shape_destroy(shape);
         return status;
@@ -105,9 +45,7 @@ rn_status shape_create(const rn_request *request, int n_choices, const struct ru
 void shape_destroy(struct text_shape *shape) {
     if (!shape) return;
     constraint_close(shape->run);
-    free(shape->open);
-    free(shape->close);
-    free(shape->end);
+    marks_release(shape->marks);
     free(shape);
 }
 
@@ -126,20 +64,22 @@ static struct reasoning_state behind(const struct text_shape *shape,
 // A model that thinks has to answer, and its answer starts with a token of its own.
 static void mask_inside(const struct text_shape *shape, const struct reasoning_state *state,
                         uint64_t *allowed) {
-    const int n = state->matched ? shape->n_close : shape->n_whole;
-    for (int i = 0; i < shape->n_end; i++) clear_bit(allowed, shape->end[i]);
+    const struct marks *marks = shape->marks;
+    const int n = state->matched ? marks->n_closing : marks->n_whole;
+    for (int i = 0; i < marks->n_end; i++) clear_bit(allowed, marks->end[i]);
+    for (int i = 0; i < shape->rules->n_stop; i++) clear_bit(allowed, shape->rules->stop[i]);
     for (int i = 0; i < n; i++)
-        if (behind(shape, state, shape->close[i]).phase == REASONING_AFTER)
-            clear_bit(allowed, shape->close[i]);
+        if (behind(shape, state, marks->closing[i]).phase == REASONING_AFTER)
+            clear_bit(allowed, marks->closing[i]);
 }
 
 // Tokens that are no part of the shape: blanks, and before the reasoning its mark.
 static void add_others(const struct text_shape *shape, const struct reasoning_state *state,
                        uint64_t *allowed) {
-    for (int i = 0; i < shape->n_open; i++) {
-        const struct reasoning_state next = behind(shape, state, shape->open[i]);
-        if (next.phase != REASONING_AFTER && next.n_blank <= REASONING_BLANKS)
-            set_bit(allowed, shape->open[i]);
+    for (int i = 0; i < shape->marks->n_opening; i++) {
+        const int32_t id = shape->marks->opening[i];
+        const struct reasoning_state next = behind(shape, state, id);
+        if (next.phase != REASONING_AFTER && next.n_blank <= REASONING_BLANKS) set_bit(allowed, id);
     }
 }
 

@@ -12,11 +12,12 @@
 #define RN_ENGINE_CHOICE_SHAPE_H
 
 #include "constraint/constraint.h"
-#include "engine/choice/reasoning.h"
+#include "engine/choice/marks.h"
 
 struct rn_shape {
     struct constraint *constraint;
     const struct tokenizer *tokenizer; // of the model that it was compiled for
+    struct marks_kept *marks;          // the model's
 };
 
 struct text_shape {
@@ -24,13 +25,7 @@ struct text_shape {
     rn_constraint hook;                     // of the run
     const struct reasoning_rule *reasoning; // NULL: the text starts with the shape
     const struct rules *rules;              // NULL: none
-    // only with a reasoning
-    int32_t *open; // [n_open] blanks, and tokens that may be part of the opening mark
-    int n_open;
-    int32_t *close; // [n_close] tokens with text behind the closing mark, or behind its last byte:
-    int n_close, n_whole; // those with the whole mark come first
-    int32_t *end;         // [n_end] tokens that end the text
-    int n_end;
+    struct marks *marks;                    // NULL without a reasoning
 };
 
 struct rules;
