@@ -84,7 +84,8 @@ static void run(const rn_request *request, struct stream *out) {
     streams_submit(engine, request, out);
     streams_drain(engine, out, n);
     rn_engine_destroy(engine);
-    engine = streams_engine(model, &(rn_engine_options){.draft_min = 4, .max_seqs = 2});
+    engine =
+        streams_engine(model, &(rn_engine_options){.draft_min = 4, .max_seqs = 2, .draft = model});
     for (int i = 0; i < 2; i++) { // the second time with the first one's text to draft from
         streams_submit(engine, request, drafted);
         streams_drain(engine, drafted, n);
@@ -219,6 +220,88 @@ CASE(a_model_may_think_or_not) {
         answered += !thinks;
     }
     check(thought > 0 && answered > 0, "%d thought, %d answered", thought, answered);
+    rn_shape_release(shape);
+}
+
+// The id of the one token that a text has behind other text.
+static int32_t token_of(const char *text) {
+    const int n_vocab = rn_model_get_info(model)->n_vocab;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        size_t len;
+        const char *bytes = rn_token_bytes(model, id, &len);
+        if (len == strlen(text) && !memcmp(bytes, text, len)) return id;
+    }
+    fail_msg("no token is \"%s\"", text);
+    return -1;
+}
+
+static void run_biased(rn_request *request, int32_t id, struct stream *out) {
+    const rn_logit_bias bias = {id, 100};
+    request->sampling.logit_bias = &bias;
+    request->sampling.n_logit_bias = 1;
+    run(request, out);
+}
+
+// Of blanks as of nothing else, a model that wants them writes four.
+CASE(a_few_blanks_are_free) {
+    static struct stream got;
+    rn_shape *shape = shape_of(RN_SHAPE_CHOICES, "[\"fox\"]");
+    for (int thinks = 0; thinks < 2; thinks++) {
+        rn_request request = request_of(shape, 1, 2);
+        request.reasoning = (rn_reasoning){.has_budget = thinks,
+                                           .budget = 2,
+                                           .open = thinks ? NULL : "[",
+                                           .close = "!"};
+        run_biased(&request, token_of("\n"), &got);
+        const char *text = thinks ? memchr(got.text, '!', got.n_text) : got.text;
+        assert_non_null(text);
+        text += thinks;
+        const size_t len = (size_t)(got.text + got.n_text - text);
+        check(len == 7 && !memcmp(text, "\n\n\n\nfox", len), "%.*s", (int)len, text);
+    }
+    rn_shape_release(shape);
+}
+
+CASE(a_model_that_thinks_has_to_answer) {
+    static struct stream got;
+    rn_shape *shape = shape_of(RN_SHAPE_CHOICES, "[\"fox\"]");
+    rn_request request = request_of(shape, 0, 0);
+    request.max_tokens = 12;
+    request.reasoning = (rn_reasoning){.close = "</never written>"};
+    run_biased(&request, rn_token_eos(model), &got);
+    assert_int_equal(got.finish, RN_FINISH_LENGTH);
+    assert_int_equal(got.n_ids, 12);
+    rn_shape_release(shape);
+}
+
+// A token that has the mark and more text would start the answer with that text.
+CASE(an_answer_starts_with_a_token_of_its_own) {
+    static struct stream got;
+    rn_shape *shape = shape_of(RN_SHAPE_CHOICES, "[\"fox\"]");
+    static const struct { const char *mark, *token; } cases[] = {{" wa", " was"}, {"p wa", " was"}};
+    for (int i = 0; i < 2; i++) {
+        rn_request request = request_of(shape, 1, 0);
+        request.reasoning = (rn_reasoning){.has_budget = true, .budget = 5, .close = cases[i].mark};
+        run_biased(&request, token_of(cases[i].token), &got);
+        size_t len;
+        const char *answer = answer_of(&got, cases[i].mark, &len);
+        check_text(shape, answer, len, true);
+    }
+    rn_shape_release(shape);
+}
+
+// The answer of some families starts with a header.
+CASE(a_shape_starts_behind_the_last_text) {
+    static struct stream got;
+    rn_shape *shape = shape_of(RN_SHAPE_CHOICES, "[\"fox\"]");
+    rn_request request = request_of(shape, 1, 0);
+    request.reasoning =
+        (rn_reasoning){.has_budget = true, .budget = 3, .close = "!", .last = "! So: "};
+    run_biased(&request, token_of("!"), &got);
+    size_t len;
+    const char *answer = answer_of(&got, "! So: ", &len);
+    check_text(shape, answer, len, true);
+    assert_int_equal(got.finish, RN_FINISH_STOP);
     rn_shape_release(shape);
 }
 
