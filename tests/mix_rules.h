@@ -39,9 +39,11 @@ static inline const char *mix_shape_complaint(const struct mix_case *c,
 static inline const char *mix_rules_complaint(const struct mix_case *c, const struct mix_output *o,
                                               const rn_model *model) {
     const rn_request *q = &c->request;
-    if (!q->shape && o->finish == RN_FINISH_STOP && !o->has_embedding && o->n_ids < q->min_tokens)
+    const bool forced = q->reasoning.has_budget; // with a token that ends the text, perhaps
+    if (!q->shape && !forced && o->finish == RN_FINISH_STOP && !o->has_embedding &&
+        o->n_ids < q->min_tokens)
         return "the text is too short";
-    for (size_t i = 0; i < q->n_bad_words && !q->reasoning.has_budget && !q->shape; i++)
+    for (size_t i = 0; i < q->n_bad_words && !forced && !q->shape; i++)
         if (mix_has_row(o->ids, o->n_ids, model, q->bad_words[i] + strspn(q->bad_words[i], " ")))
             return "a bad word was written";
     for (int i = 0; i < o->n_ids; i++)
