@@ -31,7 +31,7 @@ CASE(mixes_give_the_tokens_of_alone_runs) {
     assert_true(totals.hits > totals.mixes && totals.evictions > totals.mixes);
     assert_true(totals.shared_max > 1 && totals.running_max > 16);
     assert_true(totals.cancelled > totals.mixes / 2);
-    assert_true(totals.stop_tokens > 0 && totals.bad_words > 0 && totals.least > 0);
+    assert_true(totals.bad_words > 0 && totals.least > 0);
     assert_true(totals.bounded > 0 && totals.scored_again > 0);
     assert_true(totals.complete > 0 && totals.shaped_later > 0 && totals.shaped_again > 0);
     assert_true(totals.by[RN_DRAFTER_SHAPE].accepted > 0);
