@@ -52,11 +52,12 @@ for case in stubborn:INT:130 hanging:INT:130 hanging:TERM:143; do
     rm -f pid
     IFS=: read -r peer signal want <<<"$case"
     "$BIN" bench -m "$small" -p 0 -n 1 -r 1 --peer "./$peer" >out 2>err &
-    until [ -s pid ]; do sleep 0.05; done
+    until [ -s pid ] || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
     kill "-$signal" $!
     wait $! 2>/dev/null
     equal "$case" "$want" $?
     for _ in $(seq 100); do kill -0 "$(cat pid)" 2>/dev/null && sleep 0.05; done
     expect "$case: the peer is gone" sh -c '! kill -0 $(cat pid) 2>/dev/null'
+    kill -KILL "$(cat pid)" 2>/dev/null # whatever happened, nothing that was started here stays
 done
 finish
