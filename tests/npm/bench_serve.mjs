@@ -308,12 +308,12 @@ const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 
 test('it agrees with the server and with another client', { skip: slowly.length === 0 }, async () => {
     const model = process.env.SMALL;
-    process.env.RUNNEL_FAKE = 'delay 5000';
-    const server = await serve(['-m', model, '--no-prefix-cache', ...slowly]);
     const body = (i) => ({ messages: [{ role: 'user', content: `number ${i} `.repeat(8) }], max_tokens: 16, ignore_eos: true });
     let close = false;
     let said = '';
-    for (let tries = 0; tries < 6 && !close; tries++) { // another program may have had the core
+    for (let tries = 0; tries < 6 && !close; tries++) { // another program may have had the core: slower steps hide that
+        process.env.RUNNEL_FAKE = `delay ${5000 << tries}`;
+        const server = await serve(['-m', model, '--no-prefix-cache', ...slowly]);
         const ttft = [];
         const gap = [];
         for (let i = 0; i < 5; i++) {
@@ -331,9 +331,9 @@ test('it agrees with the server and with another client', { skip: slowly.length 
         const near = (a, b) => Math.abs(a - b) <= 0.25 * b + 2;
         close = near(run.json.median_ttft_ms, median(ttft)) && near(run.json.median_itl_ms, median(gap)) && !run.out.includes('differs');
         said = `TTFT ${run.json.median_ttft_ms} and ${median(ttft)}, ITL ${run.json.median_itl_ms} and ${median(gap)}; ${run.out.split('\n').at(-2)}`;
+        await server.stop();
     }
     assert.ok(close, said);
-    await server.stop();
 });
 
 test('two settings of the own server are compared', { skip: slowly.length === 0 }, async () => {
