@@ -242,6 +242,15 @@ void app_warn_slow(bool quiet, const char *formats, const char *isa) {
             formats, isa);
 }
 
+void app_warn_threads(int n_threads) {
+    const int n_cores = cores_usable();
+    if (n_threads <= n_cores) return;
+    fprintf(stderr,
+            "runnel: warning: %d threads on %d core%s: they wait for each other; without --threads "
+            "there is one for each core\n",
+            n_threads, n_cores, n_cores == 1 ? "" : "s");
+}
+
 struct app_place app_place(const char *backend, const char *isa, const char *device, int n_threads,
                            const char *kv_type) {
     struct app_place out;

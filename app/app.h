@@ -18,6 +18,11 @@ enum app_exit { APP_OK = 0, APP_FAILED = 1, APP_USAGE = 2, APP_INTERRUPTED = 130
 const char *command_name(enum command_id command);
 const char *command_arguments(enum command_id command);
 const char *command_summary(enum command_id command);
+struct example {
+    enum command_id command;
+    const char *line, *what;
+};
+const struct example *example_at(int index); // NULL: there are no more
 void help_program(FILE *out);
 void help_command(FILE *out, enum command_id command);
 void man_program(FILE *out); // manual pages (man.c)
@@ -76,6 +81,9 @@ void app_cpu_name(char *out, size_t size);
 
 // Says that these formats run without a tuned kernel; "": says nothing.
 void app_warn_slow(bool quiet, const char *formats, const char *isa);
+
+// Says that these are more threads than the process has cores.
+void app_warn_threads(int n_threads);
 
 // "cpu avx2, 2 threads, kv f16"; of a device with a name "cuda NVIDIA H200, kv f16": the host's
 // threads do not compute there. n_threads 0: they are not said.

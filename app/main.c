@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "app.h"
 
@@ -35,13 +36,51 @@ static int command_match(int argc, char **argv, int *used) {
     return command_find(argv[0]);
 }
 
+// Commands of other programs, and what does the same here.
+static const struct {
+    const char *names, *here;
+} elsewhere[] = {
+    {"chat|cli|main|generate|complete|completion|infer", "'runnel run' does it"},
+    {"server|start|api", "'runnel serve' does it"},
+    {"show|info|gguf-dump", "'runnel inspect' shows a model"},
+    {"perplexity|ppl|lm-eval", "'runnel eval FILE' measures it"},
+    {"tokens|encode", "'runnel tokenize' does it"},
+    {"decode", "'runnel detokenize' does it"},
+    {"benchmark|batched-bench|llama-bench", "'runnel bench' does it"},
+    {"embed|embedding|embeddings", "'runnel serve' answers POST /v1/embeddings"},
+    {"list|ls|ps|tags", "'runnel models' lists the models on this machine"},
+    {"pull|push|fetch|download|login|cp|rm|stop|create",
+     "nothing is downloaded or stored: -m finds models of other programs by name, as from 'hf "
+     "download REPO'"},
+    {"quantize|convert|export", "files are taken as they are: use the tools of llama.cpp"},
+    {"man", "'runnel help --man COMMAND' prints a manual page"},
+};
+
+static const char *elsewhere_find(const char *name) {
+    const size_t len = strlen(name);
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        for (const char *word = elsewhere[i].names; word; word = strchr(word, '|')) {
+            word += *word == '|';
+            if (strcspn(word, "|") == len && !memcmp(word, name, len)) return elsewhere[i].here;
+        }
+    return NULL;
+}
+
 static int command_unknown(const char *name) {
+    const struct app_short text = app_short(name);
+    const char *here = elsewhere_find(name);
+    if (here) return app_fail(APP_USAGE, "unknown command '%s'; %s", text.text, here);
+    if (name[0] == '-')
+        return app_fail(APP_USAGE, "'%s': a command comes first, such as 'runnel run %s'",
+                        text.text, text.text);
+    if (access(name, F_OK) == 0)
+        return app_fail(APP_USAGE, "'%s' is not a command; did you mean 'runnel run %s'?",
+                        text.text, text.text);
     const char *names[COMMAND_COUNT];
     for (int i = 0; i < COMMAND_COUNT; i++) names[i] = command_name((enum command_id)i);
     const char *near = nearest_word(name, names, COMMAND_COUNT);
-    const struct app_short shown = app_short(name);
-    return near ? app_fail(APP_USAGE, "unknown command '%s'; did you mean '%s'?", shown.text, near)
-                : app_fail(APP_USAGE, "unknown command '%s'; see 'runnel --help'", shown.text);
+    return near ? app_fail(APP_USAGE, "unknown command '%s'; did you mean '%s'?", text.text, near)
+                : app_fail(APP_USAGE, "unknown command '%s'; see 'runnel --help'", text.text);
 }
 
 int command_help(const struct options *options) {

@@ -188,6 +188,14 @@ static int kernels_show(const struct options *options, const struct term *term) 
     return kernels_print(option_text(options, OPT_OUTPUT), threads ? atoi(threads) : 0, term);
 }
 
+// Once, for the largest number.
+static void threads_warn(const struct bench_config *config) {
+    int most = 0;
+    for (int i = 0; i < config->threads.count; i++)
+        most = config->threads.value[i] > most ? (int)config->threads.value[i] : most;
+    if (!config->quiet) app_warn_threads(most);
+}
+
 int command_bench(const struct options *options) {
     struct bench_config config;
     struct term term;
@@ -195,6 +203,7 @@ int command_bench(const struct options *options) {
     if (option_flag(options, OPT_KERNELS)) return kernels_show(options, &term);
     int code = bench_config_init(options, &config);
     if (code) return code;
+    threads_warn(&config);
     peer_prepare(&config);
     interrupt_ends();
     code = bench_run(&config, &term);

@@ -1,4 +1,4 @@
-// `runnel eval --loss FILE`: the loss of a text. The whole text is tokenized (markup parsed, no
+// `runnel eval FILE`: the loss of a text. The whole text is tokenized (markup parsed, no
 // BOS) and cut into chunks; the rest is dropped. Each chunk runs on its own from position 0. The
 // loss is the mean of -log p over tokens 1 .. chunk - 1 of all chunks, in double.
 #include <math.h>
@@ -134,7 +134,7 @@ static int result_print(const struct eval *eval) {
 
 static int eval_steps(struct eval *eval) {
     const char *path = option_text(eval->options, OPT_LOSS);
-    if (!path) return app_fail(APP_USAGE, "--loss FILE is missing; see 'runnel eval --help'");
+    if (!path) return app_fail(APP_USAGE, "the text is missing: runnel eval [MODEL] FILE");
     int code = app_open_model(eval->options, false, &eval->model);
     if (code) return code;
     if ((code = text_load(eval, path))) return code;

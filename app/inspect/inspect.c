@@ -501,15 +501,12 @@ static int model_inspect(const struct options *options, const char *path) {
 }
 
 int command_inspect(const struct options *options) {
-    if (option_flag(options, OPT_ARCHITECTURES) && options->positional)
+    const char *path = option_text(options, OPT_MODEL);
+    if (option_flag(options, OPT_ARCHITECTURES) &&
+        options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE)
         return app_fail(APP_USAGE, "--architectures lists all, not '%s' alone",
-                        app_short(options->positional).text);
+                        app_short(path).text);
     if (option_flag(options, OPT_ARCHITECTURES)) return architectures_print(options);
-    const char *path = options->positional ? options->positional : option_text(options, OPT_MODEL);
-    if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE) {
-        return app_fail(APP_USAGE, "--model and '%s' exclude each other",
-                        app_short(options->positional).text);
-    }
     char *found = NULL;
     int code = path ? model_path_find(path, false, &found) : APP_OK;
     if (!code) code = model_inspect(options, found);

@@ -235,9 +235,6 @@ static int levels_check(const struct options *options, const struct load_config 
 }
 
 static int sides_check(const struct load_config *config) {
-    if (config->side[1] && !config->side[0])
-        return app_fail(APP_USAGE, "unexpected argument '%s'; see 'runnel bench serve --help'",
-                        app_short(config->side[1]).text);
     if (config->side[0] && !config->side[1])
         return app_fail(APP_USAGE, "--compare: '%s' is one side; two are needed",
                         app_short(config->side[0]).text);

@@ -65,6 +65,12 @@ static void put_short(FILE *out, const char *text, const char *escaped, const ch
 
 // ---------------------------------------------------------------- bash
 
+// "|-md|--model-draft": a value behind another spelling is completed as well.
+static void put_aliases(FILE *out, int id) {
+    const char *alias;
+    for (int i = 0; (alias = option_alias((enum option_id)id, i)); i++) fprintf(out, "|%s", alias);
+}
+
 // "-m|--model|..." of the command's options that `wanted` picks; false: there are none.
 static bool put_flags(FILE *out, int command, bool (*wanted)(const struct option_row *row)) {
     int n = 0;
@@ -74,6 +80,7 @@ static bool put_flags(FILE *out, int command, bool (*wanted)(const struct option
         fprintf(out, "%s", n++ ? "|" : "        ");
         if (row.short_flag) fprintf(out, "-%c|", row.short_flag);
         fprintf(out, "--%s", row.flag);
+        put_aliases(out, id);
     }
     return n > 0;
 }
@@ -84,7 +91,8 @@ static bool is_other(const struct option_row *row) {
 
 // As an argument without a flag.
 static bool takes_file(int command) {
-    return command == COMMAND_INSPECT || command == COMMAND_PLAN || command == COMMAND_EXPLAIN;
+    struct option_row row;
+    return command == COMMAND_EXPLAIN || row_get(command, OPT_MODEL, &row);
 }
 
 static void bash_command(FILE *out, int command) {
@@ -95,14 +103,19 @@ static void bash_command(FILE *out, int command) {
         if (!row_get(command, id, &row) || !row.choices) continue;
         fputs("        ", out);
         if (row.short_flag) fprintf(out, "-%c|", row.short_flag);
-        fprintf(out, "--%s) _runnel_words \"", row.flag);
+        fprintf(out, "--%s", row.flag);
+        put_aliases(out, id);
+        fputs(") _runnel_words \"", out);
         put_choices(out, row.choices);
         fputs("\"; return ;;\n", out);
     }
     if (put_flags(out, command, is_other)) fputs(") return ;;\n", out);
     fputs("        esac\n", out);
-    if (takes_file(command))
-        fputs("        case $cur in -*) ;; *) _runnel_files; return ;; esac\n", out);
+    if (takes_file(command)) {
+        fputs("        case $cur in -*) ;; *) _runnel_files", out);
+        if (words_of(command)) fprintf(out, " \"%s\"", words_of(command));
+        fputs("; return ;; esac\n", out);
+    }
     fputs("        _runnel_words \"", out);
     if (command == COMMAND_HELP) put_commands(out);
     if (words_of(command)) fputs(words_of(command), out);
@@ -118,7 +131,7 @@ static void bash_write(FILE *out) {
           "_runnel_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
           "_runnel_files() {\n"
           "    compopt -o filenames 2>/dev/null\n"
-          "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+          "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"; compgen -W \"$1\" -- \"$cur\")\n"
           "}\n"
           "_runnel() {\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
@@ -196,8 +209,12 @@ static void zsh_write(FILE *out) {
             struct option_row row;
             if (row_get(i, id, &row)) zsh_option(out, &row);
         }
-        if (takes_file(i)) fputs("            '1:PATH:_files' \\\n", out);
-        if (words_of(i)) fprintf(out, "            '1:WORD:(%s)' \\\n", words_of(i));
+        if (takes_file(i)) fputs("            '*:FILE:_files' \\\n", out);
+        if (words_of(i) && takes_file(i)) {
+            fprintf(out, "            '1:FILE:{compadd %s; _files}' \\\n", words_of(i));
+        } else if (words_of(i)) {
+            fprintf(out, "            '1:WORD:(%s)' \\\n", words_of(i));
+        }
         if (i == COMMAND_HELP) {
             fputs("            '1:COMMAND:(", out);
             put_commands(out);
@@ -236,14 +253,15 @@ static void fish_command(FILE *out, int command) {
         put_short(out, command_summary((enum command_id)command), "\\", fish_quote);
         fputs("'\n", out);
     }
-    if (!takes_file(command)) fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -f", name);
+    fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"'%s", name,
+            takes_file(command) ? " -F" : " -f");
     if (command == COMMAND_HELP) {
         fputs(" -a '", out);
         put_commands(out);
         fputs("'", out);
     }
     if (words_of(command)) fprintf(out, " -a '%s'", words_of(command));
-    if (!takes_file(command)) fputc('\n', out);
+    fputc('\n', out);
     fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -l help -s h -d 'show the help'\n",
             name);
     for (int id = 0; id < OPT_COUNT; id++) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "app.h"
+#include "options/peers.h"
 
 // Text for roff, on a line of its own.
 static void put_text(FILE *out, const char *text) {
@@ -66,7 +67,29 @@ static void put_choices(FILE *out, const char *choices) {
     fputc('.', out);
 }
 
-static void put_option(FILE *out, const struct option_row *row) {
+// Words in bold, with commas; `separator` is between them in the text.
+static void put_words(FILE *out, const char *words, char separator) {
+    for (int n = 0; *words; n++) {
+        const int len = (int)strcspn(words, (char[]){separator, 0});
+        char word[OPTION_NAME_SIZE];
+        snprintf(word, sizeof word, "%.*s", len, words);
+        fputs(n ? ", \\fB" : "\\fB", out);
+        put_text(out, word);
+        fputs("\\fR", out);
+        words += len + (words[len] == separator);
+    }
+}
+
+static void put_aliases(FILE *out, enum option_id id) {
+    const char *alias;
+    for (int i = 0; (alias = option_alias(id, i)); i++) {
+        fputs(i ? ", " : "\nAlso ", out);
+        put_words(out, alias, '|');
+    }
+    if (option_alias(id, 0)) fputc('.', out);
+}
+
+static void put_option(FILE *out, enum option_id id, const struct option_row *row) {
     char initial[OPTION_INITIAL_SIZE], name[OPTION_NAME_SIZE];
     option_initial_text(row, initial);
     fputs(".TP\n", out);
@@ -83,6 +106,7 @@ static void put_option(FILE *out, const struct option_row *row) {
     put_text(out, row->help);
     fputc('.', out);
     if (row->choices) put_choices(out, row->choices);
+    put_aliases(out, id);
     if (*initial) {
         fputs("\nDefault: ", out);
         put_text(out, initial);
@@ -104,6 +128,107 @@ static void put_configuration(FILE *out) {
           out);
 }
 
+// Options by group; a command with one group has no titles.
+static void put_options(FILE *out, enum command_id command) {
+    int before = -1;
+    fputs("\n.SH OPTIONS\n", out);
+    for (int group = 0; option_group(group); group++) {
+        for (int id = 0; id < OPT_COUNT; id++) {
+            struct option_row row;
+            if (!option_row_get(command, (enum option_id)id, &row) ||
+                option_group_of((enum option_id)id) != group)
+                continue;
+            if (group != before) fprintf(out, ".SS \"%s\"\n", option_group(group));
+            before = group;
+            put_option(out, (enum option_id)id, &row);
+        }
+    }
+    fputs(".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nshow a summary.\n", out);
+}
+
+// command COMMAND_COUNT: all of them.
+static void put_examples(FILE *out, enum command_id command) {
+    const struct example *example;
+    int n = 0;
+    for (int i = 0; (example = example_at(i)); i++) {
+        if (command != COMMAND_COUNT && example->command != command) continue;
+        fprintf(out, "%s.TP\n\\fB", n++ ? "" : ".SH EXAMPLES\n");
+        put_text(out, example->line);
+        fputs("\\fR\n", out);
+        put_text(out, example->what);
+        fputs(".\n", out);
+    }
+}
+
+// What a row of peers.def does, as a sentence.
+static void put_peer(FILE *out, const struct peer *peer) {
+    fputs(".TP\n", out);
+    put_words(out, peer->spellings, '|');
+    fputc('\n', out);
+    switch (peer->kind) {
+    case PEER_SETS:
+        fputs("the same as \\fB\\-\\-", out);
+        put_text(out, option_flag_name(peer->id));
+        fprintf(out, "=%s\\fR", peer->text);
+        break;
+    case PEER_LAYERS:
+        fputs("0 is \\fB\\-\\-", out);
+        put_text(out, option_flag_name(peer->id));
+        fputs(" cpu\\fR; \\-1, all, and 99 or more are the default; other numbers are refused",
+              out);
+        break;
+    case PEER_ALWAYS:
+    case PEER_WORD:
+        fputs("taken, without an effect: ", out);
+        put_text(out, peer->text);
+        break;
+    case PEER_INSTEAD:
+        fputs("refused: ", out);
+        put_text(out, peer->text);
+        break;
+    }
+    fputs(".\n", out);
+}
+
+static void put_peers(FILE *out, enum command_id command) {
+    const struct peer *peer;
+    int n = 0;
+    for (int i = 0; (peer = peer_at(i)); i++) {
+        if (!(peer->commands >> command & 1u)) continue;
+        if (n++ == 0)
+            fputs(".SH OPTIONS OF OTHER PROGRAMS\n"
+                  "Users of llama.cpp, vLLM and Ollama know these:\n",
+                  out);
+        put_peer(out, peer);
+    }
+}
+
+static void put_conversation(FILE *out) {
+    fputs(".SH CONVERSATION\n"
+          "Without a prompt, on a terminal, \\fBrunnel run\\fR holds a conversation.\n"
+          "A line that starts with a slash is a command; \\fB/help\\fR lists them.\n"
+          "Ctrl\\-C stops an answer, Ctrl\\-D leaves.\n",
+          out);
+}
+
+static void put_routes(FILE *out) {
+    static const char *const routes[] = {
+#define ROUTE_AT_ONCE(method, path, ...) method " " path,
+#define ROUTE_PREPARE(method, path, ...) method " " path,
+#include "server/routes.def"
+#undef ROUTE_AT_ONCE
+#undef ROUTE_PREPARE
+    };
+    fputs(".SH ROUTES\nThe page is served at \\fB/\\fR. OpenAI\\(aqs, Anthropic\\(aqs and "
+          "llama.cpp\\(aqs clients know these:\n.nf\n",
+          out);
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        put_text(out, routes[i]);
+        fputc('\n', out);
+    }
+    fputs(".fi\n", out);
+}
+
 void man_command(FILE *out, enum command_id command) {
     const char *name = command_name(command);
     put_title(out, name);
@@ -111,14 +236,13 @@ void man_command(FILE *out, enum command_id command) {
     put_text(out, command_summary(command));
     fprintf(out, "\n.SH SYNOPSIS\n.B runnel %s\n", name);
     put_text(out, command_arguments(command));
-    fputs("\n.SH OPTIONS\n", out);
-    for (int id = 0; id < OPT_COUNT; id++) {
-        struct option_row row;
-        if (option_row_get(command, (enum option_id)id, &row)) put_option(out, &row);
-    }
-    fputs(".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nshow a summary.\n", out);
+    put_options(out, command);
     struct option_row config;
     if (option_row_get(command, OPT_CONFIG, &config)) put_configuration(out);
+    if (command == COMMAND_RUN) put_conversation(out);
+    if (command == COMMAND_SERVE) put_routes(out);
+    put_examples(out, command);
+    put_peers(out, command);
     put_exit_status(out);
     fputs(".SH SEE ALSO\n.BR runnel (1)\n", out);
 }
@@ -140,6 +264,7 @@ void man_program(FILE *out) {
         put_text(out, command_summary((enum command_id)i));
         fputs(".\n", out);
     }
+    put_examples(out, COMMAND_COUNT);
     fputs(".SH FILES\n.TP\n.I /etc/runnel/runnel.conf\n"
           "options of the service \\fBrunnel.service\\fR, which runs \\fBrunnel serve\\fR.\n",
           out);

@@ -86,10 +86,12 @@ struct option_value {
 
 struct options {
     enum command_id command;
-    bool help;              // --help was given
-    const char *positional; // the argument without a flag, or NULL
-    const char *second;     // of help: the second word of a command's name, or NULL
-    char *config;           // owned; the configuration file, to which values point
+    bool help; // --help was given
+    // the argument without a flag that is no option's value: of explain, help and completions, and
+    // the second value of --compare; or NULL
+    const char *positional;
+    const char *second; // of help: the second word of a command's name, or NULL
+    char *config;       // owned; the configuration file, to which values point
     struct option_value value[OPT_COUNT];
 };
 
@@ -101,18 +103,38 @@ const char *option_environment(const struct option_row *row, char buffer[OPTION_
 // The default as help shows it; "" where there is none to show.
 const char *option_initial_text(const struct option_row *row, char buffer[OPTION_INITIAL_SIZE]);
 
+// The title of a group of options, NULL: there are no more; the index of an option's group.
+const char *option_group(int index);
+int option_group_of(enum option_id id);
+// Another spelling of the option, such as "-md" or "--ctx-size"; NULL: there are no more.
+const char *option_alias(enum option_id id, int index);
+const char *option_flag_name(enum option_id id); // without the dashes
+
 // argv holds the arguments behind the command's name. False: the error has been printed.
 bool options_parse(struct options *options, enum command_id command, int argc, char **argv);
 void options_deinit(struct options *options);
 
 // --- for other sources of values ---
 
-// The option of a command by its long name or an alias of that, -1: none.
+// The option of a command by its long name or an alias of that, without dashes; -1: none.
 int option_find(enum command_id command, const char *flag, size_t len);
+// By an alias with its dashes, by a letter.
+int option_find_alias(enum command_id command, const char *spelling, size_t len);
+int option_find_short(enum command_id command, char flag);
 const char *option_nearest(enum command_id command, const char *flag); // NULL: none is near
 // Stores text as the value of an option; name is its name in messages. False: refused (printed).
 bool option_set(struct options *options, enum option_id id, enum option_origin origin,
                 const char *name, const char *text);
+// The command line (command_line.c), and its arguments without a flag (arguments.c). False: refused
+// (printed).
+bool command_line_take(struct options *options, int argc, char **argv);
+struct arguments {
+    int count;
+    const char *word[64];
+};
+bool arguments_add(struct options *options, struct arguments *arguments, const char *text);
+// Once all flags are known: each argument becomes the value of an option.
+bool arguments_apply(struct options *options, const struct arguments *arguments);
 // Options that are still open, from the file (config.c). False: refused (printed).
 bool config_apply(struct options *options, const char *path);
 

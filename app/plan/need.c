@@ -341,8 +341,7 @@ static int table_show(const struct need *need, json_t *rows, int *n_good) {
 
 int need_report(const struct outline *outline, double speed) {
     struct need need = {.outline = outline, .speed = speed};
-    const char *name = outline->options->positional ? outline->options->positional
-                                                    : option_text(outline->options, OPT_MODEL);
+    const char *name = option_text(outline->options, OPT_MODEL);
     char title[128];
     json_t *object = outline->json ? json_object() : NULL, *rows = object ? json_array() : NULL;
     struct changes changes = {.n = 0};

@@ -66,11 +66,8 @@ static int workload_read(const struct options *options, struct workload *out) {
 // ---------------------------------------------------------------- the model
 
 static int model_open(const struct options *options, rn_model **out) {
-    const char *name = options->positional ? options->positional : option_text(options, OPT_MODEL);
+    const char *name = option_text(options, OPT_MODEL);
     rn_error err = {0};
-    if (options->positional && options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE)
-        return app_fail(APP_USAGE, "--model and '%s' exclude each other",
-                        app_short(options->positional).text);
     if (!name && option_given(options, OPT_FORMAT))
         return app_fail(APP_USAGE, "--format: the embedded model has its own; name a model");
     char *path = NULL;
@@ -191,10 +188,11 @@ static int combinations_check(const struct options *options, const struct machin
                             option_name(options, with_machine[i], first),
                             option_name(options, OPT_SPEED, second));
     }
-    if (option_given(options, OPT_MATRIX) && options->positional)
+    if (option_given(options, OPT_MATRIX) &&
+        options->value[OPT_MODEL].origin == ORIGIN_COMMAND_LINE)
         return app_fail(APP_USAGE, "%s and '%s' exclude each other",
                         option_name(options, OPT_MATRIX, first),
-                        app_short(options->positional).text);
+                        app_short(option_text(options, OPT_MODEL)).text);
     const int code = effects_check(options, machine);
     if (code) return code;
     static const enum option_id plots[] = {OPT_SVG, OPT_MEMORY_SVG};

@@ -55,6 +55,7 @@ static void engine_note(const rn_engine *engine, int n_ctx_wanted) {
     rn_engine_get_info(engine, &info);
     if (*info.note) fprintf(stderr, "runnel: %s\n", info.note);
     app_warn_slow(false, info.slow_formats, info.isa);
+    if (!*info.device) app_warn_threads(info.n_threads);
     if (info.n_ctx >= n_ctx_wanted) return;
     fprintf(stderr,
             "runnel: warning: the context is %d instead of %d: its KV memory holds no more\n",

@@ -61,3 +61,8 @@ int cores_in_quota(const char *root, const char *self) {
     cgroup_walk(root, self, "cpu", quota_tighten, &cores);
     return cores;
 }
+
+int cores_usable(void) {
+    const int affine = cores_in_affinity(), quota = cores_in_quota(CGROUP_ROOT, CGROUP_SELF);
+    return quota > 0 && quota < affine ? quota : affine;
+}

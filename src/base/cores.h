@@ -12,4 +12,7 @@ int cores_in_affinity(void);
 // the process's own group up to the root, because a limit of any ancestor holds.
 int cores_in_quota(const char *root, const char *self);
 
+// The smaller one of the two for this process. A core with two hardware threads is two here.
+int cores_usable(void);
+
 #endif

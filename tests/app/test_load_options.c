@@ -114,7 +114,7 @@ CASE(bad_values_are_refused_by_name) {
          "--compare: '--speculate off' is one side; two are needed"},
         {{"--compare", "a", "b", "--concurrency", "1,2"},
          "--compare takes one level of load, not 2"},
-        {{"b"}, "unexpected argument 'b'"},
+        {{"--url", "http://h", "b"}, "--url and --model exclude each other"},
         {{"--speedup", "2"}, "--speedup belongs to --trace, which is missing"},
         {{"--rounds", "3"}, "--rounds belongs to --compare, which is missing"},
         {{"--think-ms", "5"}, "--think-ms belongs to --turns, which is missing"},

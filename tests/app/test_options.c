@@ -132,6 +132,20 @@ CASE(spellings_are_one_options) {
     assert_int_equal(option_find(COMMAND_SERVE, "parallel", 8), OPT_MAX_SEQS);
     assert_int_equal(option_find(COMMAND_RUN, "parallel", 8), -1);
     assert_int_equal(option_find(COMMAND_RUN, "temperatur", 10), -1);
+    for (int id = 0; id < OPT_COUNT; id++) {
+        const char *alias;
+        for (int i = 0; (alias = option_alias((enum option_id)id, i)); i++) {
+            for (int command = 0; command < COMMAND_COUNT; command++) {
+                struct option_row row;
+                if (!option_row_get((enum command_id)command, (enum option_id)id, &row)) continue;
+                const int found = option_find_alias((enum command_id)command, alias, strlen(alias));
+                check(found == id, "%s: %s", command_name((enum command_id)command), alias);
+                check(alias[1] == '-' || alias[2] ||
+                          option_find_short((enum command_id)command, alias[1]) < 0,
+                      "%s: %s is a letter already", command_name((enum command_id)command), alias);
+            }
+        }
+    }
 }
 
 CASE(one_flag_may_have_another_kind_in_another_command) {
@@ -247,8 +261,23 @@ CASE(choices_are_the_tables) {
         assert_string_equal(option_text(&p.options, OPT_KV_TYPE), names[i][1]);
         parsed_free(&p);
     }
-    refused("--kv-type: 'q5_0' is not one of f16|f32|bf16|int8|fp8|int4", COMMAND_RUN,
+    refused("--cache-type-k: 'q5_0' is not one of f16|f32|bf16|int8|fp8|int4", COMMAND_RUN,
             "--cache-type-k", "q5_0");
+    refused("-ctv: 'f16' differs from 'int8': keys and values have one format", COMMAND_RUN, "-ctk",
+            "q8_0", "-ctv", "f16");
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "-ctk", "q4_0", "-ctv", "q8_0", "-ctk", "q8_0");
+    check_refused(&p, "-ctv: 'q8_0' differs from 'int4'");
+    parse(&p, COMMAND_RUN, "-ctk", "q8_0", "-ctv", "q8_0", "--color", "off");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_KV_TYPE), "int8");
+    assert_string_equal(option_text(&p.options, OPT_COLOR), "never");
+    parsed_free(&p);
+    parse(&p, COMMAND_RUN, "--color", "-q"); // a flag elsewhere
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_COLOR), "always");
+    assert_true(option_flag(&p.options, OPT_QUIET));
+    parsed_free(&p);
 }
 
 static void flag_holds(enum command_id command, enum option_id id, const struct option_row *row) {
@@ -380,14 +409,13 @@ CASE(of_an_option_given_twice_the_last_is_used) {
 CASE(unknown_options_are_refused_with_a_guess) {
     refused("--tempature; did you mean --temperature?", COMMAND_RUN, "--tempature", "1");
     refused("--max; did you mean --max-tokens?", COMMAND_RUN, "--max", "3");
-    refused("--no-webui; did you mean --no-ui?", COMMAND_SERVE, "--no-webui");
+    refused("--ctx-siz; did you mean --ctx-size?", COMMAND_RUN, "--ctx-siz", "3");
     // no guess that asks for the opposite, or that is near only because both are short
-    refused("--enable-prefix-caching; see 'runnel serve --help'", COMMAND_SERVE,
-            "--enable-prefix-caching");
+    refused("--enable-prefix-cache; see 'runnel serve --help'", COMMAND_SERVE,
+            "--enable-prefix-cache");
     refused("--disable-log; see 'runnel serve --help'", COMMAND_SERVE, "--disable-log");
-    refused("--keep; see 'runnel run --help'", COMMAND_RUN, "--keep", "5");
+    refused("--kee; see 'runnel run --help'", COMMAND_RUN, "--kee", "5");
     refused("unknown option -Z", COMMAND_RUN, "-Z");
-    refused("unknown option --jsonl", COMMAND_RUN, "--jsonl"); // another command's
     refused("-p=hi: write -p hi or --prompt=hi", COMMAND_RUN, "-p=hi");
     refused("-q=no: write -q or --quiet=no", COMMAND_RUN, "-q=no");
     refused("--seed needs a value: N", COMMAND_RUN, "--seed");
@@ -395,14 +423,101 @@ CASE(unknown_options_are_refused_with_a_guess) {
     refused("--seed: '?[31m?x'", COMMAND_RUN, "--seed", "\033[31m\nx");
 }
 
-CASE(arguments_without_a_flag_are_for_some_commands) {
+CASE(options_of_other_commands_are_named) {
+    refused("--jsonl is an option of tokenize and detokenize, not of run", COMMAND_RUN, "--jsonl");
+    refused("--port is an option of serve, not of run", COMMAND_RUN, "--port=1");
+    refused("--api-key is an option of serve, explain and bench serve, not of eval", COMMAND_EVAL,
+            "--api-key", "x");
+    refused("-np is an option of serve and plan, not of run", COMMAND_RUN, "-np", "4");
+    refused("--num-prompts is an option of bench serve, not of bench", COMMAND_BENCH,
+            "--num-prompts", "4");
+}
+
+// A word of several letters is never a letter with a value.
+CASE(letters_take_values_that_are_no_words) {
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "-n5", "-n-1", "-t2", "-mmodel.gguf", "-pOnce upon");
+    check_accepted(&p);
+    assert_int_equal(option_int(&p.options, OPT_MAX_TOKENS), -1);
+    assert_int_equal(option_int(&p.options, OPT_THREADS), 2);
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "model.gguf");
+    assert_string_equal(option_text(&p.options, OPT_PROMPT), "Once upon");
+    parsed_free(&p);
+    parse(&p, COMMAND_BENCH, "-p1,2");
+    check_accepted(&p);
+    assert_string_equal(p.options.value[OPT_N_PROMPT].list[0], "1,2");
+    parsed_free(&p);
+    refused("unknown option -temp; did you mean --temp?", COMMAND_RUN, "-temp", "1");
+    refused("unknown option -model; did you mean --model?", COMMAND_RUN, "-model", "x");
+    refused("unknown option -messages; did you mean --messages?", COMMAND_RUN, "-messages", "x");
+    refused("unknown option -nthreads; did you mean --threads?", COMMAND_RUN, "-nthreads", "3");
+    refused("unknown option -nx; as a value of -n: -n x", COMMAND_RUN, "-nx");
+    refused("unknown option -fxyz; as a value of -f: -f xyz", COMMAND_RUN, "-fxyz");
+    refused("unknown option -qx", COMMAND_RUN, "-qx");
+}
+
+CASE(arguments_without_a_flag_are_options) {
     struct parsed p;
     parse(&p, COMMAND_INSPECT, "--json", "--", "--model");
     check_accepted(&p);
-    assert_string_equal(p.options.positional, "--model");
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "--model");
     parsed_free(&p);
-    refused("unexpected argument 'hello'", COMMAND_RUN, "hello");
+    parse(&p, COMMAND_RUN, "a.gguf", "-n", "3", "Once upon");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "a.gguf");
+    assert_string_equal(option_text(&p.options, OPT_PROMPT), "Once upon");
+    parsed_free(&p);
+    parse(&p, COMMAND_RUN, "hello", "-m", "a.gguf"); // the model is given, so it is the prompt
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_PROMPT), "hello");
+    parsed_free(&p);
+    setenv("RUNNEL_MODEL", "other", 1); // the command line is first
+    parse(&p, COMMAND_SERVE, "a.gguf");
+    unsetenv("RUNNEL_MODEL");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "a.gguf");
+    parsed_free(&p);
+    parse(&p, COMMAND_BENCH, "a.gguf", "-m", "b", "c");
+    check_accepted(&p);
+    assert_int_equal(p.options.value[OPT_MODEL].n_list, 3);
+    parsed_free(&p);
+}
+
+CASE(eval_takes_a_text_and_may_take_a_model) {
+    static const struct {
+        const char *argv[4], *model, *text;
+    } cases[] = {{{"text"}, NULL, "text"},
+                 {{"a", "text"}, "a", "text"},
+                 {{"text", "-m", "a"}, "a", "text"},
+                 {{"a", "--loss", "text"}, "a", "text"},
+                 {{"a.gguf"}, "a.gguf", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p;
+        parse_list(&p, COMMAND_EVAL, (char **)(uintptr_t)cases[i].argv);
+        check_accepted(&p);
+        const char *model = option_text(&p.options, OPT_MODEL),
+                   *text = option_text(&p.options, OPT_LOSS);
+        check(!model == !cases[i].model && !text == !cases[i].text, "case %zu", i);
+        if (model) assert_string_equal(model, cases[i].model);
+        if (text) assert_string_equal(text, cases[i].text);
+        parsed_free(&p);
+    }
+}
+
+CASE(arguments_that_cannot_be_meant_are_named) {
+    refused("'Tell me a joke' is not a file; the first argument is the model", COMMAND_RUN,
+            "Tell me a joke");
+    refused("'b.gguf' would be the prompt, because the model is given already", COMMAND_RUN, "-m",
+            "a.gguf", "b.gguf");
+    refused("one argument too many: 'hi'; --file gives the prompt", COMMAND_RUN, "a", "hi", "-f",
+            "x");
+    refused("one argument too many: 'c'", COMMAND_RUN, "a", "b", "c");
+    refused("one argument too many: 'c'", COMMAND_RUN, "-m", "a", "-p", "b", "c");
     refused("one argument too many: 'b'", COMMAND_INSPECT, "a", "b");
+    refused("--model and 'b' exclude each other", COMMAND_SERVE, "-m", "a", "b");
+    refused("'' is not a file name", COMMAND_SERVE, "");
+    refused("'' is not a file name", COMMAND_EVAL, "a", "");
+    refused("unexpected argument 'a'", COMMAND_VERSION, "a");
 }
 
 CASE(help_is_seen_where_a_flag_may_be) {
@@ -583,6 +698,115 @@ CASE(help_and_manual_show_every_row_with_its_default) {
     flatten(help);
     holds(help, "help", COMMAND_BENCH, "(default: 5; batch: 1; speculate: 9; tour: 5)");
     free(help);
+}
+
+static void aliases_are_in_help_and_manual(enum command_id command, enum option_id id,
+                                           const struct option_row *row) {
+    const char *alias;
+    char part[64];
+    if (!option_alias(id, 0)) return;
+    char *help = written(help_command, command), *page = written(man_command, command);
+    flatten(help);
+    unescape(page);
+    for (int i = 0; (alias = option_alias(id, i)); i++) {
+        snprintf(part, sizeof part, "%s%s", i ? ", " : "(also ", alias);
+        holds(help, "help", command, part);
+        snprintf(part, sizeof part, "%s\\fB%s\\fR", i ? ", " : "Also ", alias);
+        holds(page, "manual", command, part);
+    }
+    free(help);
+    free(page);
+}
+
+CASE(help_and_manual_show_other_spellings) { each_row(aliases_are_in_help_and_manual); }
+
+CASE(manuals_name_chat_commands_routes_and_options_of_other_programs) {
+    char *page = written(man_command, COMMAND_RUN);
+    holds(page, "manual", COMMAND_RUN, ".SH CONVERSATION");
+    holds(page, "manual", COMMAND_RUN, "\\fB/help\\fR");
+    holds(page, "manual", COMMAND_RUN, "\\fB\\-ub\\fR, \\fB\\-\\-ubatch\\-size\\fR\nrefused: ");
+    free(page);
+    page = written(man_command, COMMAND_SERVE);
+    holds(page, "manual", COMMAND_SERVE, "POST /v1/messages\n");
+    assert_null(strstr(page, ".SH CONVERSATION"));
+    free(page);
+}
+
+// Each option is listed once: the most used first, in commands with many options.
+CASE(help_is_grouped) {
+    static const struct {
+        enum command_id command;
+        const char *first[10];
+    } cases[] = {{COMMAND_RUN,
+                  {"model", "prompt", "file", "chat", "system", "max-tokens", "temperature", "seed",
+                   "ctx", "threads"}},
+                 {COMMAND_SERVE, {"model", "host", "port"}},
+                 {COMMAND_EVAL, {"model", "loss"}},
+                 {COMMAND_BENCH, {"model", "synthetic"}},
+                 {COMMAND_BENCH_SERVE, {"model", "url"}},
+                 {COMMAND_PLAN, {"model", "device"}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *help = written(help_command, cases[i].command);
+        const char *end = strstr(strstr(help, "\nmost used:\n") + 2, "\n\n");
+        const char *at = strstr(help, "\nmost used:\n");
+        int n = 0;
+        for (const char *c = at; (c = strstr(c + 1, "\n  ")) && c < end;)
+            n += c[3] == '-' || !strncmp(c + 3, "    --", 6);
+        check(n == 10, "%s: %d", command_name(cases[i].command), n);
+        for (int k = 0; k < 10 && cases[i].first[k]; k++) {
+            char part[40];
+            snprintf(part, sizeof part, "--%s ", cases[i].first[k]);
+            at = strstr(at, part);
+            check(at && at < end, "%s: %s", command_name(cases[i].command), part);
+        }
+        const char *model = strstr(help, "\n  -m, --model ");
+        check(model && !strstr(model + 1, "\n  -m, --model "), "%s: listed twice",
+              command_name(cases[i].command));
+        free(help);
+    }
+    char *help = written(help_command, COMMAND_SERVE);
+    const char *server = strstr(help, "\nserver:\n"),
+               *limits = strstr(help, "\nlimits and timeouts:\n");
+    assert_true(server && limits && server < limits);
+    assert_true(strstr(help, "--tls-cert FILE") > server && strstr(help, "--max-body") > limits);
+    assert_null(strstr(help, "\nshape of the answer:\n")); // run's
+    free(help);
+    help = written(help_command, COMMAND_TOKENIZE); // few options are one list
+    assert_non_null(strstr(help, "\noptions:\n"));
+    assert_null(strstr(help, "\nmost used:\n"));
+    free(help);
+}
+
+// Splits at blanks; quotes hold them.
+static int words_split(char *line, char **argv) {
+    int n = 0;
+    while (*line) {
+        const bool quoted = *line == '"';
+        argv[n++] = line += quoted;
+        line += strcspn(line, quoted ? "\"" : " ");
+        if (*line) *line++ = '\0';
+        line += strspn(line, " ");
+    }
+    argv[n] = NULL;
+    return n;
+}
+
+CASE(examples_are_command_lines) {
+    const struct example *example;
+    for (int i = 0; (example = example_at(i)); i++) {
+        char line[128], name[64], *argv[24];
+        snprintf(line, sizeof line, "%s", example->line);
+        snprintf(name, sizeof name, "runnel %s ", command_name(example->command));
+        check(!strncmp(line, name, strlen(name)), "%s", example->line);
+        words_split(line + strlen(name), argv);
+        struct parsed p;
+        parse_list(&p, example->command, argv);
+        check(p.ok, "%s: %s", example->line, p.errors.text);
+        parsed_free(&p);
+        char *help = written(help_command, example->command);
+        holds(help, "help", example->command, example->line);
+        free(help);
+    }
 }
 
 CASE(help_fits_100_columns) {

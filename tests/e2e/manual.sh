@@ -2,7 +2,7 @@
 # every option is in them.
 . "$(dirname "$0")/lib.sh"
 
-commands=$("$BIN" --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
+commands=$("$BIN" --help | sed -n '/^examples:/q; s/^  \([a-z]*\) .*/\1/p')
 expect "there are commands" [ "$(wc -l <<<"$commands")" -gt 5 ]
 
 run help --man

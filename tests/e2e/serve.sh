@@ -163,5 +163,5 @@ refused 2 "--ctx: 2048 is more than the model's context, 1024" serve --ctx 2048
 refused 2 "KV memory of 1.0 KiB is too little" serve --kv-memory 1K
 refused 2 "--max-body: '32p' is not a size such as" serve --max-body 32p
 refused 2 "--cors-origin: 'https://chat.example/' is not an origin" serve --cors-origin https://chat.example/
-refused 2 "unexpected argument 'model.gguf'" serve model.gguf
+refused 2 "nosuch.gguf: No such file" serve nosuch.gguf
 finish

@@ -25,10 +25,35 @@ expect "help COMMAND is that command's" grep -q "^usage: runnel run" out
 refused 2 "'rnu'.*did you mean 'run'" rnu
 refused 2 "'xyzzy'" xyzzy
 refused 2 "'ins'.*did you mean 'inspect'" ins
-refused 2 "'man'; see 'runnel --help'" man
+refused 2 "'man'; 'runnel help --man COMMAND' prints a manual page" man
+refused 2 "'chat'; 'runnel run' does it" chat
+refused 2 "'pull'; nothing is downloaded" pull llama3
+refused 2 "'-m': a command comes first, such as 'runnel run -m'" -m x
+touch some.gguf
+refused 2 "'some.gguf' is not a command; did you mean 'runnel run some.gguf'" some.gguf
 refused 2 "--tempature.*did you mean --temperature" run --tempature 1
 refused 2 "--model and 'a' exclude each other" inspect -m b a
-refused 2 "--loss FILE is missing" eval
+refused 2 "the text is missing: runnel eval \[MODEL\] FILE" eval
+
+# Arguments without a flag, and command lines of other programs as their users paste them.
+run run "$SMALL" "Once upon" -n 3 -s 7 --json
+cp out argument
+run run -m "$SMALL" -p "Once upon" -n 3 -s 7 --json
+equal "run MODEL PROMPT" "$(json out ids)" "$(json argument ids)"
+run tokenize "$SMALL" "Once upon"
+equal "tokenize MODEL TEXT" "$("$BIN" tokenize -p "Once upon")" "$(cat out)"
+printf 'Once upon a time there was a small cat. It sat.' >text
+run eval text -q --chunk 8
+equal "eval FILE: $(cat err)" 0 "$code"
+run run -m "$SMALL" -ngl 99 -fa on -cb -c 64 --jinja --mmap -b 32 --ctx-size 64 --n-predict 2 \
+    --temp 0 -ctk q8_0 -ctv q8_0 -p "Once upon" --json -q --no-display-prompt
+equal "a command line of llama.cpp: $(cat err)" 0 "$code"
+equal "its number of tokens" 2 "$(json out output_tokens)"
+equal "its KV type" int8 "$(json out kv_type)"
+run run -p a -n 1 -t 1000
+expect "more threads than cores are said" grep -q "warning: 1000 threads on [0-9]* core" err
+run run -p a -n 1 -t 1
+expect "one thread is none" test -z "$(grep warning: err)"
 
 # Values that the model or another option decides on.
 refused 2 "--batch-tokens: 31 is less than --max-seqs, 32" serve --batch-tokens 31

@@ -1,0 +1,101 @@
+// Words of llama.cpp, vLLM and Ollama: taken, or refused in one line that says what to use.
+#include "options/peers.h"
+
+#include "app/parsed.h"
+
+static void each_spelling(void (*fn)(enum command_id command, const struct peer *peer,
+                                     const char *spelling)) {
+    const struct peer *peer;
+    for (int i = 0; (peer = peer_at(i)); i++) {
+        char words[512];
+        assert_true(strlen(peer->spellings) < sizeof words && peer->commands);
+        for (int command = 0; command < COMMAND_COUNT; command++) {
+            if (!(peer->commands >> command & 1u)) continue;
+            strcpy(words, peer->spellings);
+            for (char *rest = words, *word; (word = strsep(&rest, "|"));)
+                fn((enum command_id)command, peer, word);
+        }
+    }
+}
+
+// A word that is an option of the command as well would never reach its row.
+static void spelling_reaches_its_row(enum command_id command, const struct peer *peer,
+                                     const char *spelling) {
+    const size_t len = strlen(spelling);
+    check(spelling[0] == '-' && len > 1, "'%s'", spelling);
+    check(option_find_alias(command, spelling, len) < 0, "%s is an alias", spelling);
+    if (spelling[1] == '-')
+        check(option_find(command, spelling + 2, len - 2) < 0, "%s %s is an option",
+              command_name(command), spelling);
+    // LOADS covers all commands, one of which may have the letter
+    check(peer_find(command, spelling) == peer, "%s: %s has two rows", command_name(command),
+          spelling);
+    if (peer->kind != PEER_SETS && peer->kind != PEER_LAYERS) return;
+    struct option_row row;
+    check(option_row_get(command, peer->id, &row), "%s: %s", command_name(command), spelling);
+}
+
+CASE(every_spelling_reaches_its_row) { each_spelling(spelling_reaches_its_row); }
+
+static void row_does_what_it_says(enum command_id command, const struct peer *peer,
+                                  const char *spelling) {
+    struct parsed p;
+    parse(&p, command, (char *)(uintptr_t)spelling);
+    switch (peer->kind) {
+    case PEER_INSTEAD: {
+        char expected[256];
+        snprintf(expected, sizeof expected, "runnel: %s: %s\n", spelling, peer->text);
+        assert_string_equal(p.errors.text, expected);
+        check_refused(&p, expected);
+        return;
+    }
+    case PEER_LAYERS:
+        check_refused(&p, "needs a value: N");
+        return;
+    case PEER_SETS:
+        check_accepted(&p);
+        assert_true(p.options.value[peer->id].origin == ORIGIN_COMMAND_LINE);
+        break;
+    default:
+        check_accepted(&p);
+    }
+    parsed_free(&p);
+}
+
+CASE(every_row_does_what_it_says) { each_spelling(row_does_what_it_says); }
+
+CASE(layers_choose_the_backend) {
+    static char *const all[] = {"99", "999", "-1", "all", "auto"};
+    struct parsed p;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        parse(&p, COMMAND_RUN, "-ngl", all[i], "-n", "3");
+        check_accepted(&p);
+        assert_false(option_given(&p.options, OPT_BACKEND));
+        assert_int_equal(option_int(&p.options, OPT_MAX_TOKENS), 3);
+        parsed_free(&p);
+    }
+    parse(&p, COMMAND_SERVE, "--n-gpu-layers=0", "-ngld", "0", "-np", "4");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_BACKEND), "cpu");
+    assert_string_equal(option_text(&p.options, OPT_DRAFT_BACKEND), "cpu");
+    assert_int_equal(option_int(&p.options, OPT_MAX_SEQS), 4);
+    parsed_free(&p);
+    refused("-ngl 20: a model runs as a whole on one backend: --backend cpu", COMMAND_RUN, "-ngl",
+            "20");
+    refused("-ngl x: a model runs", COMMAND_RUN, "-ngl", "x");
+}
+
+CASE(words_behind_a_flag_are_its_own_or_the_next_argument) {
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "-fa", "on", "a.gguf", "-fa", "hi", "--flash-attn=1", "-fa", "-q");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "a.gguf");
+    assert_string_equal(option_text(&p.options, OPT_PROMPT), "hi");
+    assert_true(option_flag(&p.options, OPT_QUIET));
+    parsed_free(&p);
+    refused("-fa off: attention is always", COMMAND_RUN, "-fa", "off");
+    refused("--flash-attn maybe: attention", COMMAND_RUN, "--flash-attn=maybe");
+    refused("-cnv: takes no value", COMMAND_RUN, "-cnv=yes");
+}
+
+TEST_PROGRAM(peers) { return cases_run(NULL, NULL); }
