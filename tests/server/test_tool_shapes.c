@@ -274,9 +274,7 @@ static void calls_check(const struct answer *answer, const json_t *tools,
     "'additionalProperties':false}"
 #define TOOL(name, parameters)                                                                     \
     "{'type':'function','function':{'name':'" name "','parameters':" parameters "}}"
-#define DEEP                                                                                       \
-    OBJECT("'text':{'type':'number','minimum':-9,'maximum':9},'on':{'type':'boolean'}",            \
-           "'text','on'")
+#define DEEP OBJECT("'text':" STRING ",'on':{'type':'boolean'}", "'text','on'")
 #define CITY                                                                                       \
     "'city':" STRING ",'days':{'type':'integer','minimum':0,'maximum':30},"                        \
     "'unit':{'enum':['c','f']},'metric':{'type':'boolean'}"
