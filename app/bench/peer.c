@@ -51,33 +51,28 @@ void peer_prepare(struct bench_config *config) {
     if (config->cpus_known) memcpy(config->cpus, &set, sizeof set);
 }
 
-// Its streams go into the two files; standard input is empty. errno's value, or 0. A signal that
-// ends the program waits until the peer's process is known, so that none outlives the program.
+// Its streams go into the two files; standard input is empty. errno's value, or 0.
 static int spawn(char **argv, FILE *out, FILE *err, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t defaults, before;
+    sigset_t defaults;
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE); // ignored here
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
-    interrupt_hold(&before);
-    posix_spawnattr_setsigmask(&attributes, &before);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", 0, 0);
     posix_spawn_file_actions_adddup2(&actions, fileno(out), STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, fileno(err), STDERR_FILENO);
     const int problem = posix_spawnp(pid, argv[0], &actions, &attributes, argv, environ);
-    if (!problem) interrupt_child(*pid);
-    sigprocmask(SIG_SETMASK, &before, NULL);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return problem;
 }
 
-// Waits for the child of spawn(). Ctrl-C on a terminal reaches it by itself; a signal to this
-// process alone is passed on. A peer that ignores it is killed.
+// Ctrl-C on a terminal reaches the peer by itself; a signal to this process alone is passed on. A
+// peer that ignores it is killed.
 static int status_wait(pid_t pid) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
     int status = 0, waited_ms = 0; // since the signal was passed on

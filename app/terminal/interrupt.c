@@ -147,16 +147,11 @@ static void endings_handle(void (*handler)(int)) {
     }
 }
 
-void interrupt_hold(sigset_t *before) {
-    sigset_t all;
-    endings_set(&all);
-    sigprocmask(SIG_BLOCK, &all, before);
-}
-
 // They are blocked while the handler's values change.
 void interrupt_restores(const struct termios *modes, const char *bytes) {
-    sigset_t before;
-    interrupt_hold(&before);
+    sigset_t all, before;
+    endings_set(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
     if (modes) {
         found_modes = *modes;
         found_bytes = bytes;

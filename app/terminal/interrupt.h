@@ -2,7 +2,6 @@
 #ifndef RN_APP_INTERRUPT_H
 #define RN_APP_INTERRUPT_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -26,9 +25,6 @@ enum interrupt_wait interrupt_wait(int fd);
 // terminal these modes and standard output these bytes, which are borrowed. NULL: no more.
 struct termios;
 void interrupt_restores(const struct termios *modes, const char *bytes);
-
-// The signals that end the program wait. `before` is for sigprocmask, which lets them come.
-void interrupt_hold(sigset_t *before);
 
 // A child process that is not to outlive the program: a signal that ends the program, as above,
 // ends it first. 0: none any more.
