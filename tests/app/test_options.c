@@ -135,6 +135,8 @@ CASE(spellings_are_one_options) {
     for (int id = 0; id < OPT_COUNT; id++) {
         const char *alias;
         for (int i = 0; (alias = option_alias((enum option_id)id, i)); i++) {
+            const char *next = option_alias((enum option_id)id, i + 1);
+            check(!next || strcmp(next, alias) != 0, "%s twice", alias);
             for (int command = 0; command < COMMAND_COUNT; command++) {
                 struct option_row row;
                 if (!option_row_get((enum command_id)command, (enum option_id)id, &row)) continue;

@@ -72,7 +72,7 @@ for option in presence-penalty frequency-penalty; do
     done
 done
 refused 2 "--top-n-sigma: '-1.5' is not a number from -1 to 100" run -p a --top-n-sigma -1.5
-refused 2 "--typical-p: '1.5' is not a number from 0 to 1" run -p a --typical 1.5
+refused 2 "--typical: '1.5' is not a number from 0 to 1" run -p a --typical 1.5
 for option in repeat-last-n dry-penalty-last-n; do
     refused 2 "--$option: '-2' is not a whole number from -1" run -p a "--$option" -2
 done
