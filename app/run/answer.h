@@ -9,6 +9,7 @@
 #include "run/observe.h"
 #include "run/report.h"
 #include "terminal/term.h"
+#include "terminal/wrap.h"
 
 struct id_list {
     int32_t *id; // owned
@@ -24,6 +25,8 @@ struct answer {
     struct logits_file *logits; // NULL: not wanted
     struct observe *observe;    // sees its events; NULL: nobody does
     struct progress *progress;  // ended before a failure is printed; NULL: none
+    bool is_waited;             // a bar on a terminal says how much of the prompt is evaluated
+    struct wrap wrap;           // where the text on the terminal is
     struct report report;       // model, engine and load_ms
     // the result
     struct id_list ids; // all sampled tokens, an end token included

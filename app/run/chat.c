@@ -172,6 +172,39 @@ void chat_reset(struct chat *chat) {
     while (json_array_size(chat->messages) > kept) chat_drop(chat);
 }
 
+static bool is_user(const struct chat *chat, size_t index) {
+    const json_t *message = json_array_get(chat->messages, index);
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role && !strcmp(role, "user");
+}
+
+bool chat_drop_oldest(struct chat *chat) {
+    const size_t first = chat_system(chat) ? 1 : 0, n = json_array_size(chat->messages);
+    size_t end = first + 1;
+    while (end < n && !is_user(chat, end)) end++;
+    if (end >= n) return false;
+    for (size_t i = first; i < end; i++) json_array_remove(chat->messages, first);
+    return true;
+}
+
+bool chat_drop_turn(struct chat *chat) {
+    if (!chat_turns(chat)) return false;
+    while (!is_user(chat, json_array_size(chat->messages) - 1)) chat_drop(chat);
+    chat_drop(chat);
+    return true;
+}
+
+size_t chat_turns(const struct chat *chat) {
+    size_t turns = 0;
+    for (size_t i = 0; i < json_array_size(chat->messages); i++) turns += is_user(chat, i);
+    return turns;
+}
+
+bool chat_is_answered(const struct chat *chat) {
+    const size_t n = json_array_size(chat->messages);
+    return n == 0 || !is_user(chat, n - 1);
+}
+
 const char *chat_system(const struct chat *chat) {
     const json_t *first = json_array_get(chat->messages, 0);
     return is_system(first) ? json_string_value(json_object_get(first, "content")) : NULL;

@@ -32,6 +32,13 @@ int chat_load(struct chat *chat, const char *path);
 bool chat_add(struct chat *chat, const char *role, const char *text, size_t len);
 void chat_drop(struct chat *chat);  // the last message
 void chat_reset(struct chat *chat); // all but a system message
+// The oldest turn: messages from behind the system message to the second message of the user's.
+// False: there is one turn at most, and it stays.
+bool chat_drop_oldest(struct chat *chat);
+// The last turn: the last message of the user's, and all behind it. False: there is none.
+bool chat_drop_turn(struct chat *chat);
+size_t chat_turns(const struct chat *chat);     // messages of the user's
+bool chat_is_answered(const struct chat *chat); // the last message is not the user's
 // The system message, or NULL. Borrowed.
 const char *chat_system(const struct chat *chat);
 // Forgets the conversation; an empty text is no system message. False: out of memory.

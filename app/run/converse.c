@@ -3,66 +3,110 @@
 // answer.
 #include "run/converse.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "helpers.h"
-#include "terminal/editor.h"
+#include "run/talk.h"
 #include "terminal/interrupt.h"
-
-struct talk {
-    struct run *run;
-    struct chat *chat;
-    struct editor *editor;
-    struct report last; // of the last answer; model is NULL: none yet
-    bool leaving;
-    int code; // of the program's end
-};
 
 // ---------------------------------------------------------------- messages to the user
 
-// A dim line on standard error.
-static void note(const struct talk *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void note(const struct talk *c, const char *fmt, ...) {
-    const bool color = c->run->term.err_color;
+void talk_note(const struct talk *c, const char *fmt, ...) {
+    const struct term *term = &c->run->term;
+    const int columns = term->moves && term->err_tty ? term_columns(STDERR_FILENO) : INT_MAX;
+    char text[2048];
+    struct wrap wrap = {0};
     va_list args;
     va_start(args, fmt);
-    fflush(stdout);
-    fputs(term_dim(color), stderr);
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "%s\n", term_reset(color));
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    fflush(stdout);
+    fputs(term_dim(term->err_color), stderr);
+    wrap_put(&wrap, stderr, columns, text, strlen(text));
+    fprintf(stderr, "%s\n", term_reset(term->err_color));
+}
+
+// The model's name: as it was asked for by name, else that of its file or folder.
+static void name_print(const struct talk *c, FILE *out) {
+    const char *given = option_text(c->given, OPT_MODEL);
+    const char *name = rn_model_get_info(c->run->model)->path;
+    if (given && access(given, F_OK) != 0) name = given;
+    size_t len = strlen(name);
+    while (len > 1 && name[len - 1] == '/') len--;
+    size_t begin = len;
+    while (name != given && begin && name[begin - 1] != '/') begin--;
+    if (name == given) begin = 0;
+    term_print_escaped(out, name + begin, len - begin, SIZE_MAX);
 }
 
 static void greet(const struct talk *c) {
     rn_engine_info engine;
+    char *name = NULL;
+    size_t len;
     rn_engine_get_info(c->run->engine, &engine);
-    if (c->run->quiet) return;
-    const rn_model_info *model = rn_model_get_info(c->run->model);
-    fputs(term_dim(c->run->term.err_color), stderr);
-    term_print_escaped(stderr, model->path, strlen(model->path), SIZE_MAX);
-    note(c, ", %s, context of %d tokens; /help lists the commands", model->format, engine.n_ctx);
+    FILE *memory = c->run->quiet ? NULL : open_memstream(&name, &len);
+    if (!memory) return;
+    name_print(c, memory);
+    if (fclose(memory) == 0)
+        talk_note(c, "%s, %s, context of %d tokens; /help lists the commands", name,
+                  rn_model_get_info(c->run->model)->format, engine.n_ctx);
+    free(name);
 }
 
 static void full(const struct talk *c, size_t tokens, int n_ctx) {
     const int n_ctx_max = rn_model_get_info(c->run->model)->n_ctx_train;
-    note(c,
-         "With this message the conversation has %zu tokens; the context holds %d.\n"
-         "It was not sent. /reset starts a new conversation%s.",
-         tokens, n_ctx, n_ctx < n_ctx_max ? "; --ctx gives a larger context" : "");
+    talk_note(c,
+              "With this message the conversation has %zu tokens; the context holds %d.\n"
+              "It was not sent. /reset starts a new conversation%s.",
+              tokens, n_ctx, n_ctx < n_ctx_max ? "; --ctx gives a larger context" : "");
+}
+
+// ---------------------------------------------------------------- the context
+
+static int context_of(const struct talk *c) {
+    rn_engine_info engine;
+    rn_engine_get_info(c->run->engine, &engine);
+    return engine.n_ctx;
+}
+
+// Tokens that an answer should have room for: an eighth of the context, or --max-tokens.
+static size_t room_wanted(const struct talk *c, int n_ctx) {
+    const int most = option_int(c->options, OPT_MAX_TOKENS), room = n_ctx / 8;
+    const int wanted = most >= 0 && most < room ? most : room;
+    return wanted > 1 ? (size_t)wanted : 1;
+}
+
+// The conversation's tokens. Where they leave too little room, the oldest turns are dropped until a
+// quarter of the context is free: the turns that stay are evaluated again, so that is to be rare.
+// False: they cannot be had or do not fit (printed).
+static bool tokens_get(const struct talk *c, int32_t **ids, size_t *n_ids,
+                       rn_reasoning *reasoning) {
+    const size_t n_ctx = (size_t)context_of(c), most = n_ctx - n_ctx / 4;
+    size_t turns = 0;
+    if (chat_tokens(c->chat, true, ids, n_ids, reasoning)) return false;
+    const size_t before = *n_ids;
+    const bool is_trimmed =
+        !option_flag(c->options, OPT_NO_TRIM) && *n_ids + room_wanted(c, (int)n_ctx) > n_ctx;
+    while (is_trimmed && *n_ids > most && chat_drop_oldest(c->chat)) {
+        rn_free(*ids);
+        *ids = NULL;
+        turns++;
+        if (chat_tokens(c->chat, true, ids, n_ids, reasoning)) return false;
+    }
+    if (*n_ids >= n_ctx) { // not one more fits
+        full(c, *n_ids, (int)n_ctx);
+        return false;
+    }
+    if (turns)
+        talk_note(c, "The context holds %zu tokens: the oldest %zu turn%s, %zu tokens, %s dropped.",
+                  n_ctx, turns, turns == 1 ? "" : "s", before - *n_ids, turns == 1 ? "is" : "are");
+    return true;
 }
 
 // ---------------------------------------------------------------- an answer
-
-// Whether the tokens leave room for one more.
-static bool fits(const struct talk *c, size_t n_ids) {
-    rn_engine_info engine;
-    rn_engine_get_info(c->run->engine, &engine);
-    if (n_ids < (size_t)engine.n_ctx) return true;
-    full(c, n_ids, engine.n_ctx);
-    return false;
-}
 
 static void answer_note(struct talk *c, struct answer *answer) {
     struct report *report = &answer->report;
@@ -76,8 +120,11 @@ static void answer_note(struct talk *c, struct answer *answer) {
     }
     const rn_timings *timings = &c->last.timings;
     if (timings->prompt_tokens + timings->output_tokens >= c->last.engine.n_ctx) {
-        note(c, "The context of %d tokens is full. /reset starts a new conversation.",
-             c->last.engine.n_ctx);
+        talk_note(c, "The context of %d tokens is full. %s/reset starts a new conversation.",
+                  c->last.engine.n_ctx,
+                  option_flag(c->options, OPT_NO_TRIM)
+                      ? ""
+                      : "The next message drops the oldest turns; ");
     }
 }
 
@@ -86,8 +133,8 @@ static bool answer_last(struct talk *c, struct answer *answer) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
     rn_reasoning reasoning;
-    if (chat_tokens(c->chat, true, &ids, &n_ids, &reasoning)) return false;
-    const bool ok = fits(c, n_ids) && !run_answer(c->run, ids, n_ids, &reasoning, answer);
+    const bool ok = tokens_get(c, &ids, &n_ids, &reasoning) &&
+                    !run_answer(c->run, ids, n_ids, &reasoning, answer);
     rn_free(ids);
     interrupt_forget();
     if (answer->write_error) { // the terminal has gone
@@ -97,132 +144,43 @@ static bool answer_last(struct talk *c, struct answer *answer) {
     if (!ok) return false;
     answer_note(c, answer);
     if (answer->report.finish == RN_FINISH_CANCELLED && !answer->text.len) {
-        note(c, "Nothing was answered, and the message is taken back.");
+        talk_note(c, "Nothing was answered, and the message is taken back.");
         return false;
     }
     return true;
 }
 
-static void message_send(struct talk *c, const char *text, size_t len) {
-    struct answer answer = {.shown = true, .kept = true};
-    if (!chat_add(c->chat, "user", text, len)) {
+// Another try of a message has another seed.
+static void seed_apply(const struct talk *c) {
+    rn_sampling *sampling = &c->run->sampling.value;
+    sampling->seed = (uint64_t)c->options->value[OPT_SEED].integer + c->retries;
+}
+
+void talk_answer(struct talk *c, size_t drop) {
+    struct answer answer = {.shown = true, .kept = true, .is_waited = !c->run->quiet};
+    json_t *kept = json_copy(c->chat->messages);
+    seed_apply(c);
+    const bool ok =
+        kept && answer_last(c, &answer) &&
+        chat_add(c->chat, "assistant", answer.text.data ? answer.text.data : "", answer.text.len);
+    if (!kept) {
         app_fail(APP_FAILED, "out of memory");
-        return;
+    } else if (!ok) { // turns that were dropped come back
+        json_decref(c->chat->messages);
+        c->chat->messages = json_incref(kept);
     }
-    if (!answer_last(c, &answer)) {
-        chat_drop(c->chat);
-    } else if (!chat_add(c->chat, "assistant", answer.text.data ? answer.text.data : "",
-                         answer.text.len)) {
-        chat_drop(c->chat);
-        app_fail(APP_FAILED, "out of memory");
-    }
+    for (; !ok && drop; drop--) chat_drop(c->chat);
+    json_decref(kept);
     answer_deinit(&answer);
     putchar('\n');
 }
 
-// ---------------------------------------------------------------- commands
-
-static void slash_system(struct talk *c, const char *text) {
-    const char *system = chat_system(c->chat);
-    if (!*text && system) {
-        term_write(&c->run->term, system, strlen(system));
-        putchar('\n');
-        return;
-    }
-    if (!*text) {
-        note(c, "There is no system message.");
-        return;
-    }
-    const bool none = !strcmp(text, "\"\"");
-    if (!chat_set_system(c->chat, none ? "" : text)) {
+static void message_send(struct talk *c, const char *text, size_t len) {
+    c->retries = 0;
+    if (chat_add(c->chat, "user", text, len))
+        talk_answer(c, 1);
+    else
         app_fail(APP_FAILED, "out of memory");
-    } else {
-        note(c, "The system message is %s; the conversation starts again.", none ? "gone" : "set");
-    }
-}
-
-static void slash_reset(struct talk *c, const char *text) {
-    (void)text;
-    chat_reset(c->chat);
-    note(c, "The conversation is empty%s.",
-         chat_system(c->chat) ? " but for the system message" : "");
-}
-
-// Tokens of the conversation so far; 0 where it is empty. A system message alone is no
-// conversation: templates put it before the first message, or refuse it without one.
-static int conversation_tokens(const struct talk *c) {
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
-    const size_t n_system = chat_system(c->chat) ? 1 : 0;
-    if (json_array_size(c->chat->messages) <= n_system) return 0;
-    if (chat_tokens(c->chat, false, &ids, &n_ids, NULL)) return 0;
-    rn_free(ids);
-    return (int)n_ids;
-}
-
-static void slash_stats(struct talk *c, const char *text) {
-    (void)text;
-    if (!c->last.model) {
-        note(c, "Nothing was answered yet.");
-        return;
-    }
-    c->last.conversation_tokens = conversation_tokens(c);
-    report_measure(&c->last, c->run->engine);
-    report_print(&c->last, &c->run->term);
-}
-
-static void slash_help(struct talk *c, const char *text);
-
-static void slash_exit(struct talk *c, const char *text) {
-    (void)text;
-    c->leaving = true;
-}
-
-static const struct {
-    const char *name, *argument, *help;
-    void (*function)(struct talk *c, const char *text);
-} commands[] = {
-    {"/system", "[TEXT]", "set the system message and start again (\"\" removes it), or show it",
-     slash_system},
-    {"/reset", "", "forget the conversation, not the system message", slash_reset},
-    {"/stats", "", "figures of the last answer, size of the conversation", slash_stats},
-    {"/help", "", "this list", slash_help},
-    {"/exit", "", "leave, as Ctrl-D does; /quit too", slash_exit},
-    {"/quit", NULL, NULL, slash_exit},
-};
-enum { COMMANDS = sizeof commands / sizeof *commands };
-
-static void slash_help(struct talk *c, const char *text) {
-    (void)c;
-    (void)text;
-    for (size_t i = 0; i < COMMANDS; i++) {
-        if (!commands[i].help) continue;
-        printf("  %-8s%-8s%s\n", commands[i].name, commands[i].argument, commands[i].help);
-    }
-    puts("\nAnything else is a message to the model. A line that ends in a backslash continues in "
-         "the\n"
-         "next one; a message that starts with // is sent with one slash. Ctrl-C stops an answer.");
-}
-
-static void command_run_line(struct talk *c, const char *line) {
-    const size_t len = strcspn(line, " \t\n");
-    const char *text = line + len + strspn(line + len, " \t\n");
-    for (size_t i = 0; i < COMMANDS; i++) {
-        if (strlen(commands[i].name) == len && !memcmp(commands[i].name, line, len)) {
-            commands[i].function(c, text);
-            return;
-        }
-    }
-    char names[128] = "";
-    for (size_t i = 0, at = 0; i < COMMANDS; i++) {
-        if (!commands[i].help) continue;
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
-                               commands[i].name);
-    }
-    char word[64];
-    unicode_quote(line, len, word, sizeof word);
-    note(c, "Unknown command %s. There are %s.\n// sends a message that starts with a slash.", word,
-         names);
 }
 
 // ---------------------------------------------------------------- the loop
@@ -233,7 +191,7 @@ static void line_take(struct talk *c, struct text line) {
     if (blanks == line.len) return;
     editor_hush(c->editor, true);
     if (line.data[0] == '/' && line.data[1] != '/') {
-        command_run_line(c, line.data);
+        slash_run(c, line.data);
     } else {
         const size_t slash = line.data[0] == '/';
         message_send(c, line.data + slash, line.len - slash);
@@ -242,10 +200,16 @@ static void line_take(struct talk *c, struct text line) {
 }
 
 int converse(struct run *run, struct chat *chat) {
-    struct talk c = {.run = run, .chat = chat};
+    struct talk c = {.run = run, .chat = chat, .given = run->options};
     interrupt_notes();
-    c.editor = editor_open(&run->term);
-    if (!c.editor) return app_fail(APP_FAILED, "out of memory");
+    c.options = malloc(sizeof *c.options);
+    c.editor = c.options ? editor_open(&run->term, slash_complete, &c) : NULL;
+    if (!c.editor) {
+        free(c.options);
+        return app_fail(APP_FAILED, "out of memory");
+    }
+    *c.options = *run->options; // its lists stay those of the program
+    run->options = c.options;
     greet(&c);
     for (bool interrupted = false; !c.leaving;) {
         const struct text *line;
@@ -261,11 +225,14 @@ int converse(struct run *run, struct chat *chat) {
         } else if (interrupted && !line->len) {
             break;
         } else {
-            note(&c, "(Ctrl-C again or Ctrl-D leaves)");
+            talk_note(&c, "(Ctrl-C again or Ctrl-D leaves)");
             interrupted = true;
         }
     }
     editor_close(c.editor);
+    run->options = c.given;
+    free(c.options);
+    free(c.file);
     free(c.last.stop);
     return c.code;
 }

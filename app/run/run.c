@@ -176,12 +176,14 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids,
 
 // On a terminal the story starts with its prompt, dimmed. A prompt from standard input is on
 // the screen already, or in a pipe.
-static void prompt_echo(const struct run *run, const struct prompt *prompt) {
+static void prompt_echo(const struct run *run, const struct prompt *prompt, struct wrap *wrap) {
     if (run->json || !run->term.out_tty || prompt->source == OPT_COUNT || !prompt->text.data)
         return;
-    printf("%s%s", term_dim(run->term.out_color), prompt->chat ? "> " : "");
-    term_write(&run->term, prompt->text.data, prompt->text.len);
-    printf("%s%s", term_reset(run->term.out_color), prompt->chat ? "\n" : "");
+    fputs(term_dim(run->term.out_color), stdout);
+    if (prompt->chat) wrap_write(wrap, &run->term, "> ", 2);
+    wrap_write(wrap, &run->term, prompt->text.data, prompt->text.len);
+    fputs(term_reset(run->term.out_color), stdout);
+    if (prompt->chat) wrap_write(wrap, &run->term, "\n", 1);
     fflush(stdout);
 }
 
@@ -263,7 +265,9 @@ static int engine_create(struct run *run) {
 static int answer_once(struct run *run, const struct prompt *prompt, struct answer *answer) {
     int code = engine_create(run);
     if (code) return code;
-    prompt_echo(run, prompt);
+    prompt_echo(run, prompt, &answer->wrap);
+    // behind a typed prompt the cursor may be anywhere
+    answer->is_waited = !run->quiet && (prompt->source != OPT_COUNT || !isatty(STDIN_FILENO));
     interrupt_watch();
     if ((code = run_answer(run, prompt->ids.id, prompt->ids.count, &prompt->reasoning, answer)))
         return code;

@@ -25,6 +25,8 @@ struct editor {
     EditLine *el;   // NULL: a plain terminal
     HistoryW *list; // of el
     struct past past;
+    editor_complete_fn complete;
+    void *complete_ctx;
     const wchar_t *prompt; // of the line that is read
     bool color, interrupted;
     mbstate_t input; // the first bytes of a character
@@ -161,15 +163,72 @@ static unsigned char on_paste(EditLine *el, int key) {
     return CC_REFRESH;
 }
 
+// The line before the cursor, in plain characters; false: it has others, or is too long.
+static bool line_typed(EditLine *el, char out[EDITOR_COMPLETION]) {
+    const LineInfoW *line = el_wline(el);
+    const ptrdiff_t len = line->cursor - line->buffer;
+    if (len >= EDITOR_COMPLETION) return false;
+    for (ptrdiff_t i = 0; i < len; i++) {
+        if (line->buffer[i] < L' ' || line->buffer[i] > L'~') return false;
+        out[i] = (char)line->buffer[i];
+    }
+    out[len] = '\0';
+    return true;
+}
+
+// The completions of the typed line: their number, and in common the beginning that all have.
+static int completions_find(const struct editor *editor, const char *typed, bool is_shown,
+                            char common[EDITOR_COMPLETION]) {
+    char line[EDITOR_COMPLETION];
+    int n = 0;
+    for (int i = 0; editor->complete(editor->complete_ctx, typed, i, line); i++) {
+        if (strncmp(line, typed, strlen(typed)) != 0) continue;
+        size_t same = 0;
+        while (n && common[same] && common[same] == line[same]) same++;
+        if (n) common[same] = '\0';
+        if (!n) memcpy(common, line, sizeof line);
+        if (is_shown) printf("  %s", line);
+        n++;
+    }
+    return n;
+}
+
+// Tab: completes a line that starts with a slash, or shows how it could continue.
+static unsigned char on_tab(EditLine *el, int key) {
+    const struct editor *editor = editor_of(el);
+    char typed[EDITOR_COMPLETION], common[EDITOR_COMPLETION] = "";
+    (void)key;
+    if (!line_typed(el, typed) || typed[0] != '/' || !editor->complete)
+        return el_winsertstr(el, L"\t") ? CC_ERROR : CC_REFRESH;
+    const int n = completions_find(editor, typed, false, common);
+    const size_t len = strlen(typed);
+    if (!n) return CC_ERROR;
+    if (strlen(common) == len) {
+        if (n == 1) return CC_NORM;
+        fputc('\n', stdout);
+        completions_find(editor, typed, true, common);
+        fputc('\n', stdout);
+        fflush(stdout);
+        return CC_REDISPLAY;
+    }
+    wchar_t rest[EDITOR_COMPLETION];
+    size_t i = 0;
+    for (; common[len + i]; i++) rest[i] = (wchar_t)common[len + i];
+    rest[i] = L'\0';
+    return el_winsertstr(el, rest) ? CC_ERROR : CC_REFRESH;
+}
+
 static void keys_bind(EditLine *el) {
     static const wchar_t *const keys[][2] = {
-        {L"\033[200~", L"runnel-paste"}, {L"^R", L"em-inc-search-prev"},
-        {L"^W", L"ed-delete-prev-word"}, {L"\033[3~", L"ed-delete-next-char"},
-        {L"\033[H", L"ed-move-to-beg"},  {L"\033[F", L"ed-move-to-end"},
-        {L"\033[1~", L"ed-move-to-beg"}, {L"\033[4~", L"ed-move-to-end"},
-        {L"\033[1;5C", L"em-next-word"}, {L"\033[1;5D", L"ed-prev-word"},
+        {L"\033[200~", L"runnel-paste"},      {L"^R", L"em-inc-search-prev"},
+        {L"^W", L"ed-delete-prev-word"},      {L"^I", L"runnel-complete"},
+        {L"\033[3~", L"ed-delete-next-char"}, {L"\033[H", L"ed-move-to-beg"},
+        {L"\033[F", L"ed-move-to-end"},       {L"\033[1~", L"ed-move-to-beg"},
+        {L"\033[4~", L"ed-move-to-end"},      {L"\033[1;5C", L"em-next-word"},
+        {L"\033[1;5D", L"ed-prev-word"},
     };
     el_wset(el, EL_ADDFN, L"runnel-paste", L"Insert pasted text", on_paste);
+    el_wset(el, EL_ADDFN, L"runnel-complete", L"Complete a command", on_tab);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         el_wset(el, EL_BIND, keys[i][0], keys[i][1], NULL);
     }
@@ -240,9 +299,11 @@ static enum editor_result plain_line(struct editor *editor) {
 
 // ---------------------------------------------------------------- the editor
 
-struct editor *editor_open(const struct term *term) {
+struct editor *editor_open(const struct term *term, editor_complete_fn complete, void *ctx) {
     struct editor *editor = calloc(1, sizeof *editor);
     if (!editor) return NULL;
+    editor->complete = complete;
+    editor->complete_ctx = ctx;
     const char *name = getenv("TERM");
     const bool moves = name && *name && strcmp(name, "dumb") != 0;
     editor->color = moves && term->out_color;

@@ -8,8 +8,14 @@
 
 struct editor;
 
+// Possible lines that Tab completes to, for a line that starts with a slash: writes the one of the
+// index; false: no more. Those that do not start with the line are passed over.
+enum { EDITOR_COMPLETION = 128 };
+typedef bool (*editor_complete_fn)(void *ctx, const char *line, int index,
+                                   char out[EDITOR_COMPLETION]);
+
 // NULL: out of memory. After interrupt_notes().
-struct editor *editor_open(const struct term *term);
+struct editor *editor_open(const struct term *term, editor_complete_fn complete, void *ctx);
 void editor_close(struct editor *editor);
 
 enum editor_result {

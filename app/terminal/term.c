@@ -28,6 +28,7 @@ void term_init(struct term *term, const struct options *options) {
     const bool never =
         !strcmp(when, "never") || (no_color && *no_color) || (name && !strcmp(name, "dumb"));
     *term = (struct term){.out_tty = isatty(STDOUT_FILENO), .err_tty = isatty(STDERR_FILENO)};
+    term->moves = term->out_tty && name && *name && strcmp(name, "dumb") != 0;
     term->out_color = always || (!never && term->out_tty);
     term->err_color = always || (!never && term->err_tty);
     term->utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
@@ -59,8 +60,8 @@ const char *term_bar(const struct term *term, double share, int width, char *buf
     return buffer;
 }
 
-// C0 but tab, line feed and carriage return; DEL; C1.
-static bool drives_terminal(const char *c, int len) {
+// C0, DEL and C1.
+bool term_drives(const char *c, int len) {
     const unsigned char a = (unsigned char)c[0];
     if (len == 2) return a == 0xc2 && (unsigned char)c[1] < 0xa0;
     return len == 1 && ((a < 0x20 && a != '\t' && a != '\n' && a != '\r') || a == 0x7f);
@@ -73,7 +74,7 @@ bool term_write(const struct term *term, const char *text, size_t len) {
     } else {
         for (size_t i = 0; i < len;) {
             const int n = utf8_char_len(text + i, len - i);
-            const bool plain = n && !drives_terminal(text + i, n);
+            const bool plain = n && !term_drives(text + i, n);
             fwrite(plain ? text + i : "?", 1, plain ? (size_t)n : 1, stdout);
             i += n ? (size_t)n : 1;
         }
@@ -93,7 +94,7 @@ void term_print_escaped(FILE *out, const char *text, size_t len, size_t limit) {
             fputs("\\n", out);
         } else if (c == '\t') {
             fputs("\\t", out);
-        } else if (!n || c == '\r' || drives_terminal(text + i, n)) {
+        } else if (!n || c == '\r' || term_drives(text + i, n)) {
             for (int j = 0; j < (n ? n : 1); j++) {
                 fprintf(out, "\\x%02x", (unsigned char)text[i + (size_t)j]);
             }

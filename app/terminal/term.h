@@ -8,6 +8,7 @@
 struct term {
     bool out_tty, err_tty;
     bool out_color, err_color;
+    bool moves; // standard output is a terminal that can move its cursor
     bool utf8;
 };
 
@@ -27,6 +28,10 @@ const char *term_bar(const struct term *term, double share, int width, char *buf
 // Model text to standard output. On a terminal, control characters that could drive it are
 // replaced. False: it could not be written (errno).
 bool term_write(const struct term *term, const char *text, size_t len);
+
+// Whether the character is a control character that could drive a terminal: neither tab, line feed
+// nor carriage return.
+bool term_drives(const char *c, int len);
 
 // Text from a file made printable: control characters and bad bytes become \xNN. At most `limit`
 // bytes are read.

@@ -1,6 +1,7 @@
 # A conversation on a terminal: turns, commands, Ctrl-C and Ctrl-D, the history.
 . "$(dirname "$0")/lib.sh"
 export NO_COLOR=1 TERM=xterm XDG_STATE_HOME=$work/state
+export DIALOGUE_COLUMNS=1000 # answers are compared whole; one case has an edge
 slowly 5000
 
 # talk ARG...: a conversation with the steps of standard input; leaves code and ./out.
@@ -51,6 +52,18 @@ send \x04
 STEPS
 equal "Ctrl-D leaves with 0" 0 "$code"
 
+# At the terminal's edge words stay whole.
+DIALOGUE_COLUMNS=40 talk <<STEPS
+expect > 
+send Hello, who are you?\r
+expect tokens/s
+expect > 
+send /bye\r
+STEPS
+fold -s -w 39 <<<"$hello" | sed 's/ *$//' >folded
+sed 's/\x1b\[?2004l//; s/[^ ]*\x1b\[[0-9]*D\x1b\[K//; s/ *\r*$//' out | grep -xFf folded >shown
+equal "words at the edge: $(cat -v out)" "$(cat folded)" "$(cat shown)"
+
 # The commands.
 talk <<STEPS
 expect > 
@@ -78,7 +91,7 @@ send Hello, who are you?\r
 expect $hello
 expect > 
 send /nonsense 1\r
-expect Unknown command /nonsense. There are /system, /reset, /stats, /help, /exit.
+expect Unknown command /nonsense. There are /system, /undo, /regen, /set, /save, /load, /reset, /stats, /help, /exit.
 send /help\r
 expect this list
 expect > 
@@ -88,8 +101,9 @@ send /quit\r
 STEPS
 equal "/quit leaves with 0" 0 "$code"
 
-# The context: the message that does not fit is not sent, and nothing is lost.
-talk -c 40 <<STEPS
+echo kept >kept.json
+# The context: with --no-trim the message that does not fit is not sent, and nothing is lost.
+talk -c 40 --no-trim <<STEPS
 expect > 
 send Hello, who are you?\r
 expect $hello
@@ -110,6 +124,95 @@ expect >
 send \x04
 STEPS
 equal "a full context does not end the conversation" 0 "$code"
+
+# Otherwise the oldest turns are dropped, which is said; a message that is too long alone drops nothing.
+thanks=$(answer '[{"role": "user", "content": "Thank you!"}]')
+long=$(printf 'fox %.0s' {1..60})
+talk -c 40 <<STEPS
+expect > 
+send Hello, who are you?\r
+expect $hello
+expect > 
+send Thank you!\r
+expect The context holds 40 tokens: the oldest 1 turn, 
+expect tokens, is dropped.
+expect $thanks
+expect > 
+send $long\r
+expect It was not sent.
+expect > 
+send /stats\r
+expect context
+expect > 
+send /bye\r
+STEPS
+equal "a full context drops the oldest turn, and the answer is that without it" 0 "$code"
+
+# Commands that change the conversation, completed by Tab; a file of it.
+hi_thanks=$(answer '[{"role": "user", "content": "Hello, who are you?"}, {"role": "assistant", "content": "'"$hello"'"},
+    {"role": "user", "content": "Thank you!"}]')
+talk <<STEPS
+expect > 
+send /undo\r
+expect There is no message to take back.
+expect > 
+send Hello, who are you?\r
+expect $hello
+expect > 
+send Tell me a joke.\r
+expect tokens/s
+expect > 
+send /un\x09\r
+expect taken back; 1 message is left.
+expect > 
+send /sa\x09talk.json\r
+expect 2 messages are saved in talk.json.
+expect > 
+send /save kept.json\r
+expect kept.json: there is such a file
+expect > 
+send /clear\r
+expect empty
+expect > 
+send /load nosuch\r
+expect nosuch: No such file
+expect > 
+send /load talk.json\r
+expect 2 messages are loaded.
+expect > 
+send Thank you!\r
+expect $hi_thanks
+expect > 
+send /set te\x090\r
+expect temperature is 0.
+expect > 
+send /set top-p 7\r
+expect top-p: '7' is not a number from 0 to 1
+expect > 
+send /set model x\r
+expect model cannot be set here
+expect > 
+send /set\r
+expect temperature              0
+expect > 
+send /regen\r
+expect tokens/s
+expect > 
+send /re\x09\x09
+expect /regen  /regenerate  /reset
+expect > /re
+send \x03
+expect (Ctrl-C again or Ctrl-D leaves)
+expect > 
+send /?\r
+expect /undo
+expect > 
+send /bye\r
+STEPS
+equal "commands: $(tail -c 300 out)" 0 "$code"
+equal "the file is private" 600 "$(stat -c %a talk.json)"
+equal "a file that was there stays" kept "$(cat kept.json)"
+equal "--messages reads what /save wrote" "Hello, who are you?" "$(json talk.json 0.content)"
 
 # From here on the text matters less than the number of starts.
 export RUNNEL_MODEL=$SMALL

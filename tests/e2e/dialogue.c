@@ -1,10 +1,10 @@
 // Runs a command on a pseudo-terminal and holds a dialogue with it, for the scripts:
 // `dialogue COMMAND [ARGUMENT...] <STEPS`. A step is a line: `send TEXT`, `expect TEXT` (waits
 // until TEXT comes after what was expected before), `resize COLUMNS`, `signal NUMBER` or `hang up`,
-// after which there is no terminal. In TEXT \r, \e, \\ and \xNN are escapes. At the end of the
-// steps it waits for the command to end. Prints all that the terminal showed; exits with the
-// command's status, or with 99 when a step waited in vain or the command left the terminal's modes
-// changed.
+// after which there is no terminal. It has 100 columns, or DIALOGUE_COLUMNS. In TEXT \r, \e, \\ and
+// \xNN are escapes. At the end of the steps it waits for the command to end. Prints all that the
+// terminal showed; exits with the command's status, or with 99 when a step waited in vain or the
+// command left the terminal's modes changed.
 #include <errno.h>
 #include <poll.h>
 #include <pty.h>
@@ -131,7 +131,9 @@ static int modes_equal(int fd, const struct termios *before) {
 
 int main(int argc, char **argv) {
     struct dialogue d = {0};
-    const struct winsize size = {.ws_col = 100, .ws_row = 24};
+    const char *columns = getenv("DIALOGUE_COLUMNS");
+    const struct winsize size = {.ws_col = (unsigned short)(columns ? atoi(columns) : 100),
+                                 .ws_row = 24};
     struct termios before;
     if (argc < 2) return EXIT_IN_VAIN;
     int terminal;
