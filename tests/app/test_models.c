@@ -11,6 +11,7 @@
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 #define DIGEST "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define OTHER  "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define HUB    "home/.cache/huggingface/hub/"
 #define OLLAMA "home/.ollama/models/"
 
@@ -96,6 +97,8 @@ static int stores_make(void **state) {
         "{\"ggufFile\":{\"rfilename\":\"lost.gguf\"}}");
     put(OLLAMA "blobs/sha256-" DIGEST, "ollama");
     put_manifest("registry.ollama.ai/library/llama3.2/latest", "model", "sha256:" DIGEST, 6);
+    put(OLLAMA "blobs/sha256-" OTHER, "larger one");
+    put_manifest("registry.ollama.ai/library/llama3.2/3b", "model", "sha256-" OTHER, 10);
     put_manifest("registry.ollama.ai/library/llama3.2/1b", "model", "sha256:" DIGEST, 6);
     put_manifest("hf.co/u/r/Q4_K_M", "model", "sha256:" DIGEST, 6);
     put_manifest("registry.ollama.ai/library/bad/up", "model", "sha256:../../../plain", 6);
@@ -148,6 +151,7 @@ CASE(a_name_means_the_model_of_a_store) {
     found("Folder-1B", "models--org--Folder-1B/snapshots/" COMMIT);
     found("me/story", "me_story_tale-Q8_0.gguf");
     found("llama3.2", "blobs/sha256-" DIGEST);
+    found("llama3.2:3b", "blobs/sha256-" OTHER);
     found("llama3.2:1b", "blobs/sha256-" DIGEST);
     found("hf.co/u/r:Q4_K_M", "blobs/sha256-" DIGEST);
     found("pub/thing-GGUF", "thing-q8_0.gguf");
@@ -200,7 +204,7 @@ CASE(damaged_and_hostile_entries_say_why) {
     refused("bad:none", "has 0 layers of type");
     refused("bad:torn", "is not a JSON object");
     put_manifest("registry.ollama.ai/library/bad/lost", "model",
-                 "sha256:ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", 6);
+                 "sha256:ee112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", 6);
     refused("bad:lost", "is missing; 'ollama pull bad:lost' brings it back");
 }
 
