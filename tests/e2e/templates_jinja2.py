@@ -72,7 +72,7 @@ def result(env, source, variables):
 
 
 def write(path, results):
-    path.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(results, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
 
 def main():
