@@ -31,7 +31,8 @@ refused 2 "is the file that --model reads" run -m "$SMALL" -p a -n 1 --trace "$S
 # A run says it after its answer, and its document says the same later.
 run run -p "Once upon a time" -n 20 --seed 1 --explain --trace run.trace
 equal "run --explain" 0 "$code"
-expect "it explains the first token: $(cat err)" grep -q "^  [0-9.,]* ms to first token: .* its own prompt (5 tokens" err
+tr -s '\n ' ' ' <err >line # sentences go on in the next line
+expect "it explains the first token: $(cat err)" grep -q " [0-9.,]* ms to first token: .* its own prompt (5 tokens" line
 expect "it explains the tokens" grep -q "Then 19 tokens in" err
 expect "the strip has a mark or an end" grep -q " ms$" err
 equal "the trace of a run is whole" X "$(json run.trace traceEvents.5.ph)"
