@@ -56,15 +56,20 @@ static int argv_make(const char *model, char *words, char *argv[ARGS_MAX + 1]) {
     return APP_OK;
 }
 
-// The last line of its messages, without the program's name.
-static void last_line(FILE *err, char *out, size_t size) {
+// The last of its messages without the program's name, else its last line. Lines of advice may
+// follow a message.
+static void message_find(FILE *err, char *out, size_t size) {
     char line[512];
+    bool has_message = false;
     snprintf(out, size, "no message");
     rewind(err);
     while (fgets(line, sizeof line, err)) {
         line[strcspn(line, "\n")] = '\0';
-        const char *text = strncmp(line, "runnel: ", 8) ? line : line + 8;
-        if (*text) snprintf(out, size, "%.*s", (int)size - 1, text);
+        const bool is_message = !strncmp(line, "runnel: ", 8);
+        const char *text = is_message ? line + 8 : line;
+        if (!*text || (has_message && !is_message)) continue;
+        has_message = is_message;
+        snprintf(out, size, "%.*s", (int)size - 1, text);
     }
 }
 
@@ -91,7 +96,7 @@ static int ready_wait(pid_t pid, FILE *err, char *url, size_t url_size) {
         if (ready_find(err, url, url_size)) return APP_OK;
         if (waitpid(pid, &status, WNOHANG) == pid) {
             char line[400];
-            last_line(err, line, sizeof line);
+            message_find(err, line, sizeof line);
             const bool usage = WIFEXITED(status) && WEXITSTATUS(status) == APP_USAGE;
             return app_fail(usage ? APP_USAGE : APP_FAILED, "the own server: %s", line);
         }

@@ -36,6 +36,7 @@ equal "synthetic: exit code, $(cat err)" 0 "$code"
 expect "synthetic: all requests are complete" grep -q "^|         4 |       40 |      0 |" out
 refused 2 "--synthetic: --model names another model" serve --synthetic tiny:Q4_0 -m "$SMALL"
 refused 2 "the own server: /nonexistent: No such file" bench serve -m /nonexistent
+refused 2 "the own server: no-such-model: no such file" bench serve -m no-such-model
 refused 2 "the own server: unknown option --prot" bench serve --server-args "--prot 1"
 refused 2 "--url: 'localhost' is not a URL of a server" bench serve --url localhost
 refused 1 "127.0.0.1:9: cannot connect: Connection refused" bench serve --url http://127.0.0.1:9
