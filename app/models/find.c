@@ -22,6 +22,7 @@ struct wanted {
     const char *whole; // as given
     char name[SPEC];   // without the tag
     const char *tag;   // "": none
+    bool is_any_tag;   // no tag does not mean "latest"
 };
 
 // ---------------------------------------------------------------- matching
@@ -89,7 +90,7 @@ static bool is_same_file(const struct model_entry *a, const struct model_entry *
 static int matches_get(const struct model_list *list, const struct wanted *wanted, int level,
                        const struct model_entry **found) {
     int n = 0, latest = -1;
-    bool is_of_ollama = !*wanted->tag;
+    bool is_of_ollama = !*wanted->tag && !wanted->is_any_tag;
     for (int i = 0; i < list->n; i++) {
         const struct model_entry *entry = &list->entry[i];
         int at = 0;
@@ -197,6 +198,7 @@ static int none_fail(const struct model_list *list, const struct wanted *wanted,
     const struct app_short shown = app_short(wanted->whole);
     struct wanted untagged = *wanted;
     untagged.tag = "";
+    untagged.is_any_tag = true;
     const int others = best_get(list, &untagged, found);
     const char *near = others ? NULL : near_find(list, wanted->name);
     int code;
@@ -233,6 +235,7 @@ static void wanted_read(const char *name, struct wanted *out) {
     const char *colon = strrchr(name, ':');
     const bool has_tag = colon && colon > name && !strchr(colon, '/');
     out->whole = name;
+    out->is_any_tag = false;
     out->tag = has_tag ? colon + 1 : "";
     snprintf(out->name, sizeof out->name, "%.*s",
              (int)(has_tag ? (size_t)(colon - name) : strlen(name)), name);

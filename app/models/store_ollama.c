@@ -41,13 +41,18 @@ static const char *digest_of(const json_t *layer) {
 static void blob_check(const struct store *store, struct model_entry *entry, const json_t *layer,
                        const char *digest) {
     char path[PATH_MAX], to[PATH_MAX];
-    struct stat info;
+    struct stat info = {0};
     const json_t *size = json_object_get(layer, "size");
     // before version 0.1.32 there was a colon
     for (int i = 0; i < 2; i++) {
         const int len =
             snprintf(path, sizeof path, "%s/blobs/sha256%c%s", store->root, i ? ':' : '-', digest);
-        if (len >= (int)sizeof path || stat(path, &info) == 0) break;
+        if (len >= (int)sizeof path) {
+            model_problem(store->list, entry, "the path of blobs/sha256-%s has more than %d bytes",
+                          digest, PATH_MAX - 1);
+            return;
+        }
+        if (stat(path, &info) == 0) break;
         if (i == 1) {
             model_problem(store->list, entry,
                           "%s/blobs/sha256-%s is missing; 'ollama pull %s:%s' "

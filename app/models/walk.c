@@ -23,6 +23,7 @@ struct folder {
     bool has_config;
     uint64_t weight_bytes;       // of safetensors
     int n_weights;               // such files
+    int n_gguf;                  // GGUF files of models in it, and not in folders below it
     char problem[PATH_MAX + 64]; // of a file in it that safetensors models need; "": none
 };
 
@@ -114,13 +115,14 @@ static void file_check(const struct walk *walk, const char *path, const struct s
     }
 }
 
-static void gguf_add(struct model_list *list, const struct folder *folder, const char *file,
+static void gguf_add(struct model_list *list, struct folder *folder, const char *file,
                      const char *path, const struct stat *info) {
     char stem[NAME_MAX + 1], tag[MODEL_TAG], name[PATH_MAX], problem[1200];
     int part = 1, parts = 0;
     snprintf(stem, sizeof stem, "%s", file);
     stem[strlen(stem) - 5] = '\0';
     if (is_projector(stem)) return;
+    folder->n_gguf++;
     if (!part_read(stem, &part, &parts)) parts = 0;
     model_tag_read(stem, tag);
     name_make(folder, stem, tag, name, sizeof name);
@@ -191,6 +193,14 @@ static void folder_enter(struct model_list *list, const struct folder *parent, c
     folder_read(list, &folder, depth - 1);
 }
 
+// Whether a safetensors model may read the file. A README may be missing.
+static bool is_needed(const char *file) {
+    static const char *const ends[] = {".json", ".safetensors", ".jinja", ".model", ".txt"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(file, ends[i])) return true;
+    return false;
+}
+
 static void name_read(struct model_list *list, struct folder *folder, const char *file, int depth) {
     char path[PATH_MAX];
     struct stat found, *info = &found;
@@ -204,7 +214,7 @@ static void name_read(struct model_list *list, struct folder *folder, const char
         gguf_add(list, folder, file, path, info);
         return;
     }
-    if (!*folder->problem)
+    if (!*folder->problem && is_needed(file))
         file_check(folder->walk, path, info, folder->problem, sizeof folder->problem);
     if (!strcmp(file, "config.json")) folder->has_config = true;
     if (ends_with(file, ".safetensors")) {
@@ -226,7 +236,8 @@ static void folder_read(struct model_list *list, struct folder *folder, int dept
         name_read(list, folder, name->d_name, depth);
     }
     closedir(dir);
-    folder_add(list, folder, list->n > before);
+    // a folder without weights may have its models in folders below it
+    folder_add(list, folder, folder->n_gguf || (!folder->n_weights && list->n > before));
 }
 
 void walk_folder(struct model_list *list, const struct walk *walk) {

@@ -82,6 +82,14 @@ static int stores_make(void **state) {
     put_hub("org--Model-GGUF", "Model-F16.gguf");
     put_hub("org--Folder-1B", "config.json");
     put_hub("org--Folder-1B", "model.safetensors");
+    put_link(HUB "models--org--Folder-1B/snapshots/" COMMIT "/README.md", "nowhere");
+    put(HUB "models--org--Folder-1B/snapshots/" COMMIT "/sub/config.json", "{}");
+    put(HUB "models--org--Folder-1B/snapshots/" COMMIT "/sub/model.safetensors", "s");
+    put_hub("org--Gap", "config.json");
+    put_hub("org--Gap", "model.safetensors");
+    put_link(HUB "models--org--Gap/snapshots/" COMMIT "/tokenizer.json", "nowhere");
+    put_hub("org--Below-GGUF", "config.json");
+    put(HUB "models--org--Below-GGUF/snapshots/" COMMIT "/Q4_0/below-Q4_0.gguf", "b");
     put_hub("org--Bare", "config.json");
     put_hub("bad--gone", "gone-Q4_0.gguf");
     unlink(HUB "models--bad--gone/blobs/b-gone-Q4_0.gguf");
@@ -149,6 +157,8 @@ CASE(a_name_means_the_model_of_a_store) {
     found("org/Model-GGUF:UD-Q4_K_M", "Model-UD-Q4_K_M.gguf");
     found("org/Model-GGUF/Model-F16.gguf", "Model-F16.gguf");
     found("Folder-1B", "models--org--Folder-1B/snapshots/" COMMIT);
+    found("org/Folder-1B/sub", "models--org--Folder-1B/snapshots/" COMMIT "/sub");
+    found("org/Below-GGUF", "/Q4_0/below-Q4_0.gguf");
     found("me/story", "me_story_tale-Q8_0.gguf");
     found("llama3.2", "blobs/sha256-" DIGEST);
     found("llama3.2:3b", "blobs/sha256-" OTHER);
@@ -177,6 +187,8 @@ CASE(several_models_of_a_name_are_listed) {
     refused("org/Model-GGUF:Q3_K", "not with the tag 'Q3_K'; there are:");
     check(strstr(caught.err, "\n  org/Model-GGUF:F16  "), "%s", caught.err);
     check(strstr(caught.err, "hf download org/Model-GGUF --include '*Q3_K*'\n"), "%s", caught.err);
+    refused("llama3.2:7b", "not with the tag '7b'; there are:");
+    check(strstr(caught.err, "\n  llama3.2:3b  (Ollama)"), "%s", caught.err);
 }
 
 CASE(a_name_that_is_not_here_has_a_command) {
@@ -193,6 +205,7 @@ CASE(a_name_that_is_not_here_has_a_command) {
 CASE(damaged_and_hostile_entries_say_why) {
     refused("half", "2 of its 3 parts are missing");
     refused("org/Bare", "has config.json, and no weights");
+    refused("org/Gap", "tokenizer.json: links to nowhere, which is missing");
     refused("bad/gone", "links to ../../blobs/b-gone-Q4_0.gguf, which is missing");
     refused("bad/ref", "refs/main: '../../../../etc' is not a commit of 40 digits");
     refused("bad/out:Q5_0", "links to /etc/passwd, which is outside of the store");
@@ -237,6 +250,13 @@ CASE(variables_move_the_stores) {
     setenv("LLAMA_CACHE", "elsewhere/hub", 1); // repositories as in the hub's cache
     found("moved", "/moved.gguf");
     unsetenv("LLAMA_CACHE");
+    char far[4040] = ""; // the manifests' paths fit, those of blobs do not
+    memset(far, '/', sizeof far - 1);
+    memcpy(far, ".", 1);
+    memcpy(far + sizeof far - sizeof OLLAMA, OLLAMA, sizeof OLLAMA - 1);
+    setenv("OLLAMA_MODELS", far, 1);
+    refused("llama3.2:3b", "the path of blobs/sha256-" OTHER " has more than 4095 bytes");
+    unsetenv("OLLAMA_MODELS");
     put("home/.lmstudio/settings.json", "{\"downloadsFolder\": 5}");
     found("thing", "thing-q8_0.gguf");
 }
