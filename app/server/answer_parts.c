@@ -333,6 +333,12 @@ static bool step_call(struct feed *f) {
     return true;
 }
 
+// Whether the whole rest is the start of one of the marks.
+static bool is_start_of(const struct feed *f, const char *const *marks) {
+    while (*marks && (f->len >= strlen(*marks) || memcmp(f->text, *marks, f->len) != 0)) marks++;
+    return *marks != NULL;
+}
+
 static bool step_between(struct feed *f) {
     struct answer_parts *const parts = f->parts;
     const struct tool_marks *const style = &parts->marks.tools;
@@ -351,6 +357,10 @@ static bool step_between(struct feed *f) {
         return true;
     }
     if (close == MATCH_MAYBE || open == MATCH_MAYBE) return false;
+    if (f->final && is_start_of(f, style->close)) { // the answer was cut within the mark
+        drop(f, f->len);
+        return false;
+    }
     parts->state = STATE_CONTENT;
     if (style->bare && (f->text[0] == ';' || f->text[0] == '{'))
         call_begin(parts, f->text[0] == ';', "");

@@ -87,6 +87,10 @@ CASE(broken_calls_keep_their_beginning) {
     expect(HERMES, BEGIN "\"}", OUT "\"})");
     expect(HERMES, BEGIN "\"}</tool_call>y", OUT "\"})C(y)");
     expect(HERMES, BEGIN "\"}, \"id\": 1", OUT "\"})");
+    // the start of its closing mark is no content, where the answer ends
+    expect(HERMES, BEGIN "\"}}\n</", OUT "\"})");
+    expect(HERMES, BEGIN "\"}}</tool", OUT "\"})");
+    expect(HERMES, BEGIN "\"}}</tools", OUT "\"})C(</tools)");
     expect(HERMES, BEGIN "\"}, \"id\": x}</tool_call>", OUT "\"})C(, \"id\": x}</tool_call>)");
     expect(NEMOTRON, "<TOOLCALL>[{\"name\":\"f\"}, {\"name\":\"g\"",
            "T0(f)A0({})C(, {\"name\":\"g\")");
