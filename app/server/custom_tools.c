@@ -14,6 +14,35 @@ static bool no_memory(struct call *call) {
 
 // ---------------------------------------------------------------- tools
 
+// The definition as a group of a pattern for the whole input. Anchors at the ends of the outermost
+// alternatives say the same and are left out. False: a parenthesis at *at has no other one, so that
+// the group would end elsewhere.
+static bool pattern_put(struct jbuf *pattern, const char *text, size_t len, size_t *at) {
+    size_t depth = 0, first = 0;          // first: of the outermost open ones
+    bool in_class = false, starts = true; // starts: an alternative
+    jbuf_text(pattern, "^(?:");
+    for (size_t i = 0; i < len; i++) {
+        const bool ends = i + 1 == len || text[i + 1] == '|';
+        const bool is_anchor = (text[i] == '^' && starts) || (text[i] == '$' && ends);
+        if (is_anchor && !in_class && depth == 0) continue;
+        jbuf_bytes(pattern, text + i, 1);
+        starts = text[i] == '|';
+        if (text[i] == '\\' && i + 1 < len)
+            jbuf_bytes(pattern, text + ++i, 1);
+        else if (in_class)
+            in_class = text[i] != ']';
+        else if (text[i] == '[')
+            in_class = true;
+        else if (text[i] == '(' && depth++ == 0)
+            first = i;
+        else if (text[i] == ')' && depth-- == 0)
+            return *at = i, false;
+    }
+    jbuf_text(pattern, ")$");
+    *at = first;
+    return depth == 0;
+}
+
 // {"syntax", "definition"}, beside the format's type or in its member "grammar". The pattern is for
 // the whole input. *pattern NULL: any text.
 static bool grammar_read(const struct fields *format, struct jbuf *pattern) {
@@ -34,9 +63,10 @@ static bool grammar_read(const struct fields *format, struct jbuf *pattern) {
         return field_refuse(&grammar, "syntax", "\"lark\" is not supported, use \"regex\"");
     if (!field_string(&grammar, "definition", DEFINITION_MAX, &definition, &len)) return false;
     if (!definition) return field_refuse(&grammar, "definition", "missing");
-    jbuf_text(pattern, "^(?:");
-    jbuf_bytes(pattern, definition, len);
-    jbuf_text(pattern, ")$");
+    size_t at;
+    if (!pattern_put(pattern, definition, len, &at))
+        return field_refuse(&grammar, "definition", "offset %zu: '%c' without its other half", at,
+                            definition[at]);
     return !pattern->failed || no_memory(format->call);
 }
 
@@ -87,6 +117,15 @@ json_t *custom_tool_function(const struct fields *tool, size_t name_max) {
     }
     jbuf_deinit(&pattern);
     return function;
+}
+
+const char *custom_tool_definition(const json_t *tool, size_t *len) {
+    const json_t *const custom = json_object_get(tool, "custom");
+    const json_t *const format = json_object_get(custom ? custom : tool, "format");
+    const json_t *const inner = json_object_get(format, "grammar");
+    const json_t *const definition = json_object_get(inner ? inner : format, "definition");
+    *len = json_string_length(definition);
+    return json_string_value(definition);
 }
 
 json_t *custom_tool_arguments(const char *input, size_t len) {

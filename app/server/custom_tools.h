@@ -10,6 +10,8 @@
 // The function that stands for a tool, as OpenAI's chat has it, from the object that has the tool's
 // name, description and format. NULL: refused.
 json_t *custom_tool_function(const struct fields *tool, size_t name_max);
+// The definition of a tool's grammar, from the tool as a request has it. NULL: none.
+const char *custom_tool_definition(const json_t *tool, size_t *len);
 // The arguments that stand for an input. NULL: out of memory.
 json_t *custom_tool_arguments(const char *input, size_t len);
 // Remembers the tool's name in *names, an object; NULL: none yet. False: out of memory.

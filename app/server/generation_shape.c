@@ -8,7 +8,10 @@
 
 #include "tool_shapes.h"
 
-enum { PARAM_BYTES = 64 };
+enum {
+    PARAM_BYTES = 64,
+    ROUNDS_MAX = 4, // refusals of schemas, each of which costs a compilation
+};
 
 bool generation_shape_read(struct call *call, struct generation *generation, const json_t *body,
                            enum family family) {
@@ -95,6 +98,23 @@ static bool refuse_tool(struct call *call, size_t index, const char *field, cons
     return call_refuse(call, 400, param, "invalid_function_parameters", "%s: %s", param, message);
 }
 
+// The library's message has the place in our pattern: the definition alone has the client's.
+static bool refuse_definition(struct call *call, size_t index, const char *field,
+                              const char *message) {
+    const json_t *tool = json_array_get(json_object_get(call_json(call), "tools"), index);
+    size_t len;
+    const char *const definition = custom_tool_definition(tool, &len);
+    rn_shape *alone = NULL;
+    rn_error err = {0};
+    if (definition &&
+        rn_shape_compile(call->server->model, RN_SHAPE_REGEX, definition, len, &alone, &err)) {
+        if (err.status == RN_ERR_NOMEM) return no_memory(call);
+        message = err.message;
+    }
+    rn_shape_release(alone);
+    return refuse_tool(call, index, field, message);
+}
+
 static bool refuse_calls(struct call *call, const struct generation *generation,
                          const rn_error *err) {
     const struct shape *shape = &generation->shape;
@@ -102,14 +122,14 @@ static bool refuse_calls(struct call *call, const struct generation *generation,
     const char *rest;
     if (err->status == RN_ERR_NOMEM) return no_memory(call);
     if (tool_shape_place(&generation->tool_choice, err->message, &index, &rest))
-        return refuse_tool(call, index, schema_field(call, generation, index), rest);
+        return refuse_definition(call, index, schema_field(call, generation, index), rest);
     if (shape->kind) return refuse_shape(call, shape, err->message, true);
     return call_refuse(call, 400, "tools", "invalid_value", "tools: %s", err->message);
 }
 
 // A tool that is not strict, in an answer that need not call it, takes any object where its schema
-// is not supported. True: there was such a tool.
-static bool loosen(struct generation *generation, const rn_error *err) {
+// is not supported. In the last round all such tools do. True: there was such a tool.
+static bool loosen(struct generation *generation, const rn_error *err, int round) {
     struct tool_choice *choice = &generation->tool_choice;
     size_t index;
     const char *rest;
@@ -117,6 +137,22 @@ static bool loosen(struct generation *generation, const rn_error *err) {
     if (!tool_shape_place(choice, err->message, &index, &rest)) return false;
     if (choice->rule[index].strict || choice->rule[index].loose) return false;
     choice->rule[index].loose = true;
+    for (size_t i = 0; round == ROUNDS_MAX && i < choice->n; i++)
+        if (!choice->rule[i].strict) choice->rule[i].loose = true;
+    return true;
+}
+
+// The arguments of a call are an object, whatever else the schema says.
+static bool types_check(struct call *call, struct generation *generation, const json_t *tools) {
+    struct tool_choice *choice = &generation->tool_choice;
+    for (size_t i = 0; i < choice->n; i++) {
+        struct tool_rule *rule = &choice->rule[i];
+        if (!rule->allowed || rule->loose || tool_takes_object(json_array_get(tools, i))) continue;
+        if (rule->strict || choice->mode != TOOLS_AUTO)
+            return refuse_tool(call, i, schema_field(call, generation, i),
+                               "/type: the arguments of a call are an object");
+        rule->loose = true;
+    }
     return true;
 }
 
@@ -124,7 +160,8 @@ static bool calls_make(struct call *call, struct generation *generation, const j
     const struct server *server = call->server;
     const struct tool_shape wish = {generation->marks, server->tmpl_source, tools,
                                     &generation->tool_choice, &generation->shape};
-    for (;;) {
+    if (!types_check(call, generation, tools)) return false;
+    for (int round = 1;; round++) {
         struct jbuf source = {0};
         size_t index = 0;
         rn_error err = {0};
@@ -139,7 +176,7 @@ static bool calls_make(struct call *call, struct generation *generation, const j
                                "calls of this model can name tools with letters, digits and "
                                "_ - . alone");
         if (!status) return true;
-        if (!loosen(generation, &err)) return refuse_calls(call, generation, &err);
+        if (!loosen(generation, &err, round)) return refuse_calls(call, generation, &err);
     }
 }
 

@@ -249,6 +249,19 @@ bool tool_shape_known(const struct answer_marks *marks, const char *tmpl) {
     return form_find(marks, tmpl) != NULL;
 }
 
+bool tool_takes_object(const json_t *tool) {
+    const json_t *const schema = json_object_get(json_object_get(tool, "function"), "parameters");
+    const json_t *const type = json_object_get(schema, "type");
+    const char *const name = json_string_value(type);
+    const json_t *item;
+    size_t i;
+    json_array_foreach(type, i, item) {
+        const char *const one = json_string_value(item);
+        if (one && !strcmp(one, "object")) return true;
+    }
+    return !type || (name && !strcmp(name, "object"));
+}
+
 // ---------------------------------------------------------------- writing a structure
 
 // A comma, unless a list or an object has just begun.
@@ -320,25 +333,26 @@ static void tags_put(struct jbuf *out, const struct form *form, const struct tag
     jbuf_text(out, "}");
 }
 
-static bool has_any(const json_t *schema, const char *const *keys) {
-    while (*keys && !json_object_get(schema, *keys)) keys++;
-    return *keys != NULL;
+// Whether the schema names no property and says nothing else about the object.
+static bool is_empty(const json_t *schema) {
+    static const char *const plain[] = {"type",    "title", "description", "$comment",
+                                        "$schema", "$defs", "definitions", NULL};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)schema, key, value) {
+        const char *const *word = plain;
+        while (*word && strcmp(*word, key) != 0) word++;
+        const bool is_list = !strcmp(key, "properties") || !strcmp(key, "required");
+        const bool is_blank = is_list && !json_object_size(value) && !json_array_size(value);
+        if (!*word && !is_blank) return false;
+    }
+    return true;
 }
 
-// The schema of an object. Without properties and words on others it is the empty object: such a
-// tool takes no arguments.
+// The schema of an object. Without words on its members it is the empty object: such a tool takes
+// no arguments.
 static void schema_put(struct jbuf *out, const json_t *schema) {
-    static const char *const open[] = {"additionalProperties",
-                                       "patternProperties",
-                                       "allOf",
-                                       "anyOf",
-                                       "oneOf",
-                                       "$ref",
-                                       "required",
-                                       NULL};
-    const bool is_empty =
-        !json_object_size(json_object_get(schema, "properties")) && !has_any(schema, open);
-    if (is_empty) {
+    if (is_empty(schema)) {
         jbuf_text(out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}");
         return;
     }

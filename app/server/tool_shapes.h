@@ -19,6 +19,8 @@ struct tool_shape {
 
 // Whether the form of the template's calls is known.
 bool tool_shape_known(const struct answer_marks *marks, const char *tmpl);
+// False: the type in the schema of the tool's arguments excludes objects.
+bool tool_takes_object(const json_t *tool);
 // The source. False: a name cannot be written in this form: *index is the tool's.
 bool tool_shape_put(const struct tool_shape *shape, struct jbuf *out, size_t *index);
 // The source of an answer that calls no tool, where marks stand around it. False: it needs none.

@@ -22,6 +22,11 @@ CASE(custom_tools_become_functions) {
         {"{'type':'grammar','grammar':{'syntax':'regex','definition':'a|b'}}}}",
          "{'type':'grammar','syntax':'regex','definition':'a|b'}}",
          FUNCTION ",'pattern':'^(?:a|b)$'" REST},
+        // anchors at the ends are for the whole input as well
+        {"{'type':'grammar','grammar':{'syntax':'regex','definition':'^[0-9^$(]{3}$|^(a|b)\\\\$'}}}"
+         "}",
+         "{'type':'grammar','syntax':'regex','definition':'^[0-9^$(]{3}$|^(a|b)\\\\$'}}",
+         FUNCTION ",'pattern':'^(?:[0-9^$(]{3}|(a|b)\\\\$)$'" REST},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[1024];
@@ -56,7 +61,11 @@ CASE(wrong_formats_are_refused_by_field) {
         {WITH("{'type':'grammar','grammar':{'syntax':'lark','definition':'a'}}"),
          AT ".grammar.syntax", "lark"},
         {WITH("{'type':'grammar','grammar':{'syntax':'regex','definition':'(a)\\\\1'}}"),
-         AT ".grammar.definition", "pattern"},
+         AT ".grammar.definition", "definition: offset 3: "},
+        {WITH("{'type':'grammar','grammar':{'syntax':'regex','definition':'a)|(?:b'}}"),
+         AT ".grammar.definition", "offset 1: ')'"},
+        {WITH("{'type':'grammar','grammar':{'syntax':'regex','definition':'a(b(c)'}}"),
+         AT ".grammar.definition", "offset 1: '('"},
         {WITH("{'type':'grammar','grammar':{'syntax':'regex'}}"), AT ".grammar.definition",
          "missing"},
         {"{" HI ",'tools':[{'type':'custom','custom':{}}]}", "tools[0].custom.name", "missing"},

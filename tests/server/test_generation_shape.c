@@ -158,6 +158,35 @@ CASE(tools_that_are_not_strict_take_any_object_where_their_schema_is_not_support
     template_use(HERMES);
 }
 
+// Each refusal costs a compilation: behind a few of them no schema is tried that need not be.
+CASE(many_schemas_that_are_not_supported_cost_few_compilations) {
+#define TWO FUNCTION("f", "", BAD) "," FUNCTION("g", "", BAD)
+#define WITH(more)                                                                                 \
+    "{" CHAT ",'tools':[" FUNCTION("e", "", SCHEMA) "," TWO more "],'parallel_tool_calls':false}"
+    template_use(PLAIN_TEMPLATE "{# <tool_call> #}"); // the prompt stays short
+    const struct call *few = call_prepared(chat_prepare, WITH(""));
+    assert_false(few->generation->tool_choice.rule[0].loose);
+    const struct call *many = call_prepared(chat_prepare, WITH("," TWO "," TWO));
+    assert_true(many->generation->tool_choice.rule[0].loose);
+    template_use(HERMES);
+#undef TWO
+#undef WITH
+}
+
+// A strict schema without properties is no word for the empty object.
+CASE(schemas_without_properties_are_kept) {
+#define STRICT(schema)                                                                             \
+    "{" CHAT ",'tools':[" FUNCTION("f", ",'strict':true", schema) "],'tool_choice':'required'}"
+    static const struct refusal cases[] = {
+        {STRICT("{'type':'string'}"), "tools[0].function.parameters", ": /type: "},
+        {STRICT("{'not':{'type':'object'}}"), "tools[0].function.parameters", ": /not: "},
+    };
+    expect_refusals(chat_prepare, cases);
+    call_prepared(chat_prepare, STRICT("{'type':['object','null'],'properties':{}}"));
+    call_prepared(chat_prepare, STRICT("{'const':{'a':1}}"));
+#undef STRICT
+}
+
 // Marks around the text are ours: an error shows the client's part of the pointer.
 CASE(shapes_between_marks_have_the_clients_pointers) {
     static const struct refusal bad[] = {
