@@ -174,8 +174,16 @@ static void summarize(struct constraint *c, struct budget *budget) {
     }
 }
 
+// A constraint that no text can start with is refused here, and not by its requests.
+static rn_status check_start(struct constraint *c, rn_error *err) {
+    struct matcher m;
+    const rn_status status = matcher_init(&m, c->vocab, &c->machine, c->share, &c->cache, err);
+    if (!status) matcher_deinit(&m);
+    return status;
+}
+
 static rn_status fill(struct constraint *c, struct grammar *g) {
-    const rn_status status = machine_init(&c->machine, g);
+    rn_status status = machine_init(&c->machine, g);
     if (status) return status;
     c->share = calloc(c->machine.n_rule, sizeof *c->share);
     for (uint32_t i = 0; c->share && i < c->machine.n_rule; i++) {
@@ -183,6 +191,8 @@ static rn_status fill(struct constraint *c, struct grammar *g) {
         if (!c->share[i]) return err_set(g->err, RN_ERR_NOMEM, "out of memory for a constraint");
     }
     if (!c->share) return err_set(g->err, RN_ERR_NOMEM, "out of memory for a constraint");
+    status = check_start(c, g->err);
+    if (status) return status;
     summarize(c, &g->budget);
     c->work = g->budget.work;
     c->bytes = machine_bytes(&c->machine);
@@ -260,11 +270,12 @@ rn_status constraint_open(struct constraint *constraint, int n_choices, struct c
     if (!run) return err_set(err, RN_ERR_NOMEM, "out of memory for a constraint");
     run->constraint = constraint_acquire(constraint);
     for (; run->n_choices < n_choices; run->n_choices++) {
-        if (matcher_init(&run->choice[run->n_choices], constraint->vocab, &constraint->machine,
-                         constraint->share, &constraint->cache))
-            continue;
+        const rn_status status =
+            matcher_init(&run->choice[run->n_choices], constraint->vocab, &constraint->machine,
+                         constraint->share, &constraint->cache, err);
+        if (!status) continue;
         constraint_close(run);
-        return err_set(err, RN_ERR_NOMEM, "out of memory for a constraint");
+        return status;
     }
     *out = run;
     return RN_OK;
@@ -306,7 +317,7 @@ rn_constraint constraint_hook(struct constraint_run *run) {
 
 bool constraint_may_end(struct constraint_run *run, int choice) {
     const struct matcher *m = choice_at(run, choice);
-    return matcher_can_end(m, matcher_set(m));
+    return !m->failure && matcher_can_end(m, matcher_set(m));
 }
 
 size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size) {

@@ -64,7 +64,7 @@ rn_status constraint_open(struct constraint *constraint, int n_choices, struct c
 void constraint_close(struct constraint_run *run); // NULL is fine
 rn_constraint constraint_hook(struct constraint_run *run);
 
-// Whether the text of a choice may end here.
+// Whether the text of a choice may end here; false after a failure.
 bool constraint_may_end(struct constraint_run *run, int choice);
 // The bytes that must come next, at most size; fewer where several may come or the text may end.
 size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size);

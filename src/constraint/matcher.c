@@ -11,6 +11,7 @@ enum {
 };
 
 static const char too_many_frames[] = "the constraint is too ambiguous for this text";
+static const char out_of_memory[] = "out of memory for a constraint";
 
 static uint32_t fail(struct matcher *m, const char *why) {
     if (!m->failure) m->failure = why;
@@ -25,7 +26,7 @@ static void *grow(struct matcher *m, void *array, uint32_t *capacity, uint32_t w
     while (next < wanted) next *= 2;
     void *grown = realloc(array, next * size);
     if (!grown) {
-        fail(m, "out of memory for a constraint");
+        fail(m, out_of_memory);
         return NULL;
     }
     *capacity = next;
@@ -58,15 +59,19 @@ static uint32_t hash_frame(uint32_t state, uint32_t count, uint32_t parent) {
     return (uint32_t)(h >> 32);
 }
 
-static bool frames_rehash(struct matcher *m, uint32_t n_slot) {
-    uint32_t *slot = calloc(n_slot, sizeof *slot);
-    if (!slot) return fail(m, "out of memory for a constraint");
+static void frames_enter(const struct matcher *m, uint32_t *slot, uint32_t n_slot) {
     for (uint32_t i = 1; i < m->n_frame; i++) {
         const struct frame *f = &m->frame[i];
         uint32_t at = hash_frame(f->state, f->count, f->parent) & (n_slot - 1);
         while (slot[at]) at = (at + 1) & (n_slot - 1);
         slot[at] = i;
     }
+}
+
+static bool frames_rehash(struct matcher *m, uint32_t n_slot) {
+    uint32_t *slot = calloc(n_slot, sizeof *slot);
+    if (!slot) return fail(m, out_of_memory);
+    frames_enter(m, slot, n_slot);
     free(m->frame_slot);
     m->frame_slot = slot;
     m->n_frame_slot = n_slot;
@@ -98,15 +103,19 @@ static uint32_t hash_set(const uint32_t *frame, uint32_t n, bool can_end) {
     return (uint32_t)(h ^ h >> 32);
 }
 
-static bool sets_rehash(struct matcher *m, uint32_t n_slot) {
-    uint32_t *slot = calloc(n_slot, sizeof *slot);
-    if (!slot) return fail(m, "out of memory for a constraint");
+static void sets_enter(const struct matcher *m, uint32_t *slot, uint32_t n_slot) {
     for (uint32_t i = 1; i < m->n_set; i++) {
         const struct frame_set *s = &m->set[i];
         uint32_t at = hash_set(m->pool + s->at, s->n, s->can_end) & (n_slot - 1);
         while (slot[at]) at = (at + 1) & (n_slot - 1);
         slot[at] = i;
     }
+}
+
+static bool sets_rehash(struct matcher *m, uint32_t n_slot) {
+    uint32_t *slot = calloc(n_slot, sizeof *slot);
+    if (!slot) return fail(m, out_of_memory);
+    sets_enter(m, slot, n_slot);
     free(m->set_slot);
     m->set_slot = slot;
     m->n_set_slot = n_slot;
@@ -315,8 +324,11 @@ static void collect(struct matcher *m) {
         for (uint32_t i = 0; i <= m->n_token; i++) m->history[i] = new_set[m->history[i]];
         for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = m->frame_mask[i].state = 0;
         memset(m->step, 0, MATCHER_STEPS * sizeof *m->step);
-        frames_rehash(m, m->n_frame_slot);
-        sets_rehash(m, m->n_set_slot);
+        // in place: without memory, slots would keep the old numbers
+        memset(m->frame_slot, 0, m->n_frame_slot * sizeof *m->frame_slot);
+        memset(m->set_slot, 0, m->n_set_slot * sizeof *m->set_slot);
+        frames_enter(m, m->frame_slot, m->n_frame_slot);
+        sets_enter(m, m->set_slot, m->n_set_slot);
         const uint32_t used = m->n_frame > m->n_pool ? m->n_frame : m->n_pool;
         m->collect_at = 2 * used > COLLECT_FRAMES ? 2 * used : COLLECT_FRAMES;
     }
@@ -407,8 +419,9 @@ size_t matcher_forced(struct matcher *m, char *out, size_t size) {
     return n;
 }
 
-bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struct machine *machine,
-                  struct share *const *share, struct mask_cache *cache) {
+rn_status matcher_init(struct matcher *m, struct constraint_vocab *vocab,
+                       const struct machine *machine, struct share *const *share,
+                       struct mask_cache *cache, rn_error *err) {
     *m = (struct matcher){.vocab = vocab,
                           .machine = machine,
                           .share = share,
@@ -429,11 +442,13 @@ bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struc
         closure_run(m);
         m->history[0] = set_of_found(m);
     } else {
-        fail(m, "out of memory for a constraint");
+        fail(m, out_of_memory);
     }
-    if (!m->failure) return true;
+    const char *failure = m->failure;
+    if (!failure) return RN_OK;
     matcher_deinit(m);
-    return false;
+    if (failure == out_of_memory) return err_set(err, RN_ERR_NOMEM, "%s", failure);
+    return err_set(err, RN_ERR_ARG, "%s: it may start in too many ways", failure);
 }
 
 void matcher_deinit(struct matcher *m) {

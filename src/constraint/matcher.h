@@ -91,8 +91,10 @@ struct matcher {
     struct frame *lone; // [max_depth + 1] frames along a walk of one frame
 };
 
-bool matcher_init(struct matcher *m, struct constraint_vocab *vocab, const struct machine *machine,
-                  struct share *const *share, struct mask_cache *cache); // false: out of memory
+// RN_ERR_ARG: the start is too ambiguous.
+rn_status matcher_init(struct matcher *m, struct constraint_vocab *vocab,
+                       const struct machine *machine, struct share *const *share,
+                       struct mask_cache *cache, rn_error *err);
 void matcher_deinit(struct matcher *m);
 
 uint32_t matcher_set(const struct matcher *m); // the current one

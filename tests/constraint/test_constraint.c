@@ -327,6 +327,22 @@ CASE(too_ambiguous_texts_end_with_an_error) {
     constraint_release(c);
 }
 
+// 257 objects, whose first names differ.
+CASE(too_ambiguous_starts_are_refused) {
+    char text[20000], *at = text + sprintf(text, "{\"anyOf\":[");
+    for (int i = 0; i < 257; i++)
+        at +=
+            sprintf(at, "%s{\"properties\":{\"a%d\":{\"type\":\"string\"}},\"required\":[\"a%d\"]}",
+                    i ? "," : "", i, i);
+    strcpy(at, "]}");
+    struct constraint *c;
+    rn_error err = {0};
+    const rn_status status =
+        constraint_compile(kit_vocab, CONSTRAINT_SCHEMA, text, strlen(text), NULL, &c, &err);
+    check(status == RN_ERR_ARG && !c && strstr(err.message, "ambiguous"), "%d: %s", (int)status,
+          err.message);
+}
+
 static int open_kit(void **state) {
     kit_open(pieces, N_PIECES, 300);
     return 0;

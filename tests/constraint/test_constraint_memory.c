@@ -71,4 +71,28 @@ CASE(every_allocation_may_fail) {
     }
 }
 
+// Unused frames are dropped along the text. Two allocations come before; a third would fail.
+CASE(a_collection_takes_no_memory_halfway) {
+    static const char source[] = ".{0,200}.{0,200}";
+    struct constraint_vocab *vocab;
+    struct constraint *c;
+    struct constraint_run *run;
+    kit_open(pieces, sizeof pieces / sizeof *pieces, 100);
+    kit_close();
+    check(!constraint_vocab_create(kit.n, kit_token, NULL, &vocab, NULL), "vocab");
+    check(!constraint_compile(vocab, CONSTRAINT_REGEX, source, strlen(source), NULL, &c, NULL),
+          "compile");
+    check(!constraint_open(c, 1, &run, NULL), "open");
+    for (int i = 0; i < 400; i++) {
+        if (i > 150) fail_at = 2; // tables grow together before
+        const bool fits = constraint_feed(run, 0, "a", 1);
+        fail_at = -1;
+        check(fits && !constraint_failure(run, 0), "character %d", i);
+    }
+    check(constraint_may_end(run, 0) && !constraint_feed(run, 0, "a", 1), "the end");
+    constraint_close(run);
+    constraint_release(c);
+    constraint_vocab_release(vocab);
+}
+
 TEST_PROGRAM(constraint_memory) { return cases_run(NULL, NULL); }

@@ -335,7 +335,7 @@ CASE(collections_change_nothing) {
         struct matcher m[2];
         struct mask_cache cache[2] = {{{0}}};
         for (int i = 0; i < 2; i++)
-            check(matcher_init(&m[i], kit_vocab, &k.machine, k.share, &cache[i]), "matcher");
+            check(!matcher_init(&m[i], kit_vocab, &k.machine, k.share, &cache[i], NULL), "matcher");
         // to begin with, the same text behind two ways
         static const char *const ways[] = {"(", "a(", "aa(", "(("};
         for (int way = 0; round % 4 == 0 && way < 4; way++) {

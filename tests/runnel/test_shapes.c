@@ -423,6 +423,25 @@ CASE(no_token_left_says_why) {
     rn_engine_destroy(engine);
 }
 
+// The text may end where its shape fails; it was not the model that ended it.
+CASE(a_shape_that_fails_is_an_error) {
+    rn_shape *shape = shape_of(RN_SHAPE_GRAMMAR, "root ::= x x x x x x x x\n"
+                                                 "x ::= [a-z ,.]* y [a-z ,.]*\n"
+                                                 "y ::= [a-z ,.]* z? [a-z ,.]*\n"
+                                                 "z ::= \"q\"");
+    const int32_t stop = token_of("a");
+    for (size_t n_stop = 0; n_stop < 2; n_stop++) {
+        rn_request request = request_of(shape, 0, 0);
+        request.stop_tokens = &stop;
+        request.n_stop_tokens = n_stop;
+        static struct stream out;
+        run(&request, &out);
+        check(out.finish == RN_FINISH_ERROR && out.status == RN_ERR_NUMERIC, "finish %d, \"%.*s\"",
+              (int)out.finish, (int)out.n_text, out.text);
+    }
+    rn_shape_release(shape);
+}
+
 // ---------------------------------------------------------------- refusals
 
 CASE(wrong_sources_and_requests_are_refused) {

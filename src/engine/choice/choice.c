@@ -413,8 +413,9 @@ size_t choice_forced(const struct choices *choices, int n_token, char *out, size
 bool choice_is_complete(const struct choices *choices, int n_token) {
     if (!choices->shape) return false;
     const struct reasoning_state state = state_at(choices, n_token);
-    return shape_is_complete(choices->shape, choices->index, &state) &&
-           count_allowed(mask_of(choices, n_token, 0), choices->n_vocab) == 0;
+    // the mask comes first: a shape may fail with it
+    return count_allowed(mask_of(choices, n_token, 0), choices->n_vocab) == 0 &&
+           shape_is_complete(choices->shape, choices->index, &state);
 }
 
 const char *choice_failure(const struct choices *choices, int n_token) {
