@@ -328,14 +328,29 @@ static struct share *share_create(struct constraint_vocab *vocab, const struct m
     return share;
 }
 
-// Drops unused shares from the oldest on while there are too many bytes.
+static struct share **bucket_of(struct constraint_vocab *vocab, uint64_t hash) {
+    return &vocab->same_hash[hash >> 32 & (SHARE_BUCKETS - 1)];
+}
+
+static void bucket_leave(struct constraint_vocab *vocab, const struct share *share) {
+    struct share **at = bucket_of(vocab, share->hash);
+    while (*at != share) at = &(*at)->same_hash;
+    *at = share->same_hash;
+}
+
+// Drops unused shares from the oldest on while there are too many bytes. It looks at all of them,
+// so it waits until a quarter of them is new.
 static void shares_trim(struct constraint_vocab *vocab) {
     size_t bytes = 0;
+    if (++vocab->n_new < vocab->n_share / 4) return;
+    vocab->n_new = 0;
     for (struct share **at = &vocab->share; *at;) {
         struct share *share = *at;
         bytes += share->bytes + share->n * sizeof *share->row;
         if (share->refs == 0 && bytes > UNUSED_BYTES_MAX) {
             *at = share->next;
+            bucket_leave(vocab, share);
+            vocab->n_share--;
             share_destroy(vocab, share);
         } else {
             at = &share->next;
@@ -349,8 +364,8 @@ struct share *share_acquire(struct constraint_vocab *vocab, const struct machine
     if (rule->n > LISTED_STATES_MAX) return share_create(vocab, m, rule, 0, false);
     const uint64_t hash = share_hash(m, rule);
     pthread_mutex_lock(&vocab->mutex);
-    struct share *share = vocab->share;
-    while (share && !share_equals(share, hash, m, rule)) share = share->next;
+    struct share **bucket = bucket_of(vocab, hash), *share = *bucket;
+    while (share && !share_equals(share, hash, m, rule)) share = share->same_hash;
     if (share) {
         share->refs++;
     } else {
@@ -358,7 +373,9 @@ struct share *share_acquire(struct constraint_vocab *vocab, const struct machine
         share = share_create(vocab, m, rule, hash, true);
         if (share) {
             share->next = vocab->share;
-            vocab->share = share;
+            share->same_hash = *bucket;
+            vocab->share = *bucket = share;
+            vocab->n_share++;
         }
     }
     pthread_mutex_unlock(&vocab->mutex);

@@ -30,7 +30,7 @@ extern const struct summary summary_absent; // stands for one that no memory was
 
 // The summaries of a rule.
 struct share {
-    struct share *next;
+    struct share *next, *same_hash;
     _Atomic int refs;
     bool is_listed; // found by constraints with an equal rule
     uint64_t hash;

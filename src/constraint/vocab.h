@@ -21,6 +21,8 @@ struct trie_node {
     bool has_same; // other tokens end here, too
 };
 
+enum { SHARE_BUCKETS = 4096 }; // a power of two
+
 struct constraint_vocab {
     _Atomic int refs;
     int32_t n_vocab;
@@ -36,8 +38,10 @@ struct constraint_vocab {
     int32_t *end;                   // [n_end] tokens that end a text
     int32_t n_end;
 
-    pthread_mutex_t mutex;      // of the lists below
-    struct share *share;        // the newest first
+    pthread_mutex_t mutex; // of the lists below
+    struct share *share;   // the newest first
+    struct share *same_hash[SHARE_BUCKETS];
+    uint32_t n_share, n_new;    // of the list; since unused ones were last looked for
     _Atomic size_t share_bytes; // of the summaries of all shares
     struct constraint *kept;    // compiled ones; the newest first
     int n_kept;
