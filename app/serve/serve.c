@@ -212,7 +212,7 @@ static void names_get(struct serve *serve) {
     }
     const char *path = rn_model_get_info(serve->model)->path;
     const char *name = option_text(serve->options, OPT_MODEL);
-    size_t len = strcspn(path, " ");         // a remark follows the embedded model's name
+    size_t len = strcspn(path, " ");       // a remark follows the embedded model's name
     if (name && access(name, F_OK) != 0) { // of a store, where files have names of their own
         snprintf(serve->name, sizeof serve->name, "%s", name);
         return;

@@ -28,7 +28,7 @@ void jbuf_printf(struct jbuf *buf, const char *fmt, ...) __attribute__((format(p
 // A JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
 void jbuf_string(struct jbuf *buf, const char *data, size_t len);
 void jbuf_escape(struct jbuf *buf, const char *data, size_t len); // the same without the quotes
-void jbuf_cstring(struct jbuf *buf, const char *text); // NULL: null
+void jbuf_cstring(struct jbuf *buf, const char *text);            // NULL: null
 void jbuf_int(struct jbuf *buf, int64_t value);
 void jbuf_uint(struct jbuf *buf, uint64_t value);
 void jbuf_real(struct jbuf *buf, double value, int digits); // digits after the point; null where

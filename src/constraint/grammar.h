@@ -11,7 +11,7 @@
 
 enum {
     GRAMMAR_MAX_DEPTH = 64,     // of groups and subschemas in a source
-    GRAMMAR_MAX_RULES = 4096,   // with those that a front end makes
+    GRAMMAR_MAX_RULES = 4096,   // with rules that a front end makes
     GRAMMAR_MAX_REPEAT = 4096,  // copies of a body; counted text may be longer
     GRAMMAR_MAX_COUNT = 1 << 30 // of counted text
 };
