@@ -32,7 +32,7 @@ static bool is_live(const struct assembly *a, uint32_t rule, uint32_t local) {
 }
 
 // States backwards, because they are numbered from the start on, and rules in both directions,
-// because they may stand before or behind those that call them: few rounds do for most grammars.
+// because they may stand before or behind their callers: few rounds do for most grammars.
 static bool find_live(struct assembly *a) {
     const uint32_t n_rule = a->machine->n_rule;
     bool changed = true;

@@ -22,4 +22,12 @@ typedef const struct node *(*regex_class_fn)(struct grammar *g, const struct ran
 const struct node *regex_node(struct grammar *g, const char *text, size_t len, bool is_search,
                               regex_class_fn class_node, const char *place);
 
+// The value of a hexadecimal digit; -1: it is none.
+static inline int hex_digit(uint8_t c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
 #endif

@@ -99,13 +99,6 @@ static uint32_t read_name(struct parser *p) {
 
 // --- characters ---
 
-static int hex_digit(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 static bool read_hex(struct parser *p, int n, uint32_t *out) {
     const size_t begin = p->at;
     *out = 0;

@@ -49,7 +49,7 @@ struct matcher_frame_mask {
 // configurations in every request. Entries are added until it is full, by any thread.
 enum { MASK_CACHE_MAX = 16, MASK_KEY_MAX = 32 };
 struct kept_mask {
-    uint32_t n, key[MASK_KEY_MAX]; // the frames of a set with those that they return to
+    uint32_t n, key[MASK_KEY_MAX]; // the frames of a set with their parents
     uint64_t bits[];
 };
 struct mask_cache {

@@ -77,7 +77,7 @@ static bool add_sequence(struct grammar *g, struct nfa *nfa, uint32_t from, stru
     uint8_t lo[4], hi[4];
     const int n = (int)utf8_encode(range.lo, lo);
     utf8_encode(range.hi, hi);
-    int fixed = n; // bytes before those that may be anything
+    int fixed = n; // bytes before the free ones
     while (fixed > 1 && lo[fixed - 1] == 0x80 && hi[fixed - 1] == 0xBF) fixed--;
     for (int i = 0; i < fixed; i++) {
         const uint32_t to =

@@ -95,13 +95,6 @@ static bool code_point(struct parser *p, uint32_t *out) {
     return true;
 }
 
-static int hex_digit(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 // n digits at p->at, or up to a closing brace where n is 0.
 static bool hex_value(struct parser *p, int n, uint32_t *out) {
     const size_t begin = p->at;

@@ -96,20 +96,14 @@ static bool check_keywords(struct schema *s, const struct json *part) {
     return grammar_work(s->g, 16 + part->len * 4);
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 // One name of a pointer, with ~0, ~1 and %XX resolved; its length.
 static size_t pointer_name(const char *text, size_t len, char *out) {
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
-        if (c == '%' && i + 2 < len && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0) {
-            c = (char)(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
+        if (c == '%' && i + 2 < len && hex_digit((uint8_t)text[i + 1]) >= 0 &&
+            hex_digit((uint8_t)text[i + 2]) >= 0) {
+            c = (char)(hex_digit((uint8_t)text[i + 1]) * 16 + hex_digit((uint8_t)text[i + 2]));
             i += 2;
         }
         if (c == '~' && i + 1 < len && (text[i + 1] == '0' || text[i + 1] == '1'))

@@ -231,7 +231,7 @@ static bool has_others(const struct object *o) {
     return true;
 }
 
-// Each set of patterns has keys of its own: those that match these patterns and no others.
+// Each set of patterns has keys of its own: they match these patterns and no others.
 static bool other_members(struct object *o, size_t from, size_t to) {
     struct grammar *g = o->s->g;
     if (!has_others(o)) return true;

@@ -7,7 +7,7 @@
 #include "constraint/product.h"
 #include "constraint/schema.h"
 
-// Ranges without those that JSON escapes.
+// Ranges without the characters that JSON escapes.
 static const struct node *plain_class(struct grammar *g, const struct range *range, size_t n) {
     static const struct range plain[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x10FFFF}};
     struct range *cut = grammar_alloc(g, 3 * n, sizeof *cut);

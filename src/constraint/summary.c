@@ -24,7 +24,7 @@ struct walk {
     const uint64_t *follow; // [4]
     uint16_t *state;        // [max_depth + 1] of each depth
     uint16_t *units;        // [max_depth + 1] ended so far
-    int32_t *token;         // those that stay inside
+    int32_t *token;         // tokens that stay inside
     uint16_t *need;         // and the units that they need
     uint32_t n_token;
     struct summary_leave *leave;

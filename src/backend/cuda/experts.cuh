@@ -153,23 +153,29 @@ DEV void expert_stream_at(struct expert_stream &c, const struct stage_product &s
            (tile * (uint32_t)s.n_units + (uint32_t)first) * codec_unit_bytes<CODEC>();
 }
 
+// Asks for a piece of what is left of the slice.
+template <int CODEC>
+DEV void expert_piece(struct expert_stream &c, const struct ring &ring, int slot, int lane) {
+    constexpr int UNIT = codec_unit_bytes<CODEC>(), MOST = SLOT_UNITS(UNIT);
+    const int n = c.units < MOST ? c.units : MOST;
+    fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * UNIT), ring.full + slot,
+                lane);
+    c.at += n * UNIT;
+    c.units -= n;
+}
+
 // Asks for the next piece; false: there is none.
 template <int CODEC, bool IS_DOWN>
 DEV bool expert_ask(struct expert_stream &c, const struct ring &ring, int slot,
                     const struct stage_product &s, const struct experts_list &l, int n_active,
                     int slice, int lane) {
-    constexpr int UNIT = codec_unit_bytes<CODEC>(), MOST = SLOT_UNITS(UNIT);
     if (c.units == 0) {
         if (c.turn >= c.n_turns) return false;
         const struct expert_item w = expert_item_at<IS_DOWN>(s, l, n_active, c.turn++);
         expert_stream_at<CODEC>(c, s, w, slice);
         if (c.units == 0) return false;
     }
-    const int n = c.units < MOST ? c.units : MOST;
-    fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * UNIT), ring.full + slot,
-                lane);
-    c.at += n * UNIT;
-    c.units -= n;
+    expert_piece<CODEC>(c, ring, slot, lane);
     return true;
 }
 

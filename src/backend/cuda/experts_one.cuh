@@ -67,18 +67,13 @@ template <int CODEC, bool IS_DOWN>
 DEV bool one_ask(struct expert_stream &c, const struct ring &ring, int slot,
                  const struct stage_product &s, const struct one_list &l, int n_used, int slice,
                  int lane) {
-    constexpr int UNIT = codec_unit_bytes<CODEC>(), MOST = SLOT_UNITS(UNIT);
     if (c.units == 0) {
         if (c.turn >= c.n_turns) return false;
         const struct expert_item w = one_item_at<IS_DOWN>(s, l, n_used, c.turn++);
         expert_stream_at<CODEC>(c, s, w, slice);
         if (c.units == 0) return false;
     }
-    const int n = c.units < MOST ? c.units : MOST;
-    fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * UNIT), ring.full + slot,
-                lane);
-    c.at += n * UNIT;
-    c.units -= n;
+    expert_piece<CODEC>(c, ring, slot, lane);
     return true;
 }
 
