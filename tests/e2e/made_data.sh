@@ -2,7 +2,7 @@
 . "$(dirname "$0")/lib.sh"
 
 recipe=$ROOT/tests/data/golden/llama/model.gguf.recipe
-head=$ROOT/tests/data/golden/llama/model.gguf.head
+head=$DATA/../heads/llama/model.gguf.head
 
 # unmade PATTERN COMMAND...: the command must fail, with one line that matches, and leave no file.
 unmade() {
