@@ -271,7 +271,6 @@ static int config_get(struct serve *serve) {
     config->hosts = options->value[OPT_ALLOW_HOST].list;
     config->n_hosts = options->value[OPT_ALLOW_HOST].n_list;
     config->ui = !option_flag(options, OPT_NO_UI);
-    config->max_tokens = option_int(options, OPT_MAX_TOKENS);
     config->keep_requests = option_int(options, OPT_KEEP_REQUESTS);
     limits_get(serve);
     descriptors_raise(config);
@@ -500,15 +499,20 @@ static int serve_load(struct serve *serve) {
     int code = engine_create(serve);
     if (code) return code;
     if (!serve->quiet) drafters_print(serve);
-    const double bandwidth = bandwidth_measure(serve->engine);
-    const double peak = rn_engine_peak(serve->engine);
-    const char *source =
-        serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model);
-    if (server_ready(serve->server, serve->model, serve->engine, serve->tmpl, source, bandwidth,
-                     peak, &err))
-        return app_fail_error(&err);
+    const struct server_model model = {
+        .model = serve->model,
+        .engine = serve->engine,
+        .tmpl = serve->tmpl,
+        .tmpl_source =
+            serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model),
+        .sampling = serve->sampling.value,
+        .max_tokens = option_int(serve->options, OPT_MAX_TOKENS),
+        .bandwidth = bandwidth_measure(serve->engine),
+        .peak = rn_engine_peak(serve->engine),
+    };
+    if (server_ready(serve->server, &model, &err)) return app_fail_error(&err);
     notify_send(serve->manager, "READY=1");
-    ready_print(serve, bandwidth);
+    ready_print(serve, model.bandwidth);
     return APP_OK;
 }
 
@@ -521,7 +525,6 @@ static int serve_steps(struct serve *serve) {
     if ((code = draft_open(serve->options, &serve->draft))) return code;
     const rn_model_info *info = rn_model_get_info(serve->model);
     if ((code = sampling_get(serve->options, info, &serve->sampling))) return code;
-    serve->config.sampling = serve->sampling.value;
     if ((code = template_get(serve))) return code;
     names_get(serve);
     if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);

@@ -117,7 +117,7 @@ void access_log_write(struct log_sink *log, struct jbuf *line, const struct call
     jbuf_put_real(line, "total_ms", ms_between(call->start_ns, clock_ns()), 3);
     jbuf_put_uint(line, "bytes_in", call->body_len);
     jbuf_put_uint(line, "bytes_out", call->sent);
-    put_bounded(line, "model", call->server->config.model_name, MODEL_BYTES_MAX);
+    put_bounded(line, "model", call->served->name, MODEL_BYTES_MAX);
     if (call->generation) put_generation(line, call);
     jbuf_text(line, "}\n");
     if (!line->failed) sink_write(log, line->data, line->len);

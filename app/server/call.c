@@ -66,6 +66,7 @@ struct call *call_create(struct server *server, struct head *head) {
         return NULL;
     }
     call->server = server;
+    call->served = &server->served[0];
     call->out.most = server->config.answer_bytes_max;
     call->head_only = head->text && !strcmp(head_method(head), "HEAD");
     call->created = (int64_t)time(NULL);
@@ -265,7 +266,7 @@ bool call_refuse(struct call *call, int status, const char *param, const char *c
 
 bool call_refuse_error(struct call *call, const char *param, const rn_error *err) {
     const char *message = err->message;
-    const char *path = err_path(call->server->info->path);
+    const char *path = err_path(call->served->info->path);
     const size_t len = strlen(path);
     if (len && !strncmp(message, path, len) && !strncmp(message + len, ": ", 2)) message += len + 2;
     if (err->status == RN_ERR_NOMEM)
@@ -274,19 +275,19 @@ bool call_refuse_error(struct call *call, const char *param, const rn_error *err
 }
 
 // The estimated time until all calls that wait now have been served.
-static int retry_after(const struct server *server) {
-    const int seqs = server->engine_info.max_seqs;
-    const double rounds = (double)server->load / (seqs > 0 ? seqs : 1);
-    const double seconds = ceil(server->answer_s * rounds / 2);
+static int retry_after(const struct served *served) {
+    const int seqs = served->engine_info.max_seqs;
+    const double rounds = (double)served->load / (seqs > 0 ? seqs : 1);
+    const double seconds = ceil(served->answer_s * rounds / 2);
     return seconds < 1 ? 1 : seconds > 60 ? 60 : (int)seconds;
 }
 
 bool call_refuse_full(struct call *call) {
-    const struct server *server = call->server;
-    call->retry_after_s = retry_after(server);
+    const struct served *served = call->served;
+    call->retry_after_s = retry_after(served);
     return call_refuse(call, 429, NULL, "queue_full",
                        "The server is busy: %d of %d places are taken. Try again in %d s.",
-                       server->load, server_places(server), call->retry_after_s);
+                       served->load, served_places(served), call->retry_after_s);
 }
 
 // ---------------------------------------------------------------- answering

@@ -39,6 +39,7 @@ struct generation;
 
 struct call {
     struct server *server;
+    struct served *served;     // the model that it is for
     const struct route *route; // NULL: there is none
     struct head head;          // the request's line and fields; text NULL: they could not be read
     char *path;                // of the target, unescaped

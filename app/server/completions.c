@@ -16,7 +16,7 @@ struct bytes {
 
 static struct bytes bytes_of(const struct call *call, int32_t token) {
     struct bytes bytes;
-    bytes.data = rn_token_bytes(call->server->model, token, &bytes.len);
+    bytes.data = rn_token_bytes(call->served->model, token, &bytes.len);
     return bytes;
 }
 

@@ -328,8 +328,8 @@ static void answer_early(struct conn *conn) {
     answer_begin(conn);
 }
 
-static bool has_room(const struct server *server) {
-    return server->load + server->counts.preparing < server_places(server);
+static bool has_room(const struct served *served) {
+    return served->load + served->preparing < served_places(served);
 }
 
 // The request is complete.
@@ -344,9 +344,10 @@ static void dispatch(struct conn *conn) {
                 return;
             }
             assert(call->status);
-        } else if (has_room(server) && workers_push(server->workers, call)) {
+        } else if (has_room(call->served) && workers_push(server->workers, call)) {
             call_state_set(call, CALL_WORKING);
             server->counts.preparing++;
+            call->served->preparing++;
             state_set(conn, CONN_WAITING, 0);
             return;
         } else {

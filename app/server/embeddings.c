@@ -79,7 +79,7 @@ static void base64_write(const float *value, int n, struct jbuf *out) {
 static void usage_write(const struct call *call, struct jbuf *out) {
     const struct usage usage = generation_usage(call->generation);
     jbuf_text(out, "],\"model\":");
-    jbuf_cstring(out, call->server->config.model_name);
+    jbuf_cstring(out, call->served->name);
     jbuf_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d,", usage.prompt_tokens,
                 usage.prompt_tokens);
     jbuf_printf(out, "\"prompt_tokens_details\":{\"cached_tokens\":%d}},", usage.cached_tokens);
@@ -94,7 +94,7 @@ static void whole_write(struct call *call, int i) {
     struct jbuf *out = &call->out;
     jbuf_text(out, i ? "," : "{\"object\":\"list\",\"data\":[");
     jbuf_printf(out, "{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i);
-    (own->base64 ? base64_write : array_write)(choice->embedding, call->server->info->n_embd, out);
+    (own->base64 ? base64_write : array_write)(choice->embedding, call->served->info->n_embd, out);
     jbuf_text(out, "}");
     if (i == generation->n_choices - 1) usage_write(call, out);
 }
@@ -105,7 +105,7 @@ static const struct writer embeddings_writer = {.whole = whole_write, .error = o
 
 // Vectors cannot be shortened: a model that was not trained for it would give nonsense.
 static bool dimensions_check(const struct fields *fields) {
-    const int n_embd = fields->call->server->info->n_embd;
+    const int n_embd = fields->call->served->info->n_embd;
     int64_t dimensions = n_embd;
     if (!field_int(fields, "dimensions", 1, INT32_MAX, &dimensions)) return false;
     return dimensions == n_embd ||

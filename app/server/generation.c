@@ -19,7 +19,7 @@ struct generation *generation_create(struct call *call, const struct writer *wri
     }
     generation->writer = writer;
     generation->params.n = 1;
-    generation->params.max_tokens = call->server->config.max_tokens;
+    generation->params.max_tokens = call->served->max_tokens;
     call->generation = generation;
     return generation;
 }
@@ -82,7 +82,7 @@ bool generation_add(struct call *call, struct generation *generation, int32_t *i
 static bool prompt_check(struct call *call, const struct generation *generation, int index,
                          const char *what) {
     const struct generation_prompt *prompt = &generation->prompt[index];
-    const int n_ctx = call->server->engine_info.n_ctx;
+    const int n_ctx = call->served->engine_info.n_ctx;
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
     if (prompt->n_ids + writes <= (size_t)n_ctx) return true;
@@ -98,7 +98,7 @@ bool generation_check(struct call *call, struct generation *generation, const ch
     for (int i = 0; i < generation->n_prompts; i++) {
         if (!prompt_check(call, generation, i, what)) return false;
     }
-    const int places = server_places(call->server);
+    const int places = served_places(call->served);
     if ((long)n * generation->n_prompts > places) {
         return call_refuse(call, 400, n > 1 ? "n" : what, NULL,
                            "%d prompts with %d choices each are more than the %d that the server "
@@ -146,7 +146,7 @@ static bool chat_tokens(struct call *call, struct generation *generation, const 
     generation->has_reasoned =
         generation->marks && answer_marks_closed(generation->marks, text, len);
     const rn_status status =
-        rn_tokenize(call->server->model, text, len,
+        rn_tokenize(call->served->model, text, len,
                     RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL | RN_TOKENIZE_GUARDED, &ids, &n_ids,
                     &err);
     if (status) return call_refuse_error(call, "messages", &err);
@@ -157,7 +157,7 @@ static bool chat_render(struct call *call, struct generation *generation, const 
     rn_error err = {0};
     char *text = NULL;
     size_t len = 0;
-    const rn_status status = rn_chat_render(call->server->tmpl, chat, &text, &len, &err);
+    const rn_status status = rn_chat_render(call->served->tmpl, chat, &text, &len, &err);
     if (status) return call_refuse_error(call, "messages", &err);
     const bool ok = chat_tokens(call, generation, text, len);
     rn_free(text);
@@ -168,26 +168,26 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                      const json_t *tools, const json_t *variables, bool add_generation_prompt,
                      bool continue_final) {
     if (call_refused(call)) return false;
-    const struct server *server = call->server;
-    if (!server->tmpl) {
+    const struct served *served = call->served;
+    if (!served->tmpl) {
         return call_refuse(call, 400, "messages", "no_chat_template",
                            "messages: the model has no chat template; use /v1/completions, or "
                            "start the server with --chat-template");
     }
-    if (tools && !(server->tmpl_source && strstr(server->tmpl_source, "tools"))) {
+    if (tools && !(served->tmpl_source && strstr(served->tmpl_source, "tools"))) {
         return call_refuse(call, 400, "tools", "unsupported_parameter",
                            "tools: the model's chat template knows no tools; tool_choice \"none\" "
                            "leaves them out");
     }
     struct chat_json json = {0};
     bool ok = dump(messages, &json.messages) && dump(tools, &json.tools) &&
-              dump(variables, &json.variables) && types_read(generation, &server->marks, tools);
+              dump(variables, &json.variables) && types_read(generation, &served->marks, tools);
     if (!ok) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
-        generation->marks = &server->marks;
+        generation->marks = &served->marks;
         generation->tools = tools != NULL;
-        generation->special_text = answer_marks_special(&server->marks, generation->tools);
+        generation->special_text = answer_marks_special(&served->marks, generation->tools);
         ok = chat_render(call, generation,
                          &(rn_chat){.messages = json.messages,
                                     .tools = json.tools,
@@ -365,8 +365,8 @@ void generation_timings(const struct call *call, struct jbuf *out) {
     put_gaps(out, &generation->choice[0].gaps);
     jbuf_put_real(out, "bytes_per_token", over(sums.bytes, sums.decoded), 0);
     jbuf_put_real(out, "bandwidth_share",
-                  call->server->bandwidth > 0
-                      ? over(sums.bytes, sums.decode_ms * 1e-3) / call->server->bandwidth
+                  call->served->bandwidth > 0
+                      ? over(sums.bytes, sums.decode_ms * 1e-3) / call->served->bandwidth
                       : (double)NAN,
                   4);
     jbuf_text(out, "}");

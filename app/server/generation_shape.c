@@ -39,7 +39,7 @@ static rn_shape_kind kind_of(enum shape_kind kind) {
 
 static rn_status compile(const struct call *call, struct generation *generation,
                          enum shape_kind kind, const struct jbuf *source, rn_error *err) {
-    return rn_shape_compile(call->server->model, kind_of(kind), source->data ? source->data : "",
+    return rn_shape_compile(call->served->model, kind_of(kind), source->data ? source->data : "",
                             source->len, &generation->compiled, err);
 }
 
@@ -107,7 +107,7 @@ static bool refuse_definition(struct call *call, size_t index, const char *field
     rn_shape *alone = NULL;
     rn_error err = {0};
     if (definition &&
-        rn_shape_compile(call->server->model, RN_SHAPE_REGEX, definition, len, &alone, &err)) {
+        rn_shape_compile(call->served->model, RN_SHAPE_REGEX, definition, len, &alone, &err)) {
         if (err.status == RN_ERR_NOMEM) return no_memory(call);
         message = err.message;
     }
@@ -157,8 +157,8 @@ static bool types_check(struct call *call, struct generation *generation, const 
 }
 
 static bool calls_make(struct call *call, struct generation *generation, const json_t *tools) {
-    const struct server *server = call->server;
-    const struct tool_shape wish = {generation->marks, server->tmpl_source, tools,
+    const struct served *served = call->served;
+    const struct tool_shape wish = {generation->marks, served->tmpl_source, tools,
                                     &generation->tool_choice, &generation->shape};
     if (!types_check(call, generation, tools)) return false;
     for (int round = 1;; round++) {
@@ -205,7 +205,7 @@ bool generation_shape_make(struct call *call, struct generation *generation, con
     const bool shapes_calls = tools && tool_choice_shapes(choice);
     if (!shape->kind && !shapes_calls) return true;
     if (!tools) return content_make(call, generation);
-    if (!tool_shape_known(marks, call->server->tmpl_source)) {
+    if (!tool_shape_known(marks, call->served->tmpl_source)) {
         if (shapes_calls && tool_choice_is_binding(choice)) return refuse_form(call, choice);
         return !shape->kind || content_make(call, generation);
     }

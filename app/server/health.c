@@ -4,20 +4,20 @@
 
 // A device that is lost does not come back in this process.
 static bool lost_refuse(struct call *call, enum server_phase phase) {
-    const struct server *server = call->server;
-    if (phase == PHASE_LOADING || !server->engine) return false;
-    if (rn_engine_health(server->engine, NULL) == RN_OK) return false;
+    const struct served *served = call->served;
+    if (phase == PHASE_LOADING || !served->engine) return false;
+    if (rn_engine_health(served->engine, NULL) == RN_OK) return false;
     call_refuse(call, 503, NULL, "device_lost", "The device was lost");
     return true;
 }
 
 // If a step takes too long, the loop is stuck: only a restart helps.
 static bool stuck_refuse(struct call *call, enum server_phase phase) {
-    const struct server *server = call->server;
-    if (phase == PHASE_LOADING || !server->engine) return false;
+    const struct served *served = call->served;
+    if (phase == PHASE_LOADING || !served->engine) return false;
     rn_engine_stats stats;
-    rn_engine_get_stats(server->engine, &stats);
-    if (!(stats.step_ms > server->config.stuck_s * 1000)) return false;
+    rn_engine_get_stats(served->engine, &stats);
+    if (!(stats.step_ms > call->server->config.stuck_s * 1000)) return false;
     call_refuse(call, 503, NULL, NULL, "The step loop has not moved for %.0f s",
                 stats.step_ms / 1000);
     return true;

@@ -97,6 +97,7 @@ void http_prepared(struct http *http) {
     struct call *call;
     while ((call = workers_pop(http->server->workers))) {
         http->server->counts.preparing--;
+        call->served->preparing--;
         free(call->body); // the parsed body stays until the end, and is counted
         call->body = NULL;
         call->body_capacity = 0;

@@ -9,14 +9,13 @@
 #include "streams.h"
 
 struct kept {
-    const struct server *server;
     int places, used;
     struct kept_request *newest, *oldest;
 };
 
-struct kept *kept_create(struct server *server, int places) {
+struct kept *kept_create(int places) {
     struct kept *kept = calloc(1, sizeof *kept);
-    if (kept) *kept = (struct kept){.server = server, .places = places};
+    if (kept) *kept = (struct kept){.places = places};
     return kept;
 }
 
@@ -58,7 +57,7 @@ const struct kept_request *kept_find(const struct kept *kept, uint64_t request, 
 
 // NULL: out of memory.
 static struct kept_request *enter(struct kept *kept, const struct stream *stream) {
-    const struct server *server = kept->server;
+    const struct served *served = stream->served;
     const int n = stream->n_choices < kept->places ? stream->n_choices : kept->places;
     struct kept_request *request = calloc(1, sizeof *request);
     struct record_choice *choice = calloc((size_t)n, sizeof *choice);
@@ -68,8 +67,8 @@ static struct kept_request *enter(struct kept *kept, const struct stream *stream
         return NULL;
     }
     while (kept->oldest && kept->used + n > kept->places) leave(kept, kept->oldest);
-    record_init(&request->record, stream->id, stream->request, server->config.model_name,
-                &server->engine_info, server->bandwidth, server->peak);
+    record_init(&request->record, stream->id, stream->request, served->name, &served->engine_info,
+                served->bandwidth, served->peak);
     request->record.n = stream->n_choices;
     request->record.choice = choice;
     request->places = n;

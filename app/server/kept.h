@@ -16,7 +16,7 @@ struct kept_request {
 };
 
 // places: choices that are kept; 0: none. NULL: out of memory.
-struct kept *kept_create(struct server *server, int places);
+struct kept *kept_create(int places);
 void kept_destroy(struct kept *kept);
 // A choice of the stream has ended. It is not kept where memory runs out.
 void kept_take(struct kept *kept, const struct stream *stream, const rn_event *event);

@@ -27,7 +27,7 @@ struct live_watcher {
 };
 
 struct live {
-    struct server *server;
+    struct served *served;
     uint64_t start_ns;
     rn_watcher *engine; // made with the first watcher
     struct live_watcher watcher[WATCHERS_MAX];
@@ -39,10 +39,10 @@ struct live {
     struct jbuf pages, text;
 };
 
-struct live *live_create(struct server *server) {
+struct live *live_create(struct served *served) {
     struct live *live = calloc(1, sizeof *live);
     if (!live) return NULL;
-    live->server = server;
+    live->served = served;
     live->start_ns = clock_ns();
     return live;
 }
@@ -65,7 +65,7 @@ void live_destroy(struct live *live) {
 // ---------------------------------------------------------------- watchers
 
 static void leave(struct call *call) {
-    struct live *live = call->server->live;
+    struct live *live = call->served->live;
     for (int i = 0; i < live->n_watchers; i++) {
         if (live->watcher[i].call != call) continue;
         live->watcher[i] = live->watcher[--live->n_watchers];
@@ -75,19 +75,19 @@ static void leave(struct call *call) {
 }
 
 static bool attach(struct call *call, bool once) {
-    struct live *live = call->server->live;
+    struct live *live = call->served->live;
     rn_error err;
     if (live->n_watchers == WATCHERS_MAX) {
         return call_refuse(call, 429, NULL, NULL, "%d others watch the engine already",
                            WATCHERS_MAX);
     }
-    if (!live->engine && rn_watcher_create(live->server->engine, &live->engine, &err)) {
+    if (!live->engine && rn_watcher_create(live->served->engine, &live->engine, &err)) {
         return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!live->n_watchers) { // rates start from here
         rn_engine_stats stats;
         const uint64_t now = clock_ns();
-        rn_engine_get_stats(live->server->engine, &stats);
+        rn_engine_get_stats(live->served->engine, &stats);
         live_moments_add(&live->moments, now, &stats);
         live->due_ns = now + PERIOD_NS / 2;
     }
@@ -118,7 +118,7 @@ static void name_streams(struct live *live) {
     for (int i = 0; i < live->streams.n; i++) {
         struct live_stream *stream = &live->streams.stream[i];
         if (stream->id[0] || stream->ended) continue;
-        const struct stream *of = streams_find(live->server, stream->request);
+        const struct stream *of = streams_find(live->served, stream->request);
         if (!of) continue;
         snprintf(stream->id, sizeof stream->id, "%s", of->id);
         stream->index = of->first_choice + stream->choice;
@@ -130,10 +130,10 @@ static void name_streams(struct live *live) {
 static void picture_write(struct live *live, uint64_t time_ns, const rn_engine_stats *stats) {
     rn_step step[STEPS_SHOWN];
     const uint64_t before = stats->steps > STEPS_SHOWN ? stats->steps - STEPS_SHOWN : 0;
-    const size_t n_steps = rn_engine_steps(live->server->engine, before, step, STEPS_SHOWN);
+    const size_t n_steps = rn_engine_steps(live->served->engine, before, step, STEPS_SHOWN);
     live_moments_add(&live->moments, time_ns, stats);
     jbuf_clear(&live->text);
-    live_picture_write(&live->text, &(struct live_picture){.server = live->server,
+    live_picture_write(&live->text, &(struct live_picture){.served = live->served,
                                                            .start_ns = live->start_ns,
                                                            .streams = &live->streams,
                                                            .moments = &live->moments,
@@ -157,7 +157,7 @@ static void picture_of_view(struct live *live, const rn_view *view) {
 // seen.
 static void picture_of_stats(struct live *live, uint64_t now_ns) {
     rn_engine_stats stats;
-    rn_engine_get_stats(live->server->engine, &stats);
+    rn_engine_get_stats(live->served->engine, &stats);
     picture_write(live, now_ns, &stats);
 }
 

@@ -6,7 +6,7 @@
 
 #include "generation.h"
 
-struct live *live_create(struct server *server); // NULL: out of memory
+struct live *live_create(struct served *served); // NULL: out of memory
 void live_destroy(struct live *live);
 // A token of a choice of a running call.
 void live_token(struct live *live, const struct call *call, const struct generation_choice *choice,

@@ -62,7 +62,7 @@ static void put_causes(struct jbuf *out, const struct live_moments *moments) {
 // [operations, bytes, nanoseconds, prompt tokens, other tokens] of the last steps, for a roofline.
 static void put_steps(struct jbuf *out, const struct live_picture *picture) {
     int n = 0;
-    jbuf_put_real(out, "peak", picture->server->peak, 0);
+    jbuf_put_real(out, "peak", picture->served->peak, 0);
     jbuf_key(out, "last_steps");
     jbuf_text(out, "[");
     for (size_t i = 0; i < picture->n_steps; i++) {
@@ -93,7 +93,7 @@ static void put_rates(struct jbuf *out, const struct live_picture *picture) {
     const double busy_ns = (double)(to->busy_ns - from->busy_ns);
     const double rate =
         ratio((double)(to->bytes - from->bytes) * 1e9, (double)(to->run_ns - from->run_ns));
-    const double measured = picture->server->bandwidth;
+    const double measured = picture->served->bandwidth;
     jbuf_put_real(out, "tokens_per_s", ratio(outputs, seconds), 2);
     jbuf_put_real(out, "prompt_tokens_per_s", ratio(fmax(prompts, 0), seconds), 2);
     jbuf_put_real(out, "step_ms", ratio(busy_ns * 1e-6, (double)(to->steps - from->steps)), 3);
@@ -253,17 +253,17 @@ static void put_histogram(struct jbuf *out, const char *key, const struct histog
 }
 
 static void put_server(struct jbuf *out, const struct live_picture *picture) {
-    const struct server *server = picture->server;
-    const rn_engine_info *info = &server->engine_info;
+    const struct served *served = picture->served;
+    const rn_engine_info *info = &served->engine_info;
     jbuf_put_real(out, "time_ms", (double)(int64_t)(picture->time_ns - picture->start_ns) * 1e-6,
                   0);
     jbuf_key(out, "model");
-    jbuf_cstring(out, server->config.model_name);
+    jbuf_cstring(out, served->name);
     jbuf_key(out, "phase");
-    jbuf_cstring(out, atomic_load(&server->phase) == PHASE_DRAINING ? "draining" : "ready");
+    jbuf_cstring(out, atomic_load(&served->server->phase) == PHASE_DRAINING ? "draining" : "ready");
     jbuf_put_uint(out, "n_ctx", (uint64_t)info->n_ctx);
     jbuf_put_uint(out, "max_seqs", (uint64_t)info->max_seqs);
-    jbuf_put_uint(out, "max_waiting", (uint64_t)server_waiting_max(info));
+    jbuf_put_uint(out, "max_waiting", (uint64_t)served_waiting_max(info));
     jbuf_key(out, "kv_type");
     jbuf_cstring(out, info->kv_type);
 }
@@ -294,7 +294,7 @@ static void put_counts(struct jbuf *out, const struct live_picture *picture) {
     jbuf_put_uint(out, "shared", stats->pages_shared);
     jbuf_put_uint(out, "cached", stats->pages_cached);
     jbuf_put_uint(out, "bytes_held", stats->kv_held_bytes);
-    jbuf_put_uint(out, "bytes_total", picture->server->engine_info.kv_bytes);
+    jbuf_put_uint(out, "bytes_total", picture->served->engine_info.kv_bytes);
     jbuf_key(out, "states"); // of recurrent layers, in the same memory
     jbuf_text(out, "{");
     jbuf_put_uint(out, "total", stats->states_total);
@@ -302,7 +302,7 @@ static void put_counts(struct jbuf *out, const struct live_picture *picture) {
     jbuf_put_uint(out, "cached", stats->states_cached);
     jbuf_put_uint(out, "bytes_held", stats->state_held_bytes);
     jbuf_put_uint(out, "bytes_cached", stats->state_cached_bytes);
-    jbuf_put_uint(out, "bytes_sequence", picture->server->engine_info.state_bytes);
+    jbuf_put_uint(out, "bytes_sequence", picture->served->engine_info.state_bytes);
     jbuf_text(out, "}}");
 }
 
@@ -320,7 +320,7 @@ void live_picture_write(struct jbuf *out, const struct live_picture *picture) {
         live_picture_pages(out, picture->streams, NULL, 0);
     }
     put_streams(out, picture);
-    put_histogram(out, "ttft", metrics_ttft(picture->server->metrics));
-    put_histogram(out, "itl", metrics_itl(picture->server->metrics));
+    put_histogram(out, "ttft", metrics_ttft(picture->served->metrics));
+    put_histogram(out, "itl", metrics_itl(picture->served->metrics));
     jbuf_text(out, "}");
 }

@@ -24,7 +24,7 @@ struct live_moments {
 void live_moments_add(struct live_moments *moments, uint64_t time_ns, const rn_engine_stats *stats);
 
 struct live_picture {
-    const struct server *server;
+    const struct served *served;
     uint64_t start_ns; // the zero of its times
     const struct live_streams *streams;
     const struct live_moments *moments;

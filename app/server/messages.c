@@ -91,7 +91,7 @@ static void head_put(const struct call *call, struct jbuf *out) {
     id_put(call, out);
     jbuf_text(out, ",\"type\":\"message\",\"role\":\"assistant\"");
     jbuf_key(out, "model");
-    jbuf_cstring(out, call->server->config.model_name);
+    jbuf_cstring(out, call->served->name);
     jbuf_key(out, "content");
 }
 

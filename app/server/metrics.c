@@ -83,10 +83,16 @@ struct metrics *metrics_create(const struct server *server) {
     struct metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics) return NULL;
     metrics->server = server;
-    metrics->n_work = 1; // the start, when nothing had been done
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     metrics->start_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return metrics;
+}
+
+struct model_metrics *model_metrics_create(void) {
+    struct model_metrics *metrics = calloc(1, sizeof *metrics);
+    if (!metrics) return NULL;
+    metrics->n_work = 1; // the start, when nothing had been done
     for (int i = 0; i < HISTOGRAM_COUNT; i++)
         histogram_init(&metrics->histogram[i], histogram_kind[i].bound, histogram_kind[i].n_bounds);
     for (int i = 0; i < RN_CAUSE_COUNT; i++)
@@ -101,11 +107,13 @@ void metrics_destroy(struct metrics *metrics) {
     free(metrics);
 }
 
-const struct histogram *metrics_ttft(const struct metrics *metrics) {
+void model_metrics_destroy(struct model_metrics *metrics) { free(metrics); }
+
+const struct histogram *metrics_ttft(const struct model_metrics *metrics) {
     return &metrics->histogram[HISTOGRAM_TTFT].shown;
 }
 
-const struct histogram *metrics_itl(const struct metrics *metrics) {
+const struct histogram *metrics_itl(const struct model_metrics *metrics) {
     return &metrics->histogram[HISTOGRAM_ITL].shown;
 }
 
@@ -129,13 +137,12 @@ static struct metrics_work work_of(const rn_engine_stats *stats) {
 
 // Keeps the engine's work at moments about WORK_SPAN_NS of busy time apart; the oldest of
 // them is where "the last seconds" start, however long the engine slept since.
-static void remember_work(struct metrics *metrics, uint64_t now_ns) {
-    if (atomic_load(&metrics->server->phase) == PHASE_LOADING || !metrics->server->engine ||
-        now_ns - metrics->work_ns < WORK_SPAN_NS)
-        return;
+static void remember_work(const struct served *served, uint64_t now_ns) {
+    struct model_metrics *metrics = served->metrics;
+    if (!served->engine || now_ns - metrics->work_ns < WORK_SPAN_NS) return;
     metrics->work_ns = now_ns;
     rn_engine_stats stats;
-    rn_engine_get_stats(metrics->server->engine, &stats);
+    rn_engine_get_stats(served->engine, &stats);
     const struct metrics_work now = work_of(&stats);
     if (now.run_ns - metrics->work[metrics->n_work - 1].run_ns < WORK_SPAN_NS) return;
     if (metrics->n_work == WORK_COUNT) {
@@ -145,7 +152,7 @@ static void remember_work(struct metrics *metrics, uint64_t now_ns) {
     metrics->work[metrics->n_work++] = now;
 }
 
-struct metrics_work metrics_recent_work(const struct metrics *metrics,
+struct metrics_work metrics_recent_work(const struct model_metrics *metrics,
                                         const rn_engine_stats *stats) {
     struct metrics_work recent = work_of(stats);
     const struct metrics_work *from = &metrics->work[0];
@@ -157,10 +164,11 @@ struct metrics_work metrics_recent_work(const struct metrics *metrics,
 
 // ---------------------------------------------------------------- events
 
-void metrics_token(struct metrics *metrics, const struct generation_choice *choice,
+void metrics_token(struct served *served, const struct generation_choice *choice,
                    const rn_event *event) {
+    struct model_metrics *metrics = served->metrics;
     if (event->token < 0) return;
-    remember_work(metrics, event->time_ns);
+    remember_work(served, event->time_ns);
     if (event->cause == RN_CAUSE_NONE) {
         const int64_t ns = (int64_t)(event->time_ns - choice->start_ns);
         observe(&metrics->histogram[HISTOGRAM_TTFT], (double)ns * 1e-9);
@@ -171,7 +179,7 @@ void metrics_token(struct metrics *metrics, const struct generation_choice *choi
     observe(&metrics->gap[event->cause], event->gap_ms * 1e-3);
 }
 
-void metrics_choice_end(struct metrics *metrics, const struct generation_choice *choice) {
+void metrics_choice_end(struct model_metrics *metrics, const struct generation_choice *choice) {
     struct metrics_histogram *histogram = metrics->histogram;
     const rn_timings *timings = &choice->timings;
     const int64_t ns = (int64_t)(clock_ns() - choice->start_ns);
@@ -214,7 +222,7 @@ static void count_answer(struct metrics *metrics, const struct route *route, int
 }
 
 // A series that finds no place is not counted; there are places for all errors that exist.
-static void gen_ai_observe(struct metrics *metrics, enum metrics_gen_ai_id id,
+static void gen_ai_observe(struct model_metrics *metrics, enum metrics_gen_ai_id id,
                            const char *operation, const char *error, double value) {
     for (int i = 0; i < metrics->n_gen_ai; i++) {
         struct metrics_gen_ai *series = &metrics->gen_ai[i];
@@ -234,7 +242,7 @@ static void gen_ai_observe(struct metrics *metrics, enum metrics_gen_ai_id id,
 }
 
 // Requests that reached the engine; times of tokens are those of requests without an error.
-static void count_gen_ai(struct metrics *metrics, const struct call *call, bool gone) {
+static void count_gen_ai(struct model_metrics *metrics, const struct call *call, bool gone) {
     const struct generation *generation = call->generation;
     const char *operation = otlp_operation(call->route);
     char text[GENERATION_ERROR_SIZE];
@@ -254,7 +262,7 @@ static void count_gen_ai(struct metrics *metrics, const struct call *call, bool 
 }
 
 // vLLM's figure of a request with several choices is its longest one.
-static void count_longest(struct metrics *metrics, const struct generation *generation) {
+static void count_longest(struct model_metrics *metrics, const struct generation *generation) {
     const int n = generation->params.n;
     for (int first = 0; first < generation->n_choices; first += n) {
         bool ended = !generation->pooling;
@@ -274,8 +282,8 @@ void metrics_call_end(struct metrics *metrics, const struct call *call, bool gon
     count_answer(metrics, call->route, metrics_status(call));
     if (gone) metrics->gone++;
     if (call->generation) {
-        count_gen_ai(metrics, call, gone);
-        if (call->generation->began) count_longest(metrics, call->generation);
+        count_gen_ai(call->served->metrics, call, gone);
+        if (call->generation->began) count_longest(call->served->metrics, call->generation);
     }
     struct log_sink *log = metrics->server->config.access_log;
     if (log) access_log_write(log, &metrics->line, call, gone);

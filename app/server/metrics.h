@@ -6,13 +6,16 @@
 
 #include "generation.h"
 
+// Of the server, and of each of its models.
 struct metrics *metrics_create(const struct server *server); // NULL: out of memory
 void metrics_destroy(struct metrics *metrics);
+struct model_metrics *model_metrics_create(void); // NULL: out of memory
+void model_metrics_destroy(struct model_metrics *metrics);
 
 // A token of a choice. The first of a choice has gap NONE and is the time to first token.
-void metrics_token(struct metrics *metrics, const struct generation_choice *choice,
+void metrics_token(struct served *served, const struct generation_choice *choice,
                    const rn_event *event);
-void metrics_choice_end(struct metrics *metrics, const struct generation_choice *choice);
+void metrics_choice_end(struct model_metrics *metrics, const struct generation_choice *choice);
 // Every call once, when its last byte was handed over or it was given up (`gone`): request counters
 // by route and status, and its line in the access log.
 void metrics_call_end(struct metrics *metrics, const struct call *call, bool gone);
@@ -28,7 +31,7 @@ struct histogram {
     double sum;
     uint64_t total;
 };
-const struct histogram *metrics_ttft(const struct metrics *metrics);
-const struct histogram *metrics_itl(const struct metrics *metrics);
+const struct histogram *metrics_ttft(const struct model_metrics *metrics);
+const struct histogram *metrics_itl(const struct model_metrics *metrics);
 
 #endif

@@ -55,22 +55,25 @@ enum { WORK_COUNT = 8, WORK_SPAN_NS = 500000000 };
 
 struct metrics {
     const struct server *server;
-    double start_s; // since 1970
+    double start_s;                // since 1970
+    struct metrics_answer *answer; // [n_answers]
+    int n_answers, answer_capacity;
+    uint64_t gone;    // clients that hung up
+    struct jbuf line; // of the access log
+};
+
+struct model_metrics {
     struct metrics_histogram histogram[HISTOGRAM_COUNT];
     struct metrics_histogram gap[RN_CAUSE_COUNT];    // NONE's stays empty
     struct metrics_gen_ai gen_ai[GEN_AI_SERIES_MAX]; // [n_gen_ai]
     int n_gen_ai;
-    struct metrics_answer *answer; // [n_answers]
-    int n_answers, answer_capacity;
-    uint64_t gone;                        // clients that hung up
     struct metrics_work work[WORK_COUNT]; // moments, [n_work], at least one
     int n_work;
     uint64_t work_ns; // when a moment was last looked at
-    struct jbuf line; // of the access log
 };
 
 // Work of the last seconds in which the engine ran.
-struct metrics_work metrics_recent_work(const struct metrics *metrics,
+struct metrics_work metrics_recent_work(const struct model_metrics *metrics,
                                         const rn_engine_stats *stats);
 
 // The answer's, or 499, as others have it, where the client was gone before there was one.

@@ -15,8 +15,8 @@
 
 // A scrape: its sources and its buffer.
 struct scrape {
-    const struct metrics *metrics;
     const struct server *server;
+    const struct served *served;
     bool ready; // the engine is there
     rn_engine_stats stats;
     rn_engine_info info;
@@ -137,7 +137,7 @@ static void put_histograms(struct scrape *scrape) {
     for (int i = 0; i < HISTOGRAM_COUNT; i++) {
         put_family(scrape->out, histogram_text[i].name, "histogram", histogram_text[i].help);
         put_histogram(scrape->out, histogram_text[i].name, &scrape->labels,
-                      &scrape->metrics->histogram[i].shown);
+                      &scrape->served->metrics->histogram[i].shown);
     }
 }
 
@@ -160,7 +160,7 @@ static void put_step_tokens(struct scrape *scrape) {
 
 static void put_gen_ai_series(struct scrape *scrape, const char *name,
                               const struct metrics_gen_ai *series) {
-    const char *model = scrape->server->config.model_name;
+    const char *model = scrape->served->name;
     struct jbuf labels = {0};
     put_label(&labels, "gen_ai_operation_name", series->operation);
     jbuf_text(&labels, ",gen_ai_provider_name=\"runnel\",");
@@ -187,7 +187,7 @@ static void put_gen_ai(struct scrape *scrape) {
         [GEN_AI_PER_TOKEN] = {"gen_ai_server_time_per_output_token_seconds",
                               "Time per output token after the first, without errors."},
     };
-    const struct metrics *metrics = scrape->metrics;
+    const struct model_metrics *metrics = scrape->served->metrics;
     for (int id = 0; id < GEN_AI_COUNT; id++) {
         put_family(scrape->out, text[id].name, "histogram", text[id].help);
         for (int i = 0; i < metrics->n_gen_ai; i++)
@@ -252,7 +252,7 @@ static void put_accepted(struct scrape *scrape) {
     static const char name[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
     put_family(scrape->out, name, "counter",
                "Drafted tokens that were accepted, by their position in the draft.");
-    const int most = server_drafts(scrape->server) ? scrape->info.draft_max : 0;
+    const int most = served_drafts(scrape->served) ? scrape->info.draft_max : 0;
     for (int i = 0; i < most && i < RN_MAX_DRAFT; i++) {
         char position[16];
         snprintf(position, sizeof position, "%d", i);
@@ -279,12 +279,12 @@ static void put_cache_config(struct scrape *scrape) {
 
 static void put_bytes(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
-    const struct metrics_work recent = metrics_recent_work(scrape->metrics, stats);
+    const struct metrics_work recent = metrics_recent_work(scrape->served->metrics, stats);
     const double steps = (double)recent.steps, seconds = (double)recent.run_ns * 1e-9;
     put_single(scrape, "runnel:step_bytes", "gauge",
                "Bytes that a step had to read, mean over the last seconds of work.",
                recent.steps ? (double)recent.bytes / steps : 0);
-    const double measured = scrape->ready ? scrape->server->bandwidth : 0;
+    const double measured = scrape->ready ? scrape->served->bandwidth : 0;
     const double share = recent.run_ns ? (double)recent.bytes / seconds / measured : 0;
     put_single(scrape, "runnel:bandwidth_share", "gauge",
                "Bytes read per second of work, over the last seconds of it, as a share of the "
@@ -342,7 +342,7 @@ static void put_states(struct scrape *scrape) {
 static void put_engine(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     put_single(scrape, "runnel:queue_capacity", "gauge", "Requests' choices that may wait.",
-               server_waiting_max(&scrape->info));
+               served_waiting_max(&scrape->info));
     put_single(scrape, "runnel:sequence_capacity", "gauge", "Requests' choices that may run.",
                scrape->info.max_seqs);
     static const char name[] = "runnel:step_phase_seconds_total";
@@ -391,7 +391,7 @@ static void put_gaps(struct scrape *scrape) {
     for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++) {
         jbuf_text(&scrape->labels, ",");
         put_label(&scrape->labels, "cause", rn_cause_name((rn_cause)i));
-        put_histogram(scrape->out, name, &scrape->labels, &scrape->metrics->gap[i].shown);
+        put_histogram(scrape->out, name, &scrape->labels, &scrape->served->metrics->gap[i].shown);
         scrape->labels.len = len;
     }
 }
@@ -436,7 +436,7 @@ static void put_ops(struct scrape *scrape) {
 }
 
 static void put_calls(struct scrape *scrape) {
-    const struct metrics *metrics = scrape->metrics;
+    const struct metrics *metrics = scrape->server->metrics;
     struct jbuf *out = scrape->out;
     static const char name[] = "runnel:http_requests_total";
     uint64_t refused = 0;
@@ -486,7 +486,7 @@ static void put_now(struct scrape *scrape) {
     put_single(scrape, "runnel:http_answer_bytes", "gauge",
                "Memory of answers that are sent in one piece.", (double)now.answer_bytes);
     put_single(scrape, "runnel:choices_submitted", "gauge",
-               "Requests' choices that the engine has, running or waiting.", scrape->server->load);
+               "Requests' choices that the engine has, running or waiting.", scrape->served->load);
 }
 
 // ---------------------------------------------------------------- the process
@@ -516,7 +516,7 @@ static void put_process(struct scrape *scrape) {
         {"process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes()},
         {"process_cpu_seconds_total", "counter", "Processor time.", cpu_seconds()},
         {"process_start_time_seconds", "gauge", "When the server began, since 1970.",
-         scrape->metrics->start_s},
+         scrape->server->metrics->start_s},
     };
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         put_family(out, single[i].name, single[i].type, single[i].help);
@@ -538,13 +538,14 @@ static void put_process(struct scrape *scrape) {
 
 void metrics_get(struct call *call) {
     const struct server *server = call->server;
-    struct scrape scrape = {.metrics = server->metrics, .server = server, .out = &call->out};
-    scrape.ready = atomic_load(&server->phase) != PHASE_LOADING && server->engine;
+    const struct served *served = call->served;
+    struct scrape scrape = {.server = server, .served = served, .out = &call->out};
+    scrape.ready = atomic_load(&server->phase) != PHASE_LOADING && served->engine;
     if (scrape.ready) {
-        rn_engine_get_stats(server->engine, &scrape.stats);
-        scrape.info = server->engine_info;
+        rn_engine_get_stats(served->engine, &scrape.stats);
+        scrape.info = served->engine_info;
     }
-    put_label(&scrape.labels, "model_name", server->config.model_name);
+    put_label(&scrape.labels, "model_name", served->name);
     jbuf_text(&scrape.labels, ",engine=\"0\"");
     put_requests(&scrape);
     put_counters(&scrape);

@@ -114,18 +114,18 @@ static void timings_write(const struct call *call, const struct generation_choic
 static void result_write(struct call *call, const struct generation_choice *choice,
                          struct jbuf *out) {
     const struct generation *generation = call->generation;
-    const struct server *server = call->server;
+    const struct served *served = call->served;
     const rn_timings *timings = &choice->timings;
     const struct generation_prompt *prompt = &generation->prompt[choice->prompt];
-    const bool full = timings->prompt_tokens + timings->output_tokens >= server->engine_info.n_ctx;
+    const bool full = timings->prompt_tokens + timings->output_tokens >= served->engine_info.n_ctx;
     jbuf_text(out, ",\"id_slot\":-1,\"stop\":true");
     jbuf_key(out, "model");
-    jbuf_cstring(out, server->config.model_name);
+    jbuf_cstring(out, served->name);
     int_write(out, "tokens_predicted", timings->output_tokens);
     int_write(out, "tokens_evaluated", timings->prompt_tokens);
     int_write(out, "tokens_cached", timings->cached_tokens);
     jbuf_key(out, "generation_settings");
-    native_settings_write(out, server, &generation->params, &choice->seed);
+    native_settings_write(out, served, &generation->params, &choice->seed);
     jbuf_key(out, "prompt");
     jbuf_string(out, prompt->text ? prompt->text : "", prompt->text ? prompt->text_len : 0);
     jbuf_key(out, "has_new_line");
@@ -253,7 +253,7 @@ static void chunk_write(struct call *call, struct generation_choice *choice, con
     jbuf_text(out, ",\"stop\":false,\"id_slot\":-1");
     int_write(out, "tokens_predicted", choice->n_tokens);
     int_write(out, "tokens_evaluated", (int64_t)call->generation->prompt[choice->prompt].n_ids);
-    if (choice->n_logprob) probabilities_write(out, call->server->model, choice);
+    if (choice->n_logprob) probabilities_write(out, call->served->model, choice);
     choice->n_logprob = choice->n_top = 0;
     if (native->timings_per_token) progress_write(call, choice, out);
     jbuf_text(out, "}\n\n");
@@ -291,7 +291,7 @@ static void choice_write(struct call *call, const struct generation_choice *choi
     jbuf_string(out, choice->text.data, choice->text.len);
     tokens_write(out, choice->token, tokens ? choice->n_tokens : 0);
     result_write(call, choice, out);
-    if (call->generation->params.logprobs) probabilities_write(out, call->server->model, choice);
+    if (call->generation->params.logprobs) probabilities_write(out, call->served->model, choice);
     jbuf_text(out, "}");
     fields_pick(call, from);
 }
@@ -339,7 +339,7 @@ static bool prompt_add(struct call *call, struct generation *generation, const j
     if (!generation_add(call, generation, ids, n_ids)) return false;
     struct generation_prompt *prompt = &generation->prompt[generation->n_prompts - 1];
     rn_error err = {0};
-    return rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true, &prompt->text,
+    return rn_detokenize(call->served->model, prompt->ids, prompt->n_ids, true, &prompt->text,
                          &prompt->text_len, &err) == RN_OK ||
            call_refuse_error(call, path, &err);
 }

@@ -29,11 +29,11 @@ static void next_token_write(struct jbuf *out, int n_decoded, int max_tokens) {
 }
 
 // Its brace stays open.
-static void slot_begin(struct jbuf *out, const struct server *server, int id, bool is_processing,
+static void slot_begin(struct jbuf *out, const struct served *served, int id, bool is_processing,
                        bool drafts) {
     jbuf_text(out, "{");
     int_write(out, "id", id);
-    int_write(out, "n_ctx", server->engine_info.n_ctx);
+    int_write(out, "n_ctx", served->engine_info.n_ctx);
     jbuf_key(out, "speculative");
     jbuf_bool(out, drafts);
     jbuf_key(out, "is_processing");
@@ -42,16 +42,16 @@ static void slot_begin(struct jbuf *out, const struct server *server, int id, bo
 
 // ---------------------------------------------------------------- props
 
-static void defaults_write(struct jbuf *out, const struct server *server) {
-    const struct params params = {.sampling = server->config.sampling,
+static void defaults_write(struct jbuf *out, const struct served *served) {
+    const struct params params = {.sampling = served->sampling,
                                   .n = 1,
-                                  .max_tokens = server->config.max_tokens,
+                                  .max_tokens = served->max_tokens,
                                   .stream = true};
     jbuf_key(out, "default_generation_settings");
-    slot_begin(out, server, 0, false, server_drafts(server));
+    slot_begin(out, served, 0, false, served_drafts(served));
     int_write(out, "id_task", -1);
     jbuf_key(out, "params");
-    native_settings_write(out, server, &params,
+    native_settings_write(out, served, &params,
                           params.sampling.has_seed ? &params.sampling.seed : NULL);
     jbuf_text(out, ",\"prompt\":\"\"");
     next_token_write(out, 0, params.max_tokens);
@@ -59,84 +59,84 @@ static void defaults_write(struct jbuf *out, const struct server *server) {
 }
 
 void native_props(struct call *call) {
-    const struct server *server = call->server;
-    const rn_model *model = server->model;
-    const char *slash = strrchr(server->info->path, '/');
+    const struct served *served = call->served;
+    const rn_model *model = served->model;
+    const char *slash = strrchr(served->info->path, '/');
     struct jbuf *out = &call->out;
     jbuf_text(out, "{");
-    defaults_write(out, server);
-    int_write(out, "total_slots", server->engine_info.max_seqs);
+    defaults_write(out, served);
+    int_write(out, "total_slots", served->engine_info.max_seqs);
     jbuf_key(out, "model_alias");
-    jbuf_cstring(out, server->config.model_name);
+    jbuf_cstring(out, served->name);
     jbuf_key(out, "model_path"); // the path of the file stays private
-    jbuf_cstring(out, slash && slash[1] ? slash + 1 : server->info->path);
+    jbuf_cstring(out, slash && slash[1] ? slash + 1 : served->info->path);
     jbuf_text(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
     jbuf_key(out, "chat_template");
-    jbuf_cstring(out, server->tmpl_source ? server->tmpl_source : "");
+    jbuf_cstring(out, served->tmpl_source ? served->tmpl_source : "");
     token_write(out, "bos_token", model, rn_token_bos(model));
     token_write(out, "eos_token", model, rn_token_eos(model));
     jbuf_text(out, ",\"build_info\":\"runnel " RN_VERSION "\",\"is_sleeping\":false,"
                    "\"endpoint_slots\":true,\"endpoint_props\":false,\"endpoint_metrics\":true");
     jbuf_key(out, "speculative");
-    jbuf_bool(out, server_drafts(server));
+    jbuf_bool(out, served_drafts(served));
     jbuf_key(out, "ui");
-    jbuf_bool(out, server->config.ui);
+    jbuf_bool(out, served->server->config.ui);
     jbuf_text(out, "}");
     call_answer(call);
 }
 
 // ---------------------------------------------------------------- slots
 
-static void busy_write(struct jbuf *out, const struct server *server,
+static void busy_write(struct jbuf *out, const struct served *served,
                        const struct generation *generation, const struct generation_choice *choice,
                        int id) {
     const struct stream *stream = generation->stream[choice->prompt];
-    slot_begin(out, server, id, true, native_draft_max(server, &generation->params) > 0);
+    slot_begin(out, served, id, true, native_draft_max(served, &generation->params) > 0);
     int_write(out, "id_task", stream ? (int64_t)stream->request : -1);
     int_write(out, "n_prompt_tokens", (int64_t)generation->prompt[choice->prompt].n_ids);
     jbuf_key(out, "params");
-    native_settings_write(out, server, &generation->params,
+    native_settings_write(out, served, &generation->params,
                           generation->params.sampling.has_seed ? &generation->params.sampling.seed
                                                                : NULL);
     next_token_write(out, choice->n_output, generation->params.max_tokens);
     jbuf_text(out, "}");
 }
 
-static int choices_write(struct jbuf *out, const struct server *server,
+static int choices_write(struct jbuf *out, const struct served *served,
                          const struct generation *generation, int n_busy) {
-    for (int i = 0; i < generation->n_choices && n_busy < server->engine_info.max_seqs; i++) {
+    for (int i = 0; i < generation->n_choices && n_busy < served->engine_info.max_seqs; i++) {
         if (generation->choice[i].ended) continue;
         if (n_busy) jbuf_text(out, ",");
-        busy_write(out, server, generation, &generation->choice[i], n_busy++);
+        busy_write(out, served, generation, &generation->choice[i], n_busy++);
     }
     return n_busy;
 }
 
 // Choices that already have a token come first: others may still wait for a place.
-static int busy_list(struct jbuf *out, const struct server *server) {
+static int busy_list(struct jbuf *out, const struct served *served) {
     int n_busy = 0;
     for (int begun = 1; begun >= 0; begun--) {
-        for (const struct call *call = server->calls; call; call = call->next) {
+        for (const struct call *call = served->server->calls; call; call = call->next) {
             if (call->state != CALL_RUNNING && call->state != CALL_STREAMING) continue;
             if (!call->generation || !call->generation->stream) continue;
             if ((call->generation->first_ns != 0) == (begun != 0))
-                n_busy = choices_write(out, server, call->generation, n_busy);
+                n_busy = choices_write(out, served, call->generation, n_busy);
         }
     }
     return n_busy;
 }
 
 void native_slots(struct call *call) {
-    const struct server *server = call->server;
-    const int n_slots = server->engine_info.max_seqs;
+    const struct served *served = call->served;
+    const int n_slots = served->engine_info.max_seqs;
     struct jbuf *out = &call->out;
     char value[8];
     const char *fail = call_query(call, "fail_on_no_slot", value, sizeof value);
     jbuf_text(out, "[");
-    const int n_busy = busy_list(out, server);
+    const int n_busy = busy_list(out, served);
     for (int i = n_busy; i < n_slots; i++) {
         if (i) jbuf_text(out, ",");
-        slot_begin(out, server, i, false, server_drafts(server));
+        slot_begin(out, served, i, false, served_drafts(served));
         jbuf_text(out, "}");
     }
     jbuf_text(out, "]");

@@ -88,18 +88,18 @@ static void int_write(struct jbuf *out, const char *key, int64_t value) {
     jbuf_int(out, value);
 }
 
-int native_draft_max(const struct server *server, const struct params *params) {
-    const int most = server->engine_info.draft_max;
-    if (!server_drafts(server) || params->draft_max < 0) return 0;
+int native_draft_max(const struct served *served, const struct params *params) {
+    const int most = served->engine_info.draft_max;
+    if (!served_drafts(served) || params->draft_max < 0) return 0;
     return params->draft_max && params->draft_max < most ? params->draft_max : most;
 }
 
-void native_settings_write(struct jbuf *out, const struct server *server,
+void native_settings_write(struct jbuf *out, const struct served *served,
                            const struct params *params, const uint64_t *seed) {
     jbuf_text(out, "{");
-    int_write(out, "n_ctx", server->engine_info.n_ctx);
+    int_write(out, "n_ctx", served->engine_info.n_ctx);
     jbuf_key(out, "model");
-    jbuf_cstring(out, server->config.model_name);
+    jbuf_cstring(out, served->name);
     jbuf_key(out, "seed");
     jbuf_uint(out, seed ? *seed : UINT32_MAX); // llama.cpp's value for a seed to be drawn
     numbers_write(out, &params->sampling);
@@ -110,7 +110,7 @@ void native_settings_write(struct jbuf *out, const struct server *server,
     bool_write(out, "ignore_eos", params->ignore_eos);
     bool_write(out, "stream", params->stream);
     int_write(out, "n_probs", params->logprobs ? params->top_logprobs : 0);
-    int_write(out, "speculative.n_max", native_draft_max(server, params));
+    int_write(out, "speculative.n_max", native_draft_max(served, params));
     int_write(out, "speculative.n_min", 0);
     jbuf_text(out, ",\"dynatemp_range\":0.0,\"dynatemp_exponent\":1.0,\"mirostat\":0,"
                    "\"mirostat_tau\":5.0,\"mirostat_eta\":0.1,\"n_keep\":0,\"n_discard\":0,"

@@ -6,9 +6,9 @@
 #include "params.h"
 
 // A JSON object. seed NULL: it will be drawn.
-void native_settings_write(struct jbuf *out, const struct server *server,
+void native_settings_write(struct jbuf *out, const struct served *served,
                            const struct params *params, const uint64_t *seed);
 // Most tokens of a draft; 0: nothing is drafted.
-int native_draft_max(const struct server *server, const struct params *params);
+int native_draft_max(const struct served *served, const struct params *params);
 
 #endif

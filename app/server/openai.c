@@ -22,13 +22,13 @@ struct openai_state *openai_state_of(const struct call *call) {
 
 static void head_write(const struct call *call, const char *prefix, const char *object,
                        struct jbuf *out) {
-    const struct server *server = call->server;
+    const struct served *served = call->served;
     if (call->generation->params.stream) jbuf_text(out, "data: ");
     jbuf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", prefix,
                 call->id, object, (long long)call->created);
-    jbuf_cstring(out, server->config.model_name);
+    jbuf_cstring(out, served->name);
     jbuf_text(out, ",\"system_fingerprint\":");
-    jbuf_cstring(out, server->fingerprint);
+    jbuf_cstring(out, served->fingerprint);
     jbuf_text(out, ",\"choices\":[{\"index\":");
 }
 
@@ -154,15 +154,15 @@ void openai_finish(const struct generation_choice *choice, struct jbuf *out) {
 
 // ---------------------------------------------------------------- tokens
 
-static void token_text(const struct server *server, int32_t token, struct jbuf *out) {
+static void token_text(const struct served *served, int32_t token, struct jbuf *out) {
     size_t len;
-    const char *bytes = rn_token_bytes(server->model, token, &len);
+    const char *bytes = rn_token_bytes(served->model, token, &len);
     jbuf_string(out, bytes, len);
 }
 
-static void token_bytes(const struct server *server, int32_t token, struct jbuf *out) {
+static void token_bytes(const struct served *served, int32_t token, struct jbuf *out) {
     size_t len;
-    const char *bytes = rn_token_bytes(server->model, token, &len);
+    const char *bytes = rn_token_bytes(served->model, token, &len);
     jbuf_text(out, "[");
     for (size_t i = 0; i < len; i++) {
         if (i) jbuf_text(out, ",");
@@ -176,21 +176,21 @@ void openai_logprob(float logprob, struct jbuf *out) {
     jbuf_printf(out, "%.8g", isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0);
 }
 
-static void logprob_write(const struct server *server, rn_logprob token, struct jbuf *out) {
+static void logprob_write(const struct served *served, rn_logprob token, struct jbuf *out) {
     jbuf_text(out, "{\"token\":");
-    token_text(server, token.token, out);
+    token_text(served, token.token, out);
     jbuf_text(out, ",\"logprob\":");
     openai_logprob(token.logprob, out);
     jbuf_text(out, ",\"bytes\":");
-    token_bytes(server, token.token, out);
+    token_bytes(served, token.token, out);
 }
 
 // "id":{"logprob":...,"rank":...,"decoded_token":...}
-static void score_write(const struct server *server, rn_logprob token, int rank, struct jbuf *out) {
+static void score_write(const struct served *served, rn_logprob token, int rank, struct jbuf *out) {
     jbuf_printf(out, "\"%d\":{\"logprob\":", (int)token.token);
     openai_logprob(token.logprob, out);
     jbuf_printf(out, ",\"rank\":%d,\"decoded_token\":", rank);
-    token_text(server, token.token, out);
+    token_text(served, token.token, out);
     jbuf_text(out, "}");
 }
 
@@ -203,27 +203,27 @@ void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out
     for (size_t i = 0; prompt->logprob && i + 1 < prompt->n_ids; i++) {
         const rn_logprob *row = prompt->logprob + i * (1 + (size_t)generation->top_prompt);
         jbuf_text(out, ",{");
-        score_write(call->server, row[0], prompt->rank[i], out);
+        score_write(call->served, row[0], prompt->rank[i], out);
         for (int j = 1; j <= n_top && row[j].token >= 0; j++) {
             if (row[j].token == row[0].token) continue;
             jbuf_text(out, ",");
-            score_write(call->server, row[j], j, out);
+            score_write(call->served, row[j], j, out);
         }
         jbuf_text(out, "}");
     }
     jbuf_text(out, "]");
 }
 
-void openai_logprobs_take(const struct server *server, struct generation_choice *choice, int first,
+void openai_logprobs_take(const struct served *served, struct generation_choice *choice, int first,
                           struct jbuf *out) {
     for (int i = first; i < choice->n_logprob; i++) {
         const struct token_logprob *token = &choice->logprob[i];
         if (out->len && out->data[out->len - 1] != '[') jbuf_text(out, ",");
-        logprob_write(server, (rn_logprob){token->token, token->logprob}, out);
+        logprob_write(served, (rn_logprob){token->token, token->logprob}, out);
         jbuf_text(out, ",\"top_logprobs\":[");
         for (int j = 0; j < token->n_top; j++) {
             if (j) jbuf_text(out, ",");
-            logprob_write(server, choice->top[token->first_top + j], out);
+            logprob_write(served, choice->top[token->first_top + j], out);
             jbuf_text(out, "}");
         }
         jbuf_text(out, "]}");

@@ -44,7 +44,7 @@ void openai_finish(const struct generation_choice *choice, struct jbuf *out);
 void openai_logprob(float logprob, struct jbuf *out);
 // The choice's logprobs from `first` on as items of an array that out may have started; they are
 // taken.
-void openai_logprobs_take(const struct server *server, struct generation_choice *choice, int first,
+void openai_logprobs_take(const struct served *served, struct generation_choice *choice, int first,
                           struct jbuf *out);
 
 // ,"prompt_logprobs":[null,{...}] of a prompt in vLLM's form, where it is asked for.

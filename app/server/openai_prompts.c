@@ -24,7 +24,7 @@ static bool text_keep(struct call *call, struct generation_prompt *prompt, const
         return true;
     }
     rn_error err = {0};
-    const rn_status status = rn_detokenize(call->server->model, prompt->ids, prompt->n_ids, true,
+    const rn_status status = rn_detokenize(call->served->model, prompt->ids, prompt->n_ids, true,
                                            &prompt->text, &prompt->text_len, &err);
     return !status || call_refuse_error(call, path, &err);
 }
@@ -32,7 +32,7 @@ static bool text_keep(struct call *call, struct generation_prompt *prompt, const
 // A text that gives no token still has the token that every text starts with, where there is one.
 static bool ids_of_text(struct call *call, const json_t *text, const char *path, int32_t **ids,
                         size_t *n_ids) {
-    const rn_model *model = call->server->model;
+    const rn_model *model = call->served->model;
     rn_error err = {0};
     const rn_status status = rn_tokenize(model, json_string_value(text), json_string_length(text),
                                          RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, ids, n_ids, &err);
@@ -58,7 +58,7 @@ static bool refuse_id(struct call *call, const char *path, size_t index, const j
     snprintf(param, sizeof param, "%s[%zu]", path, index);
     return call_refuse(call, 400, param, json_is_integer(value) ? "invalid_value" : "invalid_type",
                        "%s: %s is not a token id, an integer from 0 to %d", param,
-                       json_shown(value, shown), call->server->info->n_vocab - 1);
+                       json_shown(value, shown), call->served->info->n_vocab - 1);
 }
 
 static bool ids_of_array(struct call *call, const json_t *array, const char *path, int32_t **ids,
@@ -71,7 +71,7 @@ static bool ids_of_array(struct call *call, const json_t *array, const char *pat
     for (size_t i = 0; i < n; i++) {
         const json_t *value = json_array_get(array, i);
         const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-        if (id < 0 || id >= call->server->info->n_vocab) return refuse_id(call, path, i, value);
+        if (id < 0 || id >= call->served->info->n_vocab) return refuse_id(call, path, i, value);
         (*ids)[i] = (int32_t)id;
     }
     return true;

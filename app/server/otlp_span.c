@@ -319,7 +319,7 @@ static void put_http(struct jbuf *out, const struct call *call) {
 // The client's name of the model is one of the server's names, unless the call was refused.
 static const char *asked_model(const struct call *call) {
     const char *name = json_string_value(json_object_get(call->json, "model"));
-    return name && *name && !call_refused(call) ? name : call->server->config.model_name;
+    return name && *name && !call_refused(call) ? name : call->served->name;
 }
 
 static void put_request(struct jbuf *out, const struct call *call) {
@@ -412,7 +412,7 @@ static void put_gen_ai(struct jbuf *out, const struct call *call, struct otlp_mo
     char id[CALL_ID_BYTES];
     call_answer_id(call, id);
     otlp_put_text(out, "gen_ai.response.id", id);
-    otlp_put_text(out, "gen_ai.response.model", call->server->config.model_name);
+    otlp_put_text(out, "gen_ai.response.model", call->served->name);
     if (!generation->pooling) put_finishes(out, generation);
     put_usage(out, generation);
     put_latencies(out, call, now);

@@ -99,7 +99,7 @@ static bool read_refused(const struct fields *fields, const struct row *row, con
 // ---------------------------------------------------------------- fields of their own kind
 
 static int vocab_size(const struct call *call) {
-    const rn_model_info *info = call->server->info;
+    const rn_model_info *info = call->served->info;
     return info ? info->n_vocab : INT32_MAX;
 }
 
@@ -492,25 +492,20 @@ bool params_no_model(struct call *call, const char *name) {
     return call_refuse(call, 404, "model", "model_not_found",
                        "The model `%s` does not exist. This server has `%.200s`; its option "
                        "--alias gives that another name.",
-                       shown, call->server->config.model_name);
+                       shown, call->served->name);
 }
 
 bool params_model(struct call *call, const json_t *body) {
     const struct fields fields = fields_of(call, body, "");
-    const struct server_config *config = &call->server->config;
     const char *name = "";
     if (!field_string(&fields, "model", SIZE_MAX, &name, NULL)) return false;
-    if (!*name || (config->model_name && strcmp(name, config->model_name) == 0)) return true;
-    for (int i = 0; i < config->n_aliases; i++)
-        if (strcmp(name, config->aliases[i]) == 0) return true;
-    return params_no_model(call, name);
+    return !*name || served_is_named(call->served, name) || params_no_model(call, name);
 }
 
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out) {
-    const struct server_config *config = &call->server->config;
-    *out = (struct params){.sampling = config->sampling,
+    *out = (struct params){.sampling = call->served->sampling,
                            .n = 1,
-                           .max_tokens = config->max_tokens,
+                           .max_tokens = call->served->max_tokens,
                            .effort = EFFORT_ABSENT,
                            .thinking_budget = -1};
     if (!params_model(call, body)) return false;
@@ -518,7 +513,7 @@ bool params_read(struct call *call, const json_t *body, enum family family, stru
         if ((rows[i].families & (unsigned)family) && !row_read(call, body, &rows[i], out))
             return false;
     if (!sampling_read(call, body, out)) return false;
-    const double limit_ms = config->request_s * 1e3;
+    const double limit_ms = call->server->config.request_s * 1e3;
     if (limit_ms > 0 && out->timeout_ms > limit_ms) out->timeout_ms = limit_ms;
     return true;
 }

@@ -51,7 +51,7 @@ bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const c
     if (len > PROMPT_TEXT_MAX)
         return call_refuse(call, 400, path, NULL, "%s: %zu bytes; at most %d are possible", path,
                            len, PROMPT_TEXT_MAX);
-    if (rn_tokenize(call->server->model, text, len, flags, ids, n_ids, &err))
+    if (rn_tokenize(call->served->model, text, len, flags, ids, n_ids, &err))
         return call_refuse_error(call, path, &err);
     if (*n_ids <= PROMPT_IDS_MAX) return true;
     rn_free(*ids);
@@ -60,7 +60,7 @@ bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const c
 }
 
 bool token_id_read(struct call *call, const json_t *value, const char *path, int32_t *out) {
-    const int n_vocab = call->server->info->n_vocab;
+    const int n_vocab = call->served->info->n_vocab;
     if (!json_is_integer(value)) return refuse_kind(call, path, "a token id", value);
     const json_int_t id = json_integer_value(value);
     if (id < 0 || id >= n_vocab)

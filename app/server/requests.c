@@ -28,7 +28,7 @@ struct waiter {
 };
 
 struct requests {
-    struct server *server;
+    struct served *served;
     rn_watcher *engine; // made with the first waiter
     struct waiter waiter[WAITERS_MAX];
     int n_waiters;
@@ -36,9 +36,9 @@ struct requests {
     uint64_t since_ns; // when it became the first
 };
 
-struct requests *requests_create(struct server *server) {
+struct requests *requests_create(struct served *served) {
     struct requests *requests = calloc(1, sizeof *requests);
-    if (requests) requests->server = server;
+    if (requests) requests->served = served;
     return requests;
 }
 
@@ -203,7 +203,7 @@ static bool format_take(struct call *call, bool *perfetto) {
 // ---------------------------------------------------------------- running requests
 
 static void leave(struct call *call) {
-    struct requests *requests = call->server->requests;
+    struct requests *requests = call->served->requests;
     for (int i = 0; i < requests->n_waiters; i++) {
         if (requests->waiter[i].call != call) continue;
         requests->n_waiters--;
@@ -215,13 +215,13 @@ static void leave(struct call *call) {
 }
 
 static void wait_for(struct call *call, uint64_t request, bool perfetto) {
-    struct requests *requests = call->server->requests;
+    struct requests *requests = call->served->requests;
     rn_error err;
     if (requests->n_waiters == WAITERS_MAX) {
         call_refuse(call, 429, NULL, NULL, "%d others wait for a running request already",
                     WAITERS_MAX);
     } else if (!requests->engine &&
-               rn_watcher_create(call->server->engine, &requests->engine, &err)) {
+               rn_watcher_create(call->served->engine, &requests->engine, &err)) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
         requests->waiter[requests->n_waiters++] =
@@ -243,7 +243,7 @@ void requests_trace(struct call *call) {
     if (!format_take(call, &perfetto)) return;
     const uint64_t request = number_of(id);
     const struct kept_request *kept = kept_find(server->kept, request, id);
-    const struct stream *stream = kept ? NULL : streams_lookup(server, request, id);
+    const struct stream *stream = kept ? NULL : streams_lookup(call->served, request, id);
     if (kept)
         put_record(call, &kept->record, perfetto);
     else if (stream)
@@ -254,16 +254,16 @@ void requests_trace(struct call *call) {
 
 // The picture of a running request becomes its record.
 static void view_answer(struct call *call, const rn_view *view, bool perfetto) {
-    const struct server *server = call->server;
-    const struct stream *stream = streams_lookup(server, view->account_request, "");
+    const struct served *served = call->served;
+    const struct stream *stream = streams_lookup(served, view->account_request, "");
     struct record record;
     struct record_choice *choice = calloc(1, sizeof *choice);
     if (!choice) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
         return;
     }
-    record_init(&record, stream ? stream->id : "", view->account_request, server->config.model_name,
-                &server->engine_info, server->bandwidth, server->peak);
+    record_init(&record, stream ? stream->id : "", view->account_request, served->name,
+                &served->engine_info, served->bandwidth, served->peak);
     choice->account = *view->account;
     for (size_t i = 0; i < view->n_streams; i++) {
         const rn_stream_view *at = &view->stream[i];
@@ -284,14 +284,14 @@ static void view_answer(struct call *call, const rn_view *view, bool perfetto) {
 
 // A view does not have a request that came while its step ran.
 static bool is_running(const struct requests *requests, uint64_t request) {
-    return streams_lookup(requests->server, request, "") != NULL;
+    return streams_lookup(requests->served, request, "") != NULL;
 }
 
 // Answers the first waiter, where that is possible.
 static bool first_answer(struct requests *requests, const rn_view *view, uint64_t now_ns) {
     const struct waiter *waiter = &requests->waiter[0];
     const uint64_t waited_ns = now_ns - requests->since_ns;
-    const struct kept_request *kept = kept_find(requests->server->kept, waiter->request, "");
+    const struct kept_request *kept = kept_find(waiter->call->server->kept, waiter->request, "");
     char id[24];
     snprintf(id, sizeof id, "%llu", (unsigned long long)waiter->request);
     if (kept) {

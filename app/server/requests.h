@@ -5,7 +5,7 @@
 
 #include "call.h"
 
-struct requests *requests_create(struct server *server); // NULL: out of memory
+struct requests *requests_create(struct served *served); // NULL: out of memory
 void requests_destroy(struct requests *requests);
 // From the loop, at least when the time that it returned (monotonic ns; 0: no need) has come.
 uint64_t requests_tick(struct requests *requests, uint64_t now_ns);

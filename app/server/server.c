@@ -24,6 +24,7 @@
 #include "metrics.h"
 #include "record/trace.h"
 #include "requests.h"
+#include "served.h"
 #include "server_state.h"
 #include "streams.h"
 
@@ -44,8 +45,8 @@ static void drain(struct server *server, int signal_number) {
 
 // The engine has lost its device: all requests have ended, and only a restart helps. Their answers
 // get some time to be sent, even to slow readers.
-static void watch_device(struct server *server) {
-    if (server->end_signal == SERVER_LOST || rn_engine_health(server->engine, NULL) == RN_OK)
+static void watch_device(struct server *server, const struct served *served) {
+    if (server->end_signal == SERVER_LOST || rn_engine_health(served->engine, NULL) == RN_OK)
         return;
     server->end_signal = SERVER_LOST;
     server->drain_until = clock_ns() + LOST_MS * 1000000ull;
@@ -111,14 +112,22 @@ static int wait_ms(const struct server *server, uint64_t now, uint64_t due) {
     return http >= 0 && http < own ? http : own;
 }
 
+// The model whose engine's events these are; NULL: they are another thing's.
+static struct served *served_of(const struct server *server, const void *from) {
+    for (int i = 0; i < server->n_served; i++)
+        if (from == &server->served[i]) return &server->served[i];
+    return NULL;
+}
+
 static void handle(struct server *server, const struct epoll_event *event, int n) {
     for (int i = 0; i < n; i++) {
         void *from = event[i].data.ptr;
+        struct served *served = served_of(server, from);
         if (from == &server->wake_fd) {
             on_wake(server);
-        } else if (from == &server->engine) {
-            streams_collect(server);
-            watch_device(server);
+        } else if (served) {
+            streams_collect(served);
+            watch_device(server, served);
         } else if (from == &server->signal_fd) {
             on_signal(server);
         } else {
@@ -146,8 +155,11 @@ static uint64_t sooner(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b :
 static uint64_t tick(struct server *server, uint64_t now) {
     const enum server_phase phase = (enum server_phase)atomic_load(&server->phase);
     uint64_t due = 0;
-    if (phase == PHASE_READY) due = live_tick(server->live, now);
-    if (phase != PHASE_LOADING) due = sooner(due, requests_tick(server->requests, now));
+    for (int i = 0; phase != PHASE_LOADING && i < server->n_served; i++) {
+        struct served *served = &server->served[i];
+        if (phase == PHASE_READY) due = sooner(due, live_tick(served->live, now));
+        due = sooner(due, requests_tick(served->requests, now));
+    }
     if (server->drain_until && now > server->drain_until) drain_over(server, now);
     return sooner(due, server->drain_until);
 }
@@ -250,6 +262,18 @@ static int signals_open(struct server *server) {
     return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+// False: out of memory.
+static bool models_open(struct server *server) {
+    const struct server_config *config = &server->config;
+    server->metrics = metrics_create(server);
+    server->kept = kept_create(config->keep_requests);
+    server->served = calloc(1, sizeof *server->served);
+    if (!server->metrics || !server->kept || !server->served) return false;
+    server->n_served = 1;
+    return served_init(&server->served[0], server, config->model_name, config->aliases,
+                       config->n_aliases);
+}
+
 static rn_status server_open(struct server *server, rn_error *err) {
     int listen_fd = -1;
     rn_status status = socket_listen(server, &listen_fd, err);
@@ -257,8 +281,8 @@ static rn_status server_open(struct server *server, rn_error *err) {
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     server->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     server->signal_fd = signals_open(server);
-    server->metrics = metrics_create(server);
-    if (server->epoll_fd < 0 || server->wake_fd < 0 || server->signal_fd < 0 || !server->metrics) {
+    if (server->epoll_fd < 0 || server->wake_fd < 0 || server->signal_fd < 0 ||
+        !models_open(server)) {
         close(listen_fd);
         return err_set(err, RN_ERR_NOMEM, "out of memory or descriptors");
     }
@@ -281,7 +305,6 @@ rn_status server_create(const struct server_config *config, struct server **out,
     server->config = *config;
     call_json_init();
     server->created = (int64_t)time(NULL);
-    server->answer_s = 1;
     server->epoll_fd = server->wake_fd = server->signal_fd = -1;
     const rn_status status = server_open(server, err);
     if (status) {
@@ -294,40 +317,12 @@ rn_status server_create(const struct server_config *config, struct server **out,
 
 int server_port(const struct server *server) { return server->port; }
 
-// A short hash of everything that a text depends on, for clients that compare.
-static void fingerprint(struct server *server) {
-    const rn_model_info *info = server->info;
-    uint64_t hash = 0xcbf29ce484222325u;
-    char text[512];
-    snprintf(text, sizeof text, "%s %s %s %s %llu %llu %s", RN_VERSION, info->name,
-             info->architecture, info->format, (unsigned long long)info->n_params,
-             (unsigned long long)info->weight_bytes, server->engine_info.kv_type);
-    for (const char *at = text; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    snprintf(server->fingerprint, sizeof server->fingerprint, "runnel-%08x",
-             (unsigned)(hash ^ hash >> 32));
-}
-
-rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
-                       const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
-                       double peak, rn_error *err) {
-    server->model = model;
-    server->info = rn_model_get_info(model);
-    server->engine = engine;
-    server->tmpl = tmpl;
-    server->tmpl_source = tmpl_source;
-    server->marks = answer_marks_of(tmpl_source);
-    server->bandwidth = bandwidth;
-    server->peak = peak;
-    rn_engine_get_info(engine, &server->engine_info);
-    fingerprint(server);
-    server->live = live_create(server);
-    server->kept = kept_create(server, server->config.keep_requests);
-    server->requests = requests_create(server);
-    if (!server->live || !server->kept || !server->requests)
-        return err_set(err, RN_ERR_NOMEM, "out of memory");
-    const rn_status status = rn_engine_start(engine, err);
+rn_status server_ready(struct server *server, const struct server_model *model, rn_error *err) {
+    struct served *served = &server->served[0];
+    rn_status status = served_attach(served, model, err);
+    if (!status) status = rn_engine_start(served->engine, err);
     if (status) return status;
-    if (!watch(server, rn_engine_event_fd(engine), &server->engine)) {
+    if (!watch(server, rn_engine_event_fd(served->engine), served)) {
         return err_set(err, RN_ERR_IO, "epoll: %s", strerror(errno));
     }
     atomic_store(&server->phase, PHASE_READY);
@@ -353,6 +348,17 @@ static void fd_close(int fd) {
     if (fd >= 0) close(fd);
 }
 
+static void served_end(struct served *served) {
+    struct trace *trace = served->server->config.trace;
+    if (served->engine) {
+        rn_engine_stop(served->engine, false);
+        streams_collect(served);
+        if (trace) trace_steps(trace, served->engine, 0);
+        assert(!served->load);
+    }
+    served_deinit(served);
+}
+
 // Connections first; requests on the engine are cancelled, and its last events free the
 // streams.
 void server_destroy(struct server *server) {
@@ -360,14 +366,8 @@ void server_destroy(struct server *server) {
     thread_end(server);
     http_destroy(server->http);
     server->http = NULL;
-    if (server->engine) {
-        rn_engine_stop(server->engine, false);
-        streams_collect(server);
-        if (server->config.trace) trace_steps(server->config.trace, server->engine, 0);
-        assert(!server->load);
-    }
-    live_destroy(server->live);
-    requests_destroy(server->requests);
+    for (int i = 0; i < server->n_served; i++) served_end(&server->served[i]);
+    free(server->served);
     kept_destroy(server->kept);
     metrics_destroy(server->metrics);
     fd_close(server->epoll_fd);

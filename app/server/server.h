@@ -60,22 +60,25 @@ struct server_config {
     void (*on_drain)(void *ctx, int signal_number, int n_active);
     void (*on_reload)(void *ctx, bool ready);
     void *signal_ctx;
+};
 
-    rn_sampling sampling; // for requests that give none
-    int max_tokens;       // the same; -1: up to the context
+// A loaded model. All of it outlives the server.
+struct server_model {
+    const rn_model *model;
+    rn_engine *engine; // not started; its max_waiting is all that the server takes at a time,
+                       // running requests included
+    const rn_chat_template *tmpl; // with its source; NULL: the model has none, chat is refused
+    const char *tmpl_source;
+    rn_sampling sampling;   // for requests that give none
+    int max_tokens;         // the same; -1: up to the context
+    double bandwidth, peak; // measured, in bytes/s and operations/s; 0: unknown
 };
 
 // Opens the socket and starts the I/O thread: /health answers from here on. RN_ERR_ARG: the address
 // cannot be had, the certificate is wrong.
 rn_status server_create(const struct server_config *config, struct server **out, rn_error *err);
 int server_port(const struct server *server);
-// The model is there; the engine was not started yet; its max_waiting is all that the server takes
-// at a time, running ones included. All of it outlives the server. tmpl and its
-// source NULL: the model has none, chat is refused. bandwidth and peak: measured, in bytes/s and
-// operations/s; 0: unknown.
-rn_status server_ready(struct server *server, const rn_model *model, rn_engine *engine,
-                       const rn_chat_template *tmpl, const char *tmpl_source, double bandwidth,
-                       double peak, rn_error *err);
+rn_status server_ready(struct server *server, const struct server_model *model, rn_error *err);
 // Runs until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) has drained it, or
 // until the engine loses its device. Then requests have ended with an error, and their answers got
 // some time to be sent. Returns the signal that ended it, negative when the drain was cut short by

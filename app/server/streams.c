@@ -117,7 +117,7 @@ static bool submit_refuse(struct call *call, rn_status status, const rn_error *e
 }
 
 static void list_enter(struct stream *stream) {
-    struct stream **list = &stream->server->streams;
+    struct stream **list = &stream->served->streams;
     stream->next = *list;
     if (stream->next) stream->next->prev = stream;
     *list = stream;
@@ -125,7 +125,7 @@ static void list_enter(struct stream *stream) {
 
 static void list_leave(const struct stream *stream) {
     if (stream->next) stream->next->prev = stream->prev;
-    *(stream->prev ? &stream->prev->next : &stream->server->streams) = stream->next;
+    *(stream->prev ? &stream->prev->next : &stream->served->streams) = stream->next;
 }
 
 static bool submit_one(struct call *call, int index) {
@@ -134,7 +134,7 @@ static bool submit_one(struct call *call, int index) {
     if (!stream) return submit_refuse(call, RN_ERR_NOMEM, NULL);
     *stream = (struct stream){.generation = generation,
                               .call = call,
-                              .server = call->server,
+                              .served = call->served,
                               .first_choice = index * generation->params.n,
                               .n_choices = generation->params.n};
     call_answer_id(call, stream->id);
@@ -142,9 +142,9 @@ static bool submit_one(struct call *call, int index) {
     const rn_request request = request_of(call, index);
     rn_error err = {0};
     const rn_status status =
-        rn_engine_submit(call->server->engine, &request, &stream->request, &err);
+        rn_engine_submit(call->served->engine, &request, &stream->request, &err);
     if (status == RN_OK) {
-        call->server->load += stream->n_choices;
+        call->served->load += stream->n_choices;
         list_enter(stream);
         return true;
     }
@@ -160,7 +160,7 @@ static void leave(struct generation *generation) {
         if (!stream) continue;
         stream->generation = NULL;
         stream->call = NULL;
-        rn_engine_cancel(stream->server->engine, stream->request);
+        rn_engine_cancel(stream->served->engine, stream->request);
         generation->stream[i] = NULL;
     }
 }
@@ -200,13 +200,12 @@ static size_t scores_cost(const struct generation *generation) {
 // comes.
 static bool answer_check(struct call *call) {
     const struct generation *generation = call->generation;
-    const struct server *server = call->server;
-    const size_t most = server->config.answer_bytes_max;
+    const size_t most = call->server->config.answer_bytes_max;
     const bool kept = !generation->params.stream && generation->params.logprobs;
     if (!kept && !generation->scores) return true;
     size_t cost = scores_cost(generation), longest = 0;
     for (int i = 0; kept && i < generation->n_prompts; i++) {
-        const size_t left = (size_t)server->engine_info.n_ctx - generation->prompt[i].n_ids;
+        const size_t left = (size_t)call->served->engine_info.n_ctx - generation->prompt[i].n_ids;
         const int asked = generation->params.max_tokens;
         const size_t tokens = asked < 0 || (size_t)asked > left ? left : (size_t)asked;
         cost += tokens * (size_t)generation->params.n * token_kept(generation);
@@ -252,15 +251,15 @@ void streams_start(struct call *call) {
     if (generation->writer->begin) generation->writer->begin(call);
 }
 
-static void answer_time_learn(struct server *server, const struct call *call) {
+static void answer_time_learn(struct served *served, const struct call *call) {
     const double seconds = (double)(clock_ns() - call->start_ns) * 1e-9;
-    server->answer_s += (seconds - server->answer_s) * 0.1;
+    served->answer_s += (seconds - served->answer_s) * 0.1;
 }
 
 void streams_finish(struct call *call, bool gone) {
     struct generation *generation = call->generation;
     if (generation) leave(generation);
-    if (generation && generation->began && !gone) answer_time_learn(call->server, call);
+    if (generation && generation->began && !gone) answer_time_learn(call->served, call);
     metrics_call_end(call->server->metrics, call, gone);
     otlp_call_end(call, gone);
     const bool large = call->answer_cost_max > LARGE_BYTES || call->body_cost > LARGE_BYTES;
@@ -279,13 +278,13 @@ void streams_cancel(const struct call *call) {
     const struct generation *generation = generation_of(call);
     for (int i = 0; generation && generation->stream && i < generation->n_prompts; i++) {
         const struct stream *stream = generation->stream[i];
-        if (stream) rn_engine_cancel(stream->server->engine, stream->request);
+        if (stream) rn_engine_cancel(stream->served->engine, stream->request);
     }
 }
 
-const struct stream *streams_find(const struct server *server, uint64_t request) {
-    for (const struct call *call = server->calls; call; call = call->next) {
-        const struct generation *generation = generation_of(call);
+const struct stream *streams_find(const struct served *served, uint64_t request) {
+    for (const struct call *call = served->server->calls; call; call = call->next) {
+        const struct generation *generation = call->served == served ? generation_of(call) : NULL;
         for (int i = 0; generation && generation->stream && i < generation->n_prompts; i++) {
             const struct stream *stream = generation->stream[i];
             if (stream && stream->request == request) return stream;
@@ -294,9 +293,9 @@ const struct stream *streams_find(const struct server *server, uint64_t request)
     return NULL;
 }
 
-const struct stream *streams_lookup(const struct server *server, uint64_t request, const char *id) {
+const struct stream *streams_lookup(const struct served *served, uint64_t request, const char *id) {
     const struct stream *found = NULL;
-    for (const struct stream *at = server->streams; at; at = at->next) {
+    for (const struct stream *at = served->streams; at; at = at->next) {
         // the list starts with the newest: the first of an answer is its last here
         if (request ? at->request == request : !strcmp(at->id, id)) found = at;
     }
@@ -309,7 +308,7 @@ static void pause_set(struct generation *generation, bool pause) {
     generation->paused = pause;
     for (int i = 0; generation->stream && i < generation->n_prompts; i++) {
         const struct stream *stream = generation->stream[i];
-        if (stream) rn_engine_pause(stream->server->engine, stream->request, pause);
+        if (stream) rn_engine_pause(stream->served->engine, stream->request, pause);
     }
 }
 
@@ -466,7 +465,7 @@ static bool feed(struct call *call, struct generation_choice *choice, const rn_e
 
 static bool choice_end(struct call *call, struct generation_choice *choice, const rn_event *event) {
     struct generation *generation = call->generation;
-    const int n_embd = call->server->info->n_embd;
+    const int n_embd = call->served->info->n_embd;
     choice->ended = true;
     choice->finish = event->finish;
     choice->status = event->status;
@@ -478,7 +477,7 @@ static bool choice_end(struct call *call, struct generation_choice *choice, cons
     for (int i = 0; i < RN_CAUSE_COUNT; i++)
         choice->gap_ms[i] = (double)event->account->decode.cause_ns[i] * 1e-6;
     otlp_gaps_end(&choice->slow, event->account);
-    metrics_choice_end(call->server->metrics, choice);
+    metrics_choice_end(call->served->metrics, choice);
     if (event->stop && !(choice->stop = strdup(event->stop))) return false;
     if (event->embedding) {
         choice->embedding = malloc((size_t)n_embd * sizeof(float));
@@ -498,8 +497,8 @@ static void token_count(struct call *call, struct generation_choice *choice,
     choice->gap_ms[event->cause] += event->gap_ms;
     otlp_gaps_add(&choice->slow, event, choice->n_output);
     choice->n_output++;
-    metrics_token(call->server->metrics, choice, event);
-    live_token(call->server->live, call, choice, event);
+    metrics_token(call->served, choice, event);
+    live_token(call->served->live, call, choice, event);
 }
 
 // Nothing can be made of the call any more: a stream says so, otherwise it is the answer.
@@ -586,10 +585,11 @@ static void dispatch(const rn_event *event) {
     struct stream *stream = event->data;
     struct call *call = stream->call;
     struct generation *generation = stream->generation;
-    if (stream->server->config.trace) trace_event(stream->server->config.trace, stream->id, event);
+    struct server *server = stream->served->server;
+    if (server->config.trace) trace_event(server->config.trace, stream->id, event);
     if (event->finish != RN_FINISH_NONE) {
-        stream->server->load--;
-        kept_take(stream->server->kept, stream, event);
+        stream->served->load--;
+        kept_take(server->kept, stream, event);
     }
     if (event->last && generation) {
         for (int i = 0; i < generation->n_prompts; i++) {
@@ -603,13 +603,14 @@ static void dispatch(const rn_event *event) {
     }
 }
 
-void streams_collect(struct server *server) {
+void streams_collect(struct served *served) {
+    const struct server *server = served->server;
     enum { BATCH = 128 };
     rn_event event[BATCH];
     int n;
     do {
-        n = rn_engine_wait(server->engine, event, BATCH, 0);
+        n = rn_engine_wait(served->engine, event, BATCH, 0);
         for (int i = 0; i < n; i++) dispatch(&event[i]);
     } while (n > 0);
-    if (server->config.trace) trace_steps(server->config.trace, server->engine, TRACE_NS);
+    if (server->config.trace) trace_steps(server->config.trace, served->engine, TRACE_NS);
 }

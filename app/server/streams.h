@@ -9,17 +9,17 @@
 struct stream {
     struct generation *generation; // NULL: given up
     struct call *call;
-    struct server *server;
+    struct served *served;
     char id[CALL_ID_BYTES]; // of the answer; the call may be gone
     uint64_t request;
     int first_choice; // in generation->choice[]
     int n_choices;
-    struct stream *next, *prev; // in server->streams
+    struct stream *next, *prev; // in served->streams
 };
 
 // The engine request of that number, or (where that is 0) the first of that answer, also of a call
 // that is gone; NULL: it has ended.
-const struct stream *streams_lookup(const struct server *server, uint64_t request, const char *id);
+const struct stream *streams_lookup(const struct served *served, uint64_t request, const char *id);
 // A worker has prepared the call: its generation is submitted, and the call becomes
 // RUNNING or STREAMING; or ENDED, when it is answered or refused (429, 503, 400).
 void streams_start(struct call *call);
@@ -31,8 +31,8 @@ void streams_cancel(const struct call *call);
 // Bytes of the call's answer were taken: a paused stream continues when few are left.
 void streams_taken(struct call *call);
 // Takes all events that wait. Calls that got bytes or came to their end are woken.
-void streams_collect(struct server *server);
+void streams_collect(struct served *served);
 // The stream of an engine request; NULL: given up.
-const struct stream *streams_find(const struct server *server, uint64_t request);
+const struct stream *streams_find(const struct served *served, uint64_t request);
 
 #endif

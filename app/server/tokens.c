@@ -22,7 +22,7 @@ static bool dump(const json_t *value, char **out) {
 static char *chat_render(struct call *call, const struct chat_messages *chat, size_t *len) {
     rn_error err = {0};
     char *text = NULL, *messages = NULL, *tools = NULL, *variables = NULL;
-    if (!call->server->tmpl) {
+    if (!call->served->tmpl) {
         call_refuse(call, 400, "messages", "no_chat_template",
                     "messages: the model has no chat template");
     } else if (!dump(chat->messages, &messages) || !dump(chat->tools, &tools) ||
@@ -36,7 +36,7 @@ static char *chat_render(struct call *call, const struct chat_messages *chat, si
                                .continue_final = chat->continue_final,
                                .guard = true,
                                .now = time(NULL)};
-        if (rn_chat_render(call->server->tmpl, &given, &text, len, &err))
+        if (rn_chat_render(call->served->tmpl, &given, &text, len, &err))
             call_refuse_error(call, "messages", &err);
     }
     free(messages);
@@ -187,17 +187,17 @@ void tokens_tokenize(struct call *call) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
     if (!tokenize_read(&fields, &tokenize) || !tokenize_run(call, &tokenize, &ids, &n_ids)) return;
-    const struct server *server = call->server;
+    const struct served *served = call->served;
     struct jbuf *out = &call->out;
     jbuf_text(out, "{");
     if (tokenize.is_vllm) {
         jbuf_key(out, "count");
         jbuf_uint(out, n_ids);
         jbuf_key(out, "max_model_len");
-        jbuf_int(out, server->engine_info.n_ctx);
+        jbuf_int(out, served->engine_info.n_ctx);
     }
-    tokens_write(out, server->model, ids, n_ids, tokenize.pieces);
-    if (tokenize.strings) strings_write(out, server->model, ids, n_ids);
+    tokens_write(out, served->model, ids, n_ids, tokenize.pieces);
+    if (tokenize.strings) strings_write(out, served->model, ids, n_ids);
     jbuf_text(out, "}");
     rn_free(ids);
     call_answer(call);
@@ -210,7 +210,7 @@ static bool text_is_short(struct call *call, const int32_t *ids, size_t n_ids) {
     size_t sum = 0;
     for (size_t i = 0; i < n_ids; i++) {
         size_t len;
-        rn_token_bytes(call->server->model, ids[i], &len);
+        rn_token_bytes(call->served->model, ids[i], &len);
         sum += len;
     }
     return sum <= PROMPT_TEXT_MAX ||
@@ -224,7 +224,7 @@ static void detokenize_answer(struct call *call, const int32_t *ids, size_t n_id
     char *text = NULL;
     size_t len;
     if (!text_is_short(call, ids, n_ids)) return;
-    if (rn_detokenize(call->server->model, ids, n_ids, true, &text, &len, &err)) {
+    if (rn_detokenize(call->served->model, ids, n_ids, true, &text, &len, &err)) {
         call_refuse_error(call, "tokens", &err);
         return;
     }

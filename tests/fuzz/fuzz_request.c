@@ -34,32 +34,37 @@ static const char template_source[] =
     "{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking %}<think>\n{% endif %}{% endif %}";
 
-static const struct server *server_get(void) {
+static struct served *served_get(void) {
     static struct server server;
+    static struct served served;
     static rn_model *model;
     static rn_chat_template *tmpl;
-    if (model) return &server;
+    if (model) return &served;
     rn_error err;
     if (rn_model_open(TEST_DATA "/golden/llama/model.gguf", &model, &err) != RN_OK) abort();
     if (rn_chat_template_create(model, template_source, &tmpl, &err) != RN_OK) abort();
-    server.config = (struct server_config){.model_name = "tiny",
-                                           .body_bytes_max = 1 << 20,
+    server.config = (struct server_config){.body_bytes_max = 1 << 20,
                                            .pending_bytes_max = 1 << 20,
-                                           .answer_bytes_max = 8 << 20,
-                                           .sampling = rn_sampling_neutral(),
-                                           .max_tokens = -1};
-    server.model = model;
-    server.info = rn_model_get_info(model);
-    server.engine_info.n_ctx = 256;
-    server.engine_info.max_seqs = 4;
-    server.engine_info.max_waiting = 256;
-    server.tmpl = tmpl;
-    server.tmpl_source = template_source;
-    server.marks = answer_marks_of(template_source);
+                                           .answer_bytes_max = 8 << 20};
+    server.served = &served;
+    server.n_served = 1;
+    served.server = &server;
+    served.name = "tiny";
+    served.state = SERVED_READY;
+    served.sampling = rn_sampling_neutral();
+    served.max_tokens = -1;
+    served.model = model;
+    served.info = rn_model_get_info(model);
+    served.engine_info.n_ctx = 256;
+    served.engine_info.max_seqs = 4;
+    served.engine_info.max_waiting = 256;
+    served.tmpl = tmpl;
+    served.tmpl_source = template_source;
+    served.marks = answer_marks_of(template_source);
     server.created = 1;
-    strcpy(server.fingerprint, "fp_fuzz");
+    strcpy(served.fingerprint, "fp_fuzz");
     server.phase = PHASE_READY;
-    return &server;
+    return &served;
 }
 
 static const struct route *route_of(const uint8_t **data, size_t *size) {
@@ -101,8 +106,8 @@ static void generation_inspect(const struct generation *generation, int n_vocab)
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const struct server *server = server_get();
-    struct call call = {.server = (struct server *)(uintptr_t)server, .created = 1, .start_ns = 1};
+    struct served *served = served_get();
+    struct call call = {.server = served->server, .served = served, .created = 1, .start_ns = 1};
     strcpy(call.id, "0123456789");
     call.route = route_of(&data, &size);
     call.body = malloc(size + 1);
@@ -116,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         answer_check(&call);
     } else {
         if (!call.generation) abort();
-        generation_inspect(call.generation, server->info->n_vocab);
+        generation_inspect(call.generation, served->info->n_vocab);
     }
     if (call.generation) generation_destroy(call.generation);
     json_decref(call.json);

@@ -21,6 +21,7 @@
 enum { CALL_TIME = 1700000001 };
 
 static struct server server;
+static struct served served;
 static struct route route; // of all calls: whose form errors have
 static rn_chat_template *tmpl;
 static struct call **kept; // [n_kept]
@@ -41,18 +42,20 @@ static inline int server_open(void **state, const char *source) {
     static const char *const aliases[] = {"other", "org/third"};
     if (open_model(state) || rn_chat_template_create(model, source, &tmpl, NULL)) return 1;
     if (!source) source = rn_model_chat_template(model);
-    server = (struct server){.config = {.model_name = "tale",
-                                        .aliases = aliases,
-                                        .n_aliases = 2,
-                                        .sampling = rn_sampling_neutral(),
-                                        .max_tokens = -1},
+    server = (struct server){.created = CALL_TIME - 1, .served = &served, .n_served = 1};
+    served = (struct served){.server = &server,
+                             .name = "tale",
+                             .aliases = aliases,
+                             .n_aliases = 2,
+                             .state = SERVED_READY,
+                             .sampling = rn_sampling_neutral(),
+                             .max_tokens = -1,
                              .model = model,
                              .info = rn_model_get_info(model),
                              .engine_info = {.n_ctx = 256, .max_seqs = 4, .max_waiting = 1024},
                              .tmpl = tmpl,
                              .tmpl_source = source,
                              .marks = answer_marks_of(source),
-                             .created = CALL_TIME - 1,
                              .fingerprint = "fp_test"};
     atomic_store(&server.phase, PHASE_READY);
     return 0;
@@ -89,6 +92,7 @@ static inline struct call *call_make(const char *body) {
     struct call *call = calloc(1, sizeof *call);
     assert_non_null(call);
     call->server = &server;
+    call->served = &served;
     call->route = &route;
     call->created = CALL_TIME;
     strcpy(call->id, "0123456789abcdef01234567");

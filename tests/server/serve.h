@@ -46,10 +46,7 @@ static inline struct server_config serve_config(void) {
                                    .stall_s = 60,
                                    .stuck_s = 60,
                                    .stream_bytes_max = 1 << 20,
-                                   .sampling = rn_sampling_neutral(),
-                                   .keep_requests = 16,
-                                   .max_tokens = 16};
-    config.sampling.temperature = 0;
+                                   .keep_requests = 16};
     return config;
 }
 
@@ -70,9 +67,14 @@ static inline void serve_start_with(struct serve *serve, const struct server_con
     check(!rn_chat_template_create(serve->model, serve_template, &serve->tmpl, &err), "%s",
           err.message);
     check(!rn_engine_create(serve->model, &options, &serve->engine, &err), "%s", err.message);
-    check(!server_ready(serve->server, serve->model, serve->engine, serve->tmpl, serve_template, 0,
-                        0, &err),
-          "%s", err.message);
+    struct server_model ready = {.model = serve->model,
+                                 .engine = serve->engine,
+                                 .tmpl = serve->tmpl,
+                                 .tmpl_source = serve_template,
+                                 .sampling = rn_sampling_neutral(),
+                                 .max_tokens = 16};
+    ready.sampling.temperature = 0;
+    check(!server_ready(serve->server, &ready, &err), "%s", err.message);
     serve->port = server_port(serve->server);
 }
 

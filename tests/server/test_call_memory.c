@@ -41,7 +41,7 @@ static void shapes_read(struct call *call) {
     const json_t *body = call_json(call);
     if (!shape_read(call, body, FAMILY_CHAT, &shape)) return;
     if (tool_choice_read(call, body, FAMILY_CHAT, &choice)) {
-        const struct tool_shape wish = {&server.marks, "<function=", json_object_get(body, "tools"),
+        const struct tool_shape wish = {&served.marks, "<function=", json_object_get(body, "tools"),
                                         &choice, &shape};
         assert_true(tool_shape_put(&wish, &source, &index));
         if (source.failed) call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
@@ -100,8 +100,8 @@ static const struct request requests[] = {
 };
 
 CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
-    const struct answer_marks marks = server.marks;
-    server.marks = answer_marks_of("<function="); // which needs the types of parameters
+    const struct answer_marks marks = served.marks;
+    served.marks = answer_marks_of("<function="); // which needs the types of parameters
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         const long before = live;
         int refused = 0;
@@ -124,7 +124,7 @@ CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
         }
         check(refused >= requests[i].refused_min, "%s: %d failed", requests[i].body, refused);
     }
-    server.marks = marks;
+    served.marks = marks;
 }
 
 // ---------------------------------------------------------------- answers

@@ -10,6 +10,7 @@
 // A call of N choices, as it is after its end; nothing of it is owned.
 struct ended {
     struct server server;
+    struct served served;
     struct call call;
     struct generation generation;
     struct generation_prompt prompt[2];
@@ -17,8 +18,9 @@ struct ended {
 };
 
 static void ended_init(struct ended *ended) {
-    *ended = (struct ended){.server = {.bandwidth = 1e9}};
+    *ended = (struct ended){.served = {.bandwidth = 1e9}};
     ended->call.server = &ended->server;
+    ended->call.served = &ended->served;
     ended->call.generation = &ended->generation;
     ended->generation.prompt = ended->prompt;
     ended->generation.n_prompts = 2;

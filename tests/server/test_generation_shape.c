@@ -102,9 +102,9 @@ CASE(errors_name_the_place_that_the_client_wrote) {
 static void template_use(const char *source) {
     rn_chat_template_destroy(tmpl);
     assert_int_equal(rn_chat_template_create(model, source, &tmpl, NULL), RN_OK);
-    server.tmpl = tmpl;
-    server.tmpl_source = source;
-    server.marks = answer_marks_of(source);
+    served.tmpl = tmpl;
+    served.tmpl_source = source;
+    served.marks = answer_marks_of(source);
 }
 
 CASE(tools_need_a_template_that_knows_them) {

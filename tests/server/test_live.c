@@ -27,6 +27,7 @@ static void show(struct live_streams *streams, uint64_t ms, const rn_stream_view
 
 struct fixture {
     struct server server;
+    struct served served;
     struct live_streams streams;
     struct live_moments moments;
     struct jbuf pages;
@@ -37,16 +38,17 @@ struct fixture {
 
 static void fixture_init(struct fixture *f) {
     memset(f, 0, sizeof *f);
-    f->server.config.model_name = "tale \"1\"";
-    f->server.engine_info = (rn_engine_info){
+    f->served.server = &f->server;
+    f->served.name = "tale \"1\"";
+    f->served.engine_info = (rn_engine_info){
         .kv_type = "f16", .n_ctx = 512, .max_seqs = 4, .max_waiting = 13, .kv_bytes = 1 << 20};
-    f->server.metrics = metrics_create(&f->server);
+    f->served.metrics = model_metrics_create();
     atomic_store(&f->server.phase, PHASE_READY);
-    assert_non_null(f->server.metrics);
+    assert_non_null(f->served.metrics);
 }
 
 static void fixture_deinit(struct fixture *f) {
-    metrics_destroy(f->server.metrics);
+    model_metrics_destroy(f->served.metrics);
     live_streams_clear(&f->streams);
     jbuf_deinit(&f->pages);
     json_kept_free();
@@ -54,7 +56,7 @@ static void fixture_deinit(struct fixture *f) {
 
 static const json_t *picture(const struct fixture *f, uint64_t ms) {
     struct jbuf out = {0};
-    live_picture_write(&out, &(struct live_picture){.server = &f->server,
+    live_picture_write(&out, &(struct live_picture){.served = &f->served,
                                                     .start_ns = 1000 * (uint64_t)MS,
                                                     .streams = &f->streams,
                                                     .moments = &f->moments,
@@ -292,7 +294,7 @@ CASE(test_a_picture_has_the_servers_and_the_engines_numbers) {
                                 .state_cached_bytes = 1024};
     const struct generation_choice choice = {.start_ns = 0};
     const rn_event first = {.token = 1, .time_ns = 2 * MS};
-    metrics_token(f.server.metrics, &choice, &first);
+    metrics_token(&f.served, &choice, &first);
     const json_t *json = picture(&f, 1234);
     expect_rows(json, {"time_ms", "234"}, {"n_ctx", "512"}, {"max_seqs", "4"}, {"max_waiting", "9"},
                 {"steps", "10"}, {"running", "2"}, {"waiting", "3"}, {"paused", "0"},
@@ -315,7 +317,7 @@ CASE(test_a_picture_has_the_servers_and_the_engines_numbers) {
 CASE(test_rates_are_over_the_last_second) {
     struct fixture f;
     fixture_init(&f);
-    f.server.bandwidth = 1e9;
+    f.served.bandwidth = 1e9;
     f.stats.output_tokens = 1000000; // long ago
     for (int i = 0; i <= 40; i++) {
         live_moments_add(&f.moments, (uint64_t)(1000 + i * 250) * MS, &f.stats);
@@ -345,7 +347,7 @@ CASE(test_rates_are_over_the_last_second) {
     check_near(number_at(json, "busy"), 0.5, 0.001);
     check_near(number_at(json, "bandwidth.now"), 5e8, 1);
     check_near(number_at(json, "bandwidth.share"), 0.5, 1e-4);
-    f.server.bandwidth = 1e8; // a share is never over 1
+    f.served.bandwidth = 1e8; // a share is never over 1
     expect_json(picture(&f, 11000), "bandwidth.share", "1");
 
     // A second without work is a rate of nothing.
@@ -359,7 +361,7 @@ CASE(test_rates_are_over_the_last_second) {
 CASE(test_steps_are_dots_of_a_roofline) {
     struct fixture f;
     fixture_init(&f);
-    f.server.peak = 2e12;
+    f.served.peak = 2e12;
     f.step[0] = (rn_step){.run_ns = 7 * MS, .stream_tokens = 2, .draft_tokens = 3};
     f.step[0].ops_flops[RN_OPS_WEIGHTS] = 1000;
     f.step[0].ops_flops[RN_OPS_ATTENTION] = 11;

@@ -20,19 +20,26 @@
 
 struct fixture {
     struct server server;
+    struct served served;
     struct call call;
     char *text; // the last scrape, NUL-terminated
 };
 
 static void fixture_init(struct fixture *f, const char *name) {
     memset(f, 0, sizeof *f);
-    f->server.config.model_name = name;
+    f->server.served = &f->served;
+    f->server.n_served = 1;
+    f->served.server = &f->server;
+    f->served.name = name;
     f->server.metrics = metrics_create(&f->server);
+    f->served.metrics = model_metrics_create();
     assert_non_null(f->server.metrics);
+    assert_non_null(f->served.metrics);
 }
 
 static void fixture_deinit(struct fixture *f) {
     metrics_destroy(f->server.metrics);
+    model_metrics_destroy(f->served.metrics);
     jbuf_deinit(&f->call.out);
     free(f->text);
     json_kept_free();
@@ -40,7 +47,7 @@ static void fixture_deinit(struct fixture *f) {
 
 static const char *scrape(struct fixture *f) {
     jbuf_deinit(&f->call.out);
-    f->call = (struct call){.server = &f->server};
+    f->call = (struct call){.server = &f->server, .served = &f->served};
     metrics_get(&f->call);
     assert_int_equal(f->call.status, 200);
     assert_string_equal(f->call.content_type, "text/plain; version=0.0.4; charset=utf-8");
@@ -72,7 +79,7 @@ static void token(struct fixture *f, const struct generation_choice *choice, dou
                             .time_ns = choice->start_ns + (uint64_t)(at_ms * 1e6),
                             .gap_ms = gap_ms,
                             .cause = gap};
-    metrics_token(f->server.metrics, choice, &event);
+    metrics_token(&f->served, choice, &event);
 }
 
 // ---------------------------------------------------------------- histograms
@@ -87,7 +94,7 @@ CASE(test_first_tokens_and_gaps_fall_into_their_buckets) {
     token(&f, &choice, 20, 15, RN_CAUSE_WEIGHTS);
     token(&f, &choice, 220, 200, RN_CAUSE_PROMPTS);
     const rn_event textual = {.token = -1, .time_ns = 2000000000, .cause = RN_CAUSE_NONE};
-    metrics_token(f.server.metrics, &choice, &textual);
+    metrics_token(&f.served, &choice, &textual);
 
     const char *text = scrape(&f);
 #define TTFT "vllm:time_to_first_token_seconds"
@@ -107,8 +114,8 @@ CASE(test_first_tokens_and_gaps_fall_into_their_buckets) {
     check_near(value_of(text, GAP "_sum{" LABELS ",cause=\"prompts\"}"), 0.2, 1e-9);
     expect_sample(text, GAP "_count{" LABELS ",cause=\"host\"}", 0);
 
-    assert_int_equal(metrics_ttft(f.server.metrics)->total, 3);
-    assert_int_equal(metrics_itl(f.server.metrics)->count[1], 1);
+    assert_int_equal(metrics_ttft(f.served.metrics)->total, 3);
+    assert_int_equal(metrics_itl(f.served.metrics)->count[1], 1);
     fixture_deinit(&f);
 }
 
@@ -138,13 +145,13 @@ CASE(test_the_ends_of_choices_give_the_times_of_requests) {
                                                    .queue_ms = 600,
                                                    .prompt_ms = 100,
                                                    .decode_ms = 400}};
-    metrics_choice_end(f.server.metrics, &choice);
+    metrics_choice_end(f.served.metrics, &choice);
     choice.finish = RN_FINISH_LENGTH; // one token has no time between tokens
     choice.timings = (rn_timings){.prompt_tokens = 3, .output_tokens = 1, .prompt_ms = 50};
-    metrics_choice_end(f.server.metrics, &choice);
+    metrics_choice_end(f.served.metrics, &choice);
     choice.finish = RN_FINISH_CANCELLED; // while it waited
     choice.timings = (rn_timings){.prompt_tokens = 3, .queue_ms = 100};
-    metrics_choice_end(f.server.metrics, &choice);
+    metrics_choice_end(f.served.metrics, &choice);
 
     const char *text = scrape(&f);
     const struct {
@@ -289,7 +296,7 @@ CASE(test_promtool_has_nothing_to_say_but_of_colons) {
     fixture_init(&f, "a \"quoted\\ name\nof \xFF two lines");
     const struct generation_choice choice = {.start_ns = 1};
     for (int i = 0; i < 100; i++) token(&f, &choice, i, i, (rn_cause)(i % RN_CAUSE_COUNT));
-    struct call call = {.server = &f.server, .status = 404};
+    struct call call = {.server = &f.server, .served = &f.served, .status = 404};
     metrics_call_end(f.server.metrics, &call, false);
     char said[16384];
     scrape(&f);
@@ -335,11 +342,11 @@ static rn_engine *run_engine(void) {
     return engine;
 }
 
-static void server_take(struct server *server, rn_engine *engine, double bandwidth) {
-    server->engine = engine;
-    rn_engine_get_info(engine, &server->engine_info);
-    server->bandwidth = bandwidth;
-    atomic_store(&server->phase, PHASE_READY);
+static void server_take(struct fixture *f, rn_engine *engine, double bandwidth) {
+    f->served.engine = engine;
+    rn_engine_get_info(engine, &f->served.engine_info);
+    f->served.bandwidth = bandwidth;
+    atomic_store(&f->server.phase, PHASE_READY);
 }
 
 CASE(test_counters_are_the_engines) {
@@ -350,7 +357,7 @@ CASE(test_counters_are_the_engines) {
     assert_true(isnan(value_of(text, "runnel:bandwidth_share{" LABELS "}")));
 
     rn_engine *engine = run_engine();
-    server_take(&f.server, engine, 1e15);
+    server_take(&f, engine, 1e15);
     rn_engine_stats stats;
     rn_engine_get_stats(engine, &stats);
     text = scrape(&f);
@@ -379,7 +386,7 @@ CASE(test_counters_are_the_engines) {
                1e-3 * step);
     const double share = value_of(text, "runnel:bandwidth_share{" LABELS "}");
     check(share > 0 && share < 0.01, "%g", share);
-    f.server.bandwidth = 1; // one that was measured far too low
+    f.served.bandwidth = 1; // one that was measured far too low
     check_near(value_of(scrape(&f), "runnel:bandwidth_share{" LABELS "}"), 1, 0);
     rn_engine_destroy(engine);
     fixture_deinit(&f);
@@ -392,7 +399,10 @@ static const struct route chat_route = {.method = "POST", .path = "/v1/chat/comp
 CASE(test_calls_are_counted_by_route_and_status) {
     struct fixture f;
     fixture_init(&f, "tale");
-    struct call call = {.server = &f.server, .route = &chat_route, .status = 200};
+    struct call call = {.server = &f.server,
+                        .served = &f.served,
+                        .route = &chat_route,
+                        .status = 200};
     metrics_call_end(f.server.metrics, &call, false);
     metrics_call_end(f.server.metrics, &call, true);
     call.status = 429;
@@ -421,7 +431,8 @@ struct answered {
 };
 
 static void answered_init(struct answered *a, struct fixture *f, const struct route *of) {
-    *a = (struct answered){.call = {.server = &f->server, .route = of, .status = 200}};
+    *a = (struct answered){
+        .call = {.server = &f->server, .served = &f->served, .route = of, .status = 200}};
     a->call.generation = &a->generation;
     a->call.start_ns = clock_ns() - 2000000000;
     a->generation.params.n = 2;
@@ -507,6 +518,7 @@ CASE(test_the_log_has_a_line_of_json_for_a_refused_call) {
     struct fixture f;
     fixture_init(&f, "tale");
     const struct call call = {.server = &f.server,
+                              .served = &f.served,
                               .id = "abc",
                               .status = 404,
                               .start_ns = clock_ns() - 5000000};
@@ -545,6 +557,7 @@ CASE(test_the_log_sums_over_choices_and_has_no_text) {
                                     .first_ns = clock_ns() - 4000000,
                                     .params = {.stream = true, .user = user}};
     const struct call call = {.server = &f.server,
+                              .served = &f.served,
                               .route = &chat_route,
                               .status = 200,
                               .body = "secret body",

@@ -94,10 +94,10 @@ CASE(too_many_prompts_are_refused) {
 }
 
 CASE(a_prompt_beyond_the_context_is_refused_in_the_words_that_clients_know) {
-    server.engine_info.n_ctx = 2;
+    served.engine_info.n_ctx = 2;
     expect_json(answered(native_prepare, "{'prompt':'Hi'}", 400), "error.code",
                 "'context_length_exceeded'");
-    server.engine_info.n_ctx = 256;
+    served.engine_info.n_ctx = 256;
 }
 
 // ---------------------------------------------------------------- answers
@@ -127,9 +127,9 @@ CASE(ends_are_named_and_tokens_are_given_when_asked_for) {
                 {"stop_type", "'limit'"});
     expect_rows(told("{'prompt':'Hi','stop':'zz'}", RN_FINISH_STOP, "zz"), {"stop_type", "'word'"},
                 {"stopping_word", "'zz'"});
-    server.engine_info.n_ctx = 4; // which is full then
+    served.engine_info.n_ctx = 4; // which is full then
     expect_json(told("{'prompt':'Hi'}", RN_FINISH_LENGTH, NULL), "truncated", "true");
-    server.engine_info.n_ctx = 256;
+    served.engine_info.n_ctx = 256;
 }
 
 CASE(several_results_are_an_array_in_order) {

@@ -168,10 +168,10 @@ CASE(wrong_conversations_are_refused_by_the_name_of_what_is_wrong) {
 static unsigned kinds_asked(const char *source, const char *fields) {
     char body[512];
     snprintf(body, sizeof body, "{'messages':[" USER "]%s}", fields);
-    const struct answer_marks marks = server.marks;
-    server.marks = answer_marks_of(source);
+    const struct answer_marks marks = served.marks;
+    served.marks = answer_marks_of(source);
     struct call *call = call_prepared(chat_prepare, body);
-    server.marks = marks;
+    served.marks = marks;
     const json_t *function = answer_types_function(call->generation->types, "f", 1);
     return answer_types_kinds(function, "zip", 3);
 }

@@ -7,7 +7,7 @@
 // The answer for one vector.
 static const json_t *answer(const char *body, const float *vector) {
     struct call *call = call_prepared(embeddings_prepare, body);
-    const size_t bytes = (size_t)server.info->n_embd * sizeof *vector;
+    const size_t bytes = (size_t)served.info->n_embd * sizeof *vector;
     for (int i = 0; i < call->generation->n_choices; i++) {
         struct generation_choice *choice = &call->generation->choice[i];
         choice->embedding = malloc(bytes);
@@ -48,7 +48,7 @@ static size_t base64_decode(const char *text, unsigned char *out, size_t max) {
 }
 
 CASE(numbers_and_base64_are_the_same_vector) {
-    const int n = server.info->n_embd;
+    const int n = served.info->n_embd;
     float vector[4096], decoded[4096];
     assert_true(n <= 4096);
     for (int i = 0; i < n; i++) {

@@ -15,6 +15,7 @@ enum { CHOICES = 12 };
 // A call as it is after its end; nothing of it is owned.
 struct ended {
     struct server server;
+    struct served served;
     struct call call;
     struct generation generation;
     struct generation_prompt prompt;
@@ -27,10 +28,12 @@ static const struct route chat = {.method = "POST",
                                   .prepare = chat_prepare};
 
 static void ended_init(struct ended *e, int n_choices) {
-    *e = (struct ended){.server = {.config = {.host = "::1", .model_name = "a \"b\""}, .port = 80},
+    *e = (struct ended){.server = {.config = {.host = "::1"}, .port = 80},
+                        .served = {.name = "a \"b\""},
                         .call = {.route = &chat, .status = 200, .start_ns = 1000},
                         .now = {.monotonic_ns = 900001000, .unix_ns = 2000000000}};
     e->call.server = &e->server;
+    e->call.served = &e->served;
     e->call.generation = &e->generation;
     e->call.trace = (struct otlp_context){.known = true, .sampled = true};
     strcpy(e->call.trace.trace_id, "0af7651916cd43dd8448eb211c80319c");

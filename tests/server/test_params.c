@@ -52,6 +52,7 @@ static const unsigned families[] = {FAMILY_CHAT, FAMILY_COMPLETIONS, FAMILY_NATI
 struct world {
     struct server server;
     rn_model_info info;
+    struct served served;
     struct call call;
     struct params params;
     bool ok;
@@ -63,15 +64,16 @@ static struct world *world_read(const char *body, size_t len, unsigned family) {
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->info.n_vocab = 1000;
-    world->server.info = &world->info;
-    world->server.config = (struct server_config){.model_name = "first",
-                                                  .aliases = aliases,
-                                                  .n_aliases = 2,
-                                                  .sampling = rn_sampling_neutral(),
-                                                  .request_s = 60,
-                                                  .max_tokens = 77};
-    world->server.config.sampling.temperature = 0.25f;
+    world->server.config = (struct server_config){.request_s = 60};
+    world->served = (struct served){.name = "first",
+                                    .aliases = aliases,
+                                    .n_aliases = 2,
+                                    .info = &world->info,
+                                    .sampling = rn_sampling_neutral(),
+                                    .max_tokens = 77};
+    world->served.sampling.temperature = 0.25f;
     world->call.server = &world->server;
+    world->call.served = &world->served;
     world->call.body = malloc(len + 1);
     assert_non_null(world->call.body);
     memcpy(world->call.body, body, len);

@@ -150,10 +150,10 @@ CASE(messages_that_are_none_are_refused) {
     expect_refusal(tokens_apply_template, "{'messages':[7]}", "messages[0]", "object");
     expect_refusal(tokens_apply_template, "{'messages':[{'role':'x','content':'a'}]}",
                    "messages[0].role", "x");
-    server.tmpl = NULL;
+    served.tmpl = NULL;
     expect_refusal(tokens_apply_template, "{'messages':[{'role':'user','content':'a'}]}",
                    "messages", "no chat template");
-    server.tmpl = tmpl;
+    served.tmpl = tmpl;
 }
 
 CASE(errors_do_not_tell_where_the_model_is_stored) {
@@ -193,15 +193,15 @@ CASE(health_says_what_keeps_the_server_from_working) {
 CASE(a_step_beyond_the_bound_is_unhealthy) {
     rn_error err = {0};
     const rn_engine_options options = {.n_threads = 1, .n_ctx = 64};
-    check(rn_engine_create(model, &options, &server.engine, &err) == RN_OK, "%s", err.message);
+    check(rn_engine_create(model, &options, &served.engine, &err) == RN_OK, "%s", err.message);
     server.config.stuck_s = 10;
     expect_answer(health_get, "", "{'status':'ok'}");
     expect_answer(health_live, "", "{'status':'ok'}");
     server.config.stuck_s = -1;
     answered(health_get, "", 503);
     answered(health_live, "", 503);
-    rn_engine_destroy(server.engine);
-    server.engine = NULL;
+    rn_engine_destroy(served.engine);
+    served.engine = NULL;
 }
 
 TEST_PROGRAM(tokens) { return cases_run(open_server, close_server); }
