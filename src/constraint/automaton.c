@@ -16,19 +16,31 @@ static uint32_t state_of(const struct assembly *a, uint32_t rule, uint32_t local
     return a->machine->rule[rule].base + local;
 }
 
-// Whether a state is live by the states known to be so far.
-static bool is_live(const struct assembly *a, uint32_t rule, uint32_t local) {
+static bool has_text(const struct assembly *a, uint32_t rule);
+
+// Whether the text of a rule can go on behind a state, by the states known to be live so far.
+static bool goes_on(const struct assembly *a, uint32_t rule, uint32_t local) {
     const struct dfa *dfa = &a->dfa[rule];
     const struct dfa_state *s = &dfa->state[local];
-    if (s->accept) return true;
     for (uint32_t i = 0; i < s->n_edge; i++)
         if (a->live[state_of(a, rule, dfa->edge[s->edge + i].to)]) return true;
     for (uint32_t i = 0; i < s->n_call; i++) {
         const struct dfa_call *call = &dfa->call[s->call + i];
-        if (a->live[state_of(a, call->rule, 0)] && a->live[state_of(a, rule, call->to)])
-            return true;
+        if (a->live[state_of(a, rule, call->to)] && has_text(a, call->rule)) return true;
     }
     return false;
+}
+
+// Whether a rule has a text. The automaton of a counted rule accepts before its first unit; where
+// the rule needs units, one has to be possible. A unit calls no counted rule, so this ends.
+static bool has_text(const struct assembly *a, uint32_t rule) {
+    const struct rule *r = &a->g->rule[rule];
+    if (!a->live[state_of(a, rule, 0)]) return false;
+    return !r->counted || r->min == 0 || goes_on(a, rule, 0);
+}
+
+static bool is_live(const struct assembly *a, uint32_t rule, uint32_t local) {
+    return a->dfa[rule].state[local].accept || goes_on(a, rule, local);
 }
 
 // States backwards, because they are numbered from the start on, and rules in both directions,
@@ -50,7 +62,7 @@ static bool find_live(struct assembly *a) {
             }
         }
     }
-    if (!a->live[state_of(a, a->machine->start, 0)])
+    if (!has_text(a, a->machine->start))
         grammar_fail(a->g, RN_ERR_ARG, "the constraint allows no text");
     return !a->g->status;
 }
@@ -177,7 +189,7 @@ static void fill_state(struct assembly *a, uint32_t rule, uint32_t local, uint32
     for (uint32_t i = 0; i < s->n_call; i++) {
         const struct dfa_call *call = &dfa->call[s->call + i];
         const uint32_t to = state_of(a, rule, call->to);
-        if (!a->live[to] || !a->live[state_of(a, call->rule, 0)]) continue;
+        if (!a->live[to] || !has_text(a, call->rule)) continue;
         m->call[(*n_call)++] = (struct machine_call){call->rule, to};
         flags |= STATE_CALLS;
     }

@@ -162,6 +162,7 @@ static const struct refusal {
     {"\\p{L}", "offset 0: classes by Unicode property are not supported"},
     {"((a{1,30}){1,30}){1,4000}", "the constraint is too large"},
     {"[]", "the constraint allows no text"},
+    {"a[]{99}|b[]{40,}", "the constraint allows no text"},
     {"a{5000,}b(ab){5000}", "a repetition of 5000 times, expected at most 4096"},
 };
 
