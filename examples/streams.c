@@ -18,9 +18,12 @@ enum { N_STREAMS = 4, N_SUBMITTERS = 2, CANCELLED = 3, CANCEL_AFTER = 5 };
 // One request of ours. The engine hands `data` back with every event, so nobody looks up ids.
 struct stream {
     int number;
-    int max_tokens; // -1: until the context is full
+    int max_tokens; // 0: until the context is full
     const char *prompt;
-    int n_tokens; // that came; touched by the reader alone
+    // the reader's alone
+    int n_tokens; // that came
+    char line[100];
+    size_t n_line;
 };
 
 struct submitter {
@@ -30,8 +33,8 @@ struct submitter {
     int n;
 };
 
-static void fail(const char *what, const rn_error *err) {
-    fprintf(stderr, "streams: %s: %s\n", what, err->message);
+static void fail(const rn_error *err) {
+    fprintf(stderr, "streams: %s\n", err->message); // it names the file or the value
     exit(1);
 }
 
@@ -41,18 +44,18 @@ static void submit(const struct submitter *self, struct stream *stream) {
     size_t n_prompt;
     if (rn_tokenize(self->model, stream->prompt, strlen(stream->prompt), RN_TOKENIZE_BOS, &prompt,
                     &n_prompt, &err))
-        fail("tokenize", &err);
+        fail(&err);
     rn_request request = {.prompt = prompt,
                           .n_prompt = n_prompt,
                           .max_tokens = stream->max_tokens,
-                          .ignore_eos = stream->max_tokens < 0,
+                          .ignore_eos = stream->max_tokens == 0,
                           .data = stream,
                           .sampling = rn_sampling_neutral()};
     request.sampling.temperature = 0.8f;
     request.sampling.has_seed = true;
     request.sampling.seed = (uint64_t)stream->number;
     uint64_t id;
-    if (rn_engine_submit(self->engine, &request, &id, &err)) fail("submit", &err);
+    if (rn_engine_submit(self->engine, &request, &id, &err)) fail(&err);
     rn_free(prompt); // the engine has its own copy of everything
 }
 
@@ -62,15 +65,33 @@ static void *submit_all(void *arg) {
     return NULL;
 }
 
+// Prints the stream's text line by line, for streams that come together.
+static void print_line(struct stream *stream) {
+    printf("[%d] %.*s\n", stream->number, (int)stream->n_line, stream->line);
+    stream->n_line = 0;
+}
+
+static void add_text(struct stream *stream, const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '\n') {
+            print_line(stream);
+            continue;
+        }
+        if (stream->n_line == sizeof stream->line || (stream->n_line > 70 && text[i] == ' '))
+            print_line(stream);
+        stream->line[stream->n_line++] = text[i];
+    }
+}
+
 // Prints one event; true when it was the last of its request.
 static bool show(rn_engine *engine, const rn_event *event) {
     struct stream *stream = event->data;
     if (event->token >= 0) stream->n_tokens++;
-    if (event->text_len > 0)
-        printf("[%d] %.*s\n", stream->number, (int)event->text_len, event->text);
+    add_text(stream, event->text, event->text_len);
     if (stream->number == CANCELLED && stream->n_tokens == CANCEL_AFTER && !event->finish)
         rn_engine_cancel(engine, event->request);
     if (!event->finish) return false;
+    if (stream->n_line > 0) print_line(stream);
     const rn_timings *t = event->timings;
     printf("[%d] %s: %d + %d tokens, first after %.1f ms, then %.1f ms\n", stream->number,
            rn_finish_text(event->finish), t->prompt_tokens, t->output_tokens, t->ttft_ms,
@@ -79,10 +100,11 @@ static bool show(rn_engine *engine, const rn_event *event) {
 }
 
 int main(int argc, char **argv) {
-    struct stream stream[N_STREAMS] = {{1, 24, "Once upon a time", 0},
-                                       {2, 24, "The fox and the lantern", 0},
-                                       {CANCELLED, -1, "One morning", 0}, // goes on and on
-                                       {4, 24, "A little boat", 0}};
+    struct stream stream[N_STREAMS] = {
+        {.number = 1, .max_tokens = 24, .prompt = "Once upon a time"},
+        {.number = 2, .max_tokens = 24, .prompt = "The fox and the lantern"},
+        {.number = CANCELLED, .prompt = "One morning"}, // has no end
+        {.number = 4, .max_tokens = 24, .prompt = "A little boat"}};
     if (argc != 2) {
         fprintf(stderr, "usage: streams MODEL\n");
         return 2;
@@ -90,10 +112,10 @@ int main(int argc, char **argv) {
     rn_error err;
     rn_model *model;
     rn_engine *engine;
-    if (rn_model_open(argv[1], &model, &err)) fail(argv[1], &err);
+    if (rn_model_open(argv[1], &model, &err)) fail(&err);
     const rn_engine_options options = {.max_seqs = N_STREAMS, .n_ctx = 1024};
-    if (rn_engine_create(model, &options, &engine, &err)) fail("engine", &err);
-    if (rn_engine_start(engine, &err)) fail("start", &err);
+    if (rn_engine_create(model, &options, &engine, &err)) fail(&err);
+    if (rn_engine_start(engine, &err)) fail(&err);
 
     struct submitter submitter[N_SUBMITTERS];
     pthread_t thread[N_SUBMITTERS];
@@ -111,7 +133,7 @@ int main(int argc, char **argv) {
 
     rn_engine_stats stats;
     rn_engine_get_stats(engine, &stats);
-    printf("%llu steps, %llu tokens, %llu requests cancelled, %u of %u pages held\n",
+    printf("%llu steps, %llu tokens, %llu cancelled, %u of %u pages held\n",
            (unsigned long long)stats.steps, (unsigned long long)stats.output_tokens,
            (unsigned long long)stats.cancelled, stats.pages_held, stats.pages_total);
     rn_engine_destroy(engine);

@@ -12,6 +12,14 @@
 // The tokens of a request depend on the model, its prompt, its sampling settings, its shape, its
 // constraint and its seed alone. They never depend on other requests, how the prompt was cut, the
 // cache, drafts or threads.
+//
+// Structs: zeros are the defaults, so `= {0}` and the members that matter are enough. New members
+// are added at the end, and calls with such a struct know the size that the program was compiled
+// with: the inline functions below pass it to functions whose names end in _sized. A library that
+// is newer than the program takes absent members as 0 and does not write them. A library that is
+// older refuses members that it does not know (RN_ERR_ARG), unless they are 0. Structs inside
+// others and elements of arrays keep their size; some have room for new members. Programs set that
+// to 0. Bindings of other languages call the _sized functions.
 #ifndef RUNNEL_H
 #define RUNNEL_H
 
@@ -25,7 +33,8 @@
 extern "C" {
 #endif
 
-#define RN_VERSION "0.1.0"
+#define RN_VERSION "0.1.0"    // of this header
+const char *rn_version(void); // of the library
 
 // ---------------------------------------------------------------- model
 
@@ -82,6 +91,13 @@ rn_status rn_detokenize(const rn_model *model, const int32_t *ids, size_t n_ids,
 const char *rn_token_bytes(const rn_model *model, int32_t id, size_t *len);
 int32_t rn_token_bos(const rn_model *model); // the token that starts a text; -1: none
 int32_t rn_token_eos(const rn_model *model); // the token that ends a text; -1: none
+int32_t
+rn_token_eot(const rn_model *model); // the token that ends a turn; -1: none but rn_token_eos
+int32_t rn_token_pad(const rn_model *model); // the token that fills rows; -1: none
+// Control tokens and the unknown token, which are no text. An id outside the vocabulary is none.
+bool rn_token_is_special(const rn_model *model, int32_t id);
+// Tokens that end a text: of texts, turns and messages.
+bool rn_token_is_end(const rn_model *model, int32_t id);
 void rn_free(void *memory);
 
 // ---------------------------------------------------------------- chat
@@ -114,8 +130,12 @@ typedef struct rn_chat {
 // writes BOS once, whether or not the template did). *text is to be freed with rn_free. RN_ERR_ARG:
 // the messages are not such JSON, or the template refuses them; RN_ERR_MODEL: the template is
 // wrong, or goes past its limits of steps, nesting, output and memory.
-rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
-                         size_t *len, rn_error *err);
+rn_status rn_chat_render_sized(const rn_chat_template *tmpl, const rn_chat *chat, size_t chat_size,
+                               char **text, size_t *len, rn_error *err);
+static inline rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat,
+                                       char **text, size_t *len, rn_error *err) {
+    return rn_chat_render_sized(tmpl, chat, sizeof *chat, text, len, err);
+}
 
 // ---------------------------------------------------------------- engine
 
@@ -134,7 +154,7 @@ typedef enum rn_drafter {
     RN_DRAFTER_SHAPE,  // text that the request's shape leaves no choice about
     RN_DRAFTER_CUSTOM, // the program's own
 } rn_drafter;
-enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_MAX_DRAFT = 31 };
+enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_DRAFTER_ROOM = 8, RN_MAX_DRAFT = 31 };
 // Positions of a KV page, and defaults of rn_engine_options.
 enum { RN_PAGE_TOKENS = 32, RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
 const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", ...
@@ -217,11 +237,22 @@ typedef struct rn_memory_plan {
 } rn_memory_plan;
 
 // The memory as rn_engine_create would divide it right now, with the errors that it would give.
-rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *options,
-                                rn_memory_plan *out, rn_error *err);
+rn_status rn_engine_plan_memory_sized(const rn_model *model, const rn_engine_options *options,
+                                      size_t options_size, rn_memory_plan *out, size_t out_size,
+                                      rn_error *err);
+static inline rn_status rn_engine_plan_memory(const rn_model *model,
+                                              const rn_engine_options *options, rn_memory_plan *out,
+                                              rn_error *err) {
+    return rn_engine_plan_memory_sized(model, options, sizeof *options, out, sizeof *out, err);
+}
 
-rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
-                           rn_error *err);
+// NULL options: the defaults.
+rn_status rn_engine_create_sized(const rn_model *model, const rn_engine_options *options,
+                                 size_t options_size, rn_engine **out, rn_error *err);
+static inline rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options,
+                                         rn_engine **out, rn_error *err) {
+    return rn_engine_create_sized(model, options, sizeof *options, out, err);
+}
 void rn_engine_destroy(rn_engine *engine);
 
 enum { RN_MAX_LOGIT_BIAS = 1024, RN_MAX_DRY_BREAKERS = 16, RN_MAX_DRY_BREAKER_BYTES = 64 };
@@ -271,11 +302,14 @@ typedef struct rn_sampling {
     float xtc_threshold;   // 0 to 1; neutral: 0.1
     // --- the draw ---
     bool has_seed;
-    uint64_t seed; // used when has_seed; otherwise one is drawn and reported
+    uint64_t seed;    // used when has_seed; otherwise one is drawn and reported
+    uint64_t room[8]; // 0
 } rn_sampling;
 
 // Draws from the model's distribution as it is: every field at its neutral value, no seed.
 rn_sampling rn_sampling_neutral(void);
+// The model's own settings (rn_model_info), the rest neutral.
+rn_sampling rn_sampling_defaults(const rn_model *model);
 
 enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096, RN_MAX_STOP_TOKENS = 128 };
 enum { RN_MAX_BAD_WORDS = 256, RN_MAX_BAD_WORD_BYTES = 256, RN_MAX_MARK_BYTES = 256 };
@@ -292,6 +326,7 @@ typedef struct rn_reasoning {
     const char *open;  // NULL: the prompt has opened the reasoning
     const char *close; // NULL, without a budget: there is no reasoning
     const char *last;  // it starts with `close`; NULL: `close` itself. A shape starts behind it
+    uint64_t room[2];  // 0
 } rn_reasoning;
 
 // The shape of a text: JSON by a schema, an expression, a grammar. docs/CONSTRAINTS.md says what
@@ -355,7 +390,8 @@ typedef struct rn_request {
                 // = 1 gives
     void *data; // handed back with every event
     rn_sampling sampling;
-    int max_tokens; // -1: until the context is full; 0: evaluate the prompt only
+    int max_tokens;   // 0 or -1: until the text ends or the context is full
+    bool prompt_only; // the prompt is evaluated, and no token is written; max_tokens is not used
     // before this many tokens no token can be chosen that ends the text, and no stop string ends
     // it; at most max_tokens
     int min_tokens;
@@ -399,8 +435,12 @@ typedef struct rn_request {
 
 // Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped;
 // RN_ERR_DEVICE: its device was lost.
-rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
-                           rn_error *err);
+rn_status rn_engine_submit_sized(rn_engine *engine, const rn_request *request, size_t request_size,
+                                 uint64_t *id, rn_error *err);
+static inline rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
+                                         rn_error *err) {
+    return rn_engine_submit_sized(engine, request, sizeof *request, id, err);
+}
 // Any thread. Ends a request: the next step gives its memory back and its last event says
 // "cancelled". Unknown ids are ignored.
 void rn_engine_cancel(rn_engine *engine, uint64_t id);
@@ -455,14 +495,14 @@ typedef enum rn_cause {
     RN_CAUSE_READER,     // its reader did not follow, so it was paused
     RN_CAUSE_SLOWER,     // steps took longer than the same work usually takes on this machine
 } rn_cause;
-enum { RN_CAUSE_COUNT = RN_CAUSE_SLOWER + 1 };
+enum { RN_CAUSE_COUNT = RN_CAUSE_SLOWER + 1, RN_CAUSE_ROOM = 24 };
 const char *rn_cause_name(rn_cause cause); // for labels: "weights", "own_prompt", ...
 const char *rn_cause_text(rn_cause cause); // for people: "reading weights", "its own prompt", ...
 
 // A stretch of time, divided.
 typedef struct rn_share {
     uint64_t ns; // the sum of cause_ns
-    uint64_t cause_ns[RN_CAUSE_COUNT];
+    uint64_t cause_ns[RN_CAUSE_ROOM];
     uint64_t steps; // that it had tokens in
     int streams;    // the most streams in one of these steps, itself included
     // other requests behind a cause; 0: none
@@ -517,7 +557,7 @@ typedef enum rn_op_class {
     RN_OPS_RECURRENT, // with a recurrent state
     RN_OPS_OTHER,     // norms, rotations, gates
 } rn_op_class;
-enum { RN_OPS_COUNT = RN_OPS_OTHER + 1 };
+enum { RN_OPS_COUNT = RN_OPS_OTHER + 1, RN_OPS_ROOM = 8 };
 const char *rn_op_class_name(rn_op_class ops); // "weights", "attention", ...
 
 // One step of the engine.
@@ -529,9 +569,9 @@ typedef struct rn_step {
     uint64_t idle_ns;  // of the device before it, with something to do; 0: the backend does not say
     uint64_t usual_ns; // run_ns of such a step by experience; 0: not known yet
     // of run_ns; all 0: the backend does not say
-    uint64_t ops_ns[RN_OPS_COUNT];
-    uint64_t ops_bytes[RN_OPS_COUNT]; // of weights and KV, read and written
-    uint64_t ops_flops[RN_OPS_COUNT];
+    uint64_t ops_ns[RN_OPS_ROOM];
+    uint64_t ops_bytes[RN_OPS_ROOM]; // of weights and KV, read and written
+    uint64_t ops_flops[RN_OPS_ROOM];
     // tokens by kind
     uint32_t prompt_tokens, stream_tokens, draft_tokens, again_tokens; // again: after preemptions
     uint32_t accepted_tokens;                                          // of draft_tokens
@@ -584,7 +624,11 @@ rn_status rn_engine_start(rn_engine *engine, rn_error *err);
 // takes; 0: does not wait). Returns how many; 0: none came, or the engine was stopped and all were
 // collected. One thread at a time. When the queue is full no step is run until events are
 // collected.
-int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms);
+int rn_engine_wait_sized(rn_engine *engine, rn_event *out, size_t event_size, int max,
+                         int timeout_ms);
+static inline int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms) {
+    return rn_engine_wait_sized(engine, out, sizeof *out, max, timeout_ms);
+}
 // Readable while events wait, and once when the device was lost or the thread ends, for poll loops;
 // collect until rn_engine_wait returns 0. -1: never started. The engine's: not to be read or
 // closed.
@@ -601,7 +645,23 @@ void rn_engine_stop(rn_engine *engine, bool drain);
 rn_status rn_engine_step(rn_engine *engine, bool *busy);
 // The next event of the last step; false: no more. All are to be collected before the next step,
 // which is refused (RN_ERR_ARG) otherwise.
-bool rn_engine_next_event(rn_engine *engine, rn_event *out);
+bool rn_engine_next_event_sized(rn_engine *engine, rn_event *out, size_t event_size);
+static inline bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
+    return rn_engine_next_event_sized(engine, out, sizeof *out);
+}
+
+// One call for a whole text: tokenizes the prompt, steps until its request has ended, and returns
+// the text that follows the prompt; NUL-terminated, to be freed with rn_free. Other members of the
+// request apply as they are, but n has to be 0 or 1, without pooling, and the prompt's ids are not
+// used. NULL request: the model's sampling settings, until the text ends or the context is full.
+// RN_ERR_ARG: the engine has other requests, events to collect, or a thread of its own.
+rn_status rn_complete_sized(rn_engine *engine, const char *prompt, const rn_request *request,
+                            size_t request_size, char **text, size_t *len, rn_error *err);
+static inline rn_status rn_complete(rn_engine *engine, const char *prompt,
+                                    const rn_request *request, char **text, size_t *len,
+                                    rn_error *err) {
+    return rn_complete_sized(engine, prompt, request, sizeof *request, text, len, err);
+}
 
 // Any thread. RN_OK, or RN_ERR_DEVICE: the backend has lost its device. Every request has ended
 // with an error, and the engine takes no more.
@@ -624,7 +684,10 @@ typedef struct rn_engine_info {
     int draft_max;
     const char *note; // a better backend that is not here was passed over, one line; "": none
 } rn_engine_info;
-void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out);
+void rn_engine_get_info_sized(const rn_engine *engine, rn_engine_info *out, size_t out_size);
+static inline void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
+    rn_engine_get_info_sized(engine, out, sizeof *out);
+}
 
 // Of one drafter, since the engine was created.
 typedef struct rn_draft_stats {
@@ -663,23 +726,31 @@ typedef struct rn_engine_stats {
     uint64_t idle_ns;
     uint64_t late_steps;             // handed over when the step before had ended
     uint64_t weight_bytes, kv_bytes; // that the steps had to read
-    rn_draft_stats draft[RN_DRAFTER_COUNT];
+    rn_draft_stats draft[RN_DRAFTER_ROOM];
     uint64_t accepted_at[RN_MAX_DRAFT]; // drafts whose token of that place was accepted
     // time of streams between their tokens, added up over the streams, and an estimate of it
     // without drafts
     uint64_t stream_ns, undrafted_ns;
-    uint64_t cause_ns[RN_CAUSE_COUNT];                      // stream_ns by its causes
-    uint64_t first_ns[RN_CAUSE_COUNT];                      // the same of the times to first tokens
-    uint64_t ops_ns[RN_OPS_COUNT], ops_bytes[RN_OPS_COUNT]; // of the steps
-    double ops_flops[RN_OPS_COUNT];
+    uint64_t cause_ns[RN_CAUSE_ROOM];                     // stream_ns by its causes
+    uint64_t first_ns[RN_CAUSE_ROOM];                     // the same of the times to first tokens
+    uint64_t ops_ns[RN_OPS_ROOM], ops_bytes[RN_OPS_ROOM]; // of the steps
+    double ops_flops[RN_OPS_ROOM];
 } rn_engine_stats;
-void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out);
+void rn_engine_get_stats_sized(const rn_engine *engine, rn_engine_stats *out, size_t out_size);
+static inline void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
+    rn_engine_get_stats_sized(engine, out, sizeof *out);
+}
 
 enum { RN_STEPS_KEPT = 4096 };
 
 // Any thread. The steps after the one with that index (0: from the oldest kept one on), at most
 // max, in order; returns how many. The last RN_STEPS_KEPT are kept.
-size_t rn_engine_steps(const rn_engine *engine, uint64_t after, rn_step *out, size_t max);
+size_t rn_engine_steps_sized(const rn_engine *engine, uint64_t after, rn_step *out,
+                             size_t step_size, size_t max);
+static inline size_t rn_engine_steps(const rn_engine *engine, uint64_t after, rn_step *out,
+                                     size_t max) {
+    return rn_engine_steps_sized(engine, after, out, sizeof *out, max);
+}
 // Any thread. Forgets the prefixes that no request uses, and the texts of requests that are over,
 // which drafts are taken from.
 void rn_engine_forget_prefixes(rn_engine *engine);
@@ -703,7 +774,8 @@ typedef struct rn_stream_view {
     int done_tokens; // positions that are evaluated
     int output_tokens;
     int draft_tokens, accepted_tokens;
-    uint32_t pages; // that it holds
+    uint32_t pages;   // that it holds
+    uint64_t room[2]; // 0
 } rn_stream_view;
 
 typedef enum rn_page_state { RN_PAGE_FREE, RN_PAGE_HELD, RN_PAGE_CACHED } rn_page_state;
@@ -718,7 +790,7 @@ typedef struct rn_page_view {
 
 typedef struct rn_view {
     uint64_t time_ns; // CLOCK_MONOTONIC
-    rn_engine_stats stats;
+    const rn_engine_stats *stats;
     const rn_stream_view *stream;
     size_t n_streams;
     const rn_page_view *page;

@@ -12,6 +12,8 @@
 #include "tools.h"
 #include "weights/synthetic.h"
 
+const char *rn_version(void) { return RN_VERSION; }
+
 // ---------------------------------------------------------------- model
 
 // A sampling setting of the file; the default stays where it is absent or out of its range.
@@ -210,6 +212,14 @@ void rn_model_close(rn_model *model) {
 }
 
 const rn_model_info *rn_model_get_info(const rn_model *model) { return &model->info; }
+
+rn_sampling rn_sampling_defaults(const rn_model *model) {
+    rn_sampling sampling = rn_sampling_neutral();
+#define SAMPLING_MODEL(id, field, member, otherwise) sampling.field = model->info.member;
+#include "plan/sampling.def"
+    return sampling;
+}
+
 const struct weights *tools_weights(const rn_model *model) { return model->weights; }
 const struct plan *tools_plan(const rn_model *model) {
     return model->has_plan ? &model->model.plan : NULL;
@@ -230,6 +240,17 @@ const char *rn_token_bytes(const rn_model *model, int32_t id, size_t *len) {
 int32_t rn_token_bos(const rn_model *model) { return tokenizer_bos(model->tokenizer); }
 
 int32_t rn_token_eos(const rn_model *model) { return tokenizer_eos(model->tokenizer); }
+int32_t rn_token_eot(const rn_model *model) { return tokenizer_eot(model->tokenizer); }
+int32_t rn_token_pad(const rn_model *model) { return tokenizer_pad(model->tokenizer); }
+
+bool rn_token_is_special(const rn_model *model, int32_t id) {
+    const bool known = id >= 0 && id < tokenizer_size(model->tokenizer);
+    return known && tokenizer_is_special(model->tokenizer, id);
+}
+
+bool rn_token_is_end(const rn_model *model, int32_t id) {
+    return tokenizer_is_end(model->tokenizer, id);
+}
 
 rn_status rn_tokenize(const rn_model *model, const char *text, size_t len, int flags, int32_t **ids,
                       size_t *n_ids, rn_error *err) {

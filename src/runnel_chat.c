@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "jinja/chars.h"
 #include "jinja/template.h"
 #include "jinja/value.h"
@@ -214,10 +215,8 @@ static rn_status render(const rn_chat_template *tmpl, const rn_chat *chat, bool 
     return status;
 }
 
-rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
-                         size_t *len, rn_error *err) {
-    *text = NULL;
-    *len = 0;
+static rn_status render_whole(const rn_chat_template *tmpl, const rn_chat *chat, char **text,
+                              size_t *len, rn_error *err) {
     if (chat->continue_final && chat->add_generation_prompt)
         return err_set(err, RN_ERR_ARG,
                        "a message cannot be continued and a new turn opened at the same time");
@@ -242,4 +241,13 @@ rn_status rn_chat_render(const rn_chat_template *tmpl, const rn_chat *chat, char
     *text = NULL;
     *len = 0;
     return status;
+}
+
+rn_status rn_chat_render_sized(const rn_chat_template *tmpl, const rn_chat *chat, size_t chat_size,
+                               char **text, size_t *len, rn_error *err) {
+    rn_chat own;
+    *text = NULL;
+    *len = 0;
+    const rn_status status = sized_read("chat", chat, chat_size, &own, sizeof own, err);
+    return status ? status : render_whole(tmpl, &own, text, len, err);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "runnel_model.h"
 
 _Static_assert((int)RN_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "runnel.h has the size of a page");
@@ -140,14 +141,21 @@ rn_status model_engine_config(const rn_engine_options *o, struct engine_config *
     return read_speculation(o, &out->draft, err);
 }
 
-rn_status rn_engine_create(const rn_model *model, const rn_engine_options *options, rn_engine **out,
-                           rn_error *err) {
-    static const rn_engine_options defaults;
+rn_status model_engine_options(const rn_engine_options *options, size_t size,
+                               rn_engine_options *out, rn_error *err) {
+    *out = (rn_engine_options){0};
+    return options ? sized_read("options", options, size, out, sizeof *out, err) : RN_OK;
+}
+
+rn_status rn_engine_create_sized(const rn_model *model, const rn_engine_options *options,
+                                 size_t options_size, rn_engine **out, rn_error *err) {
     *out = NULL;
     if (!model->has_plan)
         return err_set(err, RN_ERR_ARG, "%s: opened for its vocabulary alone", model->info.path);
+    rn_engine_options own;
     struct engine_config config;
-    rn_status status = model_engine_config(options ? options : &defaults, &config, err);
+    rn_status status = model_engine_options(options, options_size, &own, err);
+    if (!status) status = model_engine_config(&own, &config, err);
     if (status) return status;
     rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
     if (!engine) return err_set(err, RN_ERR_NOMEM, "no memory for an engine");
@@ -162,6 +170,7 @@ rn_status rn_engine_create(const rn_model *model, const rn_engine_options *optio
         free(engine);
         return status;
     }
+    engine->model = model;
     *out = engine;
     return RN_OK;
 }
@@ -175,9 +184,11 @@ void rn_engine_destroy(rn_engine *engine) {
 
 // ---------------------------------------------------------------- requests
 
-rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
-                           rn_error *err) {
-    return intake_submit(&engine->engine.intake, request, id, err);
+rn_status rn_engine_submit_sized(rn_engine *engine, const rn_request *request, size_t request_size,
+                                 uint64_t *id, rn_error *err) {
+    rn_request own;
+    const rn_status status = sized_read("request", request, request_size, &own, sizeof own, err);
+    return status ? status : intake_submit(&engine->engine.intake, &own, id, err);
 }
 void rn_engine_cancel(rn_engine *engine, uint64_t id) { intake_cancel(&engine->engine.intake, id); }
 void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause) {
@@ -189,16 +200,26 @@ void rn_engine_pause(rn_engine *engine, uint64_t id, bool pause) {
 rn_status rn_engine_start(rn_engine *engine, rn_error *err) {
     return driver_start(&engine->driver, err);
 }
-int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms) {
-    return driver_wait(&engine->driver, out, max, timeout_ms);
+int rn_engine_wait_sized(rn_engine *engine, rn_event *out, size_t event_size, int max,
+                         int timeout_ms) {
+    enum { SOME = 64 };
+    if (event_size == sizeof *out) return driver_wait(&engine->driver, out, max, timeout_ms);
+    rn_event own[SOME];
+    const int n = driver_wait(&engine->driver, own, max < SOME ? max : SOME, timeout_ms);
+    for (int i = 0; i < n; i++)
+        sized_write(&own[i], sizeof own[i], (char *)out + (size_t)i * event_size, event_size);
+    return n;
 }
 int rn_engine_event_fd(const rn_engine *engine) { return engine->driver.fd; }
 void rn_engine_stop(rn_engine *engine, bool drain) { driver_stop(&engine->driver, drain); }
 rn_status rn_engine_step(rn_engine *engine, bool *busy) {
     return driver_step(&engine->driver, busy);
 }
-bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
-    return driver_next_event(&engine->driver, out);
+bool rn_engine_next_event_sized(rn_engine *engine, rn_event *out, size_t event_size) {
+    rn_event own;
+    if (!driver_next_event(&engine->driver, &own)) return false;
+    sized_write(&own, sizeof own, out, event_size);
+    return true;
 }
 
 // ---------------------------------------------------------------- description and counters
@@ -209,13 +230,13 @@ rn_status rn_engine_health(const rn_engine *engine, rn_error *err) {
     return err_set(err, RN_ERR_DEVICE, "%s: %s", e->backend->cls->name, e->fault.message);
 }
 
-void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
+static rn_engine_info info_of(const rn_engine *engine) {
     const struct engine *e = &engine->engine;
     struct backend_info info;
     struct batch_shape shape;
     e->backend->cls->describe(e->backend, &info);
     batch_shape_decode(e->plan, 0, &shape);
-    *out = (rn_engine_info){.backend = e->backend->cls->name,
+    return (rn_engine_info){.backend = e->backend->cls->name,
                             .isa = info.variant,
                             .slow_formats = info.slow_formats,
                             .kv_type = info.kv_type,
@@ -237,8 +258,15 @@ void rn_engine_get_info(const rn_engine *engine, rn_engine_info *out) {
                             .note = e->place.note[0] || !info.note ? e->place.note : info.note};
 }
 
-void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
-    driver_get_stats(&engine->driver, out);
+void rn_engine_get_info_sized(const rn_engine *engine, rn_engine_info *out, size_t out_size) {
+    const rn_engine_info own = info_of(engine);
+    sized_write(&own, sizeof own, out, out_size);
+}
+
+void rn_engine_get_stats_sized(const rn_engine *engine, rn_engine_stats *out, size_t out_size) {
+    rn_engine_stats own;
+    driver_get_stats(&engine->driver, &own);
+    sized_write(&own, sizeof own, out, out_size);
 }
 void rn_engine_forget_prefixes(rn_engine *engine) { driver_forget_prefixes(&engine->driver); }
 
@@ -260,8 +288,16 @@ void rn_watcher_destroy(rn_watcher *watcher) {
     free(watcher);
 }
 
-size_t rn_engine_steps(const rn_engine *engine, uint64_t after, rn_step *out, size_t max) {
-    return step_board_read(&engine->engine.steps, after, out, max);
+size_t rn_engine_steps_sized(const rn_engine *engine, uint64_t after, rn_step *out,
+                             size_t step_size, size_t max) {
+    const struct step_board *board = &engine->engine.steps;
+    if (step_size == sizeof *out) return step_board_read(board, after, out, max);
+    size_t n = 0;
+    for (rn_step own; n < max && step_board_read(board, after, &own, 1) == 1; n++) {
+        sized_write(&own, sizeof own, (char *)out + n * step_size, step_size);
+        after = own.index;
+    }
+    return n;
 }
 
 void rn_watcher_follow(rn_watcher *watcher, uint64_t request) {

@@ -2,13 +2,12 @@
 // budget.
 #include <string.h>
 
+#include "base/sized.h"
 #include "runnel_model.h"
 #include "tools.h"
 
-rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *options,
-                                rn_memory_plan *out, rn_error *err) {
-    static const rn_engine_options defaults;
-    const rn_engine_options *o = options ? options : &defaults;
+static rn_status plan_memory(const rn_model *model, const rn_engine_options *o, rn_memory_plan *out,
+                             rn_error *err) {
     const rn_model_info *info = rn_model_get_info(model);
     const struct plan *plan = tools_plan(model);
     *out = (rn_memory_plan){0};
@@ -41,4 +40,15 @@ rn_status rn_engine_plan_memory(const rn_model *model, const rn_engine_options *
     };
     strcpy(out->device, place_device_name(&place)); // both have RN_DEVICE_NAME bytes
     return RN_OK;
+}
+
+rn_status rn_engine_plan_memory_sized(const rn_model *model, const rn_engine_options *options,
+                                      size_t options_size, rn_memory_plan *out, size_t out_size,
+                                      rn_error *err) {
+    rn_engine_options own;
+    rn_memory_plan plan = {0};
+    rn_status status = model_engine_options(options, options_size, &own, err);
+    if (!status) status = plan_memory(model, &own, &plan, err);
+    sized_write(&plan, sizeof plan, out, out_size);
+    return status;
 }

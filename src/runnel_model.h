@@ -23,6 +23,7 @@ struct rn_model {
 };
 
 struct rn_engine {
+    const rn_model *model;
     struct engine engine;
     struct driver driver;
 };
@@ -35,6 +36,10 @@ struct model_shapes {
 };
 rn_status model_shapes_create(struct model_shapes **out, rn_error *err);
 void model_shapes_destroy(struct model_shapes *shapes); // NULL is fine
+
+// The caller's options, of `size` bytes, as they are here; NULL: the defaults.
+rn_status model_engine_options(const rn_engine_options *options, size_t size,
+                               rn_engine_options *out, rn_error *err);
 
 // The configuration that the options describe, with defaults of speculation filled in. RN_ERR_ARG:
 // a name or a number is wrong, or a drafter lacks its model or function.

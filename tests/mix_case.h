@@ -231,8 +231,11 @@ static inline void mix_draw_ends(struct mix_case *c, struct mix_random *r, int n
     const int room = n_ctx - (int)q->n_prompt;
     const int percent_long = c->is_story ? 70 : 25;
     q->max_tokens = mix_between(r, 1, mix_percent(r, percent_long) ? MIX_MAX_OUTPUT - 1 : 12);
-    if (mix_percent(r, 3)) q->max_tokens = 0;
-    if (room < MIX_MAX_OUTPUT && mix_percent(r, 50)) q->max_tokens = -1;
+    q->prompt_only = mix_percent(r, 3);
+    if (room < MIX_MAX_OUTPUT && mix_percent(r, 50)) {
+        q->max_tokens = mix_percent(r, 50) ? 0 : -1;
+        q->prompt_only = false;
+    }
     q->ignore_eos = mix_percent(r, 50);
     if (mix_percent(r, 25)) {
         c->stop[0] = stops[mix_below(r, 7)];
@@ -240,8 +243,10 @@ static inline void mix_draw_ends(struct mix_case *c, struct mix_random *r, int n
         q->stop = c->stop;
         q->n_stop = 2;
     }
-    const bool open = q->max_tokens < 0 || q->max_tokens > room;
-    c->n_limit = open ? n_ctx : (int)q->n_prompt + q->max_tokens;
+    const bool open = q->max_tokens <= 0 || q->max_tokens > room;
+    c->n_limit = q->prompt_only ? (int)q->n_prompt
+                 : open         ? n_ctx
+                                : (int)q->n_prompt + q->max_tokens;
 }
 
 // A text of the model's tokens: a common one, or one that a bias makes common. False: the model
@@ -277,7 +282,7 @@ static inline bool mix_draw_word(const struct mix_case *c, struct mix_random *r,
 static inline void mix_draw_rules(struct mix_case *c, struct mix_random *r,
                                   const struct mix_cases *cases) {
     rn_request *q = &c->request;
-    const int most = q->max_tokens < 0 ? 12 : q->max_tokens;
+    const int most = q->prompt_only ? 0 : q->max_tokens <= 0 ? 12 : q->max_tokens;
     if (mix_percent(r, 25)) q->min_tokens = mix_below(r, most + 1);
     if (mix_percent(r, 15)) {
         const size_t n_bias = q->sampling.n_logit_bias;
@@ -311,7 +316,7 @@ static inline void mix_draw_shape(struct mix_case *c, struct mix_random *r,
     q->shape = cases->shape[mix_below(r, MIX_SHAPES)];
     if (mix_percent(r, 80)) c->toy = TOY_NONE;
     if (mix_percent(r, 60)) q->sampling.n_logit_bias = 0;
-    if (q->max_tokens > 0 && mix_percent(r, 60)) {
+    if (!q->prompt_only && q->max_tokens > 0 && mix_percent(r, 60)) {
         const int room = cases->n_ctx - (int)q->n_prompt;
         q->max_tokens = room < MIX_MAX_OUTPUT - 1 ? room : MIX_MAX_OUTPUT - 1;
         c->n_limit = (int)q->n_prompt + q->max_tokens;

@@ -32,11 +32,11 @@ static inline const char *view_check_pages(const rn_view *view) {
         n_left += page->owner && !view_has_request(view, page->owner);
     }
     for (size_t i = 0; i < view->n_streams; i++) n_claimed += view->stream[i].pages;
-    if (n_held != view->stats.pages_held) return "the number of held pages";
-    if (n_cached != view->stats.pages_cached) return "the number of cached pages";
-    if (n_shared != view->stats.pages_shared) return "the number of shared pages";
-    if (n_states_held != view->stats.states_held) return "the number of held states";
-    if (n_states_cached != view->stats.states_cached) return "the number of cached states";
+    if (n_held != view->stats->pages_held) return "the number of held pages";
+    if (n_cached != view->stats->pages_cached) return "the number of cached pages";
+    if (n_shared != view->stats->pages_shared) return "the number of shared pages";
+    if (n_states_held != view->stats->states_held) return "the number of held states";
+    if (n_states_cached != view->stats->states_cached) return "the number of cached states";
     if (n_left > 0 && !view_in_flight) return "an owner who is not there";
     if (n_left > 0 ? n_holds < n_claimed : n_holds != n_claimed) return "the pages of streams";
     return NULL;
@@ -54,9 +54,9 @@ static inline const char *view_check(const rn_view *view) {
         if (stream->state == RN_STREAM_WAITING && stream->pages > 0) return "who waits";
         if (stream->state == RN_STREAM_DECODE && stream->output_tokens == 0) return "who decodes";
     }
-    if (view->n_streams != (size_t)(view->stats.running + view->stats.waiting))
+    if (view->n_streams != (size_t)(view->stats->running + view->stats->waiting))
         return "the number of streams";
-    if (n_waiting < (uint64_t)view->stats.waiting) return "the number of those that wait";
+    if (n_waiting < (uint64_t)view->stats->waiting) return "the number of those that wait";
     return view_check_pages(view);
 }
 

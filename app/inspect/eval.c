@@ -89,7 +89,7 @@ static int chunks_run(struct eval *eval) {
         struct answer answer = {.term = &eval->term, .progress = &eval->progress};
         rn_request request = {.prompt = eval->at,
                               .n_prompt = eval->chunk,
-                              .sampling = {.top_p = 1},
+                              .prompt_only = true,
                               .on_logits = on_logits,
                               .on_logits_ctx = eval};
         code = answer_run(&answer, eval->engine, eval->model, &request);

@@ -150,7 +150,7 @@ static void picture_of_view(struct live *live, const rn_view *view) {
     name_streams(live);
     jbuf_clear(&live->pages);
     live_picture_pages(&live->pages, &live->streams, view->page, view->n_pages);
-    picture_write(live, view->time_ns, &view->stats);
+    picture_write(live, view->time_ns, view->stats);
 }
 
 // Without the facts that only the step's thread knows: streams and pages are as they were last

@@ -75,6 +75,7 @@ static rn_request request_of(const struct call *call, int index) {
         .data = generation->stream[index],
         .sampling = params->sampling,
         .max_tokens = params->max_tokens,
+        .prompt_only = params->max_tokens == 0,
         .stop = params->stop,
         .n_stop = params->n_stop,
         .min_tokens = params->min_tokens,

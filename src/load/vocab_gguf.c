@@ -291,13 +291,23 @@ static rn_status read_ends(struct vocab_files *l) {
         const rn_status s = read_id(l, keys[i], &id);
         if (s) return s;
         if (id >= 0) l->source.end[l->source.n_end++] = id;
+        if (i == 0) l->source.eot = id;
     }
     return RN_OK;
 }
 
+// Nothing here uses it, so a value that is no token is no fault of the file.
+static void read_padding(struct vocab_files *l) {
+    const struct meta_view *meta = weights_meta_find(l->weights, "tokenizer.ggml.padding_token_id");
+    int64_t id;
+    if (meta && meta_get_i64(meta, &id) && id >= 0 && id < l->source.n_token)
+        l->source.pad = (int32_t)id;
+}
+
 rn_status vocab_read_gguf(struct vocab_files *l) {
     struct vocab_source *const source = &l->source;
-    *source = (struct vocab_source){.name = "tokenizer.ggml", .bos = -1, .eos = -1, .unk = -1};
+    *source = (struct vocab_source){
+        .name = "tokenizer.ggml", .bos = -1, .eos = -1, .unk = -1, .eot = -1, .pad = -1};
     read_fn read_rest = NULL;
     rn_status s;
     if ((s = find_model(l, &read_rest))) return s;
@@ -308,6 +318,7 @@ rn_status vocab_read_gguf(struct vocab_files *l) {
     if ((s = read_id(l, "tokenizer.ggml.eos_token_id", &source->eos))) return s;
     if ((s = read_id(l, "tokenizer.ggml.unknown_token_id", &source->unk))) return s;
     if ((s = read_ends(l))) return s;
+    read_padding(l);
     if ((s = read_bool(l, "tokenizer.ggml.add_bos_token", &source->add_bos))) return s;
     if ((s = read_bool(l, "tokenizer.ggml.add_eos_token", &source->add_eos))) return s;
     // Published files of Gemma 4 say false, but its tokenizer.json adds it.

@@ -286,6 +286,8 @@ rn_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, 
 int32_t tokenizer_size(const struct tokenizer *tokenizer) { return tokenizer->n_token; }
 int32_t tokenizer_bos(const struct tokenizer *tokenizer) { return tokenizer->bos; }
 int32_t tokenizer_eos(const struct tokenizer *tokenizer) { return tokenizer->eos; }
+int32_t tokenizer_eot(const struct tokenizer *tokenizer) { return tokenizer->eot; }
+int32_t tokenizer_pad(const struct tokenizer *tokenizer) { return tokenizer->pad; }
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer) { return tokenizer->add_bos; }
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer) { return tokenizer->add_eos; }
 bool tokenizer_strips_space(const struct tokenizer *tokenizer) { return tokenizer->strip_space; }

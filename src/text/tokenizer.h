@@ -18,6 +18,8 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer); // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
 int32_t tokenizer_eos(const struct tokenizer *tokenizer); // -1: none
+int32_t tokenizer_eot(const struct tokenizer *tokenizer); // of a turn; -1: no token of its own
+int32_t tokenizer_pad(const struct tokenizer *tokenizer); // -1: none
 // Whether the decoding of a whole text takes one space off its front, which encoding put there. A
 // text that continues another one keeps it.
 bool tokenizer_strips_space(const struct tokenizer *tokenizer);

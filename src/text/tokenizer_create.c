@@ -30,6 +30,7 @@ static rn_status check_source(const struct vocab_source *source, rn_error *err) 
     rn_status status = check_id(source, "bos", source->bos, err);
     if (status == RN_OK) status = check_id(source, "eos", source->eos, err);
     if (status == RN_OK) status = check_id(source, "unk", source->unk, err);
+    if (status == RN_OK) status = check_id(source, "eot", source->eot, err);
     for (int32_t i = 0; i < source->n_end && status == RN_OK; i++) {
         status = check_id(source, "end", source->end[i], err);
         if (status == RN_OK && source->end[i] < 0)
@@ -307,6 +308,7 @@ static rn_status fill(struct tokenizer *tokenizer, const struct vocab_source *so
     tokenizer->n_token = source->n_token;
     tokenizer->bos = source->bos;
     tokenizer->eos = source->eos;
+    tokenizer->pad = source->pad < source->n_token ? source->pad : -1;
     tokenizer->add_bos = source->add_bos;
     tokenizer->add_eos = source->add_eos;
     tokenizer->strip_space = source->strip_space;

@@ -25,7 +25,7 @@ struct tokenizer {
     struct text_span *bytes; // [n_token] the bytes that a token stands for
     uint8_t *type;           // [n_token] enum token_type
     bool *is_end;            // [n_token]
-    int32_t bos, eos;
+    int32_t bos, eos, eot, pad;
     bool add_bos, add_eos, strip_space;
     char unsupported[256]; // why texts cannot be encoded; empty: they can
 

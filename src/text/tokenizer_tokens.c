@@ -230,6 +230,19 @@ static bool has_answer_ends(const struct tokenizer *tokenizer, const struct voca
     return returns && calls;
 }
 
+// The token that ends a turn, by its text, where the files do not name one; -1: there is none.
+static int32_t turn_end(const struct tokenizer *tokenizer, const struct vocab_source *source) {
+    static const char *const texts[] = {
+        "<|im_end|>",    "<|eot_id|>",      "<|eot|>",       "<end_of_turn>",
+        "<turn|>",       "<|end_of_turn|>", "<|endofturn|>", "<|END_OF_TURN_TOKEN|>",
+        "[|endofturn|]", "<|end|>",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (int32_t id = 0; id < source->n_token; id++)
+            if (tokenizer->is_end[id] && text_is(source->token[id], texts[i])) return id;
+    return -1;
+}
+
 static rn_status ends_init(struct tokenizer *tokenizer, const struct vocab_source *source,
                            rn_error *err) {
     tokenizer->is_end = arena_array(&tokenizer->arena, (size_t)source->n_token, sizeof(bool));
@@ -244,6 +257,7 @@ static rn_status ends_init(struct tokenizer *tokenizer, const struct vocab_sourc
     }
     for (int32_t i = 0; i < source->n_end; i++) tokenizer->is_end[source->end[i]] = true;
     if (source->eos >= 0) tokenizer->is_end[source->eos] = true;
+    tokenizer->eot = source->eot >= 0 ? source->eot : turn_end(tokenizer, source);
     return RN_OK;
 }
 

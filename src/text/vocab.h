@@ -117,6 +117,7 @@ struct vocab_source {
                                      // are added with no strip rule
     int32_t n_added;
     int32_t bos, eos, unk;       // -1: none
+    int32_t eot, pad;            // of a turn's end, of padding; -1: not named
     int32_t end[VOCAB_MAX_ENDS]; // generation stops there, besides eos and the well-known names
     int32_t n_end;
     bool ignore_merges; // a word that is a token becomes it, without regard to merges
@@ -139,7 +140,7 @@ rn_status vocab_spm_read(const void *data, size_t len, struct arena *arena,
 // The additions of tokenizer_config.json. Tokens are named by their text; "" where the file says
 // nothing.
 struct vocab_config {
-    struct text_span bos, eos, unk;
+    struct text_span bos, eos, unk, pad;
     int add_bos, add_eos;            // -1: the file says nothing
     struct text_span chat_template;  // the default one
     const struct vocab_added *added; // added_tokens_decoder

@@ -98,18 +98,23 @@ static rn_status added_read(const struct vocab_file *file, const struct vocab_fi
 rn_status vocab_config_read(const char *json, size_t len, struct arena *arena,
                             struct vocab_config *out, rn_error *err) {
     const struct vocab_file file = {"tokenizer_config.json", arena, err};
-    struct vocab_field field[] = {{.key = "bos_token"},           {.key = "eos_token"},
-                                  {.key = "unk_token"},           {.key = "add_bos_token"},
-                                  {.key = "add_eos_token"},       {.key = "chat_template"},
-                                  {.key = "added_tokens_decoder"}};
+    struct vocab_field field[] = {{.key = "bos_token"},
+                                  {.key = "eos_token"},
+                                  {.key = "unk_token"},
+                                  {.key = "add_bos_token"},
+                                  {.key = "add_eos_token"},
+                                  {.key = "chat_template"},
+                                  {.key = "added_tokens_decoder"},
+                                  {.key = "pad_token"}};
     *out = (struct vocab_config){.add_bos = -1, .add_eos = -1};
     struct jread r;
     rn_status s;
     jread_init(&r, json, len);
-    if (!vocab_fields_walk(&r, field, 7, NULL) || !jread_finish(&r)) return bad_json(&file, &r);
+    if (!vocab_fields_walk(&r, field, 8, NULL) || !jread_finish(&r)) return bad_json(&file, &r);
     if ((s = token_read(&file, &field[0], &out->bos))) return s;
     if ((s = token_read(&file, &field[1], &out->eos))) return s;
     if ((s = token_read(&file, &field[2], &out->unk))) return s;
+    if ((s = token_read(&file, &field[7], &out->pad))) return s;
     if ((s = choice_read(&file, &field[3], &out->add_bos))) return s;
     if ((s = choice_read(&file, &field[4], &out->add_eos))) return s;
     if ((s = template_read(&file, &field[5], &out->chat_template))) return s;
@@ -224,7 +229,7 @@ static rn_status lost(const struct applier *a, const char *key, struct text_span
 rn_status vocab_config_apply(const struct vocab_config *config, struct arena *arena,
                              struct vocab_source *source, rn_error *err) {
     struct applier a = {.file = {"tokenizer_config.json", arena, err}, .source = source};
-    bool bos_lost, eos_lost, unk_lost;
+    bool bos_lost, eos_lost, unk_lost, pad_lost;
     // A tokenizer.json has them all itself.
     if (source->model == VOCAB_SPM_SCORE && config->n_added) {
         const rn_status s = added_apply(&a, config);
@@ -238,6 +243,7 @@ rn_status vocab_config_apply(const struct vocab_config *config, struct arena *ar
     // The model's own file names the token for unknown text; often the name here has no token.
     const bool keeps_unk = source->model == VOCAB_BYTE_LEVEL || source->unk >= 0;
     id_apply(source, config->unk, keeps_unk, &source->unk, &unk_lost);
+    id_apply(source, config->pad, false, &source->pad, &pad_lost); // nothing here needs it
     if (config->add_bos >= 0) source->add_bos = config->add_bos;
     if (config->add_eos >= 0) source->add_eos = config->add_eos;
     // Generation would not stop, or would begin with something else than it should.

@@ -335,7 +335,8 @@ static rn_status reader_run(struct json_reader *c, const char *json, size_t len)
 
 rn_status vocab_json_read(const char *json, size_t len, struct arena *arena,
                           struct vocab_source *out, rn_error *err) {
-    *out = (struct vocab_source){.name = "tokenizer.json", .bos = -1, .eos = -1, .unk = -1};
+    *out = (struct vocab_source){
+        .name = "tokenizer.json", .bos = -1, .eos = -1, .unk = -1, .eot = -1, .pad = -1};
     struct json_reader c = {
         .file = {out->name, arena, err},
         .out = out,

@@ -339,6 +339,8 @@ rn_status vocab_spm_read(const void *data, size_t len, struct arena *arena,
                                  .bos = -1,
                                  .eos = -1,
                                  .unk = -1,
+                                 .eot = -1,
+                                 .pad = -1,
                                  .fuse_unk = true};
     struct spm_reader c = {
         .begin = data,

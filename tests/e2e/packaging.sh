@@ -7,14 +7,16 @@ command -v dpkg-deb >/dev/null && command -v cpack >/dev/null || { echo "there i
 equal "cpack succeeds: $(tail -n 3 log)" 0 $?
 deb=$(ls "$work"/packed/runnel_*.deb)
 
-dpkg-deb -c "$deb" | awk '{ print $6 }' | grep -v '/$' | sed 's,^\./,/,' | LC_ALL=C sort >files
+dpkg-deb -c "$deb" | awk '{ print $6 }' | grep -v '/$' | sed 's,^\./,/,' |
+    grep -v '^/usr/share/doc/runnel/docs/\|^/usr/share/doc/runnel/examples/' | LC_ALL=C sort >files
 {
     printf '%s\n' /etc/runnel/runnel.conf /usr/bin/runnel /usr/lib/systemd/system/runnel.service \
         /usr/include/runnel.h /usr/include/runnel_status.h \
         /usr/lib/librunnel.so /usr/lib/librunnel.so.0 /usr/lib/librunnel.so.0.1.0 /usr/lib/pkgconfig/runnel.pc \
         /usr/share/bash-completion/completions/runnel /usr/share/fish/vendor_completions.d/runnel.fish \
         /usr/share/zsh/vendor-completions/_runnel \
-        /usr/share/doc/runnel/changelog.gz /usr/share/doc/runnel/copyright
+        /usr/share/doc/runnel/changelog.gz /usr/share/doc/runnel/copyright \
+        /usr/share/doc/runnel/README.md /usr/share/doc/runnel/LICENSE
     [ ! -e "$BUILD/runnel_cuda.so" ] || echo /usr/lib/runnel/runnel_cuda.so
     for page in runnel runnel-{run,serve,inspect,tokenize,detokenize,eval,bench,bench-serve,plan,models,explain,help}; do
         echo "/usr/share/man/man1/$page.1.gz"

@@ -43,6 +43,7 @@ static inline rn_request world_request(int which, int n_prompt, int max_tokens) 
     return (rn_request){.prompt = world_prompt[which],
                         .n_prompt = (size_t)n_prompt,
                         .max_tokens = max_tokens,
+                        .prompt_only = max_tokens == 0,
                         .ignore_eos = true};
 }
 

@@ -200,7 +200,9 @@ static struct tokenizer *few(const char *const *text, const int32_t *type, int n
                                         .n_token = n,
                                         .bos = -1,
                                         .eos = eos,
-                                        .unk = -1};
+                                        .unk = -1,
+                                        .eot = -1,
+                                        .pad = -1};
     struct tokenizer *tokenizer;
     rn_error err = {0};
     check(tokenizer_create(&source, &tokenizer, &err) == RN_OK, "%s", err.message);

@@ -61,6 +61,7 @@ static void law_evaluate(rn_engine *engine, struct law *law, int level, int hist
         token[LAW_PROMPT + i] = law->best[i][history / LAW_BEST][history % LAW_BEST];
     const rn_request request = {.prompt = token,
                                 .n_prompt = (size_t)(LAW_PROMPT + level),
+                                .prompt_only = true,
                                 .on_logits = law_keep,
                                 .on_logits_ctx = &place};
     check(rn_engine_submit(engine, &request, &id, &err) == RN_OK, "%s", err.message);

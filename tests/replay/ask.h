@@ -386,7 +386,8 @@ static inline void ask_set_rest(struct ask *ask, bool longer) {
     request->data = ask;
     request->n = recipe->n;
     request->max_tokens = (longer ? 40 : 12) + draw(&ask->random, 24);
-    if (recipe->limit != LIMIT_SOME) request->max_tokens = recipe->limit == LIMIT_PROMPT ? 0 : -1;
+    if (recipe->limit != LIMIT_SOME) request->max_tokens = -1;
+    request->prompt_only = recipe->limit == LIMIT_PROMPT;
     request->ignore_eos = recipe->ignore_eos;
     request->special_text = recipe->special_text;
     request->logprobs = recipe->logprobs > 0;

@@ -27,6 +27,7 @@ static rn_request request_for(int n_prompt, int n, int max_tokens) {
                     .n_prompt = (size_t)n_prompt,
                     .n = n,
                     .max_tokens = max_tokens,
+                    .prompt_only = max_tokens == 0,
                     .ignore_eos = true};
     r.sampling = rn_sampling_neutral();
     r.sampling.has_seed = true;

@@ -166,6 +166,7 @@ CASE(limits_end_a_sequence_with_length) {
         const rn_request request = {.prompt = prompt,
                                     .n_prompt = 30,
                                     .max_tokens = max_tokens[i],
+                                    .prompt_only = max_tokens[i] == 0,
                                     .ignore_eos = true};
         streams_run(engine, &request, &r);
         assert_int_equal(r.n_ids, n_ids[i]);
@@ -273,10 +274,11 @@ CASE(times_of_what_never_came_are_zero) {
         check(t->ttft_ms == 0 && t->prompt_ms == 0, "%d: first token after %g ms, prompt %g ms", i,
               t->ttft_ms, t->prompt_ms);
     }
-    request.max_tokens = 0;
+    request.prompt_only = true;
     streams_run(engine, &request, &r[2]);
     assert_int_equal(r[2].finish, RN_FINISH_LENGTH);
     assert_true(r[2].timings.ttft_ms == 0 && r[2].timings.prompt_ms > 0);
+    request.prompt_only = false;
     request.max_tokens = 1;
     streams_run(engine, &request, &r[2]);
     assert_true(r[2].timings.ttft_ms >= r[2].timings.prompt_ms && r[2].timings.prompt_ms > 0);
@@ -318,7 +320,7 @@ CASE(bad_requests_are_refused_with_the_value) {
     } bad[] = {
         {{.prompt = good, .n_prompt = 0}, RN_ERR_ARG, "no tokens"},
         {{.prompt = good, .n_prompt = 64, .max_tokens = 1}, RN_ERR_CONTEXT, "64"},
-        {{.prompt = good, .n_prompt = 65, .max_tokens = 0}, RN_ERR_CONTEXT, "65"},
+        {{.prompt = good, .n_prompt = 65, .prompt_only = true}, RN_ERR_CONTEXT, "65"},
         {{.prompt = negative, .n_prompt = 2}, RN_ERR_ARG, "-1"},
         {{.prompt = large, .n_prompt = 1}, RN_ERR_ARG, "4096"},
         {{.prompt = good, .n_prompt = 1, .max_tokens = -2}, RN_ERR_ARG, "-2"},
@@ -495,6 +497,7 @@ CASE(a_step_that_takes_long_is_seen_to) {
     streams_submit(stuck.engine,
                    &(rn_request){.prompt = prompt,
                                  .n_prompt = 1,
+                                 .prompt_only = true,
                                  .on_logits = look_at_step,
                                  .on_logits_ctx = &stuck},
                    &r);

@@ -104,6 +104,7 @@ static void check_heard(const struct heard *h, const rn_request *request) {
     streams_run(engine,
                 &(rn_request){.prompt = token,
                               .n_prompt = request->n_prompt + n_ids,
+                              .prompt_only = true,
                               .on_logits = listen,
                               .on_logits_ctx = &reference},
                 &r);

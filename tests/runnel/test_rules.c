@@ -335,6 +335,7 @@ CASE(prompts_are_scored_whole) {
     for (int i = 0; i < MAX_PROMPT; i++) ids[i] = (i * 31 + 7) % 500;
     rn_request request = {.prompt = ids,
                           .n_prompt = 150,
+                          .prompt_only = true,
                           .prompt_logprobs = true,
                           .top_prompt_logprobs = 3};
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.speculate = "off"});
@@ -361,6 +362,7 @@ CASE(prompts_are_scored_whole) {
                                                             .logit_rows = 7,
                                                             .max_seqs = 3});
         request.n = n;
+        request.prompt_only = false;
         request.max_tokens = n;
         score(engine, &request, &got);
         assert_int_equal(got.n_events, 1);

@@ -235,11 +235,11 @@ CASE(a_thread_that_sleeps_wakes_for_a_picture) {
     for (int i = 0; i < N_MANY; i++)
         assert_int_equal(rn_engine_submit(engine, &request, &id, NULL), RN_OK);
     while (streams_stats(engine).output_tokens <= RING_EVENTS) view_of_thread(watcher);
-    const uint64_t steps = view_of_thread(watcher)->stats.steps; // it waits for its reader
+    const uint64_t steps = view_of_thread(watcher)->stats->steps; // it waits for its reader
     for (int i = 0; i < 5; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         const rn_view *view = view_of_thread(watcher);
-        assert_int_equal(view->stats.steps, steps);
+        assert_int_equal(view->stats->steps, steps);
         assert_true(view->n_streams > 0);
     }
     rn_engine_stop(engine, false);

@@ -41,6 +41,8 @@ static inline struct vocab_build *build_create(void) {
         .bos = -1,
         .eos = -1,
         .unk = -1,
+        .eot = -1,
+        .pad = -1,
     };
     return build;
 }

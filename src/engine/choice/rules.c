@@ -20,7 +20,10 @@ static int compare_ids(const void *a, const void *b) {
 static rn_status check_ends(const rn_request *request, int n_vocab, rn_error *err) {
     const int min = request->min_tokens, max = request->max_tokens;
     if (min < 0) return err_set(err, RN_ERR_ARG, "min_tokens is %d, expected 0 or more", min);
-    if (max >= 0 && min > max && !request->pooling)
+    if (request->prompt_only && min > 0)
+        return err_set(err, RN_ERR_ARG, "min_tokens is %d with prompt_only, which writes none",
+                       min);
+    if (max > 0 && min > max && !request->pooling)
         return err_set(err, RN_ERR_ARG, "min_tokens is %d, expected at most max_tokens, %d", min,
                        max);
     if (request->n_stop_tokens > RN_MAX_STOP_TOKENS)

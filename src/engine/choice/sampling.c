@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "engine/choice/sampling.h"
 #include "unicode/unicode.h"
 
@@ -21,6 +22,7 @@ struct table_fields {
 #include "plan/sampling.def"
     bool has_seed;
     uint64_t seed;
+    uint64_t room[8];
 };
 
 #define SAME_FIELD(field)                                                                          \
@@ -112,7 +114,7 @@ static rn_status check_breakers(const rn_sampling *s, rn_error *err) {
 }
 
 rn_status sampling_check(const rn_sampling *sampling, rn_error *err) {
-    rn_status status = RN_OK;
+    rn_status status = sized_check("sampling", sampling->room, sizeof sampling->room, err);
     for (size_t i = 0; !status && i < sizeof numbers / sizeof *numbers; i++)
         status = check_number(sampling, &numbers[i], err);
     for (size_t i = 0; !status && i < sizeof lists / sizeof *lists; i++)

@@ -89,6 +89,12 @@ static bool has_requests(const struct engine *engine) {
            atomic_load(&engine->intake.inbox);
 }
 
+bool driver_is_idle(const struct driver *driver) {
+    const struct engine *engine = driver->engine;
+    return atomic_load(&driver->state) == DRIVER_IDLE && engine->next_event == engine->n_event &&
+           !has_requests(engine);
+}
+
 // ---------------------------------------------------------------- events
 
 // The ring was found empty. A writer that raised but has not written yet leaves the descriptor

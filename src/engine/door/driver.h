@@ -56,6 +56,8 @@ int driver_wait(struct driver *driver, rn_event *out, int max, int timeout_ms);
 
 // --- the caller that runs the steps itself ---
 
+// Whether the steps are the caller's, no request is known, and all events were collected.
+bool driver_is_idle(const struct driver *driver);
 rn_status driver_step(struct driver *driver, bool *busy);
 bool driver_next_event(struct driver *driver, rn_event *out);
 

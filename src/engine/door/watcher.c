@@ -121,7 +121,8 @@ static void take(struct watcher *watcher, const struct engine *engine) {
         add_stream(watcher, seq, kv);
         if (seq->id == followed) copy_account(watcher, engine, seq);
     }
-    watcher->view.stats = engine->stats;
+    watcher->stats = engine->stats;
+    watcher->view.stats = &watcher->stats;
     watcher->view.time_ns = engine_now(engine);
 }
 

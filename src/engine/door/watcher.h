@@ -24,7 +24,8 @@ struct watcher {
     rn_page_view *page;     // [kv_view_pages]
     _Atomic uint64_t followed;
     rn_account account; // of the followed request
-    rn_view view;       // points to these
+    rn_engine_stats stats;
+    rn_view view; // points to these
 };
 
 // Any thread, also while the engine runs.

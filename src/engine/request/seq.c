@@ -1,11 +1,13 @@
 // Creating a sequence: every field of a request is checked here, before anything is queued.
 #include "engine/request/seq.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/entropy.h"
+#include "base/sized.h"
 #include "unicode/unicode.h"
 
 static rn_status check_stops(const rn_request *request, rn_error *err) {
@@ -71,7 +73,7 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
 
 // A prompt that fills the context may be evaluated, but leaves no room to continue.
 static bool is_prompt_only(const rn_request *request) {
-    return request->max_tokens == 0 || request->pooling;
+    return request->prompt_only || request->pooling;
 }
 
 static rn_status check(const rn_request *request, const struct seq_limits *limits, rn_error *err) {
@@ -89,7 +91,9 @@ static rn_status check(const rn_request *request, const struct seq_limits *limit
         if (request->prompt[i] < 0 || request->prompt[i] >= n_vocab)
             return err_set(err, RN_ERR_ARG, "prompt token %zu is %d, expected 0 to %d", i,
                            request->prompt[i], n_vocab - 1);
-    rn_status status = check_service(request, err);
+    const rn_reasoning *reasoning = &request->reasoning;
+    rn_status status = sized_check("reasoning", reasoning->room, sizeof reasoning->room, err);
+    if (!status) status = check_service(request, err);
     if (!status) status = sampling_check(&request->sampling, err);
     if (!status) status = check_constraint(request, err);
     return status ? status : check_stops(request, err);
@@ -175,9 +179,9 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     if (status) return status;
     fill_service(seq, request, limits);
     seq->n_prompt = seq->n_token = (int)request->n_prompt;
-    const int more = request->pooling ? 0 : request->max_tokens;
-    seq->limit =
-        more < 0 || more > limits->n_ctx - seq->n_prompt ? limits->n_ctx : seq->n_prompt + more;
+    const int most = request->max_tokens > 0 ? request->max_tokens : INT_MAX;
+    const int more = is_prompt_only(request) ? 0 : most;
+    seq->limit = more > limits->n_ctx - seq->n_prompt ? limits->n_ctx : seq->n_prompt + more;
     seq->ignore_eos = request->ignore_eos && !request->shape; // a shape has an end
     seq->timings.prompt_tokens = seq->n_prompt;
     seq->token = malloc((size_t)seq->limit * sizeof *seq->token);

@@ -18,7 +18,7 @@ rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
     return event;
 }
 
-// A time whose end never came stays 0. A prompt that ends without a token (max_tokens is 0, or a
+// A time whose end never came stays 0. A prompt that ends without a token (prompt_only, or a
 // pooling) was evaluated when it ended, unless the request was given up.
 static void fill_timings(const struct engine *engine, struct seq *seq, bool given_up) {
     rn_timings *t = &seq->timings;
