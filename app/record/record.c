@@ -52,6 +52,11 @@ static void derive_state(struct jbuf *out, const struct record *record, const vo
     jbuf_cstring(out, choice->finish == RN_FINISH_NONE ? "running" : "finished");
 }
 
+static void derive_x_request_id(struct jbuf *out, const struct record *record, const void *item) {
+    (void)item;
+    jbuf_cstring(out, *record->x_request_id ? record->x_request_id : NULL);
+}
+
 // ---------------------------------------------------------------- tables
 
 #define ROW(type, kind, member)                                                                    \
@@ -154,6 +159,7 @@ static const struct fields machine_fields = FIELDS(machine_rows);
 
 static const struct field record_rows[] = {
     ROW(struct record, TEXT, id),
+    DERIVED("x_request_id", derive_x_request_id),
     ROW(struct record, COUNT, request),
     ROW(struct record, TEXT, model),
     ROW(struct record, SECONDS, time_s),

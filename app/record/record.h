@@ -8,7 +8,13 @@
 #include "server/jbuf.h"
 
 #define RECORD_SCHEMA "runnel.request"
-enum { RECORD_VERSION = 1, RECORD_ID_BYTES = 64, RECORD_MODEL_BYTES = 256, RECORD_NAME_BYTES = 32 };
+enum {
+    RECORD_VERSION = 1,
+    RECORD_ID_BYTES = 64,
+    RECORD_MODEL_BYTES = 256,
+    RECORD_NAME_BYTES = 32,
+    RECORD_CLIENT_ID_BYTES = 129
+};
 
 struct record_choice {
     int index;        // of the request's
@@ -32,8 +38,9 @@ struct record_machine {
 };
 
 struct record {
-    char id[RECORD_ID_BYTES]; // of the response; "": it has none
-    uint64_t request;         // the engine's id
+    char id[RECORD_ID_BYTES];                  // of the response; "": it has none
+    char x_request_id[RECORD_CLIENT_ID_BYTES]; // the client's header; "": none. Written, not read
+    uint64_t request;                          // the engine's id
     char model[RECORD_MODEL_BYTES];
     int64_t time_s; // seconds since 1970, of the writing
     struct record_engine engine;

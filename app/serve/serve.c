@@ -22,6 +22,7 @@
 #include "run/sampling.h"
 #include "serve/notify.h"
 #include "serve/otlp_options.h"
+#include "serve/routing_options.h"
 #include "server/log_sink.h"
 #include "server/otlp.h"
 #include "server/server.h"
@@ -49,6 +50,7 @@ struct serve {
     struct log_sink *manager;
     struct log_sink *trace_sink; // of config.trace
     struct trace trace;
+    struct routing_options routing;
     _Atomic bool reloading; // the manager is to be told when the log was opened again
 };
 
@@ -280,6 +282,7 @@ static int config_get(struct serve *serve) {
     if (!code) code = origins_check(serve);
     if (!code) code = log_get(serve);
     if (!code) code = trace_get(serve);
+    if (!code) code = routing_get(options, &serve->routing, config);
     if (!code) code = otlp_open(options, serve->quiet, &config->otlp);
     return code;
 }

@@ -103,6 +103,8 @@ void access_log_write(struct log_sink *log, struct jbuf *line, const struct call
     jbuf_clear(line);
     put_time(line);
     put_bounded(line, "id", call->id, sizeof call->id);
+    if (*call->request_id)
+        put_bounded(line, "x_request_id", call->request_id, sizeof call->request_id);
     if (call->trace.known) {
         put_bounded(line, "trace_id", call->trace.trace_id, sizeof call->trace.trace_id);
         put_bounded(line, "span_id", call->trace.span_id, sizeof call->trace.span_id);

@@ -158,7 +158,8 @@ void call_answer_id(const struct call *call, char out[CALL_ID_BYTES]) {
     } api[] = {{"/chat/completions", "chatcmpl-"},
                {"/v1/completions", "cmpl-"},
                {"/v1/messages", "msg_"},
-               {"/v1/responses", "resp_"}};
+               {"/v1/responses", "resp_"},
+               {"/inference/v1/generate", "generate-tokens-"}};
     const char *prefix = "";
     for (size_t i = 0; i < sizeof api / sizeof *api; i++) {
         if (strstr(call->route->path, api[i].path)) {

@@ -22,7 +22,7 @@
 #include "runnel.h"
 #include "server_state.h"
 
-enum { CALL_ID_BYTES = 40 };
+enum { CALL_ID_BYTES = 48, CALL_REQUEST_ID_BYTES = 129 };
 
 enum call_api { API_OPENAI, API_ANTHROPIC }; // whose form errors have
 
@@ -47,10 +47,11 @@ struct call {
     bool head_only;            // the method is HEAD: no byte of the body is sent
     bool cors;                 // the answer is for a page of another site
     char id[25];               // random, without a prefix
-    struct otlp_context trace; // that it belongs to
-    int64_t created;           // seconds since 1970
-    uint64_t start_ns;         // head complete
-    char *body;                // [body_len], NUL-terminated
+    char request_id[CALL_REQUEST_ID_BYTES]; // the client's X-Request-Id; "": none
+    struct otlp_context trace;              // that it belongs to
+    int64_t created;                        // seconds since 1970
+    uint64_t start_ns;                      // head complete
+    char *body;                             // [body_len], NUL-terminated
     size_t body_len, body_capacity;
     size_t body_cost;   // its share of server->counts.body_bytes
     size_t answer_cost; // its share of answer_bytes: the larger one of the next two

@@ -85,6 +85,8 @@ struct writer {
     // of a stream:
     void (*begin)(struct call *call); // all prompts were accepted; NULL: nothing to say
     void (*delta)(struct call *call, const struct delta *delta);
+    // A token came, and all of its text that is certain; NULL: deltas say all.
+    void (*token)(struct call *call, struct generation_choice *choice);
     void (*choice_end)(struct call *call, struct generation_choice *choice);
     void (*end)(struct call *call);                        // the last part; NULL: none
     void (*error)(struct call *call, const char *message); // after its first byte

@@ -45,7 +45,10 @@ const struct kept_request *kept_newest(const struct kept *kept) { return kept->n
 static struct kept_request *find(const struct kept *kept, uint64_t request, const char *id) {
     struct kept_request *found = NULL;
     for (struct kept_request *at = kept->newest; at; at = at->next) {
-        if (request ? at->record.request != request : strcmp(at->record.id, id) != 0) continue;
+        const struct record *record = &at->record;
+        if (request ? record->request != request
+                    : strcmp(record->id, id) != 0 && strcmp(record->x_request_id, id) != 0)
+            continue;
         if (!found || at->record.request < found->record.request) found = at;
     }
     return found;
@@ -69,6 +72,7 @@ static struct kept_request *enter(struct kept *kept, const struct stream *stream
     while (kept->oldest && kept->used + n > kept->places) leave(kept, kept->oldest);
     record_init(&request->record, stream->id, stream->request, served->name, &served->engine_info,
                 served->bandwidth, served->peak);
+    memcpy(request->record.x_request_id, stream->request_id, sizeof stream->request_id);
     request->record.n = stream->n_choices;
     request->record.choice = choice;
     request->places = n;

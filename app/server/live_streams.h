@@ -5,7 +5,7 @@
 
 #include "runnel.h"
 
-enum { LIVE_TOKENS_MAX = 512, LIVE_ID_BYTES = 40 };
+enum { LIVE_TOKENS_MAX = 512, LIVE_ID_BYTES = 48 };
 
 struct live_token {
     uint64_t time_ns;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "helpers.h"
@@ -227,6 +228,10 @@ static void put_counters(struct scrape *scrape) {
          stats->prompt_tokens},
         {"vllm:prefix_cache_hits_total", "Tokens of prompts that were found.",
          stats->cached_tokens},
+        {"vllm:gpu_prefix_cache_queries_total", "vllm:prefix_cache_queries_total, as it was once.",
+         stats->prompt_tokens},
+        {"vllm:gpu_prefix_cache_hits_total", "vllm:prefix_cache_hits_total, as it was once.",
+         stats->cached_tokens},
         {"vllm:num_preemptions_total", "Times that a request gave its pages to others.",
          stats->preemptions},
         {"vllm:spec_decode_num_drafts_total", "Drafts that were verified.", drafts.drafts},
@@ -273,6 +278,17 @@ static void put_cache_config(struct scrape *scrape) {
     jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", RN_PAGE_TOKENS, blocks);
     put_label(out, "cache_dtype", scrape->ready ? scrape->info.kv_type : "");
     jbuf_text(out, "} 1\n");
+}
+
+// No adapter is ever loaded; the value is the time of the scrape.
+static void put_adapters(struct scrape *scrape) {
+    static const char name[] = "vllm:lora_requests_info";
+    put_family(scrape->out, name, "gauge", "Adapters of running and waiting requests, as labels.");
+    jbuf_printf(scrape->out, "%s{", name);
+    jbuf_bytes(scrape->out, scrape->labels.data, scrape->labels.len);
+    jbuf_text(scrape->out,
+              ",max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"}");
+    put_value(scrape->out, (double)time(NULL));
 }
 
 // ---------------------------------------------------------------- runnel's own
@@ -554,6 +570,7 @@ void metrics_get(struct call *call) {
     put_step_tokens(&scrape);
     put_gen_ai(&scrape);
     put_cache_config(&scrape);
+    put_adapters(&scrape);
     put_bytes(&scrape);
     put_pages(&scrape);
     put_states(&scrape);

@@ -22,7 +22,7 @@ static void number_write(struct jbuf *out, const char *key, double value) {
     jbuf_text(out, text);
 }
 
-static void numbers_write(struct jbuf *out, const rn_sampling *sampling) {
+void native_numbers_write(struct jbuf *out, const rn_sampling *sampling) {
     const double values[SAMPLING_COUNT] = {
 #define SAMPLING_NUMBER(kind, id, field, ...) [SAMPLING_##id] = (double)sampling->field,
 #include "plan/sampling.def"
@@ -102,7 +102,7 @@ void native_settings_write(struct jbuf *out, const struct served *served,
     jbuf_cstring(out, served->name);
     jbuf_key(out, "seed");
     jbuf_uint(out, seed ? *seed : UINT32_MAX); // llama.cpp's value for a seed to be drawn
-    numbers_write(out, &params->sampling);
+    native_numbers_write(out, &params->sampling);
     lists_write(out, params);
     int_write(out, "n_predict", params->max_tokens);
     int_write(out, "max_tokens", params->max_tokens);

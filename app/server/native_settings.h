@@ -8,6 +8,8 @@
 // A JSON object. seed NULL: it will be drawn.
 void native_settings_write(struct jbuf *out, const struct served *served,
                            const struct params *params, const uint64_t *seed);
+// The numbers of the sampling table, as members of an object.
+void native_numbers_write(struct jbuf *out, const rn_sampling *sampling);
 // Most tokens of a draft; 0: nothing is drafted.
 int native_draft_max(const struct served *served, const struct params *params);
 

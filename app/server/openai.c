@@ -83,7 +83,7 @@ void openai_choice_close(struct call *call) {
     }
 }
 
-static void usage_write(const struct generation *generation, struct jbuf *out) {
+void openai_usage(const struct generation *generation, struct jbuf *out) {
     const struct usage usage = generation_usage(generation);
     jbuf_text(out, "\"usage\":{\"prompt_tokens\":");
     jbuf_int(out, usage.prompt_tokens);
@@ -104,7 +104,7 @@ static void whole_begin(struct call *call) {
 static void whole_end(struct call *call) {
     struct jbuf *out = &call->out;
     jbuf_text(out, "],");
-    usage_write(call->generation, out);
+    openai_usage(call->generation, out);
     if (openai_state_of(call)->is_chat) openai_prompt_logprobs(call, 0, out);
     jbuf_text(out, ",");
     generation_timings(call, out);

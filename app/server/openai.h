@@ -38,6 +38,8 @@ void openai_whole_open(struct call *call, const struct generation_choice *choice
 void openai_whole_close(struct call *call, const struct generation_choice *choice);
 void openai_error(struct call *call, const char *message);
 
+// "usage":{...}
+void openai_usage(const struct generation *generation, struct jbuf *out);
 // ,"finish_reason":...,"stop_reason":...
 void openai_finish(const struct generation_choice *choice, struct jbuf *out);
 

@@ -10,6 +10,7 @@
 #include "helpers.h"
 #include "otlp.h"
 #include "routes.h"
+#include "routing.h"
 
 enum { CHOICES_MAX = 8 }; // choices whose phases get spans
 
@@ -296,6 +297,7 @@ const char *otlp_operation(const struct route *route) {
                  {messages_prepare, "chat"},
                  {completions_prepare, "text_completion"},
                  {native_prepare, "text_completion"},
+                 {generate_prepare, "text_completion"},
                  {embeddings_prepare, "embeddings"}};
     for (size_t i = 0; route && i < sizeof known / sizeof *known; i++)
         if (known[i].prepare == route->prepare) return known[i].operation;
@@ -405,7 +407,7 @@ static void put_gen_ai(struct jbuf *out, const struct call *call, struct otlp_mo
     otlp_put_text(out, "gen_ai.operation.name", otlp_operation(call->route));
     otlp_put_text(out, "gen_ai.provider.name", "runnel");
     otlp_put_text(out, "gen_ai.request.model", asked_model(call));
-    otlp_put_text(out, "gen_ai.request.id", call->id); // vLLM's, and X-Request-Id
+    otlp_put_text(out, "gen_ai.request.id", routing_id(call)); // vLLM's, and X-Request-Id
     if (!generation) return;
     put_request(out, call);
     if (!generation->began) return;

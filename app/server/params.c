@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "helpers.h"
+#include "routing.h"
 
 struct row;
 typedef bool (*row_fn)(const struct fields *fields, const struct row *row, const char *name,
@@ -512,7 +513,7 @@ bool params_read(struct call *call, const json_t *body, enum family family, stru
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if ((rows[i].families & (unsigned)family) && !row_read(call, body, &rows[i], out))
             return false;
-    if (!sampling_read(call, body, out)) return false;
+    if (!sampling_read(call, body, out) || !routing_params(call, body, out)) return false;
     const double limit_ms = call->server->config.request_s * 1e3;
     if (limit_ms > 0 && out->timeout_ms > limit_ms) out->timeout_ms = limit_ms;
     return true;

@@ -5,6 +5,7 @@
 
 #include "conn.h"
 #include "routes.h"
+#include "routing.h"
 
 static const char *reason(int status) {
     static const struct {
@@ -82,9 +83,9 @@ static void put_about(struct jbuf *out, const struct call *call, bool streams) {
     const char *usual =
         streams ? "text/event-stream; charset=utf-8" : "application/json; charset=utf-8";
     put(out, "Content-Type", call->content_type ? call->content_type : usual);
-    put(out, "X-Request-Id", call->id);
+    put(out, "X-Request-Id", routing_id(call));
     if (call_api_of(call) == API_ANTHROPIC) // the name that its clients read
-        put(out, "request-id", call->id);
+        put(out, "request-id", routing_id(call));
     put(out, "X-Content-Type-Options", "nosniff");
     put(out, "Content-Security-Policy", page_policy);
     put(out, "Referrer-Policy", "no-referrer");

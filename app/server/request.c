@@ -8,6 +8,7 @@
 #include "gate.h"
 #include "helpers.h"
 #include "otlp_span.h"
+#include "routing.h"
 #include "routes.h"
 
 // ---------------------------------------------------------------- the head
@@ -94,6 +95,7 @@ void request_head(struct call *call, bool too_many) {
     call->route = route_find(head_method(&call->head), call->path, call->allow, sizeof call->allow);
     otlp_context_read(&call->head, call->server->config.otlp && otlp_is_traced(call->route),
                       &call->trace);
+    routing_id_read(&call->head, call->request_id);
     if (origin_check(call) && size_check(call)) {
         if (is_preflight(call)) {
             call->status = 204;

@@ -18,7 +18,7 @@ enum {
     POLL_NS = 2000000,
     OVER_NS = 250000000,       // until a request that is over has to be among the kept ones
     PATIENCE_NS = 5000000000u, // for a step
-    ID_BYTES = 128,
+    ID_BYTES = CALL_REQUEST_ID_BYTES,
 };
 
 struct waiter {
@@ -51,7 +51,7 @@ void requests_destroy(struct requests *requests) {
 // ---------------------------------------------------------------- the list
 
 struct row {
-    const char *id, *state;
+    const char *id, *x_request_id, *state;
     uint64_t request, start_ns;
     int choices, prompt_tokens, output_tokens;
     double ttft_ms, decode_ms;
@@ -74,6 +74,8 @@ static void put_row(struct jbuf *out, const struct row *row, uint64_t now_ns) {
     jbuf_put_uint(out, "request", row->request);
     jbuf_key(out, "id");
     jbuf_cstring(out, row->id);
+    jbuf_key(out, "x_request_id");
+    jbuf_cstring(out, *row->x_request_id ? row->x_request_id : NULL);
     jbuf_key(out, "state");
     jbuf_cstring(out, row->state);
     jbuf_put_real(out, "age_s", (double)age_ns * 1e-9, 3);
@@ -96,6 +98,7 @@ static void put_running(struct jbuf *out, const struct call *call, const struct 
                         uint64_t now_ns) {
     const struct generation *generation = call->generation;
     struct row row = {.id = stream->id,
+                      .x_request_id = stream->request_id,
                       .request = stream->request,
                       .start_ns = call->start_ns,
                       .choices = stream->n_choices};
@@ -129,6 +132,7 @@ static void put_calls(struct jbuf *out, const struct server *server, uint64_t no
 static void put_kept(struct jbuf *out, const struct kept_request *kept, uint64_t now_ns) {
     const struct record *record = &kept->record;
     struct row row = {.id = record->id,
+                      .x_request_id = record->x_request_id,
                       .state = "finished",
                       .request = record->request,
                       .start_ns = kept->submit_ns,
@@ -264,6 +268,7 @@ static void view_answer(struct call *call, const rn_view *view, bool perfetto) {
     }
     record_init(&record, stream ? stream->id : "", view->account_request, served->name,
                 &served->engine_info, served->bandwidth, served->peak);
+    if (stream) memcpy(record.x_request_id, stream->request_id, sizeof stream->request_id);
     choice->account = *view->account;
     for (size_t i = 0; i < view->n_streams; i++) {
         const rn_stream_view *at = &view->stream[i];

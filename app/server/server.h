@@ -17,6 +17,7 @@
 
 struct log_sink;
 struct otlp;
+struct routing_objective;
 struct server;
 struct trace;
 
@@ -35,10 +36,12 @@ struct server_config {
     const char *const *aliases;     // further names
     int n_aliases;
     bool ui;
-    struct log_sink *access_log; // NULL: none; borrowed
-    struct otlp *otlp;           // exporter of spans; NULL: none; borrowed
-    struct trace *trace;         // NULL: none; borrowed, used by the I/O thread
-    int keep_requests;           // finished requests whose records are kept
+    struct log_sink *access_log;                // NULL: none; borrowed
+    struct otlp *otlp;                          // exporter of spans; NULL: none; borrowed
+    struct trace *trace;                        // NULL: none; borrowed, used by the I/O thread
+    int keep_requests;                          // finished requests whose records are kept
+    const struct routing_objective *objectives; // names that stand for priorities
+    int n_objectives;
 
     size_t body_bytes_max;    // of one request
     size_t pending_bytes_max; // bodies of all requests, parsed ones included

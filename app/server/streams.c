@@ -139,6 +139,7 @@ static bool submit_one(struct call *call, int index) {
                               .first_choice = index * generation->params.n,
                               .n_choices = generation->params.n};
     call_answer_id(call, stream->id);
+    memcpy(stream->request_id, call->request_id, sizeof stream->request_id);
     generation->stream[index] = stream;
     const rn_request request = request_of(call, index);
     rn_error err = {0};
@@ -298,7 +299,8 @@ const struct stream *streams_lookup(const struct served *served, uint64_t reques
     const struct stream *found = NULL;
     for (const struct stream *at = served->streams; at; at = at->next) {
         // the list starts with the newest: the first of an answer is its last here
-        if (request ? at->request == request : !strcmp(at->id, id)) found = at;
+        if (request ? at->request == request : !strcmp(at->id, id) || !strcmp(at->request_id, id))
+            found = at;
     }
     return found;
 }
@@ -573,6 +575,8 @@ static void on_event(struct call *call, struct generation_choice *choice, const 
     } else if (!generation->params.stream && !choice_count(call, choice)) {
         fail(call, 503, "answers_full", "The answers of all requests take too much memory");
     } else {
+        if (event->token >= 0 && generation->params.stream && generation->writer->token)
+            generation->writer->token(call, choice);
         if (choice->ended && generation->params.stream)
             generation->writer->choice_end(call, choice);
         if (generation->n_live == 0)

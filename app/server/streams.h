@@ -10,15 +10,16 @@ struct stream {
     struct generation *generation; // NULL: given up
     struct call *call;
     struct served *served;
-    char id[CALL_ID_BYTES]; // of the answer; the call may be gone
+    char id[CALL_ID_BYTES];                 // of the answer; the call may be gone
+    char request_id[CALL_REQUEST_ID_BYTES]; // the client's; "": none
     uint64_t request;
     int first_choice; // in generation->choice[]
     int n_choices;
     struct stream *next, *prev; // in served->streams
 };
 
-// The engine request of that number, or (where that is 0) the first of that answer, also of a call
-// that is gone; NULL: it has ended.
+// The engine request of that number, or (where that is 0) the first of that answer or of that
+// X-Request-Id, also of a call that is gone; NULL: it has ended.
 const struct stream *streams_lookup(const struct served *served, uint64_t request, const char *id);
 // A worker has prepared the call: its generation is submitted, and the call becomes
 // RUNNING or STREAMING; or ENDED, when it is answered or refused (429, 503, 400).

@@ -1,0 +1,125 @@
+// /inference/v1/generate over HTTP with a real engine: the tokens are those of /completion, and a
+// stream has those of the whole answer. A rendered request gives what its own endpoint gives. The
+// id of a router's request comes back and finds the record.
+// label: threads memory
+#include "json_at.h"
+#include "serve.h"
+
+static const json_t *parsed(struct reply reply, int status) {
+    check(reply.status == status, "%.300s", reply.data);
+    const json_t *json = json_of(reply.body, strlen(reply.body));
+    reply_free(&reply);
+    return json;
+}
+
+#define ASKED  "{\"token_ids\":[5,6,7],\"sampling_params\":{\"max_tokens\":12,\"ignore_eos\":true"
+#define NATIVE "{\"prompt\":[5,6,7],\"n_predict\":12,\"ignore_eos\":true,\"return_tokens\":true}"
+#define PATH   "/inference/v1/generate"
+
+CASE(the_tokens_are_those_of_a_completion) {
+    const json_t *want = parsed(serve_post(*state, "/completion", NATIVE), 200);
+    const json_t *got = parsed(serve_post(*state, PATH, ASKED "}}"), 200);
+    check(json_equal(at_path(got, "choices.0.token_ids"), at_path(want, "tokens")), "other tokens");
+    expect_json(got, "choices.0.finish_reason", "\"length\"");
+    expect_json(got, "choices.0.logprobs", "null");
+    expect_json(got, "usage.prompt_tokens", "3");
+    expect_json(got, "usage.completion_tokens", "12");
+    expect_json(got, "model", "\"tiny\"");
+    check(!strncmp(string_at(got, "request_id"), "generate-tokens-", 16), "%s",
+          string_at(got, "request_id"));
+}
+
+CASE(logprobs_name_tokens_by_their_ids) {
+    const json_t *got =
+        parsed(serve_post(*state, PATH, ASKED ",\"logprobs\":2,\"prompt_logprobs\":0}}"), 200);
+    assert_int_equal(size_at(got, "choices.0.logprobs.content"), 12);
+    assert_int_equal(size_at(got, "choices.0.logprobs.content.3.top_logprobs"), 2);
+    char want[32];
+    snprintf(want, sizeof want, "\"token_id:%d\"",
+             (int)json_integer_value(at_path(got, "choices.0.token_ids.3")));
+    expect_json(got, "choices.0.logprobs.content.3.token", want);
+    assert_int_equal(size_at(got, "prompt_logprobs"), 3);
+}
+
+// Each token has a chunk of its own; the last one says how it ended.
+static void stream_check(void **state, const char *body, const json_t *whole, int n_choices) {
+    struct reply reply = serve_finish(serve_ask(*state, "HTTP/1.0", PATH, body, false));
+    json_t *tokens[2] = {json_keep(json_array()), json_keep(json_array())};
+    int n_finished = 0, n_chunks = 0;
+    const json_t *last = NULL;
+    for (const char *at = reply.body, *end; *at; at = end + 2) {
+        end = strstr(at, "\n\n");
+        check(!strncmp(at, "data: ", 6) && end, "'%.60s' is no event", at);
+        if (!strncmp(at, "data: [DONE]", 12)) break;
+        last = json_of(at + 6, (size_t)(end - at - 6));
+        if (!size_at(last, "choices")) break; // the usage
+        const int index = (int)json_integer_value(at_path(last, "choices.0.index"));
+        json_array_extend(tokens[index], at_path(last, "choices.0.token_ids"));
+        n_finished += !json_is_null(at_path(last, "choices.0.finish_reason"));
+        n_chunks++;
+    }
+    for (int i = 0; i < n_choices; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "choices.%d.token_ids", i);
+        check(json_equal(tokens[i], at_path(whole, path)), "choice %d", i);
+    }
+    check(n_finished == n_choices && n_chunks == 12 * n_choices, "%d ends, %d chunks", n_finished,
+          n_chunks);
+    expect_json(last, "usage.completion_tokens", n_choices == 1 ? "12" : "24");
+    check(strstr(reply.body, "data: [DONE]\n\n"), "no end");
+    reply_free(&reply);
+}
+
+CASE(a_stream_has_the_tokens_of_an_answer) {
+    const json_t *whole = parsed(serve_post(*state, PATH, ASKED "}}"), 200);
+    stream_check(state, ASKED "},\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+                 whole, 1);
+#define TWO ASKED ",\"n\":2,\"temperature\":1,\"seed\":3}"
+    whole = parsed(serve_post(*state, PATH, TWO "}"), 200);
+    stream_check(state, TWO ",\"stream\":true,\"stream_options\":{\"include_usage\":true}}", whole,
+                 2);
+}
+
+CASE(a_rendered_request_gives_the_same_text) {
+    static const char body[] =
+        "{\"prompt\":\"Once upon\",\"max_tokens\":9,\"temperature\":1,\"seed\":4}";
+    const json_t *want = parsed(serve_post(*state, "/v1/completions", body), 200);
+    const json_t *list = parsed(serve_post(*state, "/v1/completions/render", body), 200);
+    char *again = json_dumps(json_array_get(list, 0), JSON_COMPACT);
+    const json_t *got = parsed(serve_post(*state, PATH, again), 200);
+    free(again);
+    json_t *ids = json_keep(json_pack("{s:O}", "tokens", at_path(got, "choices.0.token_ids")));
+    char *text = json_dumps(ids, JSON_COMPACT);
+    const json_t *detokenized = parsed(serve_post(*state, "/detokenize", text), 200);
+    free(text);
+    const char *wanted = string_at(want, "choices.0.text");
+    // an end token is among the ids and not in the text
+    check(!strncmp(string_at(detokenized, "content"), wanted, strlen(wanted)), "'%s', not '%s'",
+          string_at(detokenized, "content"), wanted);
+}
+
+CASE(the_id_of_a_request_comes_back_and_finds_its_record) {
+    static const char body[] = "{\"token_ids\":[5,6],\"sampling_params\":{\"max_tokens\":2}}";
+    char text[512];
+    const int len = snprintf(text, sizeof text,
+                             "POST " PATH " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                             "X-Request-Id: router-77\r\nContent-Length: %zu\r\n\r\n%s",
+                             strlen(body), body);
+    struct reply reply = serve_exchange(*state, text, (size_t)len);
+    check(strstr(reply.data, "X-Request-Id: router-77\r\n"), "%.400s", reply.data);
+    expect_json(json_of(reply.body, strlen(reply.body)), "request_id",
+                "\"generate-tokens-router-77\"");
+    reply_free(&reply);
+    const json_t *record = parsed(serve_get(*state, "/requests/router-77/trace"), 200);
+    expect_json(record, "x_request_id", "\"router-77\"");
+    expect_json(parsed(serve_get(*state, "/requests"), 200), "requests.0.x_request_id",
+                "\"router-77\"");
+    parsed(serve_get(*state, "/requests/router-78/trace"), 404);
+}
+
+static int stop(void **state) {
+    json_kept_free();
+    return serve_teardown(state);
+}
+
+TEST_PROGRAM(generate_http) { return cases_run(serve_setup, stop); }
