@@ -1,7 +1,18 @@
 // The chat pane: one conversation is shown, any number may be writing. Messages are drawn again
 // only where they changed, and a growing one at most ten times a second: the browser often shares
 // the machine with the engine.
-import { answer } from './run.js';
+import { answer, inputOf } from './run.js';
+import { contextUpdate, cutText, roomMake, turnsToDrop, undrop } from './context.js';
+import { askKey } from './key.js';
+import { enterSends, grow, messageDraw, messageView, stats } from './messages.js';
+import {
+    ideasOf,
+    modelIsPlain,
+    modelOf,
+    modelsDraw,
+    modelsInit,
+    modelsRefresh,
+} from './models.js';
 import {
     chatForget,
     chatGet,
@@ -12,27 +23,8 @@ import {
     draftRead,
     draftWrite,
 } from './store.js';
-import { explainOpen } from './explain.js';
-import { askKey } from './key.js';
-import { renderMarkdown } from './markdown.js';
-import {
-    amount,
-    byId,
-    copyText,
-    count,
-    h,
-    iconButton,
-    number,
-    percent,
-    seconds,
-    setIcon,
-} from './ui.js';
+import { byId, h, setIcon, trouble } from './ui.js';
 
-const ideas = [
-    'Tell me a story about a fox and a lantern.',
-    'Tell me a story about a robot who learns to swim.',
-    'Tell me a story about two friends and a lost kite.',
-];
 const drawMs = 100;
 const saveMs = 1000;
 
@@ -49,15 +41,6 @@ export const chatAbort = (id) => runs.get(id)?.abort.abort();
 export function chatInit() {
     setIcon(byId('new'), 'plus', 'New conversation');
     byId('new').addEventListener('click', () => chatOpen(null));
-    byId('ideas').append(
-        ...ideas.map((text) =>
-            h(
-                'li',
-                {},
-                h('button', { type: 'button', class: 'idea', onclick: () => send(text) }, text),
-            ),
-        ),
-    );
     const input = byId('input');
     input.value = draftRead();
     input.addEventListener('input', () => {
@@ -71,7 +54,7 @@ export function chatInit() {
     byId('composer').addEventListener('submit', (event) => {
         event.preventDefault();
         if (runs.has(chat.id)) stop();
-        else if (input.value.trim()) send(input.value.trim());
+        else send(input.value);
     });
     document.addEventListener('keydown', (event) => {
         if (
@@ -84,20 +67,21 @@ export function chatInit() {
     window.addEventListener('pagehide', () => {
         for (const run of runs.values()) chatSave(run.chat);
     });
+    byId('meter-drop').addEventListener('click', () => roomNow(chat));
+    modelsInit((id) => {
+        chat.model = id;
+        chatSave(chat);
+        modelChanged();
+    });
+    document.addEventListener('models', modelChanged);
     chatOpen(currentId());
     grow(input);
 }
 
-// Enter sends, but not while an input method composes a character.
-function enterSends(event, action) {
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    action();
-}
-
-function grow(area) {
-    area.style.height = 'auto';
-    area.style.height = `${Math.min(area.scrollHeight + 2, 240)}px`;
+// The model of the conversation, or what is known of it, is another.
+export function modelChanged() {
+    draw();
+    contextUpdate(chat, modelOf(chat));
 }
 
 // --- which conversation ---
@@ -109,7 +93,7 @@ function chatShow(id) {
     editing = null;
     views.clear();
     byId('log').replaceChildren();
-    draw();
+    modelChanged();
     toBottom();
 }
 
@@ -129,44 +113,69 @@ export function chatForeign(id) {
 
 export function chatTitleDraw() {
     byId('title').textContent = chat.title;
+    byId('list-open').setAttribute('aria-label', `Conversations: ${chat.title}`);
     document.title = chat.messages.length ? `${chat.title} – runnel` : 'runnel';
 }
 
 // --- what the user does ---
 
-function send(text) {
-    if (runs.has(chat.id)) return;
+// Text that is to be continued is sent as it is, blanks included.
+function send(given) {
+    const text = modelOf(chat).plain ? given : given.trim();
+    if (runs.has(chat.id) || !text.trim()) return;
     const input = byId('input');
-    if (input.value.trim() === text) {
-        input.value = '';
-        draftWrite('');
-        grow(input);
-    }
+    if (input.value === given) inputSet('');
     chat.messages.push({ role: 'user', content: text });
     start();
     input.focus({ preventScroll: true });
 }
 
-// Asks for an answer to the messages as they are.
-function start() {
+function inputSet(text) {
+    byId('input').value = text;
+    draftWrite(text);
+    grow(byId('input'));
+    composerDraw();
+}
+
+// Asks for an answer to the messages as they are, or for the rest of the last one.
+function start(resumed = null) {
     const target = chat;
-    const message = { role: 'assistant', content: '', state: 'waiting' };
-    const before = target.messages.slice();
+    const message = resumed ?? { role: 'assistant', content: '' };
+    for (const name of ['error', 'finish', 'timings', 'usage', 'first_ms']) delete message[name];
+    message.state = 'waiting';
+    target.model = modelOf(target).id ?? target.model;
+    if (!resumed) target.messages.push(message);
     const run = { abort: new AbortController(), message, chat: target, saved: performance.now() };
-    target.messages.push(message);
     runs.set(target.id, run);
     chatSave(target);
     runsChanged();
     say('Writing');
     draw();
     toBottom();
-    answer(before, message, run.abort.signal, () => {
+    write(target, message, run.abort.signal, () => {
         if (performance.now() - run.saved > saveMs) {
             run.saved = performance.now();
             chatSave(target);
         }
         drawSoon();
     }).finally(() => ended(target, message));
+}
+
+async function write(target, message, signal, changed) {
+    const model = modelOf(target);
+    if (model.state !== 'loaded') {
+        message.note = `${model.name} is loaded first.`;
+        setTimeout(modelsRefresh, 1000);
+    }
+    if (target.trims && !model.plain)
+        await roomMake(target, target.messages, model, signal).catch(() => {}); // the request says why
+    if (model.plain) message.plain = true;
+    await answer({ input: inputOf(target, target.messages, model), message }, signal, changed);
+    if (message.error?.code !== 'no_chat_template' || model.plain) return undefined;
+    modelIsPlain(model.id);
+    delete message.error;
+    message.state = 'waiting';
+    return write(target, message, signal, changed);
 }
 
 // For others who show which conversations are being written.
@@ -177,15 +186,20 @@ function ended(target, message) {
     chatSave(target);
     runsChanged();
     drawSoon(0);
+    if (modelOf(target).id) modelsRefresh();
+    if (message.timings)
+        document.dispatchEvent(new CustomEvent('answered', { detail: message.timings }));
     if (target !== chat) return;
+    contextUpdate(chat, modelOf(chat));
+    const figures = stats(message).map(({ title, text }) => title ?? text);
     say(
         message.error
             ? message.error.text
             : message.state === 'stopped'
               ? 'Stopped'
-              : `Done. ${stats(message).join(', ')}`,
+              : `Done. ${figures.join(', ')}`,
     );
-    if (message.error?.status === 401) askKey().then((given) => given && retry(message));
+    if (message.error?.kind === 'key') acts.key(message);
 }
 
 function stop() {
@@ -200,9 +214,51 @@ function regenerate() {
     if (chat.messages.length) start();
 }
 
-function retry(message) {
-    if (chat.messages.at(-1) === message) regenerate();
+// The oldest turns go, now and whenever the context is full again.
+async function roomNow(target) {
+    target.trims = true;
+    try {
+        await roomMake(target, target.messages, modelOf(target));
+    } catch (error) {
+        return trouble(error.message);
+    }
+    chatSave(target);
+    return modelChanged();
 }
+
+const isLast = (message) => chat.messages.at(-1) === message && !runs.has(chat.id);
+
+// What the buttons of a message do.
+const acts = {
+    retry: (message) => isLast(message) && regenerate(),
+    regenerate,
+    resume: (message) => isLast(message) && start(message),
+    trim: (message) => {
+        chat.trims = true;
+        if (message.content) acts.resume(message);
+        else acts.retry(message);
+    },
+    undrop: () => {
+        undrop(chat);
+        chatSave(chat);
+        modelChanged();
+    },
+    startOver: (message) => {
+        const at = chat.messages.indexOf(message);
+        const text = message.content ? '' : (chat.messages[at - 1]?.content ?? '');
+        chatOpen(null);
+        if (text && !byId('input').value) inputSet(text);
+    },
+    key: (message) => askKey().then((given) => given && acts.retry(message)),
+    settings: () => byId('settings-open').click(),
+    edit: editBegin,
+    editLast: () => editBegin(lastUser()),
+    editEnd,
+    editSend,
+    remove,
+};
+
+const lastUser = () => chat.messages.findLast((message) => message.role === 'user');
 
 // A user's message goes with its answers.
 function remove(message) {
@@ -214,7 +270,7 @@ function remove(message) {
     while (message.role === 'user' && chat.messages[end]?.role === 'assistant') end += 1;
     chat.messages.splice(at, end - at);
     chatSave(chat);
-    draw();
+    modelChanged();
     byId('input').focus({ preventScroll: true });
 }
 
@@ -231,9 +287,10 @@ function editEnd() {
 
 function editSend(text) {
     if (!text.trim() || runs.has(chat.id)) return;
+    const content = modelOf(chat).plain ? text : text.trim();
     chat.messages.length = chat.messages.indexOf(editing);
     editing = null;
-    chat.messages.push({ role: 'user', content: text.trim() });
+    chat.messages.push({ role: 'user', content });
     start();
     byId('input').focus({ preventScroll: true });
 }
@@ -258,21 +315,52 @@ function draw() {
         view.node.remove();
         views.delete(message);
     }
-    const lastUser = chat.messages.findLast((message) => message.role === 'user');
+    const run = runs.get(chat.id);
+    const cut = cutText(chat);
+    const cutAt = cut ? chat.messages.findLastIndex((message) => message.dropped) : -1;
+    const common = {
+        busy: Boolean(run),
+        n_ctx: modelOf(chat).n_ctx,
+        droppable: turnsToDrop(chat.messages) > 0 && !modelOf(chat).plain,
+    };
     chat.messages.forEach((message, i) => {
         if (!views.has(message)) views.set(message, messageView(message));
         const view = views.get(message);
         if (log.children[i] !== view.node) log.insertBefore(view.node, log.children[i] ?? null);
-        messageDraw(view, message, {
+        const place = {
+            ...common,
+            writing: run?.message === message,
+            edited: editing === message,
             last: i === chat.messages.length - 1,
-            lastUser: message === lastUser,
-        });
+            lastUser: message === lastUser(),
+            cut: i === cutAt ? cut : '',
+        };
+        messageDraw(view, message, place, acts);
     });
     log.setAttribute('aria-busy', String(runs.has(chat.id)));
-    byId('empty').hidden = chat.messages.length > 0;
+    emptyDraw();
+    modelsDraw(chat);
     chatTitleDraw();
     composerDraw();
     if (stick) toBottom();
+}
+
+// What a new conversation shows: the model decides what it is good for.
+function emptyDraw() {
+    const model = modelOf(chat);
+    byId('empty').hidden = chat.messages.length > 0 || chat.system !== undefined;
+    byId('chat-system').hidden = chat.system === undefined;
+    byId('chat-system-text').textContent = chat.system ?? '';
+    const key = `${model.name} ${model.plain}`;
+    if (byId('empty').dataset.key === key) return;
+    byId('empty').dataset.key = key;
+    byId('hello').textContent = model.plain ? 'Which text should it continue?' : 'What should it write?';
+    byId('plain-note').hidden = !model.plain;
+    byId('input').placeholder = model.plain ? 'Text to continue' : 'Message';
+    byId('input-label').textContent = model.plain ? 'Text to continue' : 'Message';
+    const idea = (text) =>
+        h('li', {}, h('button', { type: 'button', class: 'idea', onclick: () => send(text) }, text));
+    byId('ideas').replaceChildren(...(model.name ? ideasOf(model).map(idea) : []));
 }
 
 function composerDraw() {
@@ -295,172 +383,3 @@ const toBottom = () => {
 const say = (text) => {
     byId('said').textContent = text;
 };
-
-function messageView(message) {
-    const user = message.role === 'user';
-    const view = {
-        body: h('div', { class: 'body' }),
-        think: h('details', { class: 'think', hidden: true }, h('summary', {}, 'Reasoning')),
-        thought: h('div', { class: 'body' }),
-        state: h('p', { class: 'state', hidden: true }),
-        foot: h('footer', { class: 'foot' }),
-        key: '',
-    };
-    view.think.append(view.thought);
-    view.node = h(
-        'article',
-        { class: `message ${message.role}`, 'aria-label': user ? 'You' : 'Answer' },
-        h('h3', { class: 'who' }, user ? 'You' : 'Answer'),
-        view.think,
-        view.body,
-        view.state,
-        view.foot,
-    );
-    return view;
-}
-
-// Parts are drawn when what they show has changed.
-function messageDraw(view, message, place) {
-    const run = runs.get(chat.id);
-    const writing = run?.message === message;
-    const edited = editing === message;
-    if (!edited && view.text !== message.content) {
-        view.text = message.content;
-        if (message.role === 'user') view.body.textContent = message.content;
-        else renderMarkdown(view.body, message.content);
-    }
-    if (view.reasoning !== message.reasoning) {
-        view.reasoning = message.reasoning;
-        view.think.hidden = !message.reasoning;
-        renderMarkdown(view.thought, message.reasoning ?? '');
-    }
-    view.node.classList.toggle('writing', writing);
-    const key = JSON.stringify([
-        writing,
-        Boolean(run),
-        edited,
-        place,
-        message.state,
-        message.note,
-        message.timings,
-        message.error,
-    ]);
-    if (view.key === key) return;
-    view.key = key;
-    if (edited) return editDraw(view, message);
-    if (view.edit) {
-        view.edit.replaceWith(view.body);
-        view.edit = null;
-    }
-    stateDraw(view, message, writing, place);
-    view.foot.replaceChildren(
-        h(
-            'p',
-            { class: 'stats' },
-            stats(message).map((text) => h('span', {}, text)),
-        ),
-        h('div', { class: 'acts' }, actions(message, place, Boolean(run))),
-    );
-}
-
-function stateDraw(view, message, writing, place) {
-    const parts = [];
-    if (message.note) parts.push(message.note);
-    else if (writing && message.state === 'waiting') parts.push('Waiting for the first token');
-    else if (message.error) parts.push(message.error.text);
-    if (message.error && place.last && !writing) {
-        parts.push(
-            h(
-                'button',
-                { type: 'button', class: 'strong', onclick: () => retry(message) },
-                'Try again',
-            ),
-        );
-    }
-    if (message.error?.status === 401 && place.last) {
-        parts.push(
-            h(
-                'button',
-                {
-                    type: 'button',
-                    class: 'quiet',
-                    onclick: () => askKey().then((given) => given && retry(message)),
-                },
-                'Enter the key',
-            ),
-        );
-    }
-    view.state.hidden = parts.length === 0;
-    view.state.classList.toggle('error', Boolean(message.error) && !writing);
-    view.state.setAttribute('role', message.error ? 'alert' : 'status');
-    view.state.replaceChildren(...parts);
-}
-
-function actions(message, place, busy) {
-    const copy = iconButton('copy', 'Copy', () => copyText(message.content, copy));
-    const list = [copy];
-    if (message.request)
-        list.push(
-            iconButton('clock', 'Where the time went', () => explainOpen(message.request)),
-        );
-    if (place.lastUser && !busy) list.push(iconButton('edit', 'Edit', () => editBegin(message)));
-    if (place.last && message.role === 'assistant' && !busy)
-        list.push(iconButton('redo', 'Regenerate', regenerate));
-    if (place.last && message.role === 'user' && !busy)
-        list.push(iconButton('redo', 'Answer', regenerate));
-    list.push(iconButton('trash', 'Delete', () => remove(message)));
-    return list;
-}
-
-function editDraw(view, message) {
-    const area = h('textarea', { 'aria-label': 'Edit the message', rows: '2' });
-    area.value = message.content;
-    area.addEventListener('input', () => grow(area));
-    area.addEventListener('keydown', (event) => {
-        enterSends(event, () => editSend(area.value));
-        if (event.key === 'Escape') {
-            event.preventDefault();
-            editEnd();
-        }
-    });
-    view.edit = h('div', { class: 'edit' }, area);
-    view.body.replaceWith(view.edit);
-    view.foot.replaceChildren(
-        h('p', { class: 'stats' }),
-        h(
-            'div',
-            { class: 'acts open' },
-            h('button', { type: 'button', class: 'quiet', onclick: editEnd }, 'Cancel'),
-            h(
-                'button',
-                { type: 'button', class: 'strong', onclick: () => editSend(area.value) },
-                'Send',
-            ),
-        ),
-    );
-    grow(area);
-    area.focus();
-}
-
-const drafts = (t) => `${count(t.draft_n_accepted)} of ${count(t.draft_n)} drafted tokens accepted`;
-
-// The figures of an answer, from the server's timings.
-function stats(message) {
-    if (message.role === 'user' || message.state === 'waiting' || message.state === 'writing')
-        return [];
-    const t = message.timings;
-    const out = [];
-    if (t) {
-        if (t.predicted_n > 1) out.push(`${number(t.predicted_per_second)} tokens/s`);
-        if (t.ttft_ms > 0) out.push(`first token ${seconds(t.ttft_ms / 1000)}`);
-        out.push(amount(t.predicted_n, 'token'));
-        if (t.cache_n > 0) out.push(`${amount(t.cache_n, 'prompt token')} cached`);
-        if (t.draft_n > 0) out.push(drafts(t));
-        if (t.bandwidth_share > 0) out.push(`${percent(t.bandwidth_share)} of bandwidth`);
-    } else if (message.first_ms !== undefined) {
-        out.push(`first text ${seconds(message.first_ms / 1000)}`);
-    }
-    if (message.state === 'stopped') out.push('stopped');
-    if (message.finish === 'length') out.push('cut at the limit');
-    return out;
-}

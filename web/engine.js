@@ -6,8 +6,9 @@ import { explainInit, secondDraw } from './explain.js';
 import { askKey } from './key.js';
 import { lanesDraw, lanesInit, lanesReset, lanesTake } from './lanes.js';
 import { pagesDraw, pagesInit } from './pages.js';
+import { ratesAnswered, ratesReset, ratesTake } from './rates.js';
 import { roofDraw } from './roofline.js';
-import { byId, bytes, count, h, number, percent, seconds } from './ui.js';
+import { ago, byId, bytes, count, h, number, percent, seconds } from './ui.js';
 
 const silentMs = 10000; // a stream that says nothing for so long is taken for dead
 const slots = 240; // a minute of pictures
@@ -15,6 +16,7 @@ const rates = [];
 const tiles = new Map();
 let following = null; // AbortController
 let live = null; // the last picture
+let now = null; // its rates
 let listening = false;
 
 const tileRows = [
@@ -48,6 +50,7 @@ export function engineInit() {
     document.addEventListener('visibilitychange', watch);
     document.addEventListener('view', watch);
     document.addEventListener('theme', redraw);
+    document.addEventListener('answered', (event) => ratesAnswered(event.detail));
     window.addEventListener('resize', () => {
         watch();
         redraw();
@@ -128,13 +131,33 @@ async function followOnce(signal, onPicture) {
 function take(picture) {
     if (live && picture.time_ms < live.time_ms) {
         rates.length = 0;
+        ratesReset();
         lanesReset();
     }
     live = picture;
     lanesTake(picture);
-    rates.push(picture.tokens_per_s);
+    now = ratesTake(picture);
+    rates.push(now.age_ms ? 0 : now.rate);
     if (rates.length > slots) rates.shift();
     redraw();
+}
+
+// While nothing is written, the last figures stay, dimmed and with their age.
+function dialsDraw() {
+    const { rate, share, age_ms } = now;
+    const { measured } = live.bandwidth;
+    const age = age_ms && Number.isFinite(rate) ? ago(age_ms / 1000) : '';
+    byId('dials').classList.toggle('idle', age_ms > 0);
+    byId('rate').textContent = number(rate < 10 ? rate : Math.round(rate));
+    byId('rate-age').textContent = age;
+    byId('spark-top').textContent = `scale ${number(sparkDraw(byId('spark'), rates, slots))}`;
+    arcDraw(byId('arc'), share);
+    byId('share').textContent = measured > 0 ? percent(share) : '–';
+    byId('bandwidth').textContent =
+        measured > 0
+            ? `${Number.isFinite(share) ? `${bytes(share * measured)}/s of ` : ''}` +
+              `${bytes(measured)}/s${age ? `, ${age}` : ' measured'}`
+            : 'the machine’s was not measured';
 }
 
 function redraw() {
@@ -148,17 +171,7 @@ function redraw() {
             ? [`${percent(live.accepted_tokens / live.draft_tokens)} of drafts accepted`]
             : []),
     ].join(' · ');
-    byId('rate').textContent = number(
-        live.tokens_per_s < 10 ? live.tokens_per_s : Math.round(live.tokens_per_s),
-    );
-    byId('spark-top').textContent = `scale ${number(sparkDraw(byId('spark'), rates, slots))}`;
-    const { measured, now, share } = live.bandwidth;
-    arcDraw(byId('arc'), share);
-    byId('share').textContent = measured > 0 ? percent(share) : '–';
-    byId('bandwidth').textContent =
-        measured > 0
-            ? `${bytes(now)}/s of ${bytes(measured)}/s measured`
-            : 'the machine’s was not measured';
+    dialsDraw();
     for (const [id, , text] of tileRows) tiles.get(id).textContent = text(live);
     roofDraw(live);
     secondDraw(live.causes_ms);

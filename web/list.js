@@ -1,15 +1,8 @@
 // The sheet of conversations: a list with one tab stop. Arrow keys move, Enter opens, F2 renames,
 // Delete removes (after a second press), the buttons of the row do the same by pointer.
 import { chatAbort, chatCurrent, chatIsWriting, chatOpen, chatTitleDraw } from './chat.js';
-import {
-    asJson,
-    asMarkdown,
-    chatDelete,
-    chatGet,
-    chatList,
-    chatRename,
-    fileName,
-} from './store.js';
+import { chatAdd, chatDelete, chatGet, chatList, chatRename } from './store.js';
+import { asJson, asMarkdown, fileName, fromFile } from './transfer.js';
 import { byId, download, h, iconButton } from './ui.js';
 
 const dialog = () => byId('list');
@@ -17,12 +10,39 @@ const dialog = () => byId('list');
 export function listInit() {
     byId('list-open').addEventListener('click', () => {
         listDraw();
+        importSay('');
         dialog().showModal();
         focusRow(chatCurrent().id);
     });
     byId('list-new').addEventListener('click', () => open(null));
+    byId('list-import').addEventListener('click', () => byId('import-file').click());
+    byId('import-file').addEventListener('change', importFiles);
     byId('rows').addEventListener('keydown', keys);
     document.addEventListener('runs', timesDraw);
+}
+
+function importSay(text) {
+    byId('import-said').hidden = !text;
+    byId('import-said').textContent = text;
+}
+
+// Each file becomes a conversation of its own; one file is opened at once.
+async function importFiles() {
+    const files = [...byId('import-file').files];
+    const bad = [];
+    let added = null;
+    for (const file of files) {
+        try {
+            added = chatAdd(await fromFile(file));
+        } catch (error) {
+            bad.push(`${file.name} was not imported: ${error.message}.`);
+        }
+    }
+    byId('import-file').value = ''; // the same file may come again
+    if (files.length === 1 && added) return open(added.id);
+    listDraw();
+    importSay(bad.join(' '));
+    return undefined;
 }
 
 // An answer begins or ends while the list is open. A row that asks is left alone.

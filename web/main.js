@@ -1,12 +1,13 @@
 // Starts the page: theme, tabs, dialogs, then the two panes.
-import { chatForeign, chatInit } from './chat.js';
+import { chatForeign, chatInit, modelChanged } from './chat.js';
 import { engineInit, engineRestart } from './engine.js';
 import { askKey, keyInit } from './key.js';
 import { listDraw, listInit } from './list.js';
+import { modelsRefresh, modelsServed } from './models.js';
 import { ready } from './api.js';
 import { settingsDefaults, settingsInit } from './settings.js';
 import { storeOpen, themeWrite } from './store.js';
-import { byId, icon, setIcon } from './ui.js';
+import { byId, icon, setIcon, trouble } from './ui.js';
 
 const themes = {
     '': ['auto', 'Theme: the system’s'],
@@ -68,8 +69,9 @@ function dialogsInit() {
 // one.
 async function serverInit() {
     try {
-        const props = await settingsDefaults();
-        byId('model').textContent = String(props.model_alias ?? props.model_path ?? '');
+        modelsServed(await settingsDefaults());
+        modelChanged();
+        await modelsRefresh();
     } catch (error) {
         if (error.status === 503 || error.status === 0) {
             if (await ready()) return serverInit();
@@ -79,11 +81,6 @@ async function serverInit() {
         }
     }
     return undefined;
-}
-
-function trouble(text) {
-    byId('notice').hidden = !text;
-    byId('notice').textContent = text;
 }
 
 storeOpen({

@@ -5,10 +5,13 @@
 //
 // renderMarkdown(container, text) keeps the nodes of blocks that have not changed, so a text that
 // grows costs its last block, and a selection in what is above survives.
+import { highlight } from './code.js';
+import { mathNode } from './math.js';
 import { copyText, h, iconButton } from './ui.js';
 
 const depthMax = 12;
-const formulaMax = 500; // characters in which a formula must end
+const formulaMax = 2000; // characters in which a formula must end
+const formulaLines = 60;
 const sources = new WeakMap(); // a block's node -> the text that it shows
 
 export function renderMarkdown(container, text) {
@@ -32,6 +35,7 @@ const ruleRe = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const itemRe = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( {1,4})(?! )|( )|$)/;
 const quoteRe = /^ {0,3}>/;
 const dividerRe = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const formulaRe = /^ {0,3}(\\\[|\$\$|\\begin\{(?:align|gather|equation|cases|[bpv]?matrix)(?:ed|\*)?\})/;
 const blank = (line) => line === undefined || /^[ \t]*$/.test(line);
 
 function split(text) {
@@ -56,6 +60,10 @@ function extent(lines, at) {
     if (fenceRe.test(line)) return ['fence', fenceEnd(lines, at)];
     if (headingRe.test(line)) return ['heading', at + 1];
     if (ruleRe.test(line)) return ['rule', at + 1];
+    if (formulaRe.test(line)) {
+        const end = formulaEnd(lines, at);
+        if (end) return ['formula', end];
+    }
     if (quoteRe.test(line)) return ['quote', runEnd(lines, at, (next) => quoteRe.test(next))];
     if (itemRe.test(line)) return ['list', listEnd(lines, at)];
     if (tableAt(lines, at))
@@ -76,6 +84,27 @@ function fenceEnd(lines, at) {
     }
     return lines.length; // still being written
 }
+
+// The line after a displayed formula that has its lines for itself; 0: there is none. A formula
+// that is still being written ends with the text.
+function formulaEnd(lines, at) {
+    const first = lines[at].trim();
+    const open = formulaRe.exec(lines[at])[1];
+    const close = closeOf(open);
+    const most = Math.min(lines.length, at + formulaLines);
+    for (let end = at; end < most; end++) {
+        const line = end === at ? first.slice(open.length) : lines[end];
+        const found = line.indexOf(close);
+        if (found >= 0)
+            return blank(line.slice(found + close.length).replace(/^[.,;]/, '')) ? end + 1 : 0;
+        if (blank(lines[end])) return 0;
+    }
+    return most === lines.length && first.length === open.length ? most : 0;
+}
+
+// What ends a formula that begins with `open`.
+const closeOf = (open) =>
+    ({ '\\(': '\\)', '\\[': '\\]' })[open] ?? open.replace('\\begin', '\\end');
 
 function listEnd(lines, at) {
     const ordered = /^ *\d/.test(lines[at]);
@@ -114,6 +143,7 @@ function startsBlock(lines, at) {
         ruleRe.test(line) ||
         quoteRe.test(line) ||
         itemRe.test(line) ||
+        (formulaRe.test(line) && formulaEnd(lines, at) > 0) ||
         tableAt(lines, at)
     );
 }
@@ -149,6 +179,7 @@ const builders = {
         ),
     list: buildList,
     table: buildTable,
+    formula: buildFormula,
     paragraph: ({ lines }) => h('p', {}, inlineLines(lines)),
 };
 
@@ -162,13 +193,30 @@ function buildFence({ lines }) {
         new RegExp(`^ {0,3}${mark[0]}{${mark.length},}[ ]*$`).test(lines.at(-1));
     const text = lines.slice(1, last ? -1 : undefined).join('\n');
     const copy = iconButton('copy', 'Copy the code', () => copyText(text, copy));
+    const language = info.trim().split(/\s/)[0];
     return h(
         'figure',
         { class: 'code' },
-        h('figcaption', {}, h('span', {}, info.trim().split(/\s/)[0] || 'text'), copy),
-        h('pre', { tabindex: '0' }, h('code', {}, text)),
+        h('figcaption', {}, h('span', {}, language || 'text'), copy),
+        h('pre', { tabindex: '0' }, h('code', {}, highlight(text, language))),
     );
 }
+
+// As written where it has parts that are not known, or has not ended yet.
+function buildFormula({ lines }) {
+    const source = lines.join('\n').trim();
+    const open = formulaRe.exec(source)[1];
+    const found = source.indexOf(closeOf(open), open.length);
+    const end = found + closeOf(open).length;
+    const [from, to] = open[1] === 'b' ? [0, end] : [open.length, found]; // environments are TeX
+    const math = found < 0 ? null : mathNode(source.slice(from, to), true);
+    const rest = source.slice(end);
+    return math
+        ? h('div', { class: 'formula', tabindex: '0' }, math, rest)
+        : h('p', {}, asWritten(source));
+}
+
+const asWritten = (source) => h('code', { class: 'tex' }, source);
 
 function buildList({ lines }, depth) {
     const ordered = /^ *\d/.test(lines[0]);
@@ -194,14 +242,21 @@ function buildList({ lines }, depth) {
     return list;
 }
 
-// A tight item's only paragraph needs no <p>.
+// A tight item's only paragraph needs no <p>. [ ] and [x] at its start are boxes.
 function buildItem(lines, depth) {
+    const task = /^\[([ xX])\] +(?=\S)/.exec(lines[0]);
+    if (task) lines = [lines[0].slice(task[0].length), ...lines.slice(1)];
     const nodes = children(lines, depth);
     const first = nodes[0];
-    return first?.tagName === 'P'
-        ? h('li', {}, [...first.childNodes], nodes.slice(1))
-        : h('li', {}, nodes);
+    const item = h('li', { class: task ? 'task' : null });
+    if (task) item.append(taskBox(task[1] !== ' '));
+    if (first?.tagName === 'P') item.append(...first.childNodes, ...nodes.slice(1));
+    else item.append(...nodes);
+    return item;
 }
+
+const taskBox = (checked) =>
+    h('input', { type: 'checkbox', disabled: true, checked, 'aria-label': checked ? 'done' : 'open' });
 
 function cells(line) {
     const row = line
@@ -293,6 +348,8 @@ function tokens(text, inLink) {
 
 function special(text, at, ticks, inLink) {
     switch (text[at]) {
+        case '$':
+            return formula(text, at);
         case '\\':
             return escape(text, at);
         case '`':
@@ -319,16 +376,35 @@ function special(text, at, ticks, inLink) {
     }
 }
 
-// \( ... \) and \[ ... \] hold formulas. They stay as they were written: neither their backslashes nor
-// their stars are markup. Brackets without the signs of a formula are escaped brackets.
+// \( ... \), \[ ... \], $$ ... $$ and $ ... $ hold formulas. One with parts that are not known stays
+// as it was written: neither its backslashes nor its stars are markup. Brackets and dollars without
+// the signs of a formula are text.
+const formulaSigns = /[\\^_={}+<>]/;
+
 function formula(text, at) {
-    const round = text[at + 1] === '(';
-    const inside = text.slice(at + 2, at + 2 + formulaMax);
-    const length = inside.indexOf(round ? '\\)' : '\\]');
-    if (length < 0 || (!round && !/[\\^_={}+]/.test(inside.slice(0, length)))) return null;
-    const end = at + 2 + length + 2;
-    return { token: text.slice(at, end), end };
+    const open = text[at] === '$' && text[at + 1] !== '$' ? '$' : text.slice(at, at + 2);
+    const close = closeOf(open);
+    const start = at + open.length;
+    const area = text.slice(start, start + formulaMax);
+    const length = area.indexOf(close);
+    const inside = area.slice(0, length);
+    if (length <= 0) return null;
+    const end = start + length + close.length;
+    if (open === '$' ? !isDollars(inside, text[at - 1], text[end]) : !isFormula(open, inside))
+        return null;
+    const math = mathNode(inside, open === '\\[' || open === '$$');
+    return { token: math ?? asWritten(text.slice(at, end)), end };
 }
+
+const isFormula = (open, inside) => open === '\\(' || formulaSigns.test(inside);
+
+// A sum of money is no formula: the dollars stand close to what they enclose, which is one letter or
+// number or has a formula's signs.
+const isDollars = (inside, before, after) =>
+    !/^\s|\s$|\n/.test(inside) &&
+    !/[\p{L}\p{N}\\$]/u.test(before ?? ' ') &&
+    !/[\p{L}\p{N}$]/u.test(after ?? ' ') &&
+    (formulaSigns.test(inside) || /^\p{L}$/u.test(inside) || /^-?\d+(\.\d+)?$/.test(inside));
 
 function escape(text, at) {
     const next = text[at + 1];

@@ -1,20 +1,31 @@
 // One answer, from the request to its last token. Fills a message of a conversation as text comes,
 // and calls back at every change; knows nothing of the page.
 //
-// message: {role: 'assistant', content, reasoning, state, error?, timings?, finish?,
-// request?, first_ms?}
+// message: {role: 'assistant', content, reasoning, state, error?, timings?, usage?, finish?,
+// request?, first_ms?, plain?}
 //   state: 'waiting' (nothing came yet) -> 'writing' -> 'done' | 'stopped' | 'failed'
+//   error: {kind, status, text}; kind is one of
+//     'full'     the context does not hold the conversation
+//     'refused'  the server would refuse it again
+//     'key'      a key is needed
+//     'busy'     the server may take it later
+//     'lost'     the connection broke
+//     'failed'   the server could not finish it
+//   plain: the text continues the text before it, without a chat template
 import { ApiError, events, ready, request } from './api.js';
 import { settingsBody, settingsSystem } from './settings.js';
+import { amount, count } from './ui.js';
 
-// Whether the server would not take the message before this answer. A message for which it was only
-// too busy, or wanted a key, may be tried again.
-const wasRefused = ({ error, content }) => !content && [400, 413, 422].includes(error?.status);
+// The server would not take the message before this answer.
+const wasRefused = ({ error, content }) =>
+    !content && (error?.kind === 'full' || error?.kind === 'refused');
 
-// Messages that the server has taken: a refused message would be refused with each that follows.
+// Messages that are sent: a refused message would be refused with each that follows, and the oldest
+// ones may have been dropped.
 function taken(messages) {
     const out = [];
     for (const message of messages) {
+        if (message.dropped) continue;
         if (!wasRefused(message)) out.push(message);
         else if (out.at(-1)?.role === 'user') out.pop();
     }
@@ -23,9 +34,9 @@ function taken(messages) {
 
 // The messages of a request: the system text, and messages of one role in a row as one, because
 // templates expect them to alternate.
-export function wireMessages(messages) {
+function wireMessages(chat, messages) {
     const out = [];
-    const system = settingsSystem();
+    const system = chat.system ?? settingsSystem();
     if (system) out.push({ role: 'system', content: system });
     for (const { role, content } of taken(messages)) {
         if (!content) continue;
@@ -35,15 +46,26 @@ export function wireMessages(messages) {
     return out;
 }
 
-export async function answer(messages, message, signal, changed) {
+// What is sent of a conversation: its messages, or its whole text where the model has no template.
+export function inputOf(chat, messages, model) {
+    const input = model.plain
+        ? { prompt: taken(messages).map(({ content }) => content).join('') }
+        : { messages: wireMessages(chat, messages) };
+    if (model.id) input.model = model.id;
+    return input;
+}
+
+// job: {input, message}. The text is added to the message's.
+export async function answer({ input, message }, signal, changed) {
+    const path = 'prompt' in input ? '/v1/completions' : '/v1/chat/completions';
     const body = {
-        messages: wireMessages(messages),
+        ...input,
         stream: true,
         stream_options: { include_usage: true },
         ...settingsBody(),
     };
     try {
-        await read(await open(body, message, signal, changed), message, changed);
+        await read(await open(path, body, message, signal, changed), message, changed);
         message.state = 'done';
     } catch (error) {
         if (signal.aborted) {
@@ -58,15 +80,11 @@ export async function answer(messages, message, signal, changed) {
 }
 
 // While the model is loading it waits for it; the rest is the caller's.
-async function open(body, message, signal, changed) {
+async function open(path, body, message, signal, changed) {
     for (;;) {
         const start = performance.now();
         try {
-            const response = await request('/v1/chat/completions', {
-                method: 'POST',
-                body,
-                signal,
-            });
+            const response = await request(path, { method: 'POST', body, signal });
             message.start = start;
             return response;
         } catch (error) {
@@ -80,19 +98,25 @@ async function open(body, message, signal, changed) {
     }
 }
 
+const lost = () => new ApiError('The connection to the server was lost.', 0);
+
+async function* eventsOrLost(response) {
+    try {
+        yield* events(response);
+    } catch {
+        throw lost();
+    }
+}
+
 async function read(response, message, changed) {
     const start = message.start;
     delete message.start;
-    let complete = false;
-    for await (const data of events(response)) {
-        if (data === '[DONE]') {
-            complete = true;
-            break;
-        }
+    for await (const data of eventsOrLost(response)) {
+        if (data === '[DONE]') return;
         take(JSON.parse(data), message, start);
         changed();
     }
-    if (!complete) throw new ApiError('The connection ended before the answer was complete.', 0);
+    throw lost();
 }
 
 function take(chunk, message, start) {
@@ -103,13 +127,14 @@ function take(chunk, message, start) {
             chunk.error,
         );
     const choice = chunk.choices?.[0];
-    const text = choice?.delta?.content;
+    const text = choice?.delta?.content ?? choice?.text;
     const thought = choice?.delta?.reasoning_content;
     if (text) message.content += text;
     if (thought) message.reasoning = (message.reasoning ?? '') + thought;
     if ((text || thought) && message.first_ms === undefined) {
         message.first_ms = performance.now() - start;
         message.state = 'writing';
+        delete message.note;
     }
     if (choice?.finish_reason) message.finish = choice.finish_reason;
     if (chunk.timings) message.timings = chunk.timings;
@@ -121,18 +146,33 @@ function take(chunk, message, start) {
         };
 }
 
+// The numbers are in the sentence that all clients match.
+function fullText(message) {
+    const [, holds, has] = /length is (\d+) tokens.* resulted in (\d+) tokens/.exec(message) ?? [];
+    return holds
+        ? `The context is full: with this message the conversation has ${amount(Number(has), 'token')}, ` +
+              `and the context holds ${count(Number(holds))}. The message was not sent.`
+        : 'The context is full: it does not hold this conversation. The message was not sent.';
+}
+
 function describe(error) {
-    const status = error.status ?? 0;
     if (!(error instanceof ApiError))
-        return { status, text: 'The server’s answer could not be read.' };
-    if (status === 401) return { status, text: 'The server needs a key.' };
-    if (status === 429) {
+        return { kind: 'failed', status: 0, text: 'The server sent data that is no answer.' };
+    const { status, message } = error;
+    const kind = kindOf(error);
+    if (kind === 'full') return { kind, status, text: fullText(message) };
+    if (kind === 'key') return { kind, status, text: 'The server needs a key.' };
+    if (kind === 'busy') {
         const wait = error.retryAfterS ? ` It asks to wait ${error.retryAfterS} s.` : '';
-        return {
-            status,
-            text: `The server is busy: ${error.message}.${wait}`.replace('..', '.'),
-            retryAfterS: error.retryAfterS,
-        };
+        return { kind, status, text: `The server is busy: ${message}.${wait}`.replace('..', '.') };
     }
-    return { status, text: error.param ? `${error.message} (${error.param})` : error.message };
+    return { kind, status, text: message, code: error.code ?? undefined };
+}
+
+function kindOf({ status, code }) {
+    if (code === 'context_length_exceeded') return 'full';
+    if (status === 0) return 'lost';
+    if (status === 401) return 'key';
+    if (status === 429) return 'busy';
+    return [400, 404, 413, 422].includes(status) ? 'refused' : 'failed';
 }

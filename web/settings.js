@@ -1,78 +1,61 @@
-// The sampling settings: a row is a field. An empty field is not sent, so the server's default
+// The settings of a request: a row is a field. An empty field is not sent, so the server's default
 // holds; that default is shown in its place. Settings are stored as they are changed.
 import { request } from './api.js';
 import { settingsRead, settingsWrite } from './store.js';
 import { byId, h } from './ui.js';
 
-// names: where /props may have the default
-const rows = [
-    {
-        name: 'temperature',
-        label: 'Temperature',
-        min: 0,
-        max: 100,
-        step: 0.1,
-        names: ['temperature'],
-        hint: '0 always takes the likeliest token',
-    },
-    {
-        name: 'top_p',
-        label: 'Top-p',
-        min: 0,
-        max: 1,
-        step: 0.05,
-        names: ['top_p'],
-        hint: 'keeps the likeliest tokens up to this probability',
-    },
-    {
-        name: 'top_k',
-        label: 'Top-k',
-        min: 0,
-        max: 2147483647,
-        step: 1,
-        integer: true,
-        names: ['top_k'],
-        hint: 'keeps the k likeliest tokens; 0 keeps all',
-    },
-    {
-        name: 'min_p',
-        label: 'Min-p',
-        min: 0,
-        max: 1,
-        step: 0.01,
-        names: ['min_p'],
-        hint: 'keeps tokens with this share of the best probability',
-    },
-    {
-        name: 'repetition_penalty',
-        label: 'Repetition penalty',
-        min: 0,
-        max: 100,
-        step: 0.05,
-        names: ['repetition_penalty', 'repeat_penalty'],
-        hint: '1 is off',
-    },
-    {
-        name: 'max_tokens',
-        label: 'Maximum tokens',
-        min: 1,
-        max: 2147483647,
-        step: 1,
-        integer: true,
-        names: ['max_tokens', 'n_predict'],
-        hint: 'of one answer',
-    },
-    {
-        name: 'seed',
-        label: 'Seed',
-        min: 0,
-        max: Number.MAX_SAFE_INTEGER,
-        step: 1,
-        integer: true,
+const intMax = 2147483647;
+const stopsMax = 16;
+
+// name, label, least, most, hint, and options: integer; names: where /props may have the default.
+const number = (name, label, min, max, hint, options = {}) => ({
+    name,
+    label,
+    min,
+    max,
+    hint,
+    names: [name],
+    ...options,
+});
+const whole = (name, label, min, max, hint, options = {}) =>
+    number(name, label, min, max, hint, { integer: true, ...options });
+
+const common = [
+    number('temperature', 'Temperature', 0, 100, '0 always takes the likeliest token'),
+    number('top_p', 'Top-p', 0, 1, 'keeps the likeliest tokens up to this probability'),
+    whole('max_tokens', 'Maximum tokens', 1, intMax, 'of one answer; the context ends it too'),
+    whole('seed', 'Seed', 0, Number.MAX_SAFE_INTEGER, 'the same seed gives the same text', {
         names: [],
-        hint: 'the same seed gives the same text',
-    },
+    }),
 ];
+
+const advanced = [
+    whole('top_k', 'Top-k', 0, intMax, 'keeps the k likeliest tokens; 0 keeps all'),
+    number('min_p', 'Min-p', 0, 1, 'keeps tokens with this share of the best probability'),
+    number('typical_p', 'Typical-p', 0, 1, 'keeps the most typical tokens; 1 keeps all'),
+    number('top_n_sigma', 'Top-n-sigma', 0, 100, 'standard deviations below the best; 0 is off'),
+    number('repetition_penalty', 'Repetition penalty', 0, 100, '1 is off'),
+    whole('repeat_last_n', 'Repetition window', -1, intMax, 'last tokens that are looked at; -1 is all'),
+    number('presence_penalty', 'Presence penalty', -2, 2, 'for tokens of the answer; 0 is off'),
+    number('frequency_penalty', 'Frequency penalty', -2, 2, 'for each time a token was written'),
+    number('dry_multiplier', 'DRY multiplier', 0, 100, 'against repeated phrases; 0 is off'),
+    number('dry_base', 'DRY base', 0, 100, 'grows the penalty with the length'),
+    whole('dry_allowed_length', 'DRY allowed length', 0, intMax, 'shorter repetitions are free'),
+    whole('dry_penalty_last_n', 'DRY window', -1, intMax, 'last tokens that are looked at; -1 is all'),
+    number('xtc_probability', 'XTC probability', 0, 1, 'how often the likeliest are dropped'),
+    number('xtc_threshold', 'XTC threshold', 0, 1, 'the probability that XTC asks for'),
+];
+const rows = [...common, ...advanced];
+
+// Texts: their hint, and the value of a request. NULL: not sent.
+const texts = {
+    system: { label: 'System message', hint: 'sent before all other messages', rows: '4' },
+    stop: {
+        label: 'Stop strings',
+        hint: 'one on each line; \\n is a line break. The answer ends before the first one',
+        rows: '2',
+    },
+};
 
 let values = {}; // only what was changed
 let defaults = {};
@@ -82,13 +65,32 @@ const inputs = new Map();
 export function settingsBody() {
     const body = {};
     for (const { name } of rows) if (typeof values[name] === 'number') body[name] = values[name];
+    const stop = stopStrings(values.stop);
+    if (stop.length) body.stop = stop;
+    if (values.ignore_eos === true) body.ignore_eos = true;
     return body;
 }
 export const settingsSystem = () => (typeof values.system === 'string' ? values.system.trim() : '');
 
+const escapes = { n: '\n', t: '\t', '\\': '\\' };
+const stopStrings = (text) =>
+    (typeof text === 'string' ? text : '')
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => line.replace(/\\([nt\\])/g, (all, c) => escapes[c]));
+
 export function settingsInit() {
     values = settingsRead();
-    byId('fields').append(systemField(), ...rows.map(field));
+    byId('fields').append(
+        textField('system'),
+        ...common.map(field),
+        h(
+            'details',
+            { class: 'more', open: moreIsSet() },
+            h('summary', {}, 'Advanced'),
+            h('div', { class: 'fields inner' }, textField('stop'), advanced.map(field), flagField()),
+        ),
+    );
     byId('fields').addEventListener('submit', (event) => event.preventDefault());
     byId('settings-reset').addEventListener('click', () => {
         values = {};
@@ -99,6 +101,12 @@ export function settingsInit() {
     show();
 }
 
+// The fold is open where something in it is set.
+const moreIsSet = () =>
+    [...advanced.map(({ name }) => name), 'stop', 'ignore_eos'].some(
+        (name) => values[name] !== undefined,
+    );
+
 // Throws as request() does.
 export async function settingsDefaults(signal) {
     const props = await (await request('/props', { signal })).json();
@@ -108,16 +116,34 @@ export async function settingsDefaults(signal) {
     return props;
 }
 
-function systemField() {
+function textField(name) {
+    const { label, hint, rows: tall } = texts[name];
     const area = h('textarea', {
-        id: 'set-system',
-        rows: '4',
+        id: `set-${name}`,
+        rows: tall,
         placeholder: 'none',
-        'aria-describedby': 'hint-system',
+        'aria-describedby': `hint-${name}`,
     });
-    area.addEventListener('input', () => change('system', area.value || undefined));
-    inputs.set('system', area);
-    return wrap('system', 'System message', 'sent before all other messages', area, 'wide');
+    area.addEventListener('input', () => {
+        const wrong = name === 'stop' && stopStrings(area.value).length > stopsMax;
+        area.setAttribute('aria-invalid', String(wrong));
+        byId(`hint-${name}`).textContent = wrong ? `expected at most ${stopsMax} lines` : hint;
+        if (!wrong) change(name, area.value || undefined);
+    });
+    inputs.set(name, area);
+    return wrap(name, label, hint, area, 'wide');
+}
+
+// The only one that is on or off; a server's default of it is off.
+function flagField() {
+    const box = h('input', { id: 'set-ignore_eos', type: 'checkbox' });
+    box.addEventListener('change', () => change('ignore_eos', box.checked || undefined));
+    return h(
+        'p',
+        { class: 'wide flag' },
+        box,
+        h('label', { for: box.id }, 'Write on when the model wants to end'),
+    );
 }
 
 function field(row) {
@@ -178,7 +204,8 @@ function change(name, value) {
     if (value === undefined) delete values[name];
     else values[name] = value;
     settingsWrite(values);
-    byId(`reset-${name}`).hidden = value === undefined;
+    const reset = byId(`reset-${name}`);
+    if (reset) reset.hidden = value === undefined;
 }
 
 function show() {
@@ -187,6 +214,8 @@ function show() {
         input.setAttribute('aria-invalid', 'false');
         byId(`reset-${name}`).hidden = values[name] === undefined;
     }
+    byId('set-ignore_eos').checked = values.ignore_eos === true;
+    for (const [name, { hint }] of Object.entries(texts)) byId(`hint-${name}`).textContent = hint;
     for (const row of rows) {
         byId(`hint-${row.name}`).textContent = row.hint;
         inputs.get(row.name).placeholder = placeholder(row);
@@ -194,10 +223,10 @@ function show() {
 }
 
 function placeholder(row) {
-    if (row.name === 'seed') return 'drawn anew';
+    if (row.name === 'seed') return 'random';
     const found = row.names
         .map((name) => defaults[name])
         .find((value) => typeof value === 'number');
-    if (row.name === 'max_tokens' && !(found > 0)) return 'up to the context';
+    if (row.name === 'max_tokens' && !(found > 0)) return 'no limit';
     return found === undefined ? 'the server’s' : String(Number(found.toPrecision(6)));
 }

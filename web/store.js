@@ -1,6 +1,7 @@
-// The browser's storage: conversations (one entry each, and a list of them), settings, the draft. A
-// store that is full or forbidden is no reason to stop: everything continues in memory, and the
-// reason is shown (onTrouble). Another tab's changes are taken over (onForeign).
+// The browser's storage: conversations (one entry each, and a list of them), settings, the model
+// that was chosen last, the draft. A store that is full or forbidden is no reason to stop:
+// everything continues in memory, and the reason is shown (onTrouble). Another tab's changes are
+// taken over (onForeign).
 
 const prefix = 'runnel.';
 const chats = new Map(); // id -> chat, as far as they were read
@@ -70,13 +71,22 @@ export const currentSet = (id) => write('current', id);
 export function chatNew() {
     const chat = {
         id: crypto.getRandomValues(new Uint32Array(3)).join('-'),
-        title: 'New conversation',
+        title: 'Untitled',
         named: false,
         created: Date.now(),
         messages: [],
     };
     chats.set(chat.id, chat);
     return chat; // stored with its first message
+}
+
+// A conversation of a file (transfer.js) beside the others.
+export function chatAdd(given) {
+    const chat = chatNew();
+    for (const [name, value] of Object.entries(given))
+        if (value !== undefined) chat[name] = value;
+    chatSave(chat);
+    return chat;
 }
 
 export function chatGet(id) {
@@ -91,6 +101,7 @@ export function chatGet(id) {
         // the page was closed while it wrote
         if (message.state === 'waiting' || message.state === 'writing') message.state = 'stopped';
         delete message.note;
+        if (message.error && !message.error.kind) message.error.kind = 'failed';
     }
     chats.set(id, chat);
     return chat;
@@ -137,6 +148,11 @@ export const settingsRead = () => {
     return stored && typeof stored === 'object' && !Array.isArray(stored) ? stored : {};
 };
 export const settingsWrite = (settings) => write('settings', settings);
+export const modelRead = () => {
+    const model = read('model', null);
+    return isText(model) ? model : null;
+};
+export const modelWrite = (id) => write('model', id);
 export const draftRead = () => {
     const draft = read('draft', '');
     return isText(draft) ? draft : '';
@@ -150,32 +166,4 @@ export function themeWrite(theme) {
     } catch {
         // for this page only, then
     }
-}
-
-// --- export ---
-
-export const fileName = (chat, extension) =>
-    `${
-        chat.title
-            .replace(/[^\p{L}\p{N}]+/gu, '-')
-            .replace(/^-|-$/g, '')
-            .slice(0, 40) || 'conversation'
-    }.${extension}`;
-
-export function asJson(chat) {
-    const messages = chat.messages.map(({ role, content, reasoning, timings }) => ({
-        role,
-        content,
-        reasoning_content: reasoning || undefined,
-        timings,
-    }));
-    const created = new Date(chat.created).toISOString();
-    return `${JSON.stringify({ title: chat.title, created, messages }, null, 2)}\n`;
-}
-
-export function asMarkdown(chat) {
-    const parts = chat.messages.map(
-        ({ role, content }) => `## ${role === 'user' ? 'You' : 'Answer'}\n\n${content.trim()}\n`,
-    );
-    return `# ${chat.title}\n\n${parts.join('\n')}`;
 }

@@ -32,6 +32,7 @@ const paths = {
     trash: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13',
     down: 'M12 4v11M7 11l5 5 5-5M5 20h14',
     check: 'M5 13l4 4L19 7',
+    resume: 'M7 5l11 7-11 7z',
     clock: 'M12 4a8 8 0 1 0 0 16 8 8 0 1 0 0-16M12 8v4.5l3 2',
     auto: 'M12 3a9 9 0 1 0 0 18zM12 3a9 9 0 0 1 0 18',
     light:
@@ -68,6 +69,12 @@ export function setIcon(button, name, label) {
     button.replaceChildren(icon(name));
     button.setAttribute('aria-label', label);
     button.title = label;
+}
+
+// The line above the messages; '': none.
+export function trouble(text) {
+    byId('notice').hidden = !text;
+    byId('notice').textContent = text;
 }
 
 // The clipboard is not there without TLS on another machine; then a selection is copied as of old.
@@ -129,6 +136,13 @@ export function seconds(value) {
     if (!Number.isFinite(value)) return '–';
     if (value < 1e-3) return `${number(value * 1e6)} µs`;
     return value < 1 ? `${number(value * 1e3)} ms` : `${number(value)} s`;
+}
+
+// "just now", "12 s ago", "3 min ago", "2 h ago"
+export function ago(age) {
+    if (age < 1) return 'just now';
+    const [unit, size] = age < 60 ? ['s', 1] : age < 3600 ? ['min', 60] : ['h', 3600];
+    return `${count(Math.floor(age / size))} ${unit} ago`;
 }
 
 export const percent = (share) =>

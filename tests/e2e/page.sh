@@ -19,14 +19,17 @@ fi
 servers=()
 trap 'for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; done; rm -rf "$work"' EXIT
 
-# serve NAME ARG...: a server on a free port; leaves its address in $url.
+# serve NAME ARG...: starts a server on a free port.
 serve() {
-    local name=$1 i
+    local name=$1
     shift
-    : >"$name.log"
     "$BIN" serve --port 0 "$@" >"$name.log" 2>&1 </dev/null &
     servers+=($!)
-    url=
+}
+
+# address NAME: waits for the server, and leaves its address in $url.
+address() {
+    local name=$1 i
     for i in $(seq 600); do
         url=$(sed -n 's/.*ready at \(http:[^ ]*\).*/\1/p' "$name.log")
         [ -n "$url" ] && return
@@ -40,11 +43,14 @@ serve() {
 slow=(--threads 1 --backend "$BUILD/tests/runnel_fake.so")
 export RUNNEL_FAKE="delay 8000"
 serve open "${slow[@]}" --draft-min 1
-open=$url
 serve locked "${slow[@]}" --api-key secret-of-the-test
-locked=$url
 serve bare --no-ui
-bare=$url
+serve tight --threads 1 --ctx 128
+urls=()
+for name in open locked bare tight; do
+    address $name
+    urls+=("$url")
+done
 
-expect "the page" env CHROMIUM="$chromium" node "$npm/page.mjs" "$open" "$locked" "$bare"
+expect "the page" env CHROMIUM="$chromium" node "$npm/page.mjs" "${urls[@]}"
 finish
