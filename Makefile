@@ -37,7 +37,7 @@ CONFIGURE = mkdir -p $(1); cmake -G Ninja -S . -B $(1) $(2) >$(1)/configure.log 
             { cat $(1)/configure.log; rm -f $(1)/build.ninja; exit 1; }
 
 .DEFAULT_GOAL := all
-.PHONY: all program built made_data setup clients ready run test test-all memcheck install deb fuzz http-diff soak soak-streams format format-check help clean
+.PHONY: all program built made_data setup clients ready run test test-all memcheck install uninstall deb fuzz http-diff soak soak-streams format format-check help clean
 
 all: $(BUILD)/build.ninja ## build the program, the library and the programs that measure; the program is build/runnel
 	@echo "building $(BUILD)/runnel"
@@ -100,12 +100,15 @@ memcheck: ## run tests of parsers, and requests of the server, once more, by val
 	@$(MAKE) -s --no-print-directory built
 	@tools/test $(BUILD) $(TEST_JOBS) -C memcheck -L memory
 
-install: setup ## install the program, the library and its headers into DESTDIR/PREFIX
+install: setup ## install the program, the library, the Python package and documents into DESTDIR/PREFIX
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@$(call NINJA,$(BUILD),installed)
-	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
+	@tools/install $(BUILD) "$(PREFIX)" "$(DESTDIR)"
 
-deb: setup ## build a Debian package of the program, the service and the library
+uninstall: ## remove what make install put into DESTDIR/PREFIX
+	@tools/uninstall "$(PREFIX)" "$(DESTDIR)"
+
+deb: setup ## build the Debian packages: runnel, librunnel0, librunnel-dev, python3-runnel, runnel-cuda
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@$(call NINJA,$(BUILD),installed)
 	@cd $(BUILD) && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }

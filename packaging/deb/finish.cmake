@@ -1,15 +1,37 @@
-# What Debian wants of the files that are about to be packed: pages are compressed, zsh's completions lie in its own
-# folder, and there are a copyright file and a changelog.
-file(GLOB_RECURSE binaries ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*/usr/bin/runnel)
-foreach(binary ${binaries})
-  string(REGEX REPLACE "/bin/runnel$" "" usr ${binary})
-  if(EXISTS ${usr}/share/zsh/site-functions)
+# What Debian wants of the files that are about to be packed: each package has a copyright file and a changelog, texts
+# are compressed, zsh's completions and Python's packages are in the system's folders, and a package that has no
+# documents of others has its own.
+file(GLOB roots ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*)
+foreach(package ${CPACK_RUNNEL_PACKAGES})
+  string(REGEX REPLACE "=.*" "" component ${package})
+  string(REGEX REPLACE ".*=" "" name ${package})
+  set(usr ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${component}/usr)
+  if(NOT EXISTS ${usr})
+    message(FATAL_ERROR "${usr} is not there (there are: ${roots})")
+  endif()
+  set(doc ${usr}/share/doc/${name})
+  set(readable FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+  file(COPY ${CPACK_RUNNEL_SOURCE_DIR}/packaging/deb/copyright ${CPACK_RUNNEL_SOURCE_DIR}/packaging/deb/changelog
+       DESTINATION ${doc} ${readable})
+  if(component STREQUAL main)
+    file(REMOVE ${doc}/LICENSE) # copyright has it
     file(MAKE_DIRECTORY ${usr}/share/zsh/vendor-completions)
     file(RENAME ${usr}/share/zsh/site-functions/_runnel ${usr}/share/zsh/vendor-completions/_runnel)
     file(REMOVE_RECURSE ${usr}/share/zsh/site-functions)
+  elseif(component STREQUAL dev)
+    file(RENAME ${usr}/share/doc/runnel/examples ${doc}/examples)
+    file(REMOVE_RECURSE ${usr}/share/doc/runnel)
+    file(COPY ${CPACK_RUNNEL_SOURCE_DIR}/packaging/deb/dev/librunnel-dev DESTINATION ${usr}/share/lintian/overrides ${readable})
+    file(COPY ${CPACK_RUNNEL_SOURCE_DIR}/docs/API.md ${CPACK_RUNNEL_SOURCE_DIR}/docs/CONSTRAINTS.md DESTINATION ${doc} ${readable})
+  elseif(component STREQUAL python)
+    if(NOT CPACK_RUNNEL_PYTHON_DIR STREQUAL lib/python3/dist-packages)
+      file(MAKE_DIRECTORY ${usr}/lib/python3/dist-packages)
+      file(RENAME ${usr}/${CPACK_RUNNEL_PYTHON_DIR}/runnel ${usr}/lib/python3/dist-packages/runnel)
+      string(REGEX REPLACE "^(lib/[^/]+)/.*" "\\1" folder ${CPACK_RUNNEL_PYTHON_DIR})
+      file(REMOVE_RECURSE ${usr}/${folder})
+    endif()
+    file(COPY ${CPACK_RUNNEL_SOURCE_DIR}/docs/PYTHON.md DESTINATION ${doc} ${readable})
   endif()
-  file(COPY ${CPACK_RUNNEL_SOURCE_DIR}/deb/copyright ${CPACK_RUNNEL_SOURCE_DIR}/deb/changelog
-       DESTINATION ${usr}/share/doc/runnel FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
-  file(GLOB texts ${usr}/share/man/man1/*.1 ${usr}/share/doc/runnel/changelog)
+  file(GLOB texts ${usr}/share/man/man1/*.1 ${doc}/changelog)
   execute_process(COMMAND gzip -9nf ${texts} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

@@ -2,33 +2,50 @@
 # exports the public interface alone, and a program that finds it by pkg-config builds and runs.
 . "$(dirname "$0")/lib.sh"
 
-DESTDIR=$work/root cmake --install "$BUILD" --prefix /opt/runnel >log 2>&1
-equal "install succeeds" 0 $?
 prefix=$work/root/opt/runnel
+mkdir -p "$prefix/share/man" "$prefix/bin" # folders and files of others
+touch "$prefix/bin/other"
+find "$work/root" | LC_ALL=C sort >before
+"$ROOT/tools/install" "$BUILD" /opt/runnel/ "$work/root" >log 2>&1
+equal "install succeeds: $(tail -n 2 log)" 0 $?
+rm "$prefix/bin/other"
 files="./bin/runnel"
 [ -n "$SAN" ] || files="./bin/runnel
 ./include/runnel.h
 ./include/runnel_status.h
+./lib/librunnel.a
 ./lib/librunnel.so.0.1.0
 ./lib/pkgconfig/runnel.pc"
 # the plug-in for GPUs, where a toolkit built it
 [ ! -e "$BUILD/runnel_cuda.so" ] || [ -n "$SAN" ] || files="$files
 ./lib/runnel/runnel_cuda.so"
 equal "it installs the program, the library and what one builds with" "$files" \
-    "$(cd "$prefix" && find . -type f -not -path './share/*' | LC_ALL=C sort)"
+    "$(cd "$prefix" && find . -type f -not -path './share/*' -not -path './lib/python*' | LC_ALL=C sort)"
 equal "and completions for three shells" "./share/bash-completion/completions/runnel
 ./share/fish/vendor_completions.d/runnel.fish
 ./share/zsh/site-functions/_runnel" \
-    "$(cd "$prefix" && find ./share -type f -not -path './share/man/*' -not -path './share/doc/*' | LC_ALL=C sort)"
+    "$(cd "$prefix" && find ./share -type f -not -path './share/man/*' -not -path './share/doc/*' -not -path './share/runnel/*' | LC_ALL=C sort)"
 expect "and the manual" test -s "$prefix/share/man/man1/runnel-serve.1"
 equal "and the documents" "" \
     "$(cd "$ROOT" && for file in README.md LICENSE $(git ls-files docs 'examples/*.c'); do
         cmp -s "$file" "$prefix/share/doc/runnel/$file" || echo "$file"; done)"
 
+python=$(dirname "$(find "$prefix/lib" -path '*/runnel/__init__.py')")
+equal "and the Python package" "$(cd "$ROOT/python/runnel" && git ls-files)" "$(cd "$python" && LC_ALL=C ls)"
+
 (cd / && exec "$prefix/bin/runnel" run -p "Once upon a time" -n 8 -q --ignore-eos --seed 1) >out
 equal "the installed program runs" 0 $?
 expect "and writes text" test -s out
-[ -z "$SAN" ] || finish # no library then
+# removed: nothing of it is left, and all that was there before.
+removed() {
+    touch "$prefix/bin/other"
+    "$ROOT/tools/uninstall" /opt/runnel "$work/root" >log 2>&1
+    equal "uninstall succeeds: $(cat log)" 0 $?
+    expect "and leaves what was there before" diff before <(find "$work/root" | LC_ALL=C sort)
+    "$ROOT/tools/uninstall" /opt/runnel "$work/root" >log 2>&1
+    equal "there is nothing to uninstall then" "1 1" "$? $(grep -c 'nothing is installed' log)"
+}
+[ -z "$SAN" ] || { removed; finish; } # no library then
 
 library=$prefix/lib/librunnel.so
 equal "the library's name has its version" librunnel.so.0 "$(basename "$(readlink "$library")")"
@@ -192,4 +209,17 @@ END
     expect "a C++ program builds with it" c++ version.cc "${flags[@]}" -o version
     expect "and runs" env LD_LIBRARY_PATH="$prefix/lib" ./version
 fi
+
+expect "a program links the archive" "${CC:-cc}" "$ROOT/examples/complete.c" -I"$prefix/include" "$prefix/lib/librunnel.a" \
+    $(pkg-config --static --libs-only-l runnel | sed 's/-lrunnel//') -o static
+equal "which shows the public interface alone" "" "$(nm -g --defined-only "$prefix/lib/librunnel.a" | grep ' [TDBR] ' | grep -v ' rn_')"
+expect "and runs" env -u LD_LIBRARY_PATH ./static "$SMALL" "Once upon a time" >out
+if command -v python3 >/dev/null; then
+    equal "the Python package finds the library beside it" "0.1.0 $prefix/lib/librunnel.so.0" "$(env -u LD_LIBRARY_PATH -u PYTHONDONTWRITEBYTECODE \
+        PYTHONPATH="$(dirname "$python")" python3 -c 'import runnel, runnel._native as n; print(runnel.__version__, n._places()[0])')"
+    expect "and was compiled" test -d "$python/__pycache__"
+fi
+"$ROOT/tools/install" "$BUILD" /opt/runnel "$work/root" >log 2>&1
+equal "installing again succeeds" 0 $?
+removed
 finish
