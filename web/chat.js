@@ -7,6 +7,7 @@ import { askKey } from './key.js';
 import { enterSends, grow, messageDraw, messageView, stats } from './messages.js';
 import {
     ideasOf,
+    modelFollow,
     modelIsPlain,
     modelOf,
     modelsDraw,
@@ -27,9 +28,10 @@ import { byId, h, setIcon, trouble } from './ui.js';
 
 const drawMs = 100;
 const saveMs = 1000;
+const pollMs = 1500; // while a model is loaded
 
 let chat = null; // the chat that is shown
-const runs = new Map(); // chat id -> {abort, message}
+const runs = new Map(); // chat id -> {abort, message, chat, saved, poll}
 const views = new Map(); // message -> its nodes, of the shown chat
 let editing = null; // the message that is being edited
 let pending = 0; // a draw is due
@@ -79,7 +81,8 @@ export function chatInit() {
 }
 
 // The model of the conversation, or what is known of it, is another.
-export function modelChanged() {
+function modelChanged() {
+    modelFollow(modelOf(chat));
     draw();
     contextUpdate(chat, modelOf(chat));
 }
@@ -152,27 +155,39 @@ function start(resumed = null) {
     say('Writing');
     draw();
     toBottom();
+    focusKeep();
     write(target, message, run.abort.signal, () => {
+        if (message.state !== 'waiting') clearInterval(run.poll);
         if (performance.now() - run.saved > saveMs) {
             run.saved = performance.now();
             chatSave(target);
         }
         drawSoon();
-    }).finally(() => ended(target, message));
+    }).finally(() => {
+        clearInterval(run.poll);
+        ended(target, message);
+    });
+    if (modelOf(target).state !== 'loaded') run.poll = setInterval(modelsRefresh, pollMs);
+}
+
+// A button that was pressed may be gone; a touch screen would show its keyboard.
+function focusKeep() {
+    if (document.activeElement === document.body && matchMedia('(hover: hover)').matches)
+        byId('input').focus({ preventScroll: true });
 }
 
 async function write(target, message, signal, changed) {
     const model = modelOf(target);
     if (model.state !== 'loaded') {
         message.note = `${model.name} is loaded first.`;
-        setTimeout(modelsRefresh, 1000);
+        changed();
     }
     if (target.trims && !model.plain)
         await roomMake(target, target.messages, model, signal).catch(() => {}); // the request says why
     if (model.plain) message.plain = true;
     await answer({ input: inputOf(target, target.messages, model), message }, signal, changed);
     if (message.error?.code !== 'no_chat_template' || model.plain) return undefined;
-    modelIsPlain(model.id);
+    modelIsPlain(model);
     delete message.error;
     message.state = 'waiting';
     return write(target, message, signal, changed);

@@ -21,12 +21,18 @@ const query = `add all alter and as asc begin between by case cast check column 
     or order outer primary references right rollback select set table then union unique update
     using values view when where with`;
 
-const strings = /"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?/.source;
+// A quote may be an apostrophe: it must have its end, and not far away.
+const strings = /"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.){0,300}'/.source;
 const kinds = {
     curly: {
         words: curly,
         comment: /\/\/.*|\/\*[^]*?(?:\*\/|$)/.source,
         text: `${/`(?:[^`\\]|\\[^])*`?/.source}|${strings}`,
+    },
+    rust: {
+        words: curly,
+        comment: /\/\/.*|\/\*[^]*?(?:\*\/|$)/.source,
+        text: /"(?:[^"\\]|\\[^])*"?|'(?:[^'\\\n]|\\[^'\n]{1,8})'/.source, // 'a alone is a lifetime
     },
     script: { words: script, comment: /#.*/.source, text: `${/"""[^]*?(?:"""|$)/.source}|${strings}` },
     query: { words: query, comment: /--.*|\/\*[^]*?(?:\*\/|$)/.source, text: strings, anyCase: true },
@@ -37,7 +43,8 @@ const kinds = {
 const languages = new Map(
     Object.entries({
         curly: `c h cc cpp c++ cxx hpp cuda cu cs csharp java js javascript jsx mjs ts typescript
-            tsx go golang rust rs kotlin kt swift scala php dart zig glsl hlsl proto`,
+            tsx go golang kotlin kt swift scala php dart zig glsl hlsl proto`,
+        rust: 'rust rs',
         script: 'py python py3 sh bash zsh shell console rb ruby perl pl r julia jl make makefile',
         query: 'sql sqlite postgresql mysql',
         lua: 'lua haskell hs',

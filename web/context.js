@@ -66,8 +66,9 @@ export async function roomMake(chat, messages, model, signal) {
         else low = middle + 1;
     }
     left ??= (await tokensOf(chat, messages.slice(starts[high]), model, signal)).tokens;
+    const before = chat.messages.some(({ dropped }) => dropped) ? (chat.cut?.tokens ?? 0) : 0;
     drop(chat, starts[high]);
-    chat.cut = { tokens: (chat.cut?.tokens ?? 0) + tokens - left, n_ctx };
+    chat.cut = { tokens: before + tokens - left, n_ctx };
 }
 
 // "" while all messages are sent.
@@ -76,7 +77,8 @@ export function cutText(chat) {
     if (!turns) return '';
     const tokens = chat.cut?.tokens > 0 ? `, ${amount(chat.cut.tokens, 'token')},` : '';
     return (
-        `The oldest ${amount(turns, 'turn')}${tokens} ${turns === 1 ? 'is' : 'are'} no longer sent` +
+        `The oldest ${turns === 1 ? 'turn' : `${count(turns)} turns`}${tokens} ` +
+        `${turns === 1 ? 'is' : 'are'} no longer sent` +
         (chat.cut?.n_ctx > 0 ? `: the context holds ${count(chat.cut.n_ctx)} tokens.` : '.')
     );
 }

@@ -18,6 +18,7 @@ let following = null; // AbortController
 let live = null; // the last picture
 let now = null; // its rates
 let listening = false;
+let model = null; // which one is followed, where there are several: {id, state}
 
 const tileRows = [
     ['running', 'Running', (x) => `${count(x.running)} of ${count(x.max_seqs)}`],
@@ -50,6 +51,7 @@ export function engineInit() {
     document.addEventListener('visibilitychange', watch);
     document.addEventListener('view', watch);
     document.addEventListener('theme', redraw);
+    document.addEventListener('model', (event) => modelFollow(event.detail));
     document.addEventListener('answered', (event) => ratesAnswered(event.detail));
     window.addEventListener('resize', () => {
         watch();
@@ -59,6 +61,15 @@ export function engineInit() {
     watch();
 }
 
+// A model that is not loaded has no engine.
+function modelFollow(next) {
+    if (next.id === (model?.id ?? null) && next.state === (model?.state ?? 'loaded')) return;
+    if (next.id !== model?.id) forget();
+    model = next.id ? next : null;
+    engineRestart();
+    if (model && model.state !== 'loaded') linkShow('idle', `${model.id} is not loaded`);
+}
+
 export function engineRestart() {
     following?.abort();
     following = null;
@@ -66,11 +77,12 @@ export function engineRestart() {
 }
 
 const seen = () => !document.hidden && byId('engine').getClientRects().length > 0;
+const hasEngine = () => !model || model.state === 'loaded';
 
 // Follows exactly while the pane can be seen.
 function watch() {
     if (!listening) return;
-    if (seen() && !following) {
+    if (seen() && hasEngine() && !following) {
         following = new AbortController();
         follow(following.signal);
     } else if (!seen() && following) {
@@ -113,7 +125,8 @@ async function followOnce(signal, onPicture) {
     signal.addEventListener('abort', stop);
     let timer = setTimeout(stop, silentMs);
     try {
-        const response = await request('/engine/live', { signal: once.signal });
+        const query = model ? `?model=${encodeURIComponent(model.id)}` : '';
+        const response = await request(`/engine/live${query}`, { signal: once.signal });
         for await (const data of events(response)) {
             clearTimeout(timer);
             timer = setTimeout(stop, silentMs);
@@ -127,13 +140,17 @@ async function followOnce(signal, onPicture) {
     }
 }
 
+// What was drawn is another engine's.
+function forget() {
+    live = null;
+    rates.length = 0;
+    ratesReset();
+    lanesReset();
+}
+
 // A clock that goes back is another server.
 function take(picture) {
-    if (live && picture.time_ms < live.time_ms) {
-        rates.length = 0;
-        ratesReset();
-        lanesReset();
-    }
+    if (live && picture.time_ms < live.time_ms) forget();
     live = picture;
     lanesTake(picture);
     now = ratesTake(picture);

@@ -1,11 +1,11 @@
 // Starts the page: theme, tabs, dialogs, then the two panes.
-import { chatForeign, chatInit, modelChanged } from './chat.js';
+import { chatCurrent, chatForeign, chatInit } from './chat.js';
 import { engineInit, engineRestart } from './engine.js';
 import { askKey, keyInit } from './key.js';
 import { listDraw, listInit } from './list.js';
-import { modelsRefresh, modelsServed } from './models.js';
-import { ready } from './api.js';
-import { settingsDefaults, settingsInit } from './settings.js';
+import { modelsBegin } from './models.js';
+import { ready, sleep } from './api.js';
+import { settingsInit } from './settings.js';
 import { storeOpen, themeWrite } from './store.js';
 import { byId, icon, setIcon, trouble } from './ui.js';
 
@@ -65,16 +65,14 @@ function dialogsInit() {
     byId('list-open').prepend(icon('list'));
 }
 
-// The server's defaults; waits while the model is loading, and asks for the key where there must be
-// one.
+// The server's models and defaults; waits while the model is loading, and asks for the key where
+// there must be one.
 async function serverInit() {
     try {
-        modelsServed(await settingsDefaults());
-        modelChanged();
-        await modelsRefresh();
+        await modelsBegin(chatCurrent);
     } catch (error) {
         if (error.status === 503 || error.status === 0) {
-            if (await ready()) return serverInit();
+            if ((await sleep(200)) && (await ready())) return serverInit();
         } else if (error.status === 401 && (await askKey())) {
             engineRestart();
             return serverInit();

@@ -235,6 +235,8 @@ function root(state) {
     return m('mroot', {}, argument(state), row(degree));
 }
 
+const textSpaces = { '\\,': ' ', '\\:': ' ', '\\;': ' ', '\\!': '' };
+
 // Text in braces as it is, blanks included.
 function rawText(state) {
     expect(state, '{');
@@ -244,7 +246,7 @@ function rawText(state) {
         depth += token === '{' ? 1 : token === '}' ? -1 : 0;
         if (!depth) break;
         if (/^\\[A-Za-z]/.test(token)) refuse('a command in a text');
-        if (token !== '{' && token !== '}') text += token.replace(/^\\/, '');
+        if (token !== '{' && token !== '}') text += textSpaces[token] ?? token.replace(/^\\/, '');
     }
     expect(state, '}');
     return text.replace(/^ | $/g, '\u00a0');

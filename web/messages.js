@@ -144,7 +144,7 @@ function cutDraw(view, text, acts) {
     view.cut.hidden = !text;
     view.cut.replaceChildren(
         ...(text
-            ? [h('span', {}, text), way('quiet', 'Send them again', acts.undrop)]
+            ? [h('span', {}, text), way('quiet', 'Send all again', acts.undrop)]
             : []),
     );
 }

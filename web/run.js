@@ -79,19 +79,22 @@ export async function answer({ input, message }, signal, changed) {
     changed();
 }
 
-// While the model is loading it waits for it; the rest is the caller's.
+// While the server is loading its model, the answer waits. A healthy server that cannot answer twice
+// is not asked a third time; the rest is the caller's.
 async function open(path, body, message, signal, changed) {
-    for (;;) {
+    for (let healthy = 0; ; ) {
         const start = performance.now();
         try {
             const response = await request(path, { method: 'POST', body, signal });
             message.start = start;
             return response;
         } catch (error) {
-            if (error.status !== 503) throw error;
+            if (error.status !== 503 || healthy > 1) throw error;
             message.note = `${error.message}. Waiting for the server.`;
             changed();
+            const asked = performance.now();
             if (!(await ready(signal))) throw error;
+            if (performance.now() - asked < 500) healthy += 1;
             delete message.note;
             changed();
         }
@@ -174,5 +177,5 @@ function kindOf({ status, code }) {
     if (status === 0) return 'lost';
     if (status === 401) return 'key';
     if (status === 429) return 'busy';
-    return [400, 404, 413, 422].includes(status) ? 'refused' : 'failed';
+    return [400, 413, 422].includes(status) ? 'refused' : 'failed';
 }

@@ -30,6 +30,10 @@ const common = [
 ];
 
 const advanced = [
+    whole('min_tokens', 'Minimum tokens', 0, intMax, 'of one answer', { names: [] }),
+    whole('thinking_budget_tokens', 'Thinking tokens', -1, intMax, 'of models that think; -1 is all', {
+        names: [],
+    }),
     whole('top_k', 'Top-k', 0, intMax, 'keeps the k likeliest tokens; 0 keeps all'),
     number('min_p', 'Min-p', 0, 1, 'keeps tokens with this share of the best probability'),
     number('typical_p', 'Typical-p', 0, 1, 'keeps the most typical tokens; 1 keeps all'),
@@ -107,9 +111,10 @@ const moreIsSet = () =>
         (name) => values[name] !== undefined,
     );
 
-// Throws as request() does.
-export async function settingsDefaults(signal) {
-    const props = await (await request('/props', { signal })).json();
+// The defaults of a model; null: the only one. Gives /props back; throws as request() does.
+export async function settingsDefaults(model) {
+    const query = model ? `?model=${encodeURIComponent(model)}` : '';
+    const props = await (await request(`/props${query}`)).json();
     const flat = props.default_generation_settings ?? {};
     defaults = { ...flat, ...flat.params };
     show();
@@ -224,6 +229,8 @@ function show() {
 
 function placeholder(row) {
     if (row.name === 'seed') return 'random';
+    if (row.name === 'min_tokens') return '0';
+    if (row.name === 'thinking_budget_tokens') return 'all';
     const found = row.names
         .map((name) => defaults[name])
         .find((value) => typeof value === 'number');

@@ -41,8 +41,8 @@ export async function markdown() {
             '<p><math title="a^2 * b*c"><mrow><msup><mi>a</mi><mn>2</mn></msup><mo>∗</mo><mi>b</mi><mo>∗</mo><mi>c</mi></mrow></math> <math display="block" title="x_1 = &lt;y_2&gt;"><mrow><msub><mi>x</mi><mn>1</mn></msub><mo>=</mo><mo>&lt;</mo><msub><mi>y</mi><mn>2</mn></msub><mo>&gt;</mo></mrow></math> [no link] (open <em>i</em></p>',
         ],
         [
-            '$5 and $10, US$5, $x_1$ and \\(\\foo{a} * b*c\\).',
-            '<p>$5 and $10, US$5, <math title="x_1"><mrow><msub><mi>x</mi><mn>1</mn></msub></mrow></math> and <code class="tex">\\(\\foo{a} * b*c\\)</code>.</p>',
+            '$5 and $10, US$5, $5=$10, $x_1$ and \\(\\foo{a} * b*c\\).',
+            '<p>$5 and $10, US$5, $5=$10, <math title="x_1"><mrow><msub><mi>x</mi><mn>1</mn></msub></mrow></math> and <code class="tex">\\(\\foo{a} * b*c\\)</code>.</p>',
         ],
         [
             '$$\n\\frac12\n+ \\unknown\n$$',
