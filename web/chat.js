@@ -369,12 +369,18 @@ function emptyDraw() {
     const key = `${model.name} ${model.plain}`;
     if (byId('empty').dataset.key === key) return;
     byId('empty').dataset.key = key;
-    byId('hello').textContent = model.plain ? 'Which text should it continue?' : 'What should it write?';
+    byId('hello').textContent = model.plain
+        ? 'Which text should it continue?'
+        : 'What should it write?';
     byId('plain-note').hidden = !model.plain;
     byId('input').placeholder = model.plain ? 'Text to continue' : 'Message';
     byId('input-label').textContent = model.plain ? 'Text to continue' : 'Message';
     const idea = (text) =>
-        h('li', {}, h('button', { type: 'button', class: 'idea', onclick: () => send(text) }, text));
+        h(
+            'li',
+            {},
+            h('button', { type: 'button', class: 'idea', onclick: () => send(text) }, text),
+        );
     byId('ideas').replaceChildren(...(model.name ? ideasOf(model).map(idea) : []));
 }
 

@@ -34,8 +34,17 @@ const kinds = {
         comment: /\/\/.*|\/\*[^]*?(?:\*\/|$)/.source,
         text: /"(?:[^"\\]|\\[^])*"?|'(?:[^'\\\n]|\\[^'\n]{1,8})'/.source, // 'a alone is a lifetime
     },
-    script: { words: script, comment: /#.*/.source, text: `${/"""[^]*?(?:"""|$)/.source}|${strings}` },
-    query: { words: query, comment: /--.*|\/\*[^]*?(?:\*\/|$)/.source, text: strings, anyCase: true },
+    script: {
+        words: script,
+        comment: /#.*/.source,
+        text: `${/"""[^]*?(?:"""|$)/.source}|${strings}`,
+    },
+    query: {
+        words: query,
+        comment: /--.*|\/\*[^]*?(?:\*\/|$)/.source,
+        text: strings,
+        anyCase: true,
+    },
     lua: { words: `${script} local repeat`, comment: /--.*/.source, text: strings },
     data: { words: 'true false null yes no', comment: /#.*/.source, text: strings },
     json: { words: 'true false null', comment: null, text: strings },

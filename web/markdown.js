@@ -35,7 +35,8 @@ const ruleRe = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const itemRe = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( {1,4})(?! )|( )|$)/;
 const quoteRe = /^ {0,3}>/;
 const dividerRe = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
-const formulaRe = /^ {0,3}(\\\[|\$\$|\\begin\{(?:align|gather|equation|cases|[bpv]?matrix)(?:ed|\*)?\})/;
+const formulaRe =
+    /^ {0,3}(\\\[|\$\$|\\begin\{(?:align|gather|equation|cases|[bpv]?matrix)(?:ed|\*)?\})/;
 const blank = (line) => line === undefined || /^[ \t]*$/.test(line);
 
 function split(text) {
@@ -256,7 +257,12 @@ function buildItem(lines, depth) {
 }
 
 const taskBox = (checked) =>
-    h('input', { type: 'checkbox', disabled: true, checked, 'aria-label': checked ? 'done' : 'open' });
+    h('input', {
+        type: 'checkbox',
+        disabled: true,
+        checked,
+        'aria-label': checked ? 'done' : 'open',
+    });
 
 function cells(line) {
     const row = line
@@ -376,9 +382,9 @@ function special(text, at, ticks, inLink) {
     }
 }
 
-// \( ... \), \[ ... \], $$ ... $$ and $ ... $ hold formulas. One with parts that are not known stays
-// as it was written: neither its backslashes nor its stars are markup. Brackets and dollars without
-// the signs of a formula are text.
+// \( ... \), \[ ... \], $$ ... $$ and $ ... $ hold formulas. A formula with parts that are not known
+// stays as it was written: neither its backslashes nor its stars are markup. Brackets and dollars
+// without the signs of a formula are text.
 const formulaSigns = /[\\^_={}+<>]/;
 
 function formula(text, at) {
@@ -398,8 +404,8 @@ function formula(text, at) {
 
 const isFormula = (open, inside) => open === '\\(' || formulaSigns.test(inside);
 
-// A sum of money is no formula: the dollars stand close to what they enclose, which is one letter or
-// number or has a formula's signs.
+// A sum of money is no formula: the dollars stand close to what they enclose, which is one letter
+// or number or has a formula's signs.
 const isDollars = (inside, before, after) =>
     !/^\s|\s$|\n/.test(inside) &&
     !/[\p{L}\p{N}\\$]/u.test(before ?? ' ') &&

@@ -1,7 +1,7 @@
 // Formulas: a subset of TeX becomes MathML, which browsers draw by themselves. A formula with
-// anything else in it is refused as a whole, and then stays as it was written. Nodes are made one by
-// one, as in markdown.js: the text is a stranger's. Length and depth are bounded, and the time is
-// linear in the text.
+// anything else in it is refused as a whole, and then stays as it was written. Nodes are made one
+// by one, as in markdown.js: the text is a stranger's. Length and depth are bounded, and the time
+// is linear in the text.
 import {
     accents,
     alphabets,
@@ -133,7 +133,8 @@ function scripted(state) {
     const kept = base ?? m('mrow', {});
     const stacked = state.display && (name in sums || limits.has(name ?? ''));
     const braces = name === 'underbrace' || name === 'overbrace';
-    const kind = stacked || braces ? ['munder', 'mover', 'munderover'] : ['msub', 'msup', 'msubsup'];
+    const kind =
+        stacked || braces ? ['munder', 'mover', 'munderover'] : ['msub', 'msup', 'msubsup'];
     if (sub && sup) return m(kind[2], {}, kept, sub, sup);
     return sub ? m(kind[0], {}, kept, sub) : m(kind[1], {}, kept, sup);
 }
@@ -271,7 +272,19 @@ const starts = {
 // Letters that Unicode had before.
 const older = {
     'double-struck': { C: 'ℂ', H: 'ℍ', N: 'ℕ', P: 'ℙ', Q: 'ℚ', R: 'ℝ', Z: 'ℤ' },
-    script: { B: 'ℬ', E: 'ℰ', F: 'ℱ', H: 'ℋ', I: 'ℐ', L: 'ℒ', M: 'ℳ', R: 'ℛ', e: 'ℯ', g: 'ℊ', o: 'ℴ' },
+    script: {
+        B: 'ℬ',
+        E: 'ℰ',
+        F: 'ℱ',
+        H: 'ℋ',
+        I: 'ℐ',
+        L: 'ℒ',
+        M: 'ℳ',
+        R: 'ℛ',
+        e: 'ℯ',
+        g: 'ℊ',
+        o: 'ℴ',
+    },
     fraktur: { C: 'ℭ', H: 'ℌ', I: 'ℑ', R: 'ℜ', Z: 'ℨ' },
     italic: { h: 'ℎ' },
 };

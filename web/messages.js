@@ -1,9 +1,11 @@
 // Draws the messages of a conversation: text, state with the ways on, figures, buttons. A part is
 // drawn again only when it changed. What the buttons do is the caller's (acts).
 //
-// place: {writing, busy, edited, last, lastUser, cut, n_ctx, droppable}: the message is being
-// written; the conversation has an answer that is; it is edited; it is the last one, the user's last
-// one; the sentence below it about dropped turns; the context's size; turns that could be dropped.
+// place: where and how the message stands.
+//   writing, edited: it is being written, edited; busy: an answer of the conversation is written
+//   last, lastUser: it is the last message, the user's last message
+//   cut: the sentence below it about dropped turns
+//   n_ctx, droppable: the context's size, and whether there are turns that could be dropped
 import { fillsContext } from './context.js';
 import { explainOpen } from './explain.js';
 import { renderMarkdown } from './markdown.js';
@@ -107,7 +109,10 @@ function stateDraw(view, message, place, acts) {
     view.state.hidden = !text;
     view.state.classList.toggle('error', bad);
     view.state.setAttribute('role', error ? 'alert' : 'status');
-    view.state.replaceChildren(h('p', {}, text ?? ''), ...(ways.length ? [h('p', { class: 'ways' }, ways)] : []));
+    view.state.replaceChildren(
+        h('p', {}, text ?? ''),
+        ...(ways.length ? [h('p', { class: 'ways' }, ways)] : []),
+    );
 }
 
 function waysWhenFull(message, place, acts) {
@@ -134,8 +139,7 @@ function waysOf(message, place, acts) {
         ];
     const ways = [];
     if (kind === 'key') ways.push(way('strong', 'Enter the key', () => acts.key(message)));
-    if (canResume(message, place))
-        ways.push(way('strong', 'Continue', () => acts.resume(message)));
+    if (canResume(message, place)) ways.push(way('strong', 'Continue', () => acts.resume(message)));
     ways.push(way(ways.length ? 'quiet' : 'strong', 'Try again', () => acts.retry(message)));
     return ways;
 }
@@ -143,9 +147,7 @@ function waysOf(message, place, acts) {
 function cutDraw(view, text, acts) {
     view.cut.hidden = !text;
     view.cut.replaceChildren(
-        ...(text
-            ? [h('span', {}, text), way('quiet', 'Send all again', acts.undrop)]
-            : []),
+        ...(text ? [h('span', {}, text), way('quiet', 'Send all again', acts.undrop)] : []),
     );
 }
 

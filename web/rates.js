@@ -1,7 +1,6 @@
 // Tokens per second while something is written: the tokens of all streams by the time in which at
-// least one of them wrote, as the line under an answer has it. Time in which nothing is written does
-// not lower the figure. When the last stream ends, the figures of the time since the first began
-// stay, with their age.
+// least one of them wrote, as the line under an answer has it. Idle time does not lower the figure.
+// When the last stream ends, the figures of the time since the first began stay, with their age.
 
 const windowMs = 1000;
 const seen = new Map(); // stream number -> {output, until}: its tokens so far, up to which moment
@@ -26,7 +25,9 @@ function spanOf(stream, now) {
     const from = known?.until ?? times[0] ?? null;
     const until = from === null ? null : stream.state === 'decode' ? now : (times.at(-1) ?? from);
     seen.set(stream.n, { output: stream.output, until });
-    return from === null ? null : { from, until: Math.max(from, until), tokens: Math.max(0, tokens) };
+    return from === null
+        ? null
+        : { from, until: Math.max(from, until), tokens: Math.max(0, tokens) };
 }
 
 // The time that spans cover together.
@@ -68,7 +69,11 @@ export function ratesTake(live) {
     const answeredAge = answered ? performance.now() - answered.at : Infinity;
     const newest = answeredAge < age - windowMs ? answered : last; // unless it was watched
     return newest
-        ? { rate: newest.rate, share: newest.share, age_ms: Math.max(1, Math.min(age, answeredAge)) }
+        ? {
+              rate: newest.rate,
+              share: newest.share,
+              age_ms: Math.max(1, Math.min(age, answeredAge)),
+          }
         : { rate: NaN, share: NaN, age_ms: 1 };
 }
 

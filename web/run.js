@@ -49,7 +49,11 @@ function wireMessages(chat, messages) {
 // What is sent of a conversation: its messages, or its whole text where the model has no template.
 export function inputOf(chat, messages, model) {
     const input = model.plain
-        ? { prompt: taken(messages).map(({ content }) => content).join('') }
+        ? {
+              prompt: taken(messages)
+                  .map(({ content }) => content)
+                  .join(''),
+          }
         : { messages: wireMessages(chat, messages) };
     if (model.id) input.model = model.id;
     return input;
@@ -79,10 +83,10 @@ export async function answer({ input, message }, signal, changed) {
     changed();
 }
 
-// While the server is loading its model, the answer waits. A healthy server that cannot answer twice
-// is not asked a third time; the rest is the caller's.
+// While the server is loading its model, the answer waits. A healthy server that refuses twice is
+// not asked a third time; the rest is the caller's.
 async function open(path, body, message, signal, changed) {
-    for (let healthy = 0; ; ) {
+    for (let healthy = 0; ;) {
         const start = performance.now();
         try {
             const response = await request(path, { method: 'POST', body, signal });

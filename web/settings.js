@@ -31,27 +31,46 @@ const common = [
 
 const advanced = [
     whole('min_tokens', 'Minimum tokens', 0, intMax, 'of one answer', { names: [] }),
-    whole('thinking_budget_tokens', 'Thinking tokens', -1, intMax, 'of models that think; -1 is all', {
-        names: [],
-    }),
+    whole(
+        'thinking_budget_tokens',
+        'Thinking tokens',
+        -1,
+        intMax,
+        'of models that think; -1 is all',
+        {
+            names: [],
+        },
+    ),
     whole('top_k', 'Top-k', 0, intMax, 'keeps the k likeliest tokens; 0 keeps all'),
     number('min_p', 'Min-p', 0, 1, 'keeps tokens with this share of the best probability'),
     number('typical_p', 'Typical-p', 0, 1, 'keeps the most typical tokens; 1 keeps all'),
     number('top_n_sigma', 'Top-n-sigma', 0, 100, 'standard deviations below the best; 0 is off'),
     number('repetition_penalty', 'Repetition penalty', 0, 100, '1 is off'),
-    whole('repeat_last_n', 'Repetition window', -1, intMax, 'last tokens that are looked at; -1 is all'),
+    whole(
+        'repeat_last_n',
+        'Repetition window',
+        -1,
+        intMax,
+        'last tokens that are looked at; -1 is all',
+    ),
     number('presence_penalty', 'Presence penalty', -2, 2, 'for tokens of the answer; 0 is off'),
     number('frequency_penalty', 'Frequency penalty', -2, 2, 'for each time a token was written'),
     number('dry_multiplier', 'DRY multiplier', 0, 100, 'against repeated phrases; 0 is off'),
     number('dry_base', 'DRY base', 0, 100, 'grows the penalty with the length'),
     whole('dry_allowed_length', 'DRY allowed length', 0, intMax, 'shorter repetitions are free'),
-    whole('dry_penalty_last_n', 'DRY window', -1, intMax, 'last tokens that are looked at; -1 is all'),
+    whole(
+        'dry_penalty_last_n',
+        'DRY window',
+        -1,
+        intMax,
+        'last tokens that are looked at; -1 is all',
+    ),
     number('xtc_probability', 'XTC probability', 0, 1, 'how often the likeliest are dropped'),
     number('xtc_threshold', 'XTC threshold', 0, 1, 'the probability that XTC asks for'),
 ];
 const rows = [...common, ...advanced];
 
-// Texts: their hint, and the value of a request. NULL: not sent.
+// Fields of several lines.
 const texts = {
     system: { label: 'System message', hint: 'sent before all other messages', rows: '4' },
     stop: {
@@ -92,7 +111,13 @@ export function settingsInit() {
             'details',
             { class: 'more', open: moreIsSet() },
             h('summary', {}, 'Advanced'),
-            h('div', { class: 'fields inner' }, textField('stop'), advanced.map(field), flagField()),
+            h(
+                'div',
+                { class: 'fields inner' },
+                textField('stop'),
+                advanced.map(field),
+                flagField(),
+            ),
         ),
     );
     byId('fields').addEventListener('submit', (event) => event.preventDefault());

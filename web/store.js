@@ -83,8 +83,7 @@ export function chatNew() {
 // A conversation of a file (transfer.js) beside the others.
 export function chatAdd(given) {
     const chat = chatNew();
-    for (const [name, value] of Object.entries(given))
-        if (value !== undefined) chat[name] = value;
+    for (const [name, value] of Object.entries(given)) if (value !== undefined) chat[name] = value;
     chatSave(chat);
     return chat;
 }

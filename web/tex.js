@@ -1,6 +1,12 @@
 // The names of TeX that math.js knows. A name that is missing here leaves its formula as written.
 
-const pairs = (text) => Object.fromEntries(text.trim().split(/\s+/).map((pair) => pair.split('=')));
+const pairs = (text) =>
+    Object.fromEntries(
+        text
+            .trim()
+            .split(/\s+/)
+            .map((pair) => pair.split('=')),
+    );
 
 // Letters and signs that are identifiers.
 export const letters = pairs(`

@@ -1,6 +1,6 @@
 // Conversations as files. The JSON form comes back whole: what the page shows of a conversation is
-// in it. A list of messages, as `runnel run` saves it, is read as well. A file is a stranger's: it is
-// bounded, each value is checked, and a bad file changes nothing.
+// in it. A list of messages, as `runnel run` saves it, is read as well. A file is a stranger's: it
+// is bounded, each value is checked, and a bad file changes nothing.
 
 const fileBytesMax = 16 << 20;
 const messagesMax = 10000;
@@ -53,7 +53,11 @@ const shown = (value) => (JSON.stringify(value) ?? 'nothing').slice(0, 40);
 // Only numbers, by their names: figures are drawn as text, and nothing else is done with them.
 const numbersOf = (value) =>
     isObject(value)
-        ? Object.fromEntries(Object.entries(value).filter(([, n]) => Number.isFinite(n)).slice(0, 64))
+        ? Object.fromEntries(
+              Object.entries(value)
+                  .filter(([, n]) => Number.isFinite(n))
+                  .slice(0, 64),
+          )
         : undefined;
 
 function errorOf(value) {

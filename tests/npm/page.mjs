@@ -1,6 +1,6 @@
-// The page, driven in Chromium as a person would: node page.mjs OPEN LOCKED BARE TIGHT, addresses of
-// a server, of one with the key secret-of-the-test, of one without the page, and of a quick one with
-// a context of 128 tokens. Prints what failed; exit 1 then.
+// The page, driven in Chromium as a person would: node page.mjs OPEN LOCKED BARE TIGHT, addresses
+// of a server, of one with the key secret-of-the-test, of one without the page, and of a quick one
+// with a context of 128 tokens. Prints what failed; exit 1 then.
 // By hand: ONLY=live,small runs those parts one by one, TIMES=1 says what each took.
 import { conversation, keyboard, keyed, lists, settings } from './page_chat.mjs';
 import { live, small } from './page_engine.mjs';

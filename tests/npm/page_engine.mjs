@@ -66,7 +66,11 @@ export async function live() {
     await explained(page);
     await done(page);
     const title = await page.locator('#lanes li').first().getAttribute('title');
-    check('a stream says how its drafts fared', /\d+ of \d+ drafted tokens accepted$/.test(title), title);
+    check(
+        'a stream says how its drafts fared',
+        /\d+ of \d+ drafted tokens accepted$/.test(title),
+        title,
+    );
     const facts = await page.locator('#facts').innerText();
     check('and so does the engine', /\d% of drafts accepted$/.test(facts), facts);
     await page.waitForFunction(() => /^p50 /.test(document.getElementById('itl-sum').textContent));
@@ -128,7 +132,10 @@ async function explained(page) {
     const body = await page.locator('#why-body').innerText();
     check('a click explains a stream', body.includes(words), [words, body.slice(0, 400)]);
     check('with its bars', (await page.locator('#why-body .bars li').count()) > 0);
-    check('the hint has the command', (await page.locator('#why-hint').innerText()).includes(`runnel explain ${id}`));
+    check(
+        'the hint has the command',
+        (await page.locator('#why-hint').innerText()).includes(`runnel explain ${id}`),
+    );
     await page.keyboard.press('Escape');
     check('Esc closes it', !(await page.locator('#why').isVisible()));
     // a list that moves while the button is held down
@@ -227,7 +234,9 @@ export async function small() {
     );
     check('small: nothing is wider than the screen', !wide);
     await page.locator('#spans input').last().focus();
-    const moved = await page.evaluate(() => document.documentElement.scrollTop + document.body.scrollTop);
+    const moved = await page.evaluate(
+        () => document.documentElement.scrollTop + document.body.scrollTop,
+    );
     check('small: a button below scrolls its pane, not the page', moved === 0, moved);
     const colour = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const dark = await colour();

@@ -1,14 +1,5 @@
 // The text of answers: Markdown, formulas, code, hostile text; and the parser of events.
-import {
-    check,
-    done,
-    leave,
-    open,
-    piece,
-    send,
-    stream,
-    visit,
-} from './page_visit.mjs';
+import { check, done, leave, open, piece, send, stream, visit } from './page_visit.mjs';
 
 // Hostile and ordinary markdown through the page's own renderer, and a hostile answer through the
 // chat.

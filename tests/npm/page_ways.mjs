@@ -83,7 +83,9 @@ async function refusal(page) {
     });
     await send(page, 'Refuse me.');
     await page.waitForFunction(() =>
-        document.querySelector('.message:last-child .state.error')?.textContent.includes('too long'),
+        document
+            .querySelector('.message:last-child .state.error')
+            ?.textContent.includes('too long'),
     );
     const state = await page.locator('.message:last-child .state').innerText();
     check(
@@ -130,7 +132,11 @@ export async function lost() {
     await send(page, story);
     await page.waitForSelector('.state.error');
     const text = await page.locator('.state.error').innerText();
-    check('a lost connection is said', text.includes('The connection to the server was lost.'), text);
+    check(
+        'a lost connection is said',
+        text.includes('The connection to the server was lost.'),
+        text,
+    );
     check('and leaves the text', (await textOf(page)) === 'Half');
     await page.getByRole('button', { name: 'Continue' }).click();
     await page.waitForFunction(() => !document.querySelector('.message.writing, .state.error'));
@@ -149,7 +155,12 @@ export async function filled() {
     const sent = [];
     page.on('request', (request) => {
         if (request.url().endsWith('/v1/chat/completions'))
-            sent.push(request.postDataJSON().messages.map(({ content }) => content).join('|'));
+            sent.push(
+                request
+                    .postDataJSON()
+                    .messages.map(({ content }) => content)
+                    .join('|'),
+            );
     });
     const meter = (text) =>
         page.waitForFunction(
@@ -209,7 +220,9 @@ export async function imports() {
     const before = await page.locator('.message').allInnerTexts();
     await page.click('#list-open');
     const exported = () =>
-        downloaded(page, () => page.getByRole('button', { name: 'Export as json' }).first().click());
+        downloaded(page, () =>
+            page.getByRole('button', { name: 'Export as json' }).first().click(),
+        );
     const text = await exported();
     const give = (name, content) =>
         page.setInputFiles('#import-file', {
@@ -236,7 +249,10 @@ export async function imports() {
     await page.click('#list-open');
     check('beside the others', (await page.locator('.row').count()) === 2);
     check('and comes back whole', (await exported()) === text, [await exported(), text]);
-    await give('saved.json', '[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]');
+    await give(
+        'saved.json',
+        '[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]',
+    );
     await page.waitForSelector('#chat-system:not([hidden])');
     const [request] = await Promise.all([
         page.waitForRequest('**/v1/chat/completions'),
@@ -251,10 +267,13 @@ export async function imports() {
     await leave('imports', page);
 }
 
-// Without a chat template the model continues text; the server here has one, and is said to have none.
+// Without a chat template the model continues text. The server here has one, and is said to have
+// none.
 export async function plain() {
     const page = await visit(open, { tokens: 12, script: noTemplate });
-    await page.waitForFunction(() => document.getElementById('input').placeholder === 'Text to continue');
+    await page.waitForFunction(
+        () => document.getElementById('input').placeholder === 'Text to continue',
+    );
     const [request] = await Promise.all([
         page.waitForRequest('**/v1/completions'),
         send(page, 'Once upon a time '),
@@ -290,7 +309,12 @@ export async function models() {
             await changed({ model_alias: 'qwen2.5-coder-7b' })(one);
             await one.route('**/v1/models', (route) =>
                 route.fulfill({
-                    json: { data: [entry('qwen2.5-coder-7b', 'loaded'), entry('other', { value: 'unloaded' })] },
+                    json: {
+                        data: [
+                            entry('qwen2.5-coder-7b', 'loaded'),
+                            entry('other', { value: 'unloaded' }),
+                        ],
+                    },
                 }),
             );
         },
