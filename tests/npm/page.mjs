@@ -4,9 +4,9 @@
 // By hand: ONLY=live,small runs those parts one by one, TIMES=1 says what each took.
 import { conversation, keyboard, keyed, lists, settings } from './page_chat.mjs';
 import { live, small } from './page_engine.mjs';
-import { markdown, parser } from './page_text.mjs';
+import { markdown } from './page_text.mjs';
 import { bare, browser, check, tally } from './page_visit.mjs';
-import { errors, filled, imports, lost, models, plain } from './page_ways.mjs';
+import { errors, filled, models } from './page_ways.mjs';
 
 async function withoutPage() {
     const response = await fetch(`${bare}/`);
@@ -21,8 +21,8 @@ async function withoutPage() {
 // Rows run side by side, for most of a part is waiting; the engine is watched alone.
 const rows = [
     [
-        { conversation, lists, keyboard, imports, plain, filled },
-        { errors, lost, settings, markdown, parser, models, keyed, withoutPage },
+        { conversation, lists, keyboard, filled },
+        { errors, settings, markdown, models, keyed, withoutPage },
     ],
     [{ small, live }],
 ];

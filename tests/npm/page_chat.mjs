@@ -8,6 +8,7 @@ import {
     key,
     leave,
     locked,
+    narrow,
     open,
     send,
     story,
@@ -15,6 +16,7 @@ import {
     visit,
     writing,
 } from './page_visit.mjs';
+import { imports } from './page_ways.mjs';
 
 export async function conversation() {
     const page = await visit(open, { tokens: 600 }); // it is to be stopped
@@ -110,7 +112,7 @@ async function several(page, whole) {
 }
 
 export async function lists() {
-    const page = await visit(open);
+    const page = await visit(open, { tokens: 30, ...narrow });
     await send(page, 'Say *one* word.');
     await begun(page);
     await page.keyboard.press('Escape');
@@ -155,11 +157,13 @@ export async function lists() {
         .waitForFunction(() => !document.querySelector('.when').textContent.includes('writing'))
         .catch(() => check('an answer that ends while the list is open is not written', false));
     await page.keyboard.press('Escape');
+    await done(page);
+    await imports(page);
     await leave('lists', page);
 }
 
 export async function settings() {
-    const page = await visit(open, { tokens: 0 });
+    const page = await visit(open, { tokens: 0, ...narrow });
     await page.waitForFunction(
         () => document.getElementById('set-temperature').placeholder === '0.8',
     );

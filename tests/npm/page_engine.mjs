@@ -199,7 +199,7 @@ async function hidden(page) {
         }, value);
     await set(true);
     const still = await page.locator('#facts').innerText();
-    const follows = page.waitForRequest('**/engine/live', { timeout: 1500 }).then(
+    const follows = page.waitForRequest('**/engine/live', { timeout: 800 }).then(
         () => true,
         () => false,
     );

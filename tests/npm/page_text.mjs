@@ -1,10 +1,10 @@
 // The text of answers: Markdown, formulas, code, hostile text; and the parser of events.
-import { check, done, leave, open, piece, send, stream, visit } from './page_visit.mjs';
+import { check, done, leave, narrow, open, piece, send, stream, visit } from './page_visit.mjs';
 
 // Hostile and ordinary markdown through the page's own renderer, and a hostile answer through the
 // chat.
 export async function markdown() {
-    const page = await visit(open);
+    const page = await visit(open, narrow);
     const render = (text) =>
         page.evaluate(async (source) => {
             const { renderMarkdown } = await import('/assets/markdown.js');
@@ -76,7 +76,7 @@ export async function markdown() {
             ),
         html,
     );
-    for (const piece of [
+    for (const mark of [
         '[',
         '![',
         '`',
@@ -103,9 +103,10 @@ export async function markdown() {
         '(',
         '[a](',
     ]) {
-        const { ms } = await render(piece.repeat(20000));
-        if (process.env.TIMES) console.log(JSON.stringify(piece), Math.round(ms));
+        const { ms } = await render(mark.repeat(8000));
+        if (process.env.TIMES) console.log(JSON.stringify(mark), Math.round(ms));
     }
+    await parser(page);
     await hostileAnswer(page);
     await leave('markdown', page);
 }
@@ -138,8 +139,7 @@ async function hostileAnswer(page) {
     );
 }
 
-export async function parser() {
-    const page = await visit(open);
+async function parser(page) {
     const wrong = await page.evaluate(async () => {
         const { EventParser } = await import('/assets/api.js');
         const text =
@@ -156,5 +156,4 @@ export async function parser() {
         return seen;
     });
     check('events are the same however they are cut', wrong.length === 0, wrong);
-    await leave('parser', page);
 }

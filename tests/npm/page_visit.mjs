@@ -26,6 +26,9 @@ export const browser = await chromium.launch({
     ],
 });
 
+// The engine's pane is not shown, and does not draw: a part that needs only the chat is quicker.
+export const narrow = { viewport: { width: 880, height: 900 } };
+
 // A page that notes what it should never do: errors, and requests to others. Its answers are short.
 // script: done with the page before it is opened.
 export async function visit(origin, { tokens = 60, script, ...options } = {}) {
