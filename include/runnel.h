@@ -431,6 +431,13 @@ typedef struct rn_request {
     // such a request takes nothing from the prefix cache. NULL: none. n must be 1.
     rn_logits_fn on_logits;
     void *on_logits_ctx;
+    // Bounds on time: the first token this long after submit, then a token every so many ms on
+    // average. 0: none. A request whose bound is not expected to be kept ends at once with
+    // RN_ERR_BOUND, and the event's reason has the numbers.
+    double ttft_ms, tpot_ms;
+    // the share of the prompt that has to be cached when it is its turn, 0 to 1. If less is, the
+    // request ends with RN_FINISH_CACHE, so that a caller can have the prompt evaluated elsewhere
+    double cache_share;
 } rn_request;
 
 // Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped;
@@ -454,8 +461,10 @@ typedef enum rn_finish {
     RN_FINISH_STOP,
     RN_FINISH_LENGTH,
     RN_FINISH_CANCELLED,
-    RN_FINISH_ERROR
+    RN_FINISH_ERROR,
+    RN_FINISH_CACHE // less of its prompt was cached than it asked for; nothing was evaluated
 } rn_finish;
+enum { RN_FINISH_COUNT = RN_FINISH_CACHE + 1 };
 const char *rn_finish_text(rn_finish finish); // "stop", "length", ...
 
 typedef struct rn_timings {
@@ -587,12 +596,12 @@ typedef struct rn_event {
     int32_t token;    // -1: none with this event
     const char *text; // text that became certain, never half a character, not NUL-terminated
     size_t text_len;
-    rn_finish finish; // not NONE: the last event of this choice
-    bool last;        // the last event of the request
-    rn_status status; // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
-    const char
-        *reason;      // with RN_FINISH_ERROR: why a shape has no token left; NULL: the status says
-    const char *stop; // the stop string that matched, or NULL
+    rn_finish finish;   // not NONE: the last event of this choice
+    bool last;          // the last event of the request
+    rn_status status;   // why, with RN_FINISH_ERROR; RN_ERR_CANCELLED with RN_FINISH_CANCELLED
+    const char *reason; // with RN_FINISH_ERROR: why a shape has no token left, or why a bound
+                        // cannot be kept; NULL: the status says
+    const char *stop;   // the stop string that matched, or NULL
     int32_t stop_token; // the request's stop token that ended the text; -1: none did
     uint64_t seed;
     uint64_t time_ns; // of the step's end, CLOCK_MONOTONIC
@@ -754,6 +763,42 @@ static inline size_t rn_engine_steps(const rn_engine *engine, uint64_t after, rn
 // Any thread. Forgets the prefixes that no request uses, and the texts of requests that are over,
 // which drafts are taken from.
 void rn_engine_forget_prefixes(rn_engine *engine);
+
+// --- blocks of the prefix cache, for routers that look for the longest prefix ---
+
+typedef enum rn_block_change {
+    RN_BLOCK_NAMED,    // the block has this number until it is named again
+    RN_BLOCK_STORED,   // a group of layers has it
+    RN_BLOCK_REMOVED,  // the group no longer has it
+    RN_BLOCKS_CLEARED, // everything that was told is void: the listener could not follow
+    RN_BLOCKS_SETTLED, // the changes so far are those of whole steps
+} rn_block_change;
+
+typedef struct rn_block_event {
+    rn_block_change change;
+    int group;            // STORED, REMOVED
+    uint32_t block;       // NAMED, STORED, REMOVED
+    uint32_t parent;      // the block before it, which was named earlier; 0: it starts a text
+    const int32_t *token; // [RN_PAGE_TOKENS]
+    const char *salt;     // of a block that starts a text: the request's cache_salt,
+    size_t n_salt;        // not NUL-terminated; 0: none
+    uint64_t room[4];     // 0
+} rn_block_event;
+
+// Called by the step's thread, which it must not stop. The event is valid during the call. False:
+// the listener has no room. Then all is void, and the next step that it can follow begins with
+// RN_BLOCKS_CLEARED; the blocks that are there follow with the steps after it.
+typedef bool (*rn_block_fn)(void *ctx, const rn_block_event *event);
+// Before the first step. RN_ERR_ARG: a step was made.
+rn_status rn_engine_on_blocks(rn_engine *engine, rn_block_fn fn, void *ctx);
+
+enum { RN_MAX_BLOCK_GROUPS = 8 };
+
+typedef struct rn_block_group {
+    const char *kind; // "full_attention", "sliding_window", "chunked_local_attention", "mamba"
+    int window;       // positions; 0: none
+} rn_block_group;
+size_t rn_engine_block_groups(const rn_engine *engine, rn_block_group out[RN_MAX_BLOCK_GROUPS]);
 
 // --- a picture of the engine, for a live view ---
 

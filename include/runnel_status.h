@@ -15,8 +15,9 @@
     X(ERR_NUMERIC, "numeric error")    /* no finite logit, or none that may come */                \
     X(ERR_DEADLINE, "deadline passed") /* of the request, before its end */                        \
     X(ERR_CANCELLED, "cancelled")                                                                  \
-    X(ERR_STEP, "step failed")   /* of the backend: its requests end, others continue */           \
-    X(ERR_DEVICE, "device lost") /* nothing can be computed any more */
+    X(ERR_STEP, "step failed")     /* of the backend: its requests end, others continue */         \
+    X(ERR_DEVICE, "device lost")   /* nothing can be computed any more */                          \
+    X(ERR_BOUND, "bound not kept") /* a request's bound on time cannot be kept */
 
 typedef enum rn_status {
 #define X(name, text) RN_##name,

@@ -16,11 +16,10 @@ struct rn_watcher {
 };
 
 const char *rn_finish_text(rn_finish finish) {
-    static const char *const texts[] = {[RN_FINISH_NONE] = "none",
-                                        [RN_FINISH_STOP] = "stop",
-                                        [RN_FINISH_LENGTH] = "length",
-                                        [RN_FINISH_CANCELLED] = "cancelled",
-                                        [RN_FINISH_ERROR] = "error"};
+    static const char *const texts[] = {
+        [RN_FINISH_NONE] = "none",     [RN_FINISH_STOP] = "stop",
+        [RN_FINISH_LENGTH] = "length", [RN_FINISH_CANCELLED] = "cancelled",
+        [RN_FINISH_ERROR] = "error",   [RN_FINISH_CACHE] = "cache_threshold"};
     const size_t at = (size_t)finish;
     return at < sizeof texts / sizeof *texts ? texts[at] : "unknown";
 }
@@ -269,6 +268,26 @@ void rn_engine_get_stats_sized(const rn_engine *engine, rn_engine_stats *out, si
     sized_write(&own, sizeof own, out, out_size);
 }
 void rn_engine_forget_prefixes(rn_engine *engine) { driver_forget_prefixes(&engine->driver); }
+
+rn_status rn_engine_on_blocks(rn_engine *engine, rn_block_fn fn, void *ctx) {
+    if (engine->engine.stats.steps > 0 || driver_is_running(&engine->driver)) return RN_ERR_ARG;
+    kv_listen(engine->engine.kv, fn, ctx);
+    return RN_OK;
+}
+
+_Static_assert((int)RN_MAX_BLOCK_GROUPS >= (int)PLAN_MAX_KV_GROUPS, "runnel.h has their number");
+
+size_t rn_engine_block_groups(const rn_engine *engine, rn_block_group out[RN_MAX_BLOCK_GROUPS]) {
+    static const char *const kinds[] = {[KV_FULL] = "full_attention",
+                                        [KV_WINDOW] = "sliding_window",
+                                        [KV_CHUNK] = "chunked_local_attention",
+                                        [KV_RECURRENT] = "mamba"};
+    const struct kv_config *config = &engine->engine.kv_config;
+    for (int g = 0; g < config->n_group; g++)
+        out[g] = (rn_block_group){.kind = kinds[config->group[g].kind],
+                                  .window = config->group[g].window};
+    return (size_t)config->n_group;
+}
 
 rn_status rn_watcher_create(rn_engine *engine, rn_watcher **out, rn_error *err) {
     *out = NULL;

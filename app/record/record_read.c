@@ -61,7 +61,7 @@ static bool read_finish(struct reader *r, const char *name, rn_finish *out) {
     *out = RN_FINISH_NONE;
     if (jread_peek(&r->json) == JREAD_NULL) return jread_null(&r->json);
     if (!jread_string(&r->json, &text)) return fault(r, "is no string", name);
-    for (int i = RN_FINISH_NONE + 1; i <= RN_FINISH_ERROR; i++) {
+    for (int i = RN_FINISH_NONE + 1; i < RN_FINISH_COUNT; i++) {
         if (!jread_equals(&text, rn_finish_text((rn_finish)i))) continue;
         *out = (rn_finish)i;
         return true;

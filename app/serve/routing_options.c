@@ -1,10 +1,13 @@
-// Reads --objective.
+// Reads --objective and the options of KV events.
 #include "serve/routing_options.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app.h"
 #include "helpers.h"
+#include "server/kv_events.h"
 
 static int objectives_get(const struct options *options, struct routing_options *kept,
                           struct server_config *config) {
@@ -26,4 +29,33 @@ static int objectives_get(const struct options *options, struct routing_options 
 int routing_get(const struct options *options, struct routing_options *kept,
                 struct server_config *config) {
     return objectives_get(options, kept, config);
+}
+
+int routing_events_open(const struct options *options, rn_engine *engine, int port,
+                        const char *model, struct kv_events **out) {
+    enum { TOPIC_BYTES = 512 };
+    char topic[TOPIC_BYTES], host[64] = "localhost", name[64];
+    struct kv_events_config config = {.endpoint = option_text(options, OPT_KV_EVENTS_ENDPOINT),
+                                      .replay = option_text(options, OPT_KV_EVENTS_REPLAY_ENDPOINT),
+                                      .topic = option_text(options, OPT_KV_EVENTS_TOPIC),
+                                      .arrays = !strcmp(option_text(options, OPT_KV_EVENTS_FORMAT),
+                                                        "array")};
+    rn_error err = {0};
+    *out = NULL;
+    if (!config.endpoint && config.replay)
+        return app_fail(APP_USAGE, "%s needs --kv-events-endpoint",
+                        option_name(options, OPT_KV_EVENTS_REPLAY_ENDPOINT, name));
+    if (!config.endpoint) return APP_OK;
+    if (option_flag(options, OPT_NO_PREFIX_CACHE))
+        return app_fail(APP_USAGE, "%s: --no-prefix-cache leaves no blocks to publish",
+                        option_name(options, OPT_KV_EVENTS_ENDPOINT, name));
+    gethostname(host, sizeof host - 1);
+    snprintf(topic, sizeof topic, "kv@%s:%d@%s", host, port, model);
+    if (!config.topic) config.topic = topic;
+    config.n_groups = (int)rn_engine_block_groups(engine, config.group);
+    if (kv_events_create(&config, out, &err))
+        return app_fail(APP_USAGE, "%s: %s", option_name(options, OPT_KV_EVENTS_ENDPOINT, name),
+                        err.message);
+    rn_engine_on_blocks(engine, kv_events_take, *out);
+    return APP_OK;
 }

@@ -23,6 +23,7 @@
 #include "serve/notify.h"
 #include "serve/otlp_options.h"
 #include "serve/routing_options.h"
+#include "server/kv_events.h"
 #include "server/log_sink.h"
 #include "server/otlp.h"
 #include "server/server.h"
@@ -51,7 +52,8 @@ struct serve {
     struct log_sink *trace_sink; // of config.trace
     struct trace trace;
     struct routing_options routing;
-    _Atomic bool reloading; // the manager is to be told when the log was opened again
+    struct kv_events *kv_events; // NULL: none
+    _Atomic bool reloading;      // the manager is to be told when the log was opened again
 };
 
 // ---------------------------------------------------------------- configuration
@@ -500,6 +502,9 @@ static int engine_create(struct serve *serve) {
 static int serve_load(struct serve *serve) {
     rn_error err = {0};
     int code = engine_create(serve);
+    if (!code)
+        code = routing_events_open(serve->options, serve->engine, server_port(serve->server),
+                                   serve->name, &serve->kv_events);
     if (code) return code;
     if (!serve->quiet) drafters_print(serve);
     const struct server_model model = {
@@ -512,6 +517,7 @@ static int serve_load(struct serve *serve) {
         .max_tokens = option_int(serve->options, OPT_MAX_TOKENS),
         .bandwidth = bandwidth_measure(serve->engine),
         .peak = rn_engine_peak(serve->engine),
+        .kv_events = serve->kv_events,
     };
     if (server_ready(serve->server, &model, &err)) return app_fail_error(&err);
     notify_send(serve->manager, "READY=1");
@@ -556,6 +562,7 @@ int command_serve(const struct options *options) {
     const int code = serve_steps(&serve);
     server_destroy(serve.server);
     rn_engine_destroy(serve.engine);
+    kv_events_destroy(serve.kv_events);
     rn_chat_template_destroy(serve.tmpl);
     rn_model_close(serve.draft);
     rn_model_close(serve.model);

@@ -57,11 +57,11 @@ static void put_gap_causes(struct jbuf *line, const struct generation *generatio
 }
 
 static void put_finishes(struct jbuf *line, const struct generation *generation) {
-    uint64_t count[RN_FINISH_ERROR + 1] = {0};
+    uint64_t count[RN_FINISH_COUNT] = {0};
     for (int i = 0; i < generation->n_choices; i++) count[generation->choice[i].finish]++;
     jbuf_key(line, "finish");
     jbuf_text(line, "{");
-    for (int i = RN_FINISH_NONE + 1; i <= RN_FINISH_ERROR; i++)
+    for (int i = RN_FINISH_NONE + 1; i < RN_FINISH_COUNT; i++)
         if (count[i]) jbuf_put_uint(line, rn_finish_text((rn_finish)i), count[i]);
     jbuf_text(line, "}");
 }

@@ -3,6 +3,7 @@
 // nor the engine: conn.c reads `out` and the state, streams.c feeds it.
 //
 //   READING ─► WORKING ─► RUNNING ─► ENDED      a whole answer, after the engine's work
+//      │          │    │      └─► STREAMING     once the engine took a stream with a bound on time
 //      │          │    └─► STREAMING ─► ENDED   bytes of out are sent as they come
 //      │          └──────────────────► ENDED   answered or refused by a worker
 //      └─► STREAMING or ENDED                   a route that answers at once

@@ -267,6 +267,25 @@ struct usage generation_usage(const struct generation *generation) {
     return usage;
 }
 
+struct failure generation_failure(rn_status status) {
+    switch (status) {
+    case RN_ERR_DEADLINE:
+        return (struct failure){504, NULL, "The request took longer than it may"};
+    case RN_ERR_NUMERIC:
+        return (struct failure){500, NULL, "The model produced no finite logits"};
+    case RN_ERR_STEP:
+        return (struct failure){500, "step_failed", "The device failed in a step"};
+    case RN_ERR_DEVICE:
+        return (struct failure){503, "device_lost", "The device was lost"};
+    case RN_ERR_BOUND:
+        return (struct failure){429, "slo_unmet", "The bound on time cannot be kept"};
+    case RN_ERR_CANCELLED:
+        return (struct failure){503, NULL, "The request was ended by the server"};
+    default:
+        return (struct failure){500, NULL, "The request was ended by the server"};
+    }
+}
+
 static const char *status_word(rn_status status) {
     switch (status) {
     case RN_ERR_DEADLINE:
@@ -279,6 +298,8 @@ static const char *status_word(rn_status status) {
         return "step_failed";
     case RN_ERR_DEVICE:
         return "device_lost";
+    case RN_ERR_BOUND:
+        return "slo_unmet";
     default:
         return "server_error";
     }

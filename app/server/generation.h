@@ -173,6 +173,12 @@ struct usage generation_usage(const struct generation *generation);
 // client has gone. NULL: it did not fail, or was refused with a status below 500.
 enum { GENERATION_ERROR_SIZE = 16 };
 const char *generation_error(const struct call *call, bool gone, char out[GENERATION_ERROR_SIZE]);
+// How a choice's failure is told: the status of HTTP, a word for programs (NULL: none), a text.
+struct failure {
+    int code;
+    const char *name, *text;
+};
+struct failure generation_failure(rn_status status);
 // "timings":{...} of the contract, without a comma before it.
 void generation_timings(const struct call *call, struct jbuf *out);
 

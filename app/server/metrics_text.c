@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "helpers.h"
+#include "kv_events.h"
 #include "log_sink.h"
 #include "metrics_state.h"
 #include "otlp.h"
@@ -571,6 +572,8 @@ void metrics_get(struct call *call) {
     put_gen_ai(&scrape);
     put_cache_config(&scrape);
     put_adapters(&scrape);
+    if (scrape.ready && served->kv_events)
+        kv_events_metrics(served->kv_events, scrape.labels.data, scrape.labels.len, scrape.out);
     put_bytes(&scrape);
     put_pages(&scrape);
     put_states(&scrape);

@@ -139,9 +139,10 @@ void openai_error(struct call *call, const char *message) {
 }
 
 void openai_finish(const struct generation_choice *choice, struct jbuf *out) {
-    const char *reason = choice->finish == RN_FINISH_LENGTH ? "length"
-                         : choice->n_tools                  ? "tool_calls"
-                                                            : "stop";
+    const char *reason = choice->finish == RN_FINISH_LENGTH  ? "length"
+                         : choice->finish == RN_FINISH_CACHE ? "cache_threshold"
+                         : choice->n_tools                   ? "tool_calls"
+                                                             : "stop";
     jbuf_text(out, ",\"finish_reason\":\"");
     jbuf_text(out, reason);
     jbuf_text(out, "\",\"stop_reason\":");

@@ -53,6 +53,8 @@ struct params {
     int priority;
     const char *user, *cache_salt; // NULL: none
     double timeout_ms;             // 0: the server's
+    double ttft_ms, tpot_ms;       // bounds of the request's headers; 0: none
+    double cache_share;            // cache_hit_threshold
 };
 
 // Everything of the family that is not messages, prompt, tools. Starts from the server's defaults.

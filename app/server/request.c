@@ -8,8 +8,8 @@
 #include "gate.h"
 #include "helpers.h"
 #include "otlp_span.h"
-#include "routing.h"
 #include "routes.h"
+#include "routing.h"
 
 // ---------------------------------------------------------------- the head
 

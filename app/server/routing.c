@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
+
 // The value of the header under its name or its older one; NULL: not given, or empty.
 static const char *header_of(const struct call *call, const char *name, const char *older) {
     const char *value = call_header(call, name);
@@ -57,8 +59,26 @@ static bool user_read(struct call *call, struct params *params) {
     return true;
 }
 
+// A whole number of ms, as the router reads it.
+static bool bound_read(struct call *call, const char *name, const char *older, double *out) {
+    enum { DIGITS_MAX = 9 };
+    const char *text = header_of(call, name, older);
+    const size_t len = text ? strlen(text) : 0;
+    if (!len) return true;
+    if (len > DIGITS_MAX || text[strspn(text, "0123456789")] || !atol(text)) {
+        char shown[64];
+        unicode_quote(text, len, shown, sizeof shown);
+        return call_refuse(call, 400, name, "invalid_value",
+                           "%s: '%s' is no number of ms, 1 to 999999999", name, shown);
+    }
+    *out = (double)atol(text);
+    return true;
+}
+
 bool routing_params(struct call *call, const json_t *body, struct params *params) {
     const json_t *priority = json_object_get(body, "priority");
     if (!priority || json_is_null(priority)) objective_read(call, params);
-    return params->user || user_read(call, params);
+    return (params->user || user_read(call, params)) &&
+           bound_read(call, "x-llm-d-slo-ttft-ms", "x-slo-ttft-ms", &params->ttft_ms) &&
+           bound_read(call, "x-llm-d-slo-tpot-ms", "x-slo-tpot-ms", &params->tpot_ms);
 }

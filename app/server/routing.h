@@ -25,7 +25,8 @@ static inline const char *routing_id(const struct call *call) {
     return *call->request_id ? call->request_id : call->id;
 }
 
-// Fills user and priority from headers where the body has none. A worker's; false: refused.
+// Fills user and priority from headers where the body has none, and the bounds on time. A worker's;
+// false: refused.
 bool routing_params(struct call *call, const json_t *body, struct params *params);
 
 #endif

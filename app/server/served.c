@@ -57,6 +57,7 @@ rn_status served_attach(struct served *served, const struct server_model *parts,
     served->max_tokens = parts->max_tokens;
     served->bandwidth = parts->bandwidth;
     served->peak = parts->peak;
+    served->kv_events = parts->kv_events;
     rn_engine_get_info(parts->engine, &served->engine_info);
     fingerprint(served);
     served->live = live_create(served);

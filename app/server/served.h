@@ -33,14 +33,15 @@ struct served {
     const rn_model_info *info;
     rn_engine *engine; // NULL: not loaded
     rn_engine_info engine_info;
-    const rn_chat_template *tmpl; // NULL: the model cannot chat
-    const char *tmpl_source;      // NULL: none
-    struct answer_marks marks;    // how the model marks reasoning and tool calls
-    rn_sampling sampling;         // for requests that give none
-    int max_tokens;               // the same; -1: up to the context
-    double bandwidth;             // bytes/s; 0: unknown
-    double peak;                  // operations/s; 0: unknown
-    char fingerprint[32];         // system_fingerprint
+    const rn_chat_template *tmpl;      // NULL: the model cannot chat
+    const char *tmpl_source;           // NULL: none
+    struct answer_marks marks;         // how the model marks reasoning and tool calls
+    rn_sampling sampling;              // for requests that give none
+    int max_tokens;                    // the same; -1: up to the context
+    double bandwidth;                  // bytes/s; 0: unknown
+    double peak;                       // operations/s; 0: unknown
+    char fingerprint[32];              // system_fingerprint
+    const struct kv_events *kv_events; // NULL: none
     // I/O thread
     int load;                      // choices that the engine has
     int preparing;                 // calls that workers have

@@ -16,6 +16,7 @@
 #include "runnel.h"
 
 struct log_sink;
+struct kv_events;
 struct otlp;
 struct routing_objective;
 struct server;
@@ -72,9 +73,10 @@ struct server_model {
                        // running requests included
     const rn_chat_template *tmpl; // with its source; NULL: the model has none, chat is refused
     const char *tmpl_source;
-    rn_sampling sampling;   // for requests that give none
-    int max_tokens;         // the same; -1: up to the context
-    double bandwidth, peak; // measured, in bytes/s and operations/s; 0: unknown
+    rn_sampling sampling;              // for requests that give none
+    int max_tokens;                    // the same; -1: up to the context
+    double bandwidth, peak;            // measured, in bytes/s and operations/s; 0: unknown
+    const struct kv_events *kv_events; // publisher of its blocks; NULL: none
 };
 
 // Opens the socket and starts the I/O thread: /health answers from here on. RN_ERR_ARG: the address

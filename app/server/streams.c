@@ -89,6 +89,9 @@ static rn_request request_of(const struct call *call, int index) {
         .special_text = generation->special_text,
         .logprobs = params->logprobs,
         .top_logprobs = params->top_logprobs,
+        .ttft_ms = params->ttft_ms,
+        .tpot_ms = params->tpot_ms,
+        .cache_share = params->cache_share,
         .prompt_logprobs = generation->scores,
         .top_prompt_logprobs = generation->top_prompt,
         .draft_max = params->draft_max,
@@ -236,6 +239,11 @@ static bool submit(struct call *call) {
     return true;
 }
 
+static void stream_begin(struct call *call) {
+    call_stream(call, NULL);
+    if (call->generation->writer->begin) call->generation->writer->begin(call);
+}
+
 void streams_start(struct call *call) {
     struct generation *generation = call->generation;
     if (call->status || !generation || !submit(call)) {
@@ -245,12 +253,12 @@ void streams_start(struct call *call) {
         return;
     }
     generation->began = true;
-    if (!generation->params.stream) {
+    // a bound on time may be refused by the engine: then the status is 429
+    const bool is_bound = generation->params.ttft_ms > 0 || generation->params.tpot_ms > 0;
+    if (generation->params.stream && !is_bound)
+        stream_begin(call);
+    else
         call_state_set(call, CALL_RUNNING);
-        return;
-    }
-    call_stream(call, NULL);
-    if (generation->writer->begin) generation->writer->begin(call);
 }
 
 static void answer_time_learn(struct served *served, const struct call *call) {
@@ -508,7 +516,7 @@ static void token_count(struct call *call, struct generation_choice *choice,
 static void fail(struct call *call, int status, const char *code, const char *message) {
     struct generation *generation = call->generation;
     leave(generation);
-    if (!generation->params.stream) {
+    if (!generation->params.stream || call->state == CALL_RUNNING) {
         call_refuse(call, status, NULL, code, "%s", message);
     } else if (!call->out.failed) {
         generation->writer->error(call, message);
@@ -519,25 +527,6 @@ static void fail(struct call *call, int status, const char *code, const char *me
     } else {
         call_end(call);
     }
-}
-
-static const char *failure_text(rn_status status) {
-    if (status == RN_ERR_DEADLINE) return "The request took longer than it may";
-    if (status == RN_ERR_NUMERIC) return "The model produced no finite logits";
-    if (status == RN_ERR_STEP) return "The device failed in a step";
-    if (status == RN_ERR_DEVICE) return "The device was lost";
-    return "The request was ended by the server";
-}
-
-static int failure_code(rn_status status) {
-    if (status == RN_ERR_DEADLINE) return 504;
-    return status == RN_ERR_CANCELLED || status == RN_ERR_DEVICE ? 503 : 500;
-}
-
-// For programs; NULL: none.
-static const char *failure_name(rn_status status) {
-    if (status == RN_ERR_STEP) return "step_failed";
-    return status == RN_ERR_DEVICE ? "device_lost" : NULL;
 }
 
 static void generation_end(struct call *call) {
@@ -567,9 +556,10 @@ static void on_event(struct call *call, struct generation_choice *choice, const 
                                 logprobs_keep(choice, event);
     const bool fine = event->finish != RN_FINISH_ERROR && event->finish != RN_FINISH_CANCELLED;
     const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
+    if (fine && generation->params.stream && call->state == CALL_RUNNING) stream_begin(call);
     if (!fine) {
-        fail(call, failure_code(event->status), failure_name(event->status),
-             event->reason ? event->reason : failure_text(event->status));
+        const struct failure failure = generation_failure(event->status);
+        fail(call, failure.code, failure.name, event->reason ? event->reason : failure.text);
     } else if (!kept || !ended || !feed(call, choice, event)) {
         fail(call, 503, "out_of_memory", "out of memory");
     } else if (!generation->params.stream && !choice_count(call, choice)) {

@@ -3,6 +3,7 @@
 // id of a router's request comes back and finds the record.
 // label: threads memory
 #include "json_at.h"
+#include "runnel_model.h"
 #include "serve.h"
 
 static const json_t *parsed(struct reply reply, int status) {
@@ -115,6 +116,67 @@ CASE(the_id_of_a_request_comes_back_and_finds_its_record) {
     expect_json(parsed(serve_get(*state, "/requests"), 200), "requests.0.x_request_id",
                 "\"router-77\"");
     parsed(serve_get(*state, "/requests/router-78/trace"), 404);
+}
+
+// ---------------------------------------------------------------- bounds on time
+
+static struct reply ask_with(const struct serve *serve, const char *header, const char *body) {
+    char text[1024];
+    const int len = snprintf(text, sizeof text,
+                             "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: "
+                             "close\r\n%s\r\nContent-Length: %zu\r\n\r\n%s",
+                             header, strlen(body), body);
+    const int fd = serve_connect(serve);
+    serve_send(fd, text, (size_t)len);
+    return serve_finish(fd);
+}
+
+// The engine's prices, as of a machine that takes minutes for a step. The engine is idle.
+static void price_scale(const struct serve *serve, double factor) {
+    struct price *price = &serve->engine->engine.price;
+    for (int i = 0; i < PRICE_BUCKETS; i++) price->bucket[i].ns *= factor;
+    for (int i = 0; i < price->n_point; i++) price->point[i].ns *= factor;
+    price->ns_per_byte *= factor;
+    price->ns_per_flop *= factor;
+}
+
+#define BOUNDED "{\"prompt\":[9,8,7,6,5],\"max_tokens\":4,\"ignore_eos\":true"
+
+CASE(a_bound_that_cannot_be_kept_is_refused_with_its_numbers) {
+    static const char *const bodies[] = {BOUNDED "}", BOUNDED ",\"stream\":true}"};
+    for (int i = 0; i < 2; i++) {
+        reply_expect(ask_with(*state, "x-slo-ttft-ms: 600000", bodies[i]), 200, "\"length\"");
+        price_scale(*state, 1e7);
+        struct reply reply = ask_with(*state, "x-llm-d-slo-ttft-ms: 50", bodies[i]);
+        check(reply.status == 429 && strstr(reply.data, "Retry-After: "), "%.300s", reply.data);
+        check(strstr(reply.data, "slo_unmet") && strstr(reply.data, "not within 50 ms"), "%.600s",
+              reply.data);
+        reply_free(&reply);
+        reply_expect(ask_with(*state, "x-llm-d-slo-tpot-ms: 3", bodies[i]), 429, "not every 3.0");
+        price_scale(*state, 1e-7);
+    }
+    reply_expect(ask_with(*state, "x-llm-d-slo-ttft-ms: soon", bodies[0]), 400, "'soon'");
+    reply_expect(ask_with(*state, "x-slo-tpot-ms: 0", bodies[0]), 400, "'0' is no number of ms");
+    serve_is_well(*state, "bounds");
+}
+
+CASE(a_prompt_that_is_not_cached_is_handed_back) {
+    char body[1024] = "{\"prompt\":[11", *end = body + strlen(body);
+    for (int i = 0; i < 70; i++) end += sprintf(end, ",%d", 12 + i);
+    sprintf(end, "],\"max_tokens\":2,\"cache_hit_threshold\":0.8}");
+    struct reply reply = serve_post(*state, "/v1/completions", body);
+    check(reply.status == 200 && strstr(reply.body, "\"finish_reason\":\"cache_threshold\"") &&
+              strstr(reply.body, "\"text\":\"\""),
+          "%.400s", reply.data);
+    reply_free(&reply);
+    sprintf(end, "],\"max_tokens\":2,\"cache_hit_threshold\":0.8,\"stream\":true}");
+    reply = serve_post(*state, "/v1/completions", body);
+    check(strstr(reply.data, "\"finish_reason\":\"cache_threshold\""), "%.600s", reply.data);
+    reply_free(&reply);
+    sprintf(end, "],\"max_tokens\":1}"); // as the replica that evaluates prompts does
+    reply_free((struct reply[]){serve_post(*state, "/v1/completions", body)});
+    sprintf(end, "],\"max_tokens\":2,\"ignore_eos\":true,\"cache_hit_threshold\":0.8}");
+    reply_expect(serve_post(*state, "/v1/completions", body), 200, "\"finish_reason\":\"length\"");
 }
 
 static int stop(void **state) {

@@ -135,6 +135,8 @@ void kv_table_deinit(struct kv_table *table); // released before, or never used
 // call go further than the states, the state at their end will be kept: prompts part there.
 int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_token,
            const char *salt, size_t n_salt);
+// The positions that a table of such tokens would start with. Nothing changes.
+int kv_peek(struct kv *kv, const int32_t *token, int n_token, const char *salt, size_t n_salt);
 
 // The state at the end of the last whole block within the first n_positions is to be kept, when the
 // table comes there. A few are remembered, the latest blocks.
@@ -201,6 +203,13 @@ void kv_release(struct kv *kv, struct kv_table *table);
 
 // Forgets every page that no table holds: cached pages become free.
 void kv_forget_prefixes(struct kv *kv);
+
+// --- the listener of blocks (kv_tell.c) ---
+
+// Before any block is stored. fn NULL: none.
+void kv_listen(struct kv *kv, rn_block_fn fn, void *ctx);
+// A step has ended: its changes are complete. Tells blocks again where the listener lost some.
+void kv_tell_settled(struct kv *kv);
 
 // The bytes that a sequence of n_positions needs at once when it grows by `chunk` positions, or
 // fewer, at a time. A recurrent group needs two pages, the state and one checkpoint. UINT64_MAX:

@@ -48,6 +48,18 @@ struct kv_node {
     uint8_t n_salt;  // bytes; 0: a block or a tail
     uint8_t n_token; // KV_PAGE_TOKENS, of a tail fewer
     bool used;
+    uint8_t told_pages; // kv_tell.c
+    uint32_t told;
+};
+
+// kv_tell.c: the listener of the prefix cache's blocks.
+struct kv_teller {
+    rn_block_fn fn; // NULL: there is none
+    void *ctx;
+    uint32_t epoch;   // of the marks of nodes; 0: none is valid
+    uint32_t walk;    // the next node to tell again; KV_ROOT: none
+    bool is_lost;     // the listener had no room
+    bool has_changes; // since the last settled ones
 };
 
 struct kv {
@@ -73,9 +85,11 @@ struct kv {
     uint32_t *node_seen; // [n_node] the check's
     bool sound;          // the check's
     struct kv_stats stats;
+    struct kv_teller teller;
 };
 
 _Static_assert(sizeof(struct kv_page) == 32, "a page's record grew");
+_Static_assert(PLAN_MAX_KV_GROUPS <= 8, "told_pages has a bit for each");
 _Static_assert(KV_MAX_SALT <= UINT8_MAX, "a salt's length has a byte");
 
 // --- kv.c ---
@@ -107,6 +121,12 @@ static inline bool kv_ends_run(const struct kv_table *table, int g, uint32_t blo
 
 bool kv_evict_oldest(struct kv *kv);           // of all groups; false: nothing is cached
 void kv_evict_oldest_of(struct kv *kv, int g); // of a group that has cached pages
+
+// --- kv_tell.c ---
+
+// The group's page was registered at the node; the page of the node is taken from it.
+void kv_tell_stored(struct kv *kv, uint32_t at, int g);
+void kv_tell_removed(struct kv *kv, uint32_t at, int g);
 
 // --- prefix.c ---
 

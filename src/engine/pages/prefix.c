@@ -109,6 +109,7 @@ static void settle(struct kv *kv, uint32_t at) {
         *link = node->next;
         const uint32_t parent = node->parent;
         node->used = false;
+        node->told = 0;
         node->next = kv->free_node;
         kv->free_node = at;
         kv->node[parent].n_child--;
@@ -168,6 +169,7 @@ void prefix_detach(struct kv *kv, int g, uint32_t id) {
     struct kv_page *const page = &kv->group[g].page[id];
     struct kv_node *const node = &kv->node[page->node];
     assert(node->page[g] == id);
+    kv_tell_removed(kv, page->node, g);
     node->page[g] = KV_NO_PAGE;
     node->n_page--;
     const uint32_t at = page->node;
@@ -308,6 +310,21 @@ int kv_hit(struct kv *kv, struct kv_table *table, const int32_t *token, int n_to
     return n;
 }
 
+int kv_peek(struct kv *kv, const int32_t *token, int n_token, const char *salt, size_t n_salt) {
+    const uint32_t max_block = n_token > 0 ? (uint32_t)(n_token - 1) / KV_PAGE_TOKENS : 0;
+    struct kv_table table = {.max_page = max_block + 1};
+    if (kv->no_prefix) return 0;
+    if (n_salt > 0) {
+        struct key key = {.parent = KV_ROOT, .n_token = KV_PAGE_TOKENS, .n_salt = n_salt};
+        memcpy(key.token, salt, n_salt);
+        table.node = find(kv, &key);
+        if (table.node == KV_ROOT) return 0;
+    }
+    struct walk walk;
+    walk_blocks(kv, &table, token, n_token, max_block, &walk);
+    return positions_of(&walk.best);
+}
+
 // --- registering ---
 
 // The table's page becomes the node's, or the other way round where the node has one: they are
@@ -322,6 +339,7 @@ static void enlist(struct kv *kv, struct kv_table *table, uint32_t at, int g, ui
         node->page[g] = mine;
         node->n_page++;
         page->node = at;
+        kv_tell_stored(kv, at, g);
         return;
     }
     kv_page_hold(kv, g, known);

@@ -65,6 +65,12 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
     if (!(request->timeout_ms >= 0 && isfinite(request->timeout_ms)))
         return err_set(err, RN_ERR_ARG, "timeout_ms is %g, expected 0 or more",
                        request->timeout_ms);
+    if (!(request->ttft_ms >= 0 && isfinite(request->ttft_ms)))
+        return err_set(err, RN_ERR_ARG, "ttft_ms is %g, expected 0 or more", request->ttft_ms);
+    if (!(request->tpot_ms >= 0 && isfinite(request->tpot_ms)))
+        return err_set(err, RN_ERR_ARG, "tpot_ms is %g, expected 0 or more", request->tpot_ms);
+    if (!(request->cache_share >= 0 && request->cache_share <= 1))
+        return err_set(err, RN_ERR_ARG, "cache_share is %g, expected 0 to 1", request->cache_share);
     if (request->cache_salt &&
         strnlen(request->cache_salt, RN_MAX_SALT_BYTES + 1) > RN_MAX_SALT_BYTES)
         return err_set(err, RN_ERR_ARG, "cache_salt is longer than %d bytes", RN_MAX_SALT_BYTES);
@@ -129,7 +135,23 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->pooling = request->pooling;
     seq->normalize = request->normalize;
     seq->special_text = request->special_text;
+    seq->cache_share = request->cache_share;
     seq->choices.constraint = request->constraint;
+}
+
+static uint64_t bound_ns(double ms) {
+    const double longest = 1e18; // ns, 30 years
+    return ms > 0 && ms * 1e6 < longest ? (uint64_t)(ms * 1e6) : UINT64_MAX;
+}
+
+static rn_status allocate_bound(struct seq *seq, const rn_request *request, rn_error *err) {
+    const struct seq_bound bound = {.first_ns = bound_ns(request->ttft_ms),
+                                    .token_ns = bound_ns(request->tpot_ms)};
+    if (bound.first_ns == UINT64_MAX && bound.token_ns == UINT64_MAX) return RN_OK;
+    seq->bound = malloc(sizeof *seq->bound);
+    if (!seq->bound) return err_set(err, RN_ERR_NOMEM, "no memory for a bound");
+    *seq->bound = bound;
+    return RN_OK;
 }
 
 // Room for the step's descriptions of choices, and for results that are handed out with events.
@@ -190,6 +212,7 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     choices->token = seq->token;
     choices->n_prompt = seq->n_prompt;
     status = allocate_draft(seq, request, limits, err);
+    if (!status) status = allocate_bound(seq, request, err);
     if (!status) status = allocate_results(seq, request, limits, err);
     if (status) return status;
     status = kv_table_init(&seq->table, limits->n_group, seq->limit, err);
@@ -227,6 +250,7 @@ void seq_destroy(struct seq *seq, const struct seq_limits *limits) {
     choices_deinit(&seq->choices);
     sampling_deinit(&seq->choices.sampling, &seq->choices.breakers);
     if (seq->draft) limits->draft->destroy(seq->draft);
+    free(seq->bound);
     free(seq->embedding);
     free(seq->logprob);
     free(seq->prompt_logprob);

@@ -37,6 +37,13 @@ struct seq_family {
 // The draft room's data of a sequence (engine/draft/drafter.h): opaque here.
 struct seq_draft;
 
+// Its bounds on time (step/promise.h).
+struct seq_bound {
+    uint64_t first_ns, token_ns; // UINT64_MAX: none
+    bool is_checked;
+    char reason[256]; // why it was refused
+};
+
 // Members that every step reads and writes come first.
 struct seq {
     int32_t *token; // [limit] prompt and output, then, while a step verifies it, a draft
@@ -76,6 +83,8 @@ struct seq {
     struct seq *same_bucket; // in the intake's table
     uint64_t user;           // hash of the user's name; 0: none
     uint64_t deadline_ns;    // UINT64_MAX: none
+    struct seq_bound *bound; // NULL: none
+    double cache_share;      // of the prompt, that has to be cached
     _Atomic bool cancelled;  // set by other threads: ends with the next step
     _Atomic bool paused;     // set by other threads
     bool normalize;

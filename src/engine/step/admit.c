@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "engine/step/engine.h"
+#include "engine/step/promise.h"
 
 enum {
     MAX_TURNS = 128, // that one pass over the waiting sequences finds
@@ -147,6 +147,7 @@ void engine_take_new(struct engine *engine) {
         seq->next = NULL;
         seq->user_at = users_enter(&engine->users, seq->user);
         waiting_add(engine, seq);
+        engine_bound_enter(engine, seq);
         // the step that ran when it came is the last one now, and will not be later
         engine_charge_until(engine, seq, engine->laps.end_ns, &seq->account);
         look_at(engine, seq);
@@ -163,6 +164,20 @@ void engine_end_all(struct engine *engine, rn_status status) {
         struct seq *seq = engine->waiting[engine->n_waiting - 1].seq;
         waiting_remove(engine, seq);
         end(engine, seq, status);
+    }
+}
+
+void engine_refuse(struct engine *engine, const struct seq *seq, rn_finish finish, rn_status status,
+                   const char *reason) {
+    const uint64_t id = seq->id;
+    for (int i = engine->n_waiting - 1; i >= 0; i--) {
+        struct seq *choice = engine->waiting[i].seq;
+        if (choice->id != id) continue;
+        waiting_remove(engine, choice);
+        output_begin(&choice->output);
+        rn_event *event = engine_new_event(engine, choice);
+        engine_finish(engine, choice, event, finish, status);
+        event->reason = reason;
     }
 }
 
@@ -367,12 +382,28 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
+// Whether less of its prompt is cached than it asked for. A choice that follows another has its
+// prompt.
+static bool lacks_cache(const struct seq *seq) {
+    if (seq->was_admitted || seq->choices.index > 0) return false;
+    return seq->n_done < seq->cache_share * seq->n_prompt;
+}
+
 // Admits it; false: it does not fit, and every sequence behind it waits too, for what *block says.
 static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised,
                       enum account_block *block) {
     *block = ACCOUNT_PLACES;
     if (is_full_for(engine, seq)) return false; // spares the search for its prefix
+    if (!engine_keeps_promises(engine, seq)) return false;
     const bool found = table_begin(engine, seq);
+    if (lacks_cache(seq)) {
+        kv_release(engine->kv, &seq->table);
+        seq->timings.cached_tokens = seq->n_done;
+        seq->n_done = 0;
+        engine_refuse(engine, seq, RN_FINISH_CACHE, RN_OK, NULL);
+        *block = ACCOUNT_BLOCKS;
+        return true;
+    }
     if (!make_room(engine, seq, promised)) {
         kv_release(engine->kv, &seq->table);
         seq->n_done = 0;
@@ -417,5 +448,6 @@ void engine_admit(struct engine *engine) {
     const uint64_t now = engine_now(engine); // not before any submit
     engine->event_ns = now;
     if (intake_take_flag(&engine->intake) || now >= engine->next_deadline) look_at_all(engine, now);
+    engine_check_bounds(engine, now);
     admit(engine, now);
 }

@@ -1,6 +1,7 @@
 // The life of an engine: its configuration, its parts in the order of their creation, its end. See
 // engine.h; the step is step.c.
 #include "engine/step/engine.h"
+#include "engine/step/promise.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -106,6 +107,7 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     if (!status)
         status = batch_builder_init(&engine->builder, engine->plan->n_group, engine->batch_tokens,
                                     engine->batch_tokens, engine->max_seqs, err);
+    if (!status) status = engine_promises_init(engine, err);
     if (status) return status;
     return users_init(&engine->users, engine->max_live, err);
 }
@@ -241,6 +243,7 @@ void engine_deinit(struct engine *engine) {
     if (engine->pool) pool_destroy(engine->pool);
     choice_scratch_destroy(engine->scratch, engine->n_scratch);
     users_deinit(&engine->users);
+    engine_promises_deinit(engine);
     free(engine->running);
     free(engine->prompts);
     free(engine->waiting);

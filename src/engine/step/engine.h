@@ -144,6 +144,12 @@ struct engine {
     unsigned changes;       // since admission stopped: enum engine_change
     uint64_t next_deadline; // no sequence has an earlier deadline; UINT64_MAX: none has one
 
+    // promise.c
+    int n_bounded, n_unchecked; // live sequences with a bound; of them, those that just arrived
+    double usual_output;        // tokens of texts that ended by themselves, smoothed; 0: unknown
+    struct player *players;     // [max_live] scratch of a forecast
+    int *player_chunk;          // [max_live] the same
+
     int depth;                               // steps that may be in flight
     struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
     int first_flight, n_flight;
@@ -244,6 +250,9 @@ void engine_fill_stats(struct engine *engine);
 // admit.c, the first half of the schedule: new and flagged sequences, deadlines, admission.
 void engine_admit(struct engine *engine);
 struct seq *engine_running_remove(struct engine *engine, int index);
+// Ends all choices of a request whose choices wait. The reason outlives the events.
+void engine_refuse(struct engine *engine, const struct seq *seq, rn_finish finish, rn_status status,
+                   const char *reason);
 // Takes the pages of running[index] and lets it wait. request: the one that gets them.
 void engine_preempt(struct engine *engine, int index, uint64_t request);
 // The running sequence that loses its pages first: the most junior paused one, else the most junior

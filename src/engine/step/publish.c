@@ -2,7 +2,7 @@
 // back, events are queued.
 #include <assert.h>
 
-#include "engine/step/engine.h"
+#include "engine/step/promise.h"
 
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
     assert(engine->n_event < engine->max_live + engine->logit_rows);
@@ -36,7 +36,7 @@ static void fill_timings(const struct engine *engine, struct seq *seq, bool give
 static void count_end(rn_engine_stats *stats, rn_finish finish) {
     if (finish == RN_FINISH_STOP) stats->stopped++;
     if (finish == RN_FINISH_LENGTH) stats->lengthy++;
-    if (finish == RN_FINISH_CANCELLED) stats->cancelled++;
+    if (finish == RN_FINISH_CANCELLED || finish == RN_FINISH_CACHE) stats->cancelled++;
     if (finish == RN_FINISH_ERROR) stats->failed++;
 }
 
@@ -53,7 +53,8 @@ void engine_free_table(struct engine *engine, struct seq *seq) {
 void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_finish finish,
                    rn_status status) {
     struct output *output = &seq->output;
-    const bool given_up = finish == RN_FINISH_CANCELLED || finish == RN_FINISH_ERROR;
+    const bool given_up =
+        finish == RN_FINISH_CANCELLED || finish == RN_FINISH_ERROR || finish == RN_FINISH_CACHE;
     if (given_up) { // the bytes that were held back are text too
         const struct text_span held = output_feed(output, (struct text_span){"", 0}, false, true);
         event->text = held.data;
@@ -65,6 +66,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     seq->leaves_state = finish != RN_FINISH_ERROR;
     if (seq->n_steps == 0) engine_free_table(engine, seq);
     users_leave(&engine->users, seq->user_at);
+    engine_bound_leave(engine, seq, finish);
     if (seq->family->leader == seq) seq->family->leader = NULL;
     event->last = --seq->family->n_live == 0;
     seq->state = SEQ_DONE;

@@ -6,14 +6,14 @@
 #include <assert.h>
 #include <string.h>
 
-#include "engine/step/engine.h"
+#include "engine/step/promise.h"
 
 struct share {
     int tokens_left, logits_left;
-    int again_left; // of tokens_left, beside one token for each running sequence
-    int n_prompts;  // that got tokens
-    bool bounded;   // by the gap
-    bool starved;   // a prompt found no page:
+    int again_left;    // of tokens_left, beside one token for each running sequence
+    int n_prompts;     // that got tokens
+    uint64_t bound_ns; // of the step; UINT64_MAX: none
+    bool starved;      // a prompt found no page:
     uint64_t starved_request;
 };
 
@@ -79,7 +79,7 @@ static void give_streams(struct engine *engine, struct share *share) {
         share->again_left -= seq->n_again;
         if (stream_grow(engine, &i)) work_add(engine, share, seq, 1 + seq->n_again);
     }
-    share->bounded = engine->itl_ns != UINT64_MAX && engine->step->n_work > 0;
+    if (engine->step->n_work > 0) share->bound_ns = engine_step_bound(engine);
 }
 
 // ---------------------------------------------------------------- prompts
@@ -151,11 +151,11 @@ static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
 static int bounded_tokens(const struct engine *engine, const struct share *share,
                           const struct seq *seq, int wanted) {
     const int n = price_chunk(&engine->price, engine->plan, &engine->step->shape, seq_next(seq),
-                              wanted, engine->itl_ns);
+                              wanted, share->bound_ns);
     if (share->n_prompts == 0 || n > PRICE_MIN_CHUNK) return n;
     struct batch_shape shape = engine->step->shape;
     batch_shape_add(engine->plan, &shape, seq_next(seq), n, 0);
-    return price_of(&engine->price, &shape) <= engine->itl_ns ? n : 0;
+    return price_of(&engine->price, &shape) <= share->bound_ns ? n : 0;
 }
 
 static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {
@@ -166,7 +166,7 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     int n = min_int(left, share->tokens_left);
     if (engine_wants_rows(seq) && !seq->pooling) n = min_int(n, share->logits_left);
     if (!seq->pooling && share->logits_left == 0) n = min_int(n, left - 1);
-    if (share->bounded && n > 0) n = bounded_tokens(engine, share, seq, n);
+    if (share->bound_ns != UINT64_MAX && n > 0) n = bounded_tokens(engine, share, seq, n);
     if (n == 0) return;
     n = kv_room(engine->kv, &seq->table, seq_next(seq), n);
     if (n == 0 || !kv_grow(engine->kv, &seq->table, seq_next(seq), n)) {
@@ -177,6 +177,8 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     users_chosen(&engine->users, seq->user_at);
     work_add(engine, share, seq, n);
     share->n_prompts++;
+    const uint64_t bound_ns = engine_prompt_bound(engine, seq);
+    if (bound_ns < share->bound_ns) share->bound_ns = bound_ns;
 }
 
 static void give_prompts(struct engine *engine, struct share *share) {
@@ -194,6 +196,7 @@ static void give_prompts(struct engine *engine, struct share *share) {
 
 static void share_out(struct engine *engine, struct share *share) {
     *share = (struct share){.tokens_left = engine->batch_tokens,
+                            .bound_ns = UINT64_MAX,
                             .logits_left = engine->logit_rows,
                             .again_left = engine->batch_tokens - engine->n_running};
     const int at = (engine->first_flight + engine->n_flight) % engine->depth;

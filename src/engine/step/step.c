@@ -161,6 +161,7 @@ rn_status engine_step(struct engine *engine, bool *busy) {
     } else {
         step(engine, begin);
     }
+    kv_tell_settled(engine->kv);
     engine_fill_stats(engine);
     atomic_store_explicit(&engine->begin_ns, 0, memory_order_relaxed);
     if (engine->self_check) engine_check(engine);

@@ -1,0 +1,283 @@
+// Bounds on time, on a clock and with step times of the test's own. Admitted requests keep their
+// bounds; each refused request, played again without its bounds in the same crowd, breaks them.
+// Without bounds nothing changes.
+#include <math.h>
+
+#include "engine/step/promise.h"
+#include "fake_clock.h"
+
+enum { ASKS = 90, WARM = 10, LOADS = 3, PROMPT_MAX = 120 };
+
+struct ask {
+    double at_ms, ttft_ms, tpot_ms; // 0: no bound
+    int n_prompt, n_out;
+    double share; // of its prompt that has to be cached
+};
+
+struct got {
+    bool refused, ended;
+    char reason[200];
+    double ttft_ms, tpot_ms;
+    rn_finish finish;
+    int n_tokens, cached;
+};
+
+static rn_model *tiny;
+
+static int open_tiny(void **state) {
+    bare_clock = (struct engine_clock){fake_now, NULL};
+    tiny = bare_open(TEST_DATA "/golden/llama/model.gguf");
+    return 0;
+}
+
+static int close_tiny(void **state) {
+    rn_model_close(tiny);
+    return 0;
+}
+
+// ---------------------------------------------------------------- a machine
+
+// The price's own bucket of that many rows, for exact numbers.
+static int bucket_at(double rows) { return rows < 16 ? (int)rows : rows < 48 ? 16 : 28; }
+
+static struct price machine; // the times of steps, which the engine knows
+static const struct engine *running;
+
+static rn_status table_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
+    const rn_status status = fake.submit(backend, batch, err);
+    pass_ms(price_of_exact(&machine, &running->step->shape) / MS);
+    return status;
+}
+
+// Steps of few rows take 1 ms, and attention a tenth of the rest.
+static void machine_set(struct price *price, const struct engine *engine) {
+    static const struct price_point points[] = {{1, 1e6}, {8, 1e6}, {16, 1.5e6}, {48, 4e6}};
+    struct batch_shape shape = {0};
+    price_init(price, &engine->rates);
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        price->point[i] = points[i];
+        price->used[i] = (uint8_t)bucket_at(points[i].rows);
+        price->bucket[price->used[i]] = (struct price_bucket){.rows = points[i].rows,
+                                                              .ns = points[i].ns,
+                                                              .count = 32,
+                                                              .usual_ns = points[i].ns};
+    }
+    price->n_point = price->n_used = sizeof points / sizeof *points;
+    price->ns_per_flop = 1;
+    batch_shape_add(engine->plan, &shape, 64, 64, 1);
+    price->ns_per_flop = 0.4e6 / price_attention_ns(price, &shape);
+}
+
+static rn_engine *machine_engine(int max_seqs) {
+    rn_engine *engine = clock_engine_of(tiny, &(rn_engine_options){.max_seqs = max_seqs,
+                                                                   .n_ctx = 192,
+                                                                   .batch_tokens = 64,
+                                                                   .speculate = "off"});
+    fake.cls.submit = table_submit;
+    running = &engine->engine;
+    machine_set(&machine, &engine->engine);
+    engine->engine.price = machine;
+    return engine;
+}
+
+// ---------------------------------------------------------------- a crowd
+
+static double uniform(double low, double high) {
+    return low + (high - low) * ((double)rand() / RAND_MAX);
+}
+
+// The first ones have no bounds: the machine is busy when the others come.
+static void crowd_make(struct ask *ask, unsigned seed, double every_ms) {
+    double at_ms = 0;
+    srand(seed);
+    for (int i = 0; i < ASKS; i++) {
+        at_ms += -log(1 - uniform(0, 0.999)) * every_ms;
+        ask[i] = (struct ask){.at_ms = at_ms,
+                              .n_prompt = 8 + rand() % (PROMPT_MAX - 8),
+                              .n_out = 4 + rand() % 40};
+        if (i < WARM) continue;
+        if (rand() % 4) ask[i].ttft_ms = uniform(3, 120);
+        if (rand() % 2) ask[i].tpot_ms = uniform(1.05, 2.5);
+    }
+}
+
+static void submit(rn_engine *engine, const struct ask *ask, struct got *got, int index) {
+    int32_t prompt[PROMPT_MAX];
+    for (int i = 0; i < ask->n_prompt; i++) prompt[i] = 3 + (index * 31 + i * 7) % 500;
+    const rn_request request = {.prompt = prompt,
+                                .n_prompt = (size_t)ask->n_prompt,
+                                .max_tokens = ask->n_out,
+                                .ignore_eos = true,
+                                .ttft_ms = ask->ttft_ms,
+                                .tpot_ms = ask->tpot_ms,
+                                .cache_share = ask->share,
+                                .data = got};
+    uint64_t id;
+    rn_error err = {0};
+    check(!rn_engine_submit(engine, &request, &id, &err), "%s", err.message);
+}
+
+static void collect(rn_engine *engine) {
+    for (rn_event event; rn_engine_next_event(engine, &event);) {
+        struct got *got = event.data;
+        got->n_tokens += event.token >= 0;
+        if (!event.timings) continue;
+        got->ended = true;
+        got->finish = event.finish;
+        got->refused = event.status == RN_ERR_BOUND;
+        if (event.reason) snprintf(got->reason, sizeof got->reason, "%s", event.reason);
+        got->cached = event.timings->cached_tokens;
+        got->ttft_ms = event.timings->ttft_ms;
+        if (got->n_tokens > 1) got->tpot_ms = event.timings->decode_ms / (got->n_tokens - 1);
+    }
+}
+
+static void crowd_run(const struct ask *ask, int n, struct got *got) {
+    rn_engine *engine = machine_engine(8);
+    const double begin_ms = (double)fake.now_ns / MS;
+    bool busy = true;
+    memset(got, 0, (size_t)n * sizeof *got);
+    for (int next = 0; next < n || busy;) {
+        const double now_ms = (double)fake.now_ns / MS - begin_ms;
+        if (!busy && next < n && ask[next].at_ms > now_ms) pass_ms(ask[next].at_ms - now_ms);
+        while (next < n && ask[next].at_ms <= (double)fake.now_ns / MS - begin_ms + 1e-6) {
+            submit(engine, &ask[next], &got[next], next);
+            next++;
+        }
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        collect(engine);
+    }
+    rn_engine_destroy(engine);
+}
+
+static bool is_kept(const struct ask *ask, const struct got *got) {
+    return (!ask->ttft_ms || got->ttft_ms <= ask->ttft_ms) &&
+           (!ask->tpot_ms || got->tpot_ms <= ask->tpot_ms);
+}
+
+CASE(admitted_requests_keep_their_bounds_and_refused_ones_would_not) {
+    static const double every_ms[LOADS] = {3, 6, 12};
+    static struct ask ask[ASKS];
+    static struct got got[ASKS], again[ASKS];
+    int n_admitted = 0, n_kept = 0, n_refused = 0, n_broken = 0, n_replays = 0;
+    const int replays = test_scale(1, 2, 4); // of each load
+    for (int load = 0; load < LOADS; load++) {
+        crowd_make(ask, 17 + (unsigned)load, every_ms[load]);
+        crowd_run(ask, ASKS, got);
+        for (int i = WARM; i < ASKS; i++) {
+            check(got[i].ended, "request %d has not ended", i);
+            if (!ask[i].ttft_ms && !ask[i].tpot_ms) continue;
+            n_admitted += !got[i].refused;
+            n_kept += !got[i].refused && is_kept(&ask[i], &got[i]);
+            if (!got[i].refused && !is_kept(&ask[i], &got[i]))
+                print_message("admitted: %.2f ms of %.2f, then %.3f ms of %.3f\n", got[i].ttft_ms,
+                              ask[i].ttft_ms, got[i].tpot_ms, ask[i].tpot_ms);
+            n_refused += got[i].refused;
+            if (!got[i].refused || n_replays >= replays * (load + 1)) continue;
+            const struct ask asked = ask[i];
+            ask[i].ttft_ms = ask[i].tpot_ms = 0;
+            crowd_run(ask, ASKS, again);
+            ask[i] = asked;
+            n_replays++;
+            n_broken += !is_kept(&ask[i], &again[i]);
+            if (is_kept(&ask[i], &again[i]))
+                print_message("refused: %s; it took %.2f ms, then %.3f ms\n", got[i].reason,
+                              again[i].ttft_ms, again[i].tpot_ms);
+        }
+    }
+    print_message("%d admitted, %d kept; %d refused, %d of %d replays broke the bound\n",
+                  n_admitted, n_kept, n_refused, n_broken, n_replays);
+    check(n_admitted > 60 && n_refused > 15, "%d admitted, %d refused", n_admitted, n_refused);
+    check(n_kept >= 0.99 * n_admitted, "%d of %d admitted kept their bounds", n_kept, n_admitted);
+    check(n_broken >= 0.99 * n_replays, "%d of %d refused broke their bounds", n_broken, n_replays);
+}
+
+// ---------------------------------------------------------------- single requests
+
+// A machine that knows its prices.
+static rn_engine *warm_engine(struct got *got) {
+    rn_engine *engine = machine_engine(4);
+    static const struct ask warm = {.n_prompt = 64, .n_out = 20};
+    bool busy = true;
+    for (int i = 0; i < 8; i++) submit(engine, &warm, got, 100 + i);
+    while (busy) {
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    *got = (struct got){0};
+    return engine;
+}
+
+static struct got ask_one(rn_engine *engine, const struct ask *ask, int index) {
+    struct got got = {0};
+    bool busy = true;
+    submit(engine, ask, &got, index);
+    while (!got.ended) {
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    return got;
+}
+
+CASE(a_refusal_comes_at_once_and_has_the_numbers) {
+    struct got others, got;
+    rn_engine *engine = warm_engine(&others);
+    // 120 tokens take two steps of 64 rows, about 4 ms each
+    got = ask_one(engine, &(struct ask){.n_prompt = 120, .n_out = 4, .ttft_ms = 2}, 1);
+    check(got.refused && !got.n_tokens, "%s", got.reason);
+    check(strstr(got.reason, "within 2 ms") && strstr(got.reason, "120 tokens of its prompt"), "%s",
+          got.reason);
+    got = ask_one(engine, &(struct ask){.n_prompt = 120, .n_out = 4, .ttft_ms = 40}, 1);
+    check(!got.refused && got.n_tokens == 4 && got.ttft_ms <= 40, "%g ms", got.ttft_ms);
+    // now the prompt is cached, but for its last block
+    got = ask_one(engine, &(struct ask){.n_prompt = 120, .n_out = 4, .ttft_ms = 3}, 1);
+    check(!got.refused && got.cached >= 96, "%d cached: %s", got.cached, got.reason);
+    got = ask_one(engine, &(struct ask){.n_prompt = 9, .n_out = 4, .tpot_ms = 0.5}, 2);
+    check(got.refused && strstr(got.reason, "not every 0.5 ms"), "%s", got.reason);
+    rn_engine_destroy(engine);
+}
+
+// Every choice of a refused request ends.
+CASE(all_choices_of_a_request_are_refused_together) {
+    struct got got = {0};
+    rn_engine *engine = warm_engine(&got);
+    int32_t prompt[100] = {0};
+    for (int i = 0; i < 100; i++) prompt[i] = 5 + i;
+    const rn_request request = {
+        .prompt = prompt, .n_prompt = 100, .n = 3, .max_tokens = 4, .ttft_ms = 1};
+    uint64_t id;
+    rn_event event;
+    int n_ends = 0, n_last = 0;
+    bool busy = true;
+    assert_int_equal(rn_engine_submit(engine, &request, &id, NULL), RN_OK);
+    for (int i = 0; i < 4 && !n_last; i++) {
+        rn_engine_step(engine, &busy);
+        while (rn_engine_next_event(engine, &event)) {
+            assert_int_equal(event.status, RN_ERR_BOUND);
+            n_ends += event.finish == RN_FINISH_ERROR;
+            n_last += event.last;
+        }
+    }
+    check(n_ends == 3 && n_last == 1, "%d ends", n_ends);
+    rn_engine_destroy(engine);
+}
+
+// ---------------------------------------------------------------- cached shares
+
+CASE(a_prompt_that_is_not_cached_is_handed_back) {
+    struct got others, got;
+    rn_engine *engine = warm_engine(&others);
+    const struct ask half = {.n_prompt = 100, .n_out = 4, .share = 0.5};
+    got = ask_one(engine, &half, 7);
+    check(got.finish == RN_FINISH_CACHE && !got.n_tokens && !got.cached, "finish %d", got.finish);
+    const struct ask any = {.n_prompt = 100, .n_out = 1};
+    got = ask_one(engine, &any, 7);
+    assert_int_equal(got.finish, RN_FINISH_LENGTH);
+    got = ask_one(engine, &half, 7); // 96 of 100
+    check(got.finish == RN_FINISH_LENGTH && got.cached == 96, "%d cached", got.cached);
+    got = ask_one(engine, &(struct ask){.n_prompt = 100, .n_out = 4, .share = 0.97}, 7);
+    assert_int_equal(got.finish, RN_FINISH_CACHE);
+    rn_engine_destroy(engine);
+}
+
+TEST_PROGRAM(promise) { return cases_run(open_tiny, close_tiny); }
