@@ -1,6 +1,7 @@
 // The page at "/" and its files, from the table that the build makes of web/ (tools/assets.cmake).
 // No path of a request is ever opened: a file without a row does not exist. Called by the I/O
 // thread.
+#define _GNU_SOURCE // strcasestr
 #include <string.h>
 
 #include "assets_table.h"
@@ -30,7 +31,24 @@ static bool tag_listed(const char *list, const char *etag) {
     return false;
 }
 
+// Clients of Ollama look for its sentence at "/"; browsers name HTML among the forms that they
+// take.
+static bool wants_page(const struct call *call) {
+    const char *accept = call_header(call, "Accept");
+    return accept && (strcasestr(accept, "text/html") || strcasestr(accept, "text/*"));
+}
+
 void assets_get(struct call *call) {
+    static const char running[] = "Ollama is running";
+    call->by_accept = !strcmp(call_path(call), "/");
+    if (call->by_accept && !wants_page(call)) {
+        call->content_type = "text/plain; charset=utf-8";
+        call->immutable = true;
+        call->bytes = running;
+        call->bytes_len = strlen(running);
+        call->status = 200;
+        return;
+    }
     const struct asset *asset = call->server->config.ui ? asset_find(call_path(call)) : NULL;
     if (!asset) {
         char shown[128];

@@ -214,6 +214,12 @@ static const char *error_type(enum call_api api, int status) {
 
 void call_error_object(enum call_api api, int status, const char *param, const char *code,
                        const char *message, struct jbuf *out) {
+    if (api == API_OLLAMA) {
+        jbuf_text(out, "{\"error\":");
+        jbuf_cstring(out, message);
+        jbuf_text(out, "}");
+        return;
+    }
     jbuf_text(out, api == API_ANTHROPIC ? "{\"type\":\"error\",\"error\":{\"type\":"
                                         : "{\"error\":{\"type\":");
     jbuf_cstring(out, error_type(api, status));
@@ -236,10 +242,16 @@ void call_error_object(enum call_api api, int status, const char *param, const c
 
 // The API in whose form errors are written where no route was found.
 static enum call_api api_of_path(const char *path) {
-    static const char anthropic[] = "/v1/messages";
-    const size_t len = strlen(anthropic);
-    const bool is_theirs = !strncmp(path, anthropic, len) && (!path[len] || path[len] == '/');
-    return is_theirs ? API_ANTHROPIC : API_OPENAI;
+    static const struct {
+        const char *path;
+        enum call_api api;
+    } theirs[] = {{"/v1/messages", API_ANTHROPIC}, {"/api", API_OLLAMA}};
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+        const size_t len = strlen(theirs[i].path);
+        if (!strncmp(path, theirs[i].path, len) && (!path[len] || path[len] == '/'))
+            return theirs[i].api;
+    }
+    return API_OPENAI;
 }
 
 enum call_api call_api_of(const struct call *call) {

@@ -25,7 +25,7 @@
 
 enum { CALL_ID_BYTES = 48, CALL_REQUEST_ID_BYTES = 129 };
 
-enum call_api { API_OPENAI, API_ANTHROPIC }; // whose form errors have
+enum call_api { API_OPENAI, API_ANTHROPIC, API_OLLAMA }; // whose form errors have
 
 enum call_state {
     CALL_READING,   // its body is being read
@@ -47,11 +47,13 @@ struct call {
     const char *query;         // of the target, as it was sent; NULL: none
     bool head_only;            // the method is HEAD: no byte of the body is sent
     bool cors;                 // the answer is for a page of another site
+    int key;                   // the number of its API key, from 0; 0: there are none
     char id[25];               // random, without a prefix
     char request_id[CALL_REQUEST_ID_BYTES]; // the client's X-Request-Id; "": none
     struct otlp_context trace;              // that it belongs to
     int64_t created;                        // seconds since 1970
     uint64_t start_ns;                      // head complete
+    uint64_t load_ns;                       // that it waited for its model to be loaded
     char *body;                             // [body_len], NUL-terminated
     size_t body_len, body_capacity;
     size_t body_cost;   // its share of server->counts.body_bytes
@@ -73,6 +75,7 @@ struct call {
     int retry_after_s;        // with 429 and 503; 0: none
     char allow[32];           // with 405
     const char *etag;         // assets
+    bool by_accept;           // it depends on the request's Accept field
     bool immutable;           // the body is not of out but of these borrowed bytes
     const char *bytes;
     size_t bytes_len;

@@ -43,7 +43,7 @@ static void real_write(float value, struct jbuf *out) {
     jbuf_bytes(out, text + at, sizeof text - (size_t)at);
 }
 
-static void array_write(const float *value, int n, struct jbuf *out) {
+void openai_vector(const float *value, int n, struct jbuf *out) {
     jbuf_text(out, "[");
     for (int i = 0; i < n; i++) {
         if (i) jbuf_bytes(out, ",", 1);
@@ -94,7 +94,8 @@ static void whole_write(struct call *call, int i) {
     struct jbuf *out = &call->out;
     jbuf_text(out, i ? "," : "{\"object\":\"list\",\"data\":[");
     jbuf_printf(out, "{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i);
-    (own->base64 ? base64_write : array_write)(choice->embedding, call->served->info->n_embd, out);
+    (own->base64 ? base64_write : openai_vector)(choice->embedding, call->served->info->n_embd,
+                                                 out);
     jbuf_text(out, "}");
     if (i == generation->n_choices - 1) usage_write(call, out);
 }
@@ -104,7 +105,7 @@ static const struct writer embeddings_writer = {.whole = whole_write, .error = o
 // ---------------------------------------------------------------- the handler
 
 // Vectors cannot be shortened: a model that was not trained for it would give nonsense.
-static bool dimensions_check(const struct fields *fields) {
+bool openai_dimensions(const struct fields *fields) {
     const int n_embd = fields->call->served->info->n_embd;
     int64_t dimensions = n_embd;
     if (!field_int(fields, "dimensions", 1, INT32_MAX, &dimensions)) return false;
@@ -140,7 +141,7 @@ void embeddings_prepare(struct call *call) {
     int format = 0, pooling = 0;
     if (!field_choice(&fields, "encoding_format", "float|base64", &format)) return;
     if (!field_choice(&fields, "pooling", "mean|last", &pooling)) return;
-    if (!dimensions_check(&fields)) return;
+    if (!openai_dimensions(&fields)) return;
     own->base64 = format == 1;
     generation->pooling = pooling == 1 ? RN_POOLING_LAST : RN_POOLING_MEAN;
     generation->normalize = true;

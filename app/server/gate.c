@@ -15,25 +15,30 @@ static bool same_secret(const char *key, const char *given, size_t given_len) {
     return !differs;
 }
 
-static bool is_key(const struct server_config *config, const char *given) {
+// The number of the key; -1: it is none.
+static int key_find(const struct server_config *config, const char *given) {
     const size_t len = strlen(given);
-    unsigned found = 0;
-    for (int i = 0; i < config->n_keys; i++) found |= same_secret(config->keys[i], given, len);
-    return found && len;
+    int found = -1;
+    for (int i = 0; i < config->n_keys; i++)
+        if (same_secret(config->keys[i], given, len)) found = i;
+    return len ? found : -1;
 }
 
-bool gate_key(const struct server_config *config, const char *authorization, const char *api_key) {
-    if (!config->n_keys) return true;
+bool gate_key(const struct server_config *config, const char *authorization, const char *api_key,
+              int *number) {
     static const char bearer[] = "Bearer ";
     const size_t n = sizeof bearer - 1;
-    bool ok = false;
+    *number = 0;
+    if (!config->n_keys) return true;
+    int found = api_key ? key_find(config, api_key) : -1;
     if (authorization && !strncasecmp(authorization, bearer, n)) {
         authorization += n;
         while (*authorization == ' ') authorization++;
-        ok = is_key(config, authorization);
+        const int key = key_find(config, authorization);
+        if (key >= 0) found = key;
     }
-    if (api_key) ok |= is_key(config, api_key);
-    return ok;
+    if (found >= 0) *number = found;
+    return found >= 0;
 }
 
 // "name:port", "[v6]:port" without the port and brackets. False: longer than any name.

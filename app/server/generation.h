@@ -76,8 +76,8 @@ struct delta {
     size_t len;
 };
 
-// How an API writes an answer. All run on the I/O thread and write to call->out; a stream's events
-// are complete SSE events ("data: ...\n\n").
+// How an API writes an answer. All run on the I/O thread and write to call->out. A stream has
+// complete SSE events ("data: ...\n\n"), or complete lines where the type says so.
 struct writer {
     // Choice i of an answer that is no stream, with the text before the first and after the
     // last. Each is written once, in order, when all have ended; its text is forgotten then.
@@ -90,7 +90,8 @@ struct writer {
     void (*choice_end)(struct call *call, struct generation_choice *choice);
     void (*end)(struct call *call);                        // the last part; NULL: none
     void (*error)(struct call *call, const char *message); // after its first byte
-    const char *ping; // SSE that keeps a silent stream alive; NULL: ": keep-alive\n\n"
+    const char *type; // of a stream; NULL: text/event-stream
+    const char *ping; // keeps a silent stream alive; NULL: ": keep-alive\n\n"
 };
 
 struct generation_prompt {
@@ -153,7 +154,7 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                      const json_t *tools, const json_t *variables, bool add_generation_prompt,
                      bool continue_final);
 
-// The comment that keeps a silent stream alive.
+// The bytes that keep a silent stream alive.
 static inline const char *generation_ping(const struct generation *generation) {
     return generation->writer->ping ? generation->writer->ping : ": keep-alive\n\n";
 }

@@ -16,7 +16,7 @@ enum {
 bool generation_shape_read(struct call *call, struct generation *generation, const json_t *body,
                            enum family family) {
     const bool has_tools =
-        family == FAMILY_CHAT || family == FAMILY_RESPONSES || family == FAMILY_MESSAGES;
+        family & (FAMILY_CHAT | FAMILY_RESPONSES | FAMILY_MESSAGES | FAMILY_OLLAMA);
     generation->family = family;
     if (!shape_read(call, body, family, &generation->shape)) return false;
     return !has_tools || tool_choice_read(call, body, family, &generation->tool_choice);

@@ -13,6 +13,7 @@
 #include "log_sink.h"
 #include "metrics_state.h"
 #include "otlp.h"
+#include "responses_store.h"
 #include "routes.h"
 
 // A scrape: its sources and its buffer.
@@ -502,6 +503,13 @@ static void put_now(struct scrape *scrape) {
                (double)now.body_bytes);
     put_single(scrape, "runnel:http_answer_bytes", "gauge",
                "Memory of answers that are sent in one piece.", (double)now.answer_bytes);
+    int responses;
+    size_t response_bytes;
+    responses_count(scrape->server->responses, &responses, &response_bytes);
+    put_single(scrape, "runnel:responses", "gauge", "Responses that previous_response_id can name.",
+               responses);
+    put_single(scrape, "runnel:response_bytes", "gauge", "Memory of kept responses.",
+               (double)response_bytes);
     put_single(scrape, "runnel:choices_submitted", "gauge",
                "Requests' choices that the engine has, running or waiting.", scrape->served->load);
 }

@@ -1,6 +1,6 @@
 // The common parts of OpenAI's endpoints: the head that all chunks of a call start with, usage,
 // tokens with their log probabilities, prompts in all their forms. Internal to chat.c,
-// completions.c, embeddings.c and models.c.
+// completions.c, embeddings.c, models.c, and the files of Ollama's API.
 #ifndef RN_SERVER_OPENAI_H
 #define RN_SERVER_OPENAI_H
 
@@ -55,5 +55,9 @@ void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out
 // The field as prompts: a string, a list of strings, of ids, or of lists of ids. Each becomes a
 // prompt of the generation; with keep_text also the text that it stands for. False: refused.
 bool openai_prompts(struct call *call, const json_t *body, const char *name, bool keep_text);
+// A vector as a JSON array of numbers.
+void openai_vector(const float *value, int n, struct jbuf *out);
+// `dimensions` must be the model's. False: refused.
+bool openai_dimensions(const struct fields *fields);
 
 #endif

@@ -295,10 +295,14 @@ const char *otlp_operation(const struct route *route) {
     } known[] = {{chat_prepare, "chat"},
                  {responses_prepare, "chat"},
                  {messages_prepare, "chat"},
+                 {ollama_chat, "chat"},
+                 {ollama_generate, "text_completion"},
                  {completions_prepare, "text_completion"},
                  {native_prepare, "text_completion"},
                  {generate_prepare, "text_completion"},
-                 {embeddings_prepare, "embeddings"}};
+                 {embeddings_prepare, "embeddings"},
+                 {ollama_embed, "embeddings"},
+                 {ollama_embeddings, "embeddings"}};
     for (size_t i = 0; route && i < sizeof known / sizeof *known; i++)
         if (known[i].prepare == route->prepare) return known[i].operation;
     return NULL;

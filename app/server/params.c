@@ -253,6 +253,33 @@ int params_effort_budget(enum effort effort) {
     return budgets[effort];
 }
 
+// Ollama's: whether the model thinks, or how much.
+static bool read_think(const struct fields *fields, const struct row *row, const char *name,
+                       struct params *out) {
+    static const enum effort efforts[] = {EFFORT_LOW, EFFORT_MEDIUM, EFFORT_HIGH, EFFORT_MAX};
+    (void)row;
+    const json_t *value = json_object_get(fields->object, name);
+    int level = 0;
+    if (!is_given(fields, name) || json_is_true(value)) return true;
+    if (json_is_false(value)) {
+        out->effort = EFFORT_NONE;
+        return true;
+    }
+    if (!field_choice(fields, name, "low|medium|high|max", &level)) return false;
+    out->effort = efforts[level];
+    return true;
+}
+
+// Ollama's: -1 and -2 are up to the context.
+static bool read_num_predict(const struct fields *fields, const struct row *row, const char *name,
+                             struct params *out) {
+    (void)row;
+    int64_t value = out->max_tokens;
+    const bool ok = field_int(fields, name, -2, INT32_MAX, &value);
+    out->max_tokens = value < 0 ? -1 : (int)value;
+    return ok;
+}
+
 // Anthropic's: of thinking that is enabled.
 static bool read_thinking_budget(const struct fields *fields, const struct row *row,
                                  const char *name, struct params *out) {
@@ -275,7 +302,7 @@ static bool read_seed(const struct fields *fields, const struct row *row, const 
     const json_t *given = json_object_get(fields->object, name);
     const double real = json_is_real(given) ? json_real_value(given) : 0;
     out->sampling.has_seed = true;
-    if (fields->call->has_big_seed) {
+    if (fields->call->has_big_seed && !*fields->path) { // the body's own
         out->sampling.seed = fields->call->big_seed;
         return true;
     }
@@ -459,30 +486,28 @@ static const struct row rows[] = {
 
 // ---------------------------------------------------------------- reading it
 
-static bool row_read(struct call *call, const json_t *body, const struct row *row,
-                     struct params *out) {
-    const struct fields top = fields_of(call, body, "");
+static bool row_read(const struct fields *top, const struct row *row, struct params *out) {
     const char *dot = strchr(row->name, '.');
-    if (!dot || json_object_get(body, row->name)) return row->read(&top, row, row->name, out);
+    if (!dot || json_object_get(top->object, row->name)) return row->read(top, row, row->name, out);
     char parent[64];
     const size_t len = (size_t)(dot - row->name);
     assert(len < sizeof parent);
     memcpy(parent, row->name, len);
     parent[len] = '\0';
     const json_t *object = NULL;
-    if (!field_object(&top, parent, &object)) return false;
+    if (!field_object(top, parent, &object)) return false;
     if (!object) return true;
-    const struct fields inner = fields_of(call, object, parent);
+    const struct fields inner = fields_of(top->call, object, parent);
     return row->read(&inner, row, dot + 1, out);
 }
 
-static bool sampling_read(struct call *call, const json_t *body, struct params *out) {
+static bool sampling_read(const struct fields *top, struct params *out) {
     for (size_t i = 0; i < sizeof sampling_rows / sizeof *sampling_rows; i++)
-        if (!row_read(call, body, &sampling_rows[i], out)) return false;
+        if (!row_read(top, &sampling_rows[i], out)) return false;
     for (size_t i = 0; i < sizeof sampling_aliases / sizeof *sampling_aliases; i++) {
         struct row row = sampling_rows[sampling_aliases[i].row];
         row.name = sampling_aliases[i].name;
-        if (!row_read(call, body, &row, out)) return false;
+        if (!row_read(top, &row, out)) return false;
     }
     return true;
 }
@@ -490,6 +515,8 @@ static bool sampling_read(struct call *call, const json_t *body, struct params *
 bool params_no_model(struct call *call, const char *name) {
     char shown[128];
     unicode_quote(name, strlen(name), shown, sizeof shown);
+    if (call_api_of(call) == API_OLLAMA) // the sentence that its clients match
+        return call_refuse(call, 404, "model", "model_not_found", "model '%s' not found", shown);
     return call_refuse(call, 404, "model", "model_not_found",
                        "The model `%s` does not exist. This server has `%.200s`; its option "
                        "--alias gives that another name.",
@@ -507,13 +534,19 @@ bool params_read(struct call *call, const json_t *body, enum family family, stru
     *out = (struct params){.sampling = call->served->sampling,
                            .n = 1,
                            .max_tokens = call->served->max_tokens,
+                           .stream = family == FAMILY_OLLAMA,
                            .effort = EFFORT_ABSENT,
                            .thinking_budget = -1};
+    struct fields top = fields_of(call, body, "");
     if (!params_model(call, body)) return false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if ((rows[i].families & (unsigned)family) && !row_read(call, body, &rows[i], out))
-            return false;
-    if (!sampling_read(call, body, out) || !routing_params(call, body, out)) return false;
+        if ((rows[i].families & (unsigned)family) && !row_read(&top, &rows[i], out)) return false;
+    if (family == FAMILY_OLLAMA) {
+        const json_t *options = NULL;
+        if (!field_object(&top, "options", &options)) return false;
+        top = fields_of(call, options, "options");
+    }
+    if (!sampling_read(&top, out) || !routing_params(call, body, out)) return false;
     const double limit_ms = call->server->config.request_s * 1e3;
     if (limit_ms > 0 && out->timeout_ms > limit_ms) out->timeout_ms = limit_ms;
     return true;

@@ -11,7 +11,8 @@ enum family { // bits, for the rows of fields.def
     FAMILY_NATIVE = 4,
     FAMILY_RESPONSES = 8,
     FAMILY_MESSAGES = 16,
-    FAMILY_ANY = 31,
+    FAMILY_OLLAMA = 32, // its sampling fields are members of `options`
+    FAMILY_ANY = 63,
 };
 
 enum { PROMPTS_MAX = 64, TOP_LOGPROBS_MAX = RN_MAX_TOP_LOGPROBS, USER_BYTES_MAX = 1024 };

@@ -63,12 +63,12 @@ static void put_date(struct jbuf *out) {
 
 static void put_cors(struct jbuf *out, const struct call *call) {
     const char *origin = call_header(call, "Origin");
-    put(out, "Vary", "Origin");
+    put(out, "Vary", call->by_accept ? "Origin, Accept" : "Origin");
     if (!call->cors || !origin) return;
     put(out, "Access-Control-Allow-Origin", origin);
     put(out, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
     if (strcmp(head_method(&call->head), "OPTIONS")) return;
-    put(out, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    put(out, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     const char *asked = call_header(call, "Access-Control-Request-Headers");
     put(out, "Access-Control-Allow-Headers", asked ? asked : "Authorization");
     put(out, "Access-Control-Max-Age", "600");
@@ -117,12 +117,13 @@ void reply_head(const struct call *call, enum framing framing, size_t length, bo
 }
 
 void reply_starved(struct call *call) {
-    static const char openai[] =
-        "{\"error\":{\"type\":\"unavailable_error\",\"message\":\"out of memory\",\"param\":null,"
-        "\"code\":\"out_of_memory\"}}";
-    static const char anthropic[] = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
-                                    "\"message\":\"out of memory\"}}";
-    const bool is_openai = call_api_of(call) == API_OPENAI;
+    static const char *const bodies[] = {
+        [API_OPENAI] = "{\"error\":{\"type\":\"unavailable_error\",\"message\":\"out of memory\","
+                       "\"param\":null,\"code\":\"out_of_memory\"}}",
+        [API_ANTHROPIC] = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
+                          "\"message\":\"out of memory\"}}",
+        [API_OLLAMA] = "{\"error\":\"out of memory\"}",
+    };
     call->status = 503;
     call->retry_after_s = 1;
     call->content_type = call->etag = NULL;
@@ -132,6 +133,6 @@ void reply_starved(struct call *call) {
     call->failed = false;
     jbuf_deinit(&call->out);
     call->taken = 0;
-    call->bytes = is_openai ? openai : anthropic;
+    call->bytes = bodies[call_api_of(call)];
     call->bytes_len = strlen(call->bytes);
 }

@@ -11,8 +11,16 @@
 #include "openai.h"
 #include "routes.h"
 
+_Static_assert(RESPONSE_ID_BYTES == CALL_ID_BYTES, "the id of an answer");
+
 struct state {
     struct jbuf echo; // the response's members that do not change
+    // where it is kept: its items so far, those of the request first
+    bool is_kept;
+    struct jbuf items;
+    size_t input_len;
+    struct responses *store;
+    struct response *previous; // referred to; NULL: none
     // the rest is for streams
     int64_t sequence; // events so far
     bool open;
@@ -35,6 +43,8 @@ struct item {
 
 static void state_free(void *own) {
     struct state *state = own;
+    responses_release(state->store, state->previous);
+    jbuf_deinit(&state->items);
     jbuf_deinit(&state->echo);
     jbuf_deinit(&state->text);
     jbuf_deinit(&state->logprobs);
@@ -165,6 +175,35 @@ static void tail_put(const struct call *call, bool cut, struct jbuf *out) {
     jbuf_text(out, "}");
 }
 
+// ---------------------------------------------------------------- keeping it
+
+// The item that was written from `from` on.
+static void item_keep(const struct call *call, const struct jbuf *written, size_t from) {
+    struct state *state = call->generation->own;
+    if (!state->is_kept || written->failed) return;
+    jbuf_bytes(&state->items, written->data + from, written->len - from);
+    jbuf_bytes(&state->items, "\n", 1);
+}
+
+// The whole response is in call->out: from `head` to its output, and from `tail` on.
+static void response_keep(struct call *call, size_t head, size_t output, size_t tail) {
+    struct state *state = call->generation->own;
+    const struct jbuf *out = &call->out;
+    if (!state->is_kept || out->failed) return;
+    struct response response = {.key = call->key,
+                                .previous = state->previous,
+                                .input_len = state->input_len,
+                                .output_len = state->items.len - state->input_len,
+                                .head_len = output - head};
+    call_answer_id(call, response.id);
+    jbuf_bytes(&state->items, out->data + head, output - head);
+    jbuf_bytes(&state->items, out->data + tail, out->len - tail);
+    response.text = state->items;
+    state->items = (struct jbuf){0};
+    state->is_kept = false;
+    responses_keep(state->store, &response);
+}
+
 // ---------------------------------------------------------------- whole
 
 static void output_put(const struct call *call, struct generation_choice *choice,
@@ -191,7 +230,9 @@ static void output_put(const struct call *call, struct generation_choice *choice
             item.logprobs = &logprobs;
         }
         if (i) jbuf_text(out, ",");
+        const size_t from = out->len;
         item_put(call, &item, out);
+        item_keep(call, out, from);
     }
     jbuf_text(out, "]");
     if (logprobs.failed) out->failed = true;
@@ -201,9 +242,14 @@ static void output_put(const struct call *call, struct generation_choice *choice
 static void whole_write(struct call *call, int i) {
     struct generation_choice *choice = &call->generation->choice[i];
     const bool cut = is_cut(choice);
-    head_put(call, cut ? "incomplete" : "completed", NULL, cut, &call->out);
-    output_put(call, choice, &call->out);
-    tail_put(call, cut, &call->out);
+    struct jbuf *out = &call->out;
+    const size_t head = out->len;
+    head_put(call, cut ? "incomplete" : "completed", NULL, cut, out);
+    const size_t output = out->len;
+    output_put(call, choice, out);
+    const size_t tail = out->len;
+    tail_put(call, cut, out);
+    response_keep(call, head, output, tail);
 }
 
 // ---------------------------------------------------------------- stream
@@ -307,7 +353,9 @@ static void item_close(struct call *call, bool is_whole) {
     part_event(call, "response.content_part.done", &item);
     item_event(call, "response.output_item.done", &item);
     if (state->output.len) jbuf_text(&state->output, ",");
+    const size_t from = state->output.len;
     item_put(call, &item, &state->output);
+    item_keep(call, &state->output, from);
     if (state->text.failed || state->logprobs.failed || state->output.failed) out->failed = true;
     jbuf_clear(&state->text);
     jbuf_clear(&state->logprobs);
@@ -379,11 +427,15 @@ static void stream_end(struct call *call) {
     const bool cut = is_cut(&call->generation->choice[0]);
     struct jbuf *out = event_begin(call, cut ? "response.incomplete" : "response.completed");
     jbuf_key(out, "response");
+    const size_t head = out->len;
     head_put(call, cut ? "incomplete" : "completed", NULL, cut, out);
+    const size_t output = out->len;
     jbuf_text(out, "[");
     jbuf_bytes(out, state->output.data, state->output.len);
     jbuf_text(out, "]");
+    const size_t tail = out->len;
     tail_put(call, cut, out);
+    response_keep(call, head, output, tail);
     event_end(out);
 }
 
@@ -410,25 +462,38 @@ static const struct writer writer = {
 // ---------------------------------------------------------------- handler
 
 static bool prompt_make(struct call *call, const json_t *body, struct generation *generation) {
+    const struct state *state = generation->own;
     struct conversation conversation;
-    bool ok = responses_input(call, body, &conversation);
+    json_t *before = state->previous ? responses_items(call, state->previous) : NULL;
+    if (state->previous && !before) return false;
+    bool ok = responses_input(call, body, before, &conversation);
     generation->custom = json_incref(conversation.custom);
     ok = ok && generation_chat(call, generation, conversation.messages, conversation.tools,
                                conversation.variables, true, false);
     conversation_deinit(&conversation);
+    json_decref(before);
     return ok;
 }
 
 static bool state_make(struct call *call, const json_t *body, struct generation *generation) {
     struct state *state = calloc(1, sizeof *state);
-    if (state) responses_echo(body, &generation->params, &state->echo);
-    if (!state || state->echo.failed) {
-        if (state) state_free(state);
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-    }
+    if (!state) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     generation->own = state;
     generation->own_free = state_free;
-    return true;
+    state->store = call->server->responses;
+    return responses_previous(call, body, &state->previous);
+}
+
+// After the request was read: its items are valid.
+static bool state_fill(struct call *call, const json_t *body, struct generation *generation) {
+    struct state *state = generation->own;
+    state->is_kept =
+        responses_keeps(state->store) && !json_is_false(json_object_get(body, "store"));
+    responses_echo(body, &generation->params, state->is_kept, &state->echo);
+    if (state->is_kept) responses_items_put(call, body, &state->items);
+    state->input_len = state->items.len;
+    return !(state->echo.failed || state->items.failed) ||
+           call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
 }
 
 void responses_prepare(struct call *call) {
@@ -438,7 +503,8 @@ void responses_prepare(struct call *call) {
     if (!params_read(call, body, FAMILY_RESPONSES, &generation->params)) return;
     if (!generation_shape_read(call, generation, body, FAMILY_RESPONSES)) return;
     if (!responses_options(call, body, &generation->params)) return;
-    if (!prompt_make(call, body, generation)) return;
     if (!state_make(call, body, generation)) return;
+    if (!prompt_make(call, body, generation)) return;
+    if (!state_fill(call, body, generation)) return;
     generation_check(call, generation, "input");
 }

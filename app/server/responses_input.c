@@ -1,5 +1,5 @@
 // From the body of a Responses request to a conversation for the template, and back: a response
-// repeats its request. The server keeps no responses, so a reference to one is refused.
+// repeats its request.
 #include <stdio.h>
 #include <string.h>
 
@@ -111,6 +111,17 @@ static bool item_read(struct conversation *conversation, const struct fields *it
     return kinds[i].read(conversation, item);
 }
 
+static bool items_read(struct conversation *conversation, const struct fields *body,
+                       const char *name, const json_t *items) {
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        char path[FIELD_PATH_BYTES];
+        struct fields item;
+        if (!conversation_item(body, name, items, i, path, &item)) return false;
+        if (!item_read(conversation, &item)) return false;
+    }
+    return true;
+}
+
 static bool input_read(struct conversation *conversation, const struct fields *body) {
     const json_t *input = json_object_get(body->object, "input");
     if (json_is_string(input)) {
@@ -121,13 +132,7 @@ static bool input_read(struct conversation *conversation, const struct fields *b
     if (!json_is_array(input)) return conversation_refuse(body, "input", "a string or an array");
     if (!field_array(body, "input", INPUT_ITEMS_MAX, &input)) return false;
     if (json_array_size(input) == 0) return field_refuse(body, "input", "[] is empty");
-    for (size_t i = 0; i < json_array_size(input); i++) {
-        char path[FIELD_PATH_BYTES];
-        struct fields item;
-        if (!conversation_item(body, "input", input, i, path, &item)) return false;
-        if (!item_read(conversation, &item)) return false;
-    }
-    return true;
+    return items_read(conversation, body, "input", input);
 }
 
 // ---------------------------------------------------------------- tools
@@ -166,7 +171,8 @@ static bool tools_read(struct conversation *conversation, const struct fields *b
     return true;
 }
 
-bool responses_input(struct call *call, const json_t *body, struct conversation *out) {
+bool responses_input(struct call *call, const json_t *body, const json_t *before,
+                     struct conversation *out) {
     const struct fields fields = fields_of(call, body, "");
     const char *instructions = NULL;
     size_t len;
@@ -177,7 +183,8 @@ bool responses_input(struct call *call, const json_t *body, struct conversation 
         conversation_text(out, instructions, len);
     }
     conversation_effort(out, &fields, "reasoning");
-    return input_read(out, &fields) && tools_read(out, &fields) && conversation_close(out, call);
+    return items_read(out, &fields, "previous_response_id", before) && input_read(out, &fields) &&
+           tools_read(out, &fields) && conversation_close(out, call);
 }
 
 // ---------------------------------------------------------------- options
@@ -218,15 +225,16 @@ static bool metadata_read(const struct fields *fields) {
 }
 
 bool responses_options(struct call *call, const json_t *body, struct params *params) {
-    static const char stateless[] = "is not supported: the server keeps no responses";
     const struct fields fields = fields_of(call, body, "");
     const json_t *text = NULL;
     const char *ignored;
     int choice = 0;
     bool parallel, store;
-    if (!field_unsupported(&fields, "previous_response_id", false, stateless)) return false;
-    if (!field_unsupported(&fields, "conversation", false, stateless)) return false;
-    if (!field_unsupported(&fields, "background", true, stateless)) return false;
+    if (!field_unsupported(&fields, "conversation", false,
+                           "is not supported: use previous_response_id"))
+        return false;
+    if (!field_unsupported(&fields, "background", true, "is not supported: use a stream"))
+        return false;
     if (!field_unsupported(&fields, "prompt", false, "is not supported: no prompts are stored")) {
         return false;
     }
@@ -259,15 +267,19 @@ static void echo_given(const json_t *object, const char *name, struct jbuf *out)
     if (value && !json_is_null(value)) echo(object, name, "null", out);
 }
 
-void responses_echo(const json_t *body, const struct params *params, struct jbuf *out) {
+void responses_echo(const json_t *body, const struct params *params, bool is_kept,
+                    struct jbuf *out) {
     const json_t *reasoning = json_object_get(body, "reasoning");
     const json_t *text = json_object_get(body, "text");
     echo(body, "instructions", "null", out);
     echo(body, "metadata", "{}", out);
     echo(body, "max_output_tokens", "null", out);
     echo(body, "parallel_tool_calls", "true", out);
-    jbuf_text(out, ",\"background\":false,\"previous_response_id\":null,\"store\":false"
-                   ",\"truncation\":\"disabled\",\"service_tier\":\"default\"");
+    echo(body, "previous_response_id", "null", out);
+    jbuf_key(out, "store");
+    jbuf_bool(out, is_kept);
+    jbuf_text(out,
+              ",\"background\":false,\"truncation\":\"disabled\",\"service_tier\":\"default\"");
     jbuf_key(out, "reasoning");
     jbuf_text(out, "{");
     echo(reasoning, "effort", "null", out);

@@ -27,9 +27,16 @@ void served_deinit(struct served *served) {
     model_metrics_destroy(served->metrics);
 }
 
+// Clients of Ollama add the tag ":latest" to a name without a tag.
+static bool is_name(const char *own, const char *name) {
+    const size_t len = strlen(own);
+    if (strncmp(own, name, len) != 0) return false;
+    return !name[len] || (!strchr(own, ':') && !strcmp(name + len, ":latest"));
+}
+
 bool served_is_named(const struct served *served, const char *name) {
-    bool is_named = served->name && !strcmp(name, served->name);
-    for (int i = 0; i < served->n_aliases; i++) is_named |= !strcmp(name, served->aliases[i]);
+    bool is_named = served->name && is_name(served->name, name);
+    for (int i = 0; i < served->n_aliases; i++) is_named |= is_name(served->aliases[i], name);
     return is_named;
 }
 

@@ -24,6 +24,7 @@
 #include "metrics.h"
 #include "record/trace.h"
 #include "requests.h"
+#include "responses_store.h"
 #include "served.h"
 #include "server_state.h"
 #include "streams.h"
@@ -268,7 +269,8 @@ static bool models_open(struct server *server) {
     server->metrics = metrics_create(server);
     server->kept = kept_create(config->keep_requests);
     server->served = calloc(1, sizeof *server->served);
-    if (!server->metrics || !server->kept || !server->served) return false;
+    server->responses = responses_create(config->keep_responses, config->response_bytes_max);
+    if (!server->metrics || !server->kept || !server->responses || !server->served) return false;
     server->n_served = 1;
     return served_init(&server->served[0], server, config->model_name, config->aliases,
                        config->n_aliases);
@@ -369,6 +371,7 @@ void server_destroy(struct server *server) {
     for (int i = 0; i < server->n_served; i++) served_end(&server->served[i]);
     free(server->served);
     kept_destroy(server->kept);
+    responses_destroy(server->responses);
     metrics_destroy(server->metrics);
     fd_close(server->epoll_fd);
     fd_close(server->wake_fd);

@@ -43,6 +43,8 @@ struct server_config {
     int keep_requests;                          // finished requests whose records are kept
     const struct routing_objective *objectives; // names that stand for priorities
     int n_objectives;
+    int keep_responses; // responses for previous_response_id, and their memory
+    size_t response_bytes_max;
 
     size_t body_bytes_max;    // of one request
     size_t pending_bytes_max; // bodies of all requests, parsed ones included

@@ -14,6 +14,7 @@ struct call;
 struct http;
 struct kept;
 struct metrics;
+struct responses;
 struct workers;
 
 // The present load, for /metrics and for limits. An idle server has zeros.
@@ -50,6 +51,7 @@ struct server {
     struct workers *workers;
     struct http *http;
     struct kept *kept;
+    struct responses *responses; // any thread
 };
 
 #endif

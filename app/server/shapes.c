@@ -304,11 +304,24 @@ static bool grammar_read(const struct fields *fields, const char *name, enum sha
     return text_read(fields, name, kind, out);
 }
 
+// Ollama's: "json", or a schema.
+static bool ollama_format_read(const struct fields *fields, const char *name, enum shape_kind kind,
+                               struct shape *out) {
+    const char *word = json_string_value(json_object_get(fields->object, name));
+    if (!word) return source_read(fields, name, kind, out);
+    if (!*word) return true;
+    if (!strcmp(word, "json")) return shape_begin(fields, name, SHAPE_OBJECT, out);
+    char shown[JSON_SHOWN_BYTES];
+    return field_refuse(fields, name, "expected \"json\" or a JSON schema, got %s",
+                        json_shown(json_object_get(fields->object, name), shown));
+}
+
 static const struct source_row readers[] = {
     {FAMILY_ANY, NULL, "response_format", format_read, SHAPE_NONE},
     {FAMILY_RESPONSES, "text", "format", flat_format_read, SHAPE_NONE},
     {FAMILY_MESSAGES, NULL, "output_format", messages_format_read, SHAPE_NONE},
     {FAMILY_MESSAGES, "output_config", "format", messages_format_read, SHAPE_NONE},
+    {FAMILY_OLLAMA, NULL, "format", ollama_format_read, SHAPE_SCHEMA},
     {FAMILY_ANY, NULL, "structured_outputs", structured_read, SHAPE_NONE},
     {FAMILY_ANY, NULL, "guided_json", source_read, SHAPE_SCHEMA},
     {FAMILY_ANY, NULL, "guided_regex", text_read, SHAPE_REGEX},

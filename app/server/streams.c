@@ -240,6 +240,7 @@ static bool submit(struct call *call) {
 }
 
 static void stream_begin(struct call *call) {
+    call->content_type = call->generation->writer->type;
     call_stream(call, NULL);
     if (call->generation->writer->begin) call->generation->writer->begin(call);
 }

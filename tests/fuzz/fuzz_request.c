@@ -81,11 +81,13 @@ static const struct route *route_of(const uint8_t **data, size_t *size) {
 
 // An answer is JSON; a refusal has a message.
 static void answer_check(const struct call *call) {
-    if (call->status != 200 && (call->status < 400 || call->status >= 500)) abort();
+    const bool is_refusal = call->status >= 400 && call->status < 500;
+    if (call->status != 200 && !is_refusal && call->status != 501) abort();
     json_t *answer = json_loadb(call->out.data, call->out.len, 0, NULL);
     if (!answer) abort();
     if (call->status != 200) {
-        const json_t *message = json_object_get(json_object_get(answer, "error"), "message");
+        const json_t *error = json_object_get(answer, "error");
+        const json_t *message = json_is_string(error) ? error : json_object_get(error, "message");
         if (json_string_length(message) == 0) abort();
     }
     json_decref(answer);

@@ -243,8 +243,33 @@ test('responses: the text of the chat, whole and as a stream', async () => {
     const turns = [...messages, { role: 'assistant', content: answer.output_text }, { role: 'user', content: 'And then?' }];
     const more = await client.responses.create({ ...body, input: turns });
     assert.equal(more.output_text, textOf(await chat({ messages: turns })));
-    await refused(client.responses.create({ ...body, previous_response_id: answer.id }), OpenAI.BadRequestError,
-        { status: 400, param: 'previous_response_id', message: /previous_response_id/ });
+});
+
+test('responses: a conversation continues from a response that the server keeps', async () => {
+    const body = { model, max_output_tokens: 40, seed: 7, instructions: 'Be brief.' };
+    const first = await client.responses.create({ ...body, input: messages[0].content });
+    const second = await client.responses.create({ ...body, input: 'And then?', previous_response_id: first.id });
+    const turns = [...messages, ...first.output, { role: 'user', content: 'And then?' }];
+    const whole = await client.responses.create({ ...body, input: turns, store: false });
+    assert.equal(second.output_text, whole.output_text);
+    assert.equal(second.usage.input_tokens, whole.usage.input_tokens);
+    assert.ok(second.usage.input_tokens_details.cached_tokens >= Math.floor((first.usage.total_tokens - 1) / 32) * 32);
+    const bare = await client.responses.create({ ...body, instructions: null, input: 'And then?', previous_response_id: first.id });
+    assert.ok(bare.usage.input_tokens < second.usage.input_tokens); // instructions are not carried over
+    let last;
+    for await (const event of await client.responses.create({ ...body, input: 'The end?', previous_response_id: second.id, stream: true })) last = event.response;
+    assert.equal(last.previous_response_id, second.id);
+    assert.deepEqual((await client.responses.retrieve(last.id)).output, last.output);
+    const items = [];
+    for await (const item of client.responses.inputItems.list(last.id, { order: 'asc', limit: 2 })) items.push(item);
+    assert.deepEqual(items.map(({ role }) => role), ['user', 'assistant', 'user', 'assistant', 'user']);
+    assert.equal(items[1].content[0].text, first.output_text);
+    await client.responses.delete(first.id);
+    await refused(client.responses.retrieve(first.id), OpenAI.NotFoundError, { status: 404, code: 'response_not_found' });
+    await refused(client.responses.retrieve(whole.id), OpenAI.NotFoundError, { status: 404 });
+    await refused(client.responses.create({ ...body, input: 'x', previous_response_id: first.id }), OpenAI.NotFoundError,
+        { status: 404, param: 'previous_response_id', code: 'previous_response_not_found', message: /Previous response with id 'resp_.*' not found/ });
+    await refused(client.responses.create({ ...body, input: 'x', conversation: 'conv_1' }), OpenAI.BadRequestError, { status: 400, param: 'conversation' });
 });
 
 test('tools are refused where the template knows none', async () => {

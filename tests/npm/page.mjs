@@ -9,7 +9,7 @@ import { bare, browser, check, tally } from './page_visit.mjs';
 import { errors, filled, models } from './page_ways.mjs';
 
 async function withoutPage() {
-    const response = await fetch(`${bare}/`);
+    const response = await fetch(`${bare}/`, { headers: { accept: 'text/html' } });
     const body = await response.json();
     check(
         'without the page / is 404 as JSON',

@@ -46,6 +46,8 @@ static inline struct server_config serve_config(void) {
                                    .stall_s = 60,
                                    .stuck_s = 60,
                                    .stream_bytes_max = 1 << 20,
+                                   .keep_responses = 16,
+                                   .response_bytes_max = 1 << 20,
                                    .keep_requests = 16};
     return config;
 }

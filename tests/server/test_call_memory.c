@@ -3,11 +3,16 @@
 // the failure. No text is lost, and nothing leaks.
 #include "calls.h"
 
+#include <time.h>
+
 #include "chat_messages.h"
 #include "failing_malloc.h"
 #include "tool_shapes.h"
 
-static int setup(void **state) { return server_open(state, PLAIN_TEMPLATE); }
+static int setup(void **state) {
+    tzset(); // the memory of the C library's time zone is not a handler's
+    return server_open(state, PLAIN_TEMPLATE);
+}
 
 // ---------------------------------------------------------------- requests
 
@@ -92,6 +97,12 @@ static const struct request requests[] = {
     {responses_prepare, API_OPENAI, 20, RESPONSES_BODY},
     {messages_prepare, API_ANTHROPIC, 20, MESSAGES_BODY},
     {messages_count, API_ANTHROPIC, 20, "{'messages':[{'role':'user','content':'hi'}]}"},
+    {ollama_chat, API_OLLAMA, 20,
+     "{'messages':[{'role':'user','content':'w?'},{'role':'assistant','thinking':'hm'},{'role':'"
+     "user','content':'Hi'}],'format':'','options':{'stop':['a']},'think':false}"},
+    {ollama_generate, API_OLLAMA, 20, "{'prompt':'Hi','system':'be kind','context':[1,2,3]}"},
+    {ollama_embed, API_OLLAMA, 5, "{'input':['Once','upon']}"},
+    {ollama_show, API_OLLAMA, 2, "{'model':'tale'}"},
     {tokens_tokenize, API_OPENAI, 2, "{'content':['Once upon',3,' a time'],'with_pieces':true}"},
     {tokens_tokenize, API_OPENAI, 2, "{'prompt':'Once upon a time','return_token_strs':true}"},
     {tokens_detokenize, API_OPENAI, 2, "{'tokens':[43,76,3,131,106]}"},
@@ -157,6 +168,8 @@ static const struct {
      "{'prompt':'Once','response_fields':['content','generation_settings/stop']}"},
     {messages_prepare, API_ANTHROPIC, 4, MESSAGES_BODY},
     {responses_prepare, API_OPENAI, 4, RESPONSES_BODY},
+    {ollama_chat, API_OLLAMA, 4, "{" CHAT "}"},
+    {ollama_generate, API_OLLAMA, 1, "{'prompt':'Once','stream':false}"},
 };
 
 // A call whose choices have all that the I/O thread keeps for them: a call of a tool, and the text

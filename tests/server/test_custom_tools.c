@@ -43,7 +43,7 @@ CASE(custom_tools_become_functions) {
                  ":%s]}",
                  cases[i][1]);
         call = call_new(body);
-        check(responses_input(call, body_of(call), &conversation), "%s", body);
+        check(responses_input(call, body_of(call), NULL, &conversation), "%s", body);
         expect_json(json_array_get(conversation.tools, 0), "", cases[i][2]);
         check(custom_tool_is(conversation.custom, "patch", 5), "responses");
         check(!custom_tool_is(conversation.custom, "patch", 4), "another name");

@@ -76,13 +76,20 @@ CASE(test_origins_are_the_servers_own_or_configured) {
 
 CASE(test_a_key_opens_as_a_whole_alone) {
     struct server_config config = config_of(false);
-    assert_true(gate_key(&config, NULL, NULL)); // none is asked for
+    int number = 7;
+    assert_true(gate_key(&config, NULL, NULL, &number)); // none is asked for
+    assert_int_equal(number, 0);
     config.keys = keys;
     config.n_keys = 2;
-    assert_true(gate_key(&config, "Bearer sk-one", NULL));
-    assert_true(gate_key(&config, "bearer   sk-another-key", NULL));
-    assert_true(gate_key(&config, NULL, "sk-one"));
-    assert_true(gate_key(&config, "Bearer wrong", "sk-one"));
+    assert_true(gate_key(&config, "Bearer sk-one", NULL, &number));
+    assert_int_equal(number, 0);
+    assert_true(gate_key(&config, "bearer   sk-another-key", NULL, &number));
+    assert_int_equal(number, 1);
+    assert_true(gate_key(&config, "Bearer sk-another-key", "sk-one", &number));
+    assert_int_equal(number, 1);
+    assert_true(gate_key(&config, NULL, "sk-one", &number));
+    assert_int_equal(number, 0);
+    assert_true(gate_key(&config, "Bearer wrong", "sk-one", &number));
     static const char *const bad[] = {"",
                                       "Bearer",
                                       "Bearer ",
@@ -94,9 +101,9 @@ CASE(test_a_key_opens_as_a_whole_alone) {
                                       "sk-one",
                                       "Bearer sk-onE"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check(!gate_key(&config, bad[i], NULL), "'%s' opened", bad[i]);
-    assert_false(gate_key(&config, NULL, NULL));
-    assert_false(gate_key(&config, NULL, ""));
+        check(!gate_key(&config, bad[i], NULL, &number), "'%s' opened", bad[i]);
+    assert_false(gate_key(&config, NULL, NULL, &number));
+    assert_false(gate_key(&config, NULL, "", &number));
 }
 
 TEST_PROGRAM(gate) { return cases_run(NULL, NULL); }

@@ -12,7 +12,7 @@ static int setup(void **state) { return server_open(state, PLAIN_TEMPLATE); }
 static void conversation_expect(const char *body, bool tools, const char *expected) {
     struct conversation conversation;
     struct call *call = call_new(body);
-    check(responses_input(call, body_of(call), &conversation), "%.*s", (int)call->out.len,
+    check(responses_input(call, body_of(call), NULL, &conversation), "%.*s", (int)call->out.len,
           call->out.data);
     const json_t *part = tools ? conversation.tools : conversation.messages;
     assert_int_equal(!part, !expected);
@@ -90,7 +90,7 @@ CASE(wrong_requests_are_refused_by_field) {
         {"{'input':'a','tools':[{'type':'custom'}]}", "tools[0].name", "missing"},
         {"{'input':'a','tool_choice':'required'}", "tool_choice", "there are no tools"},
         {"{'input':'a','tool_choice':{'type':'mcp'}}", "tool_choice.type", "'mcp'"},
-        {"{'input':'a','previous_response_id':'resp_1'}", "previous_response_id", "resp_1"},
+        {"{'input':'a','previous_response_id':1}", "previous_response_id", "expected a string"},
         {"{'input':'a','conversation':'conv_1'}", "conversation", "conv_1"},
         {"{'input':'a','background':true}", "background", "true"},
         {"{'input':'a','prompt':{'id':'p'}}", "prompt", "not supported"},
@@ -104,6 +104,10 @@ CASE(wrong_requests_are_refused_by_field) {
         {"{'input':'a','max_output_tokens':0}", "max_output_tokens", "0 "},
     };
     expect_refusals(responses_prepare, cases);
+    const json_t *unknown =
+        answered(responses_prepare, "{'input':'a','previous_response_id':'resp_1','store':true}",
+                 404);
+    expect_json(unknown, "error.code", "'previous_response_not_found'");
 }
 
 // ---------------------------------------------------------------- answers

@@ -113,6 +113,7 @@ CASE(test_each_failed_allocation_costs_one_request_at_most) {
     struct server_config config = serve_config();
     config.connections_max = 8;
     config.keep_requests = 2; // soon full, so that what they take is constant
+    config.keep_responses = 1;
     spared = true;
     serve_start(&serve, &config);
     for (int i = 0; i < REQUESTS; i++) free(reference(&serve, &requests[i]));

@@ -455,6 +455,10 @@ CASE(head_sends_no_body) {
         ROW(HEAD("/v1/models/none"), 404),
         ROW(HEAD("/props"), 200),
         ROW(HEAD("/slots"), 200),
+        ROW(HEAD("/api/tags"), 200),
+        ROW(HEAD("/api/version"), 200),
+        ROW(HEAD("/api/blobs/sha256:0"), 501),
+        ROW(HEAD("/v1/responses/resp_0"), 404),
         ROW(HEAD("/nothing"), 404),
         ROW(HEAD("/tokenize"), 405),
     };
