@@ -88,20 +88,27 @@ CASE(one_hole_is_seen_wherever_it_is) {
     }
 }
 
-CASE(filling_keeps_the_candidates_in_their_order_also_in_place) {
+CASE(gathering_keeps_the_allowed_candidates_in_their_order_also_in_place) {
     static float logits[MOST], out[MOST];
     static int32_t id[MOST];
+    static uint64_t allowed[MOST / 64 + 1];
     for (int i = 0; i < 400; i++) {
         const int n = size_random();
-        fill_random(logits, n, true);
+        const uint64_t *mask = i % 3 ? allowed : NULL;
+        fill_random(logits, n, i % 5);
+        for (int k = 0; k <= n / 64; k++) { // words of all, of none, of few and of many tokens
+            const double share = below(3) ? uniform() : 1.5 * below(2);
+            allowed[k] = 0;
+            for (int j = 0; j < 64; j++) allowed[k] |= (uint64_t)(uniform() < share) << j;
+        }
         for_tables(passes) {
             const bool in_place = i % 2;
             if (in_place) memcpy(out, logits, sizeof out);
-            const int kept = passes->fill(in_place ? out : logits, n, 2.5f, out, id);
+            const int kept = passes->gather(in_place ? out : logits, n, mask, out, id);
             int expected = 0;
             for (int k = 0; k < n; k++) {
-                if (!(logits[k] > -INFINITY)) continue;
-                check(expected < kept && id[expected] == k && out[expected] == logits[k] - 2.5f,
+                if (!(logits[k] > -INFINITY) || (mask && !token_set_has(mask, k))) continue;
+                check(expected < kept && id[expected] == k && out[expected] == logits[k],
                       "%s: %d of %d", passes->name, k, n);
                 expected++;
             }

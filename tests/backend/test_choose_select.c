@@ -81,7 +81,7 @@ static struct plain plain_of(const float *logits, int n, const struct choice_num
     return plain;
 }
 
-// All instruction sets, from logits where they are and from a set that is written out.
+// All instruction sets, from logits where they are and from gathered ones.
 static void check_kept(struct chooser *chooser, const float *logits, const rn_sampling *s) {
     static struct candidate at[MOST];
     const int n = chooser->n_vocab;
@@ -96,13 +96,16 @@ static void check_kept(struct chooser *chooser, const float *logits, const rn_sa
                                     .wanted = &wanted,
                                     .raw = logits,
                                     .logit = logits,
+                                    .n = n,
+                                    .is_whole = true,
                                     .scale = 1,
                                     .set = {chooser->logit, chooser->id, 0}};
         choice.top = chooser->passes->peaks(logits, n, chooser->peak, &holes);
-        choice.whole = below(2);
-        if (!choice.whole)
-            choice.set.n =
-                chooser->passes->fill(logits, n, choice.top, chooser->logit, chooser->id);
+        if (below(2)) {
+            choice.n = chooser->passes->gather(logits, n, NULL, chooser->logit, chooser->id);
+            choice.logit = chooser->logit;
+            choice.id = chooser->id;
+        }
         apply(&choice);
         check(choice.set.n == plain.n, "%s: %d of %d are kept, not %d", chooser->passes->name,
               choice.set.n, n, plain.n);

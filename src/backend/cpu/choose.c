@@ -1,6 +1,7 @@
 // The choice: the steps of the table in their order, and the Gumbel-max choice among the candidates
-// that they leave. As long as no filter has dropped a token, nothing is written out: the passes
-// read the logits where they are. Called once for each row of logits that has a choice.
+// that they leave. A mask gathers the logits that it allows. As long as no filter has dropped a
+// token, nothing else is written out: the passes read the logits where they are. Called once for
+// each row of logits that has a choice.
 #include "backend/cpu/choose.h"
 
 #include <assert.h>
@@ -55,10 +56,11 @@ void chooser_deinit(struct chooser *chooser) {
 struct run choose_run(const struct cpu_choice *choice) {
     const struct chooser *chooser = choice->chooser;
     const struct candidates *set = &choice->set;
-    if (choice->whole)
+    if (choice->is_whole)
         return (struct run){.logit = choice->logit,
                             .peak = chooser->peak,
-                            .n = choice->wanted->n_vocab,
+                            .id = choice->id,
+                            .n = choice->n,
                             .shift = choice->top,
                             .scale = choice->scale};
     bool holes;
@@ -70,10 +72,19 @@ struct run choose_run(const struct cpu_choice *choice) {
 // The first token whose logit is the largest: in the first block whose peak it is.
 static int32_t choose_greedy(const struct cpu_choice *choice) {
     const float *peak = choice->chooser->peak;
-    int32_t id = 0;
-    while (peak[id / CHOOSE_BLOCK] != choice->top) id += CHOOSE_BLOCK;
-    while (choice->logit[id] != choice->top) id++;
-    return id;
+    int32_t at = 0;
+    while (peak[at / CHOOSE_BLOCK] != choice->top) at += CHOOSE_BLOCK;
+    while (choice->logit[at] != choice->top) at++;
+    return choice->id ? choice->id[at] : at;
+}
+
+// Only these tokens, less NaN and -INFINITY, are candidates; NULL: all of them.
+static void gather(struct cpu_choice *choice, const uint64_t *allowed) {
+    const struct candidates *set = &choice->set;
+    choice->n =
+        choice->chooser->passes->gather(choice->logit, choice->n, allowed, set->logit, set->id);
+    choice->logit = set->logit;
+    choice->id = set->id;
 }
 
 int32_t chooser_choose(struct chooser *chooser, const struct choice *wanted, const float *logits) {
@@ -83,17 +94,20 @@ int32_t chooser_choose(struct chooser *chooser, const struct choice *wanted, con
                                 .wanted = wanted,
                                 .raw = logits,
                                 .logit = logits,
+                                .n = wanted->n_vocab,
+                                .is_whole = true,
                                 .scale = 1,
                                 .set = {chooser->logit, chooser->id, 0}};
     choose_edit(&choice);
+    if (wanted->allowed) gather(&choice, wanted->allowed);
     bool holes; // NaN and -INFINITY are no candidates; mostly there are none of them
-    choice.top = passes->peaks(choice.logit, wanted->n_vocab, chooser->peak, &holes);
+    choice.top = passes->peaks(choice.logit, choice.n, chooser->peak, &holes);
     if (!isfinite(choice.top)) return -1;
     if (wanted->numbers->temperature == 0) return choose_greedy(&choice);
-    choice.whole = !holes;
-    if (holes)
-        choice.set.n = passes->fill(choice.logit, wanted->n_vocab, choice.top, choice.set.logit,
-                                    choice.set.id);
+    if (holes) {
+        gather(&choice, NULL);
+        passes->peaks(choice.logit, choice.n, chooser->peak, &holes);
+    }
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) filters[i](&choice);
     const struct run left = choose_run(&choice);
     return passes->choose(&left, wanted->key);

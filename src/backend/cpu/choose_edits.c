@@ -1,37 +1,12 @@
-// The steps that change logits by token id: the mask, then the rows of edits. They write to the
-// chooser's copy, made by the first that has something to write; the model's logits stay as they
-// are.
+// The steps that change logits by token id. They write to the chooser's copy, so the model's logits
+// stay as they are. The mask needs no copy: tokens that it leaves out are not gathered (choose.c).
 //
 // Invariants: a finite logit stays finite; NaN and infinities stay what they are; except that a
-// banned or masked logit becomes -INFINITY.
+// banned logit becomes -INFINITY.
 #include <float.h>
 #include <math.h>
 
 #include "backend/cpu/choose_steps.h"
-
-static float *logits_edit(struct cpu_choice *choice) {
-    struct chooser *chooser = choice->chooser;
-    if (choice->logit != chooser->logit) {
-        memcpy(chooser->logit, choice->raw,
-               (size_t)choice->wanted->n_vocab * sizeof *chooser->logit);
-        choice->logit = chooser->logit;
-    }
-    return chooser->logit;
-}
-
-static void mask(struct cpu_choice *choice) {
-    const uint64_t *allowed = choice->wanted->allowed;
-    if (!allowed) return;
-    const int n_vocab = choice->wanted->n_vocab;
-    float *logit = logits_edit(choice);
-    for (int begin = 0; begin < n_vocab; begin += 64) {
-        const uint64_t word = allowed[begin / 64];
-        const int n = n_vocab - begin < 64 ? n_vocab - begin : 64;
-        if (word == UINT64_MAX) continue;
-        for (int i = 0; i < n; i++)
-            logit[begin + i] = (word >> i & 1) != 0 ? logit[begin + i] : -INFINITY;
-    }
-}
 
 // ---------------------------------------------------------------- the edits of a row
 
@@ -86,9 +61,10 @@ static float edit_dry(const struct choice_numbers *numbers, const struct choice_
 void choose_edit(struct cpu_choice *choice) {
     const struct choice *wanted = choice->wanted;
     const struct choice_numbers *numbers = wanted->numbers;
-    mask(choice);
+    float *logit = choice->chooser->logit;
     if (wanted->n_edit == 0) return;
-    float *logit = logits_edit(choice);
+    memcpy(logit, choice->raw, (size_t)wanted->n_vocab * sizeof *logit);
+    choice->logit = logit;
     for (int i = 0; i < wanted->n_edit; i++) {
         const struct choice_edit *edit = &wanted->edit[i];
         if (edit->id >= wanted->n_vocab) continue; // a larger vocabulary's

@@ -21,14 +21,7 @@ static float weight_distance(double weight) {
 // ---------------------------------------------------------------- the steps
 
 void choose_step_temperature(struct cpu_choice *choice) {
-    struct candidates *set = &choice->set;
-    const float temperature = choice->wanted->numbers->temperature;
-    if (choice->whole) {
-        choice->scale = temperature;
-        return;
-    }
-    if (temperature == 1) return;
-    for (int i = 0; i < set->n; i++) set->logit[i] /= temperature;
+    choice->scale = choice->wanted->numbers->temperature; // the first filter: all are there
 }
 
 // As Tang et al. (2024) have it; the temperature divides both sides, so it drops nothing else. The
@@ -46,8 +39,7 @@ void choose_step_top_n_sigma(struct cpu_choice *choice) {
 
 void choose_step_top_k(struct cpu_choice *choice) {
     const int k = choice->wanted->numbers->top_k;
-    if (k > 0 && k < (choice->whole ? choice->wanted->n_vocab : choice->set.n))
-        choose_keep_best(choice, k);
+    if (k > 0 && k < (choice->is_whole ? choice->n : choice->set.n)) choose_keep_best(choice, k);
 }
 
 // As Meister et al. (2022) have it: the tokens whose information is nearest to the entropy, until
@@ -78,7 +70,7 @@ void choose_step_min_p(struct cpu_choice *choice) {
     struct candidates *set = &choice->set;
     const float min_p = choice->wanted->numbers->min_p;
     if (!(min_p > 0)) return;
-    if (choice->whole) keep_within(choice, weight_distance((double)min_p));
+    if (choice->is_whole) keep_within(choice, weight_distance((double)min_p));
     int n = 0;
     for (int i = 0; i < set->n; i++) {
         set->logit[n] = set->logit[i];
@@ -98,7 +90,7 @@ void choose_step_xtc(struct cpu_choice *choice) {
     const struct run run = choose_run(choice);
     const uint64_t total = choice->chooser->passes->mass_within(&run, 0, INFINITY);
     const double threshold = (double)total / (double)WEIGHT_ONE * (double)s->xtc_threshold;
-    if (choice->whole) keep_within(choice, INFINITY);
+    if (choice->is_whole) keep_within(choice, INFINITY);
     const float least = -weight_distance(threshold);
     int last = -1;
     for (int i = 0; i < set->n; i++)

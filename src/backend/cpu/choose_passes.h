@@ -54,8 +54,9 @@ struct choose_passes {
     // Fills peak and returns the largest logit; a NaN never is. -INFINITY when there is no other.
     // *holes: one is a NaN or -INFINITY.
     float (*peaks)(const float *logit, int n, float *peak, bool *holes);
-    // The logits that are neither, less `shift`, with their ids; `out` may be `logit`.
-    int (*fill)(const float *logit, int n, float shift, float *out, int32_t *id);
+    // The logits that are neither, with their ids, of the tokens in the set `allowed` (NULL: all);
+    // `out` may be `logit`.
+    int (*gather)(const float *logit, int n, const uint64_t *allowed, float *out, int32_t *id);
     // How many are at most so far from the centre.
     int (*count_within)(const struct run *run, float centre, float distance);
     // The sum of their units of mass.

@@ -100,6 +100,22 @@ IN_BLOCKS uint64_t vector_within(vfloat v, float most) {
 #endif
 }
 
+// A bit for each element with v > least.
+IN_BLOCKS uint64_t vector_over(vfloat v, float least) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask(v, _mm512_set1_ps(least), _CMP_GT_OQ);
+#elif defined(__AVX2__)
+    return (uint64_t)_mm256_movemask_ps((vfloat)(v > least));
+#elif defined(__x86_64__)
+    return (uint64_t)_mm_movemask_ps((vfloat)(v > least));
+#else
+    const vint over = v > least;
+    uint64_t bits = 0;
+    for (int j = 0; j < WIDTH; j++) bits |= (uint64_t)(over[j] & 1) << j;
+    return bits;
+#endif
+}
+
 // A bit for each element above that.
 IN_BLOCKS uint64_t vector_above(vint v, int32_t least) {
 #if defined(__AVX512F__)
@@ -256,33 +272,6 @@ static float peaks(const float *logit, int n, float *peak, bool *holes) {
     return most;
 }
 
-// The overwritten entries were read before: a candidate never moves to a later place.
-IN_BLOCKS int block_fill(const float *logit, int at, float shift, float *out, int32_t *id, int n) {
-    float x[BLOCK];
-    int holes = 0, kept = 0;
-    for (int j = 0; j < n; j++) holes |= !(logit[at + j] > -INFINITY);
-    for (int j = 0; j < n; j++) x[j] = logit[at + j] - shift;
-    if (!holes) {
-        for (int j = 0; j < n; j++) out[j] = x[j];
-        for (int j = 0; j < n; j++) id[j] = at + j;
-        return n;
-    }
-    for (int j = 0; j < n; j++) {
-        const bool is_candidate = logit[at + j] > -INFINITY;
-        out[kept] = x[j];
-        id[kept] = at + j;
-        kept += is_candidate;
-    }
-    return kept;
-}
-
-static int fill(const float *logit, int n, float shift, float *out, int32_t *id) {
-    int kept = 0;
-    for (int at = 0; at < n; at += BLOCK)
-        kept += WITH_SIZE(at, n, block_fill, logit, at, shift, out + kept, id + kept);
-    return kept;
-}
-
 // Running sums over the finite logits, less the shift.
 struct moments {
     vdouble sum, squares;
@@ -413,6 +402,30 @@ IN_BLOCKS int block_keep(const struct run *run, int at, const float *x, uint64_t
         id[kept++] = run->id ? run->id[at + j] : at + j;
     }
 #endif
+    return kept;
+}
+
+// A bit for each element of the block that is neither a NaN nor -INFINITY.
+static inline uint64_t block_candidates(const float *x) {
+    uint64_t bits = 0;
+    for (int j = 0; j < BLOCK; j += WIDTH) bits |= vector_over(vector_load(x + j), -INFINITY) << j;
+    return bits;
+}
+
+static int gather(const float *logit, int n, const uint64_t *allowed, float *out, int32_t *id) {
+    const struct run all = {.n = n};
+    int kept = 0;
+    for (int at = 0; at < n; at += BLOCK) {
+        float rest[BLOCK];
+        const float *x = logit + at;
+        const uint64_t word = allowed ? allowed[at / BLOCK] : UINT64_MAX;
+        if (word == 0) continue;
+        if (n - at < BLOCK) {
+            for (int j = 0; j < BLOCK; j++) rest[j] = at + j < n ? x[j] : -INFINITY;
+            x = rest;
+        }
+        kept += block_keep(&all, at, x, word & block_candidates(x), out + kept, id + kept);
+    }
     return kept;
 }
 
@@ -617,7 +630,7 @@ static int32_t choose(const struct run *run, uint64_t key) {
 
 #define PASSES_TABLE(its_name)                                                                     \
     {                                                                                              \
-        .name = (its_name), .is_here = is_here, .peaks = peaks, .fill = fill,                      \
+        .name = (its_name), .is_here = is_here, .peaks = peaks, .gather = gather,                  \
         .count_within = count_within, .mass_within = mass_within, .mass_left_out = mass_left_out,  \
         .keep_within = keep_within, .measure = measure, .list = list, .mean = mean,                \
         .deviation = deviation, .choose = choose                                                   \

@@ -20,7 +20,7 @@ void choose_keep_until(struct cpu_choice *choice, float centre, struct cut cut) 
     struct candidates *set = &choice->set;
     set->n = choice->chooser->passes->keep_within(&run, centre, cut.distance, cut.id, set->logit,
                                                   set->id);
-    choice->whole = false;
+    choice->is_whole = false;
 }
 
 static const float first_distance = 1, last_distance = 1024;

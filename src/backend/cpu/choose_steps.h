@@ -20,15 +20,17 @@ struct candidates {
 struct cpu_choice {
     struct chooser *chooser;
     const struct choice *wanted;
-    const float *raw;      // [n_vocab] as the model gave them
-    const float *logit;    // [n_vocab] raw, or the chooser's copy from the first edit on
-    float top;             // the largest of them; after the edits
-    bool whole;            // all tokens are candidates still, and nothing is written out
+    const float *raw;   // [n_vocab] as the model gave them
+    const float *logit; // [n] raw, the chooser's copy after edits, or gathered
+    const int32_t *id;  // [n] of gathered ones; NULL: all tokens are there
+    int n;
+    float top;             // the largest of them
+    bool is_whole;         // no filter has dropped one: these are the candidates
     float scale;           // while whole: the temperature's divisor
     struct candidates set; // unless whole
 };
 
-// choose_edits.c: mask and edits, on a copy where there is something to write.
+// choose_edits.c: on a copy where there is something to write.
 void choose_edit(struct cpu_choice *choice);
 
 #define SAMPLING_STEP(phase, name) STEP_##phase(name)
