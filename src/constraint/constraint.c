@@ -25,6 +25,7 @@ struct constraint {
     struct machine machine;
     struct share **share; // [n_rule]
     struct mask_cache cache;
+    bool has_cache;
     uint64_t work;
     size_t bytes;
 
@@ -123,7 +124,7 @@ static void constraint_destroy(struct constraint *c) {
     for (uint32_t i = 0; c->share && i < c->machine.n_rule; i++)
         share_release(c->vocab, c->share[i]);
     free(c->share);
-    mask_cache_deinit(&c->cache);
+    if (c->has_cache) mask_cache_deinit(&c->cache);
     free(c->source);
     machine_deinit(&c->machine);
     vocab_unref(c->vocab);
@@ -190,7 +191,9 @@ static rn_status fill(struct constraint *c, struct grammar *g) {
         c->share[i] = share_acquire(c->vocab, &c->machine, i);
         if (!c->share[i]) return err_set(g->err, RN_ERR_NOMEM, "out of memory for a constraint");
     }
-    if (!c->share) return err_set(g->err, RN_ERR_NOMEM, "out of memory for a constraint");
+    c->has_cache = mask_cache_init(&c->cache, c->vocab->n_words);
+    if (!c->share || !c->has_cache)
+        return err_set(g->err, RN_ERR_NOMEM, "out of memory for a constraint");
     status = check_start(c, g->err);
     if (status) return status;
     summarize(c, &g->budget);

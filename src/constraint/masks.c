@@ -8,7 +8,7 @@ enum {
     // Frames looked at for one mask: about 3 ms. Sentences of words take half of it with 262,144
     // tokens.
     MASK_WORK = 1 << 20,
-    KEPT_WORK = 4000, // masks that take longer are kept for other runs
+    KEPT_WORK = 64, // masks that take less are made as fast as they are found
 };
 
 // Walks inside each other: a walk of one frame ends where its rule is left, and the sets behind may
@@ -24,22 +24,6 @@ static bool charge(struct matcher *m) {
     return !m->failure;
 }
 
-static bool may_grow(const struct matcher *m, struct frame f) {
-    const uint8_t flags = m->machine->flags[f.state];
-    const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
-    return !(flags & STATE_COUNTED) || !(flags & STATE_ACCEPT) || rule->max < 0 ||
-           (int64_t)f.count < rule->max;
-}
-
-// Whether a byte behind the frame may take another way than its own bytes.
-static bool may_leave(const struct matcher *m, struct frame f, uint8_t byte) {
-    const uint8_t flags = m->machine->flags[f.state];
-    if (flags & STATE_CALLS) return true;
-    if (!(flags & STATE_ACCEPT)) return false;
-    const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
-    return rule->follow[byte >> 6] >> (byte & 63) & 1;
-}
-
 // The same for a set of one frame, whose states follow each other without sets as long as bytes
 // cannot leave the rule.
 static void walk_lone(struct matcher *m, struct frame f, uint32_t begin, uint32_t end,
@@ -50,7 +34,7 @@ static void walk_lone(struct matcher *m, struct frame f, uint32_t begin, uint32_
         const struct trie_node *node = &v->node[i];
         const struct frame from = m->lone[node->depth - 1];
         if (!charge(m)) return;
-        if (node->depth - 1u > base && may_leave(m, from, node->byte)) {
+        if (node->depth - 1u > base && frame_may_leave(m, from, node->byte)) {
             const uint32_t to = matcher_next(m, matcher_enter(m, from), node->byte);
             if (m->failure) return;
             if (to) {
@@ -61,7 +45,7 @@ static void walk_lone(struct matcher *m, struct frame f, uint32_t begin, uint32_
             continue;
         }
         const struct frame to =
-            may_grow(m, from) ? matcher_step_frame(m, from, node->byte) : (struct frame){0};
+            frame_may_grow(m, from) ? matcher_step_frame(m, from, node->byte) : (struct frame){0};
         if (!to.state) {
             i = node->skip;
             continue;
@@ -129,53 +113,12 @@ static void add_leaves(struct matcher *m, const struct summary *s, struct frame 
     }
 }
 
-// Whether no token comes near a bound of the frame's rule.
-static bool is_far(const struct machine_rule *rule, const struct summary *s, uint32_t count) {
-    if (!rule->counted) return true;
-    const int64_t most = s->need_max > s->leave_max ? s->need_max : s->leave_max;
-    return count >= rule->min && (rule->max < 0 || count + most <= rule->max);
-}
-
 static void add_frame(struct matcher *m, const struct summary *s, struct frame f, uint64_t *bits) {
     const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
     const uint64_t room =
         rule->counted && rule->max >= 0 ? (uint64_t)rule->max - f.count : UINT64_MAX;
     add_inner(m, s, room, bits);
     add_leaves(m, s, f, bits);
-}
-
-// Counted text has another set behind every character, and far from its bounds the same tokens.
-static void add_summary(struct matcher *m, const struct summary *s, struct frame f,
-                        uint64_t *bits) {
-    const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
-    const size_t n_words = m->vocab->n_words;
-    if (!rule->counted || !is_far(rule, s, f.count)) {
-        add_frame(m, s, f, bits);
-        return;
-    }
-    struct matcher_frame_mask *mask = NULL;
-    for (uint32_t i = 0; i < MATCHER_MASKS && !mask; i++)
-        if (m->frame_mask[i].state == f.state && m->frame_mask[i].parent == f.parent)
-            mask = &m->frame_mask[i];
-    if (!mask) {
-        mask = &m->frame_mask[m->next_frame_mask++ % MATCHER_MASKS];
-        mask->state = 0;
-        if (!mask->bits) mask->bits = malloc(n_words * sizeof *mask->bits);
-        if (!mask->bits) {
-            m->failure = "out of memory for a constraint";
-            return;
-        }
-        memset(mask->bits, 0, n_words * sizeof *mask->bits);
-        const uint64_t before = m->work;
-        add_frame(m, s, f, mask->bits);
-        if (m->failure) return;
-        mask->state = f.state;
-        mask->parent = f.parent;
-        mask->work = m->work - before;
-    } else {
-        m->work += mask->work;
-    }
-    for (size_t i = 0; i < n_words; i++) bits[i] |= mask->bits[i];
 }
 
 // A wide state whose summary found no memory. Its work is not counted with the others': a text
@@ -190,7 +133,7 @@ static void add_wide(struct matcher *m, uint32_t frame, uint64_t *bits) {
 static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
     uint32_t narrow[MATCHER_SET_MAX], n_narrow = 0;
     const uint32_t n = m->set[set].n;
-    m->work = 0;
+    m->work = m->widest = 0;
     memset(bits, 0, m->vocab->n_words * sizeof *bits);
     if (m->set[set].can_end)
         for (int32_t i = 0; i < m->vocab->n_end; i++) token_bits_set(bits, m->vocab->end[i]);
@@ -204,83 +147,125 @@ static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
         else if (s == &summary_absent)
             add_wide(m, id, bits);
         else
-            add_summary(m, s, f, bits);
+            add_frame(m, s, f, bits);
     }
     const uint32_t rest = matcher_subset(m, narrow, n_narrow);
     if (rest) walk(m, rest, 0, m->vocab->n_node, 0, bits, 0);
     if (m->failure) memset(bits, 0, m->vocab->n_words * sizeof *bits);
 }
 
-// --- masks for all runs ---
+// --- keys ---
 
-void mask_cache_deinit(struct mask_cache *cache) {
-    for (int i = 0; i < MASK_CACHE_MAX; i++) free(cache->at[i]);
+// Counts far from the bounds of their rule have the same masks: no token has bytes enough to get
+// near. A count below the minimum stands for all of these, and one above it for all of those.
+enum { COUNT_BELOW = UINT32_MAX, COUNT_BETWEEN = UINT32_MAX - 1, KEY_LINK = 1u << 31 };
+
+static uint32_t count_key(const struct matcher *m, const struct machine_rule *rule,
+                          uint32_t count) {
+    const int64_t near = m->vocab->max_depth;
+    if (count + near < rule->min) return COUNT_BELOW;
+    if (count >= rule->min && (rule->max < 0 || count + near < rule->max)) return COUNT_BETWEEN;
+    return count;
 }
 
-// Numbers that stand for a set in every run: the states of its frames and of those behind them.
-// False: too many, or counted ones, whose sets seldom come again.
-static bool key_of(const struct matcher *m, uint32_t set, struct kept_mask *out) {
-    out->n = 0;
-    for (uint32_t i = 0; i < m->set[set].n; i++) {
-        uint32_t at = m->pool[m->set[set].at + i];
-        for (; at; at = m->frame[at].parent) {
-            if (m->frame[at].count || out->n + 2 > MASK_KEY_MAX) return false;
-            out->key[out->n++] = m->frame[at].state;
-        }
-        out->key[out->n++] = 0;
-    }
-    if (out->n == MASK_KEY_MAX) return false;
-    out->key[out->n++] = m->set[set].can_end;
+// The key in the making.
+struct keys {
+    struct mask_key *out;
+    uint32_t node[MASK_KEY_MAX], n_node; // frames that are in it
+    uint32_t n_far;                      // counts that stand for others
+};
+
+static bool key_put(struct keys *keys, uint32_t number) {
+    if (keys->out->n == MASK_KEY_MAX) return false;
+    keys->out->at[keys->out->n++] = number;
     return true;
 }
 
-static const struct kept_mask *cache_find(const struct mask_cache *cache,
-                                          const struct kept_mask *key) {
-    for (int i = 0; i < MASK_CACHE_MAX; i++) {
-        const struct kept_mask *kept = atomic_load_explicit(&cache->at[i], memory_order_acquire);
-        if (!kept) return NULL;
-        if (kept->n == key->n && memcmp(kept->key, key->key, key->n * sizeof *key->key) == 0)
-            return kept;
+// The frame and those behind it, up to one that is in the key or the end of the text.
+static bool key_frame(struct matcher *m, struct keys *keys, uint32_t at) {
+    for (; at && m->frame[at].stamp != m->now; at = m->frame[at].parent) {
+        struct frame *f = &m->frame[at];
+        const struct machine_rule *rule = frame_rule(m, *f);
+        f->stamp = m->now;
+        if (!key_put(keys, f->state)) return false;
+        keys->node[keys->n_node++] = at;
+        if (!rule->counted) continue;
+        const uint32_t count = count_key(m, rule, f->count);
+        keys->n_far += count >= COUNT_BETWEEN;
+        if (!key_put(keys, count)) return false;
     }
-    return NULL;
+    uint32_t link = 0;
+    while (at && keys->node[link++] != at) continue;
+    return key_put(keys, KEY_LINK | link);
 }
 
-static void cache_add(struct mask_cache *cache, const struct kept_mask *key, const uint64_t *bits,
-                      size_t n_words) {
-    struct kept_mask *kept = malloc(sizeof *kept + n_words * sizeof *bits);
-    if (!kept) return;
-    *kept = *key;
-    memcpy(kept->bits, bits, n_words * sizeof *bits);
-    for (int i = 0; i < MASK_CACHE_MAX; i++) {
-        struct kept_mask *none = NULL;
-        if (atomic_compare_exchange_strong(&cache->at[i], &none, kept)) return;
+// In the order of states, which is that of every run; few frames.
+static void sort_frames(const struct matcher *m, uint32_t *frame, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++) {
+        const uint32_t moved = frame[i];
+        uint32_t at = i;
+        for (; at > 0 && m->frame[frame[at - 1]].state > m->frame[moved].state; at--)
+            frame[at] = frame[at - 1];
+        frame[at] = moved;
     }
-    free(kept);
+}
+
+// Numbers that stand for the mask of a set in every run: states, counts and links of its frames and
+// of those behind them. False: there are too many. *n_far: counts that stand for others.
+static bool key_of(struct matcher *m, uint32_t set, struct mask_key *out, uint32_t *n_far) {
+    enum { FEW = 32 };
+    uint32_t frame[FEW];
+    const uint32_t n = m->set[set].n;
+    struct keys keys = {.out = out};
+    out->n = 0;
+    if (n > FEW) return false;
+    if (n) memcpy(frame, m->pool + m->set[set].at, n * sizeof *frame);
+    sort_frames(m, frame, n);
+    m->now++;
+    for (uint32_t i = 0; i < n; i++)
+        if (!key_frame(m, &keys, frame[i])) return false;
+    *n_far = keys.n_far;
+    return key_put(&keys, m->set[set].can_end);
+}
+
+// Whether no set with this key fails: counts that stand for others may have merged frames that are
+// apart elsewhere, once for each of them.
+static bool is_for_all(const struct matcher *m, uint32_t n_far) {
+    return m->work * (1 + n_far) <= MASK_WORK && m->widest * (1 + n_far) <= MATCHER_SET_MAX;
+}
+
+// --- masks ---
+
+// NULL: failed.
+static struct kept_mask *make(struct matcher *m, uint32_t set) {
+    struct mask_key key;
+    uint32_t n_far = 0;
+    const bool has_key = key_of(m, set, &key, &n_far);
+    struct kept_mask *mask = has_key ? mask_cache_find(m->cache, &key) : NULL;
+    if (mask) return mask;
+    mask = kept_mask_create(m->vocab->n_words, has_key ? &key : NULL);
+    if (!mask) {
+        m->failure = "out of memory for a constraint";
+        return NULL;
+    }
+    compute(m, set, mask->bits);
+    if (m->failure) {
+        kept_mask_release(mask);
+        return NULL;
+    }
+    if (has_key && m->work >= KEPT_WORK && is_for_all(m, n_far)) mask_cache_add(m->cache, mask);
+    return mask;
 }
 
 static const uint64_t *mask_of(struct matcher *m, uint32_t set) {
     for (uint32_t i = 0; i < MATCHER_MASKS; i++)
-        if (m->mask[i].set == set) return m->mask[i].bits;
+        if (m->mask[i].set == set) return m->mask[i].mask->bits;
+    struct kept_mask *made = make(m, set);
+    if (!made) return NULL;
     struct matcher_mask *mask = &m->mask[m->next_mask++ % MATCHER_MASKS];
-    mask->set = 0;
-    if (!mask->bits) mask->bits = malloc(m->vocab->n_words * sizeof *mask->bits);
-    if (!mask->bits) {
-        m->failure = "out of memory for a constraint";
-        return NULL;
-    }
-    struct kept_mask key;
-    const bool has_key = key_of(m, set, &key);
-    const struct kept_mask *kept = has_key ? cache_find(m->cache, &key) : NULL;
-    if (kept) {
-        memcpy(mask->bits, kept->bits, m->vocab->n_words * sizeof *mask->bits);
-    } else {
-        compute(m, set, mask->bits);
-        if (m->failure) return NULL;
-        if (has_key && m->work > KEPT_WORK)
-            cache_add(m->cache, &key, mask->bits, m->vocab->n_words);
-    }
-    mask->set = set;
-    return mask->bits;
+    kept_mask_release(mask->mask);
+    *mask = (struct matcher_mask){set, made};
+    return made->bits;
 }
 
 void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab) {

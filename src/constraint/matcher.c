@@ -10,6 +10,8 @@ enum {
     COLLECT_FRAMES = 1 << 15, // no collection before
 };
 
+// Two arrays of the same text: a text whose frames are too many is tried again without unused ones.
+static const char too_ambiguous[] = "the constraint is too ambiguous for this text";
 static const char too_many_frames[] = "the constraint is too ambiguous for this text";
 static const char out_of_memory[] = "out of memory for a constraint";
 
@@ -166,12 +168,9 @@ static void closure_add(struct matcher *m, uint32_t state, uint32_t count, uint3
     if (numbers_grow(m, &m->todo, &m->todo_capacity, m->n_todo + 1)) m->todo[m->n_todo++] = id;
 }
 
-// Whether a counted rule may end with this count, and whether another unit may start.
+// Whether a counted rule may end with this count.
 static bool count_may_end(const struct machine_rule *rule, uint64_t count) {
     return (int64_t)count >= rule->min && (rule->max < 0 || (int64_t)count <= rule->max);
-}
-static bool count_may_grow(const struct machine_rule *rule, uint64_t count) {
-    return rule->max < 0 || (int64_t)count < rule->max;
 }
 
 // The frames behind a frame: that it returns to, and those of its calls.
@@ -204,11 +203,9 @@ static void closure_run(struct matcher *m) {
         const struct frame f = m->frame[id];
         const uint8_t flags = m->machine->flags[f.state];
         m->work++;
-        if ((flags & STATE_BYTES) &&
-            !((flags & STATE_COUNTED) && (flags & STATE_ACCEPT) &&
-              !count_may_grow(&m->machine->rule[m->machine->rule_of[f.state]], f.count))) {
+        if ((flags & STATE_BYTES) && frame_may_grow(m, f)) {
             if (m->n_found == MATCHER_SET_MAX) {
-                fail(m, "the constraint is too ambiguous for this text");
+                fail(m, too_ambiguous);
                 return;
             }
             m->found[m->n_found++] = id;
@@ -268,12 +265,14 @@ uint32_t matcher_next(struct matcher *m, uint32_t set, uint8_t byte) {
     struct matcher_step *known = &m->step[h & (MATCHER_STEPS - 1)];
     if (known->from == set && known->byte == byte) {
         m->work += known->work;
-        return known->to;
+    } else {
+        const uint64_t before = m->work;
+        const uint32_t to = step(m, set, byte);
+        if (m->failure) return to;
+        *known = (struct matcher_step){set, to, (uint32_t)(m->work - before), byte};
     }
-    const uint64_t before = m->work;
-    const uint32_t to = step(m, set, byte);
-    if (!m->failure) *known = (struct matcher_step){set, to, (uint32_t)(m->work - before), byte};
-    return to;
+    if (m->set[known->to].n > m->widest) m->widest = m->set[known->to].n;
+    return known->to;
 }
 
 bool matcher_can_end(const struct matcher *m, uint32_t set) { return m->set[set].can_end; }
@@ -322,7 +321,7 @@ static void collect(struct matcher *m) {
         mark_frames(m, new_set, new_frame);
         compact(m, new_set, new_frame);
         for (uint32_t i = 0; i <= m->n_token; i++) m->history[i] = new_set[m->history[i]];
-        for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = m->frame_mask[i].state = 0;
+        for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = 0;
         memset(m->step, 0, MATCHER_STEPS * sizeof *m->step);
         // in place: without memory, slots would keep the old numbers
         memset(m->frame_slot, 0, m->n_frame_slot * sizeof *m->frame_slot);
@@ -360,12 +359,29 @@ static bool history_push(struct matcher *m, uint32_t set) {
 
 uint32_t matcher_set(const struct matcher *m) { return m->history[m->n_token]; }
 
+// The set behind the bytes. Counted text has another set behind every byte: those of one frame are
+// made behind the last byte alone, as long as no byte may leave the rule.
+static uint32_t set_behind(struct matcher *m, uint32_t set, const uint8_t *bytes, size_t len) {
+    for (size_t i = 0; i < len && set;) {
+        struct frame f = {0};
+        if (m->set[set].n == 1) f = m->frame[m->pool[m->set[set].at]];
+        if (!(m->machine->flags[f.state] & STATE_COUNTED)) {
+            set = matcher_next(m, set, bytes[i++]);
+            continue;
+        }
+        do {
+            f = frame_may_grow(m, f) ? matcher_step_frame(m, f, bytes[i]) : (struct frame){0};
+        } while (++i < len && f.state && !frame_may_leave(m, f, bytes[i]));
+        set = f.state ? matcher_enter(m, f) : 0;
+    }
+    return set;
+}
+
 bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len) {
     uint32_t set;
     matcher_tidy(m);
     for (int tries = 0;; tries++) {
-        set = matcher_set(m);
-        for (size_t i = 0; i < len && set; i++) set = matcher_next(m, set, bytes[i]);
+        set = set_behind(m, matcher_set(m), bytes, len);
         if (tries || !matcher_try_again(m)) break;
     }
     history_push(m, set);
@@ -458,10 +474,7 @@ void matcher_deinit(struct matcher *m) {
     free(m->set_slot);
     free(m->pool);
     free(m->step);
-    for (uint32_t i = 0; i < MATCHER_MASKS; i++) {
-        free(m->mask[i].bits);
-        free(m->frame_mask[i].bits);
-    }
+    for (uint32_t i = 0; i < MATCHER_MASKS; i++) kept_mask_release(m->mask[i].mask);
     free(m->history);
     free(m->todo);
     free(m->path);

@@ -8,12 +8,13 @@
 #ifndef RN_CONSTRAINT_MATCHER_H
 #define RN_CONSTRAINT_MATCHER_H
 
+#include "constraint/mask_cache.h"
 #include "constraint/summary.h"
 
 enum {
     MATCHER_SET_MAX = 256, // frames of a configuration: more than that is too ambiguous
     MATCHER_STEPS = 4096,  // remembered steps
-    MATCHER_MASKS = 8,     // remembered masks, of sets and of frames
+    MATCHER_MASKS = 8,     // remembered masks
 };
 
 struct frame {
@@ -34,28 +35,9 @@ struct matcher_step {
 };
 
 struct matcher_mask {
-    uint32_t set; // 0: free
-    uint64_t *bits;
+    uint32_t set; // 0: none
+    struct kept_mask *mask;
 };
-
-// The tokens of a frame whose count is far from its bounds.
-struct matcher_frame_mask {
-    uint32_t state, parent; // state 0: free
-    uint64_t work;
-    uint64_t *bits;
-};
-
-// Masks that took long, for all runs of a constraint: the first tokens of an answer meet the same
-// configurations in every request. Entries are added until it is full, by any thread.
-enum { MASK_CACHE_MAX = 16, MASK_KEY_MAX = 32 };
-struct kept_mask {
-    uint32_t n, key[MASK_KEY_MAX]; // the frames of a set with their parents
-    uint64_t bits[];
-};
-struct mask_cache {
-    _Atomic(struct kept_mask *) at[MASK_CACHE_MAX];
-};
-void mask_cache_deinit(struct mask_cache *cache);
 
 struct matcher {
     struct constraint_vocab *vocab;
@@ -73,8 +55,7 @@ struct matcher {
     uint32_t *pool, n_pool, pool_capacity;
     struct matcher_step *step; // [MATCHER_STEPS] by hash
     struct matcher_mask mask[MATCHER_MASKS];
-    struct matcher_frame_mask frame_mask[MATCHER_MASKS];
-    uint32_t next_mask, next_frame_mask;
+    uint32_t next_mask;
     uint32_t collect_at; // frames and pool entries after which the unused ones are dropped
 
     uint32_t *history; // [n_token + 1] sets
@@ -87,6 +68,7 @@ struct matcher {
     bool can_end;
     uint32_t now;       // stamp of the closure
     uint64_t work;      // of the current mask
+    uint32_t widest;    // frames of its largest set
     uint32_t *path;     // [max_depth + 1] sets along a walk
     struct frame *lone; // [max_depth + 1] frames along a walk of one frame
 };
@@ -111,6 +93,23 @@ void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab);
 size_t matcher_forced(struct matcher *m, char *out, size_t size);
 
 // --- for masks.c ---
+
+static inline const struct machine_rule *frame_rule(const struct matcher *m, struct frame f) {
+    return &m->machine->rule[m->machine->rule_of[f.state]];
+}
+// Whether the frame may step over a byte of its own.
+static inline bool frame_may_grow(const struct matcher *m, struct frame f) {
+    const uint8_t flags = m->machine->flags[f.state];
+    if (!(flags & STATE_COUNTED) || !(flags & STATE_ACCEPT)) return true;
+    const int64_t max = frame_rule(m, f)->max;
+    return max < 0 || (int64_t)f.count < max;
+}
+// Whether a byte behind the frame may take another way than its own bytes.
+static inline bool frame_may_leave(const struct matcher *m, struct frame f, uint8_t byte) {
+    const uint8_t flags = m->machine->flags[f.state];
+    if (flags & STATE_CALLS) return true;
+    return (flags & STATE_ACCEPT) && (frame_rule(m, f)->follow[byte >> 6] >> (byte & 63) & 1);
+}
 
 // The set of a frame that was stepped to.
 uint32_t matcher_enter(struct matcher *m, struct frame f);

@@ -333,9 +333,11 @@ CASE(collections_change_nothing) {
         for (uint32_t i = 0; i < k.g.n_rule; i++)
             k.share[i] = share_acquire(kit_vocab, &k.machine, i);
         struct matcher m[2];
-        struct mask_cache cache[2] = {{{0}}};
+        struct mask_cache cache[2];
         for (int i = 0; i < 2; i++)
-            check(!matcher_init(&m[i], kit_vocab, &k.machine, k.share, &cache[i], NULL), "matcher");
+            check(mask_cache_init(&cache[i], kit_vocab->n_words) &&
+                      !matcher_init(&m[i], kit_vocab, &k.machine, k.share, &cache[i], NULL),
+                  "matcher");
         // to begin with, the same text behind two ways
         static const char *const ways[] = {"(", "a(", "aa(", "(("};
         for (int way = 0; round % 4 == 0 && way < 4; way++) {
