@@ -137,7 +137,7 @@ void engine_sample(struct engine *engine, struct flight *flight) {
         if (seq_is_unscored(work->seq)) score(&job, work);
         if (work->seq->on_logits) listen(engine, work);
         if (work->seq->pooling) pool(engine, work);
-        takes_time |= work->samples && work->seq->logprob;
+        takes_time |= work->samples && (work->seq->logprob || work->seq->choices.shape);
     }
     if (takes_time)
         pool_run(engine->pool, walk_some, &job, flight->n_work, 1);
