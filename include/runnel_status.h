@@ -17,7 +17,9 @@
     X(ERR_CANCELLED, "cancelled")                                                                  \
     X(ERR_STEP, "step failed")     /* of the backend: its requests end, others continue */         \
     X(ERR_DEVICE, "device lost")   /* nothing can be computed any more */                          \
-    X(ERR_BOUND, "bound not kept") /* a request's bound on time cannot be kept */
+    X(ERR_BOUND, "bound not kept") /* a request's bound on time cannot be kept */                  \
+    X(ERR_SHAPE, "no token fits the shape")        /* the text of a request cannot continue */     \
+    X(ERR_AMBIGUOUS, "the shape is too ambiguous") /* a text has too many ways to continue */
 
 typedef enum rn_status {
 #define X(name, text) RN_##name,

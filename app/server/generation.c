@@ -270,19 +270,25 @@ struct usage generation_usage(const struct generation *generation) {
 struct failure generation_failure(rn_status status) {
     switch (status) {
     case RN_ERR_DEADLINE:
-        return (struct failure){504, NULL, "The request took longer than it may"};
+        return (struct failure){504, NULL, NULL, "The request took longer than it may"};
     case RN_ERR_NUMERIC:
-        return (struct failure){500, NULL, "The model produced no finite logits"};
+        return (struct failure){500, NULL, NULL, "The model produced no finite logits"};
+    case RN_ERR_SHAPE: // the request asks for it
+        return (struct failure){400, NULL, "shape_failed", "No token continues the text"};
+    case RN_ERR_AMBIGUOUS:
+        return (struct failure){400, NULL, "shape_too_ambiguous", "The shape is too ambiguous"};
+    case RN_ERR_NOMEM:
+        return (struct failure){503, NULL, "out_of_memory", "out of memory"};
     case RN_ERR_STEP:
-        return (struct failure){500, "step_failed", "The device failed in a step"};
+        return (struct failure){500, NULL, "step_failed", "The device failed in a step"};
     case RN_ERR_DEVICE:
-        return (struct failure){503, "device_lost", "The device was lost"};
+        return (struct failure){503, NULL, "device_lost", "The device was lost"};
     case RN_ERR_BOUND:
-        return (struct failure){429, "slo_unmet", "The bound on time cannot be kept"};
+        return (struct failure){429, NULL, "slo_unmet", "The bound on time cannot be kept"};
     case RN_ERR_CANCELLED:
-        return (struct failure){503, NULL, "The request was ended by the server"};
+        return (struct failure){503, NULL, NULL, "The request was ended by the server"};
     default:
-        return (struct failure){500, NULL, "The request was ended by the server"};
+        return (struct failure){500, NULL, NULL, "The request was ended by the server"};
     }
 }
 
@@ -294,6 +300,12 @@ static const char *status_word(rn_status status) {
         return "cancelled";
     case RN_ERR_NUMERIC:
         return "numeric_error";
+    case RN_ERR_SHAPE:
+        return "shape_failed";
+    case RN_ERR_AMBIGUOUS:
+        return "shape_too_ambiguous";
+    case RN_ERR_NOMEM:
+        return "out_of_memory";
     case RN_ERR_STEP:
         return "step_failed";
     case RN_ERR_DEVICE:

@@ -76,6 +76,14 @@ struct delta {
     size_t len;
 };
 
+// Why an answer ends before it is whole.
+struct failure {
+    int status;        // of HTTP, where nothing was sent yet
+    const char *param; // the field of the request that is to blame; NULL: none
+    const char *code;  // for programs; NULL: none
+    const char *message;
+};
+
 // How an API writes an answer. All run on the I/O thread and write to call->out. A stream has
 // complete SSE events ("data: ...\n\n"), or complete lines where the type says so.
 struct writer {
@@ -88,8 +96,8 @@ struct writer {
     // A token came, and all of its text that is certain; NULL: deltas say all.
     void (*token)(struct call *call, struct generation_choice *choice);
     void (*choice_end)(struct call *call, struct generation_choice *choice);
-    void (*end)(struct call *call);                        // the last part; NULL: none
-    void (*error)(struct call *call, const char *message); // after its first byte
+    void (*end)(struct call *call);                                  // the last part; NULL: none
+    void (*error)(struct call *call, const struct failure *failure); // after its first byte
     const char *type; // of a stream; NULL: text/event-stream
     const char *ping; // keeps a silent stream alive; NULL: ": keep-alive\n\n"
 };
@@ -174,11 +182,7 @@ struct usage generation_usage(const struct generation *generation);
 // client has gone. NULL: it did not fail, or was refused with a status below 500.
 enum { GENERATION_ERROR_SIZE = 16 };
 const char *generation_error(const struct call *call, bool gone, char out[GENERATION_ERROR_SIZE]);
-// How a choice's failure is told: the status of HTTP, a word for programs (NULL: none), a text.
-struct failure {
-    int code;
-    const char *name, *text;
-};
+// How the failure of a choice is told.
 struct failure generation_failure(rn_status status);
 // "timings":{...} of the contract, without a comma before it.
 void generation_timings(const struct call *call, struct jbuf *out);

@@ -242,9 +242,9 @@ static void stream_end(struct call *call) {
     event_end(out);
 }
 
-static void stream_error(struct call *call, const char *message) {
+static void stream_error(struct call *call, const struct failure *failure) {
     jbuf_text(&call->out, "event: error\ndata: ");
-    call_error_object(API_ANTHROPIC, 500, NULL, NULL, message, &call->out);
+    call_error_object(API_ANTHROPIC, failure->status, NULL, NULL, failure->message, &call->out);
     jbuf_text(&call->out, "\n\n");
 }
 

@@ -8,6 +8,7 @@
 #include "generation_shape.h"
 #include "helpers.h"
 #include "native_settings.h"
+#include "openai.h"
 #include "prompt_ids.h"
 #include "routes.h"
 
@@ -305,16 +306,10 @@ static void whole_write(struct call *call, int i) {
     if (many && i == generation->n_choices - 1) jbuf_text(&call->out, "]");
 }
 
-static void write_error(struct call *call, const char *message) {
-    jbuf_text(&call->out, "data: ");
-    call_error_object(API_OPENAI, 500, NULL, NULL, message, &call->out);
-    jbuf_text(&call->out, "\n\n");
-}
-
 static const struct writer writer = {.whole = whole_write,
                                      .delta = write_delta,
                                      .choice_end = write_choice_end,
-                                     .error = write_error};
+                                     .error = openai_error};
 
 // ---------------------------------------------------------------- reading
 

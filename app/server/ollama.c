@@ -215,8 +215,9 @@ static void stream_choice_end(struct call *call, struct generation_choice *choic
     jbuf_text(&call->out, "\n");
 }
 
-static void stream_error(struct call *call, const char *message) {
-    call_error_object(API_OLLAMA, 500, NULL, NULL, message, &call->out);
+static void stream_error(struct call *call, const struct failure *failure) {
+    call_error_object(API_OLLAMA, failure->status, failure->param, failure->code, failure->message,
+                      &call->out);
     jbuf_text(&call->out, "\n");
 }
 

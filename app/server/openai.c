@@ -132,9 +132,10 @@ void openai_stream_end(struct call *call) {
     jbuf_text(&call->out, "data: [DONE]\n\n");
 }
 
-void openai_error(struct call *call, const char *message) {
+void openai_error(struct call *call, const struct failure *failure) {
     jbuf_text(&call->out, "data: ");
-    call_error_object(API_OPENAI, 500, NULL, NULL, message, &call->out);
+    call_error_object(API_OPENAI, failure->status, failure->param, failure->code, failure->message,
+                      &call->out);
     jbuf_text(&call->out, "\n\n");
 }
 

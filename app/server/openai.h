@@ -36,7 +36,7 @@ void openai_stream_end(struct call *call); // the usage where it was asked for, 
 // timings come after the last.
 void openai_whole_open(struct call *call, const struct generation_choice *choice);
 void openai_whole_close(struct call *call, const struct generation_choice *choice);
-void openai_error(struct call *call, const char *message);
+void openai_error(struct call *call, const struct failure *failure);
 
 // "usage":{...}
 void openai_usage(const struct generation *generation, struct jbuf *out);

@@ -136,8 +136,8 @@ static void usage_put(const struct call *call, struct jbuf *out) {
 }
 
 // A response up to its output. error NULL: none.
-static void head_put(const struct call *call, const char *status, const char *error, bool cut,
-                     struct jbuf *out) {
+static void head_put(const struct call *call, const char *status, const struct failure *error,
+                     bool cut, struct jbuf *out) {
     const struct state *state = call->generation->own;
     jbuf_printf(out, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld", call->id,
                 (long long)call->created);
@@ -145,8 +145,10 @@ static void head_put(const struct call *call, const char *status, const char *er
     jbuf_cstring(out, status);
     jbuf_key(out, "error");
     if (error) {
-        jbuf_text(out, "{\"code\":\"server_error\",\"message\":");
-        jbuf_cstring(out, error);
+        jbuf_text(out, "{\"code\":");
+        jbuf_cstring(out, error->code ? error->code : "server_error");
+        jbuf_key(out, "message");
+        jbuf_cstring(out, error->message);
         jbuf_text(out, "}");
     } else {
         jbuf_text(out, "null");
@@ -439,11 +441,11 @@ static void stream_end(struct call *call) {
     event_end(out);
 }
 
-static void stream_error(struct call *call, const char *message) {
+static void stream_error(struct call *call, const struct failure *failure) {
     const struct state *state = call->generation->own;
     struct jbuf *out = event_begin(call, "response.failed");
     jbuf_key(out, "response");
-    head_put(call, "failed", message, false, out);
+    head_put(call, "failed", failure, false, out);
     jbuf_text(out, "[");
     jbuf_bytes(out, state->output.data, state->output.len);
     jbuf_text(out, "],\"completed_at\":null,\"usage\":null}");

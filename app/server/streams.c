@@ -514,13 +514,13 @@ static void token_count(struct call *call, struct generation_choice *choice,
 }
 
 // Nothing can be made of the call any more: a stream says so, otherwise it is the answer.
-static void fail(struct call *call, int status, const char *code, const char *message) {
+static void fail(struct call *call, const struct failure *failure) {
     struct generation *generation = call->generation;
     leave(generation);
     if (!generation->params.stream || call->state == CALL_RUNNING) {
-        call_refuse(call, status, NULL, code, "%s", message);
+        call_refuse(call, failure->status, failure->param, failure->code, "%s", failure->message);
     } else if (!call->out.failed) {
-        generation->writer->error(call, message);
+        generation->writer->error(call, failure);
         call->close_after = true;
     }
     if (call->out.failed) {
@@ -530,11 +530,24 @@ static void fail(struct call *call, int status, const char *code, const char *me
     }
 }
 
+static const struct failure out_of_memory = {503, NULL, "out_of_memory", "out of memory"};
+static const struct failure answers_full = {503, NULL, "answers_full",
+                                            "The answers of all requests take too much memory"};
+
+static void fail_with(struct call *call, const rn_event *event) {
+    const struct generation *generation = call->generation;
+    struct failure failure = generation_failure(event->status);
+    if (event->reason) failure.message = event->reason;
+    if (failure.status == 400)
+        failure.param = generation->shape.kind ? generation->shape.field : "tools";
+    fail(call, &failure);
+}
+
 static void generation_end(struct call *call) {
     struct generation *generation = call->generation;
     generation_write_end(call);
     if (call->out.failed) {
-        fail(call, 503, "out_of_memory", "out of memory");
+        fail(call, &out_of_memory);
         return;
     }
     if (!generation->params.stream) call_answer(call);
@@ -559,12 +572,11 @@ static void on_event(struct call *call, struct generation_choice *choice, const 
     const bool ended = event->finish == RN_FINISH_NONE || choice_end(call, choice, event);
     if (fine && generation->params.stream && call->state == CALL_RUNNING) stream_begin(call);
     if (!fine) {
-        const struct failure failure = generation_failure(event->status);
-        fail(call, failure.code, failure.name, event->reason ? event->reason : failure.text);
+        fail_with(call, event);
     } else if (!kept || !ended || !feed(call, choice, event)) {
-        fail(call, 503, "out_of_memory", "out of memory");
+        fail(call, &out_of_memory);
     } else if (!generation->params.stream && !choice_count(call, choice)) {
-        fail(call, 503, "answers_full", "The answers of all requests take too much memory");
+        fail(call, &answers_full);
     } else {
         if (event->token >= 0 && generation->params.stream && generation->writer->token)
             generation->writer->token(call, choice);

@@ -332,6 +332,12 @@ const char *constraint_failure(const struct constraint_run *run, int choice) {
     return run->choice[choice].failure;
 }
 
+rn_status constraint_status(const struct constraint_run *run, int choice) {
+    const char *failure = constraint_failure(run, choice);
+    if (!failure) return RN_OK;
+    return failure == matcher_out_of_memory ? RN_ERR_NOMEM : RN_ERR_AMBIGUOUS;
+}
+
 bool constraint_feed(struct constraint_run *run, int choice, const void *bytes, size_t len) {
     return matcher_feed(choice_at(run, choice), bytes, len);
 }

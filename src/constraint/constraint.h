@@ -70,6 +70,8 @@ bool constraint_may_end(struct constraint_run *run, int choice);
 size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size);
 // Why a choice has no token left although its constraint does; NULL: it has not failed.
 const char *constraint_failure(const struct constraint_run *run, int choice);
+// The same as a status: RN_OK, RN_ERR_AMBIGUOUS or RN_ERR_NOMEM.
+rn_status constraint_status(const struct constraint_run *run, int choice);
 // Moves a choice over bytes that are no token, one step for rollback; false where they cannot come.
 // No bytes: a step that stays where it is.
 bool constraint_feed(struct constraint_run *run, int choice, const void *bytes, size_t len);

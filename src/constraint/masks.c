@@ -19,8 +19,7 @@ static void walk(struct matcher *m, uint32_t set, uint32_t begin, uint32_t end, 
                  uint64_t *bits, int depth);
 
 static bool charge(struct matcher *m) {
-    if (++m->work > MASK_WORK && !m->failure)
-        m->failure = "the constraint is too ambiguous for this text";
+    if (++m->work > MASK_WORK && !m->failure) m->failure = matcher_too_ambiguous;
     return !m->failure;
 }
 
@@ -245,7 +244,7 @@ static struct kept_mask *make(struct matcher *m, uint32_t set) {
     if (mask) return mask;
     mask = kept_mask_create(m->vocab->n_words, has_key ? &key : NULL);
     if (!mask) {
-        m->failure = "out of memory for a constraint";
+        m->failure = matcher_out_of_memory;
         return NULL;
     }
     compute(m, set, mask->bits);

@@ -10,10 +10,10 @@ enum {
     COLLECT_FRAMES = 1 << 15, // no collection before
 };
 
-// Two arrays of the same text: a text whose frames are too many is tried again without unused ones.
-static const char too_ambiguous[] = "the constraint is too ambiguous for this text";
+const char matcher_too_ambiguous[] = "the constraint is too ambiguous for this text";
+const char matcher_out_of_memory[] = "out of memory for a constraint";
+// The same text: a text with too many frames is tried again without the unused ones.
 static const char too_many_frames[] = "the constraint is too ambiguous for this text";
-static const char out_of_memory[] = "out of memory for a constraint";
 
 static uint32_t fail(struct matcher *m, const char *why) {
     if (!m->failure) m->failure = why;
@@ -28,7 +28,7 @@ static void *grow(struct matcher *m, void *array, uint32_t *capacity, uint32_t w
     while (next < wanted) next *= 2;
     void *grown = realloc(array, next * size);
     if (!grown) {
-        fail(m, out_of_memory);
+        fail(m, matcher_out_of_memory);
         return NULL;
     }
     *capacity = next;
@@ -72,7 +72,7 @@ static void frames_enter(const struct matcher *m, uint32_t *slot, uint32_t n_slo
 
 static bool frames_rehash(struct matcher *m, uint32_t n_slot) {
     uint32_t *slot = calloc(n_slot, sizeof *slot);
-    if (!slot) return fail(m, out_of_memory);
+    if (!slot) return fail(m, matcher_out_of_memory);
     frames_enter(m, slot, n_slot);
     free(m->frame_slot);
     m->frame_slot = slot;
@@ -116,7 +116,7 @@ static void sets_enter(const struct matcher *m, uint32_t *slot, uint32_t n_slot)
 
 static bool sets_rehash(struct matcher *m, uint32_t n_slot) {
     uint32_t *slot = calloc(n_slot, sizeof *slot);
-    if (!slot) return fail(m, out_of_memory);
+    if (!slot) return fail(m, matcher_out_of_memory);
     sets_enter(m, slot, n_slot);
     free(m->set_slot);
     m->set_slot = slot;
@@ -205,7 +205,7 @@ static void closure_run(struct matcher *m) {
         m->work++;
         if ((flags & STATE_BYTES) && frame_may_grow(m, f)) {
             if (m->n_found == MATCHER_SET_MAX) {
-                fail(m, too_ambiguous);
+                fail(m, matcher_too_ambiguous);
                 return;
             }
             m->found[m->n_found++] = id;
@@ -458,12 +458,12 @@ rn_status matcher_init(struct matcher *m, struct constraint_vocab *vocab,
         closure_run(m);
         m->history[0] = set_of_found(m);
     } else {
-        fail(m, out_of_memory);
+        fail(m, matcher_out_of_memory);
     }
     const char *failure = m->failure;
     if (!failure) return RN_OK;
     matcher_deinit(m);
-    if (failure == out_of_memory) return err_set(err, RN_ERR_NOMEM, "%s", failure);
+    if (failure == matcher_out_of_memory) return err_set(err, RN_ERR_NOMEM, "%s", failure);
     return err_set(err, RN_ERR_ARG, "%s: it may start in too many ways", failure);
 }
 

@@ -44,7 +44,7 @@ struct matcher {
     const struct machine *machine;
     struct share *const *share; // [n_rule]
     struct mask_cache *cache;
-    const char *failure; // NULL: none; rollback clears it
+    const char *failure; // NULL: none, or one of the texts below; rollback clears it
 
     struct frame *frame; // from 1 on
     uint32_t n_frame, frame_capacity;
@@ -72,6 +72,8 @@ struct matcher {
     uint32_t *path;     // [max_depth + 1] sets along a walk
     struct frame *lone; // [max_depth + 1] frames along a walk of one frame
 };
+
+extern const char matcher_too_ambiguous[], matcher_out_of_memory[];
 
 // RN_ERR_ARG: the start is too ambiguous.
 rn_status matcher_init(struct matcher *m, struct constraint_vocab *vocab,

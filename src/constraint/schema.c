@@ -61,6 +61,24 @@ const struct node *schema_fail(struct schema *s, const struct json *part, const 
     return grammar_fail(s->g, RN_ERR_ARG, "%s: %s", p.len ? p.text : "the schema", message);
 }
 
+const struct node *schema_expected(struct schema *s, const struct json *part, const char *keyword,
+                                   const struct json *value, const char *expected) {
+    enum { SHOWN = 40 };
+    static const char *const words[] = {[JREAD_NULL] = "null",
+                                        [JREAD_BOOL] = "false",
+                                        [JREAD_ARRAY] = "an array",
+                                        [JREAD_OBJECT] = "an object"};
+    const bool has_text = value->kind == JREAD_STRING || value->kind == JREAD_NUMBER;
+    const char *const text = has_text ? value->text : value->boolean ? "true" : words[value->kind];
+    size_t len = has_text ? value->len : strlen(text);
+    const bool is_cut = len > SHOWN;
+    if (is_cut) // before a character
+        for (len = SHOWN; len > 0 && ((uint8_t)text[len] & 0xC0) == 0x80;) len--;
+    const char *const quote = value->kind == JREAD_STRING ? "\"" : "";
+    return schema_fail(s, part, keyword, "expected %s, not %s%.*s%s%s", expected, quote, (int)len,
+                       text, is_cut ? "..." : "", quote);
+}
+
 // --- conjunctions ---
 
 // Keywords that say something about values and are not supported.
@@ -129,7 +147,7 @@ static const struct json *resolve(struct schema *s, const struct json *part,
     const struct json *at = s->root;
     if (ref->kind != JREAD_STRING || ref->len == 0 || ref->text[0] != '#' ||
         (ref->len > 1 && ref->text[1] != '/')) {
-        schema_fail(s, part, "$ref", "only references inside the schema (\"#/...\") are supported");
+        schema_expected(s, part, "$ref", ref, "a reference inside the schema (\"#/...\")");
         return NULL;
     }
     char *name = grammar_alloc(s->g, ref->len + 1, 1);
@@ -155,7 +173,7 @@ bool conjunction_add(struct schema *s, struct conjunction *c, const struct json 
         return true;
     }
     if (schema->kind != JREAD_OBJECT) {
-        schema_fail(s, holder, keyword, "expected a schema: an object, true or false");
+        schema_expected(s, holder, keyword, schema, "a schema: an object, true or false");
         return false;
     }
     for (uint32_t i = 0; i < c->n; i++)
@@ -172,7 +190,7 @@ bool conjunction_add(struct schema *s, struct conjunction *c, const struct json 
         const struct json *target = resolve(s, schema, ref);
         if (!target || !conjunction_add(s, c, target, schema, "$ref")) return false;
     }
-    if (all && all->kind != JREAD_ARRAY) schema_fail(s, schema, "allOf", "expected an array");
+    if (all && all->kind != JREAD_ARRAY) schema_expected(s, schema, "allOf", all, "an array");
     for (size_t i = 0; all && !s->g->status && i < all->len; i++)
         if (!conjunction_add(s, c, all->item[i], schema, "allOf")) return false;
     return !s->g->status;
@@ -200,7 +218,7 @@ static bool read_count(struct schema *s, const struct json *part, const char *ke
         if (is_count && n < GRAMMAR_MAX_COUNT) n = n * 10 + (value->text[i] - '0');
     }
     if (!is_count) {
-        schema_fail(s, part, keyword, "expected a whole number that is not negative");
+        schema_expected(s, part, keyword, value, "a whole number that is not negative");
         return false;
     }
     *out = n;
@@ -234,7 +252,7 @@ static const struct {
 static unsigned type_named(struct schema *s, const struct json *part, const struct json *name) {
     for (size_t i = 0; i < sizeof type_names / sizeof *type_names; i++)
         if (json_is(name, type_names[i].name)) return type_names[i].type;
-    schema_fail(s, part, "type", "expected the name of a type");
+    schema_expected(s, part, "type", name, "the name of a type");
     return 0;
 }
 
@@ -302,7 +320,7 @@ static bool check_lists(struct schema *s, const struct conjunction *c) {
     for (uint32_t i = 0; i < c->n; i++) {
         const struct json *some = json_get(c->part[i], "enum");
         if (some && some->kind != JREAD_ARRAY) {
-            schema_fail(s, c->part[i], "enum", "expected an array");
+            schema_expected(s, c->part[i], "enum", some, "an array");
             return false;
         }
     }
@@ -404,7 +422,8 @@ static bool open_choice(const struct conjunction *c, uint32_t *at, const char **
 static const struct node *branches(struct schema *s, const struct conjunction *c, uint32_t at,
                                    const char *keyword, uint8_t bit) {
     const struct json *list = json_get(c->part[at], keyword);
-    if (list->kind != JREAD_ARRAY) return schema_fail(s, c->part[at], keyword, "expected an array");
+    if (list->kind != JREAD_ARRAY)
+        return schema_expected(s, c->part[at], keyword, list, "an array");
     struct node_list nodes = {0};
     struct conjunction *branch = grammar_alloc(s->g, 1, sizeof *branch);
     for (size_t i = 0; branch && i < list->len; i++) {

@@ -51,6 +51,9 @@ const struct node *schema_part(struct schema *s, const struct json *schema,
                                const struct json *holder, const char *keyword,
                                struct form *form); // NULL: JSON
 
+// An error at a keyword of a part whose value is another one than expected.
+const struct node *schema_expected(struct schema *s, const struct json *part, const char *keyword,
+                                   const struct json *value, const char *expected);
 // An error at a keyword of a part: "/properties/a/not: ...".
 const struct node *schema_fail(struct schema *s, const struct json *part, const char *keyword,
                                const char *fmt, ...) RN_PRINTF(4, 5);

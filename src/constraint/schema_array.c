@@ -40,7 +40,7 @@ static bool count_fixed(struct schema *s, const struct conjunction *c, size_t *n
     for (uint32_t i = 0; i < c->n; i++) {
         const struct json *prefix = json_get(c->part[i], "prefixItems");
         if (prefix && prefix->kind != JREAD_ARRAY) {
-            schema_fail(s, c->part[i], "prefixItems", "expected an array");
+            schema_expected(s, c->part[i], "prefixItems", prefix, "an array");
             return false;
         }
         const struct json *first = fixed(c->part[i]);

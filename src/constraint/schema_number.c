@@ -8,7 +8,7 @@
 #include "constraint/schema.h"
 
 enum {
-    MAX_DIGITS = 18,   // of a bound, before or behind the point
+    MAX_DIGITS = 18,   // of a bound, before or behind the point; messages say it, too
     EXACT_DIGITS = 15, // of a double: more of them may round onto a bound
     MAX_REMAINDERS = 4000,
 };
@@ -317,13 +317,13 @@ static const struct node *multiples_of(struct schema *s, const struct json *part
     struct decimal d;
     if (value->kind != JREAD_NUMBER || !decimal_parse(value->text, value->len, &d) || d.negative ||
         is_zero(&d))
-        return schema_fail(s, part, "multipleOf", "expected a number above 0 of at most %d digits",
-                           MAX_DIGITS);
+        return schema_expected(s, part, "multipleOf", value,
+                               "a number above 0 of at most 18 digits");
     uint64_t p = d.whole;
     for (int i = 0; i < d.n_frac && p <= MAX_REMAINDERS; i++) p = p * 10 + d.frac[i];
     if (p > MAX_REMAINDERS || p * (uint64_t)(d.n_frac + 2) > MAX_REMAINDERS)
-        return schema_fail(s, part, "multipleOf", "a divisor that needs more than %d remainders",
-                           MAX_REMAINDERS);
+        return schema_fail(s, part, "multipleOf", "the divisor %.*s needs more than %d remainders",
+                           (int)value->len, value->text, MAX_REMAINDERS);
     return node_both(s->g, base, multiples_node(s->g, (uint32_t)p, d.n_frac));
 }
 
@@ -336,11 +336,12 @@ static bool read_bound(struct schema *s, const struct json *part, const char *ke
     if (!value) return true;
     struct bound read = {.is_set = true, .is_exclusive = is_exclusive};
     if (value->kind != JREAD_NUMBER) {
-        schema_fail(s, part, keyword, "expected a number");
+        schema_expected(s, part, keyword, value, "a number");
         return false;
     }
     if (!decimal_parse(value->text, value->len, &read.at)) {
-        schema_fail(s, part, keyword, "more than %d digits before or behind the point", MAX_DIGITS);
+        schema_expected(s, part, keyword, value,
+                        "a number of at most 18 digits before and behind the point");
         return false;
     }
     const int order = bound->is_set ? compare(&read.at, &bound->at) * -side : 1;
@@ -372,7 +373,8 @@ bool schema_number_passes(struct schema *s, const struct conjunction *c, const s
     if (part || !read_bounds(s, c, &lo, &hi)) return false;
     if (!lo.is_set && !hi.is_set) return true;
     if (!decimal_parse(value->text, value->len, &d)) {
-        schema_fail(s, value, NULL, "more than %d digits before or behind the point", MAX_DIGITS);
+        schema_expected(s, value, NULL, value,
+                        "a number of at most 18 digits before and behind the point");
         return false;
     }
     const int above = lo.is_set ? compare(&d, &lo.at) : 1;

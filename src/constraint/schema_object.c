@@ -85,7 +85,7 @@ static bool collect_names(struct object *o) {
         const struct json *p = json_get(o->c->part[i], "properties");
         if (!p) continue;
         if (p->kind != JREAD_OBJECT) {
-            schema_fail(s, o->c->part[i], "properties", "expected an object");
+            schema_expected(s, o->c->part[i], "properties", p, "an object");
             return false;
         }
         for (size_t k = 0; k < p->len; k++)
@@ -94,13 +94,15 @@ static bool collect_names(struct object *o) {
     for (uint32_t i = 0; i < o->c->n; i++) {
         const struct json *r = json_get(o->c->part[i], "required");
         if (!r) continue;
-        bool ok = r->kind == JREAD_ARRAY;
-        for (size_t k = 0; ok && k < r->len; k++) {
-            ok = r->item[k]->kind == JREAD_STRING;
-            struct property *p = ok ? name_of(o, r->item[k]->text, r->item[k]->len) : NULL;
+        const struct json *wrong = r->kind == JREAD_ARRAY ? NULL : r;
+        for (size_t k = 0; !wrong && k < r->len; k++) {
+            const struct json *name = r->item[k];
+            struct property *p =
+                name->kind == JREAD_STRING ? name_of(o, name->text, name->len) : NULL;
             if (p) p->is_required = true;
+            if (name->kind != JREAD_STRING) wrong = name;
         }
-        if (!ok) schema_fail(s, o->c->part[i], "required", "expected an array of strings");
+        if (wrong) schema_expected(s, o->c->part[i], "required", wrong, "strings in an array");
     }
     return !s->g->status;
 }
@@ -113,7 +115,7 @@ static bool collect_patterns(struct object *o) {
         const struct json *patterns = json_get(o->c->part[i], "patternProperties");
         if (!patterns) continue;
         if (patterns->kind != JREAD_OBJECT) {
-            schema_fail(s, o->c->part[i], "patternProperties", "expected an object");
+            schema_expected(s, o->c->part[i], "patternProperties", patterns, "an object");
             return false;
         }
         for (size_t k = 0; k < patterns->len; k++) {

@@ -81,7 +81,8 @@ const struct node *string_unit(struct grammar *g) {
 
 static const struct node *pattern_node(struct schema *s, const struct json *part,
                                        const struct json *pattern, regex_class_fn class_node) {
-    if (pattern->kind != JREAD_STRING) return schema_fail(s, part, "pattern", "expected a string");
+    if (pattern->kind != JREAD_STRING)
+        return schema_expected(s, part, "pattern", pattern, "a string");
     const struct node *node = regex_node(s->g, pattern->text, pattern->len, true, class_node, "");
     // the message of the expression, behind its place
     if (!node && s->g->status == RN_ERR_ARG && s->g->err) {
@@ -97,7 +98,7 @@ static const struct node *format_node(struct schema *s, const struct json *part,
                                       const struct json *format, regex_class_fn class_node,
                                       bool *is_any) {
     *is_any = false;
-    if (format->kind != JREAD_STRING) return schema_fail(s, part, "format", "expected a string");
+    if (format->kind != JREAD_STRING) return schema_expected(s, part, "format", format, "a string");
     bool is_known;
     const char *expression = format_expression(format->text, format->len, &is_known);
     if (expression) return regex_node(s->g, expression, strlen(expression), false, class_node, "");

@@ -115,13 +115,17 @@ CASE(kept_masks_are_those_of_their_configuration) {
                                              {"(?:x[0-9]{1,40}7|y)?", "x11"},
                                              // the count tells the end of the digits
                                              {"[0-9]{2,34}x[0-9]{1,500}",
-                                              "11111111111111111111111111111111111"}};
+                                              "11111111111111111111111111111111111"},
+                                             // counts far below the minimum, between, near both
+                                             {"(?:x[0-9]{4}|[0-9]){20,60}x[0-9]{0,90}",
+                                              "1111111111111111111111111111111111111111"
+                                              "111111111111111111111x111"}};
     struct constraint_vocab *vocab;
     check(!constraint_vocab_create(10011, digits_token, NULL, &vocab, NULL), "vocab");
-    for (int round = 0; round < 8; round++) {
+    for (int round = 0; round < 10; round++) {
         struct constraint *c;
         struct constraint_run *run;
-        const char *source = sources[round % 4][0], *text = sources[round % 4][1];
+        const char *source = sources[round % 5][0], *text = sources[round % 5][1];
         check(!constraint_compile(vocab, CONSTRAINT_REGEX, source, strlen(source), NULL, &c, NULL),
               "compile");
         check(!constraint_open(c, 1, &run, NULL), "open");

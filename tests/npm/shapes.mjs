@@ -185,6 +185,17 @@ test('vLLM\'s and llama.cpp\'s fields', async () => {
     assert.equal(JSON.parse(twice.text).error.param, 'grammar');
 });
 
+test('a grammar that becomes too ambiguous is an error of the request, whole and as a stream', async () => {
+    const x = '[a-z ,.]* y [a-z ,.]*\ny ::= [a-z ,.]* z? [a-z ,.]*\nz ::= "q"';
+    const body = { prompt: 'The fox', max_tokens: 400, temperature: 0, grammar: `root ::= x x x x x x x x\nx ::= ${x}` };
+    const whole = await ask(server, '/v1/completions', body);
+    const { error } = JSON.parse(whole.text);
+    assert.deepEqual([whole.status, error.type, error.code, error.param], [400, 'invalid_request_error', 'shape_too_ambiguous', 'grammar']);
+    const stream = await ask(server, '/v1/completions', { ...body, stream: true });
+    const last = JSON.parse(stream.text.trim().split('\n\n').at(-1).slice('data: '.length));
+    assert.deepEqual([stream.status, last.error], [200, error]);
+});
+
 test('a shape starts behind the reasoning, and the reasoning is free', async () => {
     const { ROOT } = process.env;
     for (const [template, thinks] of [['qwen35', true], ['qwen3', false]]) {

@@ -97,7 +97,7 @@ static bool run_beside(rn_engine *engine, const rn_request *request, long fail,
 
 // A shape takes memory while it follows the text, too.
 static bool is_out_of_memory(int kind, const struct stream *s) {
-    return kind == 4 && s->finish == RN_FINISH_ERROR && s->status == RN_ERR_NUMERIC;
+    return kind == 4 && s->finish == RN_FINISH_ERROR && s->status == RN_ERR_NOMEM;
 }
 
 static void check_kind(int kind) {

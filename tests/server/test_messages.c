@@ -314,7 +314,8 @@ CASE(a_block_ends_with_its_arguments) {
 CASE(errors_and_pings_are_events) {
     struct call *call = call_prepared(messages_prepare, STREAM);
     jbuf_text(&call->out, call->generation->writer->ping);
-    call->generation->writer->error(call, "it \"broke\"");
+    const struct failure failure = {500, NULL, NULL, "it \"broke\""};
+    call->generation->writer->error(call, &failure);
     expect_rows(events_of(call, false), {"0", "{'type':'ping'}"},
                 {"1.error", "{'type':'api_error','message':'it \\\"broke\\\"'}"});
 }

@@ -209,7 +209,8 @@ CASE(timings_come_with_every_piece_when_asked_for) {
 
 CASE(an_error_in_a_stream_is_an_event) {
     struct call *call = prepared("{'prompt':'Hi','stream':true}");
-    call->generation->writer->error(call, "it \"broke\"");
+    const struct failure failure = {500, NULL, NULL, "it \"broke\""};
+    call->generation->writer->error(call, &failure);
     expect_json(events_of(call, false), "0.error.message", "'it \\\"broke\\\"'");
 }
 

@@ -427,7 +427,8 @@ CASE(impossible_tokens_have_a_number_as_logprob) {
 CASE(an_error_in_a_stream_is_an_event_and_the_last) {
     struct call *call = call_prepared(chat_prepare, "{'messages':[" USER "],'stream':true}");
     part_feed(call, &call->generation->choice[0], PART_CONTENT, "x", 1);
-    call->generation->writer->error(call, "It \"broke\"");
+    const struct failure failure = {500, NULL, NULL, "It \"broke\""};
+    call->generation->writer->error(call, &failure);
     json_t *events = events_of(call, false);
     assert_int_equal(json_array_size(events), 3);
     expect_json(events, "2.error.message", "'It \\\"broke\\\"'");

@@ -366,7 +366,8 @@ CASE(logprobs_are_those_of_the_message) {
 CASE(errors_end_a_stream_as_a_failed_response) {
     struct call *call = prepare("{'input':'hi','stream':true}");
     answer_begin(call);
-    call->generation->writer->error(call, "it \"broke\"");
+    const struct failure failure = {500, NULL, NULL, "it \"broke\""};
+    call->generation->writer->error(call, &failure);
     expect_rows(events_of(call, false), {"2.type", "'response.failed'"},
                 {"2.response.status", "'failed'"},
                 {"2.response.error", "{'code':'server_error','message':'it \\\"broke\\\"'}"});

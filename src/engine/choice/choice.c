@@ -418,8 +418,9 @@ bool choice_is_complete(const struct choices *choices, int n_token) {
            shape_is_complete(choices->shape, choices->index, &state);
 }
 
-const char *choice_failure(const struct choices *choices, int n_token) {
+const char *choice_failure(const struct choices *choices, int n_token, rn_status *status) {
+    *status = RN_ERR_NUMERIC;
     if (!choices->shape) return NULL;
     const bool is_empty = count_allowed(mask_of(choices, n_token, 0), choices->n_vocab) == 0;
-    return is_empty ? shape_failure(choices->shape, choices->index) : NULL;
+    return is_empty ? shape_failure(choices->shape, choices->index, status) : NULL;
 }

@@ -86,7 +86,8 @@ size_t choice_forced(const struct choices *choices, int n_token, char *out, size
 
 // Whether no token is left at n_token because the text has its shape: it ends there.
 bool choice_is_complete(const struct choices *choices, int n_token);
-// Why no token is left at n_token; NULL: no logit is finite. Uses slot 0.
-const char *choice_failure(const struct choices *choices, int n_token);
+// Why no token is left at n_token: a shape's reason, or NULL. *status: RN_ERR_NUMERIC where it was
+// not the shape. Uses slot 0.
+const char *choice_failure(const struct choices *choices, int n_token, rn_status *status);
 
 #endif

@@ -133,7 +133,8 @@ bool shape_is_complete(struct text_shape *shape, int choice, const struct reason
     return constraint_may_end(shape->run, choice);
 }
 
-const char *shape_failure(const struct text_shape *shape, int choice) {
+const char *shape_failure(const struct text_shape *shape, int choice, rn_status *status) {
     const char *why = constraint_failure(shape->run, choice);
+    *status = why ? constraint_status(shape->run, choice) : RN_ERR_SHAPE;
     return why ? why : "no token of the vocabulary continues the text in its shape";
 }

@@ -47,7 +47,7 @@ size_t shape_forced(struct text_shape *shape, int choice, const struct reasoning
                     char *out, size_t size);
 // Whether the text has its shape and may end. Not while the model thinks.
 bool shape_is_complete(struct text_shape *shape, int choice, const struct reasoning_state *state);
-// Why no token is left where the text has not its shape yet.
-const char *shape_failure(const struct text_shape *shape, int choice);
+// Why no token is left where the text has not its shape yet, in words and as a status.
+const char *shape_failure(const struct text_shape *shape, int choice, rn_status *status);
 
 #endif

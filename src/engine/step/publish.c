@@ -188,8 +188,9 @@ static void publish_no_token(struct engine *engine, struct seq *seq) {
         publish_text(engine, seq, event, (struct text_span){"", 0}, RN_FINISH_STOP);
         return;
     }
-    event->reason = choice_failure(&seq->choices, seq->n_token);
-    engine_finish(engine, seq, event, RN_FINISH_ERROR, RN_ERR_NUMERIC);
+    rn_status status;
+    event->reason = choice_failure(&seq->choices, seq->n_token, &status);
+    engine_finish(engine, seq, event, RN_FINISH_ERROR, status);
 }
 
 static void publish_tokens(struct engine *engine, const struct flight *flight,
