@@ -41,6 +41,7 @@ struct bench_config {
     int n_models;
     struct bench_list n_prompt, n_gen, threads; // threads 0: all cores
     struct bench_list n_depth, streams, verify; // steps; streams: drafts too
+    struct bench_list prompt_gen;               // pairs: a prompt, and the tokens behind it
     struct bench_list batch, itl_ms;            // streams: requests at a time, bounds of gaps
     struct bench_list drafters, lengths; // drafts: none: all there are; 0: the engine chooses
     struct bench_list temperatures, acceptances;
@@ -146,7 +147,7 @@ int rows_print(const struct bench *bench);
 int chart_write(const struct bench *bench, const char *path);
 
 // measure_kernels.c
-// The CPU's; "md", "json" or "csv". n_threads: 0: as many as cores.
+// The CPU's; output: as --output. n_threads: 0: as many as cores.
 int kernels_print(const char *output, int n_threads, const struct term *term);
 
 // tour.c: the complete sections, as --tour shows them at the end

@@ -35,6 +35,7 @@ static const struct list_row {
 #define LIST_AT(field) offsetof(struct bench_config, field)
     {OPT_N_PROMPT, LIST_AT(n_prompt), ITEM_WHOLE, 0, MAX_TOKENS},
     {OPT_N_GEN, LIST_AT(n_gen), ITEM_WHOLE, 0, MAX_TOKENS},
+    {OPT_PROMPT_GEN, LIST_AT(prompt_gen), ITEM_WHOLE, 1, MAX_TOKENS},
     {OPT_N_DEPTH, LIST_AT(n_depth), ITEM_WHOLE, 0, MAX_TOKENS},
     {OPT_THREADS, LIST_AT(threads), ITEM_WHOLE, 1, 1024},
     {OPT_STREAMS, LIST_AT(streams), ITEM_WHOLE, 1, MAX_SEQS},
@@ -180,6 +181,7 @@ static const struct rule {
 } rules[] = {
     {OPT_N_DEPTH, STEPS | TOUR, true, ""},
     {OPT_VERIFY, STEPS, true, ""},
+    {OPT_PROMPT_GEN, STEPS, true, ""},
     {OPT_PEER, STEPS, true, ""},
     {OPT_PEER_ARGS, STEPS, true, ""},
     {OPT_STAGES, STEPS, true, ""},
@@ -231,8 +233,13 @@ static int rules_check(const struct options *options, const struct bench_config 
 
 static int steps_check(const struct options *options, const struct bench_config *config) {
     char name[64];
+    if (config->prompt_gen.count % 2)
+        return app_fail(APP_USAGE,
+                        "%s: '%s' is not P,N: the tokens of a prompt, and those behind it",
+                        option_name(options, OPT_PROMPT_GEN, name),
+                        app_short(option_text(options, OPT_PROMPT_GEN)).text);
     if (!bench_list_largest(&config->n_prompt) && !bench_list_largest(&config->n_gen) &&
-        !config->verify.count)
+        !config->verify.count && !config->prompt_gen.count)
         return app_fail(APP_USAGE, "nothing to measure: --n-prompt and --n-gen are 0");
     if (!config->peer) {
         if (!config->peer_args) return APP_OK;
@@ -327,9 +334,9 @@ static int tour_check(const struct options *options, const struct bench_config *
     if (!is_rising(&config->n_depth))
         return app_fail(APP_USAGE, "%s: --tour takes rising numbers",
                         option_name(options, OPT_N_DEPTH, name));
-    if (!strcmp(config->output, "csv"))
-        return app_fail(APP_USAGE, "%s: csv: the rows of --tour have different columns",
-                        option_name(options, OPT_OUTPUT, name));
+    if (strcmp(config->output, "md") != 0 && strcmp(config->output, "json") != 0)
+        return app_fail(APP_USAGE, "%s: %s: the rows of --tour have different columns",
+                        option_name(options, OPT_OUTPUT, name), config->output);
     return APP_OK;
 }
 

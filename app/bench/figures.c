@@ -44,13 +44,15 @@ struct app_place figure_place(const struct row *row, bool with_threads) {
 const char *figure_test(const struct row *row, int n_seqs, int n_depth, char out[64]) {
     const int n_verify = row_whole_at(row, COLUMN_N_VERIFY);
     const int n_prompt = row->table == TABLE_STEPS ? row_whole_at(row, COLUMN_N_PROMPT) : 0;
+    const int n_gen = row_whole_at(row, COLUMN_N_GEN);
     int at = snprintf(out, 64, "%s%d",
                       n_verify   ? "verify"
                       : n_prompt ? "pp"
                                  : "tg",
                       n_verify   ? n_verify
                       : n_prompt ? n_prompt
-                                 : row_whole_at(row, COLUMN_N_GEN));
+                                 : n_gen);
+    if (n_prompt && n_gen) at += snprintf(out + at, 64 - (size_t)at, "+tg%d", n_gen);
     if (n_seqs > 1) at += snprintf(out + at, 64 - (size_t)at, " x%d", n_seqs);
     if (n_depth) snprintf(out + at, 64 - (size_t)at, " @ d%d", n_depth);
     return out;

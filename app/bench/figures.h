@@ -17,7 +17,8 @@ double figure_mean(const double *values, int n, double *deviation); // of a samp
 const char *figure_type(const rn_model_info *info, char out[96]);
 // The row's place: "cpu avx512, 2 threads, kv f16". See app_place().
 struct app_place figure_place(const struct row *row, bool with_threads);
-// "pp512", "verify4 @ d64" or "tg128 x4", from the row's columns n_prompt, n_gen and n_verify.
+// "pp512", "pp512+tg128", "verify4 @ d64" or "tg128 x4", from the row's columns n_prompt, n_gen and
+// n_verify.
 const char *figure_test(const struct row *row, int n_seqs, int n_depth, char out[64]);
 
 // ---------------------------------------------------------------- steps

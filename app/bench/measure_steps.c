@@ -1,7 +1,8 @@
 // Measures steps of a model without the engine: prompts (pp), decoding of one or several sequences
-// (tg), and steps with several tokens of one sequence (verify). A runner gets hand-made batches.
-// The bandwidth is measured before and after each repetition, so that a share compares rates of the
-// same second. A peer runs after each repetition of ours, for the same reason.
+// (tg), both together (pp+tg), and steps with several tokens of one sequence (verify). A runner
+// gets hand-made batches. The bandwidth is measured before and after each repetition, so that a
+// share compares rates of the same second. A peer runs after each repetition of ours, for the same
+// reason.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,14 @@ enum {
 
 struct test {
     int n_prompt, n_gen, n_verify; // of verify: n_gen steps
-    struct tools_work work;
+    struct tools_work work[2];     // one after the other, timed together; the second of pp+tg alone
+    int n_works;
 };
 
 struct tests {
     struct test *test;        // [n], in the order of the rows
-    struct tools_work *works; // [n] theirs
-    int n;
+    struct tools_work *works; // [n_works] theirs
+    int n, n_works;
 };
 
 // A model on a runner, and the row at hand.
@@ -39,11 +41,12 @@ struct bed {
 
 static struct test test_prompt(int n_prompt, int depth, int batch) {
     return (struct test){.n_prompt = n_prompt,
-                         .work = {.n_seqs = 1,
-                                  .depth = depth,
-                                  .n_positions = n_prompt,
-                                  .step_tokens = n_prompt < batch ? n_prompt : batch,
-                                  .advance = batch}};
+                         .n_works = 1,
+                         .work = {{.n_seqs = 1,
+                                   .depth = depth,
+                                   .n_positions = n_prompt,
+                                   .step_tokens = n_prompt < batch ? n_prompt : batch,
+                                   .advance = batch}}};
 }
 
 // n_verify 0: decoding.
@@ -51,12 +54,25 @@ static struct test test_steps(int n_gen, int depth, int n_seqs, int n_verify) {
     const int tokens = n_verify ? n_verify : 1;
     return (struct test){.n_gen = n_gen,
                          .n_verify = n_verify,
-                         .work = {.n_seqs = n_seqs,
-                                  .depth = depth,
-                                  .n_positions = n_gen - 1 + tokens,
-                                  .step_tokens = tokens,
-                                  .advance = 1,
-                                  .all_logits = true}};
+                         .n_works = 1,
+                         .work = {{.n_seqs = n_seqs,
+                                   .depth = depth,
+                                   .n_positions = n_gen - 1 + tokens,
+                                   .step_tokens = tokens,
+                                   .advance = 1,
+                                   .all_logits = true}}};
+}
+
+static struct test test_both(int n_prompt, int n_gen, int depth, int batch) {
+    struct test test = test_prompt(n_prompt, depth, batch);
+    test.n_gen = n_gen;
+    test.work[test.n_works++] = test_steps(n_gen, depth + n_prompt, 1, 0).work[0];
+    return test;
+}
+
+// The last work has the most positions.
+static const struct tools_work *last_work(const struct test *test) {
+    return &test->work[test->n_works - 1];
 }
 
 static void tests_at_depth(const struct bench_config *c, int depth, struct tests *out) {
@@ -71,8 +87,19 @@ static void tests_at_depth(const struct bench_config *c, int depth, struct tests
         for (int s = 0; s < c->streams.count; s++)
             out->test[out->n++] = test_steps(steps, depth, bench_list_at(&c->streams, s), 0);
     }
+    for (int i = 0; i + 1 < c->prompt_gen.count; i += 2)
+        out->test[out->n++] =
+            test_both(bench_list_at(&c->prompt_gen, i), bench_list_at(&c->prompt_gen, i + 1), depth,
+                      c->batch_tokens);
     for (int i = 0; i < c->verify.count; i++)
         out->test[out->n++] = test_steps(steps, depth, 1, bench_list_at(&c->verify, i));
+}
+
+static void works_collect(struct tests *tests) {
+    tests->n_works = 0;
+    for (int i = 0; i < tests->n; i++)
+        for (int j = 0; j < tests->test[i].n_works; j++)
+            tests->works[tests->n_works++] = tests->test[i].work[j];
 }
 
 static void tests_deinit(struct tests *tests) {
@@ -83,16 +110,16 @@ static void tests_deinit(struct tests *tests) {
 static bool tests_init(const struct bench_config *config, struct tests *out) {
     const int most = config->n_depth.count *
                      (config->n_prompt.count + config->n_gen.count * config->streams.count +
-                      config->verify.count);
+                      config->prompt_gen.count / 2 + config->verify.count);
     *out = (struct tests){.test = calloc((size_t)most, sizeof *out->test),
-                          .works = calloc((size_t)most, sizeof *out->works)};
+                          .works = calloc(2 * (size_t)most, sizeof *out->works)};
     if (!out->test || !out->works) {
         tests_deinit(out);
         return false;
     }
     for (int i = 0; i < config->n_depth.count; i++)
         tests_at_depth(config, bench_list_at(&config->n_depth, i), out);
-    for (int i = 0; i < out->n; i++) out->works[i] = out->test[i].work;
+    works_collect(out);
     return true;
 }
 
@@ -123,14 +150,14 @@ static int work_run(const struct bed *bed, const struct tools_work *work, int ma
 
 static int warm_up(const struct bed *bed) {
     uint64_t ns, expert_bytes;
-    return work_run(bed, &bed->test->work, bed->test->n_prompt ? 1 : WARM_STEPS, &ns,
+    return work_run(bed, &bed->test->work[0], bed->test->n_prompt ? 1 : WARM_STEPS, &ns,
                     &expert_bytes);
 }
 
 // As many steps of one token at the same depth; the cost of a step of several tokens is relative to
 // them.
 static int cost_measure(const struct bed *bed, struct sample *sample) {
-    struct tools_work one = bed->test->work;
+    struct tools_work one = bed->test->work[0];
     uint64_t ns, expert_bytes;
     one.n_positions = bed->test->n_gen;
     one.step_tokens = 1;
@@ -147,9 +174,14 @@ static int sample_take(const struct bed *bed, uint64_t working_set, double *band
     const int budget_ms = bed->place->bench->config->bandwidth_ms;
     const double before =
         *bandwidth > 0 ? *bandwidth : tools_runner_bandwidth(bed->runner, working_set, budget_ms);
-    uint64_t expert_bytes;
-    const int code = work_run(bed, &bed->test->work, 0, &sample->ns, &expert_bytes);
-    if (code) return code;
+    uint64_t expert_bytes = 0;
+    for (int i = 0; i < bed->test->n_works; i++) {
+        uint64_t ns, bytes;
+        const int code = work_run(bed, &bed->test->work[i], 0, &ns, &bytes);
+        if (code) return code;
+        sample->ns += ns;
+        expert_bytes += bytes;
+    }
     sample->idle_ns = tools_runner_idle_ns(bed->runner);
     sample->bytes =
         (double)(cost->weight_bytes - cost->expert_bytes + expert_bytes) + (double)cost->kv_bytes;
@@ -163,9 +195,9 @@ static int sample_take(const struct bed *bed, uint64_t working_set, double *band
 
 static int repetitions_run(struct bed *bed, struct sample *samples) {
     const struct bench_config *config = bed->place->bench->config;
-    const uint64_t working_set = tools_runner_working_set(bed->runner, &bed->test->work);
+    const uint64_t working_set = tools_runner_working_set(bed->runner, last_work(bed->test));
     // a peer measures one sequence only, and no steps of several tokens
-    const bool with_peer = config->peer && !bed->test->n_verify && bed->test->work.n_seqs == 1;
+    const bool with_peer = config->peer && !bed->test->n_verify && bed->test->work[0].n_seqs == 1;
     double bandwidth = 0;
     int code = APP_OK;
     row_bool(bed->row, COLUMN_IN_CACHE, working_set <= bed->cache_bytes);
@@ -186,16 +218,32 @@ static int repetitions_run(struct bed *bed, struct sample *samples) {
 static int stages_measure(struct bed *bed) {
     struct row *row = bed->row;
     rn_error err = {0};
+    if (bed->test->n_works > 1) return APP_OK; // steps of two kinds have no stages in common
     row->n_steps = bed->samples.cost.steps;
     const rn_status status =
-        tools_runner_stages(bed->runner, &bed->test->work, interrupt_seen, &row->stages,
+        tools_runner_stages(bed->runner, &bed->test->work[0], interrupt_seen, &row->stages,
                             &row->n_stages, &row->stages_ns, &err);
     return status == RN_ERR_CANCELLED ? APP_OK : status_fail(status, &err);
 }
 
+static void costs_add(struct bed *bed) {
+    struct tools_cost *sum = &bed->samples.cost;
+    for (int i = 0; i < bed->test->n_works; i++) {
+        struct tools_cost cost;
+        tools_runner_cost(bed->runner, &bed->test->work[i], &cost);
+        sum->steps += cost.steps;
+        sum->tokens += cost.tokens;
+        sum->weight_bytes += cost.weight_bytes;
+        sum->expert_bytes += cost.expert_bytes;
+        sum->kv_bytes += cost.kv_bytes;
+        sum->int_macs += cost.int_macs;
+        sum->float_macs += cost.float_macs;
+    }
+}
+
 static int test_measure(struct bed *bed, struct sample *samples) {
     const struct bench_config *config = bed->place->bench->config;
-    tools_runner_cost(bed->runner, &bed->test->work, &bed->samples.cost);
+    costs_add(bed);
     peaks_measure(bed);
     const int code = repetitions_run(bed, samples);
     if (code) return code;
@@ -225,10 +273,10 @@ static void row_init(const struct bed *bed, struct row *row) {
     row_text(row, COLUMN_TYPE_V, bed->place->kv_type);
     row_whole(row, COLUMN_N_PROMPT, test->n_prompt);
     row_whole(row, COLUMN_N_GEN, test->n_gen);
-    row_whole(row, COLUMN_N_DEPTH, test->work.depth);
-    row_whole(row, COLUMN_N_SEQS, test->work.n_seqs);
+    row_whole(row, COLUMN_N_DEPTH, test->work[0].depth);
+    row_whole(row, COLUMN_N_SEQS, test->work[0].n_seqs);
     row_whole(row, COLUMN_N_VERIFY, test->n_verify);
-    row_text(row, COLUMN_LABEL, figure_test(row, test->work.n_seqs, test->work.depth, label));
+    row_text(row, COLUMN_LABEL, figure_test(row, test->work[0].n_seqs, test->work[0].depth, label));
 }
 
 static int test_run(struct bed *bed) {
@@ -252,25 +300,25 @@ static int test_run(struct bed *bed) {
 
 // ---------------------------------------------------------------- models
 
+static uint64_t test_pages(const struct test *test) { return tools_work_pages(last_work(test)); }
+
 // Takes the test with the most KV pages out.
 static void largest_skip(const struct bench_place *place, struct tests *tests, const char *why) {
     struct row row = {.table = TABLE_STEPS};
     char label[64];
     int most = 0;
     for (int i = 1; i < tests->n; i++)
-        if (tools_work_pages(&tests->works[i]) > tools_work_pages(&tests->works[most])) most = i;
+        if (test_pages(&tests->test[i]) > test_pages(&tests->test[most])) most = i;
     const struct test *test = &tests->test[most];
     row_whole(&row, COLUMN_N_PROMPT, test->n_prompt);
     row_whole(&row, COLUMN_N_GEN, test->n_gen);
     row_whole(&row, COLUMN_N_VERIFY, test->n_verify);
-    figure_test(&row, test->work.n_seqs, test->work.depth, label);
+    figure_test(&row, test->work[0].n_seqs, test->work[0].depth, label);
     app_fail(APP_OK, "%s: %s is skipped: %s", err_path(place->info->path), label, why);
     row_deinit(&row);
     tests->n--;
-    for (int i = most; i < tests->n; i++) {
-        tests->test[i] = tests->test[i + 1];
-        tests->works[i] = tests->works[i + 1];
-    }
+    for (int i = most; i < tests->n; i++) tests->test[i] = tests->test[i + 1];
+    works_collect(tests);
     place->bench->total -= (uint64_t)place->bench->config->repetitions;
 }
 
@@ -281,9 +329,11 @@ static void tests_fit(const struct bench_place *place, const struct tools_runner
     rn_error err = {0};
     int least = 0;
     for (int i = 1; i < tests->n; i++)
-        if (tools_work_pages(&tests->works[i]) < tools_work_pages(&tests->works[least])) least = i;
-    if (tools_works_fit(place->model, options, &tests->works[least], 1, &err)) return;
-    while (tools_works_fit(place->model, options, tests->works, tests->n, &err) == RN_ERR_NOMEM)
+        if (test_pages(&tests->test[i]) < test_pages(&tests->test[least])) least = i;
+    const struct test *smallest = &tests->test[least];
+    if (tools_works_fit(place->model, options, smallest->work, smallest->n_works, &err)) return;
+    while (tools_works_fit(place->model, options, tests->works, tests->n_works, &err) ==
+           RN_ERR_NOMEM)
         largest_skip(place, tests, err.message);
 }
 
@@ -299,11 +349,12 @@ static int runner_make(const struct bench_place *place, int n_threads, struct te
                                                  .progress = progress_update,
                                                  .progress_ctx = &progress};
     rn_error err = {0};
-    if (tools_works_check(place->info, tests->works, tests->n, &err)) return app_fail_error(&err);
+    if (tools_works_check(place->info, tests->works, tests->n_works, &err))
+        return app_fail_error(&err);
     tests_fit(place, &options, tests);
     progress_begin(&progress, place->bench->term, config->quiet, "loading");
     const rn_status status =
-        tools_runner_create(place->model, &options, tests->works, tests->n, out, &err);
+        tools_runner_create(place->model, &options, tests->works, tests->n_works, out, &err);
     progress_end(&progress);
     if (status == RN_ERR_NOMEM)
         return app_fail(APP_FAILED, "%s: %s", err_path(place->info->path), err.message);
@@ -346,7 +397,7 @@ static rn_status steps_check(const struct bench_config *config, const rn_model_i
                              rn_error *err) {
     struct tests tests;
     if (!tests_init(config, &tests)) return err_set(err, RN_ERR_NOMEM, "out of memory");
-    const rn_status status = tools_works_check(info, tests.works, tests.n, err);
+    const rn_status status = tools_works_check(info, tests.works, tests.n_works, err);
     tests_deinit(&tests);
     return status;
 }

@@ -28,9 +28,13 @@ static void words_make(const struct bench_config *config, const struct row *row,
     char depth[32] = "", types[64] = "";
     if (n_depth) snprintf(depth, sizeof depth, " -d %d", n_depth);
     if (strcmp(kv, "f16") != 0) snprintf(types, sizeof types, " -ctk %.16s -ctv %.16s", type, type);
-    snprintf(out, size, "-t %d -p %d -n %d%s%s -r 1 -o json %s",
-             row_whole_at(row, COLUMN_N_THREADS), row_whole_at(row, COLUMN_N_PROMPT),
-             row_whole_at(row, COLUMN_N_GEN), depth, types, args);
+    const int n_prompt = row_whole_at(row, COLUMN_N_PROMPT),
+              n_gen = row_whole_at(row, COLUMN_N_GEN);
+    char tests[64];
+    snprintf(tests, sizeof tests, n_prompt && n_gen ? "-p 0 -n 0 -pg %d,%d" : "-p %d -n %d",
+             n_prompt, n_gen);
+    snprintf(out, size, "-t %d %s%s%s -r 1 -o json %s", row_whole_at(row, COLUMN_N_THREADS), tests,
+             depth, types, args);
 }
 
 // The program, its file, and the words, which are cut up.

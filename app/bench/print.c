@@ -1,6 +1,6 @@
 // The rows of `runnel bench` for people: a markdown table, and the stages behind it. Rows are
 // printed at once, so widths are fixed; a longer cell shifts only its own row. On a terminal the
-// columns that do not fit are left out. JSON and CSV have all of them.
+// columns that do not fit are left out. JSON, CSV and SQL have all of them.
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -277,8 +277,16 @@ int rows_print(const struct bench *bench) {
             if (bench->rows[i].n_stages) stages_row(bench, &bench->rows[i]);
         return APP_OK;
     }
+    static const struct {
+        const char *output;
+        int (*print)(json_t *rows, size_t flags);
+        size_t flags;
+    } printers[] = {{"json", json_print, JSON_INDENT(2)},
+                    {"jsonl", json_lines_print, 0},
+                    {"csv", json_csv_print, 0},
+                    {"sql", json_sql_print, 0}};
     json_t *rows = rows_json(bench->rows, bench->n_rows, config->stages);
-    return !strcmp(config->output, "json")
-               ? json_print(rows, JSON_INDENT(2) | JSON_REAL_PRECISION(10))
-               : json_csv_print(rows, JSON_REAL_PRECISION(10));
+    size_t i = 0;
+    while (strcmp(config->output, printers[i].output) != 0) i++;
+    return printers[i].print(rows, printers[i].flags | JSON_REAL_PRECISION(10));
 }

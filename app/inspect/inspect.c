@@ -357,10 +357,8 @@ static void totals_print(const struct inspect *inspect, const struct term *term)
     format_print("all", &inspect->total);
 }
 
-static void text_print(const struct inspect *inspect, const struct term *term) {
+static void lists_print(const struct inspect *inspect, const struct term *term) {
     const struct weights *weights = inspect->weights;
-    head_print(inspect, term);
-    files_print(weights, term);
     section(term, "metadata", weights_meta_count(weights));
     for (int i = 0; i < weights_meta_count(weights); i++) {
         meta_print(weights_meta_at(weights, i), term);
@@ -370,6 +368,13 @@ static void text_print(const struct inspect *inspect, const struct term *term) {
         tensor_print(inspect, weights_tensor_at(weights, i));
     }
     left_out_print(weights);
+}
+
+static void text_print(const struct inspect *inspect, bool is_short, const struct term *term) {
+    const struct weights *weights = inspect->weights;
+    head_print(inspect, term);
+    files_print(weights, term);
+    if (!is_short) lists_print(inspect, term);
     totals_print(inspect, term);
     if (!inspect->plan) {
         section(term, "memory", -1);
@@ -493,7 +498,7 @@ static int model_inspect(const struct options *options, const char *path) {
     } else {
         struct term term;
         term_init(&term, options);
-        text_print(&inspect, &term);
+        text_print(&inspect, option_flag(options, OPT_SHORT), &term);
     }
     rn_model_close(model);
     weights_close(weights);

@@ -4,12 +4,38 @@
 
 #include "app.h"
 
+// Words of options that also take other ones: names of templates and drafters.
+static const char *words_known(const struct option_row *row) {
+    static const struct {
+        const char *flag, *value, *words;
+    } known[] = {
+        {"chat-template", "NAME|FILE", CHAT_TEMPLATE_NAMES},
+        {"speculate", "WHO", "auto, off, model, lookup, shared, mtp, shape"},
+        {"drafters", "NAME,...", "model, lookup, shared, mtp, auto, synthetic, none"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(row->flag, known[i].flag) && !strcmp(row->value, known[i].value))
+            return known[i].words;
+    return NULL;
+}
+
+// The option with the words that complete its value.
 static bool row_get(int command, int id, struct option_row *out) {
-    return option_row_get((enum command_id)command, (enum option_id)id, out);
+    const bool has = option_row_get((enum command_id)command, (enum option_id)id, out);
+    if (has && !out->choices) out->choices = words_known(out);
+    return has;
 }
 
 static bool is_path(const struct option_row *row) {
     return row->kind == OPTION_PATH || !strcmp(row->value, "PATH,...");
+}
+
+// A model's file or folder.
+static bool is_model(const struct option_row *row) {
+    static const char *const flags[] = {"model", "draft", "reference"};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (!strcmp(row->flag, flags[i])) return is_path(row);
+    return false;
 }
 
 // The second word of a command's name, or NULL.
@@ -45,9 +71,10 @@ static void put_pairs(FILE *out) {
             fprintf(out, "%s\"%s\"", n++ ? "|" : "", command_name((enum command_id)i));
 }
 
-// "a|b|c" as "a b c".
+// "a|b|c" or "a, b, c" as "a b c".
 static void put_choices(FILE *out, const char *choices) {
-    for (; *choices; choices++) fputc(*choices == '|' ? ' ' : *choices, out);
+    for (; *choices; choices++)
+        if (*choices != ',') fputc(*choices == '|' ? ' ' : *choices, out);
 }
 
 // The beginning of a help text, up to its first ';', for a quoted place in a script: `escaped` get
@@ -85,6 +112,10 @@ static bool put_flags(FILE *out, int command, bool (*wanted)(const struct option
     return n > 0;
 }
 
+static bool is_plain_path(const struct option_row *row) {
+    return is_path(row) && !is_model(row) && !row->choices;
+}
+
 static bool is_other(const struct option_row *row) {
     return !is_path(row) && !row->choices && row->kind != OPTION_FLAG;
 }
@@ -97,7 +128,8 @@ static bool takes_file(int command) {
 
 static void bash_command(FILE *out, int command) {
     fprintf(out, "    \"%s\")\n        case $prev in\n", command_name((enum command_id)command));
-    if (put_flags(out, command, is_path)) fputs(") _runnel_files; return ;;\n", out);
+    if (put_flags(out, command, is_model)) fputs(") _runnel_models; return ;;\n", out);
+    if (put_flags(out, command, is_plain_path)) fputs(") _runnel_files; return ;;\n", out);
     for (int id = 0; id < OPT_COUNT; id++) {
         struct option_row row;
         if (!row_get(command, id, &row) || !row.choices) continue;
@@ -105,14 +137,17 @@ static void bash_command(FILE *out, int command) {
         if (row.short_flag) fprintf(out, "-%c|", row.short_flag);
         fprintf(out, "--%s", row.flag);
         put_aliases(out, id);
-        fputs(") _runnel_words \"", out);
+        fprintf(out, ") %s \"", is_path(&row) ? "_runnel_files" : "_runnel_words");
         put_choices(out, row.choices);
         fputs("\"; return ;;\n", out);
     }
     if (put_flags(out, command, is_other)) fputs(") return ;;\n", out);
     fputs("        esac\n", out);
     if (takes_file(command)) {
-        fputs("        case $cur in -*) ;; *) _runnel_files", out);
+        // the text of eval, a record of explain
+        const bool any_file = command == COMMAND_EVAL || command == COMMAND_EXPLAIN;
+        fprintf(out, "        case $cur in -*) ;; *) %s",
+                any_file ? "_runnel_files" : "_runnel_models");
         if (words_of(command)) fprintf(out, " \"%s\"", words_of(command));
         fputs("; return ;; esac\n", out);
     }
@@ -132,6 +167,11 @@ static void bash_write(FILE *out) {
           "_runnel_files() {\n"
           "    compopt -o filenames 2>/dev/null\n"
           "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"; compgen -W \"$1\" -- \"$cur\")\n"
+          "}\n"
+          "_runnel_models() {\n"
+          "    compopt -o filenames 2>/dev/null\n"
+          "    mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"\n"
+          "        compgen -f -X '!*.gguf' -- \"$cur\"; compgen -W \"$1\" -- \"$cur\")\n"
           "}\n"
           "_runnel() {\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
@@ -176,8 +216,15 @@ static void zsh_option(FILE *out, const struct option_row *row) {
         put_short(out, row->value, zsh_escaped, "'\\''");
         fputc(':', out);
     }
-    if (is_path(row)) fputs("_files", out);
-    if (row->choices) {
+    if (is_path(row) && row->choices) {
+        fputs("{compadd ", out);
+        put_choices(out, row->choices);
+        fputs("; _files}", out);
+    } else if (is_model(row)) {
+        fputs("_files -g \"*.gguf(-.)\"", out);
+    } else if (is_path(row)) {
+        fputs("_files", out);
+    } else if (row->choices) {
         fputc('(', out);
         put_choices(out, row->choices);
         fputc(')', out);
@@ -232,13 +279,12 @@ static const char fish_quote[] = "\\'";
 static void fish_option(FILE *out, const char *command, const struct option_row *row) {
     fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -l %s", command, row->flag);
     if (row->short_flag) fprintf(out, " -s %c", row->short_flag);
-    if (is_path(row)) {
-        fputs(" -r -F", out);
-    } else if (row->choices) {
-        fputs(" -x -a '", out);
+    if (is_path(row)) fputs(" -r -F", out);
+    if (row->choices) {
+        fputs(is_path(row) ? " -a '" : " -x -a '", out);
         put_choices(out, row->choices);
         fputs("'", out);
-    } else if (row->kind != OPTION_FLAG) {
+    } else if (row->kind != OPTION_FLAG && !is_path(row)) {
         fputs(" -x", out);
     }
     fputs(" -d '", out);

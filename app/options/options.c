@@ -76,15 +76,17 @@ static bool parse_flag(const char *name, const char *text, bool *out) {
     return refuse(name, text, "yes or no");
 }
 
-static bool parse_choice(const struct option_row *row, const char *name, const char *text) {
+static bool parse_choice(enum option_id id, const struct option_row *row, const char *name,
+                         const char *text) {
     const size_t len = strlen(text);
     for (const char *word = row->choices; word; word = strchr(word, '|')) {
         word += *word == '|';
         const size_t word_len = strcspn(word, "|");
         if (len == word_len && !memcmp(word, text, len)) return true;
     }
-    char what[96];
-    snprintf(what, sizeof what, "one of %s", row->choices);
+    char what[160];
+    snprintf(what, sizeof what, "one of %s%s", row->choices,
+             id == OPT_KV_TYPE ? "; llama.cpp's q8_0 is int8, and its q4_0 is int4" : "");
     return refuse(name, text, what);
 }
 
@@ -193,7 +195,7 @@ bool option_set(struct options *options, enum option_id id, enum option_origin o
         return list_add(&row, value, name, text);
     case OPTION_CHOICE:
         value->text = text = own_word(id, text);
-        return parse_choice(&row, name, text);
+        return parse_choice(id, &row, name, text);
     case OPTION_SIZE:
         return parse_size(name, text, id == OPT_KV_MEMORY, &value->integer, &value->flag);
     }
@@ -272,13 +274,15 @@ bool options_parse(struct options *options, enum command_id command, int argc, c
     if (!environment_apply(options)) return false;
     const char *config = option_text(options, OPT_CONFIG);
     if (config && !config_apply(options, config)) return false;
-    return initials_apply(options);
+    if (!initials_apply(options)) return false;
+    return !option_flag(options, OPT_ESCAPE) || escapes_apply(options);
 }
 
 void options_deinit(struct options *options) {
     for (int id = 0; id < OPT_COUNT; id++) {
         free(options->value[id].list);
         free(options->value[id].lines);
+        free(options->value[id].unescaped);
     }
     free(options->config);
 }

@@ -82,6 +82,7 @@ struct option_value {
     int n_list;
     const char **list; // owned
     char *lines;       // owned; the text behind list[] when it came from the environment
+    char *unescaped;   // owned; the text behind text or list[] after --escape
 };
 
 struct options {
@@ -135,6 +136,8 @@ struct arguments {
 bool arguments_add(struct options *options, struct arguments *arguments, const char *text);
 // Once all flags are known: each argument becomes the value of an option.
 bool arguments_apply(struct options *options, const struct arguments *arguments);
+// --escape, once all values are there (escapes.c). False: out of memory (printed).
+bool escapes_apply(struct options *options);
 // Options that are still open, from the file (config.c). False: refused (printed).
 bool config_apply(struct options *options, const char *path);
 

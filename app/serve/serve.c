@@ -111,10 +111,11 @@ static int keys_get(struct serve *serve) {
         code = key_add(serve, given->list[i], option_name(serve->options, OPT_API_KEY, name));
     }
     if (!code && path) code = key_file_read(serve, path);
-    if (!code && !serve->config.n_keys && !is_loopback(serve->config.host)) {
+    if (!code && !serve->config.n_keys && !is_loopback(serve->config.host) &&
+        !option_flag(serve->options, OPT_ALLOW_ANYONE)) {
         code = app_fail(APP_USAGE,
-                        "%s %s: others than this machine could connect, so --api-key or "
-                        "--api-key-file is needed",
+                        "%s %s: others than this machine could connect, so --api-key, "
+                        "--api-key-file or --allow-anyone is needed",
                         option_name(serve->options, OPT_HOST, name), serve->config.host);
     }
     return code;
@@ -311,6 +312,7 @@ static int errors_open(struct serve *serve) {
     setvbuf(file, NULL, _IOLBF, BUFSIZ);
     serve->plain = stderr;
     stderr = file;
+    if (option_flag(serve->options, OPT_VERBOSE)) serve->config.request_lines = serve->errors;
     return APP_OK;
 }
 

@@ -1,5 +1,5 @@
-// The line of the access log. The sink takes it or drops it, and never waits. Caller: metrics.c, on
-// the I/O thread.
+// The line of the access log, and the line of --verbose. The sink takes it or drops it, and never
+// waits. Caller: metrics.c, on the I/O thread.
 #include "access_log.h"
 
 #include <string.h>
@@ -122,5 +122,44 @@ void access_log_write(struct log_sink *log, struct jbuf *line, const struct call
     put_bounded(line, "model", call->served->name, MODEL_BYTES_MAX);
     if (call->generation) put_generation(line, call);
     jbuf_text(line, "}\n");
+    if (!line->failed) sink_write(log, line->data, line->len);
+}
+
+// ---------------------------------------------------------------- for people
+
+static void put_clock(struct jbuf *line) {
+    const time_t now = time(NULL);
+    struct tm tm;
+    char text[16];
+    localtime_r(&now, &tm);
+    strftime(text, sizeof text, "%H:%M:%S", &tm);
+    jbuf_text(line, text);
+}
+
+// Tokens of the prompt and the output, the time to the first token, and the rate after it.
+static void put_tokens(struct jbuf *line, const struct call *call) {
+    const struct generation *generation = call->generation;
+    const struct usage usage = generation_usage(generation);
+    uint64_t output = 0;
+    for (int i = 0; i < generation->n_choices; i++)
+        output += (uint64_t)generation->choice[i].n_output;
+    jbuf_printf(line, ", %d", usage.prompt_tokens);
+    if (usage.cached_tokens) jbuf_printf(line, " (%d cached)", usage.cached_tokens);
+    jbuf_printf(line, " + %llu token%s", (unsigned long long)output, output == 1 ? "" : "s");
+    if (!generation->first_ns) return;
+    const double ms = ms_between(generation->first_ns, clock_ns());
+    jbuf_printf(line, ", first after %.1f ms", ms_between(call->start_ns, generation->first_ns));
+    if (output > 1 && ms > 0) jbuf_printf(line, ", %.1f tokens/s", 1e3 * (double)(output - 1) / ms);
+}
+
+void access_log_write_line(struct log_sink *log, struct jbuf *line, const struct call *call,
+                           bool gone) {
+    jbuf_clear(line);
+    put_clock(line);
+    jbuf_printf(line, " %s %s %d in %.1f ms", call->route ? call->route->method : "?",
+                call->route ? call->route->path : "(no route)", metrics_status(call),
+                ms_between(call->start_ns, clock_ns()));
+    if (call->generation) put_tokens(line, call);
+    jbuf_text(line, gone ? ", the client has gone\n" : "\n");
     if (!line->failed) sink_write(log, line->data, line->len);
 }

@@ -287,4 +287,6 @@ void metrics_call_end(struct metrics *metrics, const struct call *call, bool gon
     }
     struct log_sink *log = metrics->server->config.access_log;
     if (log) access_log_write(log, &metrics->line, call, gone);
+    struct log_sink *terminal = metrics->server->config.request_lines;
+    if (terminal) access_log_write_line(terminal, &metrics->line, call, gone);
 }

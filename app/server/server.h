@@ -38,6 +38,7 @@ struct server_config {
     int n_aliases;
     bool ui;
     struct log_sink *access_log;                // NULL: none; borrowed
+    struct log_sink *request_lines;             // the same for people; NULL: none
     struct otlp *otlp;                          // exporter of spans; NULL: none; borrowed
     struct trace *trace;                        // NULL: none; borrowed, used by the I/O thread
     int keep_requests;                          // finished requests whose records are kept

@@ -61,6 +61,18 @@ int json_print(json_t *value, size_t flags) {
     return app_flush_output() ? APP_FAILED : app_fail(APP_FAILED, "out of memory");
 }
 
+int json_lines_print(json_t *rows, size_t flags) {
+    bool ok = rows != NULL;
+    for (size_t i = 0; ok && i < json_array_size(rows); i++) {
+        char *line = json_dumps(json_array_get(rows, i), JSON_COMPACT | flags);
+        ok = line != NULL;
+        if (ok) puts(line);
+        free(line);
+    }
+    json_decref(rows);
+    return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
 // ---------------------------------------------------------------- CSV
 
 static void csv_quoted(const char *text) {
@@ -103,6 +115,77 @@ int json_csv_print(json_t *rows, size_t flags) {
                 ok = csv_cell(value, flags) && ok;
         }
         putchar('\n');
+    }
+    json_decref(rows);
+    return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
+}
+
+// ---------------------------------------------------------------- SQL
+
+static void sql_quoted(const char *text) {
+    putchar('\'');
+    for (; *text; text++) {
+        if (*text == '\'') putchar('\'');
+        putchar(*text);
+    }
+    putchar('\'');
+}
+
+static const char *sql_type(const json_t *value) {
+    if (json_is_real(value)) return "REAL";
+    return json_is_integer(value) || json_is_boolean(value) ? "INTEGER" : "TEXT";
+}
+
+static bool sql_value(const json_t *value, size_t flags) {
+    if (json_is_null(value) || json_is_boolean(value)) {
+        fputs(json_is_null(value) ? "NULL" : json_is_true(value) ? "1" : "0", stdout);
+        return true;
+    }
+    if (json_is_string(value)) {
+        sql_quoted(json_string_value(value));
+        return true;
+    }
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | flags);
+    if (!text) return false;
+    if (json_is_number(value))
+        fputs(text, stdout);
+    else
+        sql_quoted(text);
+    free(text);
+    return true;
+}
+
+// The type of a column is that of its first value that is not null.
+static const char *sql_column_type(const json_t *rows, const char *key) {
+    const json_t *value = NULL;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        value = json_object_get(json_array_get(rows, i), key);
+        if (value && !json_is_null(value)) break;
+    }
+    return sql_type(value);
+}
+
+int json_sql_print(json_t *rows, size_t flags) {
+    json_t *value;
+    const char *key, *separator = "";
+    bool ok = rows != NULL;
+    if (ok && json_array_size(rows)) {
+        fputs("CREATE TABLE IF NOT EXISTS runnel_bench (", stdout);
+        json_object_foreach(json_array_get(rows, 0), key, value) {
+            printf("%s%s %s", separator, key, sql_column_type(rows, key));
+            separator = ", ";
+        }
+        puts(");");
+    }
+    for (size_t i = 0; ok && i < json_array_size(rows); i++) {
+        separator = "";
+        fputs("INSERT INTO runnel_bench VALUES (", stdout);
+        json_object_foreach(json_array_get(rows, i), key, value) {
+            fputs(separator, stdout);
+            ok = sql_value(value, flags) && ok;
+            separator = ", ";
+        }
+        puts(");");
     }
     json_decref(rows);
     return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");

@@ -26,5 +26,8 @@ int json_print(json_t *value, size_t flags);
 // The same as CSV, for an array of objects with the same keys: a line of keys, then one line per
 // object. A null is an empty cell; an array is JSON in its cell.
 int json_csv_print(json_t *rows, size_t flags);
+// The same: an object per line; a table runnel_bench, with a column for each key.
+int json_lines_print(json_t *rows, size_t flags);
+int json_sql_print(json_t *rows, size_t flags);
 
 #endif
