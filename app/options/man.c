@@ -1,9 +1,17 @@
-// Manual pages, generated from the tables of commands and options: the contents of --help, for
-// man(1). The build writes one page for the program and one for each command.
+// Manual pages, generated from the tables of commands, options, examples, routes and chat commands,
+// with the prose of manual.def. The build writes one page for the program and one for each command.
 #include <string.h>
 
 #include "app.h"
 #include "options/peers.h"
+
+// Bits under the names that the tables use.
+enum {
+#define COMMAND(id, ...) id = 1u << COMMAND_##id,
+#include "commands.def"
+#undef COMMAND
+    LOADS = RUN | SERVE | INSPECT | TOKENIZE | DETOKENIZE | EVAL | BENCH | BENCH_SERVE | PLAN,
+};
 
 // Text for roff, on a line of its own.
 static void put_text(FILE *out, const char *text) {
@@ -131,7 +139,7 @@ static void put_configuration(FILE *out) {
 // Options by group; a command with one group has no titles.
 static void put_options(FILE *out, enum command_id command) {
     int before = -1;
-    fputs("\n.SH OPTIONS\n", out);
+    fputs(".SH OPTIONS\n", out);
     for (int group = 0; option_group(group); group++) {
         for (int id = 0; id < OPT_COUNT; id++) {
             struct option_row row;
@@ -203,12 +211,98 @@ static void put_peers(FILE *out, enum command_id command) {
     }
 }
 
+static void put_description(FILE *out, enum command_id command) {
+    static const struct {
+        enum command_id command;
+        const char *text;
+    } paragraphs[] = {
+#define ABOUT(id, text) {COMMAND_##id, text},
+#define VARIABLE(...)
+#define PLACE(...)
+#include "options/manual.def"
+    };
+    int n = 0;
+    for (size_t i = 0; i < sizeof paragraphs / sizeof *paragraphs; i++) {
+        if (paragraphs[i].command != command) continue;
+        fputs(n++ ? ".PP\n" : ".SH DESCRIPTION\n", out);
+        put_text(out, paragraphs[i].text);
+        fputc('\n', out);
+    }
+}
+
+// An environment variable, or a file.
+struct entry {
+    unsigned commands; // bit 1 << command_id
+    const char *name, *text;
+};
+
+// command COMMAND_COUNT: all of them.
+static int put_entries(FILE *out, const char *title, const struct entry *entries, size_t n,
+                       enum command_id command, char font) {
+    int shown = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (command != COMMAND_COUNT && !(entries[i].commands >> command & 1u)) continue;
+        if (shown++ == 0) fprintf(out, ".SH %s\n", title);
+        fprintf(out, ".TP\n\\f%c", font);
+        put_text(out, entries[i].name);
+        fputs("\\fR\n", out);
+        put_text(out, entries[i].text);
+        fputs(".\n", out);
+    }
+    return shown;
+}
+
+static void put_environment(FILE *out, enum command_id command) {
+    static const struct entry variables[] = {
+#define ABOUT(...)
+#define VARIABLE(commands, name, text) {commands, name, text},
+#define PLACE(...)
+#include "options/manual.def"
+    };
+    struct option_row row;
+    put_entries(out, "ENVIRONMENT", variables, sizeof variables / sizeof *variables, command, 'B');
+    if (command == COMMAND_COUNT || option_row_get(command, OPT_CONFIG, &row))
+        fputs(".PP\nEach option has a variable of its own, which the options\\(aq list names.\n",
+              out);
+}
+
+static void put_files(FILE *out, enum command_id command) {
+    static const struct entry places[] = {
+#define ABOUT(...)
+#define VARIABLE(...)
+#define PLACE(commands, path, text) {commands, path, text},
+#include "options/manual.def"
+    };
+    put_entries(out, "FILES", places, sizeof places / sizeof *places, command, 'I');
+}
+
 static void put_conversation(FILE *out) {
+    static const struct {
+        const char *name, *argument, *help;
+    } commands[] = {
+#define SLASH(function, name, argument, help) {name, argument, help},
+#define SLASH_TOO(...)
+#include "run/slash.def"
+    };
     fputs(".SH CONVERSATION\n"
           "Without a prompt, on a terminal, \\fBrunnel run\\fR holds a conversation.\n"
-          "A line that starts with a slash is a command; \\fB/help\\fR lists them.\n"
-          "Ctrl\\-C stops an answer, Ctrl\\-D leaves.\n",
+          "Ctrl\\-C stops an answer and keeps its text; Ctrl\\-D leaves.\n"
+          "A line that ends in a backslash continues in the next one.\n"
+          "When the context is full, the oldest turns are dropped, unless "
+          "\\fB\\-\\-no\\-trim\\fR is given.\n"
+          "A line that starts with a slash is a command:\n",
           out);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        fprintf(out, ".TP\n\\fB%s\\fR", commands[i].name);
+        if (*commands[i].argument) {
+            fputs(" \\fI", out);
+            put_text(out, commands[i].argument);
+            fputs("\\fR", out);
+        }
+        fputc('\n', out);
+        put_text(out, commands[i].help);
+        fputs(".\n", out);
+    }
 }
 
 static void put_routes(FILE *out) {
@@ -235,14 +329,20 @@ void man_command(FILE *out, enum command_id command) {
     fputs(" \\- ", out);
     put_text(out, command_summary(command));
     fprintf(out, "\n.SH SYNOPSIS\n.B runnel %s\n", name);
-    put_text(out, command_arguments(command));
+    if (*command_arguments(command)) {
+        put_text(out, command_arguments(command));
+        fputc('\n', out);
+    }
+    put_description(out, command);
+    put_examples(out, command);
+    if (command == COMMAND_RUN) put_conversation(out);
+    if (command == COMMAND_SERVE) put_routes(out);
     put_options(out, command);
     struct option_row config;
     if (option_row_get(command, OPT_CONFIG, &config)) put_configuration(out);
-    if (command == COMMAND_RUN) put_conversation(out);
-    if (command == COMMAND_SERVE) put_routes(out);
-    put_examples(out, command);
     put_peers(out, command);
+    put_environment(out, command);
+    put_files(out, command);
     put_exit_status(out);
     fputs(".SH SEE ALSO\n.BR runnel (1)\n", out);
 }
@@ -265,19 +365,13 @@ void man_program(FILE *out) {
         fputs(".\n", out);
     }
     put_examples(out, COMMAND_COUNT);
-    fputs(".SH FILES\n.TP\n.I /etc/runnel/runnel.conf\n"
-          "options of the service \\fBrunnel.service\\fR, which runs \\fBrunnel serve\\fR.\n",
-          out);
+    put_environment(out, COMMAND_COUNT);
+    put_files(out, COMMAND_COUNT);
     put_exit_status(out);
     fputs(".SH SEE ALSO\n", out);
-    for (int i = 0, n = 0; i < COMMAND_COUNT; i++) {
-        bool any = false;
+    for (int i = 0; i < COMMAND_COUNT; i++) {
         char page[PAGE_SIZE];
-        struct option_row row;
-        for (int id = 0; id < OPT_COUNT; id++)
-            any |= option_row_get((enum command_id)i, (enum option_id)id, &row);
-        if (!any) continue;
-        fprintf(out, "%s.BR ", n++ ? ",\n" : "");
+        fprintf(out, "%s.BR ", i ? ",\n" : "");
         put_text(out, page_name(command_name((enum command_id)i), page));
         fputs(" (1)", out);
     }

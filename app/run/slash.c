@@ -243,23 +243,9 @@ static const struct {
     const char *name, *argument, *help;
     void (*function)(struct talk *c, const char *text);
 } commands[] = {
-    {"/system", "[TEXT]", "set the system message and start again (\"\" removes it), or show it",
-     slash_system},
-    {"/undo", "", "take back the last message and its answer", slash_undo},
-    {"/regen", "", "answer the last message again", slash_regen},
-    {"/regenerate", NULL, NULL, slash_regen},
-    {"/set", "[NAME VALUE]", "change a sampling option, as /set temperature 0.7; list them",
-     slash_set},
-    {"/save", "FILE", "write the messages to a file, as JSON; --messages reads it", slash_save},
-    {"/load", "FILE", "continue with the messages of a file", slash_load},
-    {"/reset", "", "forget the conversation, not the system message; /clear too", slash_reset},
-    {"/clear", NULL, NULL, slash_reset},
-    {"/stats", "", "figures of the last answer, size of the conversation", slash_stats},
-    {"/help", "", "this list; /? too", slash_help},
-    {"/?", NULL, NULL, slash_help},
-    {"/exit", "", "leave, as Ctrl-D does; /quit and /bye too", slash_exit},
-    {"/quit", NULL, NULL, slash_exit},
-    {"/bye", NULL, NULL, slash_exit},
+#define SLASH(function, name, argument, help) {name, argument, help, function},
+#define SLASH_TOO(function, name)             {name, NULL, NULL, function},
+#include "run/slash.def"
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

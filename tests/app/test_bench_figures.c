@@ -65,7 +65,10 @@ CASE(test_names_of_models_and_tests) {
     assert_string_equal(figure_test(&row, 1, 0, text), "verify8");
     row_whole(&row, COLUMN_N_VERIFY, 0);
     row_whole(&row, COLUMN_N_PROMPT, 64);
+    row_whole(&row, COLUMN_N_GEN, 0);
     assert_string_equal(figure_test(&row, 1, 32, text), "pp64 @ d32");
+    row_whole(&row, COLUMN_N_GEN, 128);
+    assert_string_equal(figure_test(&row, 1, 32, text), "pp64+tg128 @ d32");
     row_deinit(&row);
 }
 

@@ -88,6 +88,12 @@ CASE(test_lists_have_commas_and_add_up) {
     list_is("lengths", &config.lengths, 2, (const double[]){31, 0});
     list_is("acceptances", &config.acceptances, 2, (const double[]){0.5, 1});
     list_is("temperatures", &config.temperatures, 2, (const double[]){0, 0.7});
+    taken("-pg 64,8 -pg 4,2");
+    list_is("pairs", &config.prompt_gen, 4, (const double[]){64, 8, 4, 2});
+    refused("-pg 64", "--prompt-gen: '64' is not P,N");
+    refused("-pg 64,0", "--prompt-gen: '0' is not a whole number from 1");
+    refused("--batch 2 -pg 4,2", "--batch cannot be combined with --prompt-gen");
+    refused("--tour -o sql", "--output: sql: the rows of --tour have different columns");
     char line[512] = "-p 1";
     for (int i = 1; i < BENCH_MAX_LIST; i++) strcat(line, ",1");
     taken(line);
@@ -138,7 +144,7 @@ CASE(test_numbers_are_checked) {
     refused("--batch 1,0", "--batch: '0' is not a whole number from 1 to 4096");
     refused("-r 0", "-r: '0' is not a whole number from 1 to 1000");
     assert_int_equal(SAMPLES_MAX, 1000); // figures.c has room for as many
-    refused("--output xml", "--output: 'xml' is not one of md|json|csv");
+    refused("--output xml", "--output: 'xml' is not one of md|json|jsonl|csv|sql");
     refused("--speculate --acceptance 0,1.5", "--acceptance: '1.5' is not a number from 0 to 1");
     refused("--speculate --temperatures=-1", "--temperatures: '-1' is not a number from 0 to 100");
     refused("--speculate --drafters lookup,luck",

@@ -76,6 +76,13 @@ CASE(test_a_peer_gets_the_same_depth_and_type) {
     assert_int_equal(strncmp(end - 22, "|           |        |", 22), 0);
 }
 
+CASE(test_a_peer_gets_a_prompt_and_decoding_together) {
+    char calls[2048];
+    json_decref(bench_rows("-m " SMALL " -p 0 -n 0 -pg 4,2 -r 1 -t 1 --peer ./peer"));
+    calls_read(calls, sizeof calls);
+    assert_string_equal(calls, "-m " SMALL " -t 1 -p 0 -n 0 -pg 4,2 -r 1 -o json\n");
+}
+
 CASE(test_peers_that_fail) {
 #define ON_SMALL "-m " SMALL " -p 0 -n 1 -r 1 --peer "
     bench_failed(ON_SMALL "/nonexistent/peer", APP_USAGE, "--peer: '/nonexistent/peer': No such");

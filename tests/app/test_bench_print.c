@@ -281,7 +281,7 @@ CASE(test_colour_is_for_titles_heads_rates_and_texts_that_differ) {
     assert_int_equal(occurrences(caught.out, term_bold(true)), 12 + 1); // the heads and the rate
 }
 
-// ---------------------------------------------------------------- JSON and CSV
+// ---------------------------------------------------------------- JSON, CSV and SQL
 
 CASE(test_json_has_every_key_of_its_table) {
     static struct caught caught;
@@ -362,6 +362,35 @@ CASE(test_csv_has_a_line_of_names_and_as_many_fields) {
     assert_int_equal(fields(third), fields(caught.out));
     assert_non_null(strstr(second, ",\"a \"\"b\"\",c.gguf\","));
     assert_non_null(strstr(second, ",\"[1000000]\","));
+}
+
+CASE(test_json_lines_are_objects) {
+    static struct caught caught;
+    struct bench_config config = config_md;
+    config.output = "jsonl";
+    struct row rows[] = {steps_row("tg4"), steps_row("tg8")};
+    rows_caught(&config, &plain, rows, 2, &caught);
+    assert_int_equal(occurrences(caught.out, "\n"), 2);
+    json_t *second = json_loads(strchr(caught.out, '\n') + 1, 0, NULL);
+    assert_non_null(json_object_get(second, "avg_ts"));
+    json_decref(second);
+}
+
+CASE(test_sql_quotes_text_and_types_columns) {
+    static struct caught caught;
+    struct bench_config config = config_md;
+    config.output = "sql";
+    struct row rows[] = {steps_row("tg4"), steps_row("tg8")};
+    row_text(&rows[1], COLUMN_MODEL_FILENAME, "it's.gguf");
+    rows_caught(&config, &plain, rows, 2, &caught);
+    assert_int_equal(occurrences(caught.out, "\n"), 3);
+    assert_int_equal(strncmp(caught.out, "CREATE TABLE IF NOT EXISTS runnel_bench (", 41), 0);
+    assert_non_null(strstr(caught.out, ", avg_ns INTEGER, "));
+    assert_non_null(strstr(caught.out, ", avg_ts REAL, "));
+    assert_non_null(strstr(caught.out, "\nINSERT INTO runnel_bench VALUES ("));
+    assert_non_null(strstr(caught.out, ", 'a \"b\",c.gguf', "));
+    assert_non_null(strstr(caught.out, ", 'it''s.gguf', "));
+    assert_non_null(strstr(caught.out, ", '[1000000]', "));
 }
 
 TEST_PROGRAM(bench_print) { return cases_run(NULL, NULL); }

@@ -34,6 +34,24 @@ CASE(test_models_and_thread_counts_follow_each_other) {
     json_decref(rows);
 }
 
+// A prompt and the tokens behind it are one row: the work of both, as when each is measured alone.
+CASE(test_a_prompt_and_decoding_together) {
+    json_t *rows = bench_rows("-m " SMALL " -p 8 -n 0 -r 1 -t 1 -pg 8,4");
+    json_t *decode = bench_rows("-m " SMALL " -p 0 -n 4 -d 8 -r 1 -t 1");
+    assert_int_equal(json_array_size(rows), 2);
+    near("prompt", row_number(rows, 1, "n_prompt"), 8);
+    near("output", row_number(rows, 1, "n_gen"), 4);
+    near("bytes", 12 * row_number(rows, 1, "bytes_per_token"),
+         8 * row_number(rows, 0, "bytes_per_token") + 4 * row_number(decode, 0, "bytes_per_token"));
+    near("operations", 12 * row_number(rows, 1, "flops_per_token"),
+         8 * row_number(rows, 0, "flops_per_token") + 4 * row_number(decode, 0, "flops_per_token"));
+    near("12 tokens over the time",
+         json_number_value(json_array_get(row_value(rows, 1, "samples_ts"), 0)),
+         12e9 / json_number_value(json_array_get(row_value(rows, 1, "samples_ns"), 0)));
+    json_decref(rows);
+    json_decref(decode);
+}
+
 // The prompt's multiply-adds, from the model's shapes. Products have 8 tokens, but the head and all
 // products after the last attention have 1. Attention at depth 32 has 8 tokens, in the last layer
 // 1.

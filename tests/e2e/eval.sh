@@ -37,6 +37,16 @@ done
 kill $pid
 wait $pid
 
+# Another format of the same model against it, and the model against itself.
+run eval --loss text --chunk 64 --chunks 2 --reference "$MODELS/tale-20m-q8_0.gguf" --json
+equal "itself: no divergence" "0 0.0 1.0 0.0" \
+    "$code $(json out reference.kl_max) $(json out reference.same_top) $(json out reference.loss_difference)"
+run eval -m "$MODELS/tale-20m-q4_k_m.gguf" --loss text --chunk 64 --chunks 2 --reference "$MODELS/tale-20m-q8_0.gguf"
+expect "the losses, their difference and the divergence: $(cat out)" \
+    grep -q '^reference .*loss [0-9.]* ± ' out
+expect "KL is above 0" grep -q '^KL  *0\.0*[1-9][0-9]* ± ' out
+refused 2 "--reference: .* has 512 tokens, and .* has 4096: they cannot be compared" eval --loss text --chunk 64 --reference "$TINY"
+
 printf 'short' >short
 refused 2 "short: . tokens are less than one chunk of 1024" eval --loss short
 refused 2 "/nonexistent: No such file" eval --loss /nonexistent

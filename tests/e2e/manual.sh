@@ -1,4 +1,4 @@
-# Manual pages and completions: man and the shells can read them. tests/app/test_options.c tests that
+# Manual pages and completions: man and the shells can read them. tests/app/test_help.c tests that
 # every option is in them.
 . "$(dirname "$0")/lib.sh"
 
@@ -55,7 +55,15 @@ equal "an option" "--port" "$(completed runnel serve --po)"
 equal "an option of another command is none" "" "$(completed runnel run --po)"
 equal "a choice" "avx2 avx512 avxvnni" "$(completed runnel run --isa av)"
 equal "a choice after =" "int4 int8" "$(completed runnel run --kv-type = int)"
-equal "a file" "complete.bash complete.fish complete.zsh" "$(completed runnel run --model complete.)"
+equal "a file" "complete.bash complete.fish complete.zsh" "$(completed runnel run --file complete.)"
+touch a.gguf a.txt
+mkdir afolder
+equal "a model is a GGUF file or a folder" "a.gguf afolder" "$(completed runnel run --model a)"
+equal "also without a flag" "a.gguf afolder" "$(completed runnel serve a)"
+equal "a text of eval is any file" "a.gguf a.txt afolder" "$(completed runnel eval a)"
+equal "a template" "chatml" "$(completed runnel run --chat-template chat)"
+equal "a drafter" "shape shared" "$(completed runnel serve --speculate sha)"
+equal "a drafter of bench" "synthetic" "$(completed runnel bench --drafters sy)"
 equal "a number is not guessed" "" "$(completed runnel run --seed '')"
 equal "a command of help" "eval explain" "$(completed runnel help e)"
 equal "the second word of a command" "serve" "$(completed runnel bench se)"

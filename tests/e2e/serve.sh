@@ -77,13 +77,14 @@ if command -v curl >/dev/null; then
 fi
 stop INT 130
 
-start -q --color always --alias one --alias two --access-log log
+start -q -v --color always --alias one --alias two --access-log log
 equal "-q leaves the line that it is ready" 1 "$(wc -l <said)"
 expect "with colour where that is asked for" grep -q $'^runnel: one is ready at \033' said
 ask GET /v1/models '' >answer
 equal "each name is listed once" 2 "$(grep -o '"id":' answer | wc -l)"
 stop TERM 0
 expect "the access log has the request" grep -q '"route":"/v1/models","status":200' log
+expect "-v: a line of it for people: $(cat said)" grep -q '^[0-9:]* GET /v1/models 200 in [0-9.]* ms$' said
 
 # File, environment, command line.
 printf 'alias = file\nquiet = yes\nthreads = 1\n' >serve.conf
@@ -146,6 +147,7 @@ head -c 1000000 "$MODELS/tale-20m-q8_0.gguf" >cut.gguf
 printf 'prot = 1\n' >bad.conf
 refused 2 "--port: '99999' is not a whole number from 0 to 65535" serve --port 99999
 refused 2 "--host 0.0.0.0: others than this machine could connect, so --api-key" serve --host 0.0.0.0
+refused 2 "none/log: No such file" serve --host 0.0.0.0 --allow-anyone --access-log none/log
 refused 2 "--host: '' is not an address" serve --host ''
 refused 2 "none: No such file" serve --api-key-file none
 refused 2 "empty: holds no key" serve --api-key-file empty
