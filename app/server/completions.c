@@ -1,10 +1,13 @@
 // POST /v1/completions: prompts as text or token ids, continued as they are. Choices are numbered
 // through all prompts: choice = prompt * n + choice of the prompt.
+#include <stdlib.h>
 #include <string.h>
 
+#include "fim.h"
 #include "generation_shape.h"
 #include "helpers.h"
 #include "openai.h"
+#include "prompt_ids.h"
 #include "routes.h"
 
 // ---------------------------------------------------------------- logprobs
@@ -275,6 +278,34 @@ static void scores_want(struct generation *generation, bool echo) {
         params->top_prompt_logprobs > n_echo ? params->top_prompt_logprobs : n_echo;
 }
 
+// `suffix`: the text between each prompt and it. The prompts were read as they are, with their
+// texts.
+static bool suffix_apply(struct call *call, struct generation *generation, struct fim_text suffix) {
+    struct generation_prompt *prompt = generation->prompt;
+    const int n_prompts = generation->n_prompts;
+    bool ok = true;
+    generation->prompt = NULL;
+    generation->n_prompts = 0;
+    for (int i = 0; i < n_prompts; i++) {
+        const struct fim fim = {.prefix = {prompt[i].text, prompt[i].text_len}, .suffix = suffix};
+        ok = ok && fim_add(call, generation, &fim, "suffix");
+        rn_free(prompt[i].ids);
+        free(prompt[i].text);
+    }
+    free(prompt);
+    return ok;
+}
+
+static bool prompts_read(struct call *call, struct generation *generation, const json_t *body,
+                         bool echo) {
+    const struct fields fields = fields_of(call, body, "");
+    struct fim_text suffix = {0};
+    if (!field_string(&fields, "suffix", PROMPT_TEXT_MAX, &suffix.data, &suffix.len)) return false;
+    if (suffix.len && echo) return field_refuse(&fields, "suffix", "cannot be combined with echo");
+    if (!openai_prompts(call, body, "prompt", echo || suffix.len)) return false;
+    return !suffix.len || suffix_apply(call, generation, suffix);
+}
+
 void completions_prepare(struct call *call) {
     const json_t *body = call_json(call);
     if (!body) return;
@@ -286,7 +317,7 @@ void completions_prepare(struct call *call) {
     bool echo = false;
     if (!field_bool(&fields, "echo", &echo)) return;
     scores_want(generation, echo);
-    if (!openai_prompts(call, body, "prompt", echo)) return;
+    if (!prompts_read(call, generation, body, echo)) return;
     if (!generation_check(call, generation, "prompt")) return;
     if (!generation_shape_make(call, generation, NULL)) return;
     if (openai_state_create(call, "cmpl-", "text_completion")) openai_state_of(call)->echo = echo;

@@ -1,5 +1,5 @@
 // POST /v1/embeddings: one vector for each input, of length 1. As numbers or, as OpenAI's own
-// clients want it, as the base64 of little-endian floats.
+// clients want it, as the base64 of little-endian floats. POST /embedding is llama.cpp's form.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +100,16 @@ static void whole_write(struct call *call, int i) {
     if (i == generation->n_choices - 1) usage_write(call, out);
 }
 
+// llama.cpp's: an array of objects, each with the one vector of its text.
+static void native_write(struct call *call, int i) {
+    const struct generation *generation = call->generation;
+    struct jbuf *out = &call->out;
+    jbuf_printf(out, "%s{\"index\":%d,\"embedding\":[", i ? "," : "[", i);
+    array_write(generation->choice[i].embedding, call->served->info->n_embd, out);
+    jbuf_text(out, i == generation->n_choices - 1 ? "]}]" : "]}");
+}
+
+static const struct writer native_writer = {.whole = native_write, .error = openai_error};
 static const struct writer embeddings_writer = {.whole = whole_write, .error = openai_error};
 
 // ---------------------------------------------------------------- the handler
@@ -147,4 +157,27 @@ void embeddings_prepare(struct call *call) {
     generation->normalize = true;
     if (!openai_prompts(call, body, "input", false)) return;
     generation_check(call, generation, "input");
+}
+
+// `content` or `input`. embd_normalize: 2 is the length of 1, -1 the vector as it is.
+void embeddings_native(struct call *call) {
+    const json_t *body = call_json(call);
+    struct generation *generation = body ? generation_create(call, &native_writer) : NULL;
+    if (!generation || !params_take(call, body, &generation->params)) return;
+    const struct fields fields = fields_of(call, body, "");
+    const char *name = json_object_get(body, "content") ? "content" : "input";
+    int64_t normalize = 2;
+    int pooling = 0;
+    if (!field_int(&fields, "embd_normalize", -1, 2, &normalize)) return;
+    if (!field_choice(&fields, "pooling", "mean|last", &pooling)) return;
+    if (normalize != 2 && normalize != -1) {
+        field_refuse(&fields, "embd_normalize",
+                     "%lld is not supported; 2 (length 1) and -1 (as it "
+                     "is) are",
+                     (long long)normalize);
+        return;
+    }
+    generation->pooling = pooling == 1 ? RN_POOLING_LAST : RN_POOLING_MEAN;
+    generation->normalize = normalize == 2;
+    if (openai_prompts(call, body, name, false)) generation_check(call, generation, name);
 }

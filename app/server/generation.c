@@ -92,9 +92,25 @@ static bool prompt_check(struct call *call, const struct generation *generation,
                        n_ctx, prompt->n_ids);
 }
 
+// vLLM's truncate_prompt_tokens: the end of the prompt is kept.
+static void prompt_cut(const struct call *call, const struct params *params, bool writes,
+                       struct generation_prompt *prompt) {
+    const int n_ctx = call->served->engine_info.n_ctx;
+    const int room = writes ? n_ctx - (params->max_tokens > 0 ? params->max_tokens : 1) : n_ctx;
+    const int keep = params->keep_prompt >= 0 ? params->keep_prompt : room > 1 ? room : 1;
+    if (!params->keep_prompt || prompt->n_ids <= (size_t)keep) return;
+    memmove(prompt->ids, prompt->ids + prompt->n_ids - (size_t)keep,
+            (size_t)keep * sizeof *prompt->ids);
+    prompt->n_ids = (size_t)keep;
+}
+
 bool generation_check(struct call *call, struct generation *generation, const char *what) {
     if (call_refused(call)) return false;
     const int n = generation->params.n;
+    for (int i = 0; i < generation->n_prompts; i++)
+        prompt_cut(call, &generation->params,
+                   generation->params.max_tokens != 0 && !generation->pooling,
+                   &generation->prompt[i]);
     for (int i = 0; i < generation->n_prompts; i++) {
         if (!prompt_check(call, generation, i, what)) return false;
     }

@@ -137,11 +137,15 @@ static const struct {
 };
 
 static void put_histograms(struct scrape *scrape) {
+    static const char old[] = "vllm:time_per_output_token_seconds";
+    const struct metrics_histogram *histogram = scrape->served->metrics->histogram;
     for (int i = 0; i < HISTOGRAM_COUNT; i++) {
         put_family(scrape->out, histogram_text[i].name, "histogram", histogram_text[i].help);
-        put_histogram(scrape->out, histogram_text[i].name, &scrape->labels,
-                      &scrape->served->metrics->histogram[i].shown);
+        put_histogram(scrape->out, histogram_text[i].name, &scrape->labels, &histogram[i].shown);
     }
+    put_family(scrape->out, old, "histogram",
+               "The same as vllm:inter_token_latency_seconds, for older dashboards.");
+    put_histogram(scrape->out, old, &scrape->labels, &histogram[HISTOGRAM_ITL].shown);
 }
 
 // The engine counts its steps by size.
@@ -205,10 +209,13 @@ static void put_requests(struct scrape *scrape) {
                stats->running);
     put_single(scrape, "vllm:num_requests_waiting", "gauge", "Requests' choices that wait now.",
                stats->waiting);
+    const double held =
+        scrape->info.kv_bytes ? (double)stats->kv_held_bytes / (double)scrape->info.kv_bytes : 0;
     put_single(scrape, "vllm:kv_cache_usage_perc", "gauge",
                "Share of the memory for KV pages and states that requests hold, 1 is all of it.",
-               scrape->info.kv_bytes ? (double)stats->kv_held_bytes / (double)scrape->info.kv_bytes
-                                     : 0);
+               held);
+    put_single(scrape, "vllm:gpu_cache_usage_perc", "gauge",
+               "The same as vllm:kv_cache_usage_perc, for older dashboards.", held);
     static const char name[] = "vllm:request_success_total";
     put_family(scrape->out, name, "counter", "Requests' choices by how they ended.");
     put_sample(scrape, name, "finished_reason", "stop", (double)stats->stopped);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fields.h"
+#include "fim.h"
 #include "generation_shape.h"
 #include "helpers.h"
 #include "native_settings.h"
@@ -313,6 +314,15 @@ static const struct writer writer = {.whole = whole_write,
 
 // ---------------------------------------------------------------- reading
 
+// The text of the last prompt, for the answer.
+static bool prompt_show(struct call *call, const struct generation *generation, const char *path) {
+    struct generation_prompt *prompt = &generation->prompt[generation->n_prompts - 1];
+    rn_error err = {0};
+    return rn_detokenize(call->served->model, prompt->ids, prompt->n_ids, true, &prompt->text,
+                         &prompt->text_len, &err) == RN_OK ||
+           call_refuse_error(call, path, &err);
+}
+
 // A prompt, and the text that shows it. {"prompt_string": ...} is a text too.
 static bool prompt_add(struct call *call, struct generation *generation, const json_t *value,
                        const char *path) {
@@ -332,11 +342,7 @@ static bool prompt_add(struct call *call, struct generation *generation, const j
     if (!prompt_ids_read(call, value, path, RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n_ids))
         return false;
     if (!generation_add(call, generation, ids, n_ids)) return false;
-    struct generation_prompt *prompt = &generation->prompt[generation->n_prompts - 1];
-    rn_error err = {0};
-    return rn_detokenize(call->served->model, prompt->ids, prompt->n_ids, true, &prompt->text,
-                         &prompt->text_len, &err) == RN_OK ||
-           call_refuse_error(call, path, &err);
+    return prompt_show(call, generation, path);
 }
 
 // Whether a list is one prompt: it holds an id. A list of texts alone is several prompts.
@@ -403,14 +409,37 @@ static bool own_create(struct call *call, struct generation *generation, const j
     return !call_refused(call);
 }
 
-void native_prepare(struct call *call) {
+// /infill: the text between input_prefix and input_suffix, which starts with prompt.
+static bool infill_read(struct call *call, struct generation *generation, const json_t *body) {
+    const struct fields fields = fields_of(call, body, "");
+    struct fim fim = {0};
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "input_suffix" : "input_prefix";
+        if (!json_is_string(json_object_get(body, name)))
+            return field_refuse(&fields, name, "expected a string");
+    }
+    return field_string(&fields, "input_prefix", PROMPT_TEXT_MAX, &fim.prefix.data,
+                        &fim.prefix.len) &&
+           field_string(&fields, "input_suffix", PROMPT_TEXT_MAX, &fim.suffix.data,
+                        &fim.suffix.len) &&
+           field_string(&fields, "prompt", PROMPT_TEXT_MAX, &fim.start.data, &fim.start.len) &&
+           field_array(&fields, "input_extra", PROMPTS_MAX, &fim.extra) &&
+           fim_add(call, generation, &fim, "input_suffix") &&
+           prompt_show(call, generation, "input_prefix");
+}
+
+static void prepare(struct call *call,
+                    bool (*read)(struct call *, struct generation *, const json_t *)) {
     const json_t *body = call_json(call);
     if (!body) return;
     struct generation *generation = generation_create(call, &writer);
     if (!generation) return;
     if (params_read(call, body, FAMILY_NATIVE, &generation->params) &&
         generation_shape_read(call, generation, body, FAMILY_NATIVE) &&
-        count_read(call, generation, body) && prompts_read(call, generation, body) &&
+        count_read(call, generation, body) && read(call, generation, body) &&
         own_create(call, generation, body) && generation_check(call, generation, "prompt"))
         generation_shape_make(call, generation, NULL);
 }
+
+void native_prepare(struct call *call) { prepare(call, prompts_read); }
+void native_infill(struct call *call) { prepare(call, infill_read); }

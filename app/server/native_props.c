@@ -1,6 +1,6 @@
-// llama.cpp's /props, a description of the server, and /slots, its running choices. Both are
-// written on the I/O thread from its own state; nothing waits for a step. A place is not bound to a
-// request here: the choices that run take the first ones.
+// llama.cpp's /props, a description of the server, and /slots, its running choices; small answers
+// of it and of vLLM besides. All are written on the I/O thread from its own state; nothing waits
+// for a step. A place is not bound to a request here: the choices that run take the first ones.
 #include <string.h>
 
 #include "helpers.h"
@@ -144,5 +144,27 @@ void native_slots(struct call *call) {
         call_refuse(call, 503, NULL, NULL, "no slot is free: all %d are in use", n_slots);
         return;
     }
+    call_answer(call);
+}
+
+// ---------------------------------------------------------------- small ones
+
+void native_version(struct call *call) {
+    jbuf_text(&call->out, "{\"version\":\"" RN_VERSION "\"}");
+    call_answer(call);
+}
+
+// Requests that are prepared, run or wait, as vLLM counts them; this one is no load.
+void native_load(struct call *call) {
+    int load = 0;
+    for (const struct call *other = call->server->calls; other; other = other->next)
+        load += other->generation != NULL;
+    jbuf_printf(&call->out, "{\"server_load\":%d}", load);
+    call_answer(call);
+}
+
+// There are none.
+void native_adapters(struct call *call) {
+    jbuf_text(&call->out, "[]");
     call_answer(call);
 }

@@ -93,8 +93,12 @@ static bool read_refused(const struct fields *fields, const struct row *row, con
     bool found = false;
     for (size_t i = 0; i < json_array_size(allowed) && !found; i++)
         found = matches(json_array_get(allowed, i), value);
+    char why[JSON_SHOWN_BYTES + 64] = "is not supported; leave it out", shown[JSON_SHOWN_BYTES];
+    if (json_array_size(allowed))
+        snprintf(why, sizeof why, "is not supported; %s is",
+                 json_shown(json_array_get(allowed, 0), shown));
     json_decref(allowed);
-    return found || field_unsupported(fields, name, false, "is not supported");
+    return found || field_unsupported(fields, name, false, why);
 }
 
 // ---------------------------------------------------------------- fields of their own kind
@@ -414,6 +418,24 @@ static bool read_dry_sequence_breakers(const struct fields *fields, const struct
     out->sampling.dry_sequence_breakers = out->breakers;
     return field_strings(fields, name, (size_t)row->max, RN_MAX_DRY_BREAKER_BYTES, out->breakers,
                          &out->sampling.n_dry_sequence_breakers);
+}
+
+// The ids are checked here; the request makes a set of them (streams.c).
+static bool read_allowed_tokens(const struct fields *fields, const struct row *row,
+                                const char *name, struct params *out) {
+    (void)row;
+    const int n_vocab = vocab_size(fields->call);
+    if (!is_given(fields, name)) return true;
+    if (!field_array(fields, name, (size_t)n_vocab, &out->allowed)) return false;
+    for (size_t i = 0; i < json_array_size(out->allowed); i++) {
+        const json_t *item = json_array_get(out->allowed, i);
+        const json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
+        char shown[JSON_SHOWN_BYTES];
+        if (id < 0 || id >= n_vocab)
+            return field_refuse(fields, name, "item %zu, %s, is not a token id from 0 to %d", i,
+                                json_shown(item, shown), n_vocab - 1);
+    }
+    return json_array_size(out->allowed) || field_refuse(fields, name, "[] allows no token");
 }
 
 // ---------------------------------------------------------------- the table

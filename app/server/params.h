@@ -43,6 +43,8 @@ struct params {
     size_t n_stop_token;
     const char *bad_words[RN_MAX_BAD_WORDS];
     size_t n_bad_words;
+    const json_t *allowed; // ids of the only tokens that may be written; NULL: any
+    int keep_prompt; // tokens at the end of a prompt that are kept; 0: all; -1: as many as fit
     bool stream, include_usage, ignore_eos, include_stop;
     bool logprobs;
     int top_logprobs;

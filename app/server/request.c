@@ -30,6 +30,23 @@ static bool place_check(struct call *call, bool too_many) {
                        call->server->config.connections_max);
 }
 
+// Why a path that clients of other servers know is not there; NULL: it is not such a path.
+static const char *absent_find(const char *path) {
+    static const struct {
+        const char *path, *why;
+    } absent[] = {
+#define ABSENT(path, why) {path, why},
+#include "absent.def"
+    };
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        const size_t len = strlen(absent[i].path) - 1;
+        const bool is_prefix = absent[i].path[len] == '*';
+        if (is_prefix ? !strncmp(path, absent[i].path, len) : !strcmp(path, absent[i].path))
+            return absent[i].why;
+    }
+    return NULL;
+}
+
 static bool route_check(struct call *call) {
     if (call->route) return true;
     if (call->allow[0]) {
@@ -37,8 +54,10 @@ static bool route_check(struct call *call) {
                            call->allow, head_method(&call->head));
     }
     char shown[128];
+    const char *why = absent_find(call->path);
     unicode_quote(call->path, strlen(call->path), shown, sizeof shown);
-    return call_refuse(call, 404, NULL, "not_found", "There is no %s", shown);
+    return call_refuse(call, 404, NULL, "not_found", "There is no %s%s%s", shown, why ? ": " : "",
+                       why ? why : "");
 }
 
 // Without a key, unknown and known paths get the same answer.

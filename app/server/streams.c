@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allowed_tokens.h"
 #include "helpers.h"
 #include "kept.h"
 #include "live.h"
@@ -64,6 +65,11 @@ static rn_reasoning reasoning_of(const struct generation *generation) {
     return reasoning;
 }
 
+static void stream_free(struct stream *stream) {
+    free(stream->allowed);
+    free(stream);
+}
+
 static rn_request request_of(const struct call *call, int index) {
     const struct generation *generation = call->generation;
     const struct params *params = &generation->params;
@@ -96,6 +102,7 @@ static rn_request request_of(const struct call *call, int index) {
         .top_prompt_logprobs = generation->top_prompt,
         .draft_max = params->draft_max,
         .shape = generation->compiled,
+        .constraint = allowed_constraint(generation->stream[index]->allowed),
         .priority = params->priority,
         .user = params->user,
         .timeout_ms = params->timeout_ms > 0 ? params->timeout_ms : limit_ms,
@@ -143,6 +150,10 @@ static bool submit_one(struct call *call, int index) {
                               .n_choices = generation->params.n};
     call_answer_id(call, stream->id);
     memcpy(stream->request_id, call->request_id, sizeof stream->request_id);
+    if (!allowed_make(call, &stream->allowed)) {
+        stream_free(stream);
+        return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    }
     generation->stream[index] = stream;
     const rn_request request = request_of(call, index);
     rn_error err = {0};
@@ -154,7 +165,7 @@ static bool submit_one(struct call *call, int index) {
         return true;
     }
     generation->stream[index] = NULL;
-    free(stream);
+    stream_free(stream);
     return submit_refuse(call, status, &err);
 }
 
@@ -607,7 +618,7 @@ static void dispatch(const rn_event *event) {
     if (call) on_event(call, &generation->choice[stream->first_choice + event->choice], event);
     if (event->last) {
         list_leave(stream);
-        free(stream);
+        stream_free(stream);
     }
 }
 

@@ -15,6 +15,7 @@ struct stream {
     uint64_t request;
     int first_choice; // in generation->choice[]
     int n_choices;
+    uint64_t *allowed;          // the set of allowed_token_ids, for the engine; NULL: any
     struct stream *next, *prev; // in served->streams
 };
 

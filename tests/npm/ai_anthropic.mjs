@@ -54,7 +54,7 @@ test('errors are in the form that the provider reads, also where there is no suc
     for (const path of ['/v1/messages/batches', '/v1/messages/batches/1']) {
         const answer = await ask(server, path, {});
         assert.equal(answer.status, 404);
-        assert.deepEqual(JSON.parse(answer.text), { type: 'error', error: { type: 'not_found_error', message: `There is no ${path}` } });
+        assert.deepEqual(JSON.parse(answer.text), { type: 'error', error: { type: 'not_found_error', message: `There is no ${path}: batches are not kept; send the requests to /v1/messages, all at a time` } });
     }
     const elsewhere = JSON.parse((await ask(server, '/v1/messagesx', {})).text);
     assert.equal(elsewhere.type, undefined);

@@ -65,6 +65,86 @@ CASE(nothing_of_a_bad_request_is_left_behind) {
     serve_is_well(*state, "bad requests");
 }
 
+// One vector for each text, as llama.cpp nests them.
+CASE(embeddings_have_the_native_form) {
+    const json_t *answer =
+        parsed(serve_post(*state, "/embedding", "{\"content\":[[5,6],[7]]}"), 200);
+    assert_int_equal(json_array_size(answer), 2);
+    const json_t *own = at_path(answer, "1.embedding.0");
+    const json_t *same = parsed(serve_post(*state, "/v1/embeddings", "{\"input\":[7]}"), 200);
+    check(json_equal(own, at_path(same, "data.0.embedding")), "the same vector");
+    const json_t *raw =
+        parsed(serve_post(*state, "/embedding", "{\"content\":[7],\"embd_normalize\":-1}"), 200);
+    check(!json_equal(at_path(raw, "0.embedding.0"), own), "its length is not 1");
+    parsed(serve_post(*state, "/embedding", "{\"content\":[7],\"embd_normalize\":0}"), 400);
+}
+
+CASE(small_routes_of_peers_answer) {
+    expect_json(get(*state, "/version"), "version", "'" RN_VERSION "'");
+    expect_json(get(*state, "/load"), "server_load", "0");
+    assert_int_equal(json_array_size(get(*state, "/lora-adapters")), 0);
+    get(*state, "/ping");
+}
+
+// They are named with the reason; the form of errors is that of the API.
+CASE(routes_that_are_not_built_say_why) {
+    const json_t *answer = parsed(serve_post(*state, "/v1/rerank", "{}"), 404);
+    check(strstr(string_at(answer, "error.message"), "There is no /v1/rerank: reranking needs"),
+          "%s", string_at(answer, "error.message"));
+    answer = parsed(serve_post(*state, "/slots/0?action=save", "{}"), 404);
+    check(strstr(string_at(answer, "error.message"), "is not saved"), "slots");
+    answer = parsed(serve_post(*state, "/v1/messages/batches", "{}"), 404);
+    expect_json(answer, "type", "'error'");
+    check(strstr(string_at(answer, "error.message"), "batches are not kept"), "batches");
+    answer = parsed(serve_post(*state, "/rerankers", "{}"), 404);
+    assert_string_equal(string_at(answer, "error.message"), "There is no /rerankers");
+}
+
+// In every choice, with drafts from the text so far.
+CASE(allowed_tokens_are_the_only_ones) {
+    const json_t *answer =
+        parsed(serve_post(*state, "/completion",
+                          ASKED "\"return_tokens\":true,\"n\":2,\"temperature\":2,"
+                                "\"allowed_token_ids\":[9,70,200]}"),
+               200);
+    bool seen[3] = {0};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *tokens = at_path(json_array_get(answer, i), "tokens"), *token;
+        size_t k;
+        assert_int_equal(json_array_size(tokens), 12);
+        json_array_foreach(tokens, k, token) {
+            const json_int_t id = json_integer_value(token);
+            check(id == 9 || id == 70 || id == 200, "token %lld", (long long)id);
+            seen[id == 9 ? 0 : id == 70 ? 1 : 2] = true;
+        }
+    }
+    check(seen[0] + seen[1] + seen[2] > 1, "there is a choice");
+    parsed(serve_post(*state, "/completion", ASKED "\"allowed_token_ids\":[99999999]}"), 400);
+    parsed(serve_post(*state, "/completion", ASKED "\"allowed_token_ids\":[]}"), 400);
+}
+
+// A prompt that is cut is the prompt that its end alone is.
+CASE(the_end_of_a_prompt_can_be_kept) {
+    const json_t *cut =
+        parsed(serve_post(*state, "/v1/completions",
+                          "{\"prompt\":[5,6,7,8,9],\"max_tokens\":8,\"temperature\":0,"
+                          "\"truncate_prompt_tokens\":3}"),
+               200);
+    const json_t *end = parsed(serve_post(*state, "/v1/completions",
+                                          "{\"prompt\":[7,8,9],\"max_tokens\":8,"
+                                          "\"temperature\":0,\"truncate_prompt_tokens\":9}"),
+                               200);
+    expect_json(cut, "usage.prompt_tokens", "3");
+    check(json_equal(at_path(cut, "choices.0.text"), at_path(end, "choices.0.text")), "its text");
+    static char body[16384] = "{\"max_tokens\":4,\"truncate_prompt_tokens\":-1,\"prompt\":[5";
+    for (int i = 0; i < 3000; i++) strcat(body, ",6");
+    strcat(body, "]}");
+    parsed(serve_post(*state, "/v1/completions", body), 200);
+    parsed(serve_post(*state, "/v1/completions",
+                      "{\"prompt\":\"a\",\"truncate_prompt_tokens\":-2}"),
+           400);
+}
+
 static int stop(void **state) {
     json_kept_free();
     return serve_teardown(state);

@@ -466,7 +466,9 @@ CASE(what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not) {
         json_decref(allowed);
     }
     expect_refusal("{\"modalities\":[\"audio\"]}", FAMILY_CHAT, 400, "modalities",
-                   "modalities: [\"audio\"] is not supported");
+                   "modalities: [\"audio\"] is not supported; [\"text\"] is");
+    expect_refusal("{\"samplers\":[\"top_k\"]}", FAMILY_CHAT, 400, "samplers",
+                   "samplers: [\"top_k\"] is not supported; leave it out");
     expect_refusal("{\"tool_choice\":\"required\"}", FAMILY_COMPLETIONS, 400, "tool_choice",
                    "required");
 }
