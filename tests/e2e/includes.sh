@@ -2,7 +2,8 @@
 . "$(dirname "$0")/lib.sh"
 cp -r "$ROOT/src" "$ROOT/include" "$ROOT/app" .
 "$ROOT/tools/check-includes" . >out
-equal "the sources keep the rule: $(cat out)" 0 $?
+status=$?
+equal "the sources keep the rule: $(cat out)" 0 $status
 
 # planted FILE INCLUDE: adding it must be found, with file and line.
 planted() {

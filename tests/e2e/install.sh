@@ -7,7 +7,8 @@ mkdir -p "$prefix/share/man" "$prefix/bin" # folders and files of others
 touch "$prefix/bin/other"
 find "$work/root" | LC_ALL=C sort >before
 "$ROOT/tools/install" "$BUILD" /opt/runnel/ "$work/root" >log 2>&1
-equal "install succeeds: $(tail -n 2 log)" 0 $?
+status=$?
+equal "install succeeds: $(tail -n 2 log)" 0 $status
 rm "$prefix/bin/other"
 files="./bin/runnel"
 [ -n "$SAN" ] || files="./bin/runnel
@@ -40,7 +41,8 @@ expect "and writes text" test -s out
 removed() {
     touch "$prefix/bin/other"
     "$ROOT/tools/uninstall" /opt/runnel "$work/root" >log 2>&1
-    equal "uninstall succeeds: $(cat log)" 0 $?
+    status=$?
+    equal "uninstall succeeds: $(cat log)" 0 $status
     expect "and leaves what was there before" diff before <(find "$work/root" | LC_ALL=C sort)
     "$ROOT/tools/uninstall" /opt/runnel "$work/root" >log 2>&1
     equal "there is nothing to uninstall then" "1 1" "$? $(grep -c 'nothing is installed' log)"
@@ -192,7 +194,8 @@ for age in "" old new; do
     expect "a program with $age headers builds" "${CC:-cc}" ${age:+"-I$age"} ${age:+"-D$([ $age = new ] && echo LATER || echo OLDER)"} \
         ages.c "${flags[@]}" -o "ages$age"
     "./ages$age" "$SMALL" >"ages$age.out" 2>"ages$age.size"
-    equal "a program with $age headers runs: $(tail -n 1 "ages$age.out")" 0 $?
+    status=$?
+    equal "a program with $age headers runs: $(tail -n 1 "ages$age.out")" 0 $status
 done
 expect "with the same result as now" cmp ages.out agesold.out
 expect "with the same result as later" cmp ages.out agesnew.out

@@ -5,7 +5,8 @@ command -v dpkg-deb >/dev/null && command -v cpack >/dev/null || { echo "there i
 
 (cd "$BUILD" && cpack -G DEB -B "$work/packed" -D CPACK_STRIP_FILES=OFF \
     -D CPACK_DEBIAN_COMPRESSION_TYPE=none) >log 2>&1
-equal "cpack succeeds: $(tail -n 3 log)" 0 $?
+status=$?
+equal "cpack succeeds: $(tail -n 3 log)" 0 $status
 version=0.1.0
 package() { ls "$work/packed/${1}_$version"_*.deb; }
 # contents PACKAGE: the files of it, without those of the folder of documents.
@@ -22,7 +23,7 @@ holds() {
     equal "all of $name is root's" "root/root" "$(dpkg-deb -c "$(package "$name")" | awk '{ print $2 }' | sort -u)"
 }
 pages=()
-for page in runnel runnel-{run,serve,inspect,tokenize,detokenize,eval,bench,bench-serve,plan,models,explain,help}; do
+for page in runnel runnel-{run,serve,inspect,tokenize,detokenize,eval,bench,bench-serve,plan,models,explain,help,completions,version}; do
     pages+=("/usr/share/man/man1/$page.1.gz")
 done
 holds runnel /etc/runnel/runnel.conf /usr/bin/runnel /usr/lib/systemd/system/runnel.service \
@@ -79,7 +80,8 @@ equal "words that it does not know" "" "$(sed -n 's/^\([A-Z]*\) .*/\1/p' recipe 
 
 for file in "$work"/packed/*.deb; do dpkg-deb -x "$file" root; done
 (cd / && exec "$work/root/usr/bin/runnel" run -p "Once upon a time" -n 8 -q --ignore-eos --seed 1) >out 2>err
-equal "the program runs: $(cat err)" 0 $?
+status=$?
+equal "the program runs: $(cat err)" 0 $status
 expect "and writes text" test -s out
 run run -p "Once upon a time" -n 8 -q --ignore-eos --seed 1 --config root/etc/runnel/runnel.conf
 equal "the configuration is in order: $(cat err)" 0 "$code"

@@ -7,7 +7,8 @@ command -v python3 >/dev/null || { echo "there is no python3"; exit 77; }
 export RUNNEL_LIBRARY=$BUILD/librunnel.so.0 PYTHONPATH=$ROOT/python PYTHONDONTWRITEBYTECODE=1
 cp "$SMALL" model.gguf
 python3 -W error -X faulthandler "$ROOT/tests/e2e/python_package.py" >log 2>&1
-equal "the package's tests: $(grep -v '^\.' log | tail -n 60)" 0 $?
+status=$?
+equal "the package's tests: $(grep -v '^\.' log | tail -n 60)" 0 $status
 expect "there are many" grep -q '^Ran [2-9][0-9] tests' log
 
 RUNNEL_LIBRARY=none.so python3 -c 'import runnel' >out 2>&1

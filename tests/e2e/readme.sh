@@ -24,7 +24,8 @@ commands() {
 # pasted LINE [STATUS]: a shell runs it; leaves ./out.
 pasted() {
     bash -c "$1" >out 2>err </dev/null
-    equal "$1: $(head -c 300 err)" "${2:-0}" $?
+    status=$?
+    equal "$1: $(head -c 300 err)" "${2:-0}" $status
 }
 
 pid=
@@ -35,7 +36,8 @@ while IFS= read -r line <&3; do
     'make '*) pasted "make -n -C '$ROOT' ${line#make }" ;;
     'runnel run')
         printf 'expect lists the commands\nexpect > \nsend /bye\\r\n' | "$DIALOGUE" bash -c "$line" >out 2>err
-        equal "$line: $(cat err)" 0 $?
+        status=$?
+        equal "$line: $(cat err)" 0 $status
         ;;
     'runnel run '*)
         pasted "$line"

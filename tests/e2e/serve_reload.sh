@@ -81,7 +81,8 @@ done
 printf 'expect is ready\nhang up\n' >steps
 # shellcheck disable=SC2154,SC2153  # the test runner sets DIALOGUE
 "$DIALOGUE" "$BIN" serve --port 0 -t 1 -q <steps >out 2>err
-equal "without its terminal it ends well: $(cat err)" 0 $?
+status=$?
+equal "without its terminal it ends well: $(cat err)" 0 $status
 # shellcheck disable=SC2016  # for the inner shell
 "$DIALOGUE" sh -c 'trap "" HUP; echo $$ >pid; exec "$@"' sh "$BIN" serve --port "$port" -t 1 -q --access-log log <steps >out 2>err &
 dialogue=$!

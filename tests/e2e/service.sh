@@ -6,7 +6,8 @@ printf 'port = 0\nmodel = %s\nthreads = 1\nquiet = yes\n' "$MODELS/tale-1m-f16.g
 # shellcheck disable=SC2154  # the test runner sets NOTIFIED
 for socket in "$work/notify" "@runnel-test-$$"; do
     "$NOTIFIED" "$socket" "$BIN" serve --config serve.conf >out 2>err
-    equal "it ends well ($socket): $(cat err)" 0 $?
+    status=$?
+    equal "it ends well ($socket): $(cat err)" 0 $status
     equal "it says what it is at ($socket)" "READY=1
 RELOADING=1
 MONOTONIC_USEC=N
