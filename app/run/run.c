@@ -88,7 +88,10 @@ static int text_tokens(const struct run *run, struct prompt *prompt) {
 
 static int prompt_get(const struct run *run, struct prompt *prompt) {
     if (prompt->source == OPT_COUNT && isatty(STDIN_FILENO)) {
-        fputs("type a prompt, end with Ctrl-D\n", stderr);
+        fprintf(stderr, "%stype a prompt, end with Ctrl-D\n",
+                rn_model_chat_template(run->model)
+                    ? ""
+                    : "the model has no chat template, so this is no conversation; ");
     }
     int code = text_from_options(run->options, &prompt->source, &prompt->text);
     if (code) return code;

@@ -435,7 +435,7 @@ expect "TERM=dumb: no escape sequence" sh -c '! grep -q "$(printf "\033")" out'
 "$DIALOGUE" "$BIN" run -p Once -n 2 --seed 1 -q </dev/null >out
 equal "with a prompt the run ends" 0 $?
 "$DIALOGUE" "$BIN" run -m "$TINY" -n 2 >out <<'STEPS'
-expect type a prompt, end with Ctrl-D
+expect no chat template, so this is no conversation; type a prompt, end with Ctrl-D
 send a\r
 send \x04
 STEPS
