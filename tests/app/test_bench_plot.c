@@ -98,6 +98,7 @@ CASE(test_decoding_is_bars_of_the_bandwidth) {
 CASE(test_prompts_alone_are_bars_of_the_peak) {
     struct row *row = row_new(TABLE_STEPS, "a", 1, 400);
     row_whole(row, COLUMN_N_PROMPT, 8);
+    row_whole(row, COLUMN_N_GEN, 0);
     row_real(row, COLUMN_PEAK_SHARE, 0.25);
     drawn();
     has("share of the arithmetic peak", 1);
