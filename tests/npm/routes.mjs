@@ -52,7 +52,7 @@ function call(server, { method, path }, headers) {
 test('the table of routes is read', () => {
     assert.ok(table.length >= 28);
     assert.deepEqual(table.filter((route) => route.open).map((route) => route.path).sort(),
-        ['/', '/assets/*', '/favicon.ico', '/health', '/health/live', '/health/ready', '/ping', '/ping', '/v1/health']);
+        ['/', '/assets/*', '/favicon.ico', '/health', '/health/live', '/health/ready', '/ping', '/v1/health']);
 });
 
 test('without a right key only the open routes answer', async () => {
