@@ -165,6 +165,10 @@ const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared",
 typedef int (*rn_draft_fn)(void *ctx, void *data, int choice, const int32_t *token, int n_token,
                            int32_t *out, int most);
 
+// A line for people, without its end. It may come from any thread.
+typedef void (*rn_note_fn)(void *ctx, const char *line);
+#define RN_DEFAULT_STORE_BYTES (UINT64_C(16) << 30)
+
 typedef struct rn_engine_options {
     const char *backend; // NULL or "auto": the best available one; "cpu"; the name of a plug-in, or
                          // its path
@@ -191,6 +195,11 @@ typedef struct rn_engine_options {
     double itl_ms;     // prompts are cut so that a step, and so the gap between a running stream's
                        // tokens, is expected to take no longer; 0: no bound
     bool no_prefix_cache; // equal prefixes are computed again by each request
+    // a store of KV pages and states in files, which survive the engine (docs/STORE.md)
+    const char *page_store;    // its folder, which is made if need be; NULL: none
+    uint64_t page_store_bytes; // of all pages in it; 0: RN_DEFAULT_STORE_BYTES
+    rn_note_fn store_note;     // told of its troubles, by its threads; NULL: nobody is
+    void *store_note_ctx;
     // speculation: the text does not depend on it
     const char *speculate; // NULL or "auto": every available drafter; "off"; or some of them by
                            // name, "lookup,model". "mtp" needs a model with such a block
@@ -470,6 +479,7 @@ const char *rn_finish_text(rn_finish finish); // "stop", "length", ...
 typedef struct rn_timings {
     int prompt_tokens, output_tokens;
     int cached_tokens; // of the prompt's: found in the prefix cache, or shared by another choice
+    int stored_tokens; // of these: read from the page store
     int preemptions;   // times that it gave its pages to others and continued later
     double queue_ms;   // submit to first step
     double prompt_ms;  // first step to first token, or to the prompt's end; 0: not evaluated whole
@@ -503,8 +513,9 @@ typedef enum rn_cause {
     RN_CAUSE_HOST,       // the engine's work around the steps, and time between steps
     RN_CAUSE_READER,     // its reader did not follow, so it was paused
     RN_CAUSE_SLOWER,     // steps took longer than the same work usually takes on this machine
+    RN_CAUSE_STORE,      // it waited for pages of the page store
 } rn_cause;
-enum { RN_CAUSE_COUNT = RN_CAUSE_SLOWER + 1, RN_CAUSE_ROOM = 24 };
+enum { RN_CAUSE_COUNT = RN_CAUSE_STORE + 1, RN_CAUSE_ROOM = 24 };
 const char *rn_cause_name(rn_cause cause); // for labels: "weights", "own_prompt", ...
 const char *rn_cause_text(rn_cause cause); // for people: "reading weights", "its own prompt", ...
 
@@ -749,6 +760,26 @@ void rn_engine_get_stats_sized(const rn_engine *engine, rn_engine_stats *out, si
 static inline void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats *out) {
     rn_engine_get_stats_sized(engine, out, sizeof *out);
 }
+
+// The page store. Counters are sums since the engine was created.
+typedef struct rn_store_stats {
+    bool is_ready;       // the model's hash is known, so pages are stored and found
+    bool is_stopped;     // the disk is full or fails: nothing is written for a while
+    uint64_t max_bytes;  // as configured
+    uint64_t bytes;      // of all pages in the folder, those of other models included
+    uint64_t pages;      // their number
+    uint64_t hits;       // pages that were read and used
+    uint64_t misses;     // prompts of which the store had nothing that was not in memory
+    uint64_t refused;    // prompts that computing was faster for
+    uint64_t read_bytes; // of pages
+    uint64_t written, written_bytes; // pages, and their bytes
+    uint64_t evictions;              // pages that made room
+    uint64_t dropped;                // pages that were not written, because the writer was behind
+    uint64_t removed;                // files with wrong bytes
+    uint64_t errors;                 // of the system
+} rn_store_stats;
+// Any thread. False: the engine has no store.
+bool rn_engine_get_store_stats(const rn_engine *engine, rn_store_stats *out);
 
 enum { RN_STEPS_KEPT = 4096 };
 

@@ -40,6 +40,7 @@ static const char *const causes[RN_CAUSE_COUNT][2] = {
     [RN_CAUSE_HOST] = {"host", "work between steps"},
     [RN_CAUSE_READER] = {"reader", "a reader that did not follow"},
     [RN_CAUSE_SLOWER] = {"slower", "a slower machine than usual"},
+    [RN_CAUSE_STORE] = {"store", "reading stored pages"},
 };
 
 static const char *cause_word(rn_cause cause, int at) {
@@ -136,7 +137,11 @@ rn_status model_engine_config(const rn_engine_options *o, struct engine_config *
                                .kv_bytes = o->kv_bytes,
                                .kv_pages = o->kv_pages,
                                .itl_ms = o->itl_ms,
-                               .no_prefix = o->no_prefix_cache};
+                               .no_prefix = o->no_prefix_cache,
+                               .store = {.path = o->page_store,
+                                         .bytes = o->page_store_bytes,
+                                         .note = o->store_note,
+                                         .note_ctx = o->store_note_ctx}};
     return read_speculation(o, &out->draft, err);
 }
 
@@ -156,6 +161,7 @@ rn_status rn_engine_create_sized(const rn_model *model, const rn_engine_options 
     rn_status status = model_engine_options(options, options_size, &own, err);
     if (!status) status = model_engine_config(&own, &config, err);
     if (status) return status;
+    config.store.weights = model->weights;
     rn_engine *engine = aligned_alloc(alignof(rn_engine), sizeof *engine);
     if (!engine) return err_set(err, RN_ERR_NOMEM, "no memory for an engine");
     status = engine_init(&engine->engine, &model->model, model->tokenizer, &config, err);
@@ -266,6 +272,12 @@ void rn_engine_get_stats_sized(const rn_engine *engine, rn_engine_stats *out, si
     rn_engine_stats own;
     driver_get_stats(&engine->driver, &own);
     sized_write(&own, sizeof own, out, out_size);
+}
+bool rn_engine_get_store_stats(const rn_engine *engine, rn_store_stats *out) {
+    const struct page_store *store = engine->engine.store;
+    *out = (rn_store_stats){0};
+    if (store) page_store_get_stats(store, out);
+    return store != NULL;
 }
 void rn_engine_forget_prefixes(rn_engine *engine) { driver_forget_prefixes(&engine->driver); }
 

@@ -7,6 +7,8 @@
 
 struct engine_clock bare_clock;
 const struct backend_class *bare_class, *bare_draft_class;
+const struct page_io *bare_store_io;
+bool bare_store_always;
 
 #ifdef TEST_ASYNC
 static const struct backend_class *const by_default = &backend_fake;
@@ -21,6 +23,8 @@ rn_status __wrap_engine_init(struct engine *engine, const struct model *model,
     bare.self_check = true;
     bare.clock = bare_clock;
     bare.draft_place.cls = bare_draft_class;
+    bare.store.io = bare_store_io;
+    bare.store.always = bare_store_always;
     if (!bare.place.name) bare.place.cls = bare_class ? bare_class : by_default;
     return __real_engine_init(engine, model, tokenizer, &bare, err);
 }

@@ -17,6 +17,11 @@
 extern struct engine_clock bare_clock;
 extern const struct backend_class *bare_class, *bare_draft_class; // NULL: as options say
 
+// Of their page stores: the calls to the system, NULL: its own; and whether stored pages are read
+// even where computing is faster.
+extern const struct page_io *bare_store_io;
+extern bool bare_store_always;
+
 // A file's model.
 rn_model *bare_open(const char *path);
 

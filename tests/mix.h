@@ -43,6 +43,7 @@ struct mix_totals {
     uint64_t drafts, draft_tokens, accepted, rollbacks;
     uint64_t forks, inner_forks; // further choices that began with the prompt; inside of a block
     uint64_t tails;              // first choices that began inside of a block
+    uint64_t stored_tokens, stored_pages; // of prompts, from a page store; pages written to it
     uint64_t embeddings, logprobs, listeners, constrained, turns, pauses; // requests
     // choices that a stop token ended; that a bad word or min_tokens was given to; whose reasoning
     // is bounded; requests whose prompt was scored, and those of them that were preempted
@@ -631,6 +632,7 @@ static inline void mix_count_kinds(const struct mix *mix, struct mix_totals *tot
         for (int c = 0; c < mix_choices(live->of); c++) {
             const int cached = live->got[c].timings.cached_tokens;
             totals->forks += c > 0 && cached > 0;
+            totals->stored_tokens += (uint64_t)live->got[c].timings.stored_tokens;
             totals->inner_forks += c > 0 && cached % MIX_PAGE != 0;
             totals->tails += c == 0 && cached % MIX_PAGE != 0;
         }
@@ -693,6 +695,12 @@ static inline void mix_check_rest(struct mix *mix, struct mix_totals *totals) {
     totals->prompt_tokens += s.prompt_tokens;
     totals->cached_tokens += s.cached_tokens;
     totals->evictions += s.evictions + s.state_evictions;
+    rn_store_stats store;
+    if (mix->options.page_store) mix->cases->settle(mix->engine);
+    rn_engine_get_store_stats(mix->engine, &store);
+    totals->stored_pages += store.written;
+    check(store.errors == 0 && store.removed == 0, "mix %llx: the page store failed",
+          (unsigned long long)mix->seed);
 }
 
 static inline void mix_check_forgets(struct mix *mix) {
@@ -727,6 +735,7 @@ static inline void mix_draw(struct mix *mix, const struct mix_cases *cases, uint
 // Runs it, compares, and frees it.
 static inline void mix_run(struct mix *mix, struct mix_totals *totals) {
     rn_error err = {0};
+    if (!mix->options.no_prefix_cache) mix->options.page_store = mix->cases->page_store;
     const rn_status status = rn_engine_create(mix->cases->model, &mix->options, &mix->engine, &err);
     check(status == RN_OK, "mix %llx: %s", (unsigned long long)mix->seed, err.message);
 #ifndef MIX_NO_THREAD

@@ -119,8 +119,10 @@ struct mix_text { // for prompts
 
 struct mix_cases {
     const rn_model *model;
-    struct mix_text text;      // n 0: none
-    const struct mix_how *how; // NULL: as it is by default
+    struct mix_text text;              // n 0: none
+    const char *page_store;            // a folder that the engines of mixes share; NULL: none
+    void (*settle)(rn_engine *engine); // with it: waits until all pages are written
+    const struct mix_how *how;         // NULL: as it is by default
     const char *kv_type;
     bool is_hybrid; // requests may continue others' texts, and memory holds a few states
     int most_seqs, most_requests; // of a mix, for many at a time; 0: as mix_draw_options says

@@ -29,6 +29,7 @@ export const causes = [
     { name: 'host', text: 'the host', colour: '#8b8fd6', height: 6 },
     { name: 'slower', text: 'a slower machine', colour: '#8c6bb1', height: 6 },
     { name: 'queue', text: 'the queue', colour: '#999999', height: 9 },
+    { name: 'store', text: 'stored pages', colour: '#44aa99', height: 9 },
     { name: 'pages', text: 'pages', colour: '#b04a2f', height: 9 },
     { name: 'reader', text: 'its reader', colour: '#cc79a7', height: 9 },
     { name: 'preempted', text: 'preempted', colour: '#d55e00', height: 9 },

@@ -26,6 +26,7 @@ static const struct {
     [RN_CAUSE_PREEMPTED] = {'x', 166}, [RN_CAUSE_DRAFTS] = {'d', 136},
     [RN_CAUSE_CHOICE] = {'c', 117},    [RN_CAUSE_HOST] = {'h', 104},
     [RN_CAUSE_READER] = {'r', 175},    [RN_CAUSE_SLOWER] = {'!', 160},
+    [RN_CAUSE_STORE] = {'t', 31},
 };
 
 struct picture picture_on(FILE *out, const struct term *term) {
@@ -169,11 +170,11 @@ static void strip_add(struct strip *strip, rn_cause cause, double ns) {
 // Tiny parts are left out; the others take their room.
 static void strip_first(struct strip *strip, const rn_share *first) {
     // the order in which a request meets them
-    static const rn_cause order[] = {RN_CAUSE_QUEUE,     RN_CAUSE_PAGES,  RN_CAUSE_PREEMPTED,
-                                     RN_CAUSE_PROMPTS,   RN_CAUSE_READER, RN_CAUSE_HOST,
-                                     RN_CAUSE_STREAMS,   RN_CAUSE_SLOWER, RN_CAUSE_DRAFTS,
-                                     RN_CAUSE_CHOICE,    RN_CAUSE_KV,     RN_CAUSE_WEIGHTS,
-                                     RN_CAUSE_OWN_PROMPT};
+    static const rn_cause order[] = {RN_CAUSE_QUEUE,   RN_CAUSE_PAGES,     RN_CAUSE_PREEMPTED,
+                                     RN_CAUSE_STORE,   RN_CAUSE_PROMPTS,   RN_CAUSE_READER,
+                                     RN_CAUSE_HOST,    RN_CAUSE_STREAMS,   RN_CAUSE_SLOWER,
+                                     RN_CAUSE_DRAFTS,  RN_CAUSE_CHOICE,    RN_CAUSE_KV,
+                                     RN_CAUSE_WEIGHTS, RN_CAUSE_OWN_PROMPT};
     double drawn = 0;
     for (int i = 0; i < RN_CAUSE_COUNT; i++)
         if (!split_is_tiny(first->cause_ns[i], first->ns)) drawn += (double)first->cause_ns[i];

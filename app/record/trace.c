@@ -68,11 +68,11 @@ static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 // last.
 static void put_share(struct jbuf *out, struct lane lane, const rn_share *share, uint64_t from_ns,
                       uint64_t to_ns) {
-    static const rn_cause order[] = {RN_CAUSE_QUEUE,     RN_CAUSE_PAGES,   RN_CAUSE_PREEMPTED,
-                                     RN_CAUSE_PROMPTS,   RN_CAUSE_WEIGHTS, RN_CAUSE_KV,
-                                     RN_CAUSE_STREAMS,   RN_CAUSE_DRAFTS,  RN_CAUSE_CHOICE,
-                                     RN_CAUSE_HOST,      RN_CAUSE_READER,  RN_CAUSE_SLOWER,
-                                     RN_CAUSE_OWN_PROMPT};
+    static const rn_cause order[] = {RN_CAUSE_QUEUE,  RN_CAUSE_PAGES,     RN_CAUSE_PREEMPTED,
+                                     RN_CAUSE_STORE,  RN_CAUSE_PROMPTS,   RN_CAUSE_WEIGHTS,
+                                     RN_CAUSE_KV,     RN_CAUSE_STREAMS,   RN_CAUSE_DRAFTS,
+                                     RN_CAUSE_CHOICE, RN_CAUSE_HOST,      RN_CAUSE_READER,
+                                     RN_CAUSE_SLOWER, RN_CAUSE_OWN_PROMPT};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         const uint64_t end_ns = least(from_ns + share->cause_ns[order[i]], to_ns);
         put_slice(out, lane, rn_cause_text(order[i]), from_ns, end_ns);

@@ -36,8 +36,15 @@ void app_engine_options(const struct options *options, rn_engine_options *out) {
         .batch_tokens =
             option_given(options, OPT_BATCH_TOKENS) ? option_int(options, OPT_BATCH_TOKENS) : 0,
     };
+    out->page_store = option_text(options, OPT_PAGE_STORE);
+    out->page_store_bytes = (uint64_t)options->value[OPT_PAGE_STORE_SIZE].integer;
     app_engine_place(options, out);
     app_engine_memory(options, out);
+}
+
+static void note_print(void *ctx, const char *line) {
+    (void)ctx;
+    fprintf(stderr, "runnel: warning: %s\n", line);
 }
 
 int app_engine_fail(const rn_model *model, const rn_model *draft, const rn_error *err) {
@@ -76,6 +83,7 @@ int app_engine_create(const struct options *options, const rn_model *model,
     rn_error err = {0};
     engine_options.progress = progress_update;
     engine_options.progress_ctx = &progress;
+    engine_options.store_note = quiet ? NULL : note_print;
     progress_begin(&progress, term, quiet, "loading");
     const rn_status status = rn_engine_create(model, &engine_options, out, &err);
     progress_end(&progress);

@@ -22,6 +22,8 @@ struct scrape {
     const struct served *served;
     bool ready; // the engine is there
     rn_engine_stats stats;
+    rn_store_stats store;
+    bool has_store;
     rn_engine_info info;
     struct jbuf *out;
     struct jbuf labels; // model_name="...",engine="0"
@@ -259,6 +261,43 @@ static void put_counters(struct scrape *scrape) {
     };
     for (size_t i = 0; i < sizeof counter / sizeof *counter; i++)
         put_single(scrape, counter[i].name, "counter", counter[i].help, (double)counter[i].value);
+}
+
+static void put_store(struct scrape *scrape) {
+    const rn_store_stats *store = &scrape->store;
+    if (!scrape->has_store) return;
+    const struct {
+        const char *name, *help;
+        uint64_t value;
+        bool is_gauge;
+    } row[] = {
+        {"runnel:store_bytes", "Bytes of the pages in the page store.", store->bytes, true},
+        {"runnel:store_pages", "Pages in the page store.", store->pages, true},
+        {"runnel:store_ready", "1 when pages are stored and found.", store->is_ready, true},
+        {"runnel:store_stopped", "1 while the disk is full or fails, and nothing is written.",
+         store->is_stopped, true},
+        {"runnel:store_hits_total", "Pages that were read from the store and used.", store->hits,
+         false},
+        {"runnel:store_misses_total", "Prompts of which the store had nothing more than memory.",
+         store->misses, false},
+        {"runnel:store_refused_total", "Prompts that computing was expected to be faster for.",
+         store->refused, false},
+        {"runnel:store_read_bytes_total", "Bytes of pages that were read.", store->read_bytes,
+         false},
+        {"runnel:store_written_total", "Pages that were written.", store->written, false},
+        {"runnel:store_written_bytes_total", "Bytes of pages that were written.",
+         store->written_bytes, false},
+        {"runnel:store_evictions_total", "Pages that made room for others.", store->evictions,
+         false},
+        {"runnel:store_dropped_total",
+         "Pages that were not written, because the writer was behind.", store->dropped, false},
+        {"runnel:store_removed_total", "Files with wrong bytes that were removed.", store->removed,
+         false},
+        {"runnel:store_errors_total", "Failures of the disk.", store->errors, false},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        put_single(scrape, row[i].name, row[i].is_gauge ? "gauge" : "counter", row[i].help,
+                   (double)row[i].value);
 }
 
 // By place in the draft, as far as drafts may go.
@@ -575,6 +614,7 @@ void metrics_get(struct call *call) {
     scrape.ready = atomic_load(&server->phase) != PHASE_LOADING && served->engine;
     if (scrape.ready) {
         rn_engine_get_stats(served->engine, &scrape.stats);
+        scrape.has_store = rn_engine_get_store_stats(served->engine, &scrape.store);
         scrape.info = served->engine_info;
     }
     put_label(&scrape.labels, "model_name", served->name);
@@ -592,6 +632,7 @@ void metrics_get(struct call *call) {
     put_bytes(&scrape);
     put_pages(&scrape);
     put_states(&scrape);
+    put_store(&scrape);
     put_engine(&scrape);
     put_drafts(&scrape);
     put_gaps(&scrape);

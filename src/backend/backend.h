@@ -20,6 +20,7 @@
 #include "plan/cost.h"
 
 enum { BACKEND_MAX_DEPTH = 2 }; // a token may refer to the step before, and no further
+enum { BACKEND_IDENTITY = 256 };
 
 // Reports done of total bytes while loading; may be NULL.
 typedef void (*backend_progress)(void *ctx, uint64_t done, uint64_t total);
@@ -127,6 +128,17 @@ struct backend_class {
     // The contents of the page are not wanted any more, by steps that are submitted later: a batch
     // clears it or copies to it before it is used again. NULL with PAGES_FIXED.
     void (*page_release)(struct backend *backend, int group, uint32_t page);
+    // --- the bytes of pages, for a store of them; all three, or none ---
+    // Copies the bytes of a page, as many as `need` said, to host memory or from it. Any thread,
+    // also beside steps: no step in flight writes the page, or at page_write uses it, and none is
+    // submitted that does before the call returns. Two threads may call at once, for other pages.
+    rn_status (*page_read)(struct backend *backend, int group, uint32_t page, void *to,
+                           rn_error *err);
+    rn_status (*page_write)(struct backend *backend, int group, uint32_t page, const void *from,
+                            rn_error *err);
+    // All that determines a page's bytes beside the model, the KV type and the tokens, as text: the
+    // arithmetic, the layout, the device. Backends with equal texts fill equal pages.
+    void (*page_identity)(const struct backend *backend, char out[BACKEND_IDENTITY]);
     void (*describe)(const struct backend *backend, struct backend_info *out);
     // --- measuring, with nothing in flight; each may be NULL --- The sustained read bandwidth in
     // bytes/s over a working set of that many bytes. It is the median of the best way to read, over
@@ -146,13 +158,16 @@ struct backend {
 // The contract that a backend in a shared object was built for (plugin.h). The version changes with
 // any change of the structs of backend.h, plan.h, batch.h and pool.c, or of their meaning. The
 // sizes are part of the number, so that most changes are noticed without a new version.
-enum { BACKEND_VERSION = 7 };
+enum { BACKEND_VERSION = 8 };
 #define BACKEND_CONTRACT                                                                           \
     ((unsigned)(BACKEND_VERSION * 1000000u + sizeof(struct backend_class) +                        \
                 sizeof(struct backend_config) + sizeof(struct backend_device) +                    \
                 sizeof(struct backend_need) + sizeof(struct backend_info) +                        \
                 sizeof(struct step_result) + sizeof(struct batch) + sizeof(struct batch_seq) +     \
                 sizeof(struct plan) + sizeof(struct plan_weight) + sizeof(struct op)))
+
+// A hash of the sources of the arithmetic and of the readers of models, made by the build.
+extern const char backend_fingerprint[];
 
 // Whether no backend is named: NULL or "auto".
 bool backend_is_auto(const char *name);

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { AHEAD_BYTES = 32 << 20 }; // read ahead of a read that had to wait for the disk
@@ -118,6 +119,30 @@ rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, v
 void file_close(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
+}
+
+static int64_t ns_of(struct timespec time) {
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+rn_status file_stamp(const char *path, int fd, struct file_stamp *out, rn_error *err) {
+    enum { GRAIN_S = 2 };
+    struct stat info;
+    struct timespec now;
+    if (fstat(fd, &info) != 0) return fail_errno(path, errno, err);
+    clock_gettime(CLOCK_REALTIME, &now);
+    *out = (struct file_stamp){.device = (uint64_t)info.st_dev,
+                               .inode = (uint64_t)info.st_ino,
+                               .size = (uint64_t)info.st_size,
+                               .modified_ns = ns_of(info.st_mtim),
+                               .changed_ns = ns_of(info.st_ctim)};
+    out->is_settled = ns_of(now) - out->changed_ns > GRAIN_S * INT64_C(1000000000);
+    return RN_OK;
+}
+
+bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b) {
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
 void file_map_drop(const struct file_map *map) {

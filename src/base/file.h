@@ -27,4 +27,15 @@ rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, v
                     rn_error *err);
 void file_close(int *fd); // -1 is fine
 
+// The state of a file: equal stamps mean that nobody changed it in between. A change moves its
+// ctime, which no program can set. Clocks have grains: only a file that was left alone for two
+// seconds before its stamp was taken has a settled one.
+struct file_stamp {
+    uint64_t device, inode, size;
+    int64_t modified_ns, changed_ns;
+    bool is_settled;
+};
+rn_status file_stamp(const char *path, int fd, struct file_stamp *out, rn_error *err);
+bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b);
+
 #endif

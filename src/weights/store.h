@@ -23,10 +23,11 @@ struct store_name {
 struct store_file {
     const uint8_t *data; // the whole file
     uint64_t size;
-    struct file_map map; // the memory behind data, if this owns it
-    int fd;              // of a mapped file, for reads beside the mapping; -1: not a file
-    const char *path;    // the end of its path, for messages
-    const char *name;    // without folders
+    struct file_map map;     // the memory behind data, if this owns it
+    int fd;                  // of a mapped file, for reads beside the mapping; -1: not a file
+    struct file_stamp stamp; // of a mapped file, when it was opened
+    const char *path;        // the end of its path, for messages
+    const char *name;        // without folders
 };
 
 struct store_metas {

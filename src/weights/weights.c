@@ -208,7 +208,9 @@ rn_status store_file_open(struct weights *weights, const char *path, rn_error *e
     int fd;
     rn_status status = file_map_open_read(path, &map, &fd, err);
     if (status != RN_OK) return status;
-    status = store_file_add(weights, path, map.data, map.size, err);
+    struct file_stamp stamp = {0};
+    status = file_stamp(path, fd, &stamp, err);
+    if (status == RN_OK) status = store_file_add(weights, path, map.data, map.size, err);
     if (status != RN_OK) {
         file_map_close(&map);
         file_close(&fd);
@@ -216,6 +218,7 @@ rn_status store_file_open(struct weights *weights, const char *path, rn_error *e
     }
     weights->files[weights->n_files - 1].map = map;
     weights->files[weights->n_files - 1].fd = fd;
+    weights->files[weights->n_files - 1].stamp = stamp;
     return RN_OK;
 }
 

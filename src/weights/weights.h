@@ -86,6 +86,19 @@ rn_status weights_describe_end(struct weights *weights, rn_error *err);
 rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
                        void *buffer, const void **at, rn_error *err);
 
+// --- the identity of a model, see weights_hash.c ---
+
+enum { WEIGHTS_HASH = 16, WEIGHTS_STAMP = 32 };
+// The hash of everything that is known of the model: every byte of its files, its metadata, and its
+// tensors, wherever they are. Takes as long as reading all of it. RN_ERR_CANCELLED: *stop became
+// true. RN_ERR_IO: a file changed since it was opened, or cannot be read.
+rn_status weights_hash(const struct weights *weights, const _Atomic bool *stop,
+                       uint8_t out[WEIGHTS_HASH], rn_error *err);
+// A name for the files as they were opened, by which their hash may be remembered. Models with
+// equal stamps have equal hashes. False: there is none, because a file changed just before it was
+// opened, or is none on disk.
+bool weights_stamp(const struct weights *weights, uint8_t out[WEIGHTS_STAMP]);
+
 const char *weights_path(const struct weights *weights); // as opened
 const char *weights_name(const struct weights *weights); // the end of a long path, for messages
 const char *weights_container(const struct weights *weights); // "GGUF v3", "safetensors"

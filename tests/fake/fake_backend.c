@@ -289,6 +289,23 @@ static rn_status fake_wait(struct backend *backend, struct step_result *out, rn_
     return job->status;
 }
 
+static rn_status fake_page_read(struct backend *backend, int group, uint32_t page, void *to,
+                                rn_error *err) {
+    struct fake_backend *b = (struct fake_backend *)backend;
+    return b->inner->cls->page_read(b->inner, group, page, to, err);
+}
+
+static rn_status fake_page_write(struct backend *backend, int group, uint32_t page,
+                                 const void *from, rn_error *err) {
+    struct fake_backend *b = (struct fake_backend *)backend;
+    return b->inner->cls->page_write(b->inner, group, page, from, err);
+}
+
+static void fake_page_identity(const struct backend *backend, char out[BACKEND_IDENTITY]) {
+    const struct fake_backend *b = (const struct fake_backend *)backend;
+    b->inner->cls->page_identity(b->inner, out);
+}
+
 static void fake_describe(const struct backend *backend, struct backend_info *out) {
     const struct fake_backend *b = (const struct fake_backend *)backend;
     b->inner->cls->describe(b->inner, out);
@@ -311,6 +328,9 @@ const struct backend_class backend_fake = {
     .destroy = fake_destroy,
     .submit = fake_submit,
     .wait = fake_wait,
+    .page_read = fake_page_read,
+    .page_write = fake_page_write,
+    .page_identity = fake_page_identity,
     .describe = fake_describe,
     .bandwidth = fake_bandwidth,
 };

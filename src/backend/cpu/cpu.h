@@ -234,6 +234,10 @@ void cpu_choose_rows(struct cpu_backend *b, const struct batch *batch);
 // pages.c: the batch's clears and copies, in order.
 void cpu_pages_run(struct cpu_backend *b, const struct batch *batch);
 void cpu_page_release(struct backend *backend, int group, uint32_t page);
+rn_status cpu_page_read(struct backend *backend, int group, uint32_t page, void *to, rn_error *err);
+rn_status cpu_page_write(struct backend *backend, int group, uint32_t page, const void *from,
+                         rn_error *err);
+void cpu_page_identity(const struct backend *backend, char out[BACKEND_IDENTITY]);
 
 // ahead.c: links each stage to the product after it, names that one while a product runs, and
 // fetches from it. The name is in the pool's slot, for all backends that run on its threads.

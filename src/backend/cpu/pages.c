@@ -1,10 +1,11 @@
-// Clears and copies of KV pages at the start of a run, and giving their memory back. Called by
-// program.c and through backend.h.
+// Clears and copies of KV pages at the start of a run, giving their memory back, and their bytes
+// for a store. Called by program.c and through backend.h.
 //
 // The batch's list is in order: a page may be copied to and then copied from. A byte of a page
 // depends only on the same byte of another page of its group. So an item is a group and a part of
 // its pages' bytes, for which one thread walks the whole list. All threads work, and none waits.
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -68,4 +69,34 @@ void cpu_pages_run(struct cpu_backend *b, const struct batch *batch) {
 void cpu_page_release(struct backend *backend, int group, uint32_t page) {
     struct cpu_backend *b = (struct cpu_backend *)backend;
     region_forget(&b->kv[group], page * b->page_bytes[group], b->page_bytes[group]);
+}
+
+static uint8_t *page_at(struct cpu_backend *b, int group, uint32_t page) {
+    assert(((uint64_t)page + 1) * b->page_bytes[group] <= b->kv[group].bytes);
+    return b->kv[group].base + page * b->page_bytes[group];
+}
+
+rn_status cpu_page_read(struct backend *backend, int group, uint32_t page, void *to,
+                        rn_error *err) {
+    (void)err;
+    struct cpu_backend *b = (struct cpu_backend *)backend;
+    memcpy(to, page_at(b, group, page), b->page_bytes[group]);
+    return RN_OK;
+}
+
+rn_status cpu_page_write(struct backend *backend, int group, uint32_t page, const void *from,
+                         rn_error *err) {
+    (void)err;
+    struct cpu_backend *b = (struct cpu_backend *)backend;
+    memcpy(page_at(b, group, page), from, b->page_bytes[group]);
+    return RN_OK;
+}
+
+// One layout and one arithmetic serve every instruction set and number of threads (NUMERICS.md), so
+// the sources decide. The order of bytes is the machine's.
+void cpu_page_identity(const struct backend *backend, char out[BACKEND_IDENTITY]) {
+    (void)backend;
+    const uint16_t one = 1;
+    snprintf(out, BACKEND_IDENTITY, "cpu %s %s", backend_fingerprint,
+             *(const uint8_t *)&one ? "little" : "big");
 }

@@ -130,6 +130,8 @@ static void cuda_destroy(struct backend *backend) {
     if (b->stream) cudaStreamDestroy(b->stream);
     if (b->up) cudaStreamDestroy(b->up);
     if (b->down) cudaStreamDestroy(b->down);
+    if (b->page_up) cudaStreamDestroy(b->page_up);
+    if (b->page_down) cudaStreamDestroy(b->page_down);
     arena_deinit(&b->arena);
     cudaGetLastError();
     free(b);
@@ -244,6 +246,8 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (!code) code = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
     if (!code) code = cudaStreamCreateWithFlags(&b->up, cudaStreamNonBlocking);
     if (!code) code = cudaStreamCreateWithFlags(&b->down, cudaStreamNonBlocking);
+    if (!code) code = cudaStreamCreateWithFlags(&b->page_up, cudaStreamNonBlocking);
+    if (!code) code = cudaStreamCreateWithFlags(&b->page_down, cudaStreamNonBlocking);
     if (code) return cuda_fault(code, RN_ERR_DEVICE, "opening the device", err);
     b->n_sm = b->prop.multiProcessorCount;
     snprintf(b->variant, sizeof b->variant, "sm_%d%d", b->prop.major, b->prop.minor);
@@ -405,6 +409,9 @@ static const struct backend_class backend_cuda = {
     .destroy = cuda_destroy,
     .submit = cuda_submit,
     .wait = cuda_wait,
+    .page_read = cuda_page_read,
+    .page_write = cuda_page_write,
+    .page_identity = cuda_page_identity,
     .describe = cuda_describe,
     .bandwidth = cuda_bandwidth,
     .profile = cuda_profile,

@@ -1,7 +1,7 @@
 // The CUDA backend's own state. cuda.c creates and destroys it; layout.c says where each thing is;
 // weights.c packs and uploads; program*.c write the lists of stages; submit.c runs steps:
 // upload.c makes what a step brings, launches.c what it runs, graphs.c records it. attention.c has
-// the launches of attention. launch.h is one launch.
+// the launches of attention. launch.h is one launch. page_bytes.c copies pages for a store.
 //
 // Invariants: after create nothing on the device is allocated or moved. Steps run in the order of
 // their submits, in one stream. Each of the two flights has upload and result memory of its own, so
@@ -172,8 +172,9 @@ struct cuda_backend {
     struct cuda_graphs graphs;
     struct stream_kind kind[STEP_WORKS]; // of attention's stages in wide_list
     int n_kinds;
-    cudaStream_t stream;   // launches
-    cudaStream_t up, down; // copies: they must not hold up the launches of the next step
+    cudaStream_t stream;             // launches
+    cudaStream_t up, down;           // copies: they must not hold up the launches of the next step
+    cudaStream_t page_up, page_down; // copies of pages, by other threads
     struct cuda_flight flight[N_FLIGHTS];
     int n_in_flight, next;         // steps in flight; the flight of the next submit
     struct cuda_result *chosen[2]; // device: of this step and of the one before
@@ -211,6 +212,12 @@ rn_status cuda_flights_make(struct cuda_backend *b, rn_error *err);
 void cuda_flights_free(struct cuda_backend *b);
 rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_error *err);
 rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *err);
+// page_bytes.c
+rn_status cuda_page_read(struct backend *backend, int group, uint32_t page, void *to,
+                         rn_error *err);
+rn_status cuda_page_write(struct backend *backend, int group, uint32_t page, const void *from,
+                          rn_error *err);
+void cuda_page_identity(const struct backend *backend, char out[BACKEND_IDENTITY]);
 // upload.c
 rn_status cuda_upload_grow(struct cuda_flight *f, uint64_t bytes, rn_error *err);
 // The upload of a step with all rows, and each page in one table: a larger one is rare. Its address

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-enum { MIN_EVENTS = 1024, EVENTS_PER_SEQ = 4 };
+enum { MIN_EVENTS = 1024, EVENTS_PER_SEQ = 4, FETCH_WAIT_NS = 100000000 };
 
 static void ring_bell(void *ctx) { bell_ring(&((struct driver *)ctx)->bell); }
 
@@ -24,6 +24,7 @@ rn_status driver_init(struct driver *driver, struct engine *engine, rn_error *er
         return err_set(err, RN_ERR_NOMEM, "no memory for a lock");
     engine->intake.wake = ring_bell;
     engine->intake.wake_ctx = driver;
+    if (engine->store) page_store_set_wake(engine->store, ring_bell, driver);
     stats_board_write(&driver->board, &engine->stats);
     return RN_OK;
 }
@@ -74,7 +75,12 @@ rn_status driver_step(struct driver *driver, bool *busy) {
     *busy = false;
     if (atomic_load(&driver->state) != DRIVER_IDLE) return RN_ERR_ARG;
     if (driver->engine->next_event < driver->engine->n_event) return RN_ERR_ARG;
+    const uint32_t seen = bell_read(&driver->bell);
     *busy = step(driver);
+    if (!*busy && driver->engine->n_fetching > 0) { // the caller has nothing else to wait for
+        bell_wait(&driver->bell, seen, FETCH_WAIT_NS);
+        *busy = true;
+    }
     return atomic_load(&driver->engine->is_lost) ? RN_ERR_DEVICE : RN_OK;
 }
 

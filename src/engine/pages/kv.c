@@ -84,6 +84,7 @@ void kv_destroy(struct kv *kv) {
         free(kv->group[g].seen);
     }
     prefix_deinit(kv);
+    free(kv->key);
     free(kv->op);
     free(kv);
 }
@@ -156,10 +157,12 @@ static void end_hold(struct kv *kv, struct kv_group *group, uint32_t id) {
     } else {
         kv->stats.pages_held--;
     }
-    if (group->page[id].node != KV_ROOT)
-        lru_add(kv, group, id);
-    else
+    if (group->page[id].node == KV_ROOT) {
         free_add(kv, group, id);
+        return;
+    }
+    lru_add(kv, group, id);
+    kv_offer(kv, (int)(group - kv->group), id);
 }
 
 void kv_page_hold(struct kv *kv, int g, uint32_t id) {

@@ -47,6 +47,7 @@
 
 #include "backend/backend.h"
 #include "base/status.h"
+#include "engine/store/page_store.h"
 #include "plan/batch.h"
 #include "runnel.h"
 
@@ -197,6 +198,33 @@ int kv_fork(struct kv *kv, const struct kv_table *from, int n_state, struct kv_t
 // First its state there becomes findable: as the last block's if that is full, else as a tail that
 // names the last block's pages of all groups. Without a recurrent group there is no tail.
 void kv_retire(struct kv *kv, struct kv_table *table, const int32_t *token, int n_done);
+
+// --- the page store (kv_stored.c) ---
+
+// Pages that become cached are offered to it, and prompts are looked for in it too.
+struct kv_store {
+    struct page_store *pages; // outlives the manager
+    // ns that computing the n positions from `first` on takes, as a part of a prompt; 0: unknown
+    uint64_t (*cost)(void *ctx, int first, int n);
+    void *ctx;
+};
+rn_status kv_set_store(struct kv *kv, const struct kv_store *store, rn_error *err);
+// To be called now and then: the store may have become ready, and then gets the cached pages.
+void kv_meet_store(struct kv *kv);
+
+// The positions that a table would have with pages of the store, as kv_hit counts them: fewer than
+// n_token. The table is one that kv_hit may extend and found no more for; otherwise, or where the
+// store adds nothing, the result is what it has. fetch: lists the pages. bytes: of those to read.
+int kv_find_stored(struct kv *kv, const struct kv_table *table, const int32_t *token, int n_token,
+                   struct page_fetch *fetch, uint64_t *bytes);
+// Directly behind it. Gives the table the pages for these positions: known ones, and new ones whose
+// bytes are to be read, which are left in the fetch. False: there is no room, and nothing changed.
+// Until kv_take_stored the table is not grown, forked or committed; after a failure it is released,
+// because its new pages hold nothing.
+bool kv_expect_stored(struct kv *kv, struct kv_table *table, int n_positions,
+                      struct page_fetch *fetch);
+// The bytes are there: full blocks become findable.
+void kv_take_stored(struct kv *kv, struct kv_table *table, const int32_t *token, int n_positions);
 
 // Gives up all pages; registered ones stay findable until their bytes are needed.
 void kv_release(struct kv *kv, struct kv_table *table);

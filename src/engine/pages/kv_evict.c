@@ -15,7 +15,7 @@ enum {
 
 // Blocks from the state before it in the chain, or from its start, up to this one. A state at which
 // another group lacks its page serves nobody.
-static int cost_of(const struct kv *kv, int g, uint32_t id) {
+int kv_state_cost(const struct kv *kv, int g, uint32_t id) {
     uint32_t at = kv->group[g].page[id].node;
     for (int i = 0; i < kv->n_group; i++)
         if (kv->group[i].kind == KV_FULL && kv->node[at].page[i] == KV_NO_PAGE) return 0;
@@ -36,7 +36,7 @@ static uint32_t victim_of(const struct kv *kv, int g) {
     int least = INT32_MAX;
     uint32_t id = group->oldest;
     for (int i = 0; i < CANDIDATES && id != KV_NO_PAGE; i++, id = group->page[id].newer) {
-        const int cost = cost_of(kv, g, id);
+        const int cost = kv_state_cost(kv, g, id);
         if (cost >= least) continue;
         least = cost;
         victim = id;

@@ -1,5 +1,6 @@
 // The parts that the files of the page manager share: kv.c owns pages, kv_table.c tables, prefix.c
-// the nodes. kv_evict.c chooses the pages to evict, kv_check.c tests the invariants of kv.h. Zeroed
+// the nodes. kv_evict.c chooses the pages to evict, kv_stored.c knows of the page store, kv_check.c
+// tests the invariants of kv.h. Zeroed
 // pages and nodes are unused ones, so that memory for the largest budget costs nothing until it is
 // touched.
 #ifndef RN_ENGINE_PAGES_KV_INTERNAL_H
@@ -17,6 +18,7 @@ struct kv_page {
     uint32_t older, newer; // cached: neighbours in the LRU list
     bool memory;           // false: fresh
     bool pending;          // is the target of an op that was not taken yet
+    uint16_t offer;        // to the page store, which may be over; 0: none
 };
 
 struct kv_group {
@@ -43,6 +45,7 @@ struct kv_node {
     uint32_t parent;
     uint32_t next; // in its bucket, or of the free nodes
     uint32_t n_child, n_table;
+    uint32_t depth;                    // blocks from the chain's start, its own included
     uint32_t page[PLAN_MAX_KV_GROUPS]; // KV_NO_PAGE: none
     uint8_t n_page;
     uint8_t n_salt;  // bytes; 0: a block or a tail
@@ -50,6 +53,7 @@ struct kv_node {
     bool used;
     uint8_t told_pages; // kv_tell.c
     uint32_t told;
+    bool has_key; // in kv.key
 };
 
 // kv_tell.c: the listener of the prefix cache's blocks.
@@ -86,6 +90,9 @@ struct kv {
     bool sound;          // the check's
     struct kv_stats stats;
     struct kv_teller teller;
+    // kv_stored.c
+    struct kv_store store; // .pages NULL: none
+    struct page_key *key;  // [n_node] of nodes that have one, with a store
 };
 
 _Static_assert(sizeof(struct kv_page) == 32, "a page's record grew");
@@ -119,6 +126,9 @@ static inline bool kv_ends_run(const struct kv_table *table, int g, uint32_t blo
 
 // --- kv_evict.c ---
 
+// Blocks that computing a state again takes, from the state before it; at most 64, and 0 where it
+// serves nobody.
+int kv_state_cost(const struct kv *kv, int g, uint32_t id);
 bool kv_evict_oldest(struct kv *kv);           // of all groups; false: nothing is cached
 void kv_evict_oldest_of(struct kv *kv, int g); // of a group that has cached pages
 
@@ -139,5 +149,14 @@ uint32_t prefix_above(const struct kv *kv, uint32_t node, uint32_t n_block);
 // Takes the page from its node, which goes when nothing else needs it.
 void prefix_detach(struct kv *kv, int g, uint32_t id);
 uint64_t prefix_hash(const struct kv *kv, uint32_t parent, const int32_t *token, int n_token);
+// The node of the n_token tokens behind a node: a block, or a tail. KV_ROOT: there is none.
+uint32_t prefix_find(struct kv *kv, uint32_t parent, const int32_t *token, int n_token);
+
+// --- kv_stored.c ---
+
+// A findable page is held by nobody any more, or will soon be: the store may have it.
+void kv_offer(struct kv *kv, int g, uint32_t id);
+// The page stops being findable: its bytes may change.
+void kv_withdraw(struct kv *kv, int g, uint32_t id);
 
 #endif

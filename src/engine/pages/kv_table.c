@@ -382,6 +382,11 @@ int kv_settle(struct kv *kv, struct kv_table *table, int n_kept, int n_all) {
 
 void kv_release(struct kv *kv, struct kv_table *table) {
     assert(!table->marked);
+    // A store gets the first block first: the blocks behind it are worth nothing without.
+    for (uint32_t b = 0; kv->store.pages && b < table->n_page; b++)
+        for (int g = 0; g < kv->n_group; g++)
+            if (b >= table->first[g] && kv->group[g].page[table->page[g][b]].ref == 1)
+                kv_offer(kv, g, table->page[g][b]);
     // The last block first: the least recently used page then has no block behind it.
     for (uint32_t b = table->n_page; b-- > 0;)
         for (int g = 0; g < kv->n_group; g++)

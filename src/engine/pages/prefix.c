@@ -94,8 +94,8 @@ static uint32_t find(struct kv *kv, const struct key *key) {
     return at;
 }
 
-static uint32_t find_block(struct kv *kv, uint32_t parent, const int32_t *token) {
-    const struct key key = key_of(parent, token, KV_PAGE_TOKENS);
+uint32_t prefix_find(struct kv *kv, uint32_t parent, const int32_t *token, int n_token) {
+    const struct key key = key_of(parent, token, n_token);
     return find(kv, &key);
 }
 
@@ -140,6 +140,7 @@ static uint32_t find_or_add(struct kv *kv, const struct key *key) {
                              .parent = key->parent,
                              .n_salt = (uint8_t)key->n_salt,
                              .n_token = (uint8_t)key->n_token,
+                             .depth = kv->node[key->parent].depth + (key->n_salt == 0),
                              .used = true};
     memcpy(node->token, key->token, sizeof node->token);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) node->page[g] = KV_NO_PAGE;
@@ -170,6 +171,7 @@ void prefix_detach(struct kv *kv, int g, uint32_t id) {
     struct kv_node *const node = &kv->node[page->node];
     assert(node->page[g] == id);
     kv_tell_removed(kv, page->node, g);
+    kv_withdraw(kv, g, id);
     node->page[g] = KV_NO_PAGE;
     node->n_page--;
     const uint32_t at = page->node;
@@ -240,8 +242,7 @@ static void try_tails(struct kv *kv, struct place place, const int32_t *token, i
     int n = n_token - 1 - first;
     if (n >= KV_PAGE_TOKENS) n = KV_PAGE_TOKENS - 1;
     for (; n > 0 && first + n > positions_of(best); n--) {
-        const struct key key = key_of(place.node, token + first, n);
-        place.tail = find(kv, &key);
+        place.tail = prefix_find(kv, place.node, token + first, n);
         place.n_tail = n;
         if (place.tail != KV_ROOT && is_served(kv, &place, true)) *best = place;
     }
@@ -258,7 +259,8 @@ static void walk_blocks(struct kv *kv, const struct kv_table *table, const int32
         struct place next = at;
         uint32_t node = KV_ROOT;
         if (at.n_block < max_block)
-            node = find_block(kv, at.node, token + (size_t)at.n_block * KV_PAGE_TOKENS);
+            node = prefix_find(kv, at.node, token + (size_t)at.n_block * KV_PAGE_TOKENS,
+                               KV_PAGE_TOKENS);
         goes_on = node != KV_ROOT && place_add(kv, &next, node);
         if (kv->recurrent && at.n_block < table->max_page &&
             kv->node[at.node].n_child > (node != KV_ROOT))

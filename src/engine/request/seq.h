@@ -71,6 +71,11 @@ struct seq {
     bool is_starved;   // the last schedule found no page for its prompt
     bool leaves_state; // done: no step of it failed, so its last state may be found by others
     int n_lost;        // positions that preemptions took, which are evaluated again
+    // pages that the store brings, while its table expects them (step/fetch.c); NULL: none
+    struct page_fetch *fetch;
+    int fetch_positions;  // that it will have then
+    uint64_t fetch_after; // steps that must have landed before the store may write
+    int n_fetches;        // tried since it was admitted
     rn_logits_fn on_logits;
     struct kv_table table;
     struct output output;

@@ -73,7 +73,8 @@ void engine_preempt(struct engine *engine, int index, uint64_t request) {
     struct seq *seq = engine_running_remove(engine, index);
     assert(engine->n_flight == 0);
     draft_leave(engine->draft, seq, false);
-    kv_retire(engine->kv, &seq->table, seq->token, seq->n_done);
+    if (!engine_fetch_leave(engine, seq))
+        kv_retire(engine->kv, &seq->table, seq->token, seq->n_done);
     engine_charge_until(engine, seq, engine->event_ns, &seq->account);
     seq->account.open.preempt_request = request;
     if (seq->n_done > seq->n_lost) seq->n_lost = seq->n_done;
@@ -248,9 +249,7 @@ static int next_in_turn(const struct engine *engine, struct seq **out, int most)
     return n;
 }
 
-// The table starts with the cached prefix of the sequence, or with the prompt of another choice.
-// True: with a cached prefix.
-static bool table_begin(struct engine *engine, struct seq *seq) {
+bool engine_table_begin(struct engine *engine, struct seq *seq) {
     seq->n_done = 0;
     if (seq->embedding) memset(seq->embedding, 0, (size_t)engine->n_embd * sizeof(float));
     const struct seq *leader = seq->choices.index > 0 ? leader_of(seq) : NULL;
@@ -369,6 +368,7 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine_charge_until(engine, seq, now, &seq->account);
     users_chosen(&engine->users, seq->user_at);
     running_add(engine, seq);
+    seq->n_fetches = 0;
     if (seq->was_admitted) return;
     seq->was_admitted = true;
     seq->account.sum.start_ns = now;
@@ -395,7 +395,7 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
     *block = ACCOUNT_PLACES;
     if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     if (!engine_keeps_promises(engine, seq)) return false;
-    const bool found = table_begin(engine, seq);
+    const bool found = engine_table_begin(engine, seq);
     if (lacks_cache(seq)) {
         kv_release(engine->kv, &seq->table);
         seq->timings.cached_tokens = seq->n_done;
@@ -444,6 +444,7 @@ void engine_admit(struct engine *engine) {
         kv_forget_prefixes(engine->kv);
         draft_forget(engine->draft);
     }
+    kv_meet_store(engine->kv);
     engine_take_new(engine);                 // before the flags: a cancel follows its submit
     const uint64_t now = engine_now(engine); // not before any submit
     engine->event_ns = now;

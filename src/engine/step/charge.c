@@ -90,7 +90,11 @@ void engine_charge_until(const struct engine *engine, const struct seq *seq, uin
     if (seq->state == SEQ_WAITING)
         charge_waiting(engine, seq, now, account);
     else
-        account_add(account, seq->is_paused ? RN_CAUSE_READER : RN_CAUSE_HOST, now);
+        account_add(account,
+                    seq->is_paused ? RN_CAUSE_READER
+                    : seq->fetch   ? RN_CAUSE_STORE
+                                   : RN_CAUSE_HOST,
+                    now);
 }
 
 // ---------------------------------------------------------------- steps
@@ -231,6 +235,7 @@ static void count_work(struct account *account, const struct engine *engine, con
 // A running sequence without work in the step.
 static rn_cause idle_cause(const struct seq *seq, const struct beside *beside) {
     if (seq->is_paused) return RN_CAUSE_READER;
+    if (seq->fetch) return RN_CAUSE_STORE;
     if (seq->is_starved) return RN_CAUSE_PAGES;
     return beside->n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
 }

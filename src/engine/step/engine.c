@@ -212,6 +212,7 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
     price_init(&engine->price, &engine->rates);
     divider_init(&engine->divider, &engine->rates);
     if (config->draft.drafters && (s = create_draft(engine, config, err))) return s;
+    if (config->store.path && (s = engine_store_create(engine, &config->store, err))) return s;
     engine_fill_stats(engine);
     return RN_OK;
 }
@@ -238,6 +239,7 @@ void engine_deinit(struct engine *engine) {
     for (struct seq *seq = engine->leaving; seq; seq = seq->next) engine_free_table(engine, seq);
     draft_destroy(engine->draft); // it knows sequences and uses the pool
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
+    page_store_destroy(engine->store); // writes the pages that the tables gave up
     kv_destroy(engine->kv);
     backend_destroy(engine->backend);
     if (engine->pool) pool_destroy(engine->pool);

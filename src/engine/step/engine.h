@@ -127,6 +127,9 @@ struct engine {
     uint64_t block_kv_bytes; // of the plan's draft block; 0: it does not run
     uint64_t draft_kv_bytes; // for the pages of a draft model
     struct engine_clock clock;
+    struct page_store *store; // NULL: none
+    int n_fetching;           // sequences that wait for it
+    bool store_always;        // as configured
     struct kv_bytes kv_bytes; // a page of each group
     int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
     uint64_t itl_ns;     // bound of a step while streams run; UINT64_MAX: none
@@ -153,13 +156,14 @@ struct engine {
     int depth;                               // steps that may be in flight
     struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
     int first_flight, n_flight;
-    bool land_first;        // nothing is scheduled before all steps have landed
-    uint64_t n_overlapped;  // steps that were submitted while another was in flight
-    uint64_t landed_ns;     // when the last one landed
-    uint64_t run_ns_before; // the statistics' at the start of the step
-    rn_error fault;         // of the backend, the last; RN_ERR_DEVICE: the device is lost
-    bool is_busy;           // the last step had something to do, or left something
-    _Atomic bool is_lost;   // for other threads: the device is lost, as `fault` says
+    uint64_t n_flown, n_landed; // steps
+    bool land_first;            // nothing is scheduled before all steps have landed
+    uint64_t n_overlapped;      // steps that were submitted while another was in flight
+    uint64_t landed_ns;         // when the last one landed
+    uint64_t run_ns_before;     // the statistics' at the start of the step
+    rn_error fault;             // of the backend, the last; RN_ERR_DEVICE: the device is lost
+    bool is_busy;               // the last step had something to do, or left something
+    _Atomic bool is_lost;       // for other threads: the device is lost, as `fault` says
 
     // the step that is being made, or was last
     struct flight *step;
@@ -203,6 +207,15 @@ struct engine_config {
     bool no_prefix;
     struct draft_config draft;
     struct engine_clock clock; // now NULL: the machine's
+    struct engine_store {
+        const char *path;              // NULL: no store
+        uint64_t bytes;                // 0: the default
+        const struct weights *weights; // the model's
+        rn_note_fn note;
+        void *note_ctx;
+        const struct page_io *io; // NULL: the system's
+        bool always; // for tests: pages are read even where computing is faster
+    } store;
 };
 
 rn_status engine_init(struct engine *engine, const struct model *model,
@@ -264,6 +277,19 @@ bool engine_goes_first(const struct engine *engine, const struct seq *a, const s
 // first. pop moves it behind the others, to list[n - 1], and leaves the turns of the n - 1 others.
 void engine_turns_init(const struct engine *engine, struct seq **list, int n);
 void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
+
+// --- fetch.c: prompts take pages from the store ---
+rn_status engine_store_create(struct engine *engine, const struct engine_store *config,
+                              rn_error *err);
+// The fetch of a sequence that has one; false: it has not ended yet.
+bool engine_fetch_lands(struct engine *engine, struct seq *seq);
+// Looks for pages of a prompt; true: it waits for them, or until another fetch has ended.
+bool engine_fetch_begin(struct engine *engine, struct seq *seq);
+// The sequence loses its pages; false: it has no fetch, and its table is as usual.
+bool engine_fetch_leave(struct engine *engine, struct seq *seq);
+// admit.c: the empty table of a sequence gets the cached prefix, or the prompt of another choice.
+// True: a cached prefix.
+bool engine_table_begin(struct engine *engine, struct seq *seq);
 
 // publish.c: ends a sequence of any state, after it was taken from its place: its pages go back,
 // its last event is queued. Texts of its other events of this step stay: output_begin is the

@@ -9,6 +9,7 @@ static void take_off(struct engine *engine) {
     struct flight *flight = engine->step;
     engine->n_overlapped += engine->n_flight > 0;
     engine->n_flight++;
+    engine->n_flown++;
     for (int i = 0; i < flight->n_work; i++) {
         struct seq_work *work = &flight->work[i];
         struct seq *seq = work->seq;
@@ -37,6 +38,7 @@ static void touch_down(struct engine *engine, struct flight *flight, bool is_don
     assert(flight == &engine->flight[engine->first_flight]);
     engine->first_flight = (engine->first_flight + 1) % engine->depth;
     engine->n_flight--;
+    engine->n_landed++;
     for (int i = 0; i < flight->n_work; i++) {
         const struct seq_work *work = &flight->work[i];
         struct seq *seq = work->seq;

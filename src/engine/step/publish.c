@@ -42,6 +42,7 @@ static void count_end(rn_engine_stats *stats, rn_finish finish) {
 
 void engine_free_table(struct engine *engine, struct seq *seq) {
     struct kv_table *table = &seq->table;
+    if (engine_fetch_leave(engine, seq)) return;
     // positions that are only tried are unknown yet, and none stays
     if (table->marked) kv_settle(engine->kv, table, seq->n_done, seq->n_done + 1);
     if (seq->leaves_state && seq->n_steps == 0 && seq->n_done <= seq->n_token)

@@ -133,7 +133,8 @@ static bool will_serve(const struct engine *engine, const struct seq *other,
     return computes_block(other, seq);
 }
 
-// A prompt that another one's work of this step, or of one in flight, will serve waits for it.
+// A prompt that another one's work of this step, of one in flight, or of the page store will serve
+// waits for it.
 static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
     if (engine->kv_config.no_prefix || engine_wants_rows(seq) || seq->table.n_flight > 0)
         return false;
@@ -144,6 +145,8 @@ static bool prompt_waits(const struct engine *engine, const struct seq *seq) {
     for (int i = 0; engine->n_flight > 0 && i < engine->n_running; i++)
         if (engine->running[i]->table.n_flight > 0 && will_serve(engine, engine->running[i], seq))
             return true;
+    for (int i = 0; engine->n_fetching > 0 && i < engine->n_running; i++)
+        if (engine->running[i]->fetch && will_serve(engine, engine->running[i], seq)) return true;
     return false;
 }
 
@@ -160,8 +163,9 @@ static int bounded_tokens(const struct engine *engine, const struct share *share
 
 static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {
     seq->is_starved = false;
+    if (seq->fetch && !engine_fetch_lands(engine, seq)) return;
     prompt_hit(engine, seq);
-    if (prompt_waits(engine, seq)) return;
+    if (prompt_waits(engine, seq) || engine_fetch_begin(engine, seq)) return;
     const int left = seq_known(seq) - seq_next(seq);
     int n = min_int(left, share->tokens_left);
     if (engine_wants_rows(seq) && !seq->pooling) n = min_int(n, share->logits_left);

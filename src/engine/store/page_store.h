@@ -1,0 +1,108 @@
+// A second tier of KV pages and states: files that survive the process. The step's thread offers
+// pages, asks for pages and looks up names; it never waits, takes no lock and touches no file. Two
+// threads of the store do the rest: the writer (page_writer.c) and the reader (page_reader.c).
+//
+// Invariants:
+//  1. a name determines the bytes (page_key.h); a file's checksum is tested before its bytes are
+//     used. So a page is right or missing.
+//  2. an offer never changes what the step may do with a page. Before a page's bytes change,
+//     page_store_withdraw takes its offer back, and waits for a copy that is being made at most.
+//  3. a fetch writes only pages that it was given, and none after page_fetch_leave.
+//  4. nothing is offered or found before the model's hash is known (page_store_is_ready).
+//  5. a failure of the disk is a page that is not stored, or not found. It never ends a request.
+//
+//   page_store_offer           writer                          reader          page_fetch_ask
+//   ----> QUEUED ----> COPYING ----> (free; file is written)   <---- ASKED <----
+//            | withdraw                                          | page after page
+//            +----> WITHDRAWN ----> (free)                       +----> DONE, FAILED, REFUSED; wake
+#ifndef RN_ENGINE_STORE_PAGE_STORE_H
+#define RN_ENGINE_STORE_PAGE_STORE_H
+
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "engine/store/page_file.h"
+#include "runnel.h"
+
+struct weights;
+
+struct page_store_config {
+    const char *path;   // of the folder
+    uint64_t max_bytes; // of all pages in it
+    struct backend *backend;
+    int n_group;
+    uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
+    const struct weights *weights;             // outlive the store, as the backend does
+    const char *identity;                      // what else determines pages; copied
+    int max_blocks;                            // of a sequence
+    void (*note)(void *ctx, const char *line); // for people, by any thread; NULL: none
+    void *note_ctx;
+    const struct page_io *io; // NULL: the system's
+};
+
+struct page_store;
+
+// Opens the folder, or makes it. Where the model's hash was remembered, or the model is small, the
+// store is ready then.
+rn_status page_store_create(const struct page_store_config *config, struct page_store **out,
+                            rn_error *err);
+// Writes the pages that were offered, for at most a few seconds. NULL is fine.
+void page_store_destroy(struct page_store *store);
+void page_store_get_stats(const struct page_store *store, rn_store_stats *out); // any thread
+
+// --- the step's thread ---
+
+// wake is called by the store's threads when a fetch has ended, or the store became ready.
+void page_store_set_wake(struct page_store *store, void (*wake)(void *ctx), void *ctx);
+bool page_store_is_ready(const struct page_store *store);
+const struct page_key *page_store_root(const struct page_store *store); // when it is ready
+bool page_store_has(const struct page_store *store, const struct page_name *name);
+// The time to read so many bytes, by the last reads.
+uint64_t page_store_read_ns(const struct page_store *store, uint64_t bytes);
+
+// The page may be copied from now on, until it is withdrawn. Returns the number of the offer, 0:
+// there is no room, and the page is dropped.
+uint16_t page_store_offer(struct page_store *store, const struct page_facts *facts, uint32_t page);
+// Whether an offer of that number is still waiting for the writer, and is this page's.
+bool page_store_is_offered(const struct page_store *store, uint16_t offer, int group,
+                           uint32_t page);
+// The page's bytes are about to change, or its memory to go: an offer of that number, if it is
+// still this page's, ends.
+void page_store_withdraw(struct page_store *store, uint16_t offer, int group, uint32_t page);
+// For the statistics: a prompt found nothing; computing it is faster.
+void page_store_missed(struct page_store *store);
+void page_store_refused(struct page_store *store);
+
+// A fetch: pages of a sequence that the reader fills.
+struct page_item {
+    struct page_name name;
+    uint32_t page, block; // block: the caller's
+};
+// FAILED: a page was missing or wrong, and is forgotten. REFUSED: computing is faster.
+enum page_fetch_state { FETCH_FREE, FETCH_ASKED, FETCH_DONE, FETCH_FAILED, FETCH_REFUSED };
+struct page_fetch {
+    struct page_item *item; // [n_group * max_blocks]
+    int n_item;
+    bool is_priced;    // the caller knows that reading is faster; else the pages' own costs decide
+    _Atomic int state; // enum page_fetch_state
+    _Atomic int gate;  // 0; 1: a page is being written; 2: closed
+    bool is_taken;     // a caller has it
+};
+// A fetch to fill; NULL: all are in use.
+struct page_fetch *page_fetch_take(struct page_store *store);
+void page_fetch_ask(struct page_store *store, struct page_fetch *fetch);
+// The caller has seen DONE or FAILED, or does not want to wait any more: no page is written from
+// now on. Waits for one that is being written at most.
+void page_fetch_leave(struct page_store *store, struct page_fetch *fetch);
+
+// --- small files, any thread ---
+
+// Lists of tokens by name, for slots. salt: as of requests. 0, or the error of the system; ENOTSUP:
+// the store is not ready.
+int page_store_save(struct page_store *store, const char *name, size_t n_name, const void *data,
+                    size_t n);
+ssize_t page_store_load(struct page_store *store, const char *name, size_t n_name, void *to,
+                        size_t max);
+bool page_store_erase(struct page_store *store, const char *name, size_t n_name);
+
+#endif

@@ -1,0 +1,86 @@
+// The inside of a store, for the files of this folder.
+#ifndef RN_ENGINE_STORE_PAGE_STORE_INTERNAL_H
+#define RN_ENGINE_STORE_PAGE_STORE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/bell.h"
+#include "engine/store/page_index.h"
+#include "engine/store/page_known.h"
+#include "engine/store/page_store.h"
+
+enum {
+    STORE_OFFERS = 8192, // that may wait; a power of two below 65536
+    STORE_FETCHES = 8,
+};
+
+enum offer_state { OFFER_FREE, OFFER_QUEUED, OFFER_COPYING, OFFER_WITHDRAWN };
+
+struct page_offer {
+    _Atomic int state;
+    struct page_facts facts;
+    uint32_t page;
+};
+
+// Counters of both threads; any thread reads them.
+struct page_counts {
+    _Atomic uint64_t hits, misses, read_bytes, written, written_bytes, evictions, errors, dropped,
+        removed, refused;
+};
+
+struct page_store {
+    struct page_dir dir;
+    struct backend *backend;
+    const struct weights *weights;
+    int n_group;
+    uint64_t page_bytes[PLAN_MAX_KV_GROUPS], max_page_bytes, max_bytes;
+    char *identity;
+    void (*note)(void *ctx, const char *line);
+    void *note_ctx;
+    void (*_Atomic wake)(void *ctx);
+    void *wake_ctx;
+    struct page_key root; // when ready
+    _Atomic bool is_ready, is_ending;
+    struct page_known known;
+    struct page_counts count;
+    _Atomic double ns_per_byte; // of reading; 0: not measured
+    _Atomic bool is_full;       // the disk is, or fails: nothing is written for a while
+
+    pthread_mutex_t lock; // of index and known; the step never takes it
+    struct page_index index;
+    _Atomic uint64_t n_files, file_bytes; // of the index
+    int64_t part_changed[PAGE_DIR_PARTS]; // the writer's, as of the last scan
+
+    struct page_offer *offer;   // [STORE_OFFERS] a ring
+    uint32_t first_offer;       // the writer's
+    uint32_t next_offer;        // the step's
+    _Atomic uint32_t n_handled; // offers that are written, or will not be
+    struct bell writer_bell, reader_bell;
+    pthread_t writer, reader;
+    bool has_writer, has_reader;
+    uint64_t retry_ns;     // the writer's: when it writes again
+    uint64_t end_ns;       // when the writer gives up, once is_ending
+    uint8_t *write_buffer; // [max_page_bytes]
+    uint8_t *read_buffer;  // [max_page_bytes]
+
+    struct page_fetch fetch[STORE_FETCHES];
+    struct page_fetch *_Atomic asked[STORE_FETCHES]; // a ring: a fetch is in it once
+    uint32_t first_asked, next_asked;                // the reader's; the step's
+};
+
+static inline void page_count(_Atomic uint64_t *counter, uint64_t n) {
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void page_store_say(const struct page_store *store, const char *format, ...) RN_PRINTF(2, 3);
+void page_store_wake(struct page_store *store);
+// The file is gone, or is to go: it is forgotten.
+void page_store_forget(struct page_store *store, const struct page_name *name);
+void *page_writer_main(void *store);
+void *page_reader_main(void *store);
+// page_writer.c: the hash of the model, remembered or computed; false: it was stopped, or failed.
+bool page_store_identify(struct page_store *store, bool only_remembered);
+// page_writer.c: the files that are there.
+void page_store_scan(struct page_store *store);
+
+#endif

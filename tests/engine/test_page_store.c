@@ -1,0 +1,375 @@
+// A page store: pages survive restarts and crashes, wrong files are noticed and removed, a full
+// disk and another server do no harm. No read ever gives other bytes than those of the page's name.
+// label: threads memory
+#include <limits.h>
+
+#include "store_world.h"
+
+CASE(a_page_is_found_after_a_restart) {
+    struct store_world *w = world_make(1);
+    struct page_store *store = world_open(w);
+    assert_true(page_store_is_ready(store)); // a small model is hashed at once
+    for (int n = 0; n < 20; n++) assert_true(world_offer(w, store, 0, n, (uint32_t)n) > 0);
+    page_store_destroy(store);
+    store = world_open(w);
+    const struct page_name last = world_name(store, 0, 19), next = world_name(store, 0, 20);
+    assert_true(page_store_has(store, &last));
+    assert_false(page_store_has(store, &next));
+    assert_int_equal(world_fetch(w, store, 0, 20), FETCH_DONE);
+    for (int n = 0; n < 20; n++) {
+        const struct page_name name = world_name(store, 0, n);
+        assert_true(world_is_right(&name, w->page[0][n]));
+    }
+    rn_store_stats stats;
+    page_store_get_stats(store, &stats);
+    assert_int_equal(stats.hits, 20);
+    assert_int_equal(stats.read_bytes, 20 * world_bytes[0]);
+    assert_int_equal(stats.pages, 20);
+    page_store_destroy(store);
+    world_free(w);
+}
+
+CASE(another_arithmetic_finds_nothing) {
+    struct store_world *w = world_make(2);
+    struct page_store *store = world_open(w);
+    world_offer(w, store, 0, 0, 0);
+    page_store_destroy(store);
+    store = world_open_as(w, "toy 2", 1 << 20, NULL);
+    struct page_name name = world_name(store, 0, 0);
+    assert_false(page_store_has(store, &name));
+    page_store_destroy(store);
+    store = world_open(w);
+    name = world_name(store, 0, 0);
+    assert_true(page_store_has(store, &name));
+    page_store_destroy(store);
+    world_free(w);
+}
+
+CASE(salts_and_chains_have_names_of_their_own) {
+    const struct page_key root = page_key_root((const uint8_t *)"0123456789abcdef", 16, "x");
+    const struct page_key other = page_key_root((const uint8_t *)"0123456789abcdeg", 16, "x");
+    const int32_t token[] = {1, 2, 3};
+    const struct page_key a = page_key_salt(&root, "a", 1), b = page_key_salt(&root, "b", 1);
+    const struct page_key keys[] = {root,
+                                    other,
+                                    page_key_root((const uint8_t *)"0123456789abcdef", 16, "y"),
+                                    a,
+                                    b,
+                                    page_key_block(&root, token, 3),
+                                    page_key_block(&root, token, 2),
+                                    page_key_block(&a, token, 3),
+                                    page_key_block(&b, token, 3),
+                                    page_key_block(&other, token, 3)};
+    const int n = (int)(sizeof keys / sizeof *keys);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++) assert_false(page_key_equal(&keys[i], &keys[j]));
+}
+
+CASE(files_are_for_their_owner_alone) {
+    struct store_world *w = world_make(3);
+    struct page_store *store = world_open(w);
+    struct stat info;
+    char path[400];
+    world_offer(w, store, 0, 0, 0);
+    page_store_destroy(store);
+    static const char *const folders[] = {"tmp", "models", "slots"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s/%s", w->folder.path, folders[i]);
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0700);
+    }
+    store_folder_remove(&w->folder); // the next open makes it
+    store = world_open(w);
+    world_offer(w, store, 0, 0, 0);
+    page_store_destroy(store);
+    assert_int_equal(stat(w->folder.path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    world_free(w);
+}
+
+// ---------------------------------------------------------------- wrong files
+
+struct spoiling {
+    struct store_world *w;
+    int n; // files that were spoilt
+};
+
+static void spoil(void *ctx, const char *path) {
+    struct spoiling *s = ctx;
+    struct stat info;
+    const int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && fstat(fd, &info) == 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    const off_t at = (off_t)(world_random(s->w) % (uint64_t)info.st_size);
+    uint8_t byte;
+    switch (world_random(s->w) % 4) {
+    case 0:
+        assert_int_equal(ftruncate(fd, at), 0);
+        break;
+    case 1:
+        assert_int_equal(pwrite(fd, "x", 1, info.st_size), 1);
+        break;
+    default:
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= (uint8_t)(1u << world_random(s->w) % 8);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+    s->n++;
+}
+
+CASE(a_wrong_file_is_removed_and_never_used) {
+    struct store_world *w = world_make(4);
+    const int n_rounds = test_scale(4, 20, 100), n_pages = 16;
+    uint64_t removed = 0;
+    for (int round = 0; round < n_rounds; round++) {
+        struct page_store *store = world_open(w);
+        for (int n = 0; n < n_pages; n++) world_offer(w, store, 0, n, (uint32_t)n);
+        page_store_destroy(store);
+        struct spoiling s = {w, 0};
+        assert_int_equal(store_folder_pages(w->folder.path, spoil, &s), n_pages);
+        store = world_open(w);
+        for (int n = 0; n < n_pages; n++) { // each alone: no page of them is right
+            struct page_fetch *fetch = page_fetch_take(store);
+            fetch->item[0] = (struct page_item){.name = world_name(store, 0, n), .page = 3};
+            fetch->n_item = 1;
+            fetch->is_priced = true;
+            page_fetch_ask(store, fetch);
+            while (atomic_load(&fetch->state) == FETCH_ASKED) usleep(20);
+            // the reserved bytes of a header are not used
+            if (atomic_load(&fetch->state) == FETCH_DONE)
+                assert_true(world_is_right(&fetch->item[0].name, w->page[0][3]));
+            page_fetch_leave(store, fetch);
+        }
+        rn_store_stats stats;
+        page_store_get_stats(store, &stats);
+        removed += stats.removed;
+        page_store_destroy(store);
+    }
+    assert_true(removed > (uint64_t)(n_rounds * n_pages) * 9 / 10);
+    world_free(w);
+}
+
+CASE(a_file_under_another_name_is_not_its_page) {
+    struct store_world *w = world_make(5);
+    struct page_store *store = world_open(w);
+    struct page_dir *dir = &store->dir;
+    world_offer(w, store, 0, 0, 0);
+    world_offer(w, store, 0, 1, 1);
+    world_drain(store);
+    uint8_t bytes[WORLD_MOST_BYTES];
+    const struct page_name a = world_name(store, 0, 0), b = world_name(store, 0, 1);
+    char from[100], to[100];
+    snprintf(from, sizeof from, "%02x", a.key.at[0]);
+    snprintf(to, sizeof to, "%02x", b.key.at[0]);
+    char *parts[2] = {from, to};
+    const struct page_name *names[2] = {&a, &b};
+    for (int i = 0; i < 2; i++) {
+        char *at = parts[i] + 2;
+        *at++ = '/';
+        for (int j = 0; j < SHA256_BYTES; j++) at += sprintf(at, "%02x", names[i]->key.at[j]);
+        strcpy(at, "-0");
+    }
+    assert_int_equal(page_file_get(dir, &b, world_bytes[0], bytes), PAGE_FILE_OK);
+    assert_int_equal(renameat(dir->fd, from, dir->fd, to), 0);
+    assert_int_equal(page_file_get(dir, &a, world_bytes[0], bytes), PAGE_FILE_MISSING);
+    assert_int_equal(page_file_get(dir, &b, world_bytes[0], bytes), PAGE_FILE_BAD);
+    page_store_destroy(store);
+    world_free(w);
+}
+
+// ---------------------------------------------------------------- offers that are taken back
+
+// Pages change as soon as they were withdrawn, while the writer copies others: what is stored under
+// a name are its bytes all the same.
+CASE(a_withdrawn_page_may_change_at_once) {
+    struct store_world *w = world_make(6);
+    struct page_store *store = world_open_as(w, "toy", 1 << 24, NULL);
+    const int n_pages = test_scale(200, 2000, 6000);
+    uint16_t offer[WORLD_SLOTS] = {0};
+    for (int i = 0; i < n_pages; i++) {
+        const uint32_t slot = (uint32_t)(world_random(w) % WORLD_SLOTS);
+        if (offer[slot]) page_store_withdraw(store, offer[slot], 0, slot);
+        memset(w->page[0][slot], 0xee, WORLD_MOST_BYTES);
+        offer[slot] = world_offer(w, store, 2 * i, 0, slot);
+        if (world_random(w) % 4 == 0) usleep(30);
+    }
+    page_store_destroy(store);
+    store = world_open_as(w, "toy", 1 << 24, NULL);
+    int n_found = 0;
+    for (int i = 0; i < n_pages; i++) {
+        const struct page_name name = world_name(store, 2 * i, 0);
+        uint8_t bytes[WORLD_MOST_BYTES];
+        const enum page_file_status status =
+            page_file_get(&store->dir, &name, world_bytes[0], bytes);
+        assert_true(status == PAGE_FILE_OK || status == PAGE_FILE_MISSING);
+        if (status == PAGE_FILE_OK) assert_true(world_is_right(&name, bytes));
+        n_found += status == PAGE_FILE_OK;
+    }
+    assert_true(n_found > 0);
+    page_store_destroy(store);
+    world_free(w);
+}
+
+CASE(a_fetch_that_was_left_writes_nothing_more) {
+    struct store_world *w = world_make(7);
+    struct page_store *store = world_open(w);
+    for (int n = 0; n < 60; n++) world_offer(w, store, 0, n, (uint32_t)n);
+    world_drain(store);
+    for (int round = 0; round < test_scale(20, 200, 500); round++) {
+        struct page_fetch *fetch;
+        while (!(fetch = page_fetch_take(store))) usleep(20);
+        fetch->is_priced = true;
+        fetch->n_item = 60;
+        for (int i = 0; i < 60; i++)
+            fetch->item[i] =
+                (struct page_item){.name = world_name(store, 0, i), .page = (uint32_t)i};
+        page_fetch_ask(store, fetch);
+        usleep((useconds_t)(world_random(w) % 300));
+        page_fetch_leave(store, fetch);
+        memset(w->page[0], 0x11, sizeof w->page[0]);
+        usleep(20);
+        for (int i = 0; i < 60; i++) assert_int_equal(w->page[0][i][5], 0x11);
+    }
+    page_store_destroy(store);
+    world_free(w);
+}
+
+// ---------------------------------------------------------------- the disk
+
+CASE(a_full_disk_stops_the_writing_and_is_said_once) {
+    struct store_world *w = world_make(8);
+    struct bad_system bad;
+    bad_init(&bad, LONG_MAX);
+    struct page_store *store = world_open_as(w, "toy", 1 << 20, &bad.io);
+    world_offer(w, store, 0, 0, 0);
+    world_drain(store);
+    atomic_store(&bad.is_full, true);
+    for (int n = 1; n < 10; n++) {
+        world_offer(w, store, 0, n, (uint32_t)n);
+        usleep(500);
+    }
+    world_drain(store);
+    rn_store_stats stats;
+    page_store_get_stats(store, &stats);
+    assert_true(stats.is_stopped && stats.errors == 1 && stats.written == 1 && stats.dropped > 0);
+    assert_int_equal(w->n_notes, 1);
+    assert_non_null(strstr(w->note, "No space left"));
+    assert_int_equal(world_fetch(w, store, 0, 1), FETCH_DONE); // reading goes on
+    page_store_destroy(store);
+    atomic_store(&bad.is_full, false);
+    assert_int_equal(store_folder_pages(w->folder.path, NULL, NULL), 1);
+    world_free(w);
+}
+
+CASE(old_pages_make_room_and_the_size_is_kept) {
+    struct store_world *w = world_make(9);
+    const uint64_t most = 10 * world_bytes[0];
+    struct page_store *store = world_open_as(w, "toy", most, NULL);
+    rn_store_stats stats;
+    for (int i = 0; i < 40; i++) {
+        world_offer(w, store, 2 * i, 0, 0);
+        world_drain(store);
+        page_store_get_stats(store, &stats);
+        assert_true(stats.bytes <= most);
+    }
+    assert_int_equal(stats.pages, 10);
+    assert_int_equal(stats.evictions, 30);
+    assert_int_equal(store_folder_pages(w->folder.path, NULL, NULL), 10);
+    page_store_destroy(store);
+    store = world_open_as(w, "toy", 4 * world_bytes[0], NULL); // a smaller one, after a restart
+    for (int i = 0; i < 400 && store_folder_pages(w->folder.path, NULL, NULL) > 4; i++)
+        usleep(5000);
+    assert_int_equal(store_folder_pages(w->folder.path, NULL, NULL), 4);
+    page_store_destroy(store);
+    world_free(w);
+}
+
+// A process that is killed at any call, again and again: half of a write, a rename that is missing.
+CASE(a_crash_at_any_moment_leaves_right_pages_or_none) {
+    struct store_world *w = world_make(10);
+    const int n_restarts = test_scale(40, 300, 1000);
+    int n_found = 0, n_over = 0;
+    for (int i = 0; i < n_restarts; i++) {
+        struct bad_system bad;
+        bad_init(&bad, 1 + (long)(world_random(w) % 150));
+        struct page_store *store = world_open_as(w, "toy", 60 * world_bytes[0], &bad.io);
+        const int chain = (int)(world_random(w) % 6);
+        for (int n = 0; page_store_is_ready(store) && n < 16; n++)
+            world_offer(w, store, chain, n, 32 + (uint32_t)n); // slots that no fetch fills
+        if (page_store_is_ready(store) && i % 2) world_fetch(w, store, chain, 8);
+        page_store_destroy(store);
+        n_over += atomic_load(&bad.is_over);
+        store = world_open_as(w, "toy", 60 * world_bytes[0], NULL);
+        for (int n = 0; n < 16; n++) {
+            const struct page_name name = world_name(store, chain, n);
+            uint8_t bytes[WORLD_MOST_BYTES];
+            const enum page_file_status status =
+                page_file_get(&store->dir, &name, world_bytes[name.group], bytes);
+            check(status == PAGE_FILE_OK || status == PAGE_FILE_MISSING, "restart %d: %d", i,
+                  (int)status);
+            if (status == PAGE_FILE_OK) assert_true(world_is_right(&name, bytes));
+            n_found += status == PAGE_FILE_OK;
+        }
+        page_store_destroy(store);
+    }
+    print_message("%d restarts, %d in the middle of work, %d pages found\n", n_restarts, n_over,
+                  n_found);
+    assert_true(n_over > n_restarts / 4 && n_found > n_restarts);
+    world_free(w);
+}
+
+// ---------------------------------------------------------------- two servers
+
+CASE(two_stores_share_a_folder) {
+    struct store_world *w = world_make(11);
+    struct page_store *a = world_open(w), *b = world_open(w);
+    for (int n = 0; n < 8; n++) world_offer(w, a, 0, n, (uint32_t)n);
+    world_drain(a);
+    const struct page_name last = world_name(b, 0, 7);
+    for (int i = 0; i < 300 && !page_store_has(b, &last); i++)
+        usleep(10000); // it looks every second
+    assert_int_equal(world_fetch(w, b, 0, 8), FETCH_DONE);
+    for (int n = 0; n < 8; n++) {
+        const struct page_name name = world_name(b, 0, n);
+        assert_true(world_is_right(&name, w->page[0][n]));
+    }
+    // one of them evicts all; the other one finds nothing, and goes on
+    page_store_destroy(a);
+    a = world_open_as(w, "toy", 1, NULL);
+    for (int i = 0; i < 400 && store_folder_pages(w->folder.path, NULL, NULL); i++) usleep(5000);
+    assert_true(page_store_has(b, &last));
+    assert_int_equal(world_fetch(w, b, 0, 8), FETCH_FAILED);
+    rn_store_stats stats;
+    page_store_get_stats(b, &stats);
+    assert_true(stats.errors == 0 && stats.removed == 0);
+    world_offer(w, b, 0, 0, 0);
+    world_drain(b);
+    assert_int_equal(world_fetch(w, b, 0, 1), FETCH_DONE);
+    page_store_destroy(a);
+    page_store_destroy(b);
+    world_free(w);
+}
+
+// ---------------------------------------------------------------- small files
+
+CASE(a_slot_is_found_by_its_name_which_is_no_path) {
+    struct store_world *w = world_make(12);
+    struct page_store *store = world_open(w);
+    static const char name[] = "../../etc/passwd", data[] = "tokens";
+    char got[100];
+    assert_int_equal(page_store_load(store, name, strlen(name), got, sizeof got), -1);
+    assert_int_equal(page_store_save(store, name, strlen(name), data, sizeof data), 0);
+    assert_int_equal(page_store_load(store, name, strlen(name), got, 3), -1); // too long
+    assert_int_equal(page_store_load(store, name, strlen(name), got, sizeof got), sizeof data);
+    assert_string_equal(got, data);
+    page_store_destroy(store);
+    store = world_open(w);
+    assert_int_equal(page_store_load(store, name, strlen(name), got, sizeof got), sizeof data);
+    assert_true(page_store_erase(store, name, strlen(name)));
+    assert_false(page_store_erase(store, name, strlen(name)));
+    page_store_destroy(store);
+    world_free(w);
+}
+
+TEST_PROGRAM(page_store) { return cases_run(NULL, NULL); }

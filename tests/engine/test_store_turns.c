@@ -1,0 +1,150 @@
+// Conversations that outlive their engine: each turn runs on a new engine with the page store of
+// the turns before. It evaluates its new tokens and less than a block more, as with cached pages,
+// and its text is that of an engine without a store. Tenants share nothing. Where computing is
+// faster, nothing is read. A spoilt store changes no text.
+// label: threads async
+#include "bare_engine.h"
+#include "engine/store/page_store_internal.h"
+#include "store_folder.h"
+#include "streams.h"
+
+enum { PAGE = 32, TURNS = 5, LONGEST = 512 };
+
+static const char *const models[] = {"llama", "gemma3", "qwen3_5", "nemotron_h", "mamba2", "lfm2"};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+static rn_model *open_model(int m) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/golden/%s/model.gguf", TEST_DATA, models[m]);
+    return bare_open(path);
+}
+
+static int32_t some_token(int seed, int i) { return (seed * 131 + i * 29 + i * i * 7 + 3) % 250; }
+
+// A request alone on a new engine; tokens of the prompt that were computed.
+static int run(const rn_model *model, const char *store, const char *salt, const int32_t *prompt,
+               int n_prompt, int n_output, struct stream *out) {
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2,
+                                                                   .n_ctx = LONGEST,
+                                                                   .speculate = "off",
+                                                                   .page_store = store});
+    const rn_request request = {.prompt = prompt,
+                                .n_prompt = (size_t)n_prompt,
+                                .max_tokens = n_output,
+                                .ignore_eos = true,
+                                .cache_salt = salt};
+    streams_run(engine, &request, out);
+    rn_engine_destroy(engine);
+    assert_int_equal(out->status, RN_OK);
+    return n_prompt - out->timings.cached_tokens;
+}
+
+static bool has_states(int m) { return m >= 2; }
+
+CASE(a_turn_after_a_restart_evaluates_its_new_tokens) {
+    static struct stream got, want;
+    bare_store_always = true;
+    for (int m = 0; m < N_MODELS; m++) {
+        struct store_folder folder = store_folder_make();
+        rn_model *model = open_model(m);
+        int32_t text[LONGEST];
+        int n = 0, n_before = 0;
+        for (int turn = 0; turn < TURNS; turn++) {
+            const int n_new = 20 + 13 * turn, n_output = 11 + turn;
+            for (int i = 0; i < n_new; i++, n++) text[n] = some_token(m + turn, n);
+            const int computed = run(model, folder.path, NULL, text, n, n_output, &got);
+            const int stored = got.timings.stored_tokens;
+            run(model, NULL, NULL, text, n, n_output, &want);
+            check(got.n_ids == want.n_ids &&
+                      memcmp(got.ids, want.ids, sizeof *got.ids * (size_t)got.n_ids) == 0,
+                  "%s, turn %d: the text differs", models[m], turn);
+            // with states all of the text before but its last token; else whole blocks of it
+            const int known = n_before == 0   ? 0
+                              : has_states(m) ? n_before - 1
+                                              : (n_before - 1) / PAGE * PAGE;
+            check(n - computed == known && stored == known,
+                  "%s, turn %d: %d of %d tokens computed, %d stored, expected %d known", models[m],
+                  turn, computed, n, stored, known);
+            memcpy(text + n, got.ids, sizeof *text * (size_t)got.n_ids);
+            n_before = n += got.n_ids;
+        }
+        rn_model_close(model);
+        store_folder_remove(&folder);
+    }
+    bare_store_always = false;
+}
+
+CASE(tenants_share_no_stored_page) {
+    static struct stream got;
+    struct store_folder folder = store_folder_make();
+    rn_model *model = open_model(0);
+    int32_t text[200];
+    bare_store_always = true;
+    for (int i = 0; i < 200; i++) text[i] = some_token(1, i);
+    assert_int_equal(run(model, folder.path, "a", text, 200, 4, &got), 200);
+    assert_int_equal(run(model, folder.path, "b", text, 200, 4, &got), 200);
+    assert_int_equal(run(model, folder.path, NULL, text, 200, 4, &got), 200);
+    assert_int_equal(run(model, folder.path, "a", text, 200, 4, &got), 200 - 6 * PAGE);
+    bare_store_always = false;
+    rn_model_close(model);
+    store_folder_remove(&folder);
+}
+
+CASE(nothing_is_read_where_computing_is_faster) {
+    static struct stream got;
+    struct store_folder folder = store_folder_make();
+    rn_model *model = open_model(0);
+    int32_t text[200];
+    for (int i = 0; i < 200; i++) text[i] = some_token(2, i);
+    run(model, folder.path, NULL, text, 200, 4, &got);
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_ctx = LONGEST,
+                                                                   .speculate = "off",
+                                                                   .page_store = folder.path});
+    // a store that takes a minute for a byte, and a price that is known
+    atomic_store(&engine->engine.store->ns_per_byte, 60e9);
+    const rn_request other = {.prompt = text + 100, .n_prompt = 100, .max_tokens = 4};
+    const rn_request request = {.prompt = text, .n_prompt = 200, .max_tokens = 4};
+    streams_run(engine, &other, &got);
+    streams_run(engine, &request, &got);
+    rn_store_stats stats;
+    assert_true(rn_engine_get_store_stats(engine, &stats));
+    assert_true(stats.refused == 1 && stats.hits == 0 && got.timings.cached_tokens == 0);
+    atomic_store(&engine->engine.store->ns_per_byte, 1e-9);
+    rn_engine_forget_prefixes(engine);
+    streams_run(engine, &request, &got);
+    assert_true(rn_engine_get_store_stats(engine, &stats));
+    assert_true(stats.refused == 1 && stats.hits == 6 && got.timings.stored_tokens == 6 * PAGE);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    store_folder_remove(&folder);
+}
+
+static void spoil(void *ctx, const char *path) {
+    int *n = ctx;
+    if ((*n)++ % 3) return;
+    const int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0 && pwrite(fd, "spoilt", 6, 1000) == 6);
+    close(fd);
+}
+
+CASE(spoilt_pages_are_computed) {
+    static struct stream got, want;
+    bare_store_always = true;
+    for (int m = 0; m < N_MODELS; m++) {
+        struct store_folder folder = store_folder_make();
+        rn_model *model = open_model(m);
+        int32_t text[300];
+        int n = 0;
+        for (int i = 0; i < 300; i++) text[i] = some_token(m, i);
+        run(model, folder.path, NULL, text, 300, 8, &want);
+        assert_true(store_folder_pages(folder.path, spoil, &n) > 0);
+        run(model, folder.path, NULL, text, 300, 8, &got);
+        assert_int_equal(got.n_ids, want.n_ids);
+        assert_memory_equal(got.ids, want.ids, sizeof *got.ids * (size_t)got.n_ids);
+        rn_model_close(model);
+        store_folder_remove(&folder);
+    }
+    bare_store_always = false;
+}
+
+TEST_PROGRAM(store_turns) { return cases_run(NULL, NULL); }

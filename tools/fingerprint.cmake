@@ -1,0 +1,10 @@
+# Writes OUT, a C file with backend_fingerprint: a hash of the contents of FILES, in the order of their names.
+list(SORT FILES)
+set(all)
+foreach(file ${FILES})
+  file(SHA256 ${file} hash)
+  string(APPEND all ${hash})
+endforeach()
+string(SHA256 hash "${all}")
+string(SUBSTRING ${hash} 0 32 hash)
+file(WRITE ${OUT} "#include \"backend/backend.h\"\n\nconst char backend_fingerprint[] = \"${hash}\";\n")
