@@ -51,9 +51,9 @@ struct kv_node {
     uint8_t n_salt;  // bytes; 0: a block or a tail
     uint8_t n_token; // KV_PAGE_TOKENS, of a tail fewer
     bool used;
+    bool has_key;       // in kv.key
     uint8_t told_pages; // kv_tell.c
     uint32_t told;
-    bool has_key; // in kv.key
 };
 
 // kv_tell.c: the listener of the prefix cache's blocks.
