@@ -11,7 +11,7 @@ import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int,
                     c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p)
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Dict, List, Tuple
 
 from .errors import error_for
 
@@ -265,7 +265,7 @@ def assign(struct: Structure, name: str, value: Any) -> None:
         raise ValueError(f"{name}: {value} is out of range")
 
 
-def as_dict(value: Structure) -> dict[str, Any]:
+def as_dict(value: Structure) -> Dict[str, Any]:
     """The members of a struct as plain values; strings are str, arrays are lists."""
     return {name: _plain(getattr(value, name)) for name, _ in value._fields_ if name != "room"}
 
@@ -282,7 +282,7 @@ def _plain(value: Any) -> Any:
 
 # Result and arguments of each function; "err" stands for the error that ends the arguments of calls that can fail.
 _P, _S = c_void_p, c_size_t
-_FUNCTIONS = {
+_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "rn_version": (c_char_p,),
     "rn_status_text": (c_char_p, c_int),
     "rn_model_open": (c_int, c_char_p, POINTER(_P), "err"),
@@ -357,7 +357,7 @@ class Library:
                 raise ImportError(f"runnel: {library._name} is too old: it has no {name}") from None
             function.restype = result
             fails = bool(arguments) and arguments[-1] == "err"
-            function.argtypes = arguments[:-1] + [POINTER(Error)] if fails else arguments
+            function.argtypes = [*arguments[:-1], POINTER(Error)] if fails else arguments
             setattr(self, name[3:], self._checked(function) if fails else function)
 
     @staticmethod

@@ -43,8 +43,9 @@ class Engine:
     def __init__(self, model: Model, *, draft: Optional[Model] = None,
                  progress: Optional[Callable[[int, int], None]] = None, **options: Any) -> None:
         struct = engine_options(options)
-        called = native.PROGRESS(lambda _, done, total: progress(done, total)) if progress else None
-        if called:
+        if progress is not None:
+            tell = progress
+            called = native.PROGRESS(lambda _, done, total: tell(done, total))  # alive while the weights are loaded
             struct.progress = ctypes.cast(called, c_void_p)
         if draft is not None:
             struct.draft = draft.handle
@@ -135,7 +136,8 @@ class Engine:
         return self._submit(ids, cast(Mapping[str, Any], settings))
 
     @overload
-    def embed(self, texts: str, *, pooling: str = ..., normalize: bool = ...) -> List[float]: ...
+    def embed(self, texts: str, *, pooling: str = ..., normalize: bool = ...  # type: ignore[misc]
+              ) -> List[float]: ...
 
     @overload
     def embed(self, texts: Sequence[str], *, pooling: str = ..., normalize: bool = ...) -> List[List[float]]: ...

@@ -148,7 +148,7 @@ class RequestBuilder:
         native.assign(self.request.sampling, "seed", value)
 
     def _set_logit_bias(self, value: Mapping[int, float]) -> None:
-        array = (native.LogitBias * max(1, len(value)))(*[(int(token), bias) for token, bias in value.items()])
+        array = (native.LogitBias * max(1, len(value)))(*[native.LogitBias(int(token), bias) for token, bias in value.items()])
         self._kept.append(array)
         self.request.sampling.logit_bias = ctypes.cast(array, ctypes.POINTER(native.LogitBias))
         self.request.sampling.n_logit_bias = len(value)

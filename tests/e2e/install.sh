@@ -207,9 +207,15 @@ equal "a member that is not known is refused" \
 if command -v c++ >/dev/null; then
     cat >version.cc <<'END'
 #include <runnel.h>
-int main() { return rn_status_text(RN_OK)[0] == 'o' && rn_finish_text(RN_FINISH_STOP)[0] == 's' ? 0 : 1; }
+int main() {
+    rn_engine_options options = {};
+    rn_engine *(*unused)(const rn_engine_options *) = nullptr;
+    rn_engine_stats stats = {};
+    if (unused) rn_engine_get_stats(unused(&options), &stats);
+    return rn_status_text(RN_OK)[0] == 'o' && rn_finish_text(RN_FINISH_STOP)[0] == 's' ? 0 : 1;
+}
 END
-    expect "a C++ program builds with it" c++ version.cc "${flags[@]}" -o version
+    expect "a C++ program builds with it" c++ -std=c++11 "${strict[@]}" version.cc "${flags[@]}" -o version
     expect "and runs" env LD_LIBRARY_PATH="$prefix/lib" ./version
 fi
 

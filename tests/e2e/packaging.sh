@@ -44,7 +44,6 @@ for file in "$work"/packed/*.deb; do
 done >executable
 equal "nothing but the program is executable" "./usr/bin/runnel" "$(cat executable)"
 
-deb=$(package runnel)
 field() { dpkg-deb -f "$(package "$1")" "$2"; }
 equal "the module is for every machine" all "$(field python3-runnel Architecture)"
 equal "and needs the library" "python3 (>= 3.9), librunnel0 (>= $version)" "$(field python3-runnel Depends)"

@@ -149,6 +149,7 @@ class Texts(WithEngine):
         ids = self.model.chat_tokens(messages)
         ends = [self.model.tokenize(part, special=True)[0] for part in ("<|end|>",)]
         self.assertEqual(ids.count(ends[0]), text.count("<|end|>") - 1)  # the message's own is text
+        self.assertNotIn("\ufdd0", self.model.detokenize(ids, special=True))  # nor is a guard left in it
         answer = self.engine.chat(messages, max_tokens=5, seed=1).result()
         self.assertEqual(answer.text, self.engine.complete(ids, max_tokens=5, seed=1).text)
         with runnel.ChatTemplate(self.model, "{{ messages[0].content }}{{ tools | length }}{{ mood }}") as template:
@@ -267,21 +268,19 @@ class Ends(unittest.TestCase):
             time.sleep(0.01)
         stats = engine.stats
         self.assertEqual((stats["running"], stats["waiting"], stats["pages_held"]), (0, 0, 0))
+        self.assertGreaterEqual(stats["cancelled"], 2)
 
     def test_a_reader_that_does_not_follow_is_waited_for(self):
         engine = self.engine(n_ctx=1024, max_seqs=8)
-        streams = [engine.generate("Once", ignore_eos=True, n=8) for _ in range(1)]
-        deadline = time.monotonic() + 20
-        while not streams[0]._is_paused and not streams[0]._events and time.monotonic() < deadline:
-            time.sleep(0.01)
-        for _ in range(2000):  # 8 texts of 1000 tokens are more than the stream keeps
-            if streams[0]._is_paused:
+        stream = engine.generate("Once", ignore_eos=True, n=8)
+        for _ in range(1000):  # 8 texts of 1000 tokens are more than the stream keeps
+            if stream._is_paused or stream._events and stream._events[-1].last:
                 break
             time.sleep(0.01)
-        self.assertTrue(streams[0]._is_paused)
-        self.assertLess(len(streams[0]._events), 2 * PAUSE_AT)
-        streams[0].result()
-        self.assertEqual([len(result.tokens) for result in streams[0].results],
+        self.assertTrue(stream._is_paused)
+        self.assertLess(len(stream._events), 2 * PAUSE_AT)
+        stream.result()
+        self.assertEqual([len(result.tokens) for result in stream.results],
                          [1024 - len(self.model.tokenize("Once", bos=True))] * 8)
 
     def test_a_closed_engine_ends_its_streams(self):
