@@ -3,6 +3,7 @@
 // label: threads
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 #include "streams.h"
@@ -139,6 +140,8 @@ CASE(an_old_program_waits_for_its_events) {
     static _Alignas(rn_event) unsigned char event[N * KNOWN];
     assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
     assert_int_equal(rn_engine_submit(engine, &plain, &id, NULL), RN_OK);
+    while (streams_stats(engine).lengthy == 0) // so that several events wait
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     int n_tokens = 0;
     for (bool last = false; !last;) {
         const int n = rn_engine_wait_sized(engine, (rn_event *)(void *)event, KNOWN, N, 20000);
