@@ -26,9 +26,23 @@ static int objectives_get(const struct options *options, struct routing_options 
     return APP_OK;
 }
 
+// Before a model is loaded.
+static int events_check(const struct options *options) {
+    const char *endpoint = option_text(options, OPT_KV_EVENTS_ENDPOINT);
+    char name[64];
+    if (!endpoint && option_text(options, OPT_KV_EVENTS_REPLAY_ENDPOINT))
+        return app_fail(APP_USAGE, "%s needs --kv-events-endpoint",
+                        option_name(options, OPT_KV_EVENTS_REPLAY_ENDPOINT, name));
+    if (endpoint && option_flag(options, OPT_NO_PREFIX_CACHE))
+        return app_fail(APP_USAGE, "%s: --no-prefix-cache leaves no blocks to publish",
+                        option_name(options, OPT_KV_EVENTS_ENDPOINT, name));
+    return APP_OK;
+}
+
 int routing_get(const struct options *options, struct routing_options *kept,
                 struct server_config *config) {
-    return objectives_get(options, kept, config);
+    const int code = events_check(options);
+    return code ? code : objectives_get(options, kept, config);
 }
 
 int routing_events_open(const struct options *options, rn_engine *engine, int port,
@@ -42,13 +56,7 @@ int routing_events_open(const struct options *options, rn_engine *engine, int po
                                                         "array")};
     rn_error err = {0};
     *out = NULL;
-    if (!config.endpoint && config.replay)
-        return app_fail(APP_USAGE, "%s needs --kv-events-endpoint",
-                        option_name(options, OPT_KV_EVENTS_REPLAY_ENDPOINT, name));
     if (!config.endpoint) return APP_OK;
-    if (option_flag(options, OPT_NO_PREFIX_CACHE))
-        return app_fail(APP_USAGE, "%s: --no-prefix-cache leaves no blocks to publish",
-                        option_name(options, OPT_KV_EVENTS_ENDPOINT, name));
     gethostname(host, sizeof host - 1);
     snprintf(topic, sizeof topic, "kv@%s:%d@%s", host, port, model);
     if (!config.topic) config.topic = topic;

@@ -11,7 +11,7 @@
 #include "openai.h"
 #include "routes.h"
 
-_Static_assert(RESPONSE_ID_BYTES == CALL_ID_BYTES, "the id of an answer");
+_Static_assert((int)RESPONSE_ID_BYTES == (int)CALL_ID_BYTES, "the id of an answer");
 
 struct state {
     struct jbuf echo; // the response's members that do not change

@@ -19,6 +19,10 @@ kill -TERM "$pid"
 wait "$pid"
 "$BIN" serve --help >help 2>&1
 expect "deploy/ is sound" python3 "$ROOT/tests/e2e/deploy_check.py" "$ROOT" scrape help
+refused 2 'needs --kv-events-endpoint' serve --kv-events-replay-endpoint "ipc://$work/x"
+refused 2 'leaves no blocks' serve --kv-events-endpoint "ipc://$work/x" --no-prefix-cache
+refused 2 "'urgent' is not NAME=N" serve --objective urgent
+refused 2 'use --kv-events-endpoint' serve --kv-events-config '{}'
 # The check fails where a file is wrong.
 mkdir -p broken
 cp -r "$ROOT/deploy" "$ROOT/packaging" broken/

@@ -422,7 +422,7 @@ CASE(the_ledger_counts_weights_and_context) {
 
 CASE(every_number_has_a_text) {
     assert_string_equal(rn_finish_text(RN_FINISH_ERROR), "error");
-    assert_string_equal(rn_finish_text((rn_finish)(RN_FINISH_ERROR + 1)), "unknown");
+    assert_string_equal(rn_finish_text((rn_finish)RN_FINISH_COUNT), "unknown");
     assert_string_equal(rn_finish_text((rn_finish)-1), "unknown");
     assert_string_equal(rn_cause_name(RN_CAUSE_NONE), "none");
     assert_string_equal(rn_cause_name(RN_CAUSE_HOST), "host");

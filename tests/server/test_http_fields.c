@@ -112,9 +112,10 @@ static const char *const bodies[] = {
     "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}],\"prompt\":[true],"
     "\"input\":[{\"type\":\"x\"}],\"tokens\":\"a\",\"max_tokens\":1}",
     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"prompt\":\"a\",\"input\":\"a\","
-    "\"content\":\"a\",\"tokens\":[1],\"max_tokens\":1,\"tools\":5}",
+    "\"content\":\"a\",\"tokens\":[1],\"max_tokens\":1,\"stream\":false,\"tools\":5}",
     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"prompt\":\"a\",\"input\":\"a\","
-    "\"content\":\"a\",\"tokens\":[1],\"max_tokens\":1,\"tools\":[{}],\"system\":5}",
+    "\"content\":\"a\",\"tokens\":[1],\"max_tokens\":1,\"stream\":false,\"tools\":[{}],\"system\":"
+    "5}",
 };
 
 CASE(a_wrong_body_is_answered_on_every_route) {
@@ -127,8 +128,9 @@ CASE(a_wrong_body_is_answered_on_every_route) {
     for (size_t r = 0; r < sizeof paths / sizeof *paths; r++)
         for (size_t b = 0; b < sizeof bodies / sizeof *bodies; b++) {
             struct reply reply = serve_post(serve, paths[r], bodies[b]);
-            check(reply.status == 200 || (reply.status >= 400 && reply.status < 500), "%s %s: %s",
-                  paths[r], bodies[b], reply.data);
+            check(reply.status == 200 || (reply.status >= 400 && reply.status < 500) ||
+                      (reply.status == 501 && !strcmp(paths[r], "/api/pull")),
+                  "%s %s: %s", paths[r], bodies[b], reply.data);
             check(b > 4 || reply.status == 400, "%s %s: %s", paths[r], bodies[b], reply.data);
             json_t *answer = json_loads(reply.body, 0, NULL);
             check(answer, "%s %s: %s", paths[r], bodies[b], reply.data);
