@@ -357,7 +357,8 @@ static bool step_between(struct feed *f) {
         return true;
     }
     if (close == MATCH_MAYBE || open == MATCH_MAYBE) return false;
-    if (f->final && is_start_of(f, style->close)) { // the answer was cut within the mark
+    if (f->final && (is_start_of(f, style->close) || is_start_of(f, style->open))) {
+        // the answer was cut within the mark
         drop(f, f->len);
         return false;
     }

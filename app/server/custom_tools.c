@@ -22,7 +22,9 @@ static bool pattern_put(struct jbuf *pattern, const char *text, size_t len, size
     bool in_class = false, starts = true; // starts: an alternative
     jbuf_text(pattern, "^(?:");
     for (size_t i = 0; i < len; i++) {
-        const bool ends = i + 1 == len || text[i + 1] == '|';
+        size_t behind = i; // anchors of the same end
+        while (behind < len && text[behind] == '$') behind++;
+        const bool ends = behind == len || text[behind] == '|';
         const bool is_anchor = (text[i] == '^' && starts) || (text[i] == '$' && ends);
         if (is_anchor && !in_class && depth == 0) continue;
         jbuf_bytes(pattern, text + i, 1);

@@ -127,7 +127,7 @@ static void result_write(struct call *call, const struct generation_choice *choi
     int_write(out, "tokens_evaluated", timings->prompt_tokens);
     int_write(out, "tokens_cached", timings->cached_tokens);
     jbuf_key(out, "generation_settings");
-    native_settings_write(out, served, &generation->params, &choice->seed);
+    native_settings_write(out, served, &generation->params, &generation->shape, &choice->seed);
     jbuf_key(out, "prompt");
     jbuf_string(out, prompt->text ? prompt->text : "", prompt->text ? prompt->text_len : 0);
     jbuf_key(out, "has_new_line");

@@ -51,7 +51,7 @@ static void defaults_write(struct jbuf *out, const struct served *served) {
     slot_begin(out, served, 0, false, served_drafts(served));
     int_write(out, "id_task", -1);
     jbuf_key(out, "params");
-    native_settings_write(out, served, &params,
+    native_settings_write(out, served, &params, NULL,
                           params.sampling.has_seed ? &params.sampling.seed : NULL);
     jbuf_text(out, ",\"prompt\":\"\"");
     next_token_write(out, 0, params.max_tokens);
@@ -95,7 +95,7 @@ static void busy_write(struct jbuf *out, const struct served *served,
     int_write(out, "id_task", stream ? (int64_t)stream->request : -1);
     int_write(out, "n_prompt_tokens", (int64_t)generation->prompt[choice->prompt].n_ids);
     jbuf_key(out, "params");
-    native_settings_write(out, served, &generation->params,
+    native_settings_write(out, served, &generation->params, &generation->shape,
                           generation->params.sampling.has_seed ? &generation->params.sampling.seed
                                                                : NULL);
     next_token_write(out, choice->n_output, generation->params.max_tokens);

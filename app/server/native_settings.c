@@ -95,7 +95,9 @@ int native_draft_max(const struct served *served, const struct params *params) {
 }
 
 void native_settings_write(struct jbuf *out, const struct served *served,
-                           const struct params *params, const uint64_t *seed) {
+                           const struct params *params, const struct shape *shape,
+                           const uint64_t *seed) {
+    const bool has_grammar = shape && shape->kind == SHAPE_GRAMMAR;
     jbuf_text(out, "{");
     int_write(out, "n_ctx", served->engine_info.n_ctx);
     jbuf_key(out, "model");
@@ -112,8 +114,10 @@ void native_settings_write(struct jbuf *out, const struct served *served,
     int_write(out, "n_probs", params->logprobs ? params->top_logprobs : 0);
     int_write(out, "speculative.n_max", native_draft_max(served, params));
     int_write(out, "speculative.n_min", 0);
+    jbuf_key(out, "grammar");
+    jbuf_string(out, has_grammar ? shape->text.data : "", has_grammar ? shape->text.len : 0);
     jbuf_text(out, ",\"dynatemp_range\":0.0,\"dynatemp_exponent\":1.0,\"mirostat\":0,"
                    "\"mirostat_tau\":5.0,\"mirostat_eta\":0.1,\"n_keep\":0,\"n_discard\":0,"
-                   "\"min_keep\":0,\"grammar\":\"\",\"chat_format\":\"Content-only\","
+                   "\"min_keep\":0,\"chat_format\":\"Content-only\","
                    "\"reasoning_format\":\"none\",\"post_sampling_probs\":false,\"lora\":[]}");
 }

@@ -117,10 +117,10 @@ static void *grow(struct grammar *g, void *old, size_t used, size_t capacity, si
 }
 
 static uint32_t special_symbol(struct search *s, const char *text, size_t len) {
+    if (!grammar_work(s->g, 1 + s->n_special)) return 0;
     for (uint32_t i = 0; i < s->n_special; i++)
         if (s->special[i].len == len && memcmp(s->special[i].text, text, len) == 0)
             return FIRST_SPECIAL + i;
-    if (!grammar_work(s->g, 1 + s->n_special)) return 0;
     if (s->n_special == s->special_capacity) {
         const uint32_t capacity = s->special_capacity ? 2 * s->special_capacity : 8;
         struct special *grown = grow(s->g, s->special, s->n_special, capacity, sizeof *s->special);
@@ -191,10 +191,11 @@ static bool add_mark(struct search *s, uint32_t index) {
     return plain;
 }
 
-static uint32_t find_child(const struct search *s, uint32_t at, uint32_t symbol) {
-    uint32_t child = s->place[at].child;
-    while (child && s->place[child].symbol != symbol) child = s->place[child].next;
-    return child;
+// 0: none, or no work is left.
+static uint32_t find_child(struct search *s, uint32_t at, uint32_t symbol) {
+    uint32_t child = s->place[at].child, steps = 1;
+    for (; child && s->place[child].symbol != symbol; steps++) child = s->place[child].next;
+    return grammar_work(s->g, steps) ? child : 0;
 }
 
 static bool link_places(struct search *s) {
@@ -213,6 +214,7 @@ static bool link_places(struct search *s) {
                 found = find_child(s, fail, s->place[c].symbol);
                 if (!grammar_work(s->g, 4)) return false;
             }
+            if (s->g->status) return false;
             s->place[c].fail = found;
             s->queue[n++] = c;
         }

@@ -67,7 +67,7 @@ static bool read_texts(struct schema *s, const struct json *holder, struct style
         const struct json *value = json_get(holder, text_names[i]);
         if (!value || value->kind == JREAD_NULL) continue;
         if (value->kind != JREAD_STRING) {
-            schema_fail(s, holder, text_names[i], "expected a string");
+            schema_expected(s, holder, text_names[i], value, "a string");
             return false;
         }
         style->text[i] = (struct form_text){value->text, value->len};
@@ -158,7 +158,7 @@ bool style_read(struct schema *s, struct style **known, const struct json *forma
         while (i < sizeof presets / sizeof *presets && !json_is(name, presets[i].name)) i++;
     }
     if (i == sizeof presets / sizeof *presets) {
-        schema_fail(s, format, "style", "the style is not supported");
+        schema_expected(s, format, "style", name, "the name of a style");
         return false;
     }
     struct style *style = grammar_alloc(s->g, 1, sizeof *style);

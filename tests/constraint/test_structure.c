@@ -280,7 +280,7 @@ CASE(places_are_named) {
         {F("{\"type\":\"tag\",\"begin\":\"a\",\"content\":{\"type\":\"any_text\"}}"),
          "/format/end: expected a string"},
         {F("{\"type\":\"json_schema\",\"style\":\"yaml\",\"json_schema\":{}}"),
-         "/format/style: the style is not supported"},
+         "/format/style: expected the name of a style, not \"yaml\""},
         {F("{\"type\":\"json_schema\",\"style\":\"pairs\",\"json_schema\":{}}"),
          "/format/quote: expected a string"},
         {F("{\"type\":\"json_schema\",\"style\":\"tags\",\"json_schema\":{}}"),

@@ -178,6 +178,9 @@ test('vLLM\'s and llama.cpp\'s fields', async () => {
         content: { type: 'regex', pattern: '[0-9]{1,3}' }, end: '</n>' } } } })).text, /^<n>[0-9]{1,3}<\/n>$/);
     const native = JSON.parse((await ask(server, '/completion', { prompt: 'The fox', n_predict: 60, json_schema: { enum: [1, 'two'] } })).text);
     assert.ok([1, 'two'].includes(JSON.parse(native.content)));
+    const grammar = 'root ::= "a" | "b"';
+    const { generation_settings } = JSON.parse((await ask(server, '/completion', { prompt: 'The fox', n_predict: 2, grammar })).text);
+    assert.equal(generation_settings.grammar, grammar);
     const refused = await ask(server, '/v1/completions', { prompt: 'x', guided_regex: '(a)\\1' });
     assert.equal(refused.status, 400);
     assert.match(JSON.parse(refused.text).error.message, /guided_regex: offset 3/);

@@ -10,6 +10,9 @@ CASE(hermes_calls) {
            "<tool_call>{\"arguments\":{\"b\":[1,{}]},\"name\":\"g\"}</tool_call>\n",
            "C(One)T0(f)A0({})T1(g)A1({\"b\":[1,{}]})");
     expect(HERMES, "<tool_call>{\"name\":\"f\"}</tool_call> then", "T0(f)A0({})C(then)");
+    // cut within the next mark
+    expect(HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_ca", "T0(f)A0({})");
+    expect(HERMES, "<tool_call>{\"name\":\"f\"}</tool_call>\n<tool c", "T0(f)A0({})C(<tool c)");
     expect(HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}",
            "T0(f)A0({\"a\":1})");
     expect(THINK HERMES, "<think>a</think>\n<tool_call>{\"name\":\"\\u0066\"}</tool_call>",

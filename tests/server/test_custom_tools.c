@@ -23,7 +23,8 @@ CASE(custom_tools_become_functions) {
          "{'type':'grammar','syntax':'regex','definition':'a|b'}}",
          FUNCTION ",'pattern':'^(?:a|b)$'" REST},
         // anchors at the ends are for the whole input as well
-        {"{'type':'grammar','grammar':{'syntax':'regex','definition':'^[0-9^$(]{3}$|^(a|b)\\\\$'}}}"
+        {"{'type':'grammar','grammar':{'syntax':'regex','definition':'^^[0-9^$(]{3}$$|^(a|b)\\\\$'}"
+         "}}"
          "}",
          "{'type':'grammar','syntax':'regex','definition':'^[0-9^$(]{3}$|^(a|b)\\\\$'}}",
          FUNCTION ",'pattern':'^(?:[0-9^$(]{3}|(a|b)\\\\$)$'" REST},
