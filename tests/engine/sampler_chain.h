@@ -77,9 +77,17 @@ static inline bool sampler_edit(struct sampler *sampler, const rn_sampling *s,
                                 .raw = logits,
                                 .logit = logits};
     choose_edit(&choice);
+    const bool is_edited = choice.logit != logits || c.choice.allowed;
     memcpy(out, choice.logit, (size_t)c.choice.n_vocab * sizeof *out);
+    if (c.choice.allowed) { // the mask gathers
+        struct chooser *chooser = &sampler->chooser;
+        const int n = chooser->passes->gather(out, c.choice.n_vocab, c.choice.allowed,
+                                              chooser->logit, chooser->id);
+        for (int i = 0; i < c.choice.n_vocab; i++) out[i] = -INFINITY;
+        for (int i = 0; i < n; i++) out[chooser->id[i]] = chooser->logit[i];
+    }
     sampler_choice_deinit(&c);
-    return choice.logit != logits;
+    return is_edited;
 }
 
 #ifdef VOCAB // the including file sets it: one sampler for all its tests, which setup opens
