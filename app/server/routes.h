@@ -6,7 +6,7 @@
 
 enum route_access {
     ROUTE_KEY,  // needs the key where the server has one: the default
-    ROUTE_OPEN, // never: /health, the page and its files, and nothing else
+    ROUTE_OPEN, // never: /health and /ping, the page and its files, and nothing else
 };
 
 struct route {

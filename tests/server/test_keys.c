@@ -70,8 +70,9 @@ CASE(every_route_but_the_open_ones_needs_a_key) {
 CASE(the_open_routes_are_health_and_the_page_alone) {
     for (int i = 0; i < N_ROUTES; i++) {
         const char *path = routes[i].path;
-        const bool expected = strstr(path, "health") || !strncmp(path, "/assets/", 8) ||
-                              !strcmp(path, "/") || !strcmp(path, "/favicon.ico");
+        const bool expected = strstr(path, "health") || !strcmp(path, "/ping") ||
+                              !strncmp(path, "/assets/", 8) || !strcmp(path, "/") ||
+                              !strcmp(path, "/favicon.ico");
         check((routes[i].access == ROUTE_OPEN) == expected, "%s", path);
     }
 }
