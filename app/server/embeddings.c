@@ -105,7 +105,7 @@ static void native_write(struct call *call, int i) {
     const struct generation *generation = call->generation;
     struct jbuf *out = &call->out;
     jbuf_printf(out, "%s{\"index\":%d,\"embedding\":[", i ? "," : "[", i);
-    array_write(generation->choice[i].embedding, call->served->info->n_embd, out);
+    openai_vector(generation->choice[i].embedding, call->served->info->n_embd, out);
     jbuf_text(out, i == generation->n_choices - 1 ? "]}]" : "]}");
 }
 

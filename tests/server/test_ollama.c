@@ -306,7 +306,8 @@ CASE(streams_and_whole_answers_agree) {
 
 CASE(an_error_ends_a_stream_as_a_line) {
     struct call *call = call_prepared(ollama_chat, "{" MESSAGES "}");
-    call->generation->writer->error(call, "The \"device\" was lost");
+    const struct failure failure = {.status = 503, .message = "The \"device\" was lost"};
+    call->generation->writer->error(call, &failure);
     expect_json(json_array_get(lines_of(call), 0), "", "{'error':'The \\'device\\' was lost'}");
 }
 
