@@ -36,6 +36,8 @@ bool allowed_make(const struct call *call, uint64_t **out) {
 
 rn_constraint allowed_constraint(uint64_t *set) {
     if (!set) return (rn_constraint){0};
-    return (rn_constraint){
-        .ctx = set, .mask = set_mask, .advance = set_advance, .rollback = set_rollback};
+    return (rn_constraint){.ctx = set,
+                           .mask = set_mask,
+                           .advance = set_advance,
+                           .rollback = set_rollback};
 }

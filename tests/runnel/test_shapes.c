@@ -436,8 +436,8 @@ CASE(a_shape_that_fails_is_an_error) {
         request.n_stop_tokens = n_stop;
         static struct stream out;
         run(&request, &out);
-        check(out.finish == RN_FINISH_ERROR && out.status == RN_ERR_AMBIGUOUS, "finish %d, \"%.*s\"",
-              (int)out.finish, (int)out.n_text, out.text);
+        check(out.finish == RN_FINISH_ERROR && out.status == RN_ERR_AMBIGUOUS,
+              "finish %d, \"%.*s\"", (int)out.finish, (int)out.n_text, out.text);
     }
     rn_shape_release(shape);
 }

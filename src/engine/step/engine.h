@@ -214,7 +214,7 @@ struct engine_config {
         rn_note_fn note;
         void *note_ctx;
         const struct page_io *io; // NULL: the system's
-        bool always; // for tests: pages are read even where computing is faster
+        bool always;              // for tests: pages are read even where computing is faster
     } store;
 };
 
