@@ -779,7 +779,10 @@ typedef struct rn_store_stats {
     uint64_t errors;                 // of the system
 } rn_store_stats;
 // Any thread. False: the engine has no store.
-bool rn_engine_get_store_stats(const rn_engine *engine, rn_store_stats *out);
+bool rn_engine_get_store_stats_sized(const rn_engine *engine, rn_store_stats *out, size_t out_size);
+static inline bool rn_engine_get_store_stats(const rn_engine *engine, rn_store_stats *out) {
+    return rn_engine_get_store_stats_sized(engine, out, sizeof *out);
+}
 
 enum { RN_STEPS_KEPT = 4096 };
 

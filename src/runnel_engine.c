@@ -273,12 +273,16 @@ void rn_engine_get_stats_sized(const rn_engine *engine, rn_engine_stats *out, si
     driver_get_stats(&engine->driver, &own);
     sized_write(&own, sizeof own, out, out_size);
 }
-bool rn_engine_get_store_stats(const rn_engine *engine, rn_store_stats *out) {
+
+bool rn_engine_get_store_stats_sized(const rn_engine *engine, rn_store_stats *out,
+                                     size_t out_size) {
     const struct page_store *store = engine->engine.store;
-    *out = (rn_store_stats){0};
-    if (store) page_store_get_stats(store, out);
+    rn_store_stats own = {0};
+    if (store) page_store_get_stats(store, &own);
+    sized_write(&own, sizeof own, out, out_size);
     return store != NULL;
 }
+
 void rn_engine_forget_prefixes(rn_engine *engine) { driver_forget_prefixes(&engine->driver); }
 
 rn_status rn_engine_on_blocks(rn_engine *engine, rn_block_fn fn, void *ctx) {

@@ -42,10 +42,10 @@ void kv_events_metrics(const struct kv_events *events, const char *labels, size_
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include "kv_pack.h"
 #include "kv_ring.h"
+#include "kv_zmq.h"
 
 enum {
     RING_SLOTS = 16384,   // changes that wait to be packed
@@ -80,7 +80,8 @@ struct kv_events {
     struct kv_ring ring;
     struct kv_pack *pack;
     int fd; // eventfd: the ring has a step's changes, or it is to end
-    void *zmq, *pub, *router;
+    struct kv_zmq zmq;
+    void *context, *pub, *router;
     pthread_t thread;
     bool has_thread;
     _Atomic bool stopping;
@@ -165,10 +166,10 @@ static void batch_send(struct kv_events *events) {
     }
     sequence_write(events->sequence, sequence);
     batch_keep(events, data, len);
-    if (zmq_send(events->pub, events->topic, strlen(events->topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) >=
-            0 &&
-        zmq_send(events->pub, sequence, sizeof sequence, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
-        zmq_send(events->pub, data, len, ZMQ_DONTWAIT);
+    if (events->zmq.send(events->pub, events->topic, strlen(events->topic),
+                         ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
+        events->zmq.send(events->pub, sequence, sizeof sequence, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
+        events->zmq.send(events->pub, data, len, ZMQ_DONTWAIT);
     events->sequence++;
     atomic_fetch_add_explicit(&events->n_batches, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&events->n_bytes, len, memory_order_relaxed);
@@ -197,11 +198,11 @@ static bool parts_send(struct kv_events *events, const struct replay *replay, co
     uint8_t sequence[SEQUENCE_BYTES];
     sequence_write(number, sequence);
     const int more = ZMQ_SNDMORE | ZMQ_DONTWAIT;
-    if (zmq_send(events->router, replay->peer, replay->n_peer, more) < 0) return false;
-    zmq_send(events->router, "", 0, more); // the first part decides whether there is room
-    zmq_send(events->router, topic, n_topic, more);
-    zmq_send(events->router, sequence, sizeof sequence, more);
-    zmq_send(events->router, data, len, ZMQ_DONTWAIT);
+    if (events->zmq.send(events->router, replay->peer, replay->n_peer, more) < 0) return false;
+    events->zmq.send(events->router, "", 0, more); // the first part decides whether there is room
+    events->zmq.send(events->router, topic, n_topic, more);
+    events->zmq.send(events->router, sequence, sizeof sequence, more);
+    events->zmq.send(events->router, data, len, ZMQ_DONTWAIT);
     return true;
 }
 
@@ -216,7 +217,7 @@ static bool replay_advance(struct kv_events *events, struct replay *replay) {
                         is_end ? UINT64_MAX : replay->next, is_end ? "" : batch->data,
                         is_end ? 0 : batch->len)) {
             const bool is_still = clock_ns() - replay->moved_ns > REPLAY_STILL_MS * 1000000ull;
-            return zmq_errno() != EAGAIN || is_still;
+            return events->zmq.last_error() != EAGAIN || is_still;
         }
         replay->moved_ns = clock_ns();
         if (is_end) return true;
@@ -243,13 +244,13 @@ static void request_take(struct kv_events *events) {
         char nothing[1];
         void *to = n_parts == 0 ? (void *)replay.peer : n_parts == 2 ? (void *)start : nothing;
         const size_t room = n_parts == 0 ? sizeof replay.peer : n_parts == 2 ? sizeof start : 1;
-        const int n = zmq_recv(events->router, to, room, ZMQ_DONTWAIT);
+        const int n = events->zmq.recv(events->router, to, room, ZMQ_DONTWAIT);
         if (n < 0) return;
         if (n_parts == 0) replay.n_peer = (size_t)n;
         ok &= n_parts == 0 ? (size_t)n <= sizeof replay.peer
                            : n == (n_parts == 2 ? SEQUENCE_BYTES : 0);
         n_parts++;
-        if (zmq_getsockopt(events->router, ZMQ_RCVMORE, &more, &size)) return;
+        if (events->zmq.getsockopt(events->router, ZMQ_RCVMORE, &more, &size)) return;
     }
     if (!ok || n_parts != 3 || events->n_replays == REPLAYS_MAX) return;
     for (int i = 0; i < SEQUENCE_BYTES; i++) replay.next = replay.next << 8 | start[i];
@@ -264,7 +265,7 @@ static void *publish(void *arg) {
     zmq_pollitem_t item[2] = {{.fd = events->fd, .events = ZMQ_POLLIN},
                               {.socket = events->router, .events = ZMQ_POLLIN}};
     while (!atomic_load(&events->stopping)) {
-        zmq_poll(item, events->router ? 2 : 1, events->n_replays ? REPLAY_MS : IDLE_MS);
+        events->zmq.poll(item, events->router ? 2 : 1, events->n_replays ? REPLAY_MS : IDLE_MS);
         uint64_t count;
         if (item[0].revents) {
             const ssize_t n = read(events->fd, &count, sizeof count);
@@ -287,29 +288,32 @@ static bool is_bound(const char *endpoint) {
 }
 
 static void *socket_open(struct kv_events *events, int type, const char *endpoint, rn_error *err) {
-    void *socket = zmq_socket(events->zmq, type);
+    void *socket = events->zmq.socket(events->context, type);
     const int zero = 0, one = 1, mark = SEND_MARK, backlog = BACKLOG;
     const int64_t bytes = PEER_BYTES;
     if (!socket) {
-        err_set(err, RN_ERR_NOMEM, "%s: %s", endpoint, zmq_strerror(zmq_errno()));
+        err_set(err, RN_ERR_NOMEM, "%s: %s", endpoint,
+                events->zmq.error_text(events->zmq.last_error()));
         return NULL;
     }
-    zmq_setsockopt(socket, ZMQ_LINGER, &zero, sizeof zero);
-    zmq_setsockopt(socket, ZMQ_SNDHWM, &mark, sizeof mark);
-    zmq_setsockopt(socket, ZMQ_RCVHWM, &backlog, sizeof backlog);
-    zmq_setsockopt(socket, ZMQ_BACKLOG, &backlog, sizeof backlog);
-    zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &bytes, sizeof bytes);
-    if (type == ZMQ_ROUTER) zmq_setsockopt(socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one);
+    events->zmq.setsockopt(socket, ZMQ_LINGER, &zero, sizeof zero);
+    events->zmq.setsockopt(socket, ZMQ_SNDHWM, &mark, sizeof mark);
+    events->zmq.setsockopt(socket, ZMQ_RCVHWM, &backlog, sizeof backlog);
+    events->zmq.setsockopt(socket, ZMQ_BACKLOG, &backlog, sizeof backlog);
+    events->zmq.setsockopt(socket, ZMQ_MAXMSGSIZE, &bytes, sizeof bytes);
+    if (type == ZMQ_ROUTER) events->zmq.setsockopt(socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one);
     const bool binds = type == ZMQ_ROUTER || is_bound(endpoint);
-    if (!(binds ? zmq_bind : zmq_connect)(socket, endpoint)) return socket;
-    err_set(err, RN_ERR_ARG, "'%s': %s", endpoint, zmq_strerror(zmq_errno()));
-    zmq_close(socket);
+    if (!(binds ? events->zmq.bind : events->zmq.connect)(socket, endpoint)) return socket;
+    err_set(err, RN_ERR_ARG, "'%s': %s", endpoint,
+            events->zmq.error_text(events->zmq.last_error()));
+    events->zmq.close(socket);
     return NULL;
 }
 
 static rn_status sockets_open(struct kv_events *events, rn_error *err) {
-    events->zmq = zmq_ctx_new();
-    if (!events->zmq) return err_set(err, RN_ERR_NOMEM, "no memory for KV events");
+    if (kv_zmq_load(&events->zmq, err)) return err->status;
+    events->context = events->zmq.ctx_new();
+    if (!events->context) return err_set(err, RN_ERR_NOMEM, "no memory for KV events");
     events->pub = socket_open(events, ZMQ_PUB, events->endpoint, err);
     if (!events->pub) return err->status;
     if (!events->replay_endpoint) return RN_OK;
@@ -358,9 +362,9 @@ void kv_events_destroy(struct kv_events *events) {
         (void)n;
         pthread_join(events->thread, NULL);
     }
-    if (events->pub) zmq_close(events->pub);
-    if (events->router) zmq_close(events->router);
-    if (events->zmq) zmq_ctx_term(events->zmq);
+    if (events->pub) events->zmq.close(events->pub);
+    if (events->router) events->zmq.close(events->router);
+    if (events->context) events->zmq.ctx_term(events->context);
     for (uint64_t i = 0; events->kept && i < events->keep_batches; i++) free(events->kept[i].data);
     free(events->kept);
     kv_pack_destroy(events->pack);

@@ -69,6 +69,9 @@ class EngineOptions(Structure):
         (c_uint32, "kv_pages"),
         (c_double, "itl_ms"),
         (c_bool, "no_prefix_cache"),
+        (c_char_p, "page_store"),
+        (c_uint64, "page_store_bytes"),
+        (c_void_p, "store_note store_note_ctx"),
         (c_char_p, "speculate"),
         (c_void_p, "draft"),
         (c_char_p, "draft_backend"),
@@ -172,12 +175,13 @@ class Request(Structure):
         (c_int, "pooling"),
         (c_bool, "normalize"),
         (c_void_p, "on_logits on_logits_ctx"),
+        (c_double, "ttft_ms tpot_ms cache_share"),
     )
 
 
 class Timings(Structure):
     _fields_ = _fields(
-        (c_int, "prompt_tokens output_tokens cached_tokens preemptions"),
+        (c_int, "prompt_tokens output_tokens cached_tokens stored_tokens preemptions"),
         (c_double, "queue_ms prompt_ms ttft_ms decode_ms gap_ms_max"),
         (c_uint64, "decode_bytes decode_steps"),
         (c_int, "draft_tokens accepted_tokens draft_steps"),
