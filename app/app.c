@@ -33,14 +33,28 @@ static void line_sanitize(char *line) {
     *to = '\0';
 }
 
+static _Thread_local struct {
+    char *buffer;
+    size_t size;
+} listener;
+
+void app_fail_listen(char *buffer, size_t size) {
+    listener.buffer = buffer;
+    listener.size = size;
+}
+
 int app_fail(int code, const char *fmt, ...) {
     char line[1024];
     va_list args;
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    fflush(stdout);
     line_sanitize(line);
+    if (listener.buffer) {
+        snprintf(listener.buffer, listener.size, "%s", line);
+        return code;
+    }
+    fflush(stdout);
     fprintf(stderr, "runnel: %s\n", line);
     return code;
 }

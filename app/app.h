@@ -30,6 +30,9 @@ void man_command(FILE *out, enum command_id command);
 
 // Prints "runnel: ..." as one line on stderr, control characters replaced; returns code.
 int app_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// Until it is called with NULL, messages of this thread's app_fail go there instead, the last one
+// alone.
+void app_fail_listen(char *buffer, size_t size);
 // A value for a message: a longer one is cut and ends in "...".
 struct app_short {
     char text[64];

@@ -287,6 +287,26 @@ void options_deinit(struct options *options) {
     free(options->config);
 }
 
+bool options_copy(const struct options *from, struct options *out) {
+    *out = *from;
+    out->config = NULL;
+    bool ok = true;
+    for (int id = 0; id < OPT_COUNT; id++) {
+        struct option_value *value = &out->value[id];
+        const size_t bytes = (size_t)value->n_list * sizeof *value->list;
+        const char **list = bytes ? malloc(bytes) : NULL;
+        if (list) memcpy(list, value->list, bytes);
+        if (bytes && !list) value->n_list = 0;
+        ok = ok && (list || !bytes);
+        value->list = list;
+        value->lines = NULL;
+    }
+    if (ok) return true;
+    options_deinit(out);
+    app_fail(APP_FAILED, "out of memory");
+    return false;
+}
+
 // ---------------------------------------------------------------- reading
 
 bool option_given(const struct options *options, enum option_id id) {
@@ -299,8 +319,10 @@ const char *option_name(const struct options *options, enum option_id id,
     struct option_row row;
     if (value->origin == ORIGIN_ENVIRONMENT && option_row_get(options->command, id, &row))
         return option_environment(&row, buffer);
-    if (value->origin == ORIGIN_CONFIG) {
-        const char *path = option_text(options, OPT_CONFIG), *slash = strrchr(path, '/');
+    if (value->origin == ORIGIN_CONFIG || value->origin == ORIGIN_MODELS) {
+        const bool is_models = value->origin == ORIGIN_MODELS;
+        const char *path = option_text(options, is_models ? OPT_MODELS : OPT_CONFIG);
+        const char *slash = strrchr(path, '/');
         snprintf(buffer, OPTION_NAME_SIZE, "%.24s:%d: %s", slash ? slash + 1 : path, value->line,
                  option_flag_name(id));
     } else {

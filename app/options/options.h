@@ -70,11 +70,17 @@ struct option_row {
     const char *value, *help;
 };
 
-enum option_origin { ORIGIN_NONE, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+enum option_origin {
+    ORIGIN_NONE,
+    ORIGIN_CONFIG,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_COMMAND_LINE,
+    ORIGIN_MODELS, // a section of --models
+};
 
 struct option_value {
     enum option_origin origin;
-    int line;         // of the configuration file, where it came from there
+    int line;         // of the file, where it came from one
     const char *text; // as given; borrowed
     int64_t integer;  // of a size: bytes, or pages where flag is set
     double real;
@@ -114,6 +120,9 @@ const char *option_flag_name(enum option_id id); // without the dashes
 // argv holds the arguments behind the command's name. False: the error has been printed.
 bool options_parse(struct options *options, enum command_id command, int argc, char **argv);
 void options_deinit(struct options *options);
+// Values to be changed for one of several models. The copy's texts are those of the original, which
+// outlives it. False: out of memory (printed).
+bool options_copy(const struct options *from, struct options *out);
 
 // --- for other sources of values ---
 

@@ -22,6 +22,7 @@ enum {
 #define FLOAT(min, max) .kind = OPTION_FLOAT, .float_min = min, .float_max = max
 #define CHOICE(words)   .kind = OPTION_CHOICE, .choices = words
 #define SIZE            .kind = OPTION_SIZE
+#define TWIN(name)      , .environment = name
 
 #define NONE      .shown = false
 #define SAYS(say) .words = say

@@ -15,18 +15,14 @@
 
 #include "helpers.h"
 #include "record/trace.h"
-#include "run/chat.h"
-#include "run/draft.h"
-#include "run/engine.h"
-#include "run/report.h"
-#include "run/sampling.h"
 #include "serve/notify.h"
 #include "serve/otlp_options.h"
 #include "serve/routing_options.h"
+#include "serve/serve_model.h"
+#include "serve/serve_models.h"
 #include "server/kv_events.h"
 #include "server/log_sink.h"
 #include "server/otlp.h"
-#include "server/server.h"
 
 enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
 enum { FLUSH_MS = 2000, QUICK_MS = 50 }; // for the sinks, at the end
@@ -36,14 +32,11 @@ struct serve {
     struct term term;
     bool quiet;
     struct server_config config;
-    struct sampling sampling;
     struct text key_file, cert, key;
     const char *keys[KEYS_MAX];
     char name[256];
-    rn_model *model, *draft; // draft NULL: none
-    rn_engine *engine;
-    rn_chat_template *tmpl;
-    char *tmpl_source;
+    struct serve_model model;   // of a server of one model
+    struct serve_models models; // of --models
     struct server *server;
     bool at_once;            // a second signal came
     struct log_sink *errors; // standard error's, while `stderr` is not `plain`
@@ -191,7 +184,13 @@ static void on_trace_full(void *ctx) {
 // The file is emptied, and then written as a log is.
 static int trace_get(struct serve *serve) {
     const char *path = option_text(serve->options, OPT_TRACE);
+    char name[OPTION_NAME_SIZE];
     if (!path) return app_belongs(serve->options, OPT_TRACE_LIMIT, OPT_TRACE);
+    if (option_given(serve->options, OPT_MODELS))
+        return app_fail(APP_USAGE,
+                        "%s: is for a server of one model; with --models each request has a trace "
+                        "at /requests/ID/trace",
+                        option_name(serve->options, OPT_TRACE, name));
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd >= 0) close(fd);
     serve->trace_sink = fd >= 0 ? sink_open(path, NULL, NULL) : NULL;
@@ -215,7 +214,7 @@ static void names_get(struct serve *serve) {
         snprintf(serve->name, sizeof serve->name, "%s", given->list[0]);
         return;
     }
-    const char *path = rn_model_get_info(serve->model)->path;
+    const char *path = rn_model_get_info(serve->model.model)->path;
     const char *name = option_text(serve->options, OPT_MODEL);
     size_t len = strcspn(path, " ");       // a remark follows the embedded model's name
     if (name && access(name, F_OK) != 0) { // of a store, where files have names of their own
@@ -421,25 +420,6 @@ static void on_reload(void *ctx, bool ready) {
 
 // ---------------------------------------------------------------- the command
 
-static int template_get(struct serve *serve) {
-    const char *name = option_text(serve->options, OPT_CHAT_TEMPLATE);
-    if (!name && !rn_model_chat_template(serve->model)) {
-        if (!serve->quiet) {
-            fputs("runnel: warning: the model has no chat template, chats are refused; "
-                  "--chat-template gives one\n",
-                  stderr);
-        }
-        return APP_OK;
-    }
-    return chat_template_open(serve->model, name, &serve->tmpl, &serve->tmpl_source);
-}
-
-static double bandwidth_measure(rn_engine *engine) {
-    rn_engine_info info;
-    rn_engine_get_info(engine, &info);
-    return rn_engine_bandwidth(engine, info.weight_bytes, 300);
-}
-
 static void ready_print(const struct serve *serve, double bandwidth) {
     const struct server_config *config = &serve->config;
     const bool wildcard = !strcmp(config->host, "0.0.0.0") || !strcmp(config->host, "::");
@@ -453,79 +433,63 @@ static void ready_print(const struct serve *serve, double bandwidth) {
     if (bandwidth > 0) fprintf(stderr, " (memory gives %.1f GB/s)", bandwidth / 1e9);
     fputc('\n', stderr);
     if (serve->quiet) return;
-    fprintf(
-        stderr, "  curl %s%s/v1/%s%s -d '%s'\n", config->tls_cert ? "-k " : "", url,
-        serve->tmpl ? "chat/completions" : "completions",
-        config->n_keys ? " -H \"Authorization: Bearer $KEY\"" : "",
-        serve->tmpl
-            ? "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]}"
-            : "{\"prompt\":\"Once upon a time\",\"max_tokens\":64}");
+    const bool chats = serve->model.tmpl || serve->models.n;
+    char model[512] = "";
+    if (serve->models.n) snprintf(model, sizeof model, "\"model\":\"%s\",", serve->models.of->name);
+    fprintf(stderr, "  curl %s%s/v1/%s%s -d '{%s%s}'\n", config->tls_cert ? "-k " : "", url,
+            chats ? "chat/completions" : "completions",
+            config->n_keys ? " -H \"Authorization: Bearer $KEY\"" : "", model,
+            chats
+                ? "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]"
+                : "\"prompt\":\"Once upon a time\",\"max_tokens\":64");
     if (config->keep_requests)
         fprintf(stderr, "  runnel explain --url %s%s   lists requests, and says why one was slow\n",
                 url, config->n_keys ? " --api-key \"$KEY\"" : "");
 }
 
-static void drafters_print(const struct serve *serve) {
-    rn_engine_info info;
-    rn_engine_get_info(serve->engine, &info);
-    report_print_drafters(&info, serve->draft ? rn_model_get_info(serve->draft) : NULL,
-                          &serve->term);
-}
-
-// Each sequence gets a token in a step, so a step has room for one of each.
-static int batch_check(const struct options *options, const rn_engine_options *out) {
-    char name[OPTION_NAME_SIZE];
-    if (out->batch_tokens == 0 || out->batch_tokens >= out->max_seqs) return APP_OK;
-    return app_fail(APP_USAGE, "%s: %d is less than --max-seqs, %d: each gets a token in a step",
-                    option_name(options, OPT_BATCH_TOKENS, name), out->batch_tokens, out->max_seqs);
-}
-
-static int engine_create(struct serve *serve) {
-    const struct options *options = serve->options;
-    rn_engine_options wanted;
-    rn_memory_plan plan;
-    app_engine_options(options, &wanted);
-    draft_engine_options(options, serve->draft, &wanted);
-    wanted.max_seqs = option_int(options, OPT_MAX_SEQS);
-    // sequences that are about to run wait for a step, too
-    wanted.max_waiting = option_int(options, OPT_MAX_WAITING) + wanted.max_seqs;
-    wanted.itl_ms = option_real(options, OPT_ITL_MS);
-    wanted.no_prefix_cache = option_flag(options, OPT_NO_PREFIX_CACHE);
-    const int code = batch_check(options, &wanted);
-    if (code) return code;
-    if (!serve->quiet) {
-        draft_warn_large(serve->draft, serve->model);
-        // a plan that fails says nothing: creating the engine will
-        if (rn_engine_plan_memory(serve->model, &wanted, &plan, NULL) == RN_OK)
-            report_print_serving(&plan, wanted.max_seqs, &serve->term);
-    }
-    return app_engine_create(options, serve->model, &wanted, &serve->term, serve->quiet,
-                             &serve->engine);
-}
-
-static int serve_load(struct serve *serve) {
-    rn_error err = {0};
-    int code = engine_create(serve);
-    if (!code)
-        code = routing_events_open(serve->options, serve->engine, server_port(serve->server),
-                                   serve->name, &serve->kv_events);
-    if (code) return code;
-    if (!serve->quiet) drafters_print(serve);
-    const struct server_model model = {
-        .model = serve->model,
-        .engine = serve->engine,
-        .tmpl = serve->tmpl,
-        .tmpl_source =
-            serve->tmpl_source ? serve->tmpl_source : rn_model_chat_template(serve->model),
-        .sampling = serve->sampling.value,
-        .max_tokens = option_int(serve->options, OPT_MAX_TOKENS),
-        .bandwidth = bandwidth_measure(serve->engine),
-        .peak = rn_engine_peak(serve->engine),
-        .kv_events = serve->kv_events,
-    };
-    if (server_ready(serve->server, &model, &err)) return app_fail_error(&err);
+static void ready_say(const struct serve *serve, double bandwidth) {
     notify_send(serve->manager, "READY=1");
-    ready_print(serve, model.bandwidth);
+    ready_print(serve, bandwidth);
+}
+
+static int one_model(struct serve *serve) {
+    rn_error err = {0};
+    struct server_model model;
+    int code = serve_model_open(&serve->model);
+    if (code) return code;
+    names_get(serve);
+    if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
+    if ((code = serve_model_load(&serve->model, &model))) return code;
+    code = routing_events_open(serve->options, serve->model.engine, server_port(serve->server),
+                               serve->name, &serve->kv_events);
+    if (code) return code;
+    model.kv_events = serve->kv_events;
+    if (server_ready(serve->server, &model, &err)) return app_fail_error(&err);
+    ready_say(serve, model.bandwidth);
+    return APP_OK;
+}
+
+// The model of -m is opened here once, for errors and its name.
+static int several_models(struct serve *serve) {
+    const struct options *options = serve->options;
+    const bool has_default =
+        option_given(options, OPT_MODEL) || option_given(options, OPT_SYNTHETIC);
+    rn_error err = {0};
+    char name[OPTION_NAME_SIZE];
+    if (option_given(options, OPT_KV_EVENTS_ENDPOINT))
+        return app_fail(APP_USAGE, "%s: KV events are of one model, and --models has several",
+                        option_name(options, OPT_KV_EVENTS_ENDPOINT, name));
+    int code = has_default ? serve_model_open(&serve->model) : APP_OK;
+    if (!code && has_default) names_get(serve);
+    serve_model_close(&serve->model);
+    if (!code)
+        code =
+            serve_models_open(options, &serve->term, serve->quiet, has_default ? serve->name : NULL,
+                              &serve->models, &serve->config.loading);
+    if (code) return code;
+    if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
+    snprintf(serve->name, sizeof serve->name, "a server of %d models", serve->models.n);
+    ready_say(serve, 0);
     return APP_OK;
 }
 
@@ -534,18 +498,12 @@ static int serve_steps(struct serve *serve) {
     int code = config_get(serve);
     if (code || (code = errors_open(serve))) return code;
     serve->manager = notify_open();
-    if ((code = app_open_model(serve->options, false, &serve->model))) return code;
-    if ((code = draft_open(serve->options, &serve->draft))) return code;
-    const rn_model_info *info = rn_model_get_info(serve->model);
-    if ((code = sampling_get(serve->options, info, &serve->sampling))) return code;
-    if ((code = template_get(serve))) return code;
-    names_get(serve);
-    if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
-    if ((code = serve_load(serve))) return code;
+    code = option_given(serve->options, OPT_MODELS) ? several_models(serve) : one_model(serve);
+    if (code) return code;
     const int ended = server_wait(serve->server);
     if (ended == SERVER_LOST ||
         ended == -SERVER_LOST) { // for the supervisor, which starts a new process
-        rn_engine_health(serve->engine, &err);
+        rn_engine_health(serve->model.engine, &err);
         return app_fail(APP_FAILED, "the device was lost: %s", err.message);
     }
     if (ended < 0) {
@@ -556,6 +514,13 @@ static int serve_steps(struct serve *serve) {
     return ended == SIGINT ? APP_INTERRUPTED : APP_OK;
 }
 
+// A load cannot be interrupted, and nobody waits for it any more.
+static void leave_loading(struct serve *serve, int code) {
+    if (!serve->server || !server_is_loading(serve->server)) return;
+    sinks_close(serve);
+    _exit(code);
+}
+
 int command_serve(const struct options *options) {
     struct serve serve = {.options = options, .quiet = option_flag(options, OPT_QUIET)};
     serve.config.on_early_signal = on_early_signal;
@@ -563,14 +528,14 @@ int command_serve(const struct options *options) {
     serve.config.on_reload = on_reload;
     serve.config.signal_ctx = &serve;
     term_init(&serve.term, options);
+    serve.model =
+        (struct serve_model){.options = options, .term = &serve.term, .quiet = serve.quiet};
     const int code = serve_steps(&serve);
+    leave_loading(&serve, code);
     server_destroy(serve.server);
-    rn_engine_destroy(serve.engine);
+    serve_model_close(&serve.model);
+    serve_models_close(&serve.models);
     kv_events_destroy(serve.kv_events);
-    rn_chat_template_destroy(serve.tmpl);
-    rn_model_close(serve.draft);
-    rn_model_close(serve.model);
-    free(serve.tmpl_source);
     text_free(&serve.key_file);
     text_free(&serve.cert);
     text_free(&serve.key);

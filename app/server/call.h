@@ -8,6 +8,11 @@
 //      │          └──────────────────► ENDED   answered or refused by a worker
 //      └─► STREAMING or ENDED                   a route that answers at once
 //
+// With several models (waiting.h) a worker has a call twice: it finds the model, then the handler
+// runs. In between the call is LOADING until its model is there:
+//
+//   WORKING ─► LOADING ─► WORKING
+//
 // Handlers (routes.def) come in two kinds. `at_once` runs on the I/O thread and must answer there.
 // It may leave the call RUNNING, and answer and call_end it later.
 // `prepare` runs on a worker: it reads the body, and either answers or fills call->generation.
@@ -30,6 +35,7 @@ enum call_api { API_OPENAI, API_ANTHROPIC, API_OLLAMA }; // whose form errors ha
 enum call_state {
     CALL_READING,   // its body is being read
     CALL_WORKING,   // a worker has it
+    CALL_LOADING,   // it waits for its model
     CALL_RUNNING,   // the engine works for it, and its answer comes in one piece
     CALL_STREAMING, // the bytes in out can be sent, and more will come
     CALL_ENDED,     // all of the answer is there
@@ -41,6 +47,10 @@ struct generation;
 struct call {
     struct server *server;
     struct served *served;     // the model that it is for
+    bool is_bound;             // the model is loaded, and stays so until the call has ended
+    bool wants_events;         // its answer is a stream of server-sent events
+    bool dismisses;            // it asks for its model to be unloaded
+    struct call *waits;        // the next call that waits for the same model
     const struct route *route; // NULL: there is none
     struct head head;          // the request's line and fields; text NULL: they could not be read
     char *path;                // of the target, unescaped

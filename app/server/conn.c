@@ -21,6 +21,7 @@
 #include "routes.h"
 #include "streams.h"
 #include "tls.h"
+#include "waiting.h"
 #include "workers.h"
 
 enum {
@@ -201,6 +202,12 @@ static uint64_t first_look(const struct server_config *config) {
 static void answer_begin(struct conn *conn) {
     struct call *call = conn->call;
     const bool old = !call->head.minor;
+    if (conn->is_early) { // the head is out
+        if (call_refused(call)) reply_late_refusal(call);
+        conn->moved_ns = call->written_ns = clock_ns();
+        state_set(conn, CONN_SENDING, first_look(config_of(conn)));
+        return;
+    }
     if (!call_fill(call, FILL_BYTES) && !call->out.failed) call_refuse_answers(call);
     if (call->out.full && call->state == CALL_ENDED) call_answer(call); // refuses
     if (call->out.failed) reply_starved(call);
@@ -230,7 +237,7 @@ static void answer_end(struct conn *conn) {
     call_leave(conn, false);
     jbuf_deinit(&conn->out);
     conn->out_at = 0;
-    conn->probed = false;
+    conn->probed = conn->is_early = false;
     if (keep) {
         conn->readable |= conn->tls != NULL; // it may hold bytes that were decrypted
         state_set(conn, CONN_IDLE, after(config_of(conn)->idle_s));
@@ -332,22 +339,31 @@ static bool has_room(const struct served *served) {
     return served->load + served->preparing < served_places(served);
 }
 
+// With several models the call's own is not known yet: waiting_take looks at its places.
+static bool prepare(struct call *call) {
+    struct server *server = call->server;
+    call->is_bound = !server->loader; // which the worker sees
+    if (call->is_bound && !has_room(call->served)) return false;
+    if (!workers_push(server->workers, call)) return false;
+    call_state_set(call, CALL_WORKING);
+    server->counts.preparing++;
+    if (call->is_bound) call->served->preparing++;
+    return true;
+}
+
 // The request is complete.
 static void dispatch(struct conn *conn) {
     struct call *call = conn->call;
     struct server *server = conn->http->server;
     if (!call->status && request_phase(call)) { // the phase may have changed meanwhile
         if (call->route->at_once) {
-            call->route->at_once(call);
+            if (!server->loader || waiting_pick(call)) call->route->at_once(call);
             if (call->state == CALL_RUNNING) {
                 state_set(conn, CONN_WAITING, 0);
                 return;
             }
             assert(call->status);
-        } else if (has_room(call->served) && workers_push(server->workers, call)) {
-            call_state_set(call, CALL_WORKING);
-            server->counts.preparing++;
-            call->served->preparing++;
+        } else if (prepare(call)) {
             state_set(conn, CONN_WAITING, 0);
             return;
         } else {
@@ -490,7 +506,9 @@ static bool step(struct conn *conn) {
 static void probe(struct conn *conn) {
     struct call *call = conn->call;
     if (conn->probed || !conn->peer_ended) return;
-    if (conn->state == CONN_WAITING) {
+    if (conn->state == CONN_WAITING && conn->is_early) {
+        conn->probed = true; // its comments tell
+    } else if (conn->state == CONN_WAITING) {
         reply_begin(&conn->out);
         conn->probed = true;
     } else if (conn->state == CONN_SENDING && call->state == CALL_STREAMING && call->generation) {

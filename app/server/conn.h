@@ -60,6 +60,7 @@ struct conn {
     enum framing framing;
     bool keep;            // the head of the answer says that the connection is kept
     bool framed;          // the end of a chunked body is in out
+    bool is_early;        // the head of a stream was sent before its first event
     struct jbuf out;      // heads, and chunks
     size_t out_at;        // bytes of it that were sent
     uint64_t since_ns;    // when it came into its state
@@ -91,6 +92,9 @@ void conn_event(struct conn *conn, uint32_t events);
 void conn_run(struct conn *conn); // as far as it goes now
 void conn_due(struct conn *conn, uint64_t now_ns);
 void conn_close(struct conn *conn);
+// Tells the reader of a stream that its request waits. The first comment starts the answer: a
+// failure is an event of the stream from then on.
+void conn_comment(struct conn *conn);
 void conn_hasten(struct conn *conn); // the server ends: a refused request is not read to its end
 void http_listen(struct http *http, bool on);
 // The connection that was quiet for longest goes. False: none is quiet.
@@ -101,6 +105,8 @@ bool http_make_room(struct http *http);
 void reply_begin(struct jbuf *out);
 void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,
                 struct jbuf *out);
+// The head of a stream is out (conn_comment): its refusal becomes its last event.
+void reply_late_refusal(struct call *call);
 // When there is no memory for the answer itself.
 void reply_starved(struct call *call);
 

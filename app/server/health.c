@@ -2,10 +2,11 @@
 // (/health/live). Answers on the I/O thread from a snapshot, so it does not wait for a step.
 #include "routes.h"
 
-// A device that is lost does not come back in this process.
+// A device that is lost does not come back in this process. Of several models, the others still
+// serve.
 static bool lost_refuse(struct call *call, enum server_phase phase) {
     const struct served *served = call->served;
-    if (phase == PHASE_LOADING || !served->engine) return false;
+    if (phase == PHASE_LOADING || !served->engine || served->source) return false;
     if (rn_engine_health(served->engine, NULL) == RN_OK) return false;
     call_refuse(call, 503, NULL, "device_lost", "The device was lost");
     return true;
@@ -13,14 +14,18 @@ static bool lost_refuse(struct call *call, enum server_phase phase) {
 
 // If a step takes too long, the loop is stuck: only a restart helps.
 static bool stuck_refuse(struct call *call, enum server_phase phase) {
-    const struct served *served = call->served;
-    if (phase == PHASE_LOADING || !served->engine) return false;
-    rn_engine_stats stats;
-    rn_engine_get_stats(served->engine, &stats);
-    if (!(stats.step_ms > call->server->config.stuck_s * 1000)) return false;
-    call_refuse(call, 503, NULL, NULL, "The step loop has not moved for %.0f s",
-                stats.step_ms / 1000);
-    return true;
+    const struct server *server = call->server;
+    for (int i = 0; phase != PHASE_LOADING && i < server->n_served; i++) {
+        const struct served *served = &server->served[i];
+        rn_engine_stats stats;
+        if (!served->engine) continue;
+        rn_engine_get_stats(served->engine, &stats);
+        if (!(stats.step_ms > server->config.stuck_s * 1000)) continue;
+        call_refuse(call, 503, NULL, NULL, "The step loop has not moved for %.0f s",
+                    stats.step_ms / 1000);
+        return true;
+    }
+    return false;
 }
 
 static void answer_ok(struct call *call) {

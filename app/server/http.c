@@ -18,6 +18,7 @@
 #include "helpers.h"
 #include "streams.h"
 #include "tls.h"
+#include "waiting.h"
 #include "workers.h"
 
 enum {
@@ -97,11 +98,13 @@ void http_prepared(struct http *http) {
     struct call *call;
     while ((call = workers_pop(http->server->workers))) {
         http->server->counts.preparing--;
-        call->served->preparing--;
+        if (call->is_bound) call->served->preparing--;
         free(call->body); // the parsed body stays until the end, and is counted
         call->body = NULL;
         call->body_capacity = 0;
-        if (call->conn) {
+        if (call->conn && !call->is_bound && !call->status) {
+            waiting_take(call); // its model was found
+        } else if (call->conn) {
             streams_start(call);
             conn_run(call->conn);
         } else { // its connection was closed

@@ -70,7 +70,7 @@ static struct kept_request *enter(struct kept *kept, const struct stream *stream
         return NULL;
     }
     while (kept->oldest && kept->used + n > kept->places) leave(kept, kept->oldest);
-    record_init(&request->record, stream->id, stream->request, served->name, &served->engine_info,
+    record_init(&request->record, stream->id, stream->number, served->name, &served->engine_info,
                 served->bandwidth, served->peak);
     memcpy(request->record.x_request_id, stream->request_id, sizeof stream->request_id);
     request->record.n = stream->n_choices;
@@ -85,7 +85,7 @@ static struct kept_request *enter(struct kept *kept, const struct stream *stream
 
 void kept_take(struct kept *kept, const struct stream *stream, const rn_event *event) {
     if (!kept || !kept->places || !event->account || !event->timings) return;
-    struct kept_request *request = find(kept, stream->request, stream->id);
+    struct kept_request *request = find(kept, stream->number, stream->id);
     if (!request) request = enter(kept, stream);
     if (!request) return;
     struct record *record = &request->record;

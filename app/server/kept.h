@@ -21,8 +21,8 @@ void kept_destroy(struct kept *kept);
 // A choice of the stream has ended. It is not kept where memory runs out.
 void kept_take(struct kept *kept, const struct stream *stream, const rn_event *event);
 const struct kept_request *kept_newest(const struct kept *kept); // NULL: none
-// By the engine's id, or (where that is 0) the first of that response or X-Request-Id; NULL: it is
-// not there.
-const struct kept_request *kept_find(const struct kept *kept, uint64_t request, const char *id);
+// By its number (stream->number), or (where that is 0) the first of that response or X-Request-Id;
+// NULL: it is not there.
+const struct kept_request *kept_find(const struct kept *kept, uint64_t number, const char *id);
 
 #endif

@@ -11,6 +11,7 @@
 #include "live_picture.h"
 #include "routes.h"
 #include "streams.h"
+#include "waiting.h"
 
 enum {
     WATCHERS_MAX = 16,
@@ -55,8 +56,14 @@ static void forget(struct live *live) {
     jbuf_deinit(&live->text);
 }
 
+// The engine goes before its watchers where its model is unloaded.
 void live_destroy(struct live *live) {
     if (!live) return;
+    while (live->n_watchers) {
+        struct call *call = live->watcher[--live->n_watchers].call;
+        call->on_gone = NULL;
+        call_end(call);
+    }
     forget(live);
     if (live->engine) rn_watcher_destroy(live->engine);
     free(live);
@@ -77,6 +84,7 @@ static void leave(struct call *call) {
 static bool attach(struct call *call, bool once) {
     struct live *live = call->served->live;
     rn_error err;
+    if (!waiting_needs(call)) return false;
     if (live->n_watchers == WATCHERS_MAX) {
         return call_refuse(call, 429, NULL, NULL, "%d others watch the engine already",
                            WATCHERS_MAX);

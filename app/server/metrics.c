@@ -142,7 +142,7 @@ static void remember_work(const struct served *served, uint64_t now_ns) {
     if (!served->engine || now_ns - metrics->work_ns < WORK_SPAN_NS) return;
     metrics->work_ns = now_ns;
     rn_engine_stats stats;
-    rn_engine_get_stats(served->engine, &stats);
+    served_stats(served, &stats);
     const struct metrics_work now = work_of(&stats);
     if (now.run_ns - metrics->work[metrics->n_work - 1].run_ns < WORK_SPAN_NS) return;
     if (metrics->n_work == WORK_COUNT) {

@@ -1,38 +1,19 @@
-// GET /metrics: the counters of metrics.c and of the engine, in Prometheus' text form 0.0.4.
-// Families of one kind are tables, so that a name is in one place. vLLM's names carry its
-// labels; before the model is there its families are at zero.
+// The families of a model in /metrics: the counters of metrics.c and of the engine, in Prometheus'
+// text form 0.0.4. Families of one kind are tables, so that a name is in one place. vLLM's names
+// carry its labels; before the model is there its families are at zero.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "helpers.h"
 #include "kv_events.h"
-#include "log_sink.h"
-#include "metrics_state.h"
-#include "otlp.h"
-#include "responses_store.h"
-#include "routes.h"
-
-// A scrape: its sources and its buffer.
-struct scrape {
-    const struct server *server;
-    const struct served *served;
-    bool ready; // the engine is there
-    rn_engine_stats stats;
-    rn_store_stats store;
-    bool has_store;
-    rn_engine_info info;
-    struct jbuf *out;
-    struct jbuf labels; // model_name="...",engine="0"
-};
+#include "scrape.h"
 
 // ---------------------------------------------------------------- lines
 
 // Quotes, backslashes and line ends are escaped; invalid UTF-8 becomes U+FFFD.
-static void put_label(struct jbuf *out, const char *name, const char *value) {
+void scrape_label(struct jbuf *out, const char *name, const char *value) {
     jbuf_printf(out, "%s=\"", name);
     for (size_t n, left = strlen(value); left; value += n, left -= n) {
         const bool sound = unicode_decode((const uint8_t *)value, left, &n) >= 0;
@@ -48,11 +29,11 @@ static void put_label(struct jbuf *out, const char *name, const char *value) {
     jbuf_text(out, "\"");
 }
 
-static void put_family(struct jbuf *out, const char *name, const char *type, const char *help) {
+void scrape_family(struct jbuf *out, const char *name, const char *type, const char *help) {
     jbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void put_value(struct jbuf *out, double value) {
+void scrape_value(struct jbuf *out, double value) {
     if (isnan(value)) {
         jbuf_text(out, " NaN\n");
     } else {
@@ -61,24 +42,24 @@ static void put_value(struct jbuf *out, double value) {
 }
 
 // name{labels,key="text"} value; key NULL: without.
-static void put_sample(struct scrape *scrape, const char *name, const char *key, const char *text,
-                       double value) {
+void scrape_sample(struct scrape *scrape, const char *name, const char *key, const char *text,
+                   double value) {
     struct jbuf *out = scrape->out;
     jbuf_printf(out, "%s{", name);
     jbuf_bytes(out, scrape->labels.data, scrape->labels.len);
     if (key) {
         jbuf_text(out, ",");
-        put_label(out, key, text);
+        scrape_label(out, key, text);
     }
     jbuf_text(out, "}");
-    put_value(out, value);
+    scrape_value(out, value);
 }
 
 // A family of one sample.
-static void put_single(struct scrape *scrape, const char *name, const char *type, const char *help,
-                       double value) {
-    put_family(scrape->out, name, type, help);
-    put_sample(scrape, name, NULL, NULL, value);
+void scrape_single(struct scrape *scrape, const char *name, const char *type, const char *help,
+                   double value) {
+    scrape_family(scrape->out, name, type, help);
+    scrape_sample(scrape, name, NULL, NULL, value);
 }
 
 // A bound as vLLM's client library writes it: 1 is "1.0".
@@ -142,11 +123,11 @@ static void put_histograms(struct scrape *scrape) {
     static const char old[] = "vllm:time_per_output_token_seconds";
     const struct metrics_histogram *histogram = scrape->served->metrics->histogram;
     for (int i = 0; i < HISTOGRAM_COUNT; i++) {
-        put_family(scrape->out, histogram_text[i].name, "histogram", histogram_text[i].help);
+        scrape_family(scrape->out, histogram_text[i].name, "histogram", histogram_text[i].help);
         put_histogram(scrape->out, histogram_text[i].name, &scrape->labels, &histogram[i].shown);
     }
-    put_family(scrape->out, old, "histogram",
-               "The same as vllm:inter_token_latency_seconds, for older dashboards.");
+    scrape_family(scrape->out, old, "histogram",
+                  "The same as vllm:inter_token_latency_seconds, for older dashboards.");
     put_histogram(scrape->out, old, &scrape->labels, &histogram[HISTOGRAM_ITL].shown);
 }
 
@@ -156,7 +137,7 @@ static void put_step_tokens(struct scrape *scrape) {
     static const double bound[RN_STEP_SIZES - 1] = {1,   8,    16,   32,   64,   128,  256,
                                                     512, 1024, 2048, 4096, 8192, 16384};
     rn_engine_stats *stats = &scrape->stats;
-    put_family(scrape->out, name, "histogram", "Tokens that a step of the engine evaluated.");
+    scrape_family(scrape->out, name, "histogram", "Tokens that a step of the engine evaluated.");
     put_histogram(scrape->out, name, &scrape->labels,
                   &(struct histogram){.bound = bound,
                                       .n_bounds = RN_STEP_SIZES - 1,
@@ -171,14 +152,14 @@ static void put_gen_ai_series(struct scrape *scrape, const char *name,
                               const struct metrics_gen_ai *series) {
     const char *model = scrape->served->name;
     struct jbuf labels = {0};
-    put_label(&labels, "gen_ai_operation_name", series->operation);
+    scrape_label(&labels, "gen_ai_operation_name", series->operation);
     jbuf_text(&labels, ",gen_ai_provider_name=\"runnel\",");
-    put_label(&labels, "gen_ai_request_model", model);
+    scrape_label(&labels, "gen_ai_request_model", model);
     jbuf_text(&labels, ",");
-    put_label(&labels, "gen_ai_response_model", model);
+    scrape_label(&labels, "gen_ai_response_model", model);
     if (*series->error) {
         jbuf_text(&labels, ",");
-        put_label(&labels, "error_type", series->error);
+        scrape_label(&labels, "error_type", series->error);
     }
     if (labels.failed) scrape->out->failed = true;
     put_histogram(scrape->out, name, &labels, &series->histogram.shown);
@@ -198,7 +179,7 @@ static void put_gen_ai(struct scrape *scrape) {
     };
     const struct model_metrics *metrics = scrape->served->metrics;
     for (int id = 0; id < GEN_AI_COUNT; id++) {
-        put_family(scrape->out, text[id].name, "histogram", text[id].help);
+        scrape_family(scrape->out, text[id].name, "histogram", text[id].help);
         for (int i = 0; i < metrics->n_gen_ai; i++)
             if ((int)metrics->gen_ai[i].id == id)
                 put_gen_ai_series(scrape, text[id].name, &metrics->gen_ai[i]);
@@ -207,23 +188,23 @@ static void put_gen_ai(struct scrape *scrape) {
 
 static void put_requests(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
-    put_single(scrape, "vllm:num_requests_running", "gauge", "Requests' choices that run now.",
-               stats->running);
-    put_single(scrape, "vllm:num_requests_waiting", "gauge", "Requests' choices that wait now.",
-               stats->waiting);
+    scrape_single(scrape, "vllm:num_requests_running", "gauge", "Requests' choices that run now.",
+                  stats->running);
+    scrape_single(scrape, "vllm:num_requests_waiting", "gauge", "Requests' choices that wait now.",
+                  stats->waiting);
     const double held =
         scrape->info.kv_bytes ? (double)stats->kv_held_bytes / (double)scrape->info.kv_bytes : 0;
-    put_single(scrape, "vllm:kv_cache_usage_perc", "gauge",
-               "Share of the memory for KV pages and states that requests hold, 1 is all of it.",
-               held);
-    put_single(scrape, "vllm:gpu_cache_usage_perc", "gauge",
-               "The same as vllm:kv_cache_usage_perc, for older dashboards.", held);
+    scrape_single(scrape, "vllm:kv_cache_usage_perc", "gauge",
+                  "Share of the memory for KV pages and states that requests hold, 1 is all of it.",
+                  held);
+    scrape_single(scrape, "vllm:gpu_cache_usage_perc", "gauge",
+                  "The same as vllm:kv_cache_usage_perc, for older dashboards.", held);
     static const char name[] = "vllm:request_success_total";
-    put_family(scrape->out, name, "counter", "Requests' choices by how they ended.");
-    put_sample(scrape, name, "finished_reason", "stop", (double)stats->stopped);
-    put_sample(scrape, name, "finished_reason", "length", (double)stats->lengthy);
-    put_sample(scrape, name, "finished_reason", "abort", (double)stats->cancelled);
-    put_sample(scrape, name, "finished_reason", "error", (double)stats->failed);
+    scrape_family(scrape->out, name, "counter", "Requests' choices by how they ended.");
+    scrape_sample(scrape, name, "finished_reason", "stop", (double)stats->stopped);
+    scrape_sample(scrape, name, "finished_reason", "length", (double)stats->lengthy);
+    scrape_sample(scrape, name, "finished_reason", "abort", (double)stats->cancelled);
+    scrape_sample(scrape, name, "finished_reason", "error", (double)stats->failed);
 }
 
 static void put_counters(struct scrape *scrape) {
@@ -260,12 +241,13 @@ static void put_counters(struct scrape *scrape) {
          stats->state_evictions},
     };
     for (size_t i = 0; i < sizeof counter / sizeof *counter; i++)
-        put_single(scrape, counter[i].name, "counter", counter[i].help, (double)counter[i].value);
+        scrape_single(scrape, counter[i].name, "counter", counter[i].help,
+                      (double)counter[i].value);
 }
 
 static void put_store(struct scrape *scrape) {
     const rn_store_stats *store = &scrape->store;
-    if (!scrape->has_store) return;
+    if (!scrape->has_store && scrape->alone) return; // all models have the same families
     const struct {
         const char *name, *help;
         uint64_t value;
@@ -296,20 +278,20 @@ static void put_store(struct scrape *scrape) {
         {"runnel:store_errors_total", "Failures of the disk.", store->errors, false},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-        put_single(scrape, row[i].name, row[i].is_gauge ? "gauge" : "counter", row[i].help,
-                   (double)row[i].value);
+        scrape_single(scrape, row[i].name, row[i].is_gauge ? "gauge" : "counter", row[i].help,
+                      (double)row[i].value);
 }
 
 // By place in the draft, as far as drafts may go.
 static void put_accepted(struct scrape *scrape) {
     static const char name[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
-    put_family(scrape->out, name, "counter",
-               "Drafted tokens that were accepted, by their position in the draft.");
+    scrape_family(scrape->out, name, "counter",
+                  "Drafted tokens that were accepted, by their position in the draft.");
     const int most = served_drafts(scrape->served) ? scrape->info.draft_max : 0;
     for (int i = 0; i < most && i < RN_MAX_DRAFT; i++) {
         char position[16];
         snprintf(position, sizeof position, "%d", i);
-        put_sample(scrape, name, "position", position, (double)scrape->stats.accepted_at[i]);
+        scrape_sample(scrape, name, "position", position, (double)scrape->stats.accepted_at[i]);
     }
 }
 
@@ -320,23 +302,24 @@ static void put_cache_config(struct scrape *scrape) {
     const uint32_t pages = scrape->stats.pages_total;
     const uint32_t blocks = pages ? pages : scrape->stats.states_total;
     struct jbuf *out = scrape->out;
-    put_family(out, name, "gauge", "The KV pages, as labels.");
+    scrape_family(out, name, "gauge", "The KV pages, as labels.");
     jbuf_printf(out, "%s{", name);
     jbuf_bytes(out, scrape->labels.data, scrape->labels.len);
     jbuf_printf(out, ",block_size=\"%d\",num_gpu_blocks=\"%u\",", RN_PAGE_TOKENS, blocks);
-    put_label(out, "cache_dtype", scrape->ready ? scrape->info.kv_type : "");
+    scrape_label(out, "cache_dtype", scrape->ready ? scrape->info.kv_type : "");
     jbuf_text(out, "} 1\n");
 }
 
 // No adapter is ever loaded; the value is the time of the scrape.
 static void put_adapters(struct scrape *scrape) {
     static const char name[] = "vllm:lora_requests_info";
-    put_family(scrape->out, name, "gauge", "Adapters of running and waiting requests, as labels.");
+    scrape_family(scrape->out, name, "gauge",
+                  "Adapters of running and waiting requests, as labels.");
     jbuf_printf(scrape->out, "%s{", name);
     jbuf_bytes(scrape->out, scrape->labels.data, scrape->labels.len);
     jbuf_text(scrape->out,
               ",max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"}");
-    put_value(scrape->out, (double)time(NULL));
+    scrape_value(scrape->out, (double)time(NULL));
 }
 
 // ---------------------------------------------------------------- runnel's own
@@ -345,22 +328,22 @@ static void put_bytes(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     const struct metrics_work recent = metrics_recent_work(scrape->served->metrics, stats);
     const double steps = (double)recent.steps, seconds = (double)recent.run_ns * 1e-9;
-    put_single(scrape, "runnel:step_bytes", "gauge",
-               "Bytes that a step had to read, mean over the last seconds of work.",
-               recent.steps ? (double)recent.bytes / steps : 0);
+    scrape_single(scrape, "runnel:step_bytes", "gauge",
+                  "Bytes that a step had to read, mean over the last seconds of work.",
+                  recent.steps ? (double)recent.bytes / steps : 0);
     const double measured = scrape->ready ? scrape->served->bandwidth : 0;
     const double share = recent.run_ns ? (double)recent.bytes / seconds / measured : 0;
-    put_single(scrape, "runnel:bandwidth_share", "gauge",
-               "Bytes read per second of work, over the last seconds of it, as a share of the "
-               "machine's measured bandwidth.",
-               measured > 0 ? fmin(share, 1) : (double)NAN);
-    put_single(scrape, "runnel:bandwidth_bytes_per_second", "gauge",
-               "The machine's measured read bandwidth, 0 when unknown.", measured);
+    scrape_single(scrape, "runnel:bandwidth_share", "gauge",
+                  "Bytes read per second of work, over the last seconds of it, as a share of the "
+                  "machine's measured bandwidth.",
+                  measured > 0 ? fmin(share, 1) : (double)NAN);
+    scrape_single(scrape, "runnel:bandwidth_bytes_per_second", "gauge",
+                  "The machine's measured read bandwidth, 0 when unknown.", measured);
     static const char name[] = "runnel:read_bytes_total";
-    put_family(scrape->out, name, "counter",
-               "Bytes that steps had to read. Kind kv includes states, which are written too.");
-    put_sample(scrape, name, "kind", "weights", (double)stats->weight_bytes);
-    put_sample(scrape, name, "kind", "kv", (double)stats->kv_bytes);
+    scrape_family(scrape->out, name, "counter",
+                  "Bytes that steps had to read. Kind kv includes states, which are written too.");
+    scrape_sample(scrape, name, "kind", "weights", (double)stats->weight_bytes);
+    scrape_sample(scrape, name, "kind", "kv", (double)stats->kv_bytes);
 }
 
 static void put_pages(struct scrape *scrape) {
@@ -371,58 +354,58 @@ static void put_pages(struct scrape *scrape) {
     const double taken =
         (double)stats->pages_held + (double)stats->pages_cached +
         (states > 0 ? ceil(stats->pages_total * states / (double)scrape->info.kv_bytes) : 0);
-    put_family(scrape->out, pages, "gauge", "KV pages by state.");
-    put_sample(scrape, pages, "state", "held", stats->pages_held);
-    put_sample(scrape, pages, "state", "cached", stats->pages_cached);
-    put_sample(scrape, pages, "state", "free", fmax((double)stats->pages_total - taken, 0));
-    put_single(scrape, "runnel:kv_pages_shared", "gauge", "KV pages that are held more than once.",
-               stats->pages_shared);
+    scrape_family(scrape->out, pages, "gauge", "KV pages by state.");
+    scrape_sample(scrape, pages, "state", "held", stats->pages_held);
+    scrape_sample(scrape, pages, "state", "cached", stats->pages_cached);
+    scrape_sample(scrape, pages, "state", "free", fmax((double)stats->pages_total - taken, 0));
+    scrape_single(scrape, "runnel:kv_pages_shared", "gauge",
+                  "KV pages that are held more than once.", stats->pages_shared);
     static const char bytes[] = "runnel:kv_bytes";
-    put_family(scrape->out, bytes, "gauge", "Memory of KV pages by state, without states.");
-    put_sample(scrape, bytes, "state", "held",
-               (double)(stats->kv_held_bytes - stats->state_held_bytes));
-    put_sample(scrape, bytes, "state", "cached",
-               (double)(stats->kv_cached_bytes - stats->state_cached_bytes));
-    put_single(scrape, "runnel:kv_capacity_bytes", "gauge",
-               "Memory of the engine for KV pages and states.", (double)scrape->info.kv_bytes);
+    scrape_family(scrape->out, bytes, "gauge", "Memory of KV pages by state, without states.");
+    scrape_sample(scrape, bytes, "state", "held",
+                  (double)(stats->kv_held_bytes - stats->state_held_bytes));
+    scrape_sample(scrape, bytes, "state", "cached",
+                  (double)(stats->kv_cached_bytes - stats->state_cached_bytes));
+    scrape_single(scrape, "runnel:kv_capacity_bytes", "gauge",
+                  "Memory of the engine for KV pages and states.", (double)scrape->info.kv_bytes);
 }
 
 // Of recurrent layers; all 0 where a model has none.
 static void put_states(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     static const char states[] = "runnel:states", bytes[] = "runnel:state_bytes";
-    put_family(scrape->out, states, "gauge",
-               "States of recurrent layers: held by requests, cached for prefixes.");
-    put_sample(scrape, states, "state", "held", stats->states_held);
-    put_sample(scrape, states, "state", "cached", stats->states_cached);
-    put_family(scrape->out, bytes, "gauge", "Memory of these states.");
-    put_sample(scrape, bytes, "state", "held", (double)stats->state_held_bytes);
-    put_sample(scrape, bytes, "state", "cached", (double)stats->state_cached_bytes);
-    put_single(scrape, "runnel:state_sequence_bytes", "gauge",
-               "Memory of the states of one sequence, whatever its length.",
-               (double)scrape->info.state_bytes);
+    scrape_family(scrape->out, states, "gauge",
+                  "States of recurrent layers: held by requests, cached for prefixes.");
+    scrape_sample(scrape, states, "state", "held", stats->states_held);
+    scrape_sample(scrape, states, "state", "cached", stats->states_cached);
+    scrape_family(scrape->out, bytes, "gauge", "Memory of these states.");
+    scrape_sample(scrape, bytes, "state", "held", (double)stats->state_held_bytes);
+    scrape_sample(scrape, bytes, "state", "cached", (double)stats->state_cached_bytes);
+    scrape_single(scrape, "runnel:state_sequence_bytes", "gauge",
+                  "Memory of the states of one sequence, whatever its length.",
+                  (double)scrape->info.state_bytes);
 }
 
 static void put_engine(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
-    put_single(scrape, "runnel:queue_capacity", "gauge", "Requests' choices that may wait.",
-               served_waiting_max(&scrape->info));
-    put_single(scrape, "runnel:sequence_capacity", "gauge", "Requests' choices that may run.",
-               scrape->info.max_seqs);
+    scrape_single(scrape, "runnel:queue_capacity", "gauge", "Requests' choices that may wait.",
+                  served_waiting_max(&scrape->info));
+    scrape_single(scrape, "runnel:sequence_capacity", "gauge", "Requests' choices that may run.",
+                  scrape->info.max_seqs);
     static const char name[] = "runnel:step_phase_seconds_total";
-    put_family(scrape->out, name, "counter", "Time of the steps by what they did.");
-    put_sample(scrape, name, "phase", "schedule", (double)stats->schedule_ns * 1e-9);
-    put_sample(scrape, name, "phase", "draft", (double)stats->draft_ns * 1e-9);
-    put_sample(scrape, name, "phase", "batch", (double)stats->batch_ns * 1e-9);
-    put_sample(scrape, name, "phase", "run", (double)stats->run_ns * 1e-9);
-    put_sample(scrape, name, "phase", "sample", (double)stats->sample_ns * 1e-9);
-    put_sample(scrape, name, "phase", "publish", (double)stats->publish_ns * 1e-9);
-    put_single(scrape, "runnel:device_idle_seconds_total", "counter",
-               "Time of the device between steps that followed each other; 0: it does not say.",
-               (double)stats->idle_ns * 1e-9);
-    put_single(scrape, "runnel:late_steps_total", "counter",
-               "Steps that were handed over when the step before had ended.",
-               (double)stats->late_steps);
+    scrape_family(scrape->out, name, "counter", "Time of the steps by what they did.");
+    scrape_sample(scrape, name, "phase", "schedule", (double)stats->schedule_ns * 1e-9);
+    scrape_sample(scrape, name, "phase", "draft", (double)stats->draft_ns * 1e-9);
+    scrape_sample(scrape, name, "phase", "batch", (double)stats->batch_ns * 1e-9);
+    scrape_sample(scrape, name, "phase", "run", (double)stats->run_ns * 1e-9);
+    scrape_sample(scrape, name, "phase", "sample", (double)stats->sample_ns * 1e-9);
+    scrape_sample(scrape, name, "phase", "publish", (double)stats->publish_ns * 1e-9);
+    scrape_single(scrape, "runnel:device_idle_seconds_total", "counter",
+                  "Time of the device between steps that followed each other; 0: it does not say.",
+                  (double)stats->idle_ns * 1e-9);
+    scrape_single(scrape, "runnel:late_steps_total", "counter",
+                  "Steps that were handed over when the step before had ended.",
+                  (double)stats->late_steps);
 }
 
 // The server has no drafter of its own.
@@ -430,31 +413,32 @@ static void put_drafts(struct scrape *scrape) {
     static const char tokens[] = "runnel:draft_tokens_total";
     static const char accepted[] = "runnel:accepted_tokens_total";
     const rn_engine_stats *stats = &scrape->stats;
-    put_family(scrape->out, tokens, "counter",
-               "Tokens that were drafted and verified, by drafter.");
+    scrape_family(scrape->out, tokens, "counter",
+                  "Tokens that were drafted and verified, by drafter.");
     for (int i = 0; i < RN_DRAFTER_CUSTOM; i++)
-        put_sample(scrape, tokens, "drafter", rn_drafter_text((rn_drafter)i),
-                   (double)stats->draft[i].tokens);
-    put_family(scrape->out, accepted, "counter", "Drafted tokens that were accepted, by drafter.");
+        scrape_sample(scrape, tokens, "drafter", rn_drafter_text((rn_drafter)i),
+                      (double)stats->draft[i].tokens);
+    scrape_family(scrape->out, accepted, "counter",
+                  "Drafted tokens that were accepted, by drafter.");
     for (int i = 0; i < RN_DRAFTER_CUSTOM; i++)
-        put_sample(scrape, accepted, "drafter", rn_drafter_text((rn_drafter)i),
-                   (double)stats->draft[i].accepted);
-    put_single(scrape, "runnel:draft_seconds_total", "counter", "Time that drafting took.",
-               (double)stats->draft_ns * 1e-9);
-    put_single(scrape, "runnel:draft_speedup", "gauge",
-               "How many times faster streams got their tokens than without drafts.",
-               stats->stream_ns ? (double)stats->undrafted_ns / (double)stats->stream_ns
-                                : (double)NAN);
+        scrape_sample(scrape, accepted, "drafter", rn_drafter_text((rn_drafter)i),
+                      (double)stats->draft[i].accepted);
+    scrape_single(scrape, "runnel:draft_seconds_total", "counter", "Time that drafting took.",
+                  (double)stats->draft_ns * 1e-9);
+    scrape_single(scrape, "runnel:draft_speedup", "gauge",
+                  "How many times faster streams got their tokens than without drafts.",
+                  stats->stream_ns ? (double)stats->undrafted_ns / (double)stats->stream_ns
+                                   : (double)NAN);
 }
 
 static void put_gaps(struct scrape *scrape) {
     static const char name[] = "runnel:gap_seconds";
-    put_family(scrape->out, name, "histogram",
-               "Time between two tokens of a request, by what it was mostly spent on.");
+    scrape_family(scrape->out, name, "histogram",
+                  "Time between two tokens of a request, by what it was mostly spent on.");
     const size_t len = scrape->labels.len;
     for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++) {
         jbuf_text(&scrape->labels, ",");
-        put_label(&scrape->labels, "cause", rn_cause_name((rn_cause)i));
+        scrape_label(&scrape->labels, "cause", rn_cause_name((rn_cause)i));
         put_histogram(scrape->out, name, &scrape->labels, &scrape->served->metrics->gap[i].shown);
         scrape->labels.len = len;
     }
@@ -465,23 +449,23 @@ static void put_causes(struct scrape *scrape) {
     static const char between[] = "runnel:stream_seconds_total";
     static const char before[] = "runnel:first_token_seconds_total";
     const rn_engine_stats *stats = &scrape->stats;
-    put_family(scrape->out, between, "counter",
-               "Time between tokens of all streams, divided among its causes.");
+    scrape_family(scrape->out, between, "counter",
+                  "Time between tokens of all streams, divided among its causes.");
     for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++)
-        put_sample(scrape, between, "cause", rn_cause_name((rn_cause)i),
-                   (double)stats->cause_ns[i] * 1e-9);
-    put_family(scrape->out, before, "counter",
-               "Time to the first tokens of all streams, divided among its causes.");
+        scrape_sample(scrape, between, "cause", rn_cause_name((rn_cause)i),
+                      (double)stats->cause_ns[i] * 1e-9);
+    scrape_family(scrape->out, before, "counter",
+                  "Time to the first tokens of all streams, divided among its causes.");
     for (int i = RN_CAUSE_NONE + 1; i < RN_CAUSE_COUNT; i++)
-        put_sample(scrape, before, "cause", rn_cause_name((rn_cause)i),
-                   (double)stats->first_ns[i] * 1e-9);
+        scrape_sample(scrape, before, "cause", rn_cause_name((rn_cause)i),
+                      (double)stats->first_ns[i] * 1e-9);
 }
 
 static void put_ops_family(struct scrape *scrape, const char *name, const char *help,
                            const double value[RN_OPS_COUNT]) {
-    put_family(scrape->out, name, "counter", help);
+    scrape_family(scrape->out, name, "counter", help);
     for (int i = 0; i < RN_OPS_COUNT; i++)
-        put_sample(scrape, name, "ops", rn_op_class_name((rn_op_class)i), value[i]);
+        scrape_sample(scrape, name, "ops", rn_op_class_name((rn_op_class)i), value[i]);
 }
 
 static void put_ops(struct scrape *scrape) {
@@ -499,151 +483,47 @@ static void put_ops(struct scrape *scrape) {
                    "Operations that steps had to compute, by class.", stats->ops_flops);
 }
 
-static void put_calls(struct scrape *scrape) {
-    const struct metrics *metrics = scrape->server->metrics;
-    struct jbuf *out = scrape->out;
-    static const char name[] = "runnel:http_requests_total";
-    uint64_t refused = 0;
-    put_family(out, name, "counter", "HTTP requests that ended, by route and status.");
-    for (int i = 0; i < metrics->n_answers; i++) {
-        const struct metrics_answer *answer = &metrics->answer[i];
-        if (answer->status == 429) refused += answer->count;
-        jbuf_printf(out, "%s{", name);
-        put_label(out, "route", answer->route ? answer->route->path : "");
-        jbuf_printf(out, ",method=\"%s\",status=\"%d\"}",
-                    answer->route ? answer->route->method : "", answer->status);
-        put_value(out, (double)answer->count);
+void scrape_submitted(struct scrape *scrape) {
+    scrape_single(scrape, "runnel:choices_submitted", "gauge",
+                  "Requests' choices that the engine has, running or waiting.",
+                  scrape->served->load);
+}
+
+// ---------------------------------------------------------------- models
+
+void scrape_begin(struct scrape *scrape, const struct served *served) {
+    const struct server *server = served->server;
+    scrape->served = served;
+    scrape->ready = atomic_load(&server->phase) != PHASE_LOADING && served->engine;
+    if (scrape->ready || served->source) served_stats(served, &scrape->stats);
+    if (scrape->ready) {
+        scrape->info = served->engine_info;
+        scrape->has_store = rn_engine_get_store_stats(served->engine, &scrape->store);
     }
-    put_single(scrape, "runnel:requests_refused_total", "counter",
-               "HTTP requests that were refused because too many waited.", (double)refused);
-    put_single(scrape, "runnel:requests_gone_total", "counter",
-               "HTTP requests whose client hung up before the end.", (double)metrics->gone);
-    struct log_sink *log = scrape->server->config.access_log;
-    put_single(scrape, "runnel:access_log_dropped_total", "counter",
-               "Lines of the access log that found no room or could not be written.",
-               log ? (double)sink_lost(log) : 0);
+    scrape_label(&scrape->labels, "model_name", served->name);
+    jbuf_text(&scrape->labels, ",engine=\"0\"");
 }
 
-static void put_spans(struct scrape *scrape) {
-    static const char name[] = "runnel:otlp_spans_dropped_total";
-    struct otlp *otlp = scrape->server->config.otlp;
-    const struct otlp_counts counts = otlp ? otlp_get_counts(otlp) : (struct otlp_counts){0};
-    put_single(scrape, "runnel:otlp_spans_exported_total", "counter",
-               "Spans of traces that the collector took.", (double)counts.exported);
-    put_family(scrape->out, name, "counter", "Spans of traces that were not exported, by reason.");
-    for (int i = 0; i < OTLP_DROP_COUNT; i++)
-        put_sample(scrape, name, "reason", otlp_drop_text((enum otlp_drop)i),
-                   (double)counts.dropped[i]);
-    put_single(scrape, "runnel:otlp_spans_held", "gauge",
-               "Spans of traces that wait or are being exported.", (double)counts.held);
-}
-
-static void put_now(struct scrape *scrape) {
-    const struct server_counts now = scrape->server->counts;
-    put_single(scrape, "runnel:http_connections", "gauge", "Connections.", now.connections);
-    put_single(scrape, "runnel:http_active", "gauge",
-               "HTTP requests that are worked on or being answered, besides this one.", now.active);
-    put_single(scrape, "runnel:http_preparing", "gauge",
-               "HTTP requests that are being parsed or wait for it.", now.preparing);
-    put_single(scrape, "runnel:http_body_bytes", "gauge", "Memory of the requests' bodies.",
-               (double)now.body_bytes);
-    put_single(scrape, "runnel:http_answer_bytes", "gauge",
-               "Memory of answers that are sent in one piece.", (double)now.answer_bytes);
-    int responses;
-    size_t response_bytes;
-    responses_count(scrape->server->responses, &responses, &response_bytes);
-    put_single(scrape, "runnel:responses", "gauge", "Responses that previous_response_id can name.",
-               responses);
-    put_single(scrape, "runnel:response_bytes", "gauge", "Memory of kept responses.",
-               (double)response_bytes);
-    put_single(scrape, "runnel:choices_submitted", "gauge",
-               "Requests' choices that the engine has, running or waiting.", scrape->served->load);
-}
-
-// ---------------------------------------------------------------- the process
-
-static double resident_bytes(void) {
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file) return (double)NAN;
-    unsigned long total, resident;
-    const bool ok = fscanf(file, "%lu %lu", &total, &resident) == 2;
-    fclose(file);
-    return ok ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
-}
-
-static double cpu_seconds(void) {
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage)) return (double)NAN;
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
-static void put_process(struct scrape *scrape) {
-    struct jbuf *out = scrape->out;
-    const struct {
-        const char *name, *type, *help;
-        double value;
-    } single[] = {
-        {"process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes()},
-        {"process_cpu_seconds_total", "counter", "Processor time.", cpu_seconds()},
-        {"process_start_time_seconds", "gauge", "When the server began, since 1970.",
-         scrape->server->metrics->start_s},
-    };
-    for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
-        put_family(out, single[i].name, single[i].type, single[i].help);
-        jbuf_text(out, single[i].name);
-        put_value(out, single[i].value);
-    }
-    static const char name[] = "runnel:build_info";
-    put_family(out, name, "gauge", "The program and its backend, as labels.");
-    jbuf_printf(out, "%s{version=\"%s\",", name, RN_VERSION);
-    put_label(out, "backend", scrape->ready ? scrape->info.backend : "");
-    jbuf_text(out, ",");
-    put_label(out, "isa", scrape->ready ? scrape->info.isa : "");
-    jbuf_text(out, ",");
-    put_label(out, "device", scrape->ready ? scrape->info.device : "");
-    jbuf_text(out, "} 1\n");
-}
-
-// ---------------------------------------------------------------- route
-
-void metrics_get(struct call *call) {
-    const struct server *server = call->server;
-    const struct served *served = call->served;
-    struct scrape scrape = {.server = server, .served = served, .out = &call->out};
-    scrape.ready = atomic_load(&server->phase) != PHASE_LOADING && served->engine;
-    if (scrape.ready) {
-        rn_engine_get_stats(served->engine, &scrape.stats);
-        scrape.has_store = rn_engine_get_store_stats(served->engine, &scrape.store);
-        scrape.info = served->engine_info;
-    }
-    put_label(&scrape.labels, "model_name", served->name);
-    jbuf_text(&scrape.labels, ",engine=\"0\"");
-    put_requests(&scrape);
-    put_counters(&scrape);
-    put_accepted(&scrape);
-    put_histograms(&scrape);
-    put_step_tokens(&scrape);
-    put_gen_ai(&scrape);
-    put_cache_config(&scrape);
-    put_adapters(&scrape);
-    if (scrape.ready && served->kv_events)
-        kv_events_metrics(served->kv_events, scrape.labels.data, scrape.labels.len, scrape.out);
-    put_bytes(&scrape);
-    put_pages(&scrape);
-    put_states(&scrape);
-    put_store(&scrape);
-    put_engine(&scrape);
-    put_drafts(&scrape);
-    put_gaps(&scrape);
-    put_causes(&scrape);
-    put_ops(&scrape);
-    put_calls(&scrape);
-    put_spans(&scrape);
-    put_now(&scrape);
-    put_process(&scrape);
-    if (scrape.labels.failed) call->out.failed = true;
-    jbuf_deinit(&scrape.labels);
-    call->content_type = "text/plain; version=0.0.4; charset=utf-8";
-    call_answer(call);
+void scrape_model(struct scrape *scrape) {
+    put_requests(scrape);
+    put_counters(scrape);
+    put_accepted(scrape);
+    put_histograms(scrape);
+    put_step_tokens(scrape);
+    put_gen_ai(scrape);
+    put_cache_config(scrape);
+    put_adapters(scrape);
+    if (scrape->ready && scrape->served->kv_events)
+        kv_events_metrics(scrape->served->kv_events, scrape->labels.data, scrape->labels.len,
+                          scrape->out);
+    put_bytes(scrape);
+    put_pages(scrape);
+    put_states(scrape);
+    put_store(scrape);
+    put_engine(scrape);
+    put_drafts(scrape);
+    put_gaps(scrape);
+    put_causes(scrape);
+    put_ops(scrape);
+    if (!scrape->alone) scrape_submitted(scrape);
 }

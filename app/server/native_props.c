@@ -7,6 +7,7 @@
 #include "native_settings.h"
 #include "routes.h"
 #include "streams.h"
+#include "waiting.h"
 
 static void int_write(struct jbuf *out, const char *key, int64_t value) {
     jbuf_key(out, key);
@@ -59,6 +60,7 @@ static void defaults_write(struct jbuf *out, const struct served *served) {
 }
 
 void native_props(struct call *call) {
+    if (!waiting_needs(call)) return;
     const struct served *served = call->served;
     const rn_model *model = served->model;
     const char *slash = strrchr(served->info->path, '/');
@@ -92,7 +94,7 @@ static void busy_write(struct jbuf *out, const struct served *served,
                        int id) {
     const struct stream *stream = generation->stream[choice->prompt];
     slot_begin(out, served, id, true, native_draft_max(served, &generation->params) > 0);
-    int_write(out, "id_task", stream ? (int64_t)stream->request : -1);
+    int_write(out, "id_task", stream ? (int64_t)stream->number : -1);
     int_write(out, "n_prompt_tokens", (int64_t)generation->prompt[choice->prompt].n_ids);
     jbuf_key(out, "params");
     native_settings_write(out, served, &generation->params, &generation->shape,
@@ -118,7 +120,7 @@ static int busy_list(struct jbuf *out, const struct served *served) {
     for (int begun = 1; begun >= 0; begun--) {
         for (const struct call *call = served->server->calls; call; call = call->next) {
             if (call->state != CALL_RUNNING && call->state != CALL_STREAMING) continue;
-            if (!call->generation || !call->generation->stream) continue;
+            if (call->served != served || !call->generation || !call->generation->stream) continue;
             if ((call->generation->first_ns != 0) == (begun != 0))
                 n_busy = choices_write(out, served, call->generation, n_busy);
         }
@@ -127,6 +129,7 @@ static int busy_list(struct jbuf *out, const struct served *served) {
 }
 
 void native_slots(struct call *call) {
+    if (!waiting_needs(call)) return;
     const struct served *served = call->served;
     const int n_slots = served->engine_info.max_seqs;
     struct jbuf *out = &call->out;

@@ -53,11 +53,11 @@ struct text {
 };
 
 // A line from its brace on. That of its message stays open.
-static void line_open(const struct state *state, const struct jbuf *head, struct text content,
-                      struct text thinking, struct jbuf *out) {
+static void line_open(const struct state *state, struct text content, struct text thinking,
+                      struct jbuf *out) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    jbuf_bytes(out, head->data, head->len);
+    jbuf_bytes(out, state->head.data, state->head.len);
     ollama_time_put(now.tv_sec, now.tv_nsec, out);
     jbuf_text(out, state->is_chat ? "\",\"message\":{\"role\":\"assistant\",\"content\":"
                                   : "\",\"response\":");
@@ -169,7 +169,7 @@ static void whole_write(struct call *call, int i) {
     struct generation_choice *choice = &call->generation->choice[i];
     const struct state *state = call->generation->own;
     struct jbuf *out = &call->out;
-    line_open(state, &state->head, (struct text){choice->text.data, choice->text.len},
+    line_open(state, (struct text){choice->text.data, choice->text.len},
               (struct text){choice->reasoning.data, choice->reasoning.len}, out);
     tools_put(choice, out);
     line_rest(call, state, choice, out);
@@ -185,7 +185,7 @@ static void stream_tool(struct call *call, const struct delta *delta) {
     if (delta->part == PART_TOOL_ARGUMENTS) jbuf_bytes(&state->arguments, delta->text, delta->len);
     if (state->arguments.failed) out->failed = true;
     if (delta->part != PART_TOOL_END || out->failed) return;
-    line_open(state, &state->head, (struct text){0}, (struct text){0}, out);
+    line_open(state, (struct text){0}, (struct text){0}, out);
     jbuf_text(out, ",\"tool_calls\":[");
     tool_put(&delta->choice->tool[delta->tool], delta->tool, &state->arguments, out);
     jbuf_text(out, "]");
@@ -202,14 +202,14 @@ static void stream_delta(struct call *call, const struct delta *delta) {
         return;
     }
     if (!delta->len) return;
-    line_open(state, &state->head, is_content ? text : none, is_content ? none : text, &call->out);
+    line_open(state, is_content ? text : none, is_content ? none : text, &call->out);
     line_rest(call, state, delta->choice, &call->out);
     jbuf_text(&call->out, ",\"done\":false}\n");
 }
 
 static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     const struct state *state = call->generation->own;
-    line_open(state, &state->head, (struct text){0}, (struct text){0}, &call->out);
+    line_open(state, (struct text){0}, (struct text){0}, &call->out);
     line_rest(call, state, choice, &call->out);
     done_put(call, choice, &call->out);
     jbuf_text(&call->out, "\n");
@@ -247,19 +247,42 @@ static bool state_make(struct call *call, struct generation *generation, bool is
     return true;
 }
 
+static void empty_put(const struct state *state, const char *reason, struct jbuf *out) {
+    line_open(state, (struct text){0}, (struct text){0}, out);
+    jbuf_text(out, state->is_chat ? "},\"done\":true" : ",\"done\":true");
+    jbuf_text(out, ",\"done_reason\":");
+    jbuf_cstring(out, reason);
+    jbuf_text(out, "}");
+}
+
+static bool is_empty(const json_t *value) {
+    return !value || json_is_null(value) || (json_is_array(value) && !json_array_size(value)) ||
+           (json_is_string(value) && !json_string_length(value));
+}
+
+bool ollama_dismisses(const struct call *call, const json_t *body) {
+    const bool is_chat = call->route->prepare == ollama_chat;
+    if (!is_chat && call->route->prepare != ollama_generate) return false;
+    return is_empty(json_object_get(body, is_chat ? "messages" : "prompt")) && ollama_unloads(body);
+}
+
+void ollama_dismissed(struct call *call) {
+    struct state state = {.is_chat = call->route->prepare == ollama_chat};
+    head_put(call, &state.head);
+    empty_put(&state, "unload", &call->out);
+    if (state.head.failed) call->out.failed = true;
+    jbuf_deinit(&state.head);
+}
+
 // A request without a prompt has the model loaded, which it is where a handler runs.
 static void answer_empty(struct call *call, const json_t *body) {
     struct generation *generation = call->generation;
-    const struct state *state = generation->own;
-    struct jbuf *out = &call->out;
     if (ollama_unloads(body)) {
         call_refuse(call, 400, "keep_alive", "unsupported_value",
                     "keep_alive: 0 would unload the model, but this server keeps it");
         return;
     }
-    line_open(state, &state->head, (struct text){0}, (struct text){0}, out);
-    jbuf_text(out, state->is_chat ? "},\"done\":true" : ",\"done\":true");
-    jbuf_text(out, ",\"done_reason\":\"load\"}");
+    empty_put(generation->own, "load", &call->out);
     call_answer(call);
     generation_destroy(generation);
     call->generation = NULL;
@@ -270,11 +293,6 @@ static bool common_read(struct call *call, const json_t *body, bool is_chat) {
     struct generation *generation = generation_create(call, &writer);
     return generation && params_read(call, body, FAMILY_OLLAMA, &generation->params) &&
            ollama_fields(call, body) && state_make(call, generation, is_chat);
-}
-
-static bool is_empty(const json_t *value) {
-    return !value || json_is_null(value) || (json_is_array(value) && !json_array_size(value)) ||
-           (json_is_string(value) && !json_string_length(value));
 }
 
 void ollama_chat(struct call *call) {

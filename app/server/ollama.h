@@ -19,6 +19,9 @@ void ollama_durations_put(const struct call *call, struct jbuf *out);
 bool ollama_fields(struct call *call, const json_t *body);
 // Whether a request without a prompt asks for the model to be unloaded: keep_alive is 0.
 bool ollama_unloads(const json_t *body);
+// The same for a call of any route; of several models it is not bound to one then.
+bool ollama_dismisses(const struct call *call, const json_t *body);
+void ollama_dismissed(struct call *call); // writes the answer to it; I/O thread
 // The conversation of /api/chat. There is nothing to free where it is refused.
 bool ollama_messages(struct call *call, const json_t *body, struct chat_messages *out);
 // The prompt of /api/generate, which becomes the generation's. raw: it is taken as it is.

@@ -186,7 +186,7 @@ static void parameters_put(const struct served *served, struct jbuf *out) {
 static bool model_find(struct call *call, const json_t *body) {
     const char *name = json_string_value(json_object_get(body, "name"));
     if (json_object_get(body, "model") || !name) return params_model(call, body);
-    return served_is_named(call->served, name) || params_no_model(call, name);
+    return served_find(call->server, name) == call->served || params_no_model(call, name);
 }
 
 void ollama_show(struct call *call) {
@@ -225,7 +225,7 @@ void ollama_pull(struct call *call) {
     if (!body) return;
     const char *name = json_string_value(json_object_get(body, "model"));
     if (!name) name = json_string_value(json_object_get(body, "name"));
-    if (!name || !served_is_named(call->served, name)) {
+    if (!name || !served_find(call->server, name)) {
         ollama_change(call);
         return;
     }

@@ -534,11 +534,31 @@ static bool sampling_read(const struct fields *top, struct params *out) {
     return true;
 }
 
+// As many names of models as fit.
+static void names_list(const struct server *server, char *out, size_t size) {
+    size_t len = 0;
+    *out = '\0';
+    for (int i = 0; i < server->n_served; i++) {
+        const int n =
+            snprintf(out + len, size - len, "%s`%s`", i ? ", " : "", server->served[i].name);
+        if (n < 0 || (size_t)n >= size - len) {
+            snprintf(out + len, size - len, ", ...");
+            return;
+        }
+        len += (size_t)n;
+    }
+}
+
 bool params_no_model(struct call *call, const char *name) {
-    char shown[128];
+    char shown[128], names[512];
     unicode_quote(name, strlen(name), shown, sizeof shown);
     if (call_api_of(call) == API_OLLAMA) // the sentence that its clients match
         return call_refuse(call, 404, "model", "model_not_found", "model '%s' not found", shown);
+    if (call->server->loader) {
+        names_list(call->server, names, sizeof names);
+        return call_refuse(call, 404, "model", "model_not_found",
+                           "The model `%s` does not exist. This server has %s.", shown, names);
+    }
     return call_refuse(call, 404, "model", "model_not_found",
                        "The model `%s` does not exist. This server has `%.200s`; its option "
                        "--alias gives that another name.",
@@ -549,7 +569,8 @@ bool params_model(struct call *call, const json_t *body) {
     const struct fields fields = fields_of(call, body, "");
     const char *name = "";
     if (!field_string(&fields, "model", SIZE_MAX, &name, NULL)) return false;
-    return !*name || served_is_named(call->served, name) || params_no_model(call, name);
+    if (!*name || served_is_named(call->served, name)) return true;
+    return served_find(call->server, name) == call->served || params_no_model(call, name);
 }
 
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out) {

@@ -1,4 +1,4 @@
-// The heads of answers.
+// The heads of answers, and answers of streams that wait for their model.
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -101,8 +101,10 @@ void reply_begin(struct jbuf *out) { jbuf_text(out, "HTTP/1.1 "); }
 
 void reply_head(const struct call *call, enum framing framing, size_t length, bool keep,
                 struct jbuf *out) {
-    const bool streams = call->state == CALL_STREAMING;
-    jbuf_printf(out, "%d %s\r\n", call->status, reason(call->status));
+    // a stream that waits for its model has no status of its own yet
+    const bool streams = call->state == CALL_STREAMING || call->state == CALL_LOADING;
+    const int status = call->state == CALL_LOADING ? 200 : call->status;
+    jbuf_printf(out, "%d %s\r\n", status, reason(status));
     put_date(out);
     put_about(out, call, streams);
     if (framing == FRAMING_LENGTH) put_number(out, "Content-Length", length);
@@ -135,4 +137,41 @@ void reply_starved(struct call *call) {
     call->taken = 0;
     call->bytes = bodies[call_api_of(call)];
     call->bytes_len = strlen(call->bytes);
+}
+
+// ---------------------------------------------------------------- streams that wait
+
+void conn_comment(struct conn *conn) {
+    static const char comment[] = ": keep-alive\n\n";
+    const struct call *call = conn->call;
+    if (conn->out_at < conn->out.len) return; // the reader has not taken the last one
+    jbuf_clear(&conn->out);
+    conn->out_at = 0;
+    if (!conn->is_early) {
+        conn->is_early = true;
+        conn->framed = false;
+        conn->framing = call->head.minor ? FRAMING_CHUNKED : FRAMING_CLOSE;
+        conn->keep = call->head.keep_alive && conn->framing == FRAMING_CHUNKED;
+        if (!conn->probed) reply_begin(&conn->out);
+        reply_head(call, conn->framing, 0, conn->keep, &conn->out);
+    }
+    if (conn->framing == FRAMING_CHUNKED) {
+        jbuf_printf(&conn->out, "%zx\r\n%s\r\n", sizeof comment - 1, comment);
+    } else {
+        jbuf_text(&conn->out, comment);
+    }
+    conn_run(conn);
+}
+
+void reply_late_refusal(struct call *call) {
+    struct jbuf event = {0};
+    if (call->out.failed) return; // the connection is cut
+    if (call_api_of(call) == API_ANTHROPIC) jbuf_text(&event, "event: error\n");
+    jbuf_text(&event, "data: ");
+    jbuf_bytes(&event, call->out.data, call->out.len);
+    jbuf_text(&event, "\n\n");
+    jbuf_deinit(&call->out);
+    call->out = event;
+    call_count_out(call);
+    call->close_after = true;
 }

@@ -23,7 +23,7 @@ enum {
 
 struct waiter {
     struct call *call;
-    uint64_t request;
+    uint64_t request, number; // the engine's, and the one for clients
     bool perfetto;
 };
 
@@ -44,6 +44,12 @@ struct requests *requests_create(struct served *served) {
 
 void requests_destroy(struct requests *requests) {
     if (!requests) return;
+    while (requests->n_waiters) { // its model is unloaded: no request of it runs
+        struct call *call = requests->waiter[--requests->n_waiters].call;
+        call->on_gone = NULL;
+        call_refuse(call, 404, NULL, "request_not_found", "The request is over");
+        call_end(call);
+    }
     if (requests->engine) rn_watcher_destroy(requests->engine);
     free(requests);
 }
@@ -52,6 +58,7 @@ void requests_destroy(struct requests *requests) {
 
 struct row {
     const char *id, *x_request_id, *state;
+    const char *model; // NULL: the server's only one
     uint64_t request, start_ns;
     int choices, prompt_tokens, output_tokens;
     double ttft_ms, decode_ms;
@@ -78,6 +85,10 @@ static void put_row(struct jbuf *out, const struct row *row, uint64_t now_ns) {
     jbuf_cstring(out, *row->x_request_id ? row->x_request_id : NULL);
     jbuf_key(out, "state");
     jbuf_cstring(out, row->state);
+    if (row->model) {
+        jbuf_key(out, "model");
+        jbuf_cstring(out, row->model);
+    }
     jbuf_put_real(out, "age_s", (double)age_ns * 1e-9, 3);
     jbuf_put_int(out, "choices", row->choices);
     jbuf_put_int(out, "prompt_tokens", row->prompt_tokens);
@@ -99,7 +110,8 @@ static void put_running(struct jbuf *out, const struct call *call, const struct 
     const struct generation *generation = call->generation;
     struct row row = {.id = stream->id,
                       .x_request_id = stream->request_id,
-                      .request = stream->request,
+                      .model = call->served->source ? call->served->name : NULL,
+                      .request = stream->number,
                       .start_ns = call->start_ns,
                       .choices = stream->n_choices};
     for (int i = 0; i < stream->n_choices; i++) {
@@ -129,10 +141,12 @@ static void put_calls(struct jbuf *out, const struct server *server, uint64_t no
     }
 }
 
-static void put_kept(struct jbuf *out, const struct kept_request *kept, uint64_t now_ns) {
+static void put_kept(struct jbuf *out, const struct kept_request *kept, bool names_model,
+                     uint64_t now_ns) {
     const struct record *record = &kept->record;
     struct row row = {.id = record->id,
                       .x_request_id = record->x_request_id,
+                      .model = names_model ? record->model : NULL,
                       .state = "finished",
                       .request = record->request,
                       .start_ns = kept->submit_ns,
@@ -160,7 +174,7 @@ void requests_list(struct call *call) {
     jbuf_text(out, "{\"requests\":[");
     put_calls(out, server, now_ns);
     for (const struct kept_request *at = kept_newest(server->kept); at; at = at->next)
-        if (at->ended) put_kept(out, at, now_ns);
+        if (at->ended) put_kept(out, at, server->loader != NULL, now_ns);
     jbuf_text(out, "]}");
     call_answer(call);
 }
@@ -218,7 +232,8 @@ static void leave(struct call *call) {
     }
 }
 
-static void wait_for(struct call *call, uint64_t request, bool perfetto) {
+static void wait_for(struct call *call, const struct stream *stream, bool perfetto) {
+    call->served = stream->served;
     struct requests *requests = call->served->requests;
     rn_error err;
     if (requests->n_waiters == WAITERS_MAX) {
@@ -228,8 +243,10 @@ static void wait_for(struct call *call, uint64_t request, bool perfetto) {
                rn_watcher_create(call->served->engine, &requests->engine, &err)) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
     } else {
-        requests->waiter[requests->n_waiters++] =
-            (struct waiter){.call = call, .request = request, .perfetto = perfetto};
+        requests->waiter[requests->n_waiters++] = (struct waiter){.call = call,
+                                                                  .request = stream->request,
+                                                                  .number = stream->number,
+                                                                  .perfetto = perfetto};
         call->on_gone = leave;
         call_state_set(call, CALL_RUNNING);
     }
@@ -245,29 +262,31 @@ void requests_trace(struct call *call) {
         return;
     }
     if (!format_take(call, &perfetto)) return;
-    const uint64_t request = number_of(id);
-    const struct kept_request *kept = kept_find(server->kept, request, id);
-    const struct stream *stream = kept ? NULL : streams_lookup(call->served, request, id);
+    const uint64_t number = number_of(id);
+    const struct kept_request *kept = kept_find(server->kept, number, id);
+    const struct stream *stream = kept ? NULL : streams_lookup(server, number, id);
     if (kept)
         put_record(call, &kept->record, perfetto);
     else if (stream)
-        wait_for(call, stream->request, perfetto);
+        wait_for(call, stream, perfetto);
     else
         unknown_refuse(call, id);
 }
 
 // The picture of a running request becomes its record.
-static void view_answer(struct call *call, const rn_view *view, bool perfetto) {
+static void view_answer(const struct waiter *waiter, const rn_view *view) {
+    struct call *call = waiter->call;
     const struct served *served = call->served;
-    const struct stream *stream = streams_lookup(served, view->account_request, "");
+    const uint64_t number = waiter->number;
+    const struct stream *stream = streams_lookup(call->server, number, "");
     struct record record;
     struct record_choice *choice = calloc(1, sizeof *choice);
     if (!choice) {
         call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
         return;
     }
-    record_init(&record, stream ? stream->id : "", view->account_request, served->name,
-                &served->engine_info, served->bandwidth, served->peak);
+    record_init(&record, stream ? stream->id : "", number, served->name, &served->engine_info,
+                served->bandwidth, served->peak);
     if (stream) memcpy(record.x_request_id, stream->request_id, sizeof stream->request_id);
     choice->account = *view->account;
     for (size_t i = 0; i < view->n_streams; i++) {
@@ -283,27 +302,27 @@ static void view_answer(struct call *call, const rn_view *view, bool perfetto) {
     record.n = stream ? stream->n_choices : 1;
     record.choice = choice;
     record.n_choices = 1;
-    put_record(call, &record, perfetto);
+    put_record(call, &record, waiter->perfetto);
     record_free(&record);
 }
 
 // A view does not have a request that came while its step ran.
-static bool is_running(const struct requests *requests, uint64_t request) {
-    return streams_lookup(requests->served, request, "") != NULL;
+static bool is_running(const struct waiter *waiter) {
+    return streams_lookup(waiter->call->server, waiter->number, "") != NULL;
 }
 
 // Answers the first waiter, where that is possible.
 static bool first_answer(struct requests *requests, const rn_view *view, uint64_t now_ns) {
     const struct waiter *waiter = &requests->waiter[0];
     const uint64_t waited_ns = now_ns - requests->since_ns;
-    const struct kept_request *kept = kept_find(waiter->call->server->kept, waiter->request, "");
+    const struct kept_request *kept = kept_find(waiter->call->server->kept, waiter->number, "");
     char id[24];
-    snprintf(id, sizeof id, "%llu", (unsigned long long)waiter->request);
+    snprintf(id, sizeof id, "%llu", (unsigned long long)waiter->number);
     if (kept) {
         put_record(waiter->call, &kept->record, waiter->perfetto);
     } else if (view && view->account && view->account_request == waiter->request) {
-        view_answer(waiter->call, view, waiter->perfetto);
-    } else if (view && waited_ns > OVER_NS && !is_running(requests, waiter->request)) {
+        view_answer(waiter, view);
+    } else if (view && waited_ns > OVER_NS && !is_running(waiter)) {
         // its last event is collected by now
         unknown_refuse(waiter->call, id);
     } else if (waited_ns > PATIENCE_NS) {

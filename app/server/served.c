@@ -9,21 +9,29 @@
 #include "metrics.h"
 #include "requests.h"
 #include "server_state.h"
+#include "streams.h"
 
 bool served_init(struct served *served, struct server *server, const char *name,
-                 const char *const *aliases, int n_aliases) {
+                 const char *const *aliases, int n_aliases, const struct server_source *source) {
     *served = (struct served){.server = server,
                               .name = name,
                               .aliases = aliases,
                               .n_aliases = n_aliases,
+                              .source = source,
                               .answer_s = 1,
                               .metrics = model_metrics_create()};
     return served->metrics != NULL;
 }
 
-void served_deinit(struct served *served) {
+static void views_destroy(struct served *served) {
     live_destroy(served->live);
     requests_destroy(served->requests);
+    served->live = NULL;
+    served->requests = NULL;
+}
+
+void served_deinit(struct served *served) {
+    views_destroy(served);
     model_metrics_destroy(served->metrics);
 }
 
@@ -53,6 +61,16 @@ static void fingerprint(struct served *served) {
              (unsigned)(hash ^ hash >> 32));
 }
 
+struct served *served_find(const struct server *server, const char *name) {
+    for (int i = 0; i < server->n_served; i++)
+        if (served_is_named(&server->served[i], name)) return &server->served[i];
+    return NULL;
+}
+
+bool served_is_idle(const struct served *served) {
+    return !served->users && !served->load && !served->streams;
+}
+
 rn_status served_attach(struct served *served, const struct server_model *parts, rn_error *err) {
     served->model = parts->model;
     served->info = rn_model_get_info(parts->model);
@@ -69,7 +87,24 @@ rn_status served_attach(struct served *served, const struct server_model *parts,
     fingerprint(served);
     served->live = live_create(served);
     served->requests = requests_create(served);
-    if (!served->live || !served->requests) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    if (!served->live || !served->requests) {
+        served_detach(served);
+        return err_set(err, RN_ERR_NOMEM, "out of memory");
+    }
     served->state = SERVED_READY;
     return RN_OK;
+}
+
+// An engine without requests sleeps, so its thread ends at once.
+void served_detach(struct served *served) {
+    rn_engine_stop(served->engine, false);
+    served_stats_keep(served);
+    views_destroy(served);
+    served->model = NULL;
+    served->info = NULL;
+    served->engine = NULL;
+    served->engine_info = (rn_engine_info){0};
+    served->tmpl = NULL;
+    served->tmpl_source = NULL;
+    served->bandwidth = served->peak = 0;
 }

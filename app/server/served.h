@@ -1,9 +1,12 @@
 // A served model: its names, and while it is loaded its engine and everything that belongs to it.
-// The I/O thread owns it. A worker reads it through call->served, which does not change while the
-// worker has the call.
+// The I/O thread owns it. A worker reads it through call->served, which stays loaded until the call
+// has ended.
 //
-// A handler finds its model in call->served. server->served[n_served] are all models of the server;
-// the first one is the default.
+//   UNLOADED ─► LOADING ─► READY ─► UNLOADING ─► UNLOADED    lineup.c decides, waiting.c acts
+//                  └──► FAILED ─► LOADING                    a later request tries again
+//
+// A server of one model has no other state than READY once its phase is READY. A handler finds its
+// model in call->served. server->served[n_served] are all models; the first one is the default.
 #ifndef RN_SERVER_SERVED_H
 #define RN_SERVER_SERVED_H
 
@@ -12,6 +15,7 @@
 #include "answer_marks.h"
 #include "server.h"
 
+struct call;
 struct live;
 struct model_metrics;
 struct requests;
@@ -19,14 +23,20 @@ struct stream;
 
 enum served_state {
     SERVED_UNLOADED,
+    SERVED_LOADING, // also while it waits for memory
     SERVED_READY,
+    SERVED_UNLOADING,
+    SERVED_FAILED, // `reason` says why
 };
+
+enum { SERVED_REASON_SIZE = 256 };
 
 struct served {
     struct server *server;
     const char *name;           // for clients
     const char *const *aliases; // further names; `name` may be among them
     int n_aliases;
+    const struct server_source *source; // how it is loaded; NULL: the server's only model
     enum served_state state;
     // Constant while it is READY.
     const rn_model *model;
@@ -50,21 +60,48 @@ struct served {
     struct model_metrics *metrics; // always there
     struct live *live;
     struct requests *requests;
+    // of a model with a source
+    int users;            // calls that it was given and that have not ended
+    struct call *waiting; // calls that wait for it, the oldest first
+    int n_waiting;
+    uint64_t wanted_ns; // since when it is to be loaded; 0: it is not
+    bool is_asked;      // it is to be loaded even if no call waits
+    bool yields;        // another model needs its memory: new calls wait
+    bool is_dismissed;  // it is to be unloaded as soon as it is idle
+    uint64_t used_ns;   // when a call of it last began or ended
+    bool is_planned;    // `need` is known
+    bool is_short;      // too little memory was free when it was planned
+    struct server_need need;
+    uint64_t bytes_max; // of all loaded models of its device; 0: unknown
+    bool fails;         // it is being unloaded because of a failure
+    int fail_status;    // of the answers that tell `reason`
+    uint64_t failed_ns; // when it became FAILED
+    char reason[SERVED_REASON_SIZE];
+    rn_engine_stats past; // counters of its engines that are gone
 };
 
-// False: out of memory.
+// source NULL: none. False: out of memory.
 bool served_init(struct served *served, struct server *server, const char *name,
-                 const char *const *aliases, int n_aliases);
+                 const char *const *aliases, int n_aliases, const struct server_source *source);
 void served_deinit(struct served *served); // its engine, if any, has no request and no thread
-// The model is there: all but its thread. The caller keeps the parts until served_deinit.
+// The model is there. Its engine is started; the caller keeps the parts until served_detach.
 rn_status served_attach(struct served *served, const struct server_model *parts, rn_error *err);
-// Whether this is one of its names.
+// The engine has no request any more. Its counters stay.
+void served_detach(struct served *served);
+// Whether this is one of its names; a client's ":latest" behind a name without a tag means nothing.
 bool served_is_named(const struct served *served, const char *name);
+// The model of that name; NULL: none.
+struct served *served_find(const struct server *server, const char *name);
+// Whether nothing is running or on its way: it may be unloaded.
+bool served_is_idle(const struct served *served);
+// The counters of all its engines, and the present figures of the one that is there.
+void served_stats(const struct served *served, rn_engine_stats *out);
+void served_stats_keep(struct served *served); // its engine goes
 
 // Choices that it takes at a time, running or waiting. The engine's queue has room for all of them:
 // until a step takes them, choices that are about to run wait there too.
 static inline int served_places(const struct served *served) {
-    return served->engine_info.max_waiting;
+    return served->source ? served->source->places : served->engine_info.max_waiting;
 }
 
 // Whether tokens are drafted.

@@ -21,6 +21,7 @@
 #include "http.h"
 #include "kept.h"
 #include "live.h"
+#include "loader.h"
 #include "metrics.h"
 #include "record/trace.h"
 #include "requests.h"
@@ -28,6 +29,7 @@
 #include "served.h"
 #include "server_state.h"
 #include "streams.h"
+#include "waiting.h"
 
 enum { EVENTS = 256, GRACE_MS = 1000, LOST_MS = 5000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
 
@@ -41,14 +43,19 @@ static void drain(struct server *server, int signal_number) {
     atomic_store(&server->phase, PHASE_DRAINING);
     if (server->config.on_drain)
         server->config.on_drain(server->config.signal_ctx, signal_number, server->counts.active);
+    waiting_drain(server);
     http_drain(server->http, false);
 }
 
 // The engine has lost its device: all requests have ended, and only a restart helps. Their answers
-// get some time to be sent, even to slow readers.
-static void watch_device(struct server *server, const struct served *served) {
+// get some time to be sent, even to slow readers. A server of several models loses only this one.
+static void watch_device(struct server *server, struct served *served) {
     if (server->end_signal == SERVER_LOST || rn_engine_health(served->engine, NULL) == RN_OK)
         return;
+    if (served->source) {
+        waiting_lost(served);
+        return;
+    }
     server->end_signal = SERVER_LOST;
     server->drain_until = clock_ns() + LOST_MS * 1000000ull;
     server->drain_late = false;
@@ -127,6 +134,7 @@ static void handle(struct server *server, const struct epoll_event *event, int n
         if (from == &server->wake_fd) {
             on_wake(server);
         } else if (served) {
+            if (!served->engine) continue; // it was unloaded in this turn
             streams_collect(served);
             watch_device(server, served);
         } else if (from == &server->signal_fd) {
@@ -161,6 +169,7 @@ static uint64_t tick(struct server *server, uint64_t now) {
         if (phase == PHASE_READY) due = sooner(due, live_tick(served->live, now));
         due = sooner(due, requests_tick(served->requests, now));
     }
+    due = sooner(due, waiting_turn(server, now));
     if (server->drain_until && now > server->drain_until) drain_over(server, now);
     return sooner(due, server->drain_until);
 }
@@ -263,17 +272,46 @@ static int signals_open(struct server *server) {
     return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+// The loop makes a turn.
+static void wake(const struct server *server) {
+    const uint64_t one = 1;
+    const ssize_t n = write(server->wake_fd, &one, sizeof one);
+    (void)n; // a full counter is readable all the same
+}
+
 // False: out of memory.
 static bool models_open(struct server *server) {
     const struct server_config *config = &server->config;
+    const int n_sources = config->loading.n_sources, n = n_sources ? n_sources : 1;
     server->metrics = metrics_create(server);
     server->kept = kept_create(config->keep_requests);
-    server->served = calloc(1, sizeof *server->served);
+    server->served = calloc((size_t)n, sizeof *server->served);
     server->responses = responses_create(config->keep_responses, config->response_bytes_max);
     if (!server->metrics || !server->kept || !server->responses || !server->served) return false;
-    server->n_served = 1;
-    return served_init(&server->served[0], server, config->model_name, config->aliases,
-                       config->n_aliases);
+    const struct server_source only = {.name = config->model_name,
+                                       .aliases = config->aliases,
+                                       .n_aliases = config->n_aliases};
+    for (int i = 0; i < n; i++) {
+        const struct server_source *source = n_sources ? &config->loading.source[i] : NULL;
+        const struct server_source *names = source ? source : &only;
+        server->n_served++;
+        if (!served_init(&server->served[i], server, names->name, names->aliases, names->n_aliases,
+                         source))
+            return false;
+    }
+    return true;
+}
+
+// Models come when they are asked for, so requests are taken at once.
+static rn_status loader_open(struct server *server, rn_error *err) {
+    const struct server_loading *loading = &server->config.loading;
+    if (!loading->n_sources) return RN_OK;
+    const rn_status status = loader_create(loading, server->wake_fd, &server->loader, err);
+    if (status) return status;
+    waiting_begin(server);
+    atomic_store(&server->phase, PHASE_READY);
+    wake(server); // for models that are loaded at the start
+    return RN_OK;
 }
 
 static rn_status server_open(struct server *server, rn_error *err) {
@@ -289,6 +327,7 @@ static rn_status server_open(struct server *server, rn_error *err) {
         return err_set(err, RN_ERR_NOMEM, "out of memory or descriptors");
     }
     status = http_create(server, listen_fd, &server->http, err);
+    if (!status) status = loader_open(server, err);
     if (status) return status;
     if (!watch(server, server->wake_fd, &server->wake_fd) ||
         !watch(server, server->signal_fd, &server->signal_fd))
@@ -337,12 +376,14 @@ int server_wait(struct server *server) {
     return server->cut_short ? -server->end_signal : server->end_signal;
 }
 
+bool server_is_loading(const struct server *server) {
+    return server->loader && loader_is_busy(server->loader);
+}
+
 static void thread_end(struct server *server) {
     if (!server->has_thread) return;
-    const uint64_t one = 1;
     atomic_store(&server->stopping, true);
-    const ssize_t n = write(server->wake_fd, &one, sizeof one);
-    (void)n; // a full counter is readable all the same
+    wake(server);
     pthread_join(server->thread, NULL);
 }
 
@@ -368,6 +409,7 @@ void server_destroy(struct server *server) {
     thread_end(server);
     http_destroy(server->http);
     server->http = NULL;
+    loader_destroy(server->loader);
     for (int i = 0; i < server->n_served; i++) served_end(&server->served[i]);
     free(server->served);
     kept_destroy(server->kept);

@@ -22,6 +22,40 @@ struct routing_objective;
 struct server;
 struct trace;
 
+// A model of a server that has several. It is loaded when a request asks for it.
+struct server_source {
+    const char *name; // for clients
+    const char *const *aliases;
+    int n_aliases;
+    int places;    // choices that it takes at a time, running or waiting
+    bool at_start; // loaded without a request
+    bool keep;     // never unloaded
+    double idle_s; // unloaded when it was not used for this time; 0: never
+    void *ctx;     // of the functions below
+};
+
+// The memory that a model takes when it is loaded, and of which device.
+struct server_need {
+    uint64_t bytes;
+    uint64_t available;          // free there now; 0: unknown
+    char device[RN_DEVICE_NAME]; // "": this machine's own memory
+};
+
+struct server_model;
+
+// How models come and go. The functions run on the loader's thread, one at a time. An error's
+// message must not hold paths of this machine.
+struct server_loading {
+    const struct server_source *source; // [n_sources]; 0: one model, which server_ready brings
+    int n_sources;
+    uint64_t bytes_max; // of all loaded models of a device; 0: as many as are free before the first
+    // RN_ERR_NOMEM: too little is free now. Other errors: it cannot be loaded.
+    rn_status (*plan)(void *ctx, struct server_need *out, rn_error *err);
+    rn_status (*load)(void *ctx, struct server_model *out, rn_error *err);
+    // Gives everything back, also what `plan` has opened; its engine has no request.
+    void (*unload)(void *ctx);
+};
+
 // All strings outlive the server. Zeroed numbers are not defaults: serve fills every field.
 struct server_config {
     const char *host;        // address to listen on
@@ -33,9 +67,10 @@ struct server_config {
     const char *const *hosts; // names that the Host header may have besides addresses, localhost
     int n_hosts;              // and `host`
     const char *tls_cert, *tls_key; // PEM text; NULL: plain HTTP
-    const char *model_name;         // the model's name for clients
+    const char *model_name;         // the model's name for clients, where it is the only one
     const char *const *aliases;     // further names
     int n_aliases;
+    struct server_loading loading; // of several models
     bool ui;
     struct log_sink *access_log;                // NULL: none; borrowed
     struct log_sink *request_lines;             // the same for people; NULL: none
@@ -69,7 +104,7 @@ struct server_config {
     void *signal_ctx;
 };
 
-// A loaded model. All of it outlives the server.
+// A loaded model. All of it outlives the server, or is there until `unload`.
 struct server_model {
     const rn_model *model;
     rn_engine *engine; // not started; its max_waiting is all that the server takes at a time,
@@ -86,6 +121,7 @@ struct server_model {
 // cannot be had, the certificate is wrong.
 rn_status server_create(const struct server_config *config, struct server **out, rn_error *err);
 int server_port(const struct server *server);
+// Of a server of one model: the model is there.
 rn_status server_ready(struct server *server, const struct server_model *model, rn_error *err);
 // Runs until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) has drained it, or
 // until the engine loses its device. Then requests have ended with an error, and their answers got
@@ -93,6 +129,8 @@ rn_status server_ready(struct server *server, const struct server_model *model, 
 // a second one, or SERVER_LOST.
 enum { SERVER_LOST = 1 << 16 }; // no signal
 int server_wait(struct server *server);
+// After server_wait: a model is being loaded or unloaded, which server_destroy would wait for.
+bool server_is_loading(const struct server *server);
 void server_destroy(struct server *server);
 
 #endif

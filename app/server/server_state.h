@@ -13,6 +13,7 @@ enum server_phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING };
 struct call;
 struct http;
 struct kept;
+struct loader;
 struct metrics;
 struct responses;
 struct workers;
@@ -41,6 +42,7 @@ struct server {
     bool has_thread;
     // I/O thread
     struct server_counts counts;
+    uint64_t n_requests;  // that engines got; counted where there are several
     struct call *calls;   // past READING
     struct call *woken;   // whose connections have something to do
     int end_signal;       // that began the drain, or SERVER_LOST; 0: none
@@ -51,6 +53,7 @@ struct server {
     struct workers *workers;
     struct http *http;
     struct kept *kept;
+    struct loader *loader;       // NULL: there is one model alone
     struct responses *responses; // any thread
 };
 

@@ -13,6 +13,7 @@
 #include "metrics.h"
 #include "otlp_span.h"
 #include "record/trace.h"
+#include "waiting.h"
 #include "workers.h"
 
 enum { LARGE_BYTES = 1 << 20 }; // of a call: its memory is given back to the system
@@ -160,6 +161,8 @@ static bool submit_one(struct call *call, int index) {
     const rn_status status =
         rn_engine_submit(call->served->engine, &request, &stream->request, &err);
     if (status == RN_OK) {
+        struct server *server = call->server;
+        stream->number = server->loader ? ++server->n_requests : stream->request;
         call->served->load += stream->n_choices;
         list_enter(stream);
         return true;
@@ -288,6 +291,7 @@ void streams_finish(struct call *call, bool gone) {
     if (large) workers_tidy(call->server->workers);
     generation_destroy(generation);
     call->generation = NULL;
+    waiting_end(call);
     call_destroy(call);
 }
 
@@ -315,12 +319,14 @@ const struct stream *streams_find(const struct served *served, uint64_t request)
     return NULL;
 }
 
-const struct stream *streams_lookup(const struct served *served, uint64_t request, const char *id) {
+const struct stream *streams_lookup(const struct server *server, uint64_t number, const char *id) {
     const struct stream *found = NULL;
-    for (const struct stream *at = served->streams; at; at = at->next) {
-        // the list starts with the newest: the first of an answer is its last here
-        if (request ? at->request == request : !strcmp(at->id, id) || !strcmp(at->request_id, id))
-            found = at;
+    for (int i = 0; i < server->n_served && !found; i++) {
+        for (const struct stream *at = server->served[i].streams; at; at = at->next) {
+            // the list starts with the newest: the first of an answer is its last here
+            if (number ? at->number == number : !strcmp(at->id, id) || !strcmp(at->request_id, id))
+                found = at;
+        }
     }
     return found;
 }

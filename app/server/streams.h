@@ -12,7 +12,8 @@ struct stream {
     struct served *served;
     char id[CALL_ID_BYTES];                 // of the answer; the call may be gone
     char request_id[CALL_REQUEST_ID_BYTES]; // the client's; "": none
-    uint64_t request;
+    uint64_t request;                       // the engine's number of it
+    uint64_t number;  // for clients: the same, but unique over all engines of the server
     int first_choice; // in generation->choice[]
     int n_choices;
     uint64_t *allowed;          // the set of allowed_token_ids, for the engine; NULL: any
@@ -21,7 +22,7 @@ struct stream {
 
 // The engine request of that number, or (where that is 0) the first of that answer or of that
 // X-Request-Id, also of a call that is gone; NULL: it has ended.
-const struct stream *streams_lookup(const struct served *served, uint64_t request, const char *id);
+const struct stream *streams_lookup(const struct server *server, uint64_t number, const char *id);
 // A worker has prepared the call: its generation is submitted, and the call becomes
 // RUNNING or STREAMING; or ENDED, when it is answered or refused (429, 503, 400).
 void streams_start(struct call *call);

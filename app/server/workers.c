@@ -10,6 +10,7 @@
 
 #include "helpers.h"
 #include "routes.h"
+#include "waiting.h"
 
 struct ring {
     struct call **item; // [capacity]
@@ -62,7 +63,11 @@ static void *work(void *ctx) {
         }
         struct call *call = ring_take(&workers->todo, workers->capacity);
         pthread_mutex_unlock(&workers->lock);
-        call->route->prepare(call);
+        // a call of several models comes twice
+        if (call->is_bound)
+            call->route->prepare(call);
+        else
+            waiting_find(call);
         pthread_mutex_lock(&workers->lock);
         ring_put(&workers->done, workers->capacity, call);
         const uint64_t one = 1;

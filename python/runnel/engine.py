@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from . import _native as native
 from ._native import lib
-from .errors import CancelledError, error_for
+from .errors import CancelledError, Error, error_for
 from .model import ChatTemplate, Messages, Model
 from .settings import RequestBuilder, engine_options
 from .stream import Event, Logprob, Result, Stream, Timings
@@ -234,7 +234,10 @@ def _read(engine: "weakref.ref[Engine]", handle: c_void_p, is_over: threading.Ev
         for event in events[:count]:
             stream = owner._streams.get(event.data)
             if stream is not None:
-                stream._put(_event(event, owner.model, stream))
+                try:
+                    stream._put(_event(event, owner.model, stream))
+                except Exception as error:  # its reader must not wait for ever
+                    stream._fail(Error(f"an event could not be read: {error!r}"))
             del stream
         del owner
 

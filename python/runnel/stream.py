@@ -31,6 +31,7 @@ class Timings:
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int
+    stored_tokens: int
     preemptions: int
     queue_ms: float
     prompt_ms: float

@@ -95,6 +95,7 @@ static void environment_follows_the_flag(enum command_id command, enum option_id
     if (is_exception) n += (size_t)sprintf(expected + n, "BENCH_");
     for (const char *c = row->flag; *c; c++)
         expected[n++] = (char)(*c == '-' ? '_' : *c - ('a' - 'A'));
+    if (id == OPT_MODELS) strcpy(expected + n, "_FILE"); // RUNNEL_MODELS is a search path
     assert_string_equal(option_environment(row, buffer), expected);
 }
 

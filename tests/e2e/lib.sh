@@ -109,7 +109,7 @@ ready() {
     local i
     port=
     for ((i = 0; i < 600 && ${#port} == 0; i++)); do
-        port=$(sed -n 's/.* is ready at [^ ]*:\([0-9]*\)\b.*/\1/p' said)
+        port=$(sed -n 's/.* is ready at [^ ]*:\([0-9][0-9]*\).*/\1/p' said)
         kill -0 "$pid" 2>/dev/null || break
         [ "$port" ] || sleep 0.05
     done

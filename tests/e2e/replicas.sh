@@ -37,7 +37,7 @@ for i in 1 2 3 4; do until_ready $i; done
 
 for ((try = 0; try < 20; try++)); do
     at=$((20000 + RANDOM % 30000))
-    sed -e "s/bind :8080/bind 127.0.0.1:$at/; s/inter 1s/inter 100ms/; s/:8081/:${ports[1]}/; s/:8082/:${ports[2]}/" \
+    sed -e "s/bind :8080/bind 127.0.0.1:$at/; s/inter 1s/inter 50ms/; s/:8081/:${ports[1]}/; s/:8082/:${ports[2]}/" \
         -e "s/:8083/:${ports[3]}/; s/:8084/:${ports[4]}/" "$ROOT/deploy/haproxy/haproxy.cfg" >haproxy.cfg
     haproxy -db -f haproxy.cfg >haproxy.out 2>&1 &
     proxy=$!
@@ -83,10 +83,10 @@ equal "the proxy's id comes back" 1 \
 
 # ---- a rolling restart under 32 streams
 "$BIN" bench serve --url "$url" --endpoint completions --prompt-ids --concurrency 32 --requests 100000 \
-    --duration "${REPLICAS_SECONDS:-3.5}" --input-tokens 20 --output-tokens 24 --ignore-eos --json load.json >load 2>&1 </dev/null &
+    --duration "${REPLICAS_SECONDS:-2.5}" --input-tokens 20 --output-tokens 24 --ignore-eos --json load.json >load 2>&1 </dev/null &
 load=$!
 end=$((SECONDS + ${REPLICAS_SECONDS:-0}))
-sleep 0.5
+sleep 0.3
 while :; do
     for i in 1 2 3 4; do
         kill -TERM "${replicas[$i]}"
@@ -94,7 +94,7 @@ while :; do
         equal "replica $i ends when its streams have" 0 $?
         replica $i
         until_ready $i
-        sleep 0.25 # the proxy sees it
+        sleep 0.15 # the proxy sees it
     done
     [ $SECONDS -ge $end ] && break
 done

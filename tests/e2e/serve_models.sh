@@ -1,0 +1,105 @@
+# `runnel serve --models`: models are loaded when requests name them and replace each other where memory
+# holds one, memory is given back, and the server ends while a model is loading.
+# label: address
+. "$(dirname "$0")/lib.sh"
+
+cat >models.conf <<END
+# memory for one of them
+max-seqs = 2
+ctx = 256
+[small]
+model = $SMALL
+alias = other
+[tiny]
+model = $TINY
+kv-memory = 8M
+END
+
+start() {
+    : >said
+    "$BIN" serve --port 0 -t 1 "$@" >served 2>said </dev/null &
+    pid=$!
+    ready "with $*"
+}
+
+# text MODEL: the text of a completion.
+text() {
+    ask POST /v1/completions "{\"model\":\"$1\",\"prompt\":\"Once upon\",\"max_tokens\":12,\"temperature\":0}" |
+        tail -n 1 >answer
+    json answer choices.0.text
+}
+
+anonymous() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$pid/status"; }
+status_is() { ask GET "/v1/models/$1" '' | grep -q "\"status\":{\"value\":\"$2\""; }
+
+# Two models that do not fit together.
+start --models models.conf --models-memory 12M --access-log log
+before=$(anonymous)
+small=$(text small)
+tiny=$(text tiny)
+expect "the models differ" [ "$small" != "$tiny" ]
+for i in 1 2 3; do
+    equal "small, again" "$small" "$(text other)"
+    equal "tiny, again" "$tiny" "$(text tiny)"
+done
+expect "small makes room: $(cat said)" grep -q '^runnel: small is unloaded$' said
+equal "loads of small" 4 "$(grep -c '^runnel: small is loaded' said)"
+expect "the log names the model" grep -q '"model":"small".*"output_tokens":12' log
+# Clients of Ollama: all models are listed, the loaded one runs, and an empty prompt unloads it.
+ask GET /api/tags '' >answer
+expect "both are listed: $(tail -n 1 answer)" grep -q '"name":"small:latest".*"name":"tiny:latest"' answer
+ask GET /api/ps '' >answer
+expect "tiny runs: $(tail -n 1 answer)" grep -q '{"models":\[{"name":"tiny:latest"[^]]*\][^]]*\]}$' answer
+ask POST /api/generate '{"model":"tiny","keep_alive":0}' >answer
+expect "it is to go: $(tail -n 1 answer)" grep -q '"response":"","done":true,"done_reason":"unload"}' answer
+until_true "tiny is unloaded" status_is tiny unloaded
+ask POST /api/generate '{"model":"tiny:latest","prompt":"Once","raw":true,"stream":true,"options":{"num_predict":4}}' >answer
+expect "a stream that waited is lines" grep -q '^Content-Type: application/x-ndjson' answer
+expect "and no comments" eval '! grep -q "^:" answer'
+expect "the wait is told: $(tail -n 3 answer)" grep -q '"done":true.*"load_duration":[1-9]' answer
+ask POST /models/unload '{"model":"tiny"}' >answer
+expect "unloading by hand" grep -q '{"success":true}' answer
+until_true "tiny is unloaded" status_is tiny unloaded
+if [ -z "$SAN" ]; then
+    until_true "all memory is given back" eval '[ $(($(anonymous) - before)) -lt 3000 ]'
+fi
+kill -TERM $pid
+wait $pid
+equal "the status" 0 $?
+
+# A model that does not fit, one that cannot be loaded, and the default model.
+head -c 5000 "$TINY" >cut.gguf
+printf '[large]\nmodel = %s\nkv-memory = 1G\n[cut]\nmodel = %s\n' "$SMALL" "$work/cut.gguf" >bad.conf
+start --models bad.conf --models-memory 64M -m "$TINY" --alias main --kv-memory 8M
+until_true "the default model is loaded at the start" status_is main loaded
+equal "it serves requests without a name" "$tiny" "$(text '')"
+ask POST /v1/completions '{"model":"large","prompt":"a"}' >answer
+expect "too large: $(cat answer)" grep -q '503 Service Unavailable' answer
+expect "it says how much" grep -q 'it needs 10[0-9]* MiB of memory' answer
+ask POST /v1/completions '{"model":"cut","prompt":"a"}' >answer
+expect "a bad file: $(cat answer)" grep -q 'The model `cut` cannot be loaded: ' answer
+expect "no path is told" [ -z "$(grep -F "$work" answer)" ]
+expect "the operator has it" grep -q '^runnel: cut cannot be loaded: .*/cut.gguf: ' said
+equal "the others serve" "$tiny" "$(text main)"
+kill -INT $pid
+wait $pid
+equal "interrupted" 130 $?
+
+refused 2 'none.conf: No such file' serve --models none.conf
+printf '[a]\nctx = 1x\n' >bad.conf
+refused 2 "bad.conf:2: ctx: '1x' is not" serve --models bad.conf
+
+# It ends while a model is loaded. The embedded one takes its time.
+[ -n "$SAN" ] || {
+    printf '[a]\nmodel = %s\n' "$MODELS/tale-20m-q8_0.gguf" >models.conf
+    start --models models.conf
+    ask POST /v1/completions '{"model":"a","prompt":"a"}' >answer &
+    asking=$!
+    until_true "it is loading" status_is a loading
+    kill -TERM $pid
+    wait $pid
+    equal "the status while a model is loaded" 0 $?
+    wait $asking
+    expect "the request was answered: $(cat answer)" grep -q '"Draining"\|"finish_reason"' answer
+}
+finish
