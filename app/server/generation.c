@@ -10,6 +10,7 @@
 
 #include "answer_types.h"
 #include "generation_shape.h"
+#include "slots.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
     struct generation *generation = calloc(1, sizeof *generation);
@@ -19,6 +20,7 @@ struct generation *generation_create(struct call *call, const struct writer *wri
     }
     generation->writer = writer;
     generation->params.n = 1;
+    generation->params.id_slot = -1;
     generation->params.max_tokens = call->served->max_tokens;
     call->generation = generation;
     return generation;
@@ -121,7 +123,7 @@ bool generation_check(struct call *call, struct generation *generation, const ch
                            "takes",
                            generation->n_prompts, n, places);
     }
-    return true;
+    return slots_check(call, generation);
 }
 
 // ---------------------------------------------------------------- chat

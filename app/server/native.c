@@ -120,7 +120,7 @@ static void result_write(struct call *call, const struct generation_choice *choi
     const rn_timings *timings = &choice->timings;
     const struct generation_prompt *prompt = &generation->prompt[choice->prompt];
     const bool full = timings->prompt_tokens + timings->output_tokens >= served->engine_info.n_ctx;
-    jbuf_text(out, ",\"id_slot\":-1,\"stop\":true");
+    jbuf_printf(out, ",\"id_slot\":%d,\"stop\":true", generation->params.id_slot);
     jbuf_key(out, "model");
     jbuf_cstring(out, served->name);
     int_write(out, "tokens_predicted", timings->output_tokens);
@@ -252,7 +252,7 @@ static void chunk_write(struct call *call, struct generation_choice *choice, con
     jbuf_string(out, text, len);
     tokens_write(out, choice->token + own->n_written, choice->n_tokens - own->n_written);
     own->n_written = choice->n_tokens;
-    jbuf_text(out, ",\"stop\":false,\"id_slot\":-1");
+    jbuf_printf(out, ",\"stop\":false,\"id_slot\":%d", call->generation->params.id_slot);
     int_write(out, "tokens_predicted", choice->n_tokens);
     int_write(out, "tokens_evaluated", (int64_t)call->generation->prompt[choice->prompt].n_ids);
     if (choice->n_logprob) probabilities_write(out, call->served->model, choice);

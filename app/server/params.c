@@ -574,7 +574,8 @@ bool params_model(struct call *call, const json_t *body) {
 }
 
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out) {
-    *out = (struct params){.sampling = call->served->sampling,
+    *out = (struct params){.id_slot = -1,
+                           .sampling = call->served->sampling,
                            .n = 1,
                            .max_tokens = call->served->max_tokens,
                            .stream = family == FAMILY_OLLAMA,

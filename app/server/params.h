@@ -55,6 +55,7 @@ struct params {
     int draft_max;           // of rn_request: 0: the engine's; -1: none
     int priority;
     const char *user, *cache_salt; // NULL: none
+    int id_slot;                   // that remembers the text (slots.h); -1: none
     double timeout_ms;             // 0: the server's
     double ttft_ms, tpot_ms;       // bounds of the request's headers; 0: none
     double cache_share;            // cache_hit_threshold

@@ -8,6 +8,7 @@
 #include "live.h"
 #include "metrics.h"
 #include "requests.h"
+#include "slots.h"
 #include "server_state.h"
 #include "streams.h"
 
@@ -26,8 +27,10 @@ bool served_init(struct served *served, struct server *server, const char *name,
 static void views_destroy(struct served *served) {
     live_destroy(served->live);
     requests_destroy(served->requests);
+    slots_destroy(served->slots);
     served->live = NULL;
     served->requests = NULL;
+    served->slots = NULL;
 }
 
 void served_deinit(struct served *served) {
@@ -87,7 +90,8 @@ rn_status served_attach(struct served *served, const struct server_model *parts,
     fingerprint(served);
     served->live = live_create(served);
     served->requests = requests_create(served);
-    if (!served->live || !served->requests) {
+    served->slots = slots_create(served->engine_info.max_seqs);
+    if (!served->live || !served->requests || !served->slots) {
         served_detach(served);
         return err_set(err, RN_ERR_NOMEM, "out of memory");
     }

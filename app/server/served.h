@@ -19,6 +19,7 @@ struct call;
 struct live;
 struct model_metrics;
 struct requests;
+struct slots;
 struct stream;
 
 enum served_state {
@@ -60,6 +61,7 @@ struct served {
     struct model_metrics *metrics; // always there
     struct live *live;
     struct requests *requests;
+    struct slots *slots;
     // of a model with a source
     int users;            // calls that it was given and that have not ended
     struct call *waiting; // calls that wait for it, the oldest first

@@ -13,6 +13,7 @@
 #include "metrics.h"
 #include "otlp_span.h"
 #include "record/trace.h"
+#include "slots.h"
 #include "waiting.h"
 #include "workers.h"
 
@@ -597,6 +598,7 @@ static void on_event(struct call *call, struct generation_choice *choice, const 
     } else {
         if (event->token >= 0 && generation->params.stream && generation->writer->token)
             generation->writer->token(call, choice);
+        if (choice->ended) slots_take(call, choice);
         if (choice->ended && generation->params.stream)
             generation->writer->choice_end(call, choice);
         if (generation->n_live == 0)

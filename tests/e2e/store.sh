@@ -52,6 +52,41 @@ equal "its prompt was read, not computed" $(((n_prompt - 1) / 32 * 32)) \
     "$(json second usage.prompt_tokens_details.cached_tokens)"
 expect "the metrics say so" [ "$(metric hits_total)" -gt 8 ]
 equal "nothing failed" "0 0" "$(metric errors_total) $(metric removed_total)"
+
+# llama.cpp's slots. Their names are no paths.
+slot() { ask POST "/slots/$1?action=$2" "$3" | tail -1; }
+name='{"filename":"../../a conversation.bin"}'
+slot 0 save "$name" >answer
+expect "a slot without a text" grep -q '"slot 0 has no text' answer
+ask POST /completion "{\"prompt\":\"$prompt\",\"n_predict\":6,\"id_slot\":0}" | tail -1 >answer
+equal "the slot that was named" 0 "$(json answer id_slot)"
+evaluated=$(json answer tokens_evaluated)
+predicted=$(json answer tokens_predicted)
+slot 0 save "$name" >answer
+equal "its text is saved" $((evaluated + predicted)) "$(json answer n_saved)"
+expect "with its pages: $(cat answer)" [ "$(json answer n_stored)" -ge $((evaluated / 32 * 32)) ]
+equal "under its name" "../../a conversation.bin" "$(json answer filename)"
+expect "which is no path" [ ! -e "../../a conversation.bin" ]
+saved=$(json answer n_saved)
+kill -TERM $pid
+wait $pid
+equal "it ends as usual" 0 $?
+start
+slot 1 restore '{"filename":"another"}' >answer
+expect "a name that there is not" grep -q "there is no text of the name 'another'" answer
+slot 1 restore "$name" >answer
+equal "it is restored after a restart" "1 $saved" "$(json answer id_slot) $(json answer n_restored)"
+expect "from the store: $(cat answer)" [ "$(json answer n_cached)" -ge $((evaluated / 32 * 32)) ]
+slot 1 erase "$name" >answer
+equal "it is erased" "$saved" "$(json answer n_erased)"
+slot 1 restore "$name" >answer
+expect "and gone" grep -q 'there is no text of the name' answer
+slot 99999 save "$name" >answer
+expect "a slot that there is not" grep -q "slot '99999', expected 0 to" answer
+slot 0 copy "$name" >answer
+expect "an action that there is not" grep -q 'action: expected save, restore or erase' answer
+slot 0 save '{}' >answer
+expect "a name is needed" grep -q 'filename: missing' answer
 kill -TERM $pid
 wait $pid
 equal "it ends as usual" 0 $?

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "engine/store/page_store_internal.h"
@@ -177,7 +178,8 @@ uint64_t page_store_read_ns(const struct page_store *store, uint64_t bytes) {
 }
 
 uint16_t page_store_offer(struct page_store *store, const struct page_facts *facts, uint32_t page) {
-    const uint32_t at = store->next_offer % STORE_OFFERS;
+    const uint32_t at =
+        atomic_load_explicit(&store->next_offer, memory_order_relaxed) % STORE_OFFERS;
     struct page_offer *offer = &store->offer[at];
     if (atomic_load_explicit(&store->is_full, memory_order_relaxed) ||
         atomic_load_explicit(&offer->state, memory_order_acquire) != OFFER_FREE) {
@@ -187,7 +189,7 @@ uint16_t page_store_offer(struct page_store *store, const struct page_facts *fac
     offer->facts = *facts;
     offer->page = page;
     atomic_store_explicit(&offer->state, OFFER_QUEUED, memory_order_release);
-    store->next_offer++;
+    atomic_fetch_add(&store->next_offer, 1);
     bell_ring(&store->writer_bell);
     return (uint16_t)(at + 1);
 }
@@ -252,7 +254,36 @@ void page_fetch_leave(struct page_store *store, struct page_fetch *fetch) {
     fetch->is_taken = false;
 }
 
-// ---------------------------------------------------------------- small files
+// ---------------------------------------------------------------- texts
+
+void page_store_settle(const struct page_store *store, int wait_ms) {
+    const uint32_t wanted = atomic_load(&store->next_offer);
+    const uint64_t end = clock_ns() + (uint64_t)wait_ms * 1000000u;
+    while ((int32_t)(atomic_load(&store->n_handled) - wanted) < 0 && clock_ns() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+// A block of states alone is stored now and then, so the chain goes on where it is not.
+size_t page_store_covers(const struct page_store *store, const char *salt, size_t n_salt,
+                         const int32_t *token, size_t n_token) {
+    struct page_name name = {.key = store->root};
+    size_t covered = 0;
+    if (n_salt) name.key = page_key_salt(&store->root, salt, n_salt);
+    for (size_t at = 0; at < n_token; at += KV_PAGE_TOKENS) {
+        const struct page_key parent = name.key;
+        const size_t left = n_token - at;
+        const int n = left < KV_PAGE_TOKENS ? (int)left : KV_PAGE_TOKENS;
+        for (int i = n - 1; i > 0 && left <= KV_PAGE_TOKENS; i--) { // the last token has no page
+            name.key = page_key_block(&parent, token + at, i);
+            if (!page_store_has(store, &name)) continue;
+            if (at + (size_t)i > covered) covered = at + (size_t)i;
+            break;
+        }
+        name.key = page_key_block(&parent, token + at, n);
+        if (n == KV_PAGE_TOKENS && page_store_has(store, &name)) covered = at + KV_PAGE_TOKENS;
+    }
+    return covered;
+}
 
 // A client's name is hashed: it never becomes a path.
 static bool small_name(const struct page_store *store, const char *name, size_t n_name,

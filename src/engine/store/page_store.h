@@ -95,7 +95,14 @@ void page_fetch_ask(struct page_store *store, struct page_fetch *fetch);
 // now on. Waits for one that is being written at most.
 void page_fetch_leave(struct page_store *store, struct page_fetch *fetch);
 
-// --- small files, any thread ---
+// --- any thread ---
+
+// Waits until the pages that were offered before are written, or will not be; for wait_ms at most.
+void page_store_settle(const struct page_store *store, int wait_ms);
+// The tokens, from the first on, whose pages are stored: whole blocks of the first group, and a
+// tail. Of a group of states, those up to the last one that is stored.
+size_t page_store_covers(const struct page_store *store, const char *salt, size_t n_salt,
+                         const int32_t *token, size_t n_token);
 
 // Lists of tokens by name, for slots. salt: as of requests. 0, or the error of the system; ENOTSUP:
 // the store is not ready.

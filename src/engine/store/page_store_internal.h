@@ -51,10 +51,10 @@ struct page_store {
     _Atomic uint64_t n_files, file_bytes; // of the index
     int64_t part_changed[PAGE_DIR_PARTS]; // the writer's, as of the last scan
 
-    struct page_offer *offer;   // [STORE_OFFERS] a ring
-    uint32_t first_offer;       // the writer's
-    uint32_t next_offer;        // the step's
-    _Atomic uint32_t n_handled; // offers that are written, or will not be
+    struct page_offer *offer;    // [STORE_OFFERS] a ring
+    uint32_t first_offer;        // the writer's
+    _Atomic uint32_t next_offer; // the step's
+    _Atomic uint32_t n_handled;  // offers that are written, or will not be
     struct bell writer_bell, reader_bell;
     pthread_t writer, reader;
     bool has_writer, has_reader;

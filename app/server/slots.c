@@ -1,0 +1,248 @@
+// See slots.h. A text that cannot be kept, for want of memory, leaves its slot empty.
+#include "slots.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fields.h"
+#include "helpers.h"
+#include "openai.h"
+#include "routes.h"
+
+enum { NAME_MOST = 255 };
+
+struct slot {
+    int32_t *token; // [n]
+    size_t n;
+    char salt[RN_MAX_SALT_BYTES + 1];
+};
+
+struct slots {
+    pthread_mutex_t lock;
+    int n;
+    struct slot slot[];
+};
+
+struct slots *slots_create(int n_slots) {
+    struct slots *slots = calloc(1, sizeof *slots + (size_t)n_slots * sizeof *slots->slot);
+    if (!slots) return NULL;
+    slots->n = n_slots;
+    pthread_mutex_init(&slots->lock, NULL);
+    return slots;
+}
+
+void slots_destroy(struct slots *slots) {
+    if (!slots) return;
+    for (int i = 0; i < slots->n; i++) free(slots->slot[i].token);
+    pthread_mutex_destroy(&slots->lock);
+    free(slots);
+}
+
+static bool has_store(const struct served *served) {
+    rn_store_stats stats;
+    return rn_engine_get_store_stats(served->engine, &stats);
+}
+
+bool slots_check(struct call *call, struct generation *generation) {
+    const struct served *served = call->served;
+    const int id = generation->params.id_slot;
+    if (id < 0) return true;
+    if (id >= served->slots->n)
+        return call_refuse(call, 400, "id_slot", NULL, "id_slot: %d, expected -1 to %d", id,
+                           served->slots->n - 1);
+    if (has_store(served)) generation->keep_tokens = true;
+    return true;
+}
+
+// Takes the tokens over; NULL: the slot is empty then.
+static void slot_set(struct slots *slots, int id, int32_t *token, size_t n, const char *salt) {
+    pthread_mutex_lock(&slots->lock);
+    struct slot *slot = &slots->slot[id];
+    free(slot->token);
+    *slot = (struct slot){.token = token, .n = token ? n : 0};
+    if (salt) snprintf(slot->salt, sizeof slot->salt, "%s", salt);
+    pthread_mutex_unlock(&slots->lock);
+}
+
+// A copy of the slot's text; n 0: it has none, or there is no memory.
+static struct slot slot_get(struct slots *slots, int id) {
+    pthread_mutex_lock(&slots->lock);
+    struct slot copy = slots->slot[id];
+    copy.token = copy.n ? malloc(copy.n * sizeof *copy.token) : NULL;
+    if (!copy.token) copy.n = 0;
+    if (copy.token) memcpy(copy.token, slots->slot[id].token, copy.n * sizeof *copy.token);
+    pthread_mutex_unlock(&slots->lock);
+    return copy;
+}
+
+void slots_take(struct call *call, const struct generation_choice *choice) {
+    const struct generation *generation = call->generation;
+    const int id = generation->params.id_slot;
+    if (id < 0 || choice->index > 0 || generation->pooling || !generation->keep_tokens) return;
+    const struct generation_prompt *prompt = &generation->prompt[0];
+    const size_t n = prompt->n_ids + (size_t)choice->n_tokens;
+    int32_t *token = malloc(n * sizeof *token);
+    if (token) memcpy(token, prompt->ids, prompt->n_ids * sizeof *token);
+    if (token && choice->n_tokens)
+        memcpy(token + prompt->n_ids, choice->token, (size_t)choice->n_tokens * sizeof *token);
+    slot_set(call->served->slots, id, token, n, generation->params.cache_salt);
+}
+
+// ---------------------------------------------------------------- answers
+
+static void number_write(struct jbuf *out, const char *name, int64_t value) {
+    jbuf_key(out, name);
+    jbuf_int(out, value);
+}
+
+static void end_write(const struct call *call, struct jbuf *out, const char *name) {
+    jbuf_printf(out, ",\"timings\":{\"%s\":%.3f}}", name,
+                (double)(clock_ns() - call->start_ns) * 1e-6);
+}
+
+static void head_write(struct jbuf *out, int id, const char *name) {
+    jbuf_printf(out, "{\"id_slot\":%d", id);
+    if (!name) return;
+    jbuf_key(out, "filename");
+    jbuf_cstring(out, name);
+}
+
+static bool refuse_error(struct call *call, const rn_error *err) {
+    if (err->status == RN_ERR_FULL)
+        return call_refuse(call, 503, NULL, "store_not_ready", "%s", err->message);
+    return call_refuse_error(call, "filename", err);
+}
+
+static void save(struct call *call, int id, const char *name) {
+    struct slot slot = slot_get(call->served->slots, id);
+    size_t n_stored = 0;
+    rn_error err = {0};
+    if (slot.n == 0)
+        call_refuse(call, 400, NULL, "slot_empty",
+                    "slot %d has no text: a request with \"id_slot\": %d gives it one", id, id);
+    else if (rn_engine_save_text(call->served->engine, name, slot.salt, slot.token, slot.n,
+                                 &n_stored, &err))
+        refuse_error(call, &err);
+    free(slot.token);
+    if (call_refused(call)) return;
+    struct jbuf *out = &call->out;
+    head_write(out, id, name);
+    number_write(out, "n_saved", (int64_t)slot.n);
+    number_write(out, "n_stored", (int64_t)n_stored);
+    number_write(out, "n_written",
+                 (int64_t)(n_stored * call->served->engine_info.kv_token_bytes +
+                           (n_stored ? call->served->engine_info.state_bytes : 0)));
+    end_write(call, out, "save_ms");
+    call_answer(call);
+}
+
+static void erase(struct call *call, int id, const char *name) {
+    struct slot slot = slot_get(call->served->slots, id);
+    slot_set(call->served->slots, id, NULL, 0, NULL);
+    free(slot.token);
+    if (name) rn_engine_erase_text(call->served->engine, name);
+    head_write(&call->out, id, name);
+    number_write(&call->out, "n_erased", (int64_t)slot.n);
+    jbuf_text(&call->out, "}");
+    call_answer(call);
+}
+
+// ---------------------------------------------------------------- restoring
+
+// The text becomes a prompt without output: its pages come to memory, from the store or computed.
+struct restore {
+    int id;
+    const char *name; // of the call's JSON
+    char salt[RN_MAX_SALT_BYTES + 1];
+};
+
+static void restored_write(struct call *call, int i) {
+    const struct generation *generation = call->generation;
+    const struct restore *own = generation->own;
+    const rn_timings *timings = &generation->choice[i].timings;
+    const struct generation_prompt *prompt = &generation->prompt[0];
+    int32_t *token = malloc(prompt->n_ids * sizeof *token);
+    if (token) memcpy(token, prompt->ids, prompt->n_ids * sizeof *token);
+    slot_set(call->served->slots, own->id, token, prompt->n_ids, own->salt);
+    struct jbuf *out = &call->out;
+    head_write(out, own->id, own->name);
+    number_write(out, "n_restored", timings->prompt_tokens);
+    number_write(out, "n_cached", timings->cached_tokens);
+    number_write(out, "n_read",
+                 (int64_t)timings->stored_tokens *
+                     (int64_t)call->served->engine_info.kv_token_bytes);
+    end_write(call, out, "restore_ms");
+}
+
+static const struct writer restore_writer = {.whole = restored_write, .error = openai_error};
+
+static void restore(struct call *call, int id, const char *name) {
+    struct generation *generation = generation_create(call, &restore_writer);
+    if (!generation) return;
+    struct restore *own = calloc(1, sizeof *own);
+    if (!own) {
+        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return;
+    }
+    generation->own = own;
+    generation->own_free = free;
+    own->id = id;
+    own->name = name;
+    int32_t *token;
+    size_t n;
+    rn_error err = {0};
+    if (rn_engine_load_text(call->served->engine, name, own->salt, &token, &n, &err)) {
+        refuse_error(call, &err);
+        return;
+    }
+    generation->params.max_tokens = 0;
+    if (*own->salt) generation->params.cache_salt = own->salt;
+    if (generation_add(call, generation, token, n)) generation_check(call, generation, "filename");
+}
+
+// ---------------------------------------------------------------- the handler
+
+// The number at the end of the path.
+static bool id_read(struct call *call, int *out) {
+    const char *text = strrchr(call_path(call), '/') + 1;
+    char *end;
+    const long id = strtol(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || id >= call->served->slots->n)
+        return call_refuse(call, 400, NULL, "invalid_slot", "slot '%.32s', expected 0 to %d", text,
+                           call->served->slots->n - 1);
+    *out = (int)id;
+    return true;
+}
+
+void slots_prepare(struct call *call) {
+    char action[16];
+    int id = 0;
+    if (!has_store(call->served)) {
+        call_refuse(call, 501, NULL, "not_supported",
+                    "slots are not saved: the server runs without --page-store DIR");
+        return;
+    }
+    if (!id_read(call, &id)) return;
+    const char *what = call_query(call, "action", action, sizeof action);
+    const bool is_erase = what && strcmp(what, "erase") == 0;
+    if (!what || (!is_erase && strcmp(what, "save") != 0 && strcmp(what, "restore") != 0)) {
+        call_refuse(call, 400, "action", NULL, "action: expected save, restore or erase");
+        return;
+    }
+    const char *name = NULL;
+    size_t len = 0;
+    const json_t *body = is_erase && call->body_len == 0 ? NULL : call_json(call);
+    if (!body && !(is_erase && call->body_len == 0)) return;
+    const struct fields fields = fields_of(call, body, "");
+    if (body && !field_string(&fields, "filename", NAME_MOST, &name, &len)) return;
+    if (!is_erase && len == 0) {
+        call_refuse(call, 400, "filename", NULL, "filename: missing");
+        return;
+    }
+    if (is_erase)
+        erase(call, id, len ? name : NULL);
+    else
+        (strcmp(what, "save") == 0 ? save : restore)(call, id, name);
+}
