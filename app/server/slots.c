@@ -216,33 +216,38 @@ static bool id_read(struct call *call, int *out) {
     return true;
 }
 
+// The name in the body; NULL: there is none, which only erase allows. False: refused.
+static bool name_read(struct call *call, bool is_erase, const char **out) {
+    size_t len = 0;
+    *out = NULL;
+    if (is_erase && call->body_len == 0) return true;
+    const json_t *body = call_json(call);
+    if (!body) return false;
+    const struct fields fields = fields_of(call, body, "");
+    if (!field_string(&fields, "filename", NAME_MOST, out, &len)) return false;
+    if (len == 0) *out = NULL;
+    return *out || is_erase ||
+           call_refuse(call, 400, "filename", NULL, "filename: expected the name of the text");
+}
+
 void slots_prepare(struct call *call) {
-    char action[16];
-    int id = 0;
-    if (!has_store(call->served)) {
+    static const struct {
+        const char *name;
+        void (*run)(struct call *call, int id, const char *name);
+    } actions[] = {{"save", save}, {"restore", restore}, {"erase", erase}};
+    enum { N_ACTIONS = sizeof actions / sizeof *actions };
+    char text[16];
+    const char *name, *wanted = call_query(call, "action", text, sizeof text);
+    int id = 0, at = 0;
+    if (!id_read(call, &id)) return;
+    while (at < N_ACTIONS && (!wanted || strcmp(wanted, actions[at].name) != 0)) at++;
+    if (at == N_ACTIONS)
+        call_refuse(call, 400, "action", NULL, "action: expected save, restore or erase");
+    else if (!name_read(call, actions[at].run == erase, &name))
+        return;
+    else if (!has_store(call->served))
         call_refuse(call, 501, NULL, "not_supported",
                     "slots are not saved: the server runs without --page-store DIR");
-        return;
-    }
-    if (!id_read(call, &id)) return;
-    const char *what = call_query(call, "action", action, sizeof action);
-    const bool is_erase = what && strcmp(what, "erase") == 0;
-    if (!what || (!is_erase && strcmp(what, "save") != 0 && strcmp(what, "restore") != 0)) {
-        call_refuse(call, 400, "action", NULL, "action: expected save, restore or erase");
-        return;
-    }
-    const char *name = NULL;
-    size_t len = 0;
-    const json_t *body = is_erase && call->body_len == 0 ? NULL : call_json(call);
-    if (!body && !(is_erase && call->body_len == 0)) return;
-    const struct fields fields = fields_of(call, body, "");
-    if (body && !field_string(&fields, "filename", NAME_MOST, &name, &len)) return;
-    if (!is_erase && len == 0) {
-        call_refuse(call, 400, "filename", NULL, "filename: missing");
-        return;
-    }
-    if (is_erase)
-        erase(call, id, len ? name : NULL);
     else
-        (strcmp(what, "save") == 0 ? save : restore)(call, id, name);
+        actions[at].run(call, id, name);
 }

@@ -86,7 +86,7 @@ expect "a slot that there is not" grep -q "slot '99999', expected 0 to" answer
 slot 0 copy "$name" >answer
 expect "an action that there is not" grep -q 'action: expected save, restore or erase' answer
 slot 0 save '{}' >answer
-expect "a name is needed" grep -q 'filename: missing' answer
+expect "a name is needed" grep -q 'filename: expected the name of the text' answer
 kill -TERM $pid
 wait $pid
 equal "it ends as usual" 0 $?
