@@ -120,7 +120,7 @@ static void spoil(void *ctx, const char *path) {
 
 CASE(a_wrong_file_is_removed_and_never_used) {
     struct store_world *w = world_make(4);
-    const int n_rounds = test_scale(4, 20, 100), n_pages = 16;
+    const int n_rounds = test_scale(4, 6, 100), n_pages = 16;
     uint64_t removed = 0;
     for (int round = 0; round < n_rounds; round++) {
         struct page_store *store = world_open(w);
@@ -185,7 +185,7 @@ CASE(a_file_under_another_name_is_not_its_page) {
 CASE(a_withdrawn_page_may_change_at_once) {
     struct store_world *w = world_make(6);
     struct page_store *store = world_open_as(w, "toy", 1 << 24, NULL);
-    const int n_pages = test_scale(200, 2000, 6000);
+    const int n_pages = test_scale(200, 600, 6000);
     uint16_t offer[WORLD_SLOTS] = {0};
     for (int i = 0; i < n_pages; i++) {
         const uint32_t slot = (uint32_t)(world_random(w) % WORLD_SLOTS);
@@ -216,7 +216,7 @@ CASE(a_fetch_that_was_left_writes_nothing_more) {
     struct page_store *store = world_open(w);
     for (int n = 0; n < 60; n++) world_offer(w, store, 0, n, (uint32_t)n);
     world_drain(store);
-    for (int round = 0; round < test_scale(20, 200, 500); round++) {
+    for (int round = 0; round < test_scale(20, 60, 500); round++) {
         struct page_fetch *fetch;
         while (!(fetch = page_fetch_take(store))) usleep(20);
         fetch->is_priced = true;
@@ -288,7 +288,7 @@ CASE(old_pages_make_room_and_the_size_is_kept) {
 // A process that is killed at any call, again and again: half of a write, a rename that is missing.
 CASE(a_crash_at_any_moment_leaves_right_pages_or_none) {
     struct store_world *w = world_make(10);
-    const int n_restarts = test_scale(40, 300, 1000);
+    const int n_restarts = test_scale(40, 100, 1000);
     int n_found = 0, n_over = 0;
     for (int i = 0; i < n_restarts; i++) {
         struct bad_system bad;
