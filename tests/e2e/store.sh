@@ -33,6 +33,7 @@ refused 2 "a page store needs the prefix cache, which is off" serve -m "$TINY" -
 
 # start: serves; leaves pid and port.
 start() {
+    : >said
     "$BIN" serve -m "$TINY" --port 0 -t 1 --page-store served.pages >served 2>said </dev/null &
     pid=$!
     ready "with a store"

@@ -349,6 +349,15 @@ void page_small_name(const char *folder, const struct page_key *key, char out[PA
     snprintf(out, PAGE_SMALL_NAME, "%.8s/%s", folder, hex);
 }
 
+int page_small_count(const struct page_dir *dir, const char *folder) {
+    int n = 0;
+    DIR *open = folder_open(dir, folder);
+    if (!open) return 0;
+    for (const struct dirent *entry; (entry = readdir(open));) n += entry->d_name[0] != '.';
+    closedir(open);
+    return n;
+}
+
 int page_small_put(struct page_dir *dir, const char *name, const void *data, size_t n) {
     struct header header;
     header_fill(&header, small_magic, &(struct page_facts){.bytes = n}, data);

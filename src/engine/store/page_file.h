@@ -89,6 +89,7 @@ void page_dir_clean(const struct page_dir *dir);
 
 // 0, or the error of the system. The name is one that page_small_name made.
 int page_small_put(struct page_dir *dir, const char *name, const void *data, size_t n);
+int page_small_count(const struct page_dir *dir, const char *folder); // files in it
 // The length of the file's data, which is in `to`, at most max bytes; -1: it is missing, wrong or
 // larger, or cannot be read. A wrong one is removed.
 ssize_t page_small_get(const struct page_dir *dir, const char *name, void *to, size_t max);

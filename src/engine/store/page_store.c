@@ -16,8 +16,12 @@
 #include "engine/store/page_store_internal.h"
 #include "weights/weights.h"
 
-enum { DRAIN_MS = 5000, AT_ONCE = 256 << 20 }; // AT_ONCE: bytes of a model that are hashed first
-static const double READ_NS_PER_BYTE = 1;      // before anything was read: 1 GB/s
+enum {
+    TEXTS_MOST = 4096,
+    DRAIN_MS = 5000,
+    AT_ONCE = 256 << 20
+};                                        // AT_ONCE: bytes of a model that are hashed first
+static const double READ_NS_PER_BYTE = 1; // before anything was read: 1 GB/s
 
 // ---------------------------------------------------------------- life
 
@@ -298,6 +302,7 @@ int page_store_save(struct page_store *store, const char *name, size_t n_name, c
                     size_t n) {
     char path[PAGE_SMALL_NAME];
     if (!small_name(store, name, n_name, path)) return ENOTSUP;
+    if (page_small_count(&store->dir, "slots") >= TEXTS_MOST) return EDQUOT; // clients choose names
     return page_small_put(&store->dir, path, data, n);
 }
 

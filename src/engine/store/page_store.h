@@ -104,8 +104,8 @@ void page_store_settle(const struct page_store *store, int wait_ms);
 size_t page_store_covers(const struct page_store *store, const char *salt, size_t n_salt,
                          const int32_t *token, size_t n_token);
 
-// Lists of tokens by name, for slots. salt: as of requests. 0, or the error of the system; ENOTSUP:
-// the store is not ready.
+// Lists of tokens by name, for slots. 0, or the error of the system. ENOTSUP: the store is not
+// ready; EDQUOT: it has too many of them.
 int page_store_save(struct page_store *store, const char *name, size_t n_name, const void *data,
                     size_t n);
 ssize_t page_store_load(struct page_store *store, const char *name, size_t n_name, void *to,
