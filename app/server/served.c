@@ -8,8 +8,8 @@
 #include "live.h"
 #include "metrics.h"
 #include "requests.h"
-#include "slots.h"
 #include "server_state.h"
+#include "slots.h"
 #include "streams.h"
 
 bool served_init(struct served *served, struct server *server, const char *name,

@@ -42,7 +42,7 @@ void slots_destroy(struct slots *slots) {
 
 static bool has_store(const struct served *served) {
     rn_store_stats stats;
-    return rn_engine_get_store_stats(served->engine, &stats);
+    return served->engine && rn_engine_get_store_stats(served->engine, &stats);
 }
 
 bool slots_check(struct call *call, struct generation *generation) {

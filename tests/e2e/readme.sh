@@ -47,7 +47,8 @@ while IFS= read -r line <&3; do
         pasted "$line"
         expect "$line: prints its lines" [ "$(wc -l <out)" -gt 1 ]
         ;;
-    'runnel serve')
+    'runnel serve' | 'runnel serve --page-store pages')
+        [ -z "$pid" ] || { kill "$pid"; wait "$pid"; }
         : >said
         RUNNEL_PORT=0 bash -c "exec $line" >served 2>said </dev/null &
         pid=$!

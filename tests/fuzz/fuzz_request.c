@@ -10,6 +10,7 @@
 
 #include "generation.h"
 #include "routes.h"
+#include "slots.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -57,6 +58,7 @@ static struct served *served_get(void) {
     served.info = rn_model_get_info(model);
     served.engine_info.n_ctx = 256;
     served.engine_info.max_seqs = 4;
+    served.slots = slots_create(4);
     served.engine_info.max_waiting = 256;
     served.tmpl = tmpl;
     served.tmpl_source = template_source;
@@ -112,6 +114,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct call call = {.server = served->server, .served = served, .created = 1, .start_ns = 1};
     strcpy(call.id, "0123456789");
     call.route = route_of(&data, &size);
+    char path[] = "/slots/0"; // of the one route that looks at it
+    call.path = path;
+    call.query = "action=save";
     call.body = malloc(size + 1);
     if (!call.body) return 0;
     if (size) memcpy(call.body, data, size);

@@ -91,8 +91,8 @@ CASE(routes_that_are_not_built_say_why) {
     const json_t *answer = parsed(serve_post(*state, "/v1/rerank", "{}"), 404);
     check(strstr(string_at(answer, "error.message"), "There is no /v1/rerank: reranking needs"),
           "%s", string_at(answer, "error.message"));
-    answer = parsed(serve_post(*state, "/slots/0?action=save", "{}"), 404);
-    check(strstr(string_at(answer, "error.message"), "is not saved"), "slots");
+    answer = parsed(serve_post(*state, "/slots/0?action=save", "{\"filename\":\"a\"}"), 501);
+    check(strstr(string_at(answer, "error.message"), "--page-store"), "slots");
     answer = parsed(serve_post(*state, "/v1/messages/batches", "{}"), 404);
     expect_json(answer, "type", "'error'");
     check(strstr(string_at(answer, "error.message"), "batches are not kept"), "batches");
