@@ -56,7 +56,7 @@ static inline const char *view_check(const rn_view *view) {
     }
     if (view->n_streams != (size_t)(view->stats->running + view->stats->waiting))
         return "the number of streams";
-    if (n_waiting < (uint64_t)view->stats->waiting) return "the number of those that wait";
+    if (n_waiting < (uint64_t)view->stats->waiting) return "the number of waiting streams";
     return view_check_pages(view);
 }
 

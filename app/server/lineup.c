@@ -18,7 +18,7 @@ static struct served *wanted_find(struct served *served, int n) {
     return first;
 }
 
-// Bytes of loaded models beside this one; with keep_only those that never go.
+// Bytes of loaded models beside this one; with keep_only, of models that are never unloaded.
 static uint64_t bytes_beside(const struct served *served, int n, const struct served *wanted,
                              bool keep_only) {
     uint64_t bytes = 0;

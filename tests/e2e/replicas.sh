@@ -38,6 +38,7 @@ for i in 1 2 3 4; do until_ready $i; done
 for ((try = 0; try < 20; try++)); do
     at=$((20000 + RANDOM % 30000))
     sed -e "s/bind :8080/bind 127.0.0.1:$at/; s/inter 1s/inter 50ms/; s/:8081/:${ports[1]}/; s/:8082/:${ports[2]}/" \
+        -e "s/^global\$/global\n    stats socket 127.0.0.1:$((at + 1)) level user/" \
         -e "s/:8083/:${ports[3]}/; s/:8084/:${ports[4]}/" "$ROOT/deploy/haproxy/haproxy.cfg" >haproxy.cfg
     haproxy -db -f haproxy.cfg >haproxy.out 2>&1 &
     proxy=$!
@@ -50,6 +51,16 @@ done
 pids+=("$proxy")
 url=http://127.0.0.1:$at
 equal "the proxy serves" 200 "$(curl -s -m 5 -o answer -w '%{http_code}' "$url/health")"
+
+# all_up: the proxy sends requests to each replica.
+all_up() {
+    local n
+    exec 3<>"/dev/tcp/127.0.0.1/$((at + 1))" || return 1
+    echo "show stat" >&3
+    n=$(awk -F, '$1 == "any" && $2 ~ /^r[1-4]$/ && $18 ~ /^UP/' <&3 | wc -l)
+    exec 3>&-
+    [ "$n" -eq 4 ]
+}
 
 # ---- affinity: the hit rate is that of one replica
 # turn SESSION N: a prompt that holds the session's earlier turns
@@ -94,7 +105,7 @@ while :; do
         equal "replica $i ends when its streams have" 0 $?
         replica $i
         until_ready $i
-        sleep 0.15 # the proxy sees it
+        until_true "the proxy sees replica $i" all_up
     done
     [ $SECONDS -ge $end ] && break
 done

@@ -88,7 +88,7 @@ CASE(events_equal_the_page_table_at_every_sequence_number) {
     }
 }
 
-// A subscriber that joins late, or loses messages, asks for those that it lacks.
+// A subscriber that joins late, or loses messages, asks for the missing ones.
 CASE(a_live_subscriber_keeps_the_same_table) {
     struct world *world = world_open(model, "a", 12, NULL);
     void *sub = socket_open(world, ZMQ_SUB, world->endpoint);

@@ -361,7 +361,7 @@ CASE(test_the_server_ends_while_a_model_is_loaded) {
     close(fd);
 }
 
-// Running streams finish, and every request is answered, also those that wait for a model.
+// Running streams finish, and every request is answered, also while it waits for a model.
 CASE(test_a_drain_answers_calls_that_wait) {
     struct set *set = set_create();
     set_start(set, serve_config(), 1);

@@ -212,7 +212,7 @@ rn_status kv_set_store(struct kv *kv, const struct kv_store *store, rn_error *er
 // To be called now and then: the store may have become ready, and then gets the cached pages.
 void kv_meet_store(struct kv *kv);
 
-// The positions that a table would have with pages of the store, as kv_hit counts them: fewer than
+// The positions that a table would have with pages of the store, by the rules of kv_hit: fewer than
 // n_token. The table is one that kv_hit may extend and found no more for; otherwise, or where the
 // store adds nothing, the result is what it has. fetch: lists the pages. bytes: of those to read.
 int kv_find_stored(struct kv *kv, const struct kv_table *table, const int32_t *token, int n_token,

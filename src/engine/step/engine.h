@@ -148,7 +148,7 @@ struct engine {
     uint64_t next_deadline; // no sequence has an earlier deadline; UINT64_MAX: none has one
 
     // promise.c
-    int n_bounded, n_unchecked; // live sequences with a bound; of them, those that just arrived
+    int n_bounded, n_unchecked; // live sequences with a bound; n_unchecked: new ones
     double usual_output;        // tokens of texts that ended by themselves, smoothed; 0: unknown
     struct player *players;     // [max_live] scratch of a forecast
     int *player_chunk;          // [max_live] the same
