@@ -14,7 +14,7 @@
 // Cases of an op. Each format and each KV type is met; attention costs the reference much time.
 static int n_cases(enum op_kind kind) {
     if (TEST_FOR_RACES) return 1;
-    if (kind == OP_KV_APPEND || kind == OP_ATTENTION) return test_scale(8, 16, 24);
+    if (kind == OP_KV_APPEND || kind == OP_ATTENTION) return test_scale(8, 16, 16);
     return test_scale(1, 2, kind == OP_EXPERTS ? 2 : 4) * FORMAT_COUNT;
 }
 

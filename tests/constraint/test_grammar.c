@@ -194,7 +194,7 @@ static bool ambiguous(struct constraint_run *run) {
 CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
     static char text[20000];
     int tried = 0, yes = 0, no = 0, sampled = 0;
-    const int n = test_scale(200, 600, 50000);
+    const int n = test_scale(200, 600, 20000);
     for (int round = 0; round < n; round++) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;
@@ -232,7 +232,7 @@ CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
 
 CASE(masks_of_random_grammars_are_exact_and_rollback_is_replay) {
     static char text[20000];
-    const int n = test_scale(30, 120, 10000);
+    const int n = test_scale(30, 120, 4000);
     for (int round = 0; round < n; round++) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;
@@ -320,7 +320,7 @@ struct machinery {
 // A matcher that drops its unused frames all the time, and another one that never does.
 CASE(collections_change_nothing) {
     static char text[20000];
-    const int n = test_scale(20, 60, 3000);
+    const int n = test_scale(20, 60, 1200);
     for (int round = 0; round < n; round++) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;

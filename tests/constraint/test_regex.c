@@ -55,7 +55,7 @@ static bool peer_matches(pcre2_code *code, const char *text, size_t len) {
 
 CASE(random_patterns_match_the_texts_that_pcre2_matches) {
     int both = 0, neither = 0, sampled = 0, refused = 0;
-    const int n = test_scale(100, 500, 20000);
+    const int n = test_scale(100, 500, 6000);
     for (int round = 0; round < n; round++) {
         char pattern[200];
         random_pattern(pattern, sizeof pattern, 2);

@@ -12,7 +12,7 @@ diff=$ROOT/tests/http_diff/http_diff.mjs
 
 expect "each allowed difference has examples" node "$diff" --reader "$READER_SPLIT" --examples
 expect "the fuzz corpus is split alike" node "$diff" --reader "$READER_SPLIT" --files "$ROOT/tests/fuzz/corpus/reader"
-expect "streams are split alike" node "$diff" --reader "$READER_SPLIT" --requests 40000 --seed 1
+expect "streams are split alike" node "$diff" --reader "$READER_SPLIT" --requests 20000 --seed 1
 
 # The comparison itself must see a reader that is less strict.
 server=$ROOT/app/server
@@ -21,7 +21,7 @@ loose() {
     sed "$2" "$server/reader.c" >loose.c
     expect "the source has the line for: $1" test -n "$(cmp loose.c "$server/reader.c")"
     "${CC:-cc}" -O1 -I"$server" loose.c "$ROOT/tests/http_diff/reader_split.c" -o loose || fail "cannot compile: $1"
-    node "$diff" --reader ./loose --requests 40000 --seed 1 --first >out
+    node "$diff" --reader ./loose --requests 20000 --seed 1 --first >out
     equal "exit with $1" 1 "$?"
 }
 if command -v "${CC:-cc}" >/dev/null && [ -z "$SAN" ]; then

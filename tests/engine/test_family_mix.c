@@ -8,7 +8,7 @@
 #include "bare_engine.h"
 #include "family_mixes.h"
 
-#define N_REQUESTS test_scale(12, 60, 150)
+#define N_REQUESTS test_scale(12, 60, 100)
 
 static struct mix_random now;
 

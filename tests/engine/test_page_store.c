@@ -120,7 +120,7 @@ static void spoil(void *ctx, const char *path) {
 
 CASE(a_wrong_file_is_removed_and_never_used) {
     struct store_world *w = world_make(4);
-    const int n_rounds = test_scale(4, 6, 100), n_pages = 16;
+    const int n_rounds = test_scale(4, 6, 30), n_pages = 16;
     uint64_t removed = 0;
     for (int round = 0; round < n_rounds; round++) {
         struct page_store *store = world_open(w);
@@ -185,7 +185,7 @@ CASE(a_file_under_another_name_is_not_its_page) {
 CASE(a_withdrawn_page_may_change_at_once) {
     struct store_world *w = world_make(6);
     struct page_store *store = world_open_as(w, "toy", 1 << 24, NULL);
-    const int n_pages = test_scale(200, 600, 6000);
+    const int n_pages = test_scale(200, 600, 2000);
     uint16_t offer[WORLD_SLOTS] = {0};
     for (int i = 0; i < n_pages; i++) {
         const uint32_t slot = (uint32_t)(world_random(w) % WORLD_SLOTS);
@@ -216,7 +216,7 @@ CASE(a_fetch_that_was_left_writes_nothing_more) {
     struct page_store *store = world_open(w);
     for (int n = 0; n < 60; n++) world_offer(w, store, 0, n, (uint32_t)n);
     world_drain(store);
-    for (int round = 0; round < test_scale(20, 60, 500); round++) {
+    for (int round = 0; round < test_scale(20, 60, 200); round++) {
         struct page_fetch *fetch;
         while (!(fetch = page_fetch_take(store))) usleep(20);
         fetch->is_priced = true;
