@@ -66,7 +66,7 @@ static bool ids_append(struct ids *ids, const int32_t *more, size_t n) {
     int32_t *grown = realloc(ids->id, (ids->n + n + 1) * sizeof *grown);
     if (!grown) return call_refuse(ids->call, 503, NULL, "out_of_memory", "out of memory");
     ids->id = grown;
-    memcpy(grown + ids->n, more, n * sizeof *more);
+    if (n > 0) memcpy(grown + ids->n, more, n * sizeof *more);
     ids->n += n;
     return true;
 }
