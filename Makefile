@@ -4,12 +4,15 @@
 #   STORY                          the subject of the story of `make run`
 #   CUDA_ARCHITECTURES             the GPUs that the CUDA backend is compiled for, such as 90a-real; all by default
 #   CUDA_FEW                       1: some of its kernels only, and these not optimized, to see that they compile
+#   QUICK                          1: `make test-all` takes fewer random cases, fewer tests of emulated kernels, and the address
+#                                  sanitizer for the modules that read bytes of others; CI does so
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` runs, and its most actions
 #   DIFF_REQUESTS, DIFF_SEED       the number of requests that `make http-diff` compares, and their seed
 SAN           ?=
 CUDA_ARCHITECTURES ?=
 CUDA_FEW      ?=
+QUICK         ?=
 PREFIX        ?= /usr/local
 DESTDIR       ?=
 STORY         ?= a fox and a lantern
@@ -46,7 +49,7 @@ all: $(BUILD)/build.ninja ## build the program, the library and the programs tha
 $(BUILD)/build.ninja:
 	@case "$(SAN)" in ''|address|undefined|address,undefined|thread) ;; *) \
 	    echo "SAN=$(SAN): expected address, undefined, address,undefined or thread" >&2; exit 2;; esac
-	@$(call CONFIGURE,$(BUILD),$(if $(CUDA_ARCHITECTURES),-DRUNNEL_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') $(if $(CUDA_FEW),-DRUNNEL_CUDA_FEW=ON) $(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
+	@$(call CONFIGURE,$(BUILD),$(if $(CUDA_ARCHITECTURES),-DRUNNEL_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') $(if $(CUDA_FEW),-DRUNNEL_CUDA_FEW=ON) $(if $(QUICK),-DRUNNEL_QUICK=ON) $(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
 
 setup: ## install the Debian packages that are missing
 	@tools/setup
@@ -90,7 +93,7 @@ test: ready ## build and run the tests; with SAN=... those that the sanitizer is
 	@tools/test $(BUILD) $(TEST_JOBS) -LE long
 
 test-all: ready ## all tests, the long ones too, then the sanitizers and valgrind
-	@TEST_ALL=1 tools/test $(BUILD) $(TEST_JOBS)
+	@$(if $(QUICK),,TEST_ALL=1) tools/test $(BUILD) $(TEST_JOBS)
 	@$(MAKE) -s --no-print-directory memcheck
 	@$(MAKE) -s --no-print-directory SAN=address,undefined test
 	@$(MAKE) -s --no-print-directory SAN=thread test
