@@ -4,8 +4,8 @@
 #   STORY                          the subject of the story of `make run`
 #   CUDA_ARCHITECTURES             the GPUs that the CUDA backend is compiled for, such as 90a-real; all by default
 #   CUDA_FEW                       1: some of its kernels only, and these not optimized, to see that they compile
-#   QUICK                          1: `make test-all` takes fewer random cases, fewer tests of emulated kernels, and the address
-#                                  sanitizer for the modules that read bytes of others; CI does so
+#   QUICK                          1: `make test-all` takes fewer random cases, fewer tests of emulated kernels, the address
+#                                  sanitizer for the modules that read bytes of others, and no valgrind; CI does so
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` runs, and its most actions
 #   DIFF_REQUESTS, DIFF_SEED       the number of requests that `make http-diff` compares, and their seed
@@ -94,7 +94,7 @@ test: ready ## build and run the tests; with SAN=... those that the sanitizer is
 
 test-all: ready ## all tests, the long ones too, then the sanitizers and valgrind
 	@$(if $(QUICK),,TEST_ALL=1) tools/test $(BUILD) $(TEST_JOBS)
-	@$(MAKE) -s --no-print-directory memcheck
+	@$(if $(QUICK),,$(MAKE) -s --no-print-directory memcheck)
 	@$(MAKE) -s --no-print-directory SAN=address,undefined test
 	@$(MAKE) -s --no-print-directory SAN=thread test
 
