@@ -9,7 +9,7 @@
 struct editor;
 
 // Possible lines that Tab completes to, for a line that starts with a slash: writes the one of the
-// index; false: no more. Those that do not start with the line are passed over.
+// index; false: no more. Lines that do not start so are passed over.
 enum { EDITOR_COMPLETION = 128 };
 typedef bool (*editor_complete_fn)(void *ctx, const char *line, int index,
                                    char out[EDITOR_COMPLETION]);
