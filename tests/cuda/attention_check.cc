@@ -454,6 +454,7 @@ void world::run(const std::vector<part> &parts, const options &o) {
     s.page_bytes = args.step.kv[1].page_bytes;
     s.pages = pages.at + LAYER * args.step.kv[1].layer_bytes;
     s.parts = scratch.parts.at;
+    s.parts_bytes = ATTENTION_PARTS;
     s.counters = scratch.counters.at;
     if (!o.fused || o.appends_only) {
         args.kind = STAGE_APPEND;

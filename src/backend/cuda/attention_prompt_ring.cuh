@@ -58,10 +58,9 @@ struct prompt_item {
     }
 };
 
-// How many runs an item has at most, and how many slots.
+// Into how many runs an item is cut, and the slots that each has.
 struct prompt_plan {
-    uint32_t runs;
-    int slots;
+    int runs, slots;
 };
 
 DEV uint32_t prompt_tiles(const struct stage_attention &s, const struct step_seq &seq, int rows) {
@@ -69,37 +68,76 @@ DEV uint32_t prompt_tiles(const struct stage_attention &s, const struct step_seq
     return (uint32_t)(n + PROMPT_QUERIES - 1) / PROMPT_QUERIES;
 }
 
+// The runs of an item with n splits: the first has `first` of them, the others `length` each. Runs
+// are at least two splits. The first has one slot for all of its splits, so it is longer where
+// slots are few.
+struct prompt_cut {
+    int runs, first, length;
+};
+DEV struct prompt_cut prompt_cut_of(int n, int runs, int slots) {
+    enum { LEAST = 2 };
+    int length = (n + runs - 1) / runs;
+    if (length < LEAST) length = LEAST;
+    if (runs == 1 || length >= n || slots < 2) return {1, n, 0};
+    const int rest = n - length < slots - 1 ? n - length : slots - 1;
+    length = (rest + runs - 2) / (runs - 1);
+    return {1 + (rest + length - 1) / length, n - rest, length};
+}
+
+// The number of splits that the last query of the sequence sees.
+DEV int prompt_splits(const struct stage_attention &s, const struct step &step,
+                      const struct step_seq &seq, int rows) {
+    const int n = rows == STAGE_OUT ? seq.n_out : seq.n_tokens;
+    const int pos = query_at(s, step, seq, rows, 0, n * s.ratio - 1).pos;
+    return pos / SPLIT_TOKENS - lowest_seen(s, pos) / SPLIT_TOKENS + 1;
+}
+
+// Blocks take items in rounds, so the launch takes as long as its rounds of the longest run. The
+// number of runs is the one with the shortest time. A run costs a split more than it has: queries
+// come, results go. The fold of FOLDED slots takes as long as a split.
 template <class P>
 DEV struct prompt_plan prompt_plan_of(const struct stage_attention &s, const struct step &step,
                                       int rows, const struct attention_seqs &seqs) {
+    enum { RUNS_MOST = 16, ROUNDS_MOST = 4, FOLDED = 16 };
     uint32_t n = 0;
-    for (int i = 0; i < seqs.n; i++)
-        n += prompt_tiles(s, step.seq[seqs.at(i)], rows) * (uint32_t)s.n_head_kv;
-    const uint32_t runs = n > 0 ? gridDim.x / n : 1;
-    if (runs < 2) return {1, 0};
-    return {runs, (int)((uint32_t)(ATTENTION_PARTS / 16 / P::SLOT) / n)};
+    int splits = 1;
+    for (int i = 0; i < seqs.n; i++) {
+        const struct step_seq &seq = step.seq[seqs.at(i)];
+        const int seen = prompt_splits(s, step, seq, rows);
+        n += prompt_tiles(s, seq, rows) * (uint32_t)s.n_head_kv;
+        splits = seen > splits ? seen : splits;
+    }
+    const uint32_t grid = gridDim.x;
+    if (n == 0) return {1, 0};
+    struct prompt_plan plan = {1, (int)(s.parts_bytes / 16 / P::SLOT / n)};
+    uint32_t best = (n + grid - 1) / grid * (uint32_t)(splits + 1);
+    for (int runs = 2; runs <= RUNS_MOST && n * (uint32_t)runs <= ROUNDS_MOST * grid; runs++) {
+        const struct prompt_cut cut = prompt_cut_of(splits, runs, plan.slots);
+        if (cut.runs < 2) break;
+        const int longest = cut.first > cut.length ? cut.first : cut.length;
+        const uint32_t rounds = (n * (uint32_t)runs + grid - 1) / grid;
+        const uint32_t time =
+            rounds * (uint32_t)(longest + 1) + (uint32_t)(splits - cut.first) / FOLDED;
+        if (time >= best) continue;
+        best = time;
+        plan.runs = runs;
+    }
+    return plan;
 }
 
-// The run of an item whose queries see n splits. Runs are at least two splits.
+// The splits of a run of an item, where its queries see n splits.
 template <class P>
 DEV void prompt_run_of(const struct stage_attention &s, const struct prompt_plan &plan,
                        uint32_t item, struct prompt_item &w) {
-    enum { LEAST = 2 };
-    const int n = w.split_last - w.split_first + 1, runs = (int)plan.runs;
-    int length = (n + runs - 1) / runs, begin;
-    if (length < LEAST) length = LEAST;
-    w.n_runs = 1, w.n_slots = 0, w.slot = 0;
+    const int n = w.split_last - w.split_first + 1;
+    const struct prompt_cut cut = prompt_cut_of(n, plan.runs, plan.slots);
+    w.n_runs = cut.runs, w.n_slots = 0, w.slot = 0;
     w.slots = nullptr, w.counter = nullptr;
-    if (runs == 1 || length >= n || plan.slots < 2) return;
-    // the first run has no slots for its splits: it may be longer
-    const int rest = n - length < plan.slots - 1 ? n - length : plan.slots - 1;
-    const int first = n - rest;
-    length = (rest + runs - 2) / (runs - 1);
-    w.n_runs = 1 + (rest + length - 1) / length;
-    w.n_slots = 1 + rest;
-    begin = w.run == 0 ? 0 : first + (w.run - 1) * length;
-    w.slot = w.run == 0 ? 0 : 1 + (w.run - 1) * length;
-    const int end = w.run == 0 ? first : begin + length < n ? begin + length : n;
+    if (cut.runs == 1) return;
+    const int begin = w.run == 0 ? 0 : cut.first + (w.run - 1) * cut.length;
+    const int end = w.run == 0 ? cut.first : begin + cut.length < n ? begin + cut.length : n;
+    w.n_slots = 1 + n - cut.first;
+    w.slot = w.run == 0 ? 0 : 1 + (w.run - 1) * cut.length;
     w.split_last = w.split_first + end - 1;
     w.split_first += begin;
     w.slots = (float4 *)s.parts + ATTENTION_STATES / 16 + (int64_t)item * plan.slots * P::SLOT;
@@ -113,9 +151,9 @@ template <class P>
 DEV bool prompt_item_find(const struct stage_attention &s, const struct step &step, int rows,
                           const struct attention_seqs &seqs, const struct prompt_plan &plan,
                           uint32_t index, struct prompt_item &w) {
-    const uint32_t item = index / plan.runs;
+    const uint32_t item = index / (uint32_t)plan.runs;
     uint32_t at = item;
-    w.run = (int)(index % plan.runs);
+    w.run = (int)(index % (uint32_t)plan.runs);
     for (int i = 0; i < seqs.n; i++) {
         w.seq = &step.seq[seqs.at(i)];
         const uint32_t tiles = prompt_tiles(s, *w.seq, rows);

@@ -56,8 +56,7 @@ uint64_t cuda_page_bytes(const struct plan_kv_group *group, int type) {
 
 uint64_t kv_parts_bytes(const struct plan_kv_group *group, int n_head,
                         const struct backend_sizes *sizes) {
-    (void)sizes;
-    uint64_t parts = ATTENTION_PARTS;
+    uint64_t parts = sizes->max_tokens < PROMPT_PARTS_ROWS ? ATTENTION_PARTS : PROMPT_PARTS;
     if (group->is_latent) {
         const uint64_t split = (uint64_t)n_head * (uint64_t)(group->dim_v + 16) * sizeof(float);
         if (LATENT_SPLITS_MOST * split > parts) parts = LATENT_SPLITS_MOST * split;

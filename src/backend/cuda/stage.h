@@ -183,8 +183,10 @@ enum {
     PAGE_TOKENS = 32, // KV_PAGE_TOKENS
     SPLIT_PAGES = 8,  // a split: the positions of one partial softmax
     SPLIT_TOKENS = SPLIT_PAGES * PAGE_TOKENS,
-    ATTENTION_SHARED = 35200,      // of a block
-    ATTENTION_PARTS = 96 << 20,    // bytes for results of splits
+    ATTENTION_SHARED = 35200,   // of a block
+    ATTENTION_PARTS = 96 << 20, // bytes for results of splits, at least
+    PROMPT_PARTS = 256 << 20,   // the same where steps have PROMPT_PARTS_ROWS rows: of prompts
+    PROMPT_PARTS_ROWS = 1024,
     ATTENTION_STATES = 32 << 20,   // bytes for running results, a place for each block
     ATTENTION_COUNTERS = 64 << 10, // a split or a segment of splits has few
 };
@@ -228,14 +230,14 @@ struct stage_attention {
     int32_t is_latent;     // attention_latent.cuh
     uint64_t page_bytes;   // of a page, of this layer
     uint8_t *pages;        // of this layer
-    uint64_t parts_bytes;  // of a latent: behind ATTENTION_STATES
+    uint64_t parts_bytes;  // of parts, behind ATTENTION_STATES
     // of a latent: from element joined_at on a head is another row's, rotated; NULL: it is not
     const float *joined;
     int32_t ld_joined, joined_step, joined_at; // step: from a head to the next
-    float *parts;       // scratch: ATTENTION_STATES bytes, then ATTENTION_PARTS
-    uint32_t *counters; // scratch [ATTENTION_COUNTERS], all 0 between stages
-    int32_t page_slots; // chunks of a warp: 1, 2 or 4, as a launch has room
-    int32_t work;       // of larger steps: of step.work; negative: none
+    float *parts;                              // scratch: ATTENTION_STATES bytes, then parts_bytes
+    uint32_t *counters;                        // scratch [ATTENTION_COUNTERS], all 0 between stages
+    int32_t page_slots;                        // chunks of a warp: 1, 2 or 4, as a launch has room
+    int32_t work;                              // of larger steps: of step.work; negative: none
 };
 
 // Ops with a state. A head's state of DELTA and SCAN is [dim_k, dim_v]: units of 32 rows, tiles of
