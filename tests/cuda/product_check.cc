@@ -104,11 +104,11 @@ struct bench {
         return got;
     }
 
-    // The same by a kernel of larger steps, of few or many columns.
-    std::vector<uint8_t> run_many(int first, int n, int columns, int parts_log) {
+    // The same by a kernel of larger steps, of few or many columns. Items from n_whole on have parts.
+    std::vector<uint8_t> run_many(int first, int n, int columns, int n_whole, int parts_log) {
         many_args args = {};
         const int groups = (MOST_ROWS + 7) / 8;
-        args.stage = s, args.n_rows = n, args.parts_log = parts_log;
+        args.stage = s, args.n_rows = n, args.n_whole = n_whole, args.parts_log = parts_log;
         args.stage.x16 = {tiled, 0, groups, s.x16.is_bf16, 0};
         prepare(args.stage.x16, first, n);
         for (int i = 0; i < c.n_products && c.has_gate; i++)
@@ -160,11 +160,11 @@ void case_run(const shape &c) {
     if (c.codec != CODEC_BF16) // whose stages have one codec
         same(b.run(product_small(CODEC_COUNT, true), first, n, true), first, "any, staged");
     same(b.run(product_small(CODEC_COUNT, false), first, n, false), first, "any, prepared");
-    for (int columns : {(int)MANY_FEW, (int)MANY_WIDE}) {
+    for (int columns : {(int)MANY_FEW, (int)MANY_MIDDLE, (int)MANY_WIDE}) {
         const int log = draw.below(4), more = 9 + draw.below(MOST_ROWS - 8 - 9);
-        same(b.run_many(first, n, columns, 0), first, "few rows of a warpgroup");
-        same(b.run_many(0, more, columns, 0), 0, "rows of a warpgroup");
-        same(b.run_many(0, more, columns, log), 0, "rows of a warpgroup in parts");
+        same(b.run_many(first, n, columns, INT32_MAX, 0), first, "few rows of a warpgroup");
+        same(b.run_many(0, more, columns, INT32_MAX, 0), 0, "rows of a warpgroup");
+        same(b.run_many(0, more, columns, draw.below(3), log), 0, "rows of a warpgroup in parts");
     }
 }
 

@@ -181,9 +181,10 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
         code =
             cudaFuncSetAttribute(product_small(i / 2, i % 2),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
-    for (int i = 0; i < 2 * CODEC_COUNT && !code; i++)
+    static const int columns[] = {MANY_FEW, MANY_MIDDLE, MANY_WIDE};
+    for (int i = 0; i < 3 * CODEC_COUNT && !code; i++)
         code =
-            cudaFuncSetAttribute(product_many(i / 2, i % 2 ? MANY_WIDE : MANY_FEW),
+            cudaFuncSetAttribute(product_many(i / 3, columns[i % 3]),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     if (!code)
         code =

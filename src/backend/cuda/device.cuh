@@ -186,7 +186,8 @@ DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int la
 }
 
 // The whole warp: each lane starts a copy of its own of n bytes, 0 for none. The barrier reports
-// the end of all of them. At least one lane has a copy.
+// the end of all of them. At least one lane has a copy. IS_ONCE: as in fetch.
+template <bool IS_ONCE = false>
 DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
 #if __CUDA_ARCH__ >= 900
     const uint32_t all = __reduce_add_sync(0xffffffffu, n);
@@ -196,17 +197,28 @@ DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, in
                      "r"(all)
                      : "memory");
     __syncwarp();
-    if (n > 0)
+    if (n > 0 && IS_ONCE)
+        asm volatile("{.reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy; "
+                     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".L2::cache_hint [%0],[%1],%2,[%3],policy;}" ::"r"(shared_address(to)),
+                     "l"(from), "r"(n), "r"(shared_address(barrier))
+                     : "memory");
+    if (n > 0 && !IS_ONCE)
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                      "[%0],[%1],%2,[%3];" ::"r"(shared_address(to)),
                      "l"(from), "r"(n), "r"(shared_address(barrier))
                      : "memory");
 #else
-    (void)lane;
-    for (uint32_t i = 0; i < n; i += 16)
-        asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(shared_address(to) + i),
-                     "l"((const char *)from + i)
-                     : "memory");
+    // copy by copy, by all lanes
+    for (uint32_t left = __ballot_sync(0xffffffffu, n > 0); left; left &= left - 1) {
+        const int l = __ffs((int)left) - 1;
+        const uint32_t bytes = __shfl_sync(0xffffffffu, n, l);
+        const uint32_t at = __shfl_sync(0xffffffffu, shared_address(to), l);
+        const char *source = (const char *)__shfl_sync(0xffffffffu, (unsigned long long)from, l);
+        for (uint32_t i = (uint32_t)lane * 16; i < bytes; i += 512)
+            asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(at + i), "l"(source + i)
+                         : "memory");
+    }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier))
                  : "memory");
 #endif

@@ -243,7 +243,7 @@ static uint64_t sums_bytes(const struct plan *plan, const struct backend_sizes *
             n_tiles += l->weight[op[k].weight].n_tiles;
         }
         const uint64_t items = (uint64_t)(n_tiles + MANY_TILES - 1) / MANY_TILES;
-        for (int columns = MANY_FEW; columns <= MANY_WIDE; columns += MANY_WIDE - MANY_FEW) {
+        for (int columns = MANY_FEW; columns <= MANY_WIDE; columns += 32) {
             const uint64_t bytes =
                 items * (uint64_t)((rows + columns - 1) / columns) * many_sums_bytes(columns);
             if (most < bytes) most = bytes;

@@ -5,8 +5,13 @@
 
 // Tuning; docs/benchmarks/h200.md has the figures.
 enum {
-    MANY_LARGE = 64,        // rows from which on the form of more columns pays
+    MANY_LARGE = 64,        // rows from which on the forms of more columns pay
     MANY_LARGE_ROUTED = 48, // of an expert, on average
+    // Times of an item, in 0.78 ns of an H200: of a unit beside its columns, of the end for each
+    // column, and of sums that go through memory.
+    ITEM_UNIT = 163,
+    ITEM_END = 50,
+    ITEM_PARTS = 13000,
 };
 
 // The shared memory of a block, and the stages of its ring. A multiprocessor has one block.
@@ -18,40 +23,72 @@ static uint32_t ring_size(const struct cuda_backend *b, int columns, int unit_by
     return MANY_HEAD + (uint32_t)*n_stages * stage;
 }
 
-// Parts of an item's slices, as a power of two: as many as one wave of blocks has places for. The
-// sums of parts go through memory, so a second wave costs less than they do.
-static int parts_of(const struct cuda_backend *b, int n_items, uint64_t item_bytes) {
+// How a launch is cut: items of the last wave, which would leave places free, have parts of their
+// slices.
+struct many_cut {
+    int columns, n_stages;
+    uint32_t shared;
+    int n_whole, n_parts, parts_log;
+    int64_t time; // see ITEM_UNIT
+};
+
+static struct many_cut cut_of(const struct cuda_backend *b, const struct stage_product *s,
+                              int n_rows, int columns) {
+    struct many_cut c = {.columns = columns};
+    c.shared = ring_size(b, columns, s->product[0].unit_bytes, &c.n_stages);
+    const int n = (s->n_tiles + MANY_TILES - 1) / MANY_TILES * ((n_rows + columns - 1) / columns);
+    const int64_t item = (int64_t)s->n_units * (ITEM_UNIT + columns) + ITEM_END * columns;
+    const int rest = n % b->n_sm;
+    const int64_t whole = (int64_t)(n - rest) / b->n_sm * item;
+    c.n_whole = n;
+    c.time = whole + (rest > 0 ? item : 0);
+    if ((uint64_t)rest * many_sums_bytes(columns) > b->layout.sums_bytes || rest > MANY_ITEMS_MAX)
+        return c;
     int log = 0;
-    if ((uint64_t)n_items * item_bytes > b->layout.sums_bytes || n_items > MANY_ITEMS_MAX) return 0;
-    while (log < 3 && (int64_t)n_items << (log + 1) <= b->n_sm) log++;
-    return log;
+    while (rest > 0 && log < 3 && rest << (log + 1) <= b->n_sm) log++;
+    const int64_t time = whole + (item >> log) + ITEM_PARTS;
+    if (log == 0 || (n > rest && time >= c.time)) return c;
+    c.n_whole = n - rest, c.n_parts = rest << log, c.parts_log = log, c.time = time;
+    return c;
 }
 
-static int columns_of(const struct cuda_backend *b, const struct stage_product *s, int n_rows) {
-    int n_stages;
-    const bool is_large = s->is_routed
-                              ? n_rows * s->route.n_used > MANY_LARGE_ROUTED * s->route.n_expert
-                              : n_rows > MANY_LARGE;
-    if (!is_large) return MANY_FEW;
-    ring_size(b, MANY_WIDE, s->product[0].unit_bytes, &n_stages);
-    return n_stages >= 3 ? MANY_WIDE : MANY_FEW;
+// Items of experts are known to the device only.
+static struct many_cut cut_routed(const struct cuda_backend *b, const struct stage_product *s,
+                                  int n_rows) {
+    const bool is_large = n_rows * s->route.n_used > MANY_LARGE_ROUTED * s->route.n_expert;
+    struct many_cut c = {.columns = is_large ? MANY_WIDE : MANY_FEW, .n_whole = INT32_MAX};
+    c.shared = ring_size(b, c.columns, s->product[0].unit_bytes, &c.n_stages);
+    if (c.n_stages >= 3 || !is_large) return c;
+    c.columns = MANY_FEW;
+    c.shared = ring_size(b, c.columns, s->product[0].unit_bytes, &c.n_stages);
+    return c;
+}
+
+static struct many_cut cut_best(const struct cuda_backend *b, const struct stage_product *s,
+                                int n_rows) {
+    if (s->is_routed) return cut_routed(b, s, n_rows);
+    struct many_cut best = cut_of(b, s, n_rows, MANY_FEW);
+    if (n_rows <= MANY_LARGE) return best;
+    bool is_few = true;
+    for (int columns = MANY_MIDDLE; columns <= MANY_WIDE; columns += MANY_WIDE - MANY_MIDDLE) {
+        const struct many_cut c = cut_of(b, s, n_rows, columns);
+        if (c.n_stages < 3 || (!is_few && c.time >= best.time)) continue;
+        best = c, is_few = false;
+    }
+    return best;
 }
 
 // Products of one codec.
 static cudaError_t launch(struct cuda_backend *b, struct many_args *args) {
     const struct stage_product *s = &args->stage;
-    const int columns = columns_of(b, s, args->n_rows), unit = s->product[0].unit_bytes;
-    const uint32_t shared = ring_size(b, columns, unit, &args->n_stages);
-    const int places = b->n_sm;
-    const int items =
-        (s->n_tiles + MANY_TILES - 1) / MANY_TILES * ((args->n_rows + columns - 1) / columns);
+    const struct many_cut c = cut_best(b, s, args->n_rows);
+    args->n_stages = c.n_stages, args->n_whole = c.n_whole, args->parts_log = c.parts_log;
     args->sums = (float *)(void *)(b->memory + b->layout.sums_at);
     args->counters = (uint32_t *)(void *)(b->memory + b->layout.sums_counters_at);
-    if (!s->is_routed) args->parts_log = parts_of(b, items, many_sums_bytes(columns));
-    const int64_t all = (int64_t)items << args->parts_log;
-    const int64_t grid = s->is_routed || all > places ? places : all;
-    return cuda_launch(product_many(s->product[0].codec, columns), (uint64_t)grid, MANY_THREADS,
-                       shared, args, b->overlaps, b->stream);
+    const int64_t all = (int64_t)c.n_whole + c.n_parts;
+    return cuda_launch(product_many(s->product[0].codec, c.columns),
+                       (uint64_t)(all > b->n_sm ? b->n_sm : all), MANY_THREADS, c.shared, args,
+                       b->overlaps, b->stream);
 }
 
 cudaError_t cuda_many_launch(struct cuda_backend *b, const struct stage *stage, int n_rows,

@@ -2,14 +2,16 @@
 // that it has alone: matrix instructions of a warpgroup give the bits of chains of mma.m16n8k16.
 //
 // A block has 8 tiles of 16 output rows, one for each warp of two warpgroups, and FORM::COLUMNS
-// rows of the batch, the columns of the instructions. Four warps more ask for weights and input,
-// stage by stage; the stages of the ring are a few units. Weights go from shared memory
-// through registers, where they become 16-bit numbers, into the instructions. The input is read
-// from shared memory, in the order of struct rows16. A warpgroup has two groups of instructions on
-// their way, with registers of their own, so the next weights are decoded meanwhile.
+// rows of the batch, the columns of the instructions. Four warps more ask for weights and input, a
+// stage of the ring each in turn: one warp takes longer for the copies of a stage than the others
+// for its products. Weights go from shared memory through registers, where they become 16-bit
+// numbers, into the instructions. The input is read from shared memory, in the order of struct
+// rows16. A warpgroup has two groups of instructions on their way, with registers of their own, so
+// the next weights are decoded meanwhile.
 //
-// The sums of slices are added in order, in registers. Where tiles are few, an item is a part of
-// the slices. Its sums go to memory, and the part that is last there adds all of them, in order.
+// The sums of slices are added in order, in registers. Where the last items would leave blocks
+// idle, their slices are cut into parts. A part's sums go to memory, and the part that is last
+// there adds all of them, in order.
 #ifndef RN_BACKEND_CUDA_PRODUCT_MANY_CUH
 #define RN_BACKEND_CUDA_PRODUCT_MANY_CUH
 
@@ -29,9 +31,9 @@ template <int CODEC_, int COLUMNS_> struct many_form {
     static constexpr int UNITS = MANY_UNITS(COLUMNS, UNIT_BYTES);
     static constexpr int WEIGHT_BYTES = MANY_TILES * UNITS * UNIT_BYTES;
     static constexpr int STAGE_BYTES = WEIGHT_BYTES + UNITS * COLUMNS * 64;
-    static constexpr int FETCHES = MANY_TILES + UNITS; // of a stage; each has a barrier
-    static constexpr int N = COLUMNS / 2;              // sums of a thread
+    static constexpr int N = COLUMNS / 2; // sums of a thread
     static_assert(UNITS % 2 == 0, "units take turns in the registers");
+    static_assert(MANY_TILES + UNITS <= 32, "a lane has a copy of a stage");
 };
 
 // ---------------------------------------------------------------- the work of a block
@@ -39,6 +41,7 @@ template <int CODEC_, int COLUMNS_> struct many_form {
 struct many_item {
     int tile;           // the first one, of all products together
     int part;           // of the slices
+    int parts_log;      // a part has 8 >> parts_log of them
     int row, n;         // the first row of the input, and how many are wanted
     int sums;           // the place of its sums, where there are parts
     int expert, column; // routed: the expert, and the first of its rows
@@ -85,7 +88,12 @@ DEV int expert_of(const struct stage_product &s, int columns, int tile, int *fir
     return 0;
 }
 
-// Items with the same weights follow each other. A warp.
+DEV int items_of(const struct many_args &args, int n_columns) {
+    const int n = (args.stage.n_tiles + MANY_TILES - 1) / MANY_TILES * n_columns;
+    return args.n_whole >= n ? n : args.n_whole + ((n - args.n_whole) << args.parts_log);
+}
+
+// Items with the same weights follow each other, and so do the parts of one. A warp.
 template <class FORM>
 DEV struct many_item many_item_at(const struct many_args &args, int index, int n_columns,
                                   int lane) {
@@ -103,12 +111,16 @@ DEV struct many_item many_item_at(const struct many_args &args, int index, int n
         w.row = load_l2(s.route.first_padded + w.expert) + w.column;
         w.column += begin;
     } else {
-        const int column = index % n_columns, rest = index / n_columns;
-        w.part = rest & ((1 << args.parts_log) - 1);
-        w.tile = (rest >> args.parts_log) * MANY_TILES;
-        w.row = column * FORM::COLUMNS;
+        if (index >= args.n_whole) {
+            const int rest = index - args.n_whole;
+            w.parts_log = args.parts_log;
+            w.part = rest & ((1 << w.parts_log) - 1);
+            w.sums = rest >> w.parts_log;
+            index = args.n_whole + w.sums;
+        }
+        w.tile = index / n_columns * MANY_TILES;
+        w.row = index % n_columns * FORM::COLUMNS;
         w.n = args.n_rows - w.row;
-        w.sums = (rest >> args.parts_log) * n_columns + column;
     }
     if (w.n > FORM::COLUMNS) w.n = FORM::COLUMNS;
     return w;
@@ -134,10 +146,10 @@ DEV struct many_tile many_tile_at(const struct stage_product &s, int tile) {
 // ---------------------------------------------------------------- copies
 
 // Stages of the ring. A named barrier of each says that it was read.
-enum { MANY_EMPTY = 1 };
+enum { MANY_EMPTY = 1, MANY_ASKS = 4, MANY_MEET = BLOCK_THREADS + 32 };
 
 struct many_ring {
-    uint64_t *full; // [n_stages, FETCHES]
+    uint64_t *full; // [n_stages] weights are there, input is there
     uint8_t *at;    // [n_stages] weights [TILES][UNITS], input [UNITS][COLUMNS]
     int n_stages;
 };
@@ -152,68 +164,68 @@ DEV void place_next(struct many_place &p, int n_stages) {
     p.parity ^= 1;
 }
 
-// What a warp of the four that ask copies of each stage of an item: two tiles' weights, and every
-// fourth unit's input.
-enum { MANY_ASKS = 4, ASK_TILES = MANY_TILES / MANY_ASKS };
+// What a lane copies of each stage of an item: a tile's weights, or a unit's input.
 struct many_source {
-    const uint8_t *tile[ASK_TILES];
-    const uint8_t *x;
-    uint32_t x_bytes, x_step; // of a unit, and from unit to unit
+    const uint8_t *at; // of unit 0
+    uint32_t to;       // in a stage
+    uint32_t step;     // from unit to unit
+    uint32_t bytes;    // weights: of a unit; input: of the lane's unit
+    int unit;          // input: the lane's unit of a stage; weights: -1; none: UNITS
 };
 
 template <class FORM>
-DEV struct many_source source_of(const struct many_args &args, const struct many_item &w, int ask) {
+DEV struct many_source source_of(const struct many_args &args, const struct many_item &w,
+                                 int lane) {
     const struct stage_product &s = args.stage;
-    struct many_source from;
-    UNROLL for (int i = 0; i < ASK_TILES; i++) {
-        const struct many_tile t = many_tile_at(s, w.tile + ask * ASK_TILES + i);
-        const uint8_t *weight = s.is_routed ? t.p->expert[w.expert] : t.p->weight;
-        from.tile[i] =
-            weight + (uint64_t)((uint32_t)t.tile * (uint32_t)s.n_units) * FORM::UNIT_BYTES;
+    struct many_source from = {};
+    from.unit = lane < MANY_TILES ? -1 : lane - MANY_TILES;
+    if (lane < MANY_TILES) {
+        const struct many_tile t = many_tile_at(s, w.tile + lane);
+        from.at = (s.is_routed ? t.p->expert[w.expert] : t.p->weight) +
+                  (uint64_t)((uint32_t)t.tile * (uint32_t)s.n_units) * FORM::UNIT_BYTES;
+        from.to = (uint32_t)(lane * FORM::UNITS * FORM::UNIT_BYTES);
+        from.step = from.bytes = FORM::UNIT_BYTES;
+    } else if (from.unit < FORM::UNITS) {
+        from.step = (uint32_t)s.x16.n_groups * GROUP_BYTES;
+        from.at = (const uint8_t *)s.x16.at + (int64_t)(w.row / 8) * GROUP_BYTES +
+                  (uint64_t)(uint32_t)from.unit * from.step;
+        from.to = (uint32_t)(FORM::WEIGHT_BYTES + from.unit * (FORM::COLUMNS * 64));
+        from.bytes = (uint32_t)((w.n + 7) / 8 * GROUP_BYTES);
     }
-    from.x = (const uint8_t *)s.x16.at + (int64_t)(w.row / 8) * GROUP_BYTES;
-    from.x_bytes = (uint32_t)((w.n + 7) / 8 * GROUP_BYTES);
-    from.x_step = (uint32_t)s.x16.n_groups * GROUP_BYTES;
     return from;
 }
 
 // Units [unit, unit + n) of the item into a stage.
 template <class FORM>
 DEV void weights_ask(const struct many_ring &ring, int stage, const struct many_source &from,
-                     int unit, int n, bool is_once, int ask, int lane) {
-    UNROLL for (int i = 0; i < ASK_TILES; i++) {
-        const int tile = ask * ASK_TILES + i;
-        uint8_t *to = ring.at + stage * FORM::STAGE_BYTES + tile * (FORM::UNITS * FORM::UNIT_BYTES);
-        const uint8_t *at = from.tile[i] + (uint64_t)(uint32_t)unit * FORM::UNIT_BYTES;
-        uint64_t *full = ring.full + stage * FORM::FETCHES + tile;
-        if (is_once)
-            fetch<true>(to, at, (uint32_t)(n * FORM::UNIT_BYTES), full, lane);
-        else
-            fetch<false>(to, at, (uint32_t)(n * FORM::UNIT_BYTES), full, lane);
-    }
+                     int unit, int n, bool is_once, int lane) {
+    uint8_t *to = ring.at + stage * FORM::STAGE_BYTES + from.to;
+    const uint8_t *at = from.at + (uint64_t)(uint32_t)unit * from.step;
+    const uint32_t bytes = from.unit < 0 ? (uint32_t)n * from.bytes : 0;
+    if (is_once)
+        fetch_all<true>(to, at, bytes, ring.full + 2 * stage, lane);
+    else
+        fetch_all<false>(to, at, bytes, ring.full + 2 * stage, lane);
 }
 template <class FORM>
 DEV void input_ask(const struct many_ring &ring, int stage, const struct many_source &from,
-                   int unit, int n, int ask, int lane) {
-    UNROLL for (int u = 0; u < FORM::UNITS; u++) {
-        if (u % MANY_ASKS != ask) continue;
-        // behind the last unit the last one comes again, so that every barrier has its turn
-        const int own = unit + (u < n ? u : n - 1);
-        fetch(ring.at + stage * FORM::STAGE_BYTES + FORM::WEIGHT_BYTES + u * (FORM::COLUMNS * 64),
-              from.x + (uint64_t)(uint32_t)own * from.x_step, from.x_bytes,
-              ring.full + stage * FORM::FETCHES + MANY_TILES + u, lane);
-    }
+                   int unit, int n, int lane) {
+    fetch_all(ring.at + stage * FORM::STAGE_BYTES + from.to,
+              from.at + (uint64_t)(uint32_t)unit * from.step,
+              from.unit >= 0 && from.unit < n ? from.bytes : 0, ring.full + 2 * stage + 1, lane);
 }
 
-DEV int part_first(int part, int parts_log) { return part << (3 - parts_log); }
+// The slices of an item.
+DEV int part_first(const struct many_item &w) { return w.part << (3 - w.parts_log); }
+DEV int part_end(const struct many_item &w) { return (w.part + 1) << (3 - w.parts_log); }
 
 // The stages of an item, in order: DO(index, unit, units).
 template <class FORM, class DO>
 DEV void stages_each(const struct many_args &args, const struct many_item &w, const DO &step) {
-    const int n_units = args.stage.n_units, end = part_first(w.part + 1, args.parts_log);
+    const int n_units = args.stage.n_units, end = part_end(w);
     int n = 0;
 #pragma unroll 1
-    for (int slice = part_first(w.part, args.parts_log); slice < end; slice++) {
+    for (int slice = part_first(w); slice < end; slice++) {
         const int last = slice_first(slice + 1, n_units);
 #pragma unroll 1
         for (int unit = slice_first(slice, n_units); unit < last; unit += FORM::UNITS, n++)
@@ -221,44 +233,46 @@ DEV void stages_each(const struct many_args &args, const struct many_item &w, co
     }
 }
 
-// One of the four warps that ask. The weights of the first stages are asked for before the launch
-// waits.
+// One of the four warps that ask: it has every fourth stage. The weights of the first stages are
+// asked for before the launch waits.
 template <class FORM>
 DEV void many_ask(const struct many_args &args, const struct many_ring &ring, int ask, int lane) {
     const struct stage_product &s = args.stage;
     if (s.is_routed) dependency_wait();
     const int n_columns = column_tiles(s, args.n_rows, FORM::COLUMNS, lane);
-    const int n_blocks = (s.n_tiles + MANY_TILES - 1) / MANY_TILES;
-    const int n_items = n_blocks * n_columns << args.parts_log;
+    const int n_items = items_of(args, n_columns);
     const bool is_once = n_columns == 1;
     int stage = 0, n_asked = 0;
     bool is_first = !s.is_routed;
 #pragma unroll 1
     for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x) {
         const struct many_item w = many_item_at<FORM>(args, index, n_columns, lane);
-        const struct many_source from = source_of<FORM>(args, w, ask);
+        const struct many_source from = source_of<FORM>(args, w, lane);
         if (is_first) {
             stages_each<FORM>(args, w, [&](int i, int unit, int n) {
-                if (i < ring.n_stages)
-                    weights_ask<FORM>(ring, i, from, unit, n, is_once, ask, lane);
+                if (i < ring.n_stages && i % MANY_ASKS == ask)
+                    weights_ask<FORM>(ring, i, from, unit, n, is_once, lane);
             });
             dependency_wait();
         }
         stages_each<FORM>(args, w, [&](int i, int unit, int n) {
-            if (n_asked >= ring.n_stages) barrier_sync(MANY_EMPTY + stage, MANY_THREADS);
-            if (!is_first || i >= ring.n_stages)
-                weights_ask<FORM>(ring, stage, from, unit, n, is_once, ask, lane);
-            input_ask<FORM>(ring, stage, from, unit, n, ask, lane);
+            if (n_asked % MANY_ASKS == ask) {
+                if (n_asked >= ring.n_stages) barrier_sync(MANY_EMPTY + stage, MANY_MEET);
+                if (!is_first || i >= ring.n_stages)
+                    weights_ask<FORM>(ring, stage, from, unit, n, is_once, lane);
+                input_ask<FORM>(ring, stage, from, unit, n, lane);
+            }
             n_asked++;
             if (++stage == ring.n_stages) stage = 0;
         });
         is_first = false;
     }
     if (is_first) dependency_wait();
-    // stages that nobody asks for again, in the order of their use
-    const int oldest = n_asked < ring.n_stages ? 0 : stage;
-    for (int i = 0; i < ring.n_stages && i < n_asked; i++)
-        barrier_sync(MANY_EMPTY + (oldest + i) % ring.n_stages, MANY_THREADS);
+    // stages that nobody asks for again
+    for (int i = 0; i < ring.n_stages; i++, n_asked++) {
+        if (n_asked >= ring.n_stages && n_asked % MANY_ASKS == ask)
+            barrier_sync(MANY_EMPTY + n_asked % ring.n_stages, MANY_MEET);
+    }
 }
 
 // ---------------------------------------------------------------- the end of an item
@@ -404,21 +418,36 @@ DEV void sums_put(const struct many_args &args, const struct many_item &w, int s
     UNROLL for (int i = 0; i < FORM::N / 4; i++) if (8 * i < w.n) out[i * BLOCK_THREADS] =
         make_float4(y[4 * i], y[4 * i + 1], y[4 * i + 2], y[4 * i + 3]);
 }
-// The total of all parts: that of the first part, then the other slices.
+DEV void quad_of(float *y, const float4 &v) { y[0] = v.x, y[1] = v.y, y[2] = v.z, y[3] = v.w; }
+DEV float4 quad_at(const float *y) { return make_float4(y[0], y[1], y[2], y[3]); }
+
+// The total of all parts: that of the first part, then the other slices in order. Many sums are
+// asked for together: those of a slice, or those of few columns of all slices.
 template <class FORM>
 DEV void sums_get(const struct many_args &args, const struct many_item &w, float (&y)[FORM::N]) {
-    const int from = N_SLICES >> args.parts_log;
+    const int from = N_SLICES >> w.parts_log;
+    if constexpr (FORM::N / 4 > N_SLICES) {
 #pragma unroll 1
-    for (int slice = from - 1; slice < N_SLICES; slice++) {
-        const bool is_first = slice == from - 1;
-        const float4 *in = sums_at<FORM>(args, w, is_first ? 0 : slice);
-        UNROLL for (int i = 0; i < FORM::N / 4; i++) {
+        for (int slice = from - 1; slice < N_SLICES; slice++) {
+            const bool is_first = slice == from - 1;
+            const float4 *in = sums_at<FORM>(args, w, is_first ? 0 : slice);
+            float4 v[FORM::N / 4];
+            UNROLL for (int i = 0; i < FORM::N / 4; i++) v[i] =
+                load_l2(in + (8 * i < w.n ? i : 0) * BLOCK_THREADS);
+            UNROLL for (int i = 0; i < FORM::N / 4; i++)
+                quad_of(y + 4 * i, is_first ? v[i] : float4_add(quad_at(y + 4 * i), v[i]));
+        }
+    } else {
+        UNROLL for (int i = 0; i < FORM::N / 4; i += 2) {
             if (8 * i >= w.n) continue;
-            const float4 v = load_l2(in + i * BLOCK_THREADS);
-            y[4 * i] = is_first ? v.x : y[4 * i] + v.x;
-            y[4 * i + 1] = is_first ? v.y : y[4 * i + 1] + v.y;
-            y[4 * i + 2] = is_first ? v.z : y[4 * i + 2] + v.z;
-            y[4 * i + 3] = is_first ? v.w : y[4 * i + 3] + v.w;
+            float4 v[N_SLICES][2];
+            UNROLL for (int slice = 0; slice < N_SLICES; slice++)
+                if (slice == 0 || slice >= from) UNROLL for (int k = 0; k < 2; k++) v[slice][k] =
+                    load_l2(sums_at<FORM>(args, w, slice) + (i + k) * BLOCK_THREADS);
+            UNROLL for (int slice = 1; slice < N_SLICES; slice++)
+                if (slice >= from) UNROLL for (int k = 0; k < 2; k++) v[0][k] =
+                    float4_add(v[0][k], v[slice][k]);
+            UNROLL for (int k = 0; k < 2; k++) quad_of(y + 4 * (i + k), v[0][k]);
         }
     }
 }
@@ -431,7 +460,7 @@ DEV bool parts_arrive(const struct many_args &args, const struct many_item &w, i
     barrier_sync(MANY_GROUP + group, 128);
     if (threadIdx.x % 128 == 0) {
         uint32_t *counter = args.counters + w.sums * 2 + group;
-        const bool is_last = add_acq_rel(counter, 1) == (1u << args.parts_log) - 1;
+        const bool is_last = add_acq_rel(counter, 1) == (1u << w.parts_log) - 1;
         if (is_last) *counter = 0;
         flag[group] = is_last;
     }
@@ -447,7 +476,7 @@ DEV bool parts_arrive(const struct many_args &args, const struct many_item &w, i
 // registers of a are free. Returns when the group before has ended.
 template <class FORM, int N>
 DEV void units_multiply(float (&acc)[FORM::N], uint32_t (&a)[FORM::UNITS][2][4], uint32_t stage,
-                        int first, bool is_add, int n_live, int warp, int lane) {
+                        int first, int n_live, int warp, int lane) {
     const uint32_t unit = (uint32_t)(warp * FORM::UNITS + first);
     const uint32_t x = stage + (uint32_t)(FORM::WEIGHT_BYTES + first * FORM::COLUMNS * 64);
     UNROLL for (int u = 0; u < N; u++)
@@ -456,20 +485,19 @@ DEV void units_multiply(float (&acc)[FORM::N], uint32_t (&a)[FORM::UNITS][2][4],
     warpgroup_begin();
     UNROLL for (int u = 0; u < N; u++) UNROLL for (int h = 0; h < 2; h++)
         warpgroup_mma<codec_is_bf16<FORM::CODEC>(), FORM::COLUMNS>(
-            acc, a[u][h], x + (uint32_t)(u * FORM::COLUMNS * 64 + h * 256), is_add || u + h > 0,
-            n_live);
+            acc, a[u][h], x + (uint32_t)(u * FORM::COLUMNS * 64 + h * 256), true, n_live);
     warpgroup_end();
     warpgroup_wait<1>();
 }
 
-DEV void stage_wait(const struct many_ring &ring, const struct many_place &p, int n_fetches,
-                    int warp) {
-    uint64_t *full = ring.full + p.stage * n_fetches;
-    fetch_wait(full + warp, p.parity);
-    for (int i = MANY_TILES; i < n_fetches; i++) fetch_wait(full + i, p.parity);
+DEV void stage_wait(const struct many_ring &ring, const struct many_place &p) {
+    fetch_wait(ring.full + 2 * p.stage, p.parity);
+    fetch_wait(ring.full + 2 * p.stage + 1, p.parity);
 }
 
-// One slice of the item: acc = the sum from 0. Two stages have registers of their own.
+// One slice of the item: acc = the sum from 0. Two stages have registers of their own. Zeros are
+// written and added to: a first instruction that ignored acc would still keep its registers busy
+// through the end of the item before.
 template <class FORM>
 DEV void many_slice(float (&acc)[FORM::N], const struct many_ring &ring, struct many_place &p,
                     int n_units, int n_live, int warp, int lane) {
@@ -478,30 +506,29 @@ DEV void many_slice(float (&acc)[FORM::N], const struct many_ring &ring, struct 
     const auto stage_at = [&] {
         return shared_address(ring.at) + (uint32_t)(p.stage * FORM::STAGE_BYTES);
     };
-    if (n_units == 0) UNROLL for (int i = 0; i < FORM::N; i++) acc[i] = 0.0f;
+    UNROLL for (int i = 0; i < FORM::N; i++) acc[i] = 0.0f;
 #pragma unroll 1
     while (unit + FORM::UNITS <= n_units) {
         UNROLL for (int i = 0; i < 2; i++) {
             if (unit + FORM::UNITS > n_units) continue;
-            stage_wait(ring, p, FORM::FETCHES, warp);
-            units_multiply<FORM, FORM::UNITS>(acc, a[i], stage_at(), 0, unit > 0, n_live, warp,
-                                              lane);
-            if (before >= 0) barrier_arrive(MANY_EMPTY + before, MANY_THREADS);
+            stage_wait(ring, p);
+            units_multiply<FORM, FORM::UNITS>(acc, a[i], stage_at(), 0, n_live, warp, lane);
+            if (before >= 0) barrier_arrive(MANY_EMPTY + before, MANY_MEET);
             before = p.stage;
             place_next(p, ring.n_stages);
             unit += FORM::UNITS;
         }
     }
     warpgroup_wait<0>();
-    if (before >= 0) barrier_arrive(MANY_EMPTY + before, MANY_THREADS);
+    if (before >= 0) barrier_arrive(MANY_EMPTY + before, MANY_MEET);
     if (unit < n_units) { // units of a last stage, one by one
-        stage_wait(ring, p, FORM::FETCHES, warp);
+        stage_wait(ring, p);
 #pragma unroll 1
         for (int u = 0; unit < n_units; u++, unit++) {
-            units_multiply<FORM, 1>(acc, a[0], stage_at(), u, unit > 0, n_live, warp, lane);
+            units_multiply<FORM, 1>(acc, a[0], stage_at(), u, n_live, warp, lane);
             warpgroup_wait<0>();
         }
-        barrier_arrive(MANY_EMPTY + p.stage, MANY_THREADS);
+        barrier_arrive(MANY_EMPTY + p.stage, MANY_MEET);
         place_next(p, ring.n_stages);
     }
     warpgroup_hold(acc);
@@ -514,14 +541,12 @@ DEV void many_consume(const struct many_args &args, const struct many_ring &ring
     const struct stage_product &s = args.stage;
     dependency_wait();
     const int n_columns = column_tiles(s, args.n_rows, FORM::COLUMNS, lane);
-    const int n_blocks = (s.n_tiles + MANY_TILES - 1) / MANY_TILES;
-    const int n_items = n_blocks * n_columns << args.parts_log;
+    const int n_items = items_of(args, n_columns);
     struct many_place p = {0, 0};
 #pragma unroll 1
     for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x) {
         const struct many_item w = many_item_at<FORM>(args, index, n_columns, lane);
-        const int begin = part_first(w.part, args.parts_log);
-        const int end = part_first(w.part + 1, args.parts_log);
+        const int begin = part_first(w), end = part_end(w);
         float total[FORM::N];
 #pragma unroll 1
         for (int slice = begin; slice < end; slice++) {
@@ -534,7 +559,7 @@ DEV void many_consume(const struct many_args &args, const struct many_ring &ring
                 UNROLL for (int i = 0; i < FORM::N; i++) total[i] =
                     slice == 0 ? acc[i] : total[i] + acc[i];
         }
-        if (args.parts_log > 0) {
+        if (w.parts_log > 0) {
             if (w.part == 0) sums_put<FORM>(args, w, 0, total);
             if (!parts_arrive(args, w, warp / 4, flag)) continue;
             sums_get<FORM>(args, w, total);
@@ -551,7 +576,7 @@ DEV void product_many_run(const struct many_args &args) {
     const struct many_ring ring = {(uint64_t *)shared, shared + MANY_HEAD, args.n_stages};
     uint32_t *flag = (uint32_t *)(shared + MANY_HEAD - MANY_ENDS) - 4;
     float *ends = (float *)(shared + MANY_HEAD - MANY_ENDS);
-    for (int i = (int)threadIdx.x; i < args.n_stages * FORM::FETCHES; i += MANY_THREADS)
+    for (int i = (int)threadIdx.x; i < 2 * args.n_stages; i += MANY_THREADS)
         fetch_init(ring.full + i);
     fetch_init_done();
     dependents_launch();

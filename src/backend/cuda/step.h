@@ -31,12 +31,13 @@ struct product_args {
     int32_t n_early;             // slots that are asked for before the launch waits
 };
 
-// Products of larger steps (product_many.cuh). A block has 128 rows of a matrix, and 64 or 160
+// Products of larger steps (product_many.cuh). A block has 128 rows of a matrix, and 64, 128 or 160
 // columns: rows of the batch.
 enum {
     MANY_THREADS = BLOCK_THREADS + 128, // a warpgroup more, which gives its registers away
     MANY_TILES = 8,
-    MANY_FEW = 64, // columns of the two forms
+    MANY_FEW = 64, // columns of the three forms
+    MANY_MIDDLE = 128,
     MANY_WIDE = 160,
     MANY_STAGES_MAX = 12,
     MANY_ENDS = 20480,            // ends of tiles
@@ -51,7 +52,8 @@ struct many_args {
     struct stage_product stage; // its products have one codec
     struct launch_clock clock;
     int32_t n_rows, n_stages;
-    int32_t parts_log;  // an item has 8 >> parts_log slices
+    int32_t n_whole;    // items that have all slices; the others have parts
+    int32_t parts_log;  // a part has 8 >> parts_log slices
     float *sums;        // of parts
     uint32_t *counters; // of parts: [items, 2], all 0 between launches
 };
@@ -105,7 +107,7 @@ extern "C" {
 // codec: enum codec_id; CODEC_COUNT: any, also of several products, but none of BF16 among others.
 // is_staged: each block brings the input to shared memory.
 const void *product_small(int codec, int is_staged);
-// columns: MANY_FEW or MANY_WIDE.
+// columns: MANY_FEW, MANY_MIDDLE or MANY_WIDE.
 const void *product_many(int codec, int columns);
 // Of attention_small_run.
 const void *attention_small(int kv_type, int dim_k, int dim_v);

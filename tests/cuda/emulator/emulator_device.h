@@ -457,6 +457,7 @@ DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int la
     emulator::fetch_begin(to, from, n, barrier, lane);
 }
 // The copy of the last lane is late; so one that is not waited for is found.
+template <bool IS_ONCE = false>
 DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     const uint32_t has = __ballot_sync(0xffffffffu, n > 0);
     if (!has) emulator::fail("fetch_all of nothing");
