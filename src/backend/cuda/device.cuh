@@ -252,6 +252,20 @@ DEV void fetch_wait(uint64_t *barrier, uint32_t parity) {
     } while (!done);
 }
 
+// A barrier that n warps arrive at, again and again. fetch_wait waits for all n.
+DEV void meet_init(uint64_t *barrier, int n) {
+    asm volatile("mbarrier.init.shared.b64 [%0],%1;" ::"r"(shared_address(barrier)), "r"(n)
+                 : "memory");
+}
+// The whole warp.
+DEV void meet_arrive(uint64_t *barrier, int lane) {
+    __syncwarp();
+    if (lane == 0)
+        asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state,[%0];}" ::"r"(
+                         shared_address(barrier))
+                     : "memory");
+}
+
 // This thread's copies of 16 bytes from the L2 cache, in groups. A thread may read what its own
 // groups brought after copies_wait; other threads after a barrier behind that.
 DEV void copy_16(uint32_t to, const void *from) {

@@ -145,11 +145,11 @@ DEV struct many_tile many_tile_at(const struct stage_product &s, int tile) {
 
 // ---------------------------------------------------------------- copies
 
-// Stages of the ring. A named barrier of each says that it was read.
-enum { MANY_EMPTY = 1, MANY_ASKS = 4, MANY_MEET = BLOCK_THREADS + 32 };
+enum { MANY_ASKS = 4 };
 
 struct many_ring {
     uint64_t *full; // [n_stages] weights are there, input is there
+    uint64_t *read; // [n_stages] all warps have read the stage
     uint8_t *at;    // [n_stages] weights [TILES][UNITS], input [UNITS][COLUMNS]
     int n_stages;
 };
@@ -242,7 +242,10 @@ DEV void many_ask(const struct many_args &args, const struct many_ring &ring, in
     const int n_columns = column_tiles(s, args.n_rows, FORM::COLUMNS, lane);
     const int n_items = items_of(args, n_columns);
     const bool is_once = n_columns == 1;
-    int stage = 0, n_asked = 0;
+    // a warp's stage before is at most a ring behind, so a parity tells the uses of a stage apart
+    const int n_asks = ring.n_stages < MANY_ASKS ? ring.n_stages : MANY_ASKS;
+    struct many_place p = {0, 0};
+    int n_asked = 0, turn = 0;
     bool is_first = !s.is_routed;
 #pragma unroll 1
     for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x) {
@@ -250,29 +253,25 @@ DEV void many_ask(const struct many_args &args, const struct many_ring &ring, in
         const struct many_source from = source_of<FORM>(args, w, lane);
         if (is_first) {
             stages_each<FORM>(args, w, [&](int i, int unit, int n) {
-                if (i < ring.n_stages && i % MANY_ASKS == ask)
+                if (i < ring.n_stages && i % n_asks == ask)
                     weights_ask<FORM>(ring, i, from, unit, n, is_once, lane);
             });
             dependency_wait();
         }
         stages_each<FORM>(args, w, [&](int i, int unit, int n) {
-            if (n_asked % MANY_ASKS == ask) {
-                if (n_asked >= ring.n_stages) barrier_sync(MANY_EMPTY + stage, MANY_MEET);
+            if (turn == ask) {
+                if (n_asked >= ring.n_stages) fetch_wait(ring.read + p.stage, p.parity ^ 1);
                 if (!is_first || i >= ring.n_stages)
-                    weights_ask<FORM>(ring, stage, from, unit, n, is_once, lane);
-                input_ask<FORM>(ring, stage, from, unit, n, lane);
+                    weights_ask<FORM>(ring, p.stage, from, unit, n, is_once, lane);
+                input_ask<FORM>(ring, p.stage, from, unit, n, lane);
             }
             n_asked++;
-            if (++stage == ring.n_stages) stage = 0;
+            if (++turn == n_asks) turn = 0;
+            place_next(p, ring.n_stages);
         });
         is_first = false;
     }
     if (is_first) dependency_wait();
-    // stages that nobody asks for again
-    for (int i = 0; i < ring.n_stages; i++, n_asked++) {
-        if (n_asked >= ring.n_stages && n_asked % MANY_ASKS == ask)
-            barrier_sync(MANY_EMPTY + n_asked % ring.n_stages, MANY_MEET);
-    }
 }
 
 // ---------------------------------------------------------------- the end of an item
@@ -513,14 +512,14 @@ DEV void many_slice(float (&acc)[FORM::N], const struct many_ring &ring, struct 
             if (unit + FORM::UNITS > n_units) continue;
             stage_wait(ring, p);
             units_multiply<FORM, FORM::UNITS>(acc, a[i], stage_at(), 0, n_live, warp, lane);
-            if (before >= 0) barrier_arrive(MANY_EMPTY + before, MANY_MEET);
+            if (before >= 0) meet_arrive(ring.read + before, lane);
             before = p.stage;
             place_next(p, ring.n_stages);
             unit += FORM::UNITS;
         }
     }
     warpgroup_wait<0>();
-    if (before >= 0) barrier_arrive(MANY_EMPTY + before, MANY_MEET);
+    if (before >= 0) meet_arrive(ring.read + before, lane);
     if (unit < n_units) { // units of a last stage, one by one
         stage_wait(ring, p);
 #pragma unroll 1
@@ -528,7 +527,7 @@ DEV void many_slice(float (&acc)[FORM::N], const struct many_ring &ring, struct 
             units_multiply<FORM, 1>(acc, a[0], stage_at(), u, n_live, warp, lane);
             warpgroup_wait<0>();
         }
-        barrier_arrive(MANY_EMPTY + p.stage, MANY_MEET);
+        meet_arrive(ring.read + p.stage, lane);
         place_next(p, ring.n_stages);
     }
     warpgroup_hold(acc);
@@ -573,11 +572,14 @@ template <class FORM, int GIVEN, int TAKEN>
 DEV void product_many_run(const struct many_args &args) {
     SHARED_MEMORY(shared);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const struct many_ring ring = {(uint64_t *)shared, shared + MANY_HEAD, args.n_stages};
+    uint64_t *full = (uint64_t *)shared;
+    const struct many_ring ring = {full, full + 2 * args.n_stages, shared + MANY_HEAD,
+                                   args.n_stages};
     uint32_t *flag = (uint32_t *)(shared + MANY_HEAD - MANY_ENDS) - 4;
     float *ends = (float *)(shared + MANY_HEAD - MANY_ENDS);
     for (int i = (int)threadIdx.x; i < 2 * args.n_stages; i += MANY_THREADS)
         fetch_init(ring.full + i);
+    if ((int)threadIdx.x < args.n_stages) meet_init(ring.read + threadIdx.x, N_WARPS);
     fetch_init_done();
     dependents_launch();
     __syncthreads();

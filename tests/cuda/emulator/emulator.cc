@@ -104,7 +104,7 @@ enum {
     MAX_SLOTS = 64,
     STACK_BYTES = 128 << 10
 };
-enum : uint16_t { BARRIER_MAGIC = 0xba99 };
+enum : uint16_t { BARRIER_MAGIC = 0xba99, MEET_MAGIC = 0xba9a };
 
 struct block;
 struct fiber;
@@ -156,6 +156,12 @@ struct copy_waiter {
 struct fetch_word {
     uint16_t magic, phase; // phase: how many have ended
     uint32_t busy;         // 1 + index of its copy; 0: none
+};
+
+// The word of a barrier that warps arrive at.
+struct meet_word {
+    uint16_t magic, phase;
+    uint16_t n, left; // warps that arrive; those of this phase
 };
 
 // Memory of a resident block, used again by later ones.
@@ -258,6 +264,20 @@ bool is_phase_over(const uint64_t *barrier, uint32_t parity) {
     return (((const fetch_word *)barrier)->phase & 1) != (parity & 1);
 }
 
+// Fibers that wait for the end of the barrier's phase go on.
+void phase_end(block *b, const uint64_t *barrier) {
+    for (size_t i = 0; i < b->copy_waiters.size();) {
+        const copy_waiter w = b->copy_waiters[i];
+        if (w.barrier == barrier && is_phase_over(w.barrier, w.parity)) {
+            wake(w.who);
+            b->copy_waiters[i] = b->copy_waiters.back();
+            b->copy_waiters.pop_back();
+        } else
+            i++;
+    }
+    progress();
+}
+
 // The copy happens: it is the end of its barrier's phase.
 void deliver(block *b, uint32_t index) {
     copy *c = &b->copies[index];
@@ -276,17 +296,8 @@ void deliver(block *b, uint32_t index) {
             b->ready.pop_back();
             break;
         }
-    for (size_t i = 0; i < b->copy_waiters.size();) {
-        const copy_waiter w = b->copy_waiters[i];
-        if (w.barrier == c->barrier && is_phase_over(w.barrier, w.parity)) {
-            wake(w.who);
-            b->copy_waiters[i] = b->copy_waiters.back();
-            b->copy_waiters.pop_back();
-        } else
-            i++;
-    }
     c->to = nullptr;
-    progress();
+    phase_end(b, c->barrier);
 }
 
 void deliver_any(block *b) { deliver(b, b->ready[random_below((uint32_t)b->ready.size())]); }
@@ -660,12 +671,30 @@ void fetch_begin(void *to, const void *from, uint32_t n, uint64_t *barrier, int 
     if (c->arrived == UINT32_MAX) b->ready.push_back(word->busy - 1);
 }
 
+void meet_init(uint64_t *barrier, int n) {
+    if (shared_address(barrier) % 8) fail("a barrier is not aligned");
+    if (n < 1 || n > MAX_WARPS) fail("a barrier of %d warps", n);
+    const meet_word word = {MEET_MAGIC, 0, (uint16_t)n, (uint16_t)n};
+    memcpy(barrier, &word, sizeof word);
+}
+
+void meet_arrive(uint64_t *barrier) {
+    meet_word *word = (meet_word *)barrier;
+    if (shared_address(barrier) % 8 || word->magic != MEET_MAGIC)
+        fail("shared byte %u is not a barrier to meet at", shared_address(barrier));
+    if (--word->left > 0) return;
+    word->left = word->n;
+    word->phase++;
+    phase_end(self()->team->owner, barrier);
+}
+
 void fetch_end(uint64_t *barrier, uint32_t parity) {
     block *b = self()->team->owner;
-    const fetch_word *word = fetch_word_at(barrier);
+    const bool is_meet = ((const meet_word *)barrier)->magic == MEET_MAGIC;
+    const fetch_word *word = is_meet ? nullptr : fetch_word_at(barrier);
     if (parity > 1) fail("fetch_wait: the parity is %u", parity);
     if (is_phase_over(barrier, parity)) return;
-    if (word->busy && b->copies[word->busy - 1].arrived == UINT32_MAX && random32() % 2) {
+    if (word && word->busy && b->copies[word->busy - 1].arrived == UINT32_MAX && random32() % 2) {
         deliver(b, word->busy - 1);
         return;
     }

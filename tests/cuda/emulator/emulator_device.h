@@ -204,6 +204,8 @@ uint64_t clock_ns();
 void fetch_begin(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane);
 void fetch_end(uint64_t *barrier, uint32_t parity);
 void fetch_barrier_init(uint64_t *barrier);
+void meet_init(uint64_t *barrier, int n);
+void meet_arrive(uint64_t *barrier);
 void fetch_barrier_end(uint64_t *barrier);
 
 } // namespace emulator
@@ -468,6 +470,11 @@ DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, in
                           __shfl_sync(0xffffffffu, n, last), barrier, lane);
 }
 DEV void fetch_wait(uint64_t *barrier, uint32_t parity) { emulator::fetch_end(barrier, parity); }
+DEV void meet_init(uint64_t *barrier, int n) { emulator::meet_init(barrier, n); }
+DEV void meet_arrive(uint64_t *barrier, int lane) {
+    __syncwarp();
+    if (lane == 0) emulator::meet_arrive(barrier);
+}
 
 DEV void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     emulator::mma_data d = {c, a, b0, b1};
