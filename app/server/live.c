@@ -60,9 +60,10 @@ static void forget(struct live *live) {
 void live_destroy(struct live *live) {
     if (!live) return;
     while (live->n_watchers) {
-        struct call *call = live->watcher[--live->n_watchers].call;
-        call->on_gone = NULL;
-        call_end(call);
+        const struct live_watcher watcher = live->watcher[--live->n_watchers];
+        watcher.call->on_gone = NULL;
+        if (watcher.once) waiting_refuse(watcher.call);
+        call_end(watcher.call);
     }
     forget(live);
     if (live->engine) rn_watcher_destroy(live->engine);
@@ -100,15 +101,17 @@ static bool attach(struct call *call, bool once) {
         live->due_ns = now + PERIOD_NS / 2;
     }
     live->watcher[live->n_watchers++] = (struct live_watcher){.call = call, .once = once};
-    call_stream(call, leave);
     return true;
 }
 
-void live_stream(struct call *call) { attach(call, false); }
+void live_stream(struct call *call) {
+    if (attach(call, false)) call_stream(call, leave);
+}
 
 void live_get(struct call *call) {
-    call->content_type = "application/json; charset=utf-8";
-    attach(call, true);
+    if (!attach(call, true)) return;
+    call->on_gone = leave;
+    call_state_set(call, CALL_RUNNING);
 }
 
 // ---------------------------------------------------------------- streams' names
@@ -169,27 +172,36 @@ static void picture_of_stats(struct live *live, uint64_t now_ns) {
     picture_write(live, now_ns, &stats);
 }
 
-static void send_one(const struct live_watcher *watcher, const struct jbuf *text) {
-    struct call *call = watcher->call;
+static void send_one(struct call *call, const struct jbuf *text) {
+    if (call->state == CALL_ENDED) return;            // the server drains
     if (call_unsent(call) > UNSENT_BYTES_MAX) return; // a slow reader misses some
     if (!jbuf_reserve(&call->out, text->len + sizeof "data: \n\n")) {
         call->out.failed = false; // as if it were slow: the bytes that are there are whole
         return;
     }
-    if (!watcher->once) jbuf_text(&call->out, "data: ");
+    jbuf_text(&call->out, "data: ");
     jbuf_bytes(&call->out, text->data, text->len);
-    if (!watcher->once) jbuf_text(&call->out, "\n\n");
+    jbuf_text(&call->out, "\n\n");
     call_wake(call);
+}
+
+static void answer_once(struct call *call, const struct jbuf *text) {
+    call->on_gone = NULL; // the model may be unloaded before all of it is sent
+    jbuf_bytes(&call->out, text->data, text->len);
+    call_answer(call);
+    call_end(call);
 }
 
 static void send_all(struct live *live) {
     if (live->text.failed || live->pages.failed) return;
     for (int i = live->n_watchers - 1; i >= 0; i--) { // backwards: those of one picture leave
         const struct live_watcher watcher = live->watcher[i];
-        send_one(&watcher, &live->text);
-        if (!watcher.once) continue;
+        if (!watcher.once) {
+            send_one(watcher.call, &live->text);
+            continue;
+        }
         live->watcher[i] = live->watcher[--live->n_watchers];
-        call_end(watcher.call);
+        answer_once(watcher.call, &live->text);
     }
     if (!live->n_watchers) forget(live);
 }

@@ -166,7 +166,7 @@ static uint64_t tick(struct server *server, uint64_t now) {
     uint64_t due = 0;
     for (int i = 0; phase != PHASE_LOADING && i < server->n_served; i++) {
         struct served *served = &server->served[i];
-        if (phase == PHASE_READY) due = sooner(due, live_tick(served->live, now));
+        due = sooner(due, live_tick(served->live, now));
         due = sooner(due, requests_tick(served->requests, now));
     }
     due = sooner(due, waiting_turn(server, now));

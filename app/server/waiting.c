@@ -65,11 +65,14 @@ bool waiting_pick(struct call *call) {
     return true;
 }
 
-bool waiting_needs(struct call *call) {
-    if (call->served->state == SERVED_READY) return true;
+bool waiting_refuse(struct call *call) {
     return call_refuse(call, 503, NULL, "model_not_loaded",
                        "The model `%.200s` is not loaded; a request for it loads it",
                        call->served->name);
+}
+
+bool waiting_needs(struct call *call) {
+    return call->served->state == SERVED_READY || waiting_refuse(call);
 }
 
 // ---------------------------------------------------------------- the list of a model

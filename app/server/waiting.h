@@ -17,6 +17,7 @@ bool waiting_find(struct call *call);
 bool waiting_pick(struct call *call);
 // Refuses where the model is not loaded. False: refused.
 bool waiting_needs(struct call *call);
+bool waiting_refuse(struct call *call); // because of that; false
 // The model was found: a worker gets the call when the model is there. Refusals end the call.
 void waiting_take(struct call *call);
 void waiting_end(struct call *call); // the call ends, whatever it was doing

@@ -266,6 +266,23 @@ CASE(test_watchers_end_with_their_model) {
     set_stop(set);
 }
 
+// The model goes between the request for a picture and the next look at it, so the picture is made
+// in the turn of the loop that unloads the model. Other timings are fine, too.
+CASE(test_a_picture_is_sent_while_its_model_goes) {
+    struct set *set = set_create();
+    set->source[0].idle_s = 0.131;
+    set_start(set, serve_config(), 1);
+    for (int i = 0; i < 3; i++) {
+        free(finish(ask(set, 0, 4, true)));
+        struct reply reply = serve_get(&set->serve, "/engine?model=one");
+        check(reply.status == 200 ? strstr(reply.body, "\"model\":\"one\"") != NULL
+                                  : reply.status == 503,
+              "%d: %.200s", reply.status, reply.data);
+        reply_free(&reply);
+    }
+    set_stop(set);
+}
+
 CASE(test_models_stay_where_memory_holds_them) {
     struct set *set = set_create();
     set->source[2].keep = true; // and is loaded without a request
