@@ -37,7 +37,9 @@ static bool fits(const struct served *served, int n, const struct served *wanted
     return !bytes_max || bytes_beside(served, n, wanted, false) + wanted->need.bytes <= bytes_max;
 }
 
-// The least recently used model that could make room; NULL: none.
+// The least recently used model that could make room; NULL: none. Among busy ones a model that
+// yields already stays the one: each call that ends makes it a recently used model, and two busy
+// models would yield in turn for ever.
 static struct served *victim_find(struct served *served, int n, const struct served *wanted,
                                   bool idle_only) {
     struct served *victim = NULL;
@@ -46,6 +48,7 @@ static struct served *victim_find(struct served *served, int n, const struct ser
         if (at == wanted || at->state != SERVED_READY || at->source->keep ||
             !shares_memory(at, wanted) || (idle_only && !served_is_idle(at)))
             continue;
+        if (!idle_only && at->yields) return at;
         if (!victim || at->used_ns < victim->used_ns) victim = at;
     }
     return victim;
@@ -62,8 +65,9 @@ static void size_say(struct served *wanted, uint64_t kept) {
                  (double)kept / mb);
 }
 
-// Room has to be made for it.
-static struct lineup_step make_room(struct served *served, int n, struct served *wanted) {
+// Room has to be made for it. *yields: a busy model whose new calls wait until there is room.
+static struct lineup_step make_room(struct served *served, int n, struct served *wanted,
+                                    const struct served **yields) {
     const uint64_t kept = bytes_beside(served, n, wanted, true);
     if (wanted->bytes_max && kept + wanted->need.bytes > wanted->bytes_max) {
         size_say(wanted, kept);
@@ -75,7 +79,7 @@ static struct lineup_step make_room(struct served *served, int n, struct served 
     if (!victim) return (struct lineup_step){LINEUP_FAIL, wanted}; // the plan has its reason
     if (!wanted->n_waiting && !wanted->is_asked)                   // nobody waits any more
         return (struct lineup_step){LINEUP_UNLOAD, wanted};
-    victim->yields = true;
+    *yields = victim;
     return (struct lineup_step){LINEUP_NOTHING, NULL};
 }
 
@@ -94,14 +98,21 @@ static struct served *expired_find(struct served *served, int n, uint64_t now_ns
     return NULL;
 }
 
-struct lineup_step lineup_next(struct served *served, int n, uint64_t now_ns, uint64_t *due_ns) {
+static struct lineup_step decide(struct served *served, int n, uint64_t now_ns, uint64_t *due_ns,
+                                 const struct served **yields) {
     struct served *wanted = wanted_find(served, n);
-    *due_ns = 0;
-    for (int i = 0; i < n; i++) served[i].yields = false; // unless room is still needed
     struct served *expired = expired_find(served, n, now_ns, due_ns);
     if (expired) return (struct lineup_step){LINEUP_UNLOAD, expired};
     if (!wanted) return (struct lineup_step){LINEUP_NOTHING, NULL};
     if (!wanted->is_planned) return (struct lineup_step){LINEUP_PLAN, wanted};
     if (fits(served, n, wanted)) return (struct lineup_step){LINEUP_LOAD, wanted};
-    return make_room(served, n, wanted);
+    return make_room(served, n, wanted, yields);
+}
+
+struct lineup_step lineup_next(struct served *served, int n, uint64_t now_ns, uint64_t *due_ns) {
+    const struct served *yields = NULL;
+    *due_ns = 0;
+    const struct lineup_step step = decide(served, n, now_ns, due_ns, &yields);
+    for (int i = 0; i < n; i++) served[i].yields = &served[i] == yields;
+    return step;
 }

@@ -4,7 +4,8 @@
 //   1. Models are loaded in the order in which they were first asked for.
 //   2. A model is unloaded if it is idle: no call has it, and no engine request runs.
 //   3. If memory is short, the idle model that was used least recently goes. If none is idle, the
-//      least recently used one yields: its calls end as usual, and new calls for it wait.
+//      least recently used one yields: its calls end as usual, and new calls for it wait. It
+//      yields until there is room or nobody waits for the other model any more.
 //   4. Calls that waited for a model have it as soon as it is ready, so it serves them before it
 //      goes. No client can make two models replace each other without being served.
 //   5. Models of different devices do not share memory.

@@ -97,6 +97,24 @@ CASE_WITH(test_a_busy_model_yields_only_if_no_other_can_go, setup, teardown) {
     expect(world, LINEUP_UNLOAD, 1);
 }
 
+// Each call that ends makes its model the most recently used one. If another one yielded then, two
+// busy models would let the third wait for ever.
+CASE_WITH(test_a_model_that_yields_does_so_until_it_is_idle, setup, teardown) {
+    struct world *world = *state;
+    ready(world, 0, 9);
+    ready(world, 1, 3);
+    want(world, 2, 10);
+    world->served[0].users = world->served[1].users = 2;
+    expect(world, LINEUP_NOTHING, -1);
+    world->served[1].users = 1;
+    world->served[1].used_ns = 20;
+    expect(world, LINEUP_NOTHING, -1);
+    assert_true(world->served[1].yields);
+    assert_false(world->served[0].yields);
+    world->served[1].users = 0;
+    expect(world, LINEUP_UNLOAD, 1);
+}
+
 CASE_WITH(test_nothing_yields_any_more_when_nobody_waits, setup, teardown) {
     struct world *world = *state;
     ready(world, 0, 9);
