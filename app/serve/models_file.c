@@ -8,6 +8,7 @@
 #include "helpers.h"
 #include "models/find.h"
 #include "options/config.h"
+#include "server/served.h"
 
 enum { NAME_BYTES = 200 };
 
@@ -34,14 +35,22 @@ static bool is_of_section(enum option_id id) {
 
 // ---------------------------------------------------------------- sections
 
+// Whether a client that says one of them may mean the other.
+static bool names_meet(const char *a, const char *b) {
+    return served_name_means(a, b) || served_name_means(b, a);
+}
+
+bool models_section_is_named(const struct models_section *section, const char *name) {
+    const struct option_value *alias = &section->options.value[OPT_ALIAS];
+    bool is_named = names_meet(section->name, name);
+    for (int i = 0; i < alias->n_list; i++) is_named |= names_meet(alias->list[i], name);
+    return is_named;
+}
+
 static bool name_is_taken(const struct models_file *file, const struct models_section *before,
                           const char *name) {
-    for (const struct models_section *at = file->section; at < before; at++) {
-        const struct option_value *alias = &at->options.value[OPT_ALIAS];
-        if (!strcmp(at->name, name)) return true;
-        for (int i = 0; i < alias->n_list; i++)
-            if (!strcmp(alias->list[i], name)) return true;
-    }
+    for (const struct models_section *at = file->section; at < before; at++)
+        if (models_section_is_named(at, name)) return true;
     return false;
 }
 

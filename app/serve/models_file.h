@@ -34,5 +34,7 @@ struct models_file {
 // The options outlive the file. False: refused (printed).
 bool models_file_read(const struct options *options, const char *path, struct models_file *out);
 void models_file_free(struct models_file *file); // zeros are fine
+// Whether a client that says `name` may mean this model.
+bool models_section_is_named(const struct models_section *section, const char *name);
 
 #endif

@@ -104,15 +104,18 @@ static void source_set(struct serve_models *models, const struct options *option
                                                    .ctx = of};
 }
 
-static int name_check(const struct serve_models *models, const char *default_name) {
+// The default model has a name, and those of --alias.
+static int name_check(const struct serve_models *models, const struct options *options,
+                      const char *default_name) {
+    const struct option_value *alias = &options->value[OPT_ALIAS];
     for (int i = 0; default_name && i < models->file.n_sections; i++) {
         const struct models_section *section = &models->file.section[i];
-        const struct option_value *alias = &section->options.value[OPT_ALIAS];
-        bool is_taken = !strcmp(section->name, default_name);
-        for (int j = 0; j < alias->n_list; j++) is_taken |= !strcmp(alias->list[j], default_name);
-        if (is_taken)
-            return app_fail(APP_USAGE, "--models: [%s] has the name of the model of --model, %s",
-                            section->name, default_name);
+        for (int j = -1; j < alias->n_list; j++) {
+            const char *name = j < 0 ? default_name : alias->list[j];
+            if (models_section_is_named(section, name))
+                return app_fail(APP_USAGE, "--models: [%s] has a name of the model of --model, %s",
+                                section->name, name);
+        }
     }
     return APP_OK;
 }
@@ -128,7 +131,7 @@ int serve_models_open(const struct options *options, const struct term *term, bo
     out->of = calloc((size_t)n, sizeof *out->of);
     out->source = calloc((size_t)n, sizeof *out->source);
     if (!out->of || !out->source) return app_fail(APP_FAILED, "out of memory");
-    const int code = name_check(out, default_name);
+    const int code = name_check(out, options, default_name);
     if (code) return code;
     out->n = n;
     if (first) source_set(out, options, 0, default_name, NULL);

@@ -38,16 +38,15 @@ void served_deinit(struct served *served) {
     model_metrics_destroy(served->metrics);
 }
 
-// Clients of Ollama add the tag ":latest" to a name without a tag.
-static bool is_name(const char *own, const char *name) {
+bool served_name_means(const char *own, const char *name) {
     const size_t len = strlen(own);
     if (strncmp(own, name, len) != 0) return false;
     return !name[len] || (!strchr(own, ':') && !strcmp(name + len, ":latest"));
 }
 
 bool served_is_named(const struct served *served, const char *name) {
-    bool is_named = served->name && is_name(served->name, name);
-    for (int i = 0; i < served->n_aliases; i++) is_named |= is_name(served->aliases[i], name);
+    bool is_named = served->name && served_name_means(served->name, name);
+    for (int i = 0; i < served->n_aliases; i++) is_named |= served_name_means(served->aliases[i], name);
     return is_named;
 }
 

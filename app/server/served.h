@@ -90,7 +90,10 @@ void served_deinit(struct served *served); // its engine, if any, has no request
 rn_status served_attach(struct served *served, const struct server_model *parts, rn_error *err);
 // The engine has no request any more. Its counters stay.
 void served_detach(struct served *served);
-// Whether this is one of its names; a client's ":latest" behind a name without a tag means nothing.
+// Whether a client that says `name` means `own`: clients of Ollama add the tag ":latest" to a name
+// without a tag.
+bool served_name_means(const char *own, const char *name);
+// Whether this is one of its names.
 bool served_is_named(const struct served *served, const char *name);
 // The model of that name; NULL: none.
 struct served *served_find(const struct server *server, const char *name);

@@ -100,6 +100,9 @@ CASE_WITH(test_mistakes_are_named_with_their_line, setup, teardown) {
     expect_refusal(world, "[a]\n" MODEL "keep = maybe\n", ":3: keep: 'maybe' is not yes or no");
     expect_refusal(world, "[a]\nidle-seconds = -1\n", ":2: idle-seconds: '-1' is not");
     expect_refusal(world, "[a]\nidle-seconds = nan\n", ":2: idle-seconds: 'nan' is not");
+    // a client that adds ":latest" may mean either
+    expect_refusal(world, "[a]\n" MODEL "[a:latest]\n" MODEL,
+                   ":3: [a:latest]: another model has this name");
     expect_refusal(world, "[a]\n" MODEL "[a]\n" MODEL, ":3: [a]: another model has this name");
     expect_refusal(world, "[a]\n" MODEL "[b]\n" MODEL "alias = a\n",
                    ":3: [b]: another model has the name a");
