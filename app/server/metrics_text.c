@@ -190,8 +190,9 @@ static void put_requests(struct scrape *scrape) {
     const rn_engine_stats *stats = &scrape->stats;
     scrape_single(scrape, "vllm:num_requests_running", "gauge", "Requests' choices that run now.",
                   stats->running);
+    // requests that wait for their model have no choices yet
     scrape_single(scrape, "vllm:num_requests_waiting", "gauge", "Requests' choices that wait now.",
-                  stats->waiting);
+                  stats->waiting + scrape->served->n_waiting);
     const double held =
         scrape->info.kv_bytes ? (double)stats->kv_held_bytes / (double)scrape->info.kv_bytes : 0;
     scrape_single(scrape, "vllm:kv_cache_usage_perc", "gauge",

@@ -161,8 +161,9 @@ void native_version(struct call *call) {
 void native_load(struct call *call) {
     int load = call->server->counts.preparing; // the workers' calls are not looked into
     for (const struct call *other = call->server->calls; other; other = other->next)
-        load += (other->state == CALL_RUNNING || other->state == CALL_STREAMING) &&
-                other->generation != NULL;
+        load += other->state == CALL_LOADING ||
+                ((other->state == CALL_RUNNING || other->state == CALL_STREAMING) &&
+                 other->generation != NULL);
     jbuf_printf(&call->out, "{\"server_load\":%d}", load);
     call_answer(call);
 }
