@@ -299,8 +299,10 @@ const char *otlp_operation(const struct route *route) {
                  {ollama_generate, "text_completion"},
                  {completions_prepare, "text_completion"},
                  {native_prepare, "text_completion"},
+                 {native_infill, "text_completion"},
                  {generate_prepare, "text_completion"},
                  {embeddings_prepare, "embeddings"},
+                 {embeddings_native, "embeddings"},
                  {ollama_embed, "embeddings"},
                  {ollama_embeddings, "embeddings"}};
     for (size_t i = 0; route && i < sizeof known / sizeof *known; i++)
@@ -312,7 +314,7 @@ static void put_http(struct jbuf *out, const struct call *call) {
     const struct server *server = call->server;
     otlp_put_text(out, "http.request.method", call->route->method);
     otlp_put_text(out, "http.route", call->route->path);
-    otlp_put_text(out, "url.path", call->route->path); // prepared routes have no wildcards
+    otlp_put_text(out, "url.path", call_path(call));
     otlp_put_text(out, "url.scheme", server->config.tls_cert ? "https" : "http");
     otlp_put_text(out, "network.protocol.version", call->head.minor ? "1.1" : "1.0");
     otlp_put_text(out, "server.address", server->config.host);
