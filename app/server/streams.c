@@ -311,10 +311,10 @@ void streams_cancel(const struct call *call) {
 
 const struct stream *streams_find(const struct served *served, uint64_t request) {
     for (const struct call *call = served->server->calls; call; call = call->next) {
-        const struct generation *generation = call->served == served ? generation_of(call) : NULL;
+        const struct generation *generation = generation_of(call); // whose model is known
         for (int i = 0; generation && generation->stream && i < generation->n_prompts; i++) {
             const struct stream *stream = generation->stream[i];
-            if (stream && stream->request == request) return stream;
+            if (stream && stream->served == served && stream->request == request) return stream;
         }
     }
     return NULL;

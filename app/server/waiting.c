@@ -28,17 +28,39 @@ static bool wants_events(const struct call *call, const json_t *body) {
            json_is_true(json_object_get(body, "stream"));
 }
 
-bool waiting_find(struct call *call) {
-    const json_t *body = call_json(call);
-    const char *name = "";
-    if (!body) return false;
+// Of a query that names a model. False: refused.
+static bool query_find(struct call *call, struct served **found) {
+    char name[256];
+    if (!call_query(call, "model", name, sizeof name) || !*name) return true;
+    *found = served_find(call->server, name);
+    return *found || params_no_model(call, name);
+}
+
+// Of a body that names a model. False: refused.
+static bool body_find(struct call *call, const json_t *body, struct served **found) {
     const struct fields fields = fields_of(call, body, "");
+    void (*const route)(struct call *) = call->route->prepare;
+    const char *name = "";
     if (!field_string(&fields, "model", SIZE_MAX, &name, NULL)) return false;
-    if (call->route->prepare == ollama_show && !*name && // as older clients of Ollama call it
+    if (!*name && route == ollama_show && // as older clients of Ollama call it
         !field_string(&fields, "name", SIZE_MAX, &name, NULL))
         return false;
-    struct served *found = *name ? served_find(call->server, name) : &call->server->served[0];
-    if (!found) return params_no_model(call, name);
+    if (!*name && (route == models_load || route == models_unload))
+        return field_refuse(&fields, "model", "missing");
+    if (*name) *found = served_find(call->server, name);
+    return *found || params_no_model(call, name);
+}
+
+bool waiting_find(struct call *call) {
+    const bool is_bare = call->route->prepare == slots_prepare && !call->body_len;
+    const json_t *body = is_bare ? NULL : call_json(call);
+    struct served *found = &call->server->served[0];
+    if (!body && !is_bare) return false;
+    if (call->route->prepare == ollama_pull) { // it is answered without a model
+        ollama_pull(call);
+        return false;
+    }
+    if (is_bare ? !query_find(call, &found) : !body_find(call, body, &found)) return false;
     call->served = found;
     call->wants_events = wants_events(call, body);
     call->dismisses = call->route->prepare == models_unload || ollama_dismisses(call, body);
@@ -47,21 +69,15 @@ bool waiting_find(struct call *call) {
 
 bool waiting_pick(struct call *call) {
     const struct server *server = call->server;
-    char name[256];
-    struct served *last = &server->served[0];
-    if (call_query(call, "model", name, sizeof name) && *name) {
-        struct served *found = served_find(server, name);
-        if (!found) return params_no_model(call, name);
-        call->served = found;
-        return true;
-    }
-    for (int i = 0; i < server->n_served; i++) {
+    struct served *last = &server->served[0], *named = NULL;
+    if (!query_find(call, &named)) return false;
+    for (int i = 0; !named && i < server->n_served; i++) {
         struct served *at = &server->served[i];
         if (at->state == SERVED_READY &&
             (last->state != SERVED_READY || at->used_ns > last->used_ns))
             last = at;
     }
-    call->served = last;
+    call->served = named ? named : last;
     return true;
 }
 
@@ -170,8 +186,8 @@ void waiting_take(struct call *call) {
     const bool is_draining = atomic_load(&call->server->phase) == PHASE_DRAINING;
     if (call->dismisses) {
         dismiss(call);
-    } else if (served->state == SERVED_FAILED &&
-               now - served->failed_ns < PAUSE_S * 1000000000ull) {
+    } else if (served->fails || (served->state == SERVED_FAILED &&
+                                 now - served->failed_ns < PAUSE_S * 1000000000ull)) {
         failure_refuse(call);
         call_end(call);
     } else if (!has_room(served)) {

@@ -306,6 +306,8 @@ CASE(test_a_waiting_stream_gets_comments_and_then_its_text) {
     const int whole = ask(set, 0, 4, false), stream = ask(set, 0, TOKENS, true);
     watcher_read(stream, "HTTP/1.1 200 OK\r\n");
     watcher_read(stream, ": keep-alive\n\n");
+    assert_int_equal(metric(set, "vllm:num_requests_waiting{model_name=\"one\",engine=\"0\"} "), 2);
+    reply_expect(serve_get(&set->serve, "/load"), 200, "{\"server_load\":2}");
     set->is_held = false;
     struct reply reply = serve_finish(stream);
     check(reply.closed && strstr(reply.data, "data: [DONE]\n\n"), "no end: %.300s", reply.data);
@@ -414,6 +416,12 @@ CASE(test_names_and_routes) {
     reply_expect(serve_post(serve, "/v1/completions", "{\"model\":5,\"prompt\":\"a\"}"), 400,
                  "model");
     reply_expect(serve_post(serve, "/v1/completions", "{\"prompt\":"), 400, "invalid_json");
+    reply_expect(serve_post(serve, "/models/unload", "{}"), 400, "model: missing");
+    reply_expect(serve_post(serve, "/api/pull", "{\"name\":\"two\"}"), 200, "success");
+    assert_int_equal(set->n_loads, 0);
+    // a body is not needed to erase a slot; here are no slots to be saved
+    reply_expect(serve_post(serve, "/slots/0?action=erase&model=two", ""), 501, "not_supported");
+    expect_state(set, 1, "loaded");
     // without a name: the first model
     reply_expect(serve_post(serve, "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200,
                  "\"model\":\"one\"");
