@@ -317,10 +317,7 @@ static const struct writer writer = {.whole = whole_write,
 // The text of the last prompt, for the answer.
 static bool prompt_show(struct call *call, const struct generation *generation, const char *path) {
     struct generation_prompt *prompt = &generation->prompt[generation->n_prompts - 1];
-    rn_error err = {0};
-    return rn_detokenize(call->served->model, prompt->ids, prompt->n_ids, true, &prompt->text,
-                         &prompt->text_len, &err) == RN_OK ||
-           call_refuse_error(call, path, &err);
+    return prompt_text_of(call, prompt->ids, prompt->n_ids, path, &prompt->text, &prompt->text_len);
 }
 
 // A prompt, and the text that shows it. {"prompt_string": ...} is a text too.

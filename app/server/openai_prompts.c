@@ -6,6 +6,7 @@
 #include "fields.h"
 #include "helpers.h"
 #include "openai.h"
+#include "prompt_ids.h"
 
 enum { PATH_SIZE = 64 };
 
@@ -23,10 +24,7 @@ static bool text_keep(struct call *call, struct generation_prompt *prompt, const
         memcpy(prompt->text, json_string_value(from), prompt->text_len + 1);
         return true;
     }
-    rn_error err = {0};
-    const rn_status status = rn_detokenize(call->served->model, prompt->ids, prompt->n_ids, true,
-                                           &prompt->text, &prompt->text_len, &err);
-    return !status || call_refuse_error(call, path, &err);
+    return prompt_text_of(call, prompt->ids, prompt->n_ids, path, &prompt->text, &prompt->text_len);
 }
 
 // A text that gives no token still has the token that every text starts with, where there is one.

@@ -136,3 +136,21 @@ bool prompt_ids_read(struct call *call, const json_t *value, const char *path, i
     *n_ids = list.n;
     return true;
 }
+
+bool prompt_text_of(struct call *call, const int32_t *ids, size_t n_ids, const char *path,
+                    char **text, size_t *len) {
+    const rn_model *model = call->served->model;
+    rn_error err = {0};
+    size_t sum = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        size_t bytes;
+        rn_token_bytes(model, ids[i], &bytes);
+        sum += bytes;
+    }
+    if (sum > PROMPT_TEXT_MAX)
+        return call_refuse(call, 400, path, NULL,
+                           "%s: their text has %zu bytes; at most %d are possible", path, sum,
+                           PROMPT_TEXT_MAX);
+    return rn_detokenize(model, ids, n_ids, true, text, len, &err) == RN_OK ||
+           call_refuse_error(call, path, &err);
+}

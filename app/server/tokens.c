@@ -205,29 +205,10 @@ void tokens_tokenize(struct call *call) {
 
 // ---------------------------------------------------------------- detokenize
 
-// A token's text may be long, so a short list can be a large text.
-static bool text_is_short(struct call *call, const int32_t *ids, size_t n_ids) {
-    size_t sum = 0;
-    for (size_t i = 0; i < n_ids; i++) {
-        size_t len;
-        rn_token_bytes(call->served->model, ids[i], &len);
-        sum += len;
-    }
-    return sum <= PROMPT_TEXT_MAX ||
-           call_refuse(call, 400, "tokens", NULL,
-                       "tokens: their text has %zu bytes; at most %d are possible", sum,
-                       PROMPT_TEXT_MAX);
-}
-
 static void detokenize_answer(struct call *call, const int32_t *ids, size_t n_ids) {
-    rn_error err = {0};
     char *text = NULL;
     size_t len;
-    if (!text_is_short(call, ids, n_ids)) return;
-    if (rn_detokenize(call->served->model, ids, n_ids, true, &text, &len, &err)) {
-        call_refuse_error(call, "tokens", &err);
-        return;
-    }
+    if (!prompt_text_of(call, ids, n_ids, "tokens", &text, &len)) return;
     jbuf_text(&call->out, "{\"content\":");
     jbuf_string(&call->out, text, len);
     jbuf_text(&call->out, ",\"prompt\":");

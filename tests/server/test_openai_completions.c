@@ -191,6 +191,18 @@ CASE(a_stream_cut_anywhere_says_what_the_whole_answer_says) {
     }
 }
 
+// Token 0 is 13 bytes of text.
+CASE(the_echo_of_ids_is_bounded) {
+    enum { IDS = 1400000 };
+    char *body = malloc(2 * IDS + 64);
+    assert_non_null(body);
+    char *at = body + sprintf(body, "{'echo':true,'prompt':[0");
+    for (int i = 0; i < IDS; i++) at = stpcpy(at, ",0");
+    strcpy(at, "]}");
+    expect_refusal(completions_prepare, body, "prompt", "at most 16777216 are possible");
+    free(body);
+}
+
 CASE(an_echo_puts_the_prompt_before_each_of_its_choices) {
     const json_t *choices = at_path(answer_of(answer(",'n':2,'echo':true")), "choices");
     for (size_t i = 0; i < 4; i++) {
