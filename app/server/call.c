@@ -282,9 +282,12 @@ bool call_refuse_error(struct call *call, const char *param, const rn_error *err
     const char *path = err_path(call->served->info->path);
     const size_t len = strlen(path);
     if (len && !strncmp(message, path, len) && !strncmp(message + len, ": ", 2)) message += len + 2;
-    if (err->status == RN_ERR_NOMEM)
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (err->status == RN_ERR_NOMEM) return call_refuse_memory(call);
     return call_refuse(call, 400, param, NULL, "%s: %s", param, message);
+}
+
+bool call_refuse_memory(struct call *call) {
+    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
 }
 
 // The estimated time until all calls that wait now have been served.
@@ -365,7 +368,7 @@ void call_answer(struct call *call) {
         return;
     }
     if (call->out.failed) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
         return;
     }
     call->status = 200;
@@ -400,11 +403,11 @@ json_t *call_json(struct call *call) {
     }
     if (call->json && !json_starved && json_is_object(call->json)) return call->json;
     if (json_starved) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
     } else if (call->json) {
         call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
     } else if (!*problem.text) { // jansson has no message for running out of memory
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
     } else {
         json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem.position, path,
                      sizeof path);

@@ -1,6 +1,6 @@
 // A call: one HTTP request from its head to the last byte of its answer. It belongs to the I/O
 // thread, and to one worker while it is WORKING. It knows neither the connection that brought it
-// nor the engine: conn.c reads `out` and the state, streams.c feeds it.
+// nor the engine: conn.c reads `out` and the state, stream_events.c feeds it.
 //
 //   READING ─► WORKING ─► RUNNING ─► ENDED      a whole answer, after the engine's work
 //      │          │    │      └─► STREAMING     once the engine took a stream with a bound on time
@@ -116,6 +116,7 @@ bool call_refuse(struct call *call, int status, const char *param, const char *c
 // Refuses with the library's message, without the model's path before it. Out of
 // memory is 503, all else 400.
 bool call_refuse_error(struct call *call, const char *param, const rn_error *err);
+bool call_refuse_memory(struct call *call); // 503, out_of_memory; false
 bool call_refused(const struct call *call);
 enum call_api call_api_of(const struct call *call); // whose form its errors have
 // The body of such an error, for streams that have started.

@@ -9,13 +9,10 @@
 #include "custom_tools.h"
 #include "fields.h"
 #include "helpers.h"
+#include "json_edit.h"
 #include "openai.h"
 
 enum { MESSAGE_PATH_SIZE = 48, PATH_SIZE = 112, PARTS_MAX = 4096, TOOL_CALLS_MAX = 1024 };
-
-static bool no_memory(struct call *call) {
-    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-}
 
 static bool refuse_kind(struct call *call, const char *path, const char *expected,
                         const json_t *value) {
@@ -27,25 +24,6 @@ static bool refuse_kind(struct call *call, const char *path, const char *expecte
 // "messages[2].content[0]"
 static void path_join(char *out, size_t size, const char *parent, const char *name, size_t index) {
     snprintf(out, size, "%s%s%s[%zu]", parent, *parent ? "." : "", name, index);
-}
-
-// Takes value over.
-static bool put(struct call *call, json_t *object, const char *key, json_t *value) {
-    return json_object_set_new(object, key, value) == 0 || no_memory(call);
-}
-
-// An object of its own with the same members; NULL: refused. jansson copies what it has memory for.
-static json_t *copy_of(struct call *call, const json_t *object) {
-    json_t *copy = json_copy((json_t *)object);
-    if (copy && json_object_size(copy) == json_object_size(object)) return copy;
-    json_decref(copy);
-    no_memory(call);
-    return NULL;
-}
-
-static bool is_given(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    return value && !json_is_null(value);
 }
 
 // ---------------------------------------------------------------- content
@@ -90,9 +68,9 @@ static bool parts_read(struct call *call, const json_t *parts, const char *path,
         ok = part_read(call, json_array_get(parts, i), part_path, &text);
     }
     if (ok) {
-        ok = !text.failed
-                 ? put(call, message, "content", json_stringn(text.data ? text.data : "", text.len))
-                 : no_memory(call);
+        ok = !text.failed ? json_edit_put(call, message, "content",
+                                          json_stringn(text.data ? text.data : "", text.len))
+                          : call_refuse_memory(call);
     }
     jbuf_deinit(&text);
     return ok;
@@ -104,7 +82,8 @@ static bool content_read(struct call *call, const json_t *from, const char *path
     const json_t *content = json_object_get(from, "content");
     if (!content || json_is_null(content)) {
         if (!optional) return field_refuse(&fields, "content", "missing");
-        return put(call, message, "content", json_string("")); // templates add it to texts
+        return json_edit_put(call, message, "content",
+                             json_string("")); // templates add it to texts
     }
     if (json_is_array(content)) {
         return field_array(&fields, "content", PARTS_MAX, &content) &&
@@ -123,7 +102,7 @@ static bool content_read(struct call *call, const json_t *from, const char *path
 static bool arguments_read(struct call *call, const struct fields *fields, json_t *function) {
     const json_t *arguments = json_object_get(fields->object, "arguments");
     if (!arguments || json_is_null(arguments)) {
-        return put(call, function, "arguments", json_object());
+        return json_edit_put(call, function, "arguments", json_object());
     }
     if (json_is_object(arguments)) return true;
     if (!json_is_string(arguments)) {
@@ -132,11 +111,11 @@ static bool arguments_read(struct call *call, const struct fields *fields, json_
                             json_shown(arguments, shown));
     }
     const size_t len = json_string_length(arguments);
-    if (!len) return put(call, function, "arguments", json_object());
+    if (!len) return json_edit_put(call, function, "arguments", json_object());
     json_error_t problem;
     json_t *parsed = json_loadb(json_string_value(arguments), len, JSON_ALLOW_NUL, &problem);
-    if (!parsed && !*problem.text) return no_memory(call); // jansson has no message for it
-    if (json_is_object(parsed)) return put(call, function, "arguments", parsed);
+    if (!parsed && !*problem.text) return call_refuse_memory(call); // jansson has no message for it
+    if (json_is_object(parsed)) return json_edit_put(call, function, "arguments", parsed);
     json_decref(parsed);
     return true;
 }
@@ -156,7 +135,7 @@ static json_t *custom_call_read(const struct fields *fields, const char *id) {
     if (!name || !input) return field_refuse(&inner, name ? "input" : "name", "missing"), NULL;
     json_t *call = json_pack("{s:s*, s:s, s:{s:s, s:o}}", "id", id, "type", "function", "function",
                              "name", name, "arguments", custom_tool_arguments(input, input_len));
-    if (!call) no_memory(fields->call);
+    if (!call) call_refuse_memory(fields->call);
     return call;
 }
 
@@ -179,9 +158,10 @@ static json_t *tool_call_read(struct call *call, const json_t *from, const char 
     const struct fields inner = fields_of(call, function, inner_path);
     if (!field_string(&inner, "name", SIZE_MAX, &name, &len)) return NULL;
     if (!name) return field_refuse(&inner, "name", "missing"), NULL;
-    json_t *copy = copy_of(call, from), *inner_copy = copy ? copy_of(call, function) : NULL;
+    json_t *copy = json_edit_copy(call, from),
+           *inner_copy = copy ? json_edit_copy(call, function) : NULL;
     if (inner_copy && arguments_read(call, &inner, inner_copy) &&
-        put(call, copy, "function", json_incref(inner_copy))) {
+        json_edit_put(call, copy, "function", json_incref(inner_copy))) {
         json_decref(inner_copy);
         return copy;
     }
@@ -200,14 +180,14 @@ static bool tool_calls_read(struct call *call, const json_t *from, const char *p
         return true;
     }
     json_t *list = json_array();
-    bool ok = list || no_memory(call);
+    bool ok = list || call_refuse_memory(call);
     for (size_t i = 0; ok && i < json_array_size(calls); i++) {
         char call_path[PATH_SIZE];
         path_join(call_path, sizeof call_path, path, "tool_calls", i);
         json_t *one = tool_call_read(call, json_array_get(calls, i), call_path);
-        ok = one && (json_array_append_new(list, one) == 0 || no_memory(call));
+        ok = one && (json_array_append_new(list, one) == 0 || call_refuse_memory(call));
     }
-    if (ok) return put(call, message, "tool_calls", list);
+    if (ok) return json_edit_put(call, message, "tool_calls", list);
     json_decref(list);
     return false;
 }
@@ -236,7 +216,7 @@ static bool message_fill(struct call *call, const json_t *from, const char *path
         role == ROLE_ASSISTANT && json_array_size(json_object_get(from, "tool_calls"));
     if (!content_read(call, from, path, has_calls, message)) return false;
     if (role == ROLE_ASSISTANT && !tool_calls_read(call, from, path, message)) return false;
-    return put(call, message, "role", json_string(role_names[role]));
+    return json_edit_put(call, message, "role", json_string(role_names[role]));
 }
 
 static bool messages_fill(struct call *call, const json_t *from, json_t *out) {
@@ -245,13 +225,13 @@ static bool messages_fill(struct call *call, const json_t *from, json_t *out) {
         path_join(path, sizeof path, "", "messages", i);
         const json_t *one = json_array_get(from, i);
         if (!json_is_object(one)) return refuse_kind(call, path, "an object", one);
-        json_t *message = copy_of(call, one);
+        json_t *message = json_edit_copy(call, one);
         if (!message) return false;
         if (!message_fill(call, one, path, message)) {
             json_decref(message);
             return false;
         }
-        if (json_array_append_new(out, message)) return no_memory(call);
+        if (json_array_append_new(out, message)) return call_refuse_memory(call);
     }
     return true;
 }
@@ -263,7 +243,7 @@ static bool messages_read(const struct fields *body, struct chat_messages *out) 
     if (!json_array_size(messages))
         return field_refuse(body, "messages", "empty, expected at least one");
     out->messages = json_array();
-    if (!out->messages) return no_memory(body->call);
+    if (!out->messages) return call_refuse_memory(body->call);
     return messages_fill(body->call, messages, out->messages);
 }
 
@@ -304,10 +284,10 @@ static bool tool_read(struct call *call, const json_t *tool, size_t index,
         if (!function) return false;
         if (!custom_tool_note(&out->custom, function)) {
             json_decref(function);
-            return no_memory(call);
+            return call_refuse_memory(call);
         }
     }
-    return json_array_append_new(out->tools, function) == 0 || no_memory(call);
+    return json_array_append_new(out->tools, function) == 0 || call_refuse_memory(call);
 }
 
 static bool tools_read(const struct fields *body, struct chat_messages *out) {
@@ -315,7 +295,7 @@ static bool tools_read(const struct fields *body, struct chat_messages *out) {
     if (!field_array(body, "tools", TOOLS_MAX, &tools)) return false;
     const size_t n = tools ? json_array_size(tools) : 0;
     out->tools = n ? json_array() : NULL;
-    if (n && !out->tools) return no_memory(body->call);
+    if (n && !out->tools) return call_refuse_memory(body->call);
     for (size_t i = 0; i < n; i++) {
         if (!tool_read(body->call, json_array_get(tools, i), i, out)) return false;
     }
@@ -342,20 +322,20 @@ static bool variables_read(const struct fields *body, struct chat_messages *out)
                                 taken[i]);
     }
     if (!given && !effort) return true;
-    out->variables = given ? copy_of(body->call, given) : json_object();
-    if (!out->variables) return no_memory(body->call);
+    out->variables = given ? json_edit_copy(body->call, given) : json_object();
+    if (!out->variables) return call_refuse_memory(body->call);
     if (!effort || json_object_get(out->variables, "reasoning_effort")) return true;
     if (!strcmp(effort, "none") && !json_object_get(out->variables, "enable_thinking") &&
-        !put(body->call, out->variables, "enable_thinking", json_false()))
+        !json_edit_put(body->call, out->variables, "enable_thinking", json_false()))
         return false;
-    return put(body->call, out->variables, "reasoning_effort", json_string(effort));
+    return json_edit_put(body->call, out->variables, "reasoning_effort", json_string(effort));
 }
 
 // If a conversation ends with an assistant's text, that text is the start of the answer, unless the
 // client says otherwise.
 static bool ending_read(const struct fields *body, struct chat_messages *out) {
-    const bool says_add = is_given(body->object, "add_generation_prompt");
-    const bool says_continue = is_given(body->object, "continue_final_message");
+    const bool says_add = json_is_given(body->object, "add_generation_prompt");
+    const bool says_continue = json_is_given(body->object, "continue_final_message");
     bool add = true, go_on = false;
     if (!field_bool(body, "add_generation_prompt", &add)) return false;
     if (!field_bool(body, "continue_final_message", &go_on)) return false;

@@ -141,7 +141,7 @@ void conversation_effort(struct conversation *conversation, const struct fields 
 
 bool conversation_close(struct conversation *conversation, struct call *call) {
     flush(conversation);
-    if (conversation->failed) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (conversation->failed) return call_refuse_memory(call);
     return !call_refused(call);
 }
 

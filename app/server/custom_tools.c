@@ -8,10 +8,6 @@
 
 enum { DEFINITION_MAX = 1 << 16, NAME_SIZE = 257 };
 
-static bool no_memory(struct call *call) {
-    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-}
-
 // ---------------------------------------------------------------- tools
 
 // The definition as a group of a pattern for the whole input. Anchors at the ends of the outermost
@@ -69,7 +65,7 @@ static bool grammar_read(const struct fields *format, struct jbuf *pattern) {
     if (!pattern_put(pattern, definition, len, &at))
         return field_refuse(&grammar, "definition", "offset %zu: '%c' without its other half", at,
                             definition[at]);
-    return !pattern->failed || no_memory(format->call);
+    return !pattern->failed || call_refuse_memory(format->call);
 }
 
 static bool format_read(const struct fields *tool, struct jbuf *pattern) {
@@ -115,7 +111,7 @@ json_t *custom_tool_function(const struct fields *tool, size_t name_max) {
     if (!field_string(tool, "description", SIZE_MAX, &description, &len)) return NULL;
     if (format_read(tool, &pattern)) {
         function = function_make(name, description, &pattern);
-        if (!function) no_memory(tool->call);
+        if (!function) call_refuse_memory(tool->call);
     }
     jbuf_deinit(&pattern);
     return function;

@@ -141,7 +141,7 @@ void embeddings_prepare(struct call *call) {
     struct generation *generation = generation_create(call, &embeddings_writer);
     struct embeddings *own = generation ? calloc(1, sizeof *own) : NULL;
     if (!own) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
         return;
     }
     generation->own = own;

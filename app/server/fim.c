@@ -64,7 +64,7 @@ struct ids {
 
 static bool ids_append(struct ids *ids, const int32_t *more, size_t n) {
     int32_t *grown = realloc(ids->id, (ids->n + n + 1) * sizeof *grown);
-    if (!grown) return call_refuse(ids->call, 503, NULL, "out_of_memory", "out of memory");
+    if (!grown) return call_refuse_memory(ids->call);
     ids->id = grown;
     if (n > 0) memcpy(grown + ids->n, more, n * sizeof *more);
     ids->n += n;

@@ -163,7 +163,7 @@ static json_t *settings_join(struct call *call, const json_t *body) {
             all = NULL;
         }
     }
-    if (!all) call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (!all) call_refuse_memory(call);
     return all;
 }
 
@@ -175,7 +175,7 @@ static bool prompt_read(struct call *call, const json_t *body) {
     const size_t n = json_array_size(list);
     if (!n) return field_refuse(&fields, "token_ids", "[] is empty");
     int32_t *ids = malloc(n * sizeof *ids);
-    if (!ids) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (!ids) return call_refuse_memory(call);
     size_t i;
     json_array_foreach(list, i, item) {
         char path[40];

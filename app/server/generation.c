@@ -15,7 +15,7 @@
 struct generation *generation_create(struct call *call, const struct writer *writer) {
     struct generation *generation = calloc(1, sizeof *generation);
     if (!generation) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
         return NULL;
     }
     generation->writer = writer;
@@ -72,7 +72,7 @@ bool generation_add(struct call *call, struct generation *generation, int32_t *i
     struct generation_prompt *prompt = realloc(generation->prompt, count * sizeof *prompt);
     if (!prompt) {
         rn_free(ids);
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return call_refuse_memory(call);
     }
     generation->prompt = prompt;
     prompt[count - 1] = (struct generation_prompt){.ids = ids, .n_ids = n_ids};
@@ -201,7 +201,7 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     bool ok = dump(messages, &json.messages) && dump(tools, &json.tools) &&
               dump(variables, &json.variables) && types_read(generation, &served->marks, tools);
     if (!ok) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
     } else {
         generation->marks = &served->marks;
         generation->tools = tools != NULL;

@@ -91,7 +91,7 @@ static bool attach(struct call *call, bool once) {
                            WATCHERS_MAX);
     }
     if (!live->engine && rn_watcher_create(live->served->engine, &live->engine, &err)) {
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return call_refuse_memory(call);
     }
     if (!live->n_watchers) { // rates start from here
         rn_engine_stats stats;

@@ -283,7 +283,7 @@ void messages_prepare(struct call *call) {
     if (!generation_check(call, generation, "messages")) return;
     generation->own = calloc(1, sizeof(struct blocks));
     generation->own_free = free;
-    if (!generation->own) call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (!generation->own) call_refuse_memory(call);
 }
 
 void messages_count(struct call *call) {

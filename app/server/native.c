@@ -395,7 +395,7 @@ static bool count_read(struct call *call, struct generation *generation, const j
 static bool own_create(struct call *call, struct generation *generation, const json_t *body) {
     const size_t n_choices = (size_t)generation->n_prompts * (size_t)generation->params.n;
     struct native *own = calloc(1, sizeof *own + n_choices * sizeof *own->choice);
-    if (!own) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (!own) return call_refuse_memory(call);
     generation->own = own;
     generation->own_free = free;
     const struct fields fields = fields_of(call, body, "");

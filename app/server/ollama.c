@@ -239,7 +239,7 @@ static bool state_make(struct call *call, struct generation *generation, bool is
     if (state) head_put(call, &state->head);
     if (!state || state->head.failed) {
         if (state) state_free(state);
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return call_refuse_memory(call);
     }
     state->is_chat = is_chat;
     generation->own = state;

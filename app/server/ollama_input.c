@@ -6,32 +6,9 @@
 #include <string.h>
 
 #include "generation_shape.h"
+#include "json_edit.h"
 #include "ollama.h"
 #include "prompt_ids.h"
-
-static bool no_memory(struct call *call) {
-    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-}
-
-// Takes value over.
-static bool put(struct call *call, json_t *object, const char *key, json_t *value) {
-    return json_object_set_new(object, key, value) == 0 || no_memory(call);
-}
-
-static bool is_given(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    return value && !json_is_null(value);
-}
-
-// An object of its own with the same members; NULL: refused. jansson copies as far as its memory
-// goes.
-static json_t *copy_of(struct call *call, const json_t *object) {
-    json_t *copy = json_copy((json_t *)(uintptr_t)object);
-    if (copy && json_object_size(copy) == json_object_size(object)) return copy;
-    json_decref(copy);
-    no_memory(call);
-    return NULL;
-}
 
 // ---------------------------------------------------------------- keep_alive
 
@@ -104,17 +81,18 @@ static json_t *variables_make(struct call *call, const json_t *body) {
     const struct fields fields = fields_of(call, body, "");
     const json_t *given = NULL, *think = json_object_get(body, "think");
     if (!field_object(&fields, "chat_template_kwargs", &given)) return NULL;
-    json_t *variables = given ? copy_of(call, given) : json_object();
-    bool ok = variables || no_memory(call);
+    json_t *variables = given ? json_edit_copy(call, given) : json_object();
+    bool ok = variables || call_refuse_memory(call);
     if (ok && think && !json_is_null(think)) {
-        ok = put(call, variables, "enable_thinking", json_boolean(thinks(think))) &&
-             put(call, variables, "thinking", json_boolean(thinks(think)));
+        ok = json_edit_put(call, variables, "enable_thinking", json_boolean(thinks(think))) &&
+             json_edit_put(call, variables, "thinking", json_boolean(thinks(think)));
     }
     if (ok && json_is_string(think)) {
         const char *level = json_string_value(think);
         // harmony knows three levels
         const bool is_high = call->served->marks.harmony && !strcmp(level, "max");
-        ok = put(call, variables, "reasoning_effort", json_string(is_high ? "high" : level));
+        ok = json_edit_put(call, variables, "reasoning_effort",
+                           json_string(is_high ? "high" : level));
     }
     if (ok) return variables;
     json_decref(variables);
@@ -127,7 +105,7 @@ static json_t *variables_make(struct call *call, const json_t *body) {
 static bool rename_member(struct call *call, json_t *message, const char *from, const char *to) {
     json_t *value = json_object_get(message, from);
     if (!json_is_string(value)) return true;
-    const bool ok = put(call, message, to, json_incref(value));
+    const bool ok = json_edit_put(call, message, to, json_incref(value));
     json_object_del(message, from);
     return ok;
 }
@@ -141,12 +119,13 @@ static json_t *message_make(struct call *call, const json_t *from, size_t index)
         field_unsupported(&fields, "images", false, "is not supported: the model reads text alone");
         return NULL;
     }
-    json_t *message = copy_of(call, from);
+    json_t *message = json_edit_copy(call, from);
     if (!message) return NULL;
     json_object_del(message, "images");
     if (rename_member(call, message, "thinking", "reasoning_content") &&
         rename_member(call, message, "tool_name", "name") &&
-        (is_given(from, "content") || put(call, message, "content", json_string(""))))
+        (json_is_given(from, "content") ||
+         json_edit_put(call, message, "content", json_string(""))))
         return message;
     json_decref(message);
     return NULL;
@@ -157,11 +136,11 @@ static json_t *messages_make(struct call *call, json_t *from) {
     if (!json_is_array(from)) return json_incref(from);
     json_t *list = json_array(), *item;
     size_t i;
-    bool ok = list || no_memory(call);
+    bool ok = list || call_refuse_memory(call);
     json_array_foreach(from, i, item) {
         if (!ok) break;
         json_t *message = json_is_object(item) ? message_make(call, item, i) : json_incref(item);
-        ok = message && (json_array_append_new(list, message) == 0 || no_memory(call));
+        ok = message && (json_array_append_new(list, message) == 0 || call_refuse_memory(call));
     }
     if (ok) return list;
     json_decref(list);
@@ -171,9 +150,9 @@ static json_t *messages_make(struct call *call, json_t *from) {
 bool ollama_messages(struct call *call, const json_t *body, struct chat_messages *out) {
     json_t *variables = variables_make(call, body);
     json_t *messages = variables ? messages_make(call, json_object_get(body, "messages")) : NULL;
-    json_t *theirs = messages ? copy_of(call, body) : NULL;
-    bool ok = theirs && put(call, theirs, "messages", json_incref(messages)) &&
-              put(call, theirs, "chat_template_kwargs", json_incref(variables)) &&
+    json_t *theirs = messages ? json_edit_copy(call, body) : NULL;
+    bool ok = theirs && json_edit_put(call, theirs, "messages", json_incref(messages)) &&
+              json_edit_put(call, theirs, "chat_template_kwargs", json_incref(variables)) &&
               chat_messages_read(call, theirs, out);
     json_decref(variables);
     json_decref(messages);
@@ -193,7 +172,7 @@ static bool turn_render(struct call *call, const json_t *body, struct generation
                         "user", "content", json_object_get(body, "prompt"))
             : json_pack("[{s:s,s:O}]", "role", "user", "content", json_object_get(body, "prompt"));
     json_t *variables = messages ? variables_make(call, body) : NULL;
-    bool ok = messages || no_memory(call);
+    bool ok = messages || call_refuse_memory(call);
     ok = ok && variables &&
          generation_chat(call, generation, messages, NULL, variables, true, false);
     json_decref(messages);
@@ -222,7 +201,7 @@ static bool context_add(struct call *call, const json_t *context, struct generat
     int32_t *ids = realloc(before, (n_before + n_own + 1) * sizeof *ids);
     if (!ids) {
         rn_free(before);
-        return no_memory(call);
+        return call_refuse_memory(call);
     }
     memcpy(ids + n_before, prompt->ids + skip, n_own * sizeof *ids);
     rn_free(prompt->ids);

@@ -39,7 +39,7 @@ bool openai_state_create(struct call *call, const char *prefix, const char *obje
     if (state) head_write(call, prefix, object, &state->head);
     if (!state || state->head.failed) {
         if (state) state_free(state);
-        return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        return call_refuse_memory(call);
     }
     state->body_len = state->head.len - strlen("{\"index\":");
     generation->own = state;

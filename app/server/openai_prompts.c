@@ -10,17 +10,13 @@
 
 enum { PATH_SIZE = 64 };
 
-static bool no_memory(struct call *call) {
-    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-}
-
 // The text that an answer echoes; of ids their text.
 static bool text_keep(struct call *call, struct generation_prompt *prompt, const json_t *from,
                       const char *path) {
     if (json_is_string(from)) {
         prompt->text_len = json_string_length(from);
         prompt->text = malloc(prompt->text_len + 1);
-        if (!prompt->text) return no_memory(call);
+        if (!prompt->text) return call_refuse_memory(call);
         memcpy(prompt->text, json_string_value(from), prompt->text_len + 1);
         return true;
     }
@@ -45,7 +41,7 @@ static bool ids_of_text(struct call *call, const json_t *text, const char *path,
                            path);
     }
     *ids = malloc(sizeof **ids);
-    if (!*ids) return no_memory(call);
+    if (!*ids) return call_refuse_memory(call);
     **ids = bos;
     *n_ids = 1;
     return true;
@@ -64,7 +60,7 @@ static bool ids_of_array(struct call *call, const json_t *array, const char *pat
     const size_t n = json_array_size(array);
     if (!n) return call_refuse(call, 400, path, "invalid_value", "%s: [] is empty", path);
     *ids = calloc(n, sizeof **ids);
-    if (!*ids) return no_memory(call);
+    if (!*ids) return call_refuse_memory(call);
     *n_ids = n;
     for (size_t i = 0; i < n; i++) {
         const json_t *value = json_array_get(array, i);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "helpers.h"
+#include "json_edit.h"
 #include "routing.h"
 
 struct row;
@@ -89,7 +90,7 @@ static bool read_refused(const struct fields *fields, const struct row *row, con
     json_t *value = json_object_get(fields->object, name);
     if (!value || json_is_null(value)) return true;
     json_t *allowed = json_loads(row->allowed, 0, NULL);
-    if (!allowed) return call_refuse(fields->call, 503, NULL, "out_of_memory", "out of memory");
+    if (!allowed) return call_refuse_memory(fields->call);
     bool found = false;
     for (size_t i = 0; i < json_array_size(allowed) && !found; i++)
         found = matches(json_array_get(allowed, i), value);
@@ -108,15 +109,10 @@ static int vocab_size(const struct call *call) {
     return info ? info->n_vocab : INT32_MAX;
 }
 
-static bool is_given(const struct fields *fields, const char *name) {
-    const json_t *value = json_object_get(fields->object, name);
-    return value && !json_is_null(value);
-}
-
 static bool read_required_max_tokens(const struct fields *fields, const struct row *row,
                                      const char *name, struct params *out) {
     (void)row;
-    if (!is_given(fields, name)) return field_refuse(fields, name, "field required");
+    if (!json_is_given(fields->object, name)) return field_refuse(fields, name, "field required");
     int64_t value = 0;
     const bool ok = field_int(fields, name, 1, INT32_MAX, &value);
     out->max_tokens = (int)value;
@@ -149,7 +145,7 @@ static bool read_draft_max(const struct fields *fields, const struct row *row, c
                            struct params *out) {
     (void)row;
     int64_t value = 0;
-    if (!is_given(fields, name)) return true;
+    if (!json_is_given(fields->object, name)) return true;
     const bool ok = field_int(fields, name, 0, INT32_MAX, &value);
     out->draft_max = value == 0 ? -1 : value > RN_MAX_DRAFT ? RN_MAX_DRAFT : (int)value;
     return ok;
@@ -161,7 +157,7 @@ static bool read_logprobs_count(const struct fields *fields, const struct row *r
     (void)row;
     int64_t value = 0;
     if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
-    out->logprobs = is_given(fields, name);
+    out->logprobs = json_is_given(fields->object, name);
     out->top_logprobs = (int)value;
     return true;
 }
@@ -182,7 +178,7 @@ static bool read_prompt_logprobs(const struct fields *fields, const struct row *
                                  const char *name, struct params *out) {
     (void)row;
     int64_t value = 0;
-    if (!is_given(fields, name)) return true;
+    if (!json_is_given(fields->object, name)) return true;
     if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
     if (out->stream)
         return field_refuse(fields, name, "%d is given, but a stream has none", (int)value);
@@ -264,7 +260,7 @@ static bool read_think(const struct fields *fields, const struct row *row, const
     (void)row;
     const json_t *value = json_object_get(fields->object, name);
     int level = 0;
-    if (!is_given(fields, name) || json_is_true(value)) return true;
+    if (!json_is_given(fields->object, name) || json_is_true(value)) return true;
     if (json_is_false(value)) {
         out->effort = EFFORT_NONE;
         return true;
@@ -290,7 +286,7 @@ static bool read_thinking_budget(const struct fields *fields, const struct row *
     (void)row;
     int64_t value = -1;
     const char *type = json_string_value(json_object_get(fields->object, "type"));
-    if (!is_given(fields, name)) return true;
+    if (!json_is_given(fields->object, name)) return true;
     if (!field_int(fields, name, 1, INT32_MAX, &value)) return false;
     if (out->max_tokens >= 0 && value >= out->max_tokens)
         return field_refuse(fields, name, "%d is not less than max_tokens, %d", (int)value,
@@ -302,7 +298,7 @@ static bool read_thinking_budget(const struct fields *fields, const struct row *
 static bool read_seed(const struct fields *fields, const struct row *row, const char *name,
                       struct params *out) {
     (void)row;
-    if (!is_given(fields, name)) return true;
+    if (!json_is_given(fields->object, name)) return true;
     const json_t *given = json_object_get(fields->object, name);
     const double real = json_is_real(given) ? json_real_value(given) : 0;
     out->sampling.has_seed = true;
@@ -331,7 +327,7 @@ static bool read_seed_or_random(const struct fields *fields, const struct row *r
                                 const char *name, struct params *out) {
     const bool ok = read_seed(fields, row, name, out);
     const uint64_t seed = out->sampling.seed;
-    if (is_given(fields, name) && (seed == UINT64_MAX || seed == UINT32_MAX))
+    if (json_is_given(fields->object, name) && (seed == UINT64_MAX || seed == UINT32_MAX))
         out->sampling.has_seed = false;
     return ok;
 }
@@ -385,7 +381,7 @@ static bool bias_array(const struct fields *fields, const char *name, const json
         // as an object, so that the readers of fields serve here too
         json_t *entry =
             json_pack("{s:O,s:O}", "id", json_array_get(pair, 0), "bias", json_array_get(pair, 1));
-        if (!entry) return call_refuse(fields->call, 503, NULL, "out_of_memory", "out of memory");
+        if (!entry) return call_refuse_memory(fields->call);
         const struct fields entries = fields_of(fields->call, entry, path);
         int64_t id = -1;
         const bool ok = field_int(&entries, "id", 0, vocab_size(fields->call) - 1, &id) &&
@@ -401,7 +397,7 @@ static bool bias_array(const struct fields *fields, const char *name, const json
 
 static bool read_logit_bias(const struct fields *fields, const struct row *row, const char *name,
                             struct params *out) {
-    if (!is_given(fields, name)) return true;
+    if (!json_is_given(fields->object, name)) return true;
     json_t *value = json_object_get(fields->object, name);
     const size_t n = json_is_array(value) ? json_array_size(value) : json_object_size(value);
     if (n > (size_t)row->max)
@@ -414,7 +410,7 @@ static bool read_logit_bias(const struct fields *fields, const struct row *row, 
 
 static bool read_dry_sequence_breakers(const struct fields *fields, const struct row *row,
                                        const char *name, struct params *out) {
-    if (!is_given(fields, name)) return true;
+    if (!json_is_given(fields->object, name)) return true;
     out->sampling.dry_sequence_breakers = out->breakers;
     return field_strings(fields, name, (size_t)row->max, RN_MAX_DRY_BREAKER_BYTES, out->breakers,
                          &out->sampling.n_dry_sequence_breakers);
@@ -425,7 +421,7 @@ static bool read_allowed_tokens(const struct fields *fields, const struct row *r
                                 const char *name, struct params *out) {
     (void)row;
     const int n_vocab = vocab_size(fields->call);
-    if (!is_given(fields, name)) return true;
+    if (!json_is_given(fields->object, name)) return true;
     if (!field_array(fields, name, (size_t)n_vocab, &out->allowed)) return false;
     for (size_t i = 0; i < json_array_size(out->allowed); i++) {
         const json_t *item = json_array_get(out->allowed, i);

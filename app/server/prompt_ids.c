@@ -36,10 +36,6 @@ static bool refuse_kind(struct call *call, const char *path, const char *expecte
                        shown(value, text));
 }
 
-static bool no_memory(struct call *call) {
-    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-}
-
 static bool too_many(struct call *call, const char *path, size_t n) {
     return call_refuse(call, 400, path, NULL, "%s: %zu tokens; at most %d are possible", path, n,
                        PROMPT_IDS_MAX);
@@ -103,7 +99,7 @@ static bool item_add(struct call *call, const json_t *item, const char *path, in
     if (ids->n + n_more > PROMPT_IDS_MAX) {
         ok = too_many(call, path, ids->n + n_more);
     } else if (!ids_reserve(ids, n_more)) {
-        ok = no_memory(call);
+        ok = call_refuse_memory(call);
     } else if (n_more) {
         memcpy(ids->id + ids->n, more, n_more * sizeof *more);
         ids->n += n_more;

@@ -143,7 +143,7 @@ static bool body_grow(struct call *call, size_t needed) {
     size_t capacity = call->body_capacity ? call->body_capacity : 1024;
     while (capacity < needed) capacity *= 2;
     char *body = realloc(call->body, capacity);
-    if (!body) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (!body) return call_refuse_memory(call);
     call->body_capacity = capacity;
     call->body = body;
     return true;

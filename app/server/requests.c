@@ -241,7 +241,7 @@ static void wait_for(struct call *call, const struct stream *stream, bool perfet
                     WAITERS_MAX);
     } else if (!requests->engine &&
                rn_watcher_create(call->served->engine, &requests->engine, &err)) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
     } else {
         requests->waiter[requests->n_waiters++] = (struct waiter){.call = call,
                                                                   .request = stream->request,
@@ -282,7 +282,7 @@ static void view_answer(const struct waiter *waiter, const rn_view *view) {
     struct record record;
     struct record_choice *choice = calloc(1, sizeof *choice);
     if (!choice) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
         return;
     }
     record_init(&record, stream ? stream->id : "", number, served->name, &served->engine_info,

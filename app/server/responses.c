@@ -479,7 +479,7 @@ static bool prompt_make(struct call *call, const json_t *body, struct generation
 
 static bool state_make(struct call *call, const json_t *body, struct generation *generation) {
     struct state *state = calloc(1, sizeof *state);
-    if (!state) return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    if (!state) return call_refuse_memory(call);
     generation->own = state;
     generation->own_free = state_free;
     state->store = call->server->responses;
@@ -494,8 +494,7 @@ static bool state_fill(struct call *call, const json_t *body, struct generation 
     responses_echo(body, &generation->params, state->is_kept, &state->echo);
     if (state->is_kept) responses_items_put(call, body, &state->items);
     state->input_len = state->items.len;
-    return !(state->echo.failed || state->items.failed) ||
-           call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+    return !(state->echo.failed || state->items.failed) || call_refuse_memory(call);
 }
 
 void responses_prepare(struct call *call) {

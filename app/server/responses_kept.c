@@ -8,10 +8,6 @@
 #include "responses.h"
 #include "routes.h"
 
-static bool no_memory(struct call *call) {
-    return call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
-}
-
 // ---------------------------------------------------------------- a request's items
 
 // A content that is a text becomes a part.
@@ -102,7 +98,7 @@ static bool lines_read(struct call *call, const char *at, size_t len, json_t *it
     for (const char *end = at + len, *stop; at < end; at = stop + 1) {
         stop = memchr(at, '\n', (size_t)(end - at));
         json_t *item = json_loadb(at, (size_t)(stop - at), JSON_ALLOW_NUL, NULL);
-        if (!item || json_array_append_new(items, item)) return no_memory(call);
+        if (!item || json_array_append_new(items, item)) return call_refuse_memory(call);
     }
     if (json_array_size(items) <= INPUT_ITEMS_MAX) return true;
     return call_refuse(call, 400, "previous_response_id", "invalid_value",
@@ -124,7 +120,7 @@ json_t *responses_items(struct call *call, const struct response *last) {
     size_t n;
     const struct response **turns = turns_of(last, &n);
     json_t *items = json_array();
-    bool ok = (turns && items) || no_memory(call);
+    bool ok = (turns && items) || call_refuse_memory(call);
     ok = ok && size_check(call, turns, n);
     for (size_t i = 0; ok && i < n; i++)
         ok = lines_read(call, turns[i]->text.data, turns[i]->input_len + turns[i]->output_len,
@@ -265,7 +261,7 @@ static void input_write(struct call *call, const struct response *response) {
     if (lines) {
         page_write(call, lines, input_take(turns, n_turns, lines), &page);
     } else {
-        no_memory(call);
+        call_refuse_memory(call);
     }
     free(lines);
     free(turns);

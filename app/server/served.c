@@ -46,7 +46,8 @@ bool served_name_means(const char *own, const char *name) {
 
 bool served_is_named(const struct served *served, const char *name) {
     bool is_named = served->name && served_name_means(served->name, name);
-    for (int i = 0; i < served->n_aliases; i++) is_named |= served_name_means(served->aliases[i], name);
+    for (int i = 0; i < served->n_aliases; i++)
+        is_named |= served_name_means(served->aliases[i], name);
     return is_named;
 }
 

@@ -183,7 +183,7 @@ static void restore(struct call *call, int id, const char *name) {
     if (!generation) return;
     struct restore *own = calloc(1, sizeof *own);
     if (!own) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
         return;
     }
     generation->own = own;

@@ -38,4 +38,11 @@ void streams_collect(struct served *served);
 // The stream of an engine request; NULL: given up.
 const struct stream *streams_find(const struct served *served, uint64_t request);
 
+// --- between streams.c and stream_events.c ---
+
+void streams_begin(struct call *call); // the answer of a stream starts
+// Cancels the call's requests. The engine's last events free the streams.
+void streams_leave(struct generation *generation);
+void streams_forget(struct stream *stream); // its last event has come
+
 #endif

@@ -27,7 +27,7 @@ static char *chat_render(struct call *call, const struct chat_messages *chat, si
                     "messages: the model has no chat template");
     } else if (!dump(chat->messages, &messages) || !dump(chat->tools, &tools) ||
                !dump(chat->variables, &variables)) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
     } else {
         const rn_chat given = {.messages = messages,
                                .tools = tools,
@@ -241,7 +241,7 @@ void tokens_detokenize(struct call *call) {
     const size_t n_ids = json_array_size(list);
     int32_t *ids = malloc((n_ids + 1) * sizeof *ids);
     if (!ids) {
-        call_refuse(call, 503, NULL, "out_of_memory", "out of memory");
+        call_refuse_memory(call);
         return;
     }
     if (ids_read(call, list, ids)) detokenize_answer(call, ids, n_ids);
