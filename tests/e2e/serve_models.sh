@@ -87,7 +87,7 @@ equal "interrupted" 130 $?
 
 refused 2 'none.conf: No such file' serve --models none.conf
 printf '[large]\nmodel = %s\n' "$TINY" >taken.conf
-refused 2 '\[large\] has a name of the model of --model, large' serve -m "$TINY" --alias main --alias large --models taken.conf
+refused 2 '\[large\] has a name of the model of --model, large' serve -q -m "$TINY" --alias main --alias large --models taken.conf
 printf '[a]\nctx = 1x\n' >bad.conf
 refused 2 "bad.conf:2: ctx: '1x' is not" serve --models bad.conf
 
