@@ -13,7 +13,9 @@ static rn_status memory_of(const rn_model *model, const rn_engine_options *wante
     const int n_ctx_train = rn_model_get_info(model)->n_ctx_train;
     const int step = device->step_tokens ? device->step_tokens : RN_DEFAULT_BATCH_TOKENS;
     const struct tools_memory_wanted sizes = {
-        .place = {.backend = device->backend, .device = wanted->device},
+        // a plug-in that was given by its path is not found by its name
+        .place = {.backend = wanted->backend ? wanted->backend : device->backend,
+                  .device = wanted->device},
         .kv_type = wanted->kv_type,
         .n_ctx = wanted->n_ctx && wanted->n_ctx < n_ctx_train ? wanted->n_ctx : n_ctx_train,
         .users = 1,

@@ -479,6 +479,11 @@ static int several_models(struct serve *serve) {
     if (option_given(options, OPT_KV_EVENTS_ENDPOINT))
         return app_fail(APP_USAGE, "%s: KV events are of one model, and --models has several",
                         option_name(options, OPT_KV_EVENTS_ENDPOINT, name));
+    if (option_given(options, OPT_ALIAS) && !has_default)
+        return app_fail(APP_USAGE,
+                        "%s: names the model of --model, which is not given; a section of --models "
+                        "has alias = NAME",
+                        option_name(options, OPT_ALIAS, name));
     int code = has_default ? serve_model_open(&serve->model) : APP_OK;
     if (!code && has_default) names_get(serve);
     serve_model_close(&serve->model);

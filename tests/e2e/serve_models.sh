@@ -70,7 +70,9 @@ equal "the status" 0 $?
 # A model that does not fit, one that cannot be loaded, and the default model.
 head -c 5000 "$TINY" >cut.gguf
 printf '[large]\nmodel = %s\nkv-memory = 1G\n[cut]\nmodel = %s\n' "$SMALL" "$work/cut.gguf" >bad.conf
-start --models bad.conf --models-memory 64M -m "$TINY" --alias main --kv-memory 8M
+backend=() # a plug-in by its path; sanitizers have none
+[ -n "$SAN" ] || backend=(--backend "$BUILD/tests/runnel_fake.so")
+start --models bad.conf --models-memory 64M -m "$TINY" --alias main --kv-memory 8M "${backend[@]}"
 until_true "the default model is loaded at the start" status_is main loaded
 equal "it serves requests without a name" "$tiny" "$(text '')"
 ask POST /v1/completions '{"model":"large","prompt":"a"}' >answer
@@ -88,6 +90,7 @@ equal "interrupted" 130 $?
 refused 2 'none.conf: No such file' serve --models none.conf
 printf '[large]\nmodel = %s\n' "$TINY" >taken.conf
 refused 2 '\[large\] has a name of the model of --model, large' serve -q -m "$TINY" --alias main --alias large --models taken.conf
+refused 2 '--alias: names the model of --model' serve --alias main --models taken.conf
 printf '[a]\nctx = 1x\n' >bad.conf
 refused 2 "bad.conf:2: ctx: '1x' is not" serve --models bad.conf
 
