@@ -357,8 +357,8 @@ static int ms_until(uint64_t ns) {
 }
 
 // All sinks and the exporter of spans together have FLUSH_MS; a sink that is not stuck always gets
-// some time.
-static void sinks_close(struct serve *serve) {
+// some time. keep_errors: another thread may still write to `stderr`.
+static void sinks_close(struct serve *serve, bool keep_errors) {
     uint64_t until = clock_ns();
     const bool has_spans = serve->config.otlp && otlp_get_counts(serve->config.otlp).held;
     if ((!sinks_flush(serve) || has_spans) && !serve->at_once) {
@@ -379,7 +379,10 @@ static void sinks_close(struct serve *serve) {
         fputs("runnel: warning: pieces of the trace could not be written (no room, or no time)\n",
               stderr);
     sink_close(serve->manager, ms_until(until));
-    errors_close(serve, ms_until(until));
+    if (!keep_errors)
+        errors_close(serve, ms_until(until));
+    else if (serve->errors)
+        sink_flush(serve->errors, ms_until(until));
 }
 
 // ---------------------------------------------------------------- signals
@@ -429,7 +432,11 @@ static void ready_print(const struct serve *serve, double bandwidth) {
     snprintf(url, sizeof url, "http%s://%s%s%s:%d", config->tls_cert ? "s" : "", v6 ? "[" : "",
              host, v6 ? "]" : "", server_port(serve->server));
     const char *bold = term_bold(serve->term.err_color), *reset = term_reset(serve->term.err_color);
-    fprintf(stderr, "runnel: %s is ready at %s%s%s", serve->name, bold, url, reset);
+    if (serve->models.n)
+        fprintf(stderr, "runnel: a server of %d models is ready at %s%s%s", serve->models.n, bold,
+                url, reset);
+    else
+        fprintf(stderr, "runnel: %s is ready at %s%s%s", serve->name, bold, url, reset);
     if (bandwidth > 0) fprintf(stderr, " (memory gives %.1f GB/s)", bandwidth / 1e9);
     fputc('\n', stderr);
     if (serve->quiet) return;
@@ -493,7 +500,6 @@ static int several_models(struct serve *serve) {
                               &serve->models, &serve->config.loading);
     if (code) return code;
     if (server_create(&serve->config, &serve->server, &err)) return app_fail_error(&err);
-    snprintf(serve->name, sizeof serve->name, "a server of %d models", serve->models.n);
     ready_say(serve, 0);
     return APP_OK;
 }
@@ -519,10 +525,11 @@ static int serve_steps(struct serve *serve) {
     return ended == SIGINT ? APP_INTERRUPTED : APP_OK;
 }
 
-// A load cannot be interrupted, and nobody waits for it any more.
+// A load cannot be interrupted, and nobody waits for it any more. Its thread may still write to
+// `stderr`, so that stays open; its lines are flushed as the other sinks are closed.
 static void leave_loading(struct serve *serve, int code) {
     if (!serve->server || !server_is_loading(serve->server)) return;
-    sinks_close(serve);
+    sinks_close(serve, true);
     _exit(code);
 }
 
@@ -545,6 +552,6 @@ int command_serve(const struct options *options) {
     text_free(&serve.cert);
     text_free(&serve.key);
     trace_close(&serve.trace);
-    sinks_close(&serve);
+    sinks_close(&serve, false);
     return code;
 }

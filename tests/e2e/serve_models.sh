@@ -72,8 +72,8 @@ head -c 5000 "$TINY" >cut.gguf
 printf '[large]\nmodel = %s\nkv-memory = 1G\n[cut]\nmodel = %s\n' "$SMALL" "$work/cut.gguf" >bad.conf
 backend=() # a plug-in by its path; sanitizers have none
 [ -n "$SAN" ] || backend=(--backend "$BUILD/tests/runnel_fake.so")
-start --models bad.conf --models-memory 64M -m "$TINY" --alias main --kv-memory 8M "${backend[@]}"
-until_true "the default model is loaded at the start" status_is main loaded
+start --models bad.conf --models-memory 64M -m "$TINY" --kv-memory 8M "${backend[@]}"
+until_true "the default model is loaded at the start" status_is model loaded
 equal "it serves requests without a name" "$tiny" "$(text '')"
 ask POST /v1/completions '{"model":"large","prompt":"a"}' >answer
 expect "too large: $(cat answer)" grep -q '503 Service Unavailable' answer
@@ -82,7 +82,8 @@ ask POST /v1/completions '{"model":"cut","prompt":"a"}' >answer
 expect "a bad file: $(cat answer)" grep -q 'The model `cut` cannot be loaded: ' answer
 expect "no path is told" [ -z "$(grep -F "$work" answer)" ]
 expect "the operator has it" grep -q '^runnel: cut cannot be loaded: .*/cut.gguf: ' said
-equal "the others serve" "$tiny" "$(text main)"
+equal "the others serve" "$tiny" "$(text model)"
+expect "the server is ready: $(cat said)" grep -q '^runnel: a server of 3 models is ready at ' said
 kill -INT $pid
 wait $pid
 equal "interrupted" 130 $?
