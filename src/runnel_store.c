@@ -1,6 +1,7 @@
 // Texts by name in the page store: a list of tokens, beside the pages that they are the names of.
 // For programs that save and restore conversations. Names are hashed, so they never become paths.
 #define _GNU_SOURCE 1
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,8 @@ rn_status rn_engine_save_text(rn_engine *engine, const char *name, const char *s
     const int code = page_store_save(store, name, strlen(name), text, sizeof *text + bytes);
     free(text);
     if (!code) return RN_OK;
+    if (code == EDQUOT)
+        return err_set(err, RN_ERR_ARG, "the page store has no room for another text: erase one");
     char reason[128];
     return err_set(err, RN_ERR_IO, "page store: %s", strerror_r(code, reason, sizeof reason));
 }

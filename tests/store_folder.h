@@ -46,21 +46,27 @@ static inline int store_folder_pages(const char *root, store_each each, void *ct
     return n;
 }
 
-static inline void store_folder_remove_at(const char *path) {
+static inline void store_folder_empty_at(const char *path) {
     DIR *dir = opendir(path);
     if (!dir) return;
     for (const struct dirent *entry; (entry = readdir(dir));) {
         char inner[512];
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         snprintf(inner, sizeof inner, "%.200s/%.255s", path, entry->d_name);
-        if (unlink(inner) != 0) store_folder_remove_at(inner);
+        if (unlink(inner) == 0) continue;
+        store_folder_empty_at(inner);
+        rmdir(inner);
     }
     closedir(dir);
-    rmdir(path);
+}
+
+static inline void store_folder_empty(const struct store_folder *folder) {
+    store_folder_empty_at(folder->path);
 }
 
 static inline void store_folder_remove(const struct store_folder *folder) {
-    store_folder_remove_at(folder->path);
+    store_folder_empty(folder);
+    rmdir(folder->path);
 }
 
 #endif

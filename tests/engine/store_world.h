@@ -102,6 +102,15 @@ static inline struct page_name world_name(const struct page_store *store, int ch
     return name;
 }
 
+// The path of a page's file.
+static inline void world_path(const struct store_world *w, const struct page_name *name,
+                              char out[400]) {
+    int n = snprintf(out, 400, "%s/%02x/", w->folder.path, name->key.at[0]);
+    for (int i = 0; i < SHA256_BYTES; i++)
+        n += snprintf(out + n, 400 - (size_t)n, "%02x", name->key.at[i]);
+    snprintf(out + n, 400 - (size_t)n, "-%d", name->group);
+}
+
 // The bytes that a page of that name has.
 static inline void world_fill(const struct page_name *name, uint8_t *out) {
     uint64_t state;
@@ -137,6 +146,13 @@ static inline uint16_t world_offer(struct store_world *w, struct page_store *sto
 // Until all offers are written, or will not be.
 static inline void world_drain(struct page_store *store) {
     while (atomic_load(&store->n_handled) != store->next_offer) usleep(100);
+}
+
+// Until the folder has that many pages.
+static inline void world_wait_pages(const struct store_world *w, int n) {
+    for (int i = 0; i < 2000 && store_folder_pages(w->folder.path, NULL, NULL) != n; i++)
+        usleep(5000);
+    assert_int_equal(store_folder_pages(w->folder.path, NULL, NULL), n);
 }
 
 // Reads the first n pages of a chain to slots from 0 on; the state in which the fetch ended.

@@ -38,9 +38,10 @@ _Static_assert(sizeof(struct header) == 128, "the header of a stored page");
 
 // ---------------------------------------------------------------- the system
 
+// Not to wait for the other end of a pipe that somebody put there: it is read as an empty file.
 static int system_open(void *ctx, int dir, const char *name, int flags) {
     (void)ctx;
-    return openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
 }
 static ssize_t system_read(void *ctx, int fd, void *to, size_t n) {
     (void)ctx;
@@ -120,6 +121,11 @@ void page_dir_close(struct page_dir *dir) {
     dir->fd = -1;
 }
 
+bool page_dir_is_open_to_all(const struct page_dir *dir) {
+    struct stat info;
+    return fstat(dir->fd, &info) == 0 && (info.st_mode & S_IWOTH);
+}
+
 static void hex_of(const struct page_key *key, char out[2 * SHA256_BYTES + 1]) {
     static const char digits[] = "0123456789abcdef";
     for (int i = 0; i < SHA256_BYTES; i++) {
@@ -159,6 +165,12 @@ static int64_t ns_of(struct timespec time) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+int64_t page_dir_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return ns_of(now);
+}
+
 int64_t page_dir_changed(const struct page_dir *dir, int part) {
     char name[4];
     struct stat info;
@@ -174,11 +186,11 @@ static DIR *folder_open(const struct page_dir *dir, const char *name) {
     return folder;
 }
 
-void page_dir_scan(const struct page_dir *dir, int part, page_found_fn found, void *ctx) {
+bool page_dir_scan(const struct page_dir *dir, int part, page_found_fn found, void *ctx) {
     char text[4];
     part_name(part, text);
     DIR *folder = folder_open(dir, text);
-    if (!folder) return;
+    if (!folder) return errno == ENOENT;
     for (const struct dirent *entry; (entry = readdir(folder));) {
         struct page_name name;
         struct stat info;
@@ -188,11 +200,11 @@ void page_dir_scan(const struct page_dir *dir, int part, page_found_fn found, vo
         found(ctx, &name, (uint64_t)info.st_size - sizeof(struct header), ns_of(info.st_mtim));
     }
     closedir(folder);
+    return true;
 }
 
 void page_dir_clean(const struct page_dir *dir) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t now = page_dir_now();
     DIR *folder = folder_open(dir, "tmp");
     if (!folder) return;
     for (const struct dirent *entry; (entry = readdir(folder));) {
@@ -200,7 +212,8 @@ void page_dir_clean(const struct page_dir *dir) {
         char name[NAME_BYTES];
         if (strlen(entry->d_name) > 32 || entry->d_name[0] == '.') continue;
         if (fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        if (!S_ISREG(info.st_mode) || now.tv_sec - info.st_mtim.tv_sec < STALE_S) continue;
+        if (!S_ISREG(info.st_mode) || now - ns_of(info.st_mtim) < STALE_S * INT64_C(1000000000))
+            continue;
         snprintf(name, sizeof name, "tmp/%.32s", entry->d_name);
         dir->io->unlink(dir->io->ctx, dir->fd, name);
     }
@@ -246,7 +259,11 @@ static int put(struct page_dir *dir, const char *name, const struct header *head
     char tmp[NAME_BYTES];
     snprintf(tmp, sizeof tmp, "tmp/%016llx-%llu", (unsigned long long)dir->salt,
              (unsigned long long)dir->n_tmp++);
-    const int fd = io->open(io->ctx, dir->fd, tmp, O_WRONLY | O_CREAT | O_EXCL);
+    int fd = io->open(io->ctx, dir->fd, tmp, O_WRONLY | O_CREAT | O_EXCL);
+    if (fd < 0 && errno == ENOENT) { // somebody emptied the folder, or the disk was full at first
+        io->mkdir(io->ctx, dir->fd, "tmp");
+        fd = io->open(io->ctx, dir->fd, tmp, O_WRONLY | O_CREAT | O_EXCL);
+    }
     if (fd < 0) return errno;
     int code = write_all(dir, fd, header, sizeof *header);
     if (!code) code = write_all(dir, fd, bytes, n);
@@ -347,6 +364,10 @@ void page_small_name(const char *folder, const struct page_key *key, char out[PA
     char hex[2 * SHA256_BYTES + 1];
     hex_of(key, hex);
     snprintf(out, PAGE_SMALL_NAME, "%.8s/%s", folder, hex);
+}
+
+bool page_small_has(const struct page_dir *dir, const char *name) {
+    return faccessat(dir->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 int page_small_count(const struct page_dir *dir, const char *folder) {

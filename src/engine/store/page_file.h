@@ -3,9 +3,9 @@
 //
 //   DIR/           0700
 //     ab/NAME-G    a page: the key in hexadecimal (it starts with ab) and the group; 0600
-//     tmp/         files that are being written; a crash leaves them, and the next scan removes
-//     them models/      hashes of models, by the stamps of their files slots/       saved slots:
-//     lists of tokens
+//     tmp/         files that are being written; a crash leaves them, a later start removes them
+//     models/      hashes of models, by the stamps of their files
+//     slots/       saved slots: lists of tokens
 //
 // A file appears under its name by a rename, whole: readers never see a part of it. Nothing is
 // synced. A crash of the process loses no file; a crash of the machine may lose the last ones, or
@@ -62,6 +62,8 @@ enum page_file_status {
 rn_status page_dir_open(const char *path, const struct page_io *io, struct page_dir *out,
                         rn_error *err);
 void page_dir_close(struct page_dir *dir);
+// Whether users other than the owner and the group may add files.
+bool page_dir_is_open_to_all(const struct page_dir *dir);
 
 // 0, or the error of the system, which leaves no file. A page that is there already is replaced by
 // the same bytes.
@@ -80,8 +82,10 @@ void page_file_touch(const struct page_dir *dir, const struct page_name *name); 
 enum { PAGE_DIR_PARTS = 256 };
 typedef void (*page_found_fn)(void *ctx, const struct page_name *name, uint64_t bytes,
                               int64_t used_ns);
+int64_t page_dir_now(void); // by the clock of these times
 int64_t page_dir_changed(const struct page_dir *dir, int part);
-void page_dir_scan(const struct page_dir *dir, int part, page_found_fn found, void *ctx);
+// False: the folder is there and cannot be read.
+bool page_dir_scan(const struct page_dir *dir, int part, page_found_fn found, void *ctx);
 // Removes what a crash left of files that were being written.
 void page_dir_clean(const struct page_dir *dir);
 
@@ -89,6 +93,7 @@ void page_dir_clean(const struct page_dir *dir);
 
 // 0, or the error of the system. The name is one that page_small_name made.
 int page_small_put(struct page_dir *dir, const char *name, const void *data, size_t n);
+bool page_small_has(const struct page_dir *dir, const char *name);
 int page_small_count(const struct page_dir *dir, const char *folder); // files in it
 // The length of the file's data, which is in `to`, at most max bytes; -1: it is missing, wrong or
 // larger, or cannot be read. A wrong one is removed.

@@ -146,7 +146,9 @@ static void find_parent(struct page_index *index, uint32_t at, const struct page
         page_index_find(index, &(struct page_name){.key = *parent, .group = entry->name.group});
     if (entry->parent == at)
         entry->parent = PAGE_NONE; // no key is its own parent's; a file may lie
-    if (entry->parent != PAGE_NONE) index->entry[entry->parent].n_child++;
+    if (entry->parent == PAGE_NONE) return;
+    index->entry[entry->parent].n_child++;
+    entry->parent_born = index->entry[entry->parent].born;
 }
 
 static double worth_of(const struct page_facts *facts) {
@@ -166,6 +168,7 @@ uint32_t page_index_add(struct page_index *index, const struct page_name *name, 
     *entry = (struct page_entry){.name = *name,
                                  .parent = PAGE_NONE,
                                  .turn = entry->turn + 1,
+                                 .born = ++index->n_born,
                                  .bytes = bytes,
                                  .is_used = true};
     uint32_t *bucket = &index->bucket[bucket_of(index, name)];
@@ -190,18 +193,15 @@ void page_index_remove(struct page_index *index, uint32_t at) {
     uint32_t *link = &index->bucket[bucket_of(index, &entry->name)];
     while (*link != at) link = &index->entry[*link].next;
     *link = entry->next;
-    if (entry->n_child > 0) // a wrong file: pages that continue it have no parent any more
-        for (uint32_t i = 0; i < index->n_entry; i++)
-            if (index->entry[i].is_used && index->entry[i].parent == at)
-                index->entry[i].parent = PAGE_NONE;
-    const uint32_t parent = entry->parent;
     index->n_page--;
     index->bytes -= entry->bytes;
     entry->is_used = false;
     entry->turn++;
     entry->next = index->free_entry;
     index->free_entry = at;
-    if (parent != PAGE_NONE && --index->entry[parent].n_child == 0) rank_add(index, parent);
+    struct page_entry *parent = entry->parent == PAGE_NONE ? NULL : &index->entry[entry->parent];
+    if (!parent || !parent->is_used || parent->born != entry->parent_born) return; // it went first
+    if (--parent->n_child == 0) rank_add(index, entry->parent);
 }
 
 struct page_age {

@@ -16,10 +16,12 @@ struct page_entry {
     uint32_t parent; // PAGE_NONE: not here
     uint32_t n_child;
     uint32_t turn; // changes with every use of the entry, so that old ranks in the heap are noticed
+    uint64_t born, parent_born; // numbers of pages, so that a parent that has gone is noticed
     uint64_t bytes;
     int64_t used_ns;
     double worth, rank; // ns that a byte saves
     bool is_used;       // the entry
+    bool is_seen;       // a scan has found its file
     bool is_known;      // its facts were read: worth and parent
 };
 
@@ -37,7 +39,7 @@ struct page_index {
     uint32_t n_bucket;
     struct page_rank *heap; // [n_heap] the lowest first
     uint32_t n_heap, cap_heap;
-    uint64_t bytes;
+    uint64_t bytes, n_born;
     double floor;
 };
 

@@ -19,8 +19,8 @@
 enum {
     TEXTS_MOST = 4096,
     DRAIN_MS = 5000,
-    AT_ONCE = 256 << 20
-};                                        // AT_ONCE: bytes of a model that are hashed first
+    AT_ONCE = 256 << 20, // bytes of a model that are hashed first
+};
 static const double READ_NS_PER_BYTE = 1; // before anything was read: 1 GB/s
 
 // ---------------------------------------------------------------- life
@@ -73,6 +73,9 @@ rn_status page_store_create(const struct page_store_config *config, struct page_
     store->note_ctx = config->note_ctx;
     pthread_mutex_init(&store->lock, NULL);
     rn_status status = page_dir_open(config->path, config->io, &store->dir, err);
+    if (!status && page_dir_is_open_to_all(&store->dir))
+        page_store_say(store, "page store: any user may write to %s; its pages are trusted",
+                       err_path(config->path));
     if (!status) status = allocate(store, config, err);
     const bool is_large = weights_bytes(config->weights) > AT_ONCE;
     if (!status && page_store_identify(store, is_large)) {
@@ -302,7 +305,8 @@ int page_store_save(struct page_store *store, const char *name, size_t n_name, c
                     size_t n) {
     char path[PAGE_SMALL_NAME];
     if (!small_name(store, name, n_name, path)) return ENOTSUP;
-    if (page_small_count(&store->dir, "slots") >= TEXTS_MOST) return EDQUOT; // clients choose names
+    if (!page_small_has(&store->dir, path) && page_small_count(&store->dir, "slots") >= TEXTS_MOST)
+        return EDQUOT; // clients choose names
     return page_small_put(&store->dir, path, data, n);
 }
 

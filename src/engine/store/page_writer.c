@@ -11,7 +11,7 @@
 #include "engine/store/page_store_internal.h"
 #include "weights/weights.h"
 
-enum { POLL_MS = 1000, PAUSE_MS = 30000, NICE = 10 };
+enum { POLL_MS = 1000, PAUSE_MS = 30000, NICE = 10, TICK_NS = 20000000 };
 
 // ---------------------------------------------------------------- the model
 
@@ -55,6 +55,7 @@ static void found(void *ctx, const struct page_name *name, uint64_t bytes, int64
     pthread_mutex_lock(&store->lock);
     const uint32_t n = store->index.n_page;
     const uint32_t at = page_index_add(&store->index, name, bytes, NULL);
+    if (at != PAGE_NONE) store->index.entry[at].is_seen = true;
     if (at != PAGE_NONE && store->index.n_page > n) {
         store->index.entry[at].used_ns = used_ns;
         page_known_add(&store->known, name);
@@ -63,13 +64,35 @@ static void found(void *ctx, const struct page_name *name, uint64_t bytes, int64
     pthread_mutex_unlock(&store->lock);
 }
 
+// Pages of these parts that were not seen are gone: another server evicted them, or a person did.
+static void drop_unseen(struct page_store *store, const bool *is_part) {
+    pthread_mutex_lock(&store->lock);
+    for (uint32_t at = 0; at < store->index.n_entry; at++) {
+        struct page_entry *entry = &store->index.entry[at];
+        if (!entry->is_used || !is_part[entry->name.key.at[0]]) continue;
+        const bool is_gone = !entry->is_seen;
+        entry->is_seen = false; // for the next scan
+        if (!is_gone) continue;
+        page_known_remove(&store->known, &entry->name);
+        page_index_remove(&store->index, at);
+    }
+    publish_sizes(store);
+    pthread_mutex_unlock(&store->lock);
+}
+
+// A folder that was changed just now may change again within the same tick of its clock, so it is
+// looked at again.
 void page_store_scan(struct page_store *store) {
+    bool is_part[PAGE_DIR_PARTS] = {false}, is_any = false;
+    const int64_t now = page_dir_now();
     for (int part = 0; part < PAGE_DIR_PARTS; part++) {
         const int64_t changed = page_dir_changed(&store->dir, part);
         if (changed == store->part_changed[part]) continue;
-        store->part_changed[part] = changed;
-        page_dir_scan(&store->dir, part, found, store);
+        is_part[part] = page_dir_scan(&store->dir, part, found, store);
+        is_any |= is_part[part];
+        store->part_changed[part] = !is_part[part] || now - changed < TICK_NS ? -1 : changed;
     }
+    if (is_any) drop_unseen(store, is_part);
 }
 
 // The facts of pages that were found. They decide the order of eviction alone, so they are read
@@ -105,8 +128,9 @@ static bool learn(struct page_store *store) {
     }
 }
 
-// The lowest of all pages goes, until there is room for so many bytes.
-static void make_room(struct page_store *store, uint64_t bytes) {
+// The lowest of all pages goes, until there is room for so many bytes. False: none is left to go,
+// as where files lie about the blocks before them.
+static bool make_room(struct page_store *store, uint64_t bytes) {
     for (;;) {
         struct page_name name;
         pthread_mutex_lock(&store->lock);
@@ -120,7 +144,7 @@ static void make_room(struct page_store *store, uint64_t bytes) {
             publish_sizes(store);
         }
         pthread_mutex_unlock(&store->lock);
-        if (at == PAGE_NONE) return;
+        if (at == PAGE_NONE) return !is_short;
         page_file_remove(&store->dir, &name);
         page_count(&store->count.evictions, 1);
     }
@@ -140,11 +164,10 @@ static void pause_writing(struct page_store *store, int code) {
 }
 
 static void write_page(struct page_store *store, const struct page_facts *facts) {
-    if (facts->bytes > store->max_bytes) {
+    if (facts->bytes > store->max_bytes || !make_room(store, facts->bytes)) {
         page_count(&store->count.dropped, 1);
         return;
     }
-    make_room(store, facts->bytes);
     const int code = page_file_put(&store->dir, facts, store->write_buffer);
     if (code) {
         pause_writing(store, code);
@@ -152,6 +175,7 @@ static void write_page(struct page_store *store, const struct page_facts *facts)
     }
     if (store->retry_ns) page_store_say(store, "page store: pages are stored again");
     store->retry_ns = 0;
+    store->part_changed[facts->name.key.at[0]] = -1;
     pthread_mutex_lock(&store->lock);
     if (page_index_add(&store->index, &facts->name, facts->bytes, facts) != PAGE_NONE)
         page_known_add(&store->known, &facts->name);
