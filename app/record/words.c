@@ -373,7 +373,7 @@ void words_advise(struct jbuf *out, const struct record *record,
                record->engine.max_seqs);
     }
     if (part_of(first, RN_CAUSE_PROMPTS) > 0.4) {
-        advise(out, "Prompts of others went first: a higher \"priority\" puts this request before "
+        advise(out, "Prompts of others went first: a lower \"priority\" puts this request before "
                     "other waiting requests, and a smaller --batch-tokens makes steps shorter.");
     }
     advise_decode(out, record, choice);

@@ -48,12 +48,12 @@ struct params {
     bool stream, include_usage, ignore_eos, include_stop;
     bool logprobs;
     int top_logprobs;
-    bool prompt_logprobs;    // vLLM's form of them is asked for
-    int top_prompt_logprobs; // with them
-    enum effort effort;      // of the reasoning
-    int thinking_budget;     // tokens of reasoning; -1: `effort` says
-    int draft_max;           // of rn_request: 0: the engine's; -1: none
-    int priority;
+    bool prompt_logprobs;          // vLLM's form of them is asked for
+    int top_prompt_logprobs;       // with them
+    enum effort effort;            // of the reasoning
+    int thinking_budget;           // tokens of reasoning; -1: `effort` says
+    int draft_max;                 // of rn_request: 0: the engine's; -1: none
+    int priority;                  // as vLLM's: lower ones go first
     const char *user, *cache_salt; // NULL: none
     int id_slot;                   // that remembers the text (slots.h); -1: none
     double timeout_ms;             // 0: the server's

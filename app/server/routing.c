@@ -44,7 +44,7 @@ static void objective_read(const struct call *call, struct params *params) {
         header_of(call, "x-llm-d-inference-objective", "x-gateway-inference-objective");
     for (int i = 0; name && i < config->n_objectives; i++)
         if (!strcmp(config->objectives[i].name, name))
-            params->priority = config->objectives[i].priority;
+            params->priority = -config->objectives[i].priority;
 }
 
 static bool user_read(struct call *call, struct params *params) {

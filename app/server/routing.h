@@ -9,7 +9,8 @@
 
 enum { ROUTING_OBJECTIVES_MAX = 64, ROUTING_OBJECTIVE_BYTES = 64 };
 
-// x-llm-d-inference-objective: NAME stands for this priority.
+// x-llm-d-inference-objective: NAME stands for this priority. Higher ones go first, as those of an
+// InferenceObjective do.
 struct routing_objective {
     char name[ROUTING_OBJECTIVE_BYTES];
     int priority;

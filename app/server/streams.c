@@ -99,7 +99,7 @@ static rn_request request_of(const struct call *call, int index) {
         .draft_max = params->draft_max,
         .shape = generation->compiled,
         .constraint = allowed_constraint(generation->stream[index]->allowed),
-        .priority = params->priority,
+        .priority = -params->priority, // the engine's are higher first
         .user = params->user,
         .timeout_ms = params->timeout_ms > 0 ? params->timeout_ms : limit_ms,
         .cache_salt = params->cache_salt,

@@ -182,6 +182,6 @@ test('salts keep prefixes apart, priorities decide who goes first, an end token 
     first.destroy();
     await gone;
     const order = (await Promise.all(waiting)).sort((a, b) => a.waited - b.waited).map((one) => one.priority);
-    assert.deepEqual(order, [10, 0, -5]);
+    assert.deepEqual(order, [-5, 0, 10]);
     assert.equal((await narrow.stop()).code, 0);
 });

@@ -182,8 +182,8 @@ CASE(objectives_stand_for_priorities) {
     assert_true(routing_objective_parse("batch=-100", &table[1]));
     server.config.objectives = table;
     server.config.n_objectives = 2;
-    assert_int_equal(asked(ONE, urgent).priority, 50);
-    assert_int_equal(asked(ONE, older).priority, -100);
+    assert_int_equal(asked(ONE, urgent).priority, -50);
+    assert_int_equal(asked(ONE, older).priority, 100);
     assert_int_equal(asked(ONE, other).priority, 0);
     assert_int_equal(asked("{'token_ids':[1],'priority':2}", urgent).priority, 2);
     server.config.n_objectives = 0;
