@@ -195,10 +195,12 @@ typedef struct rn_engine_options {
     double itl_ms;     // prompts are cut so that a step, and so the gap between a running stream's
                        // tokens, is expected to take no longer; 0: no bound
     bool no_prefix_cache; // equal prefixes are computed again by each request
-    // a store of KV pages and states in files, which survive the engine (docs/STORE.md)
-    const char *page_store;    // its folder, which is made if need be; NULL: none
-    uint64_t page_store_bytes; // of all pages in it; 0: RN_DEFAULT_STORE_BYTES
-    rn_note_fn store_note;     // told of its troubles, by its threads; NULL: nobody is
+    // a store of KV pages and states: in files, which survive the engine, and in the host's memory
+    // (docs/STORE.md)
+    const char *page_store;     // its folder, which is made if need be; NULL: none
+    uint64_t page_store_bytes;  // of all pages in it; 0: RN_DEFAULT_STORE_BYTES
+    uint64_t page_store_memory; // of pages in memory, in front of the folder or alone; 0: none
+    rn_note_fn store_note;      // told of its troubles, by its threads; NULL: nobody is
     void *store_note_ctx;
     // speculation: the text does not depend on it
     const char *speculate; // NULL or "auto": every available drafter; "off"; or some of them by
@@ -765,7 +767,7 @@ static inline void rn_engine_get_stats(const rn_engine *engine, rn_engine_stats 
 typedef struct rn_store_stats {
     bool is_ready;       // the model's hash is known, so pages are stored and found
     bool is_stopped;     // the disk is full or fails: nothing is written for a while
-    uint64_t max_bytes;  // as configured
+    uint64_t max_bytes;  // as configured; 0: memory alone
     uint64_t bytes;      // of all pages in the folder, those of other models included
     uint64_t pages;      // their number
     uint64_t hits;       // pages that were read and used
@@ -777,6 +779,9 @@ typedef struct rn_store_stats {
     uint64_t dropped;                // pages that were not written, because the writer was behind
     uint64_t removed;                // files with wrong bytes
     uint64_t errors;                 // of the system
+    uint64_t memory_max_bytes, memory_bytes, memory_pages; // of the pages in the host's memory
+    uint64_t memory_hits;                                  // of hits: pages that came from there
+    uint64_t memory_evictions;
 } rn_store_stats;
 // Any thread. False: the engine has no store.
 bool rn_engine_get_store_stats_sized(const rn_engine *engine, rn_store_stats *out, size_t out_size);
@@ -786,7 +791,7 @@ static inline bool rn_engine_get_store_stats(const rn_engine *engine, rn_store_s
 
 // Texts by name in the page store; any thread. A text is its tokens, the salt of its requests, and
 // the name that its user chose: 1 to 1,024 bytes, never a path. RN_ERR_UNSUPPORTED: there is no
-// store; RN_ERR_FULL: the model's hash is not known yet.
+// store, or none in files; RN_ERR_FULL: the model's hash is not known yet.
 // Saves a text whose requests have ended. Waits, for seconds at most, for the pages that are being
 // written. *n_stored: tokens from its start on whose pages are in the store then. Other texts of
 // the name are replaced.

@@ -140,6 +140,7 @@ rn_status model_engine_config(const rn_engine_options *o, struct engine_config *
                                .no_prefix = o->no_prefix_cache,
                                .store = {.path = o->page_store,
                                          .bytes = o->page_store_bytes,
+                                         .memory_bytes = o->page_store_memory,
                                          .note = o->store_note,
                                          .note_ctx = o->store_note_ctx}};
     return read_speculation(o, &out->draft, err);

@@ -18,7 +18,10 @@ struct text_head {
 static rn_status store_find(const rn_engine *engine, const char *name, struct page_store **out,
                             rn_error *err) {
     *out = engine->engine.store;
-    if (!*out) return err_set(err, RN_ERR_UNSUPPORTED, "the engine has no page store");
+    rn_store_stats stats = {0};
+    if (*out) page_store_get_stats(*out, &stats);
+    if (!stats.max_bytes)
+        return err_set(err, RN_ERR_UNSUPPORTED, "the engine has no page store in files");
     if (!page_store_is_ready(*out))
         return err_set(err, RN_ERR_FULL, "the page store is not ready: the model is being hashed");
     const size_t n = strlen(name);

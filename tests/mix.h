@@ -735,7 +735,11 @@ static inline void mix_draw(struct mix *mix, const struct mix_cases *cases, uint
 // Runs it, compares, and frees it.
 static inline void mix_run(struct mix *mix, struct mix_totals *totals) {
     rn_error err = {0};
-    if (!mix->options.no_prefix_cache) mix->options.page_store = mix->cases->page_store;
+    if (!mix->options.no_prefix_cache && mix->cases->page_store) {
+        // some with memory in front of it, and some with memory alone
+        mix->options.page_store_memory = mix->seed % 3 * 40000;
+        if (mix->seed % 9 != 1) mix->options.page_store = mix->cases->page_store;
+    }
     const rn_status status = rn_engine_create(mix->cases->model, &mix->options, &mix->engine, &err);
     check(status == RN_OK, "mix %llx: %s", (unsigned long long)mix->seed, err.message);
 #ifndef MIX_NO_THREAD

@@ -52,7 +52,8 @@ rn_status model_share_get(const rn_model *model, uint64_t bytes_max, rn_engine_o
         kv = wanted->kv_bytes =
             kv_usual(wanted, bytes_max ? bytes_max : device.memory_total, &memory);
     *out = (struct model_share){.bytes = memory.weight_bytes + memory.step_bytes +
-                                         memory.mtp_bytes + kv + draft.total_bytes,
+                                         memory.mtp_bytes + kv + draft.total_bytes +
+                                         (*device.name ? 0 : wanted->page_store_memory),
                                 .free_bytes = device.memory_free};
     snprintf(out->device, sizeof out->device, "%s", device.name);
     return rn_engine_plan_memory(model, wanted, &plan, err);

@@ -38,6 +38,7 @@ void app_engine_options(const struct options *options, rn_engine_options *out) {
     };
     out->page_store = option_text(options, OPT_PAGE_STORE);
     out->page_store_bytes = (uint64_t)options->value[OPT_PAGE_STORE_SIZE].integer;
+    out->page_store_memory = (uint64_t)options->value[OPT_PAGE_STORE_MEMORY].integer;
     app_engine_place(options, out);
     app_engine_memory(options, out);
 }

@@ -277,6 +277,14 @@ static void put_store(struct scrape *scrape) {
         {"runnel:store_removed_total", "Files with wrong bytes that were removed.", store->removed,
          false},
         {"runnel:store_errors_total", "Failures of the disk.", store->errors, false},
+        {"runnel:store_memory_bytes", "Bytes of stored pages in the host's memory.",
+         store->memory_bytes, true},
+        {"runnel:store_memory_pages", "Stored pages in the host's memory.", store->memory_pages,
+         true},
+        {"runnel:store_memory_hits_total", "Of the hits, pages that came from the host's memory.",
+         store->memory_hits, false},
+        {"runnel:store_memory_evictions_total",
+         "Pages in the host's memory that made room for others.", store->memory_evictions, false},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         scrape_single(scrape, row[i].name, row[i].is_gauge ? "gauge" : "counter", row[i].help,

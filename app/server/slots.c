@@ -42,7 +42,8 @@ void slots_destroy(struct slots *slots) {
 
 static bool has_store(const struct served *served) {
     rn_store_stats stats;
-    return served->engine && rn_engine_get_store_stats(served->engine, &stats);
+    return served->engine && rn_engine_get_store_stats(served->engine, &stats) &&
+           stats.max_bytes > 0; // in files
 }
 
 bool slots_check(struct call *call, struct generation *generation) {

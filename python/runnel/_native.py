@@ -70,7 +70,7 @@ class EngineOptions(Structure):
         (c_double, "itl_ms"),
         (c_bool, "no_prefix_cache"),
         (c_char_p, "page_store"),
-        (c_uint64, "page_store_bytes"),
+        (c_uint64, "page_store_bytes page_store_memory"),
         (c_void_p, "store_note store_note_ctx"),
         (c_char_p, "speculate"),
         (c_void_p, "draft"),

@@ -26,6 +26,12 @@ json out text >text.spoilt
 equal "spoilt pages are computed" 0 "$(json out cached_tokens)"
 expect "to the same text" cmp text.without text.spoilt
 
+# the host's memory, alone: it ends with the program
+long --page-store-memory 64M
+equal "with memory alone: $(cat err)" "0 0" "$code $(json out cached_tokens)"
+json out text >text.memory
+expect "the same text" cmp text.without text.memory
+
 refused 1 "page store no/such/folder: No such file or directory" run -m "$TINY" -p a --page-store no/such/folder
 : >file
 refused 1 "page store file: Not a directory" run -m "$TINY" -p a --page-store file
@@ -34,7 +40,7 @@ refused 2 "a page store needs the prefix cache, which is off" serve -m "$TINY" -
 # start: serves; leaves pid and port.
 start() {
     : >said
-    "$BIN" serve -m "$TINY" --port 0 -t 1 --page-store served.pages >served 2>said </dev/null &
+    "$BIN" serve -m "$TINY" --port 0 -t 1 --page-store served.pages --page-store-memory 64M >served 2>said </dev/null &
     pid=$!
     ready "with a store"
 }

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+#include <limits.h>
+
 #include "engine/store/page_store_internal.h"
 #include "store_folder.h"
 #include "weights/weights.h"
@@ -71,12 +73,15 @@ static inline void world_free(struct store_world *w) {
     free(w);
 }
 
-static inline struct page_store *world_open_as(struct store_world *w, const char *identity,
-                                               uint64_t max_bytes, const struct page_io *io) {
+// max_bytes 0: without files.
+static inline struct page_store *world_open_with(struct store_world *w, const char *identity,
+                                                 uint64_t max_bytes, uint64_t memory_bytes,
+                                                 const struct page_io *io) {
     rn_error err = {0};
     struct page_store *store;
-    const struct page_store_config config = {.path = w->folder.path,
+    const struct page_store_config config = {.path = max_bytes ? w->folder.path : NULL,
                                              .max_bytes = max_bytes,
+                                             .memory_bytes = memory_bytes,
                                              .backend = &w->backend,
                                              .n_group = WORLD_GROUPS,
                                              .page_bytes = {world_bytes[0], world_bytes[1]},
@@ -88,6 +93,11 @@ static inline struct page_store *world_open_as(struct store_world *w, const char
                                              .io = io};
     check(page_store_create(&config, &store, &err) == RN_OK, "%s", err.message);
     return store;
+}
+
+static inline struct page_store *world_open_as(struct store_world *w, const char *identity,
+                                               uint64_t max_bytes, const struct page_io *io) {
+    return world_open_with(w, identity, max_bytes, 0, io);
 }
 
 static inline struct page_store *world_open(struct store_world *w) {

@@ -5,6 +5,8 @@
 
 #include "store_world.h"
 
+static struct page_record record; // of the last file that was read
+
 CASE(a_page_is_found_after_a_restart) {
     struct store_world *w = world_make(1);
     struct page_store *store = world_open(w);
@@ -162,10 +164,10 @@ CASE(a_file_under_another_name_is_not_its_page) {
     char from[400], to[400];
     world_path(w, &a, from);
     world_path(w, &b, to);
-    assert_int_equal(page_file_get(dir, &b, world_bytes[0], bytes), PAGE_FILE_OK);
+    assert_int_equal(page_file_get(dir, &b, world_bytes[0], &record, bytes), PAGE_FILE_OK);
     assert_int_equal(rename(from, to), 0);
-    assert_int_equal(page_file_get(dir, &a, world_bytes[0], bytes), PAGE_FILE_MISSING);
-    assert_int_equal(page_file_get(dir, &b, world_bytes[0], bytes), PAGE_FILE_BAD);
+    assert_int_equal(page_file_get(dir, &a, world_bytes[0], &record, bytes), PAGE_FILE_MISSING);
+    assert_int_equal(page_file_get(dir, &b, world_bytes[0], &record, bytes), PAGE_FILE_BAD);
     page_store_destroy(store);
     world_free(w);
 }
@@ -193,7 +195,7 @@ CASE(a_withdrawn_page_may_change_at_once) {
         const struct page_name name = world_name(store, 2 * i, 0);
         uint8_t bytes[WORLD_MOST_BYTES];
         const enum page_file_status status =
-            page_file_get(&store->dir, &name, world_bytes[0], bytes);
+            page_file_get(&store->dir, &name, world_bytes[0], &record, bytes);
         assert_true(status == PAGE_FILE_OK || status == PAGE_FILE_MISSING);
         if (status == PAGE_FILE_OK) assert_true(world_is_right(&name, bytes));
         n_found += status == PAGE_FILE_OK;
@@ -293,7 +295,7 @@ CASE(a_crash_at_any_moment_leaves_right_pages_or_none) {
             const struct page_name name = world_name(store, chain, n);
             uint8_t bytes[WORLD_MOST_BYTES];
             const enum page_file_status status =
-                page_file_get(&store->dir, &name, world_bytes[name.group], bytes);
+                page_file_get(&store->dir, &name, world_bytes[name.group], &record, bytes);
             check(status == PAGE_FILE_OK || status == PAGE_FILE_MISSING, "restart %d: %d", i,
                   (int)status);
             if (status == PAGE_FILE_OK) assert_true(world_is_right(&name, bytes));
@@ -321,7 +323,8 @@ CASE(a_pipe_in_the_place_of_a_file_is_a_wrong_file) {
     world_path(w, &name, path);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(page_file_get(&store->dir, &name, world_bytes[0], bytes), PAGE_FILE_BAD);
+    assert_int_equal(page_file_get(&store->dir, &name, world_bytes[0], &record, bytes),
+                     PAGE_FILE_BAD);
     page_small_name("slots", &name.key, slot);
     assert_int_equal(mkfifoat(store->dir.fd, slot, 0600), 0);
     assert_int_equal(page_small_get(&store->dir, slot, got, sizeof got), -1);

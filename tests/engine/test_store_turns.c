@@ -101,7 +101,7 @@ CASE(nothing_is_read_where_computing_is_faster) {
                                                                    .speculate = "off",
                                                                    .page_store = folder.path});
     // a store that takes a minute for a byte, and a price that is known
-    atomic_store(&engine->engine.store->ns_per_byte, 60e9);
+    atomic_store(&engine->engine.store->ns_per_byte[TIER_FILES], 60e9);
     const rn_request other = {.prompt = text + 100, .n_prompt = 100, .max_tokens = 4};
     const rn_request request = {.prompt = text, .n_prompt = 200, .max_tokens = 4};
     streams_run(engine, &other, &got);
@@ -109,7 +109,7 @@ CASE(nothing_is_read_where_computing_is_faster) {
     rn_store_stats stats;
     assert_true(rn_engine_get_store_stats(engine, &stats));
     assert_true(stats.refused == 1 && stats.hits == 0 && got.timings.cached_tokens == 0);
-    atomic_store(&engine->engine.store->ns_per_byte, 1e-9);
+    atomic_store(&engine->engine.store->ns_per_byte[TIER_FILES], 1e-9);
     rn_engine_forget_prefixes(engine);
     streams_run(engine, &request, &got);
     assert_true(rn_engine_get_store_stats(engine, &stats));
@@ -143,6 +143,53 @@ CASE(spoilt_pages_are_computed) {
         assert_memory_equal(got.ids, want.ids, sizeof *got.ids * (size_t)got.n_ids);
         rn_model_close(model);
         store_folder_remove(&folder);
+    }
+    bare_store_always = false;
+}
+
+// KV memory holds one context. A text that it gave up for others comes back from the host's memory
+// when its next turn needs it.
+CASE(texts_come_back_from_the_hosts_memory) {
+    enum { FIRST = 300, OUTPUT = 8, NEW = 5, OTHERS = 4 };
+    static struct stream got, want;
+    bare_store_always = true;
+    for (int m = 0; m < N_MODELS; m++) {
+        rn_model *model = open_model(m);
+        int32_t text[FIRST + OUTPUT + NEW];
+        rn_engine *engine =
+            streams_engine(model, &(rn_engine_options){.n_ctx = LONGEST,
+                                                       .speculate = "off",
+                                                       .kv_pages = LONGEST / PAGE + 2,
+                                                       .page_store_memory = 64 << 20});
+        rn_request request = {.prompt = text,
+                              .n_prompt = FIRST,
+                              .max_tokens = OUTPUT,
+                              .ignore_eos = true};
+        for (int other = OTHERS; other >= 0; other--) { // the first one is continued
+            for (int i = 0; i < FIRST; i++) text[i] = some_token(other, i);
+            streams_run(engine, &request, &got);
+            page_store_settle(engine->engine.store, 10000);
+            if (other == OTHERS) memcpy(want.ids, got.ids, sizeof got.ids);
+        }
+        for (int i = 0; i < FIRST; i++) text[i] = some_token(OTHERS, i);
+        memcpy(text + FIRST, want.ids, OUTPUT * sizeof *text);
+        for (int i = FIRST + OUTPUT; i < FIRST + OUTPUT + NEW; i++) text[i] = some_token(9, i);
+        request.n_prompt = FIRST + OUTPUT + NEW;
+        streams_run(engine, &request, &got);
+        const int n_before = FIRST + OUTPUT - 1;
+        const int known = has_states(m) ? n_before : n_before / PAGE * PAGE;
+        const bool is_given_up = strcmp(models[m], "mamba2") != 0; // its states are a few pages
+        check(got.timings.cached_tokens == known && (got.timings.stored_tokens > 0) == is_given_up,
+              "%s: %d tokens were cached, %d of them in the host's memory", models[m],
+              got.timings.cached_tokens, got.timings.stored_tokens);
+        rn_store_stats stats;
+        assert_true(rn_engine_get_store_stats(engine, &stats));
+        assert_true((stats.memory_hits > 0) == is_given_up && stats.hits == stats.memory_hits);
+        rn_engine_destroy(engine);
+        run(model, NULL, NULL, text, FIRST + OUTPUT + NEW, OUTPUT, &want);
+        check(got.n_ids == OUTPUT && memcmp(got.ids, want.ids, OUTPUT * sizeof *got.ids) == 0,
+              "%s: the text differs", models[m]);
+        rn_model_close(model);
     }
     bare_store_always = false;
 }

@@ -214,9 +214,9 @@ void kv_meet_store(struct kv *kv);
 
 // The positions that a table would have with pages of the store, by the rules of kv_hit: fewer than
 // n_token. The table is one that kv_hit may extend and found no more for; otherwise, or where the
-// store adds nothing, the result is what it has. fetch: lists the pages. bytes: of those to read.
+// store adds nothing, the result is what it has. fetch: lists the pages. read_ns: of those to read.
 int kv_find_stored(struct kv *kv, const struct kv_table *table, const int32_t *token, int n_token,
-                   struct page_fetch *fetch, uint64_t *bytes);
+                   struct page_fetch *fetch, double *read_ns);
 // Directly behind it. Gives the table the pages for these positions: known ones, and new ones whose
 // bytes are to be read, which are left in the fetch. False: there is no room, and nothing changed.
 // Until kv_take_stored the table is not grown, forked or committed; after a failure it is released,

@@ -191,11 +191,11 @@ static uint32_t max_block_of(const struct kv_table *table, int n_token) {
 }
 
 // Lists every page that a table needs for so many positions beyond its own: the known page, or
-// KV_NO_PAGE where the store's is needed. Returns the bytes of these.
-static uint64_t list_needs(struct kv *kv, const struct kv_table *table, const int32_t *token,
-                           int n_positions, struct page_fetch *fetch) {
+// KV_NO_PAGE where the store's is needed. Returns the time of reading these.
+static double list_needs(struct kv *kv, const struct kv_table *table, const int32_t *token,
+                         int n_positions, struct page_fetch *fetch) {
     struct spot at = spot_of(kv, table);
-    uint64_t bytes = 0;
+    double ns = 0;
     fetch->n_item = 0;
     while (positions_of(&at) < n_positions) {
         const int left = n_positions - positions_of(&at);
@@ -203,23 +203,25 @@ static uint64_t list_needs(struct kv *kv, const struct kv_table *table, const in
         for (int g = 0; g < kv->n_group; g++) {
             if (at.n_block < kv_first_block(&kv->group[g], n_positions)) continue;
             const uint32_t known = at.in_tree ? kv->node[at.node].page[g] : KV_NO_PAGE;
-            if (known == KV_NO_PAGE) bytes += kv->group[g].page_bytes;
+            if (known == KV_NO_PAGE)
+                ns += page_store_read_ns(kv->store.pages,
+                                         &(struct page_name){at.key, kv->first_group + g});
             fetch->item[fetch->n_item++] =
                 (struct page_item){.name = {at.key, g}, .page = known, .block = at.n_block};
         }
         at.n_block++;
     }
-    return bytes;
+    return ns;
 }
 
 int kv_find_stored(struct kv *kv, const struct kv_table *table, const int32_t *token, int n_token,
-                   struct page_fetch *fetch, uint64_t *bytes) {
+                   struct page_fetch *fetch, double *read_ns) {
     const int had = (int)table->n_node * KV_PAGE_TOKENS;
-    *bytes = 0;
+    *read_ns = 0;
     if (!has_keys(kv) || table->unlisted || table->n_page != table->n_node) return had;
     const struct spot best = look(kv, table, token, n_token, max_block_of(table, n_token));
     const int n = positions_of(&best);
-    if (n > had) *bytes = list_needs(kv, table, token, n, fetch);
+    if (n > had) *read_ns = list_needs(kv, table, token, n, fetch);
     return n;
 }
 

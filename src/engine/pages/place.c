@@ -50,6 +50,8 @@ rn_status place_budget(const struct backend_place *place, const struct model *mo
                        const struct backend_place *draft_place, const struct model *draft,
                        const struct place_sizes *wanted, struct budget *out, rn_error *err) {
     const uint64_t address_room = place->device.on_host ? memory_address_room() : 0;
+    const uint64_t stored = place->device.on_host ? wanted->store_bytes : 0;
+    const uint64_t available = place->device.memory_free;
     struct budget_request request = {.cls = place->cls,
                                      .device = place_device_name(place),
                                      .plan = &model->plan,
@@ -63,7 +65,9 @@ rn_status place_budget(const struct backend_place *place, const struct model *mo
                                      .kv_bytes = wanted->kv_bytes,
                                      .kv_pages = wanted->kv_pages,
                                      .total = place->device.memory_total,
-                                     .available = place->device.memory_free,
+                                     // 0 says that it is unknown
+                                     .available =
+                                         available > stored ? available - stored : available > 0,
                                      .address_room = address_room,
                                      .stack_bytes =
                                          address_room ? pool_stack_bytes(wanted->n_threads) : 0};

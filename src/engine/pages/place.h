@@ -34,9 +34,10 @@ struct place_sizes {
     struct budget_sizes sizes; // 0: defaults
     uint64_t kv_bytes;         // both 0: the free memory
     uint32_t kv_pages;
-    int draft_rows; // logit rows of drafts
-    int n_threads;  // of the host; 0: the default
-    bool no_block;  // the model's draft block is not run
+    uint64_t store_bytes; // of the host's memory, for stored pages
+    int draft_rows;       // logit rows of drafts
+    int n_threads;        // of the host; 0: the default
+    bool no_block;        // the model's draft block is not run
 };
 
 // Whether both compute on the same device, and so share its memory.

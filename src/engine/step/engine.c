@@ -34,6 +34,7 @@ rn_status engine_plan(const struct model *model, const struct engine_config *con
     struct place_sizes wanted = {.sizes = config->sizes,
                                  .kv_bytes = config->kv_bytes,
                                  .kv_pages = config->kv_pages,
+                                 .store_bytes = config->store.memory_bytes,
                                  .draft_rows = draft_rows(&config->draft, config->sizes.max_seqs),
                                  .n_threads = config->n_threads};
     struct place_wanted own = config->place, of_draft = config->draft_place;
@@ -212,7 +213,8 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
     price_init(&engine->price, &engine->rates);
     divider_init(&engine->divider, &engine->rates);
     if (config->draft.drafters && (s = create_draft(engine, config, err))) return s;
-    if (config->store.path && (s = engine_store_create(engine, &config->store, err))) return s;
+    const bool has_store = config->store.path || config->store.memory_bytes;
+    if (has_store && (s = engine_store_create(engine, &config->store, err))) return s;
     engine_fill_stats(engine);
     return RN_OK;
 }

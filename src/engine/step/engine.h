@@ -208,8 +208,9 @@ struct engine_config {
     struct draft_config draft;
     struct engine_clock clock; // now NULL: the machine's
     struct engine_store {
-        const char *path;              // NULL: no store
+        const char *path;              // NULL: no files
         uint64_t bytes;                // 0: the default
+        uint64_t memory_bytes;         // 0: none; without files there is no store then
         const struct weights *weights; // the model's
         rn_note_fn note;
         void *note_ctx;

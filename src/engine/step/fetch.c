@@ -61,6 +61,7 @@ rn_status engine_store_create(struct engine *engine, const struct engine_store *
     struct page_store_config c = {.path = config->path,
                                   .max_bytes =
                                       config->bytes ? config->bytes : RN_DEFAULT_STORE_BYTES,
+                                  .memory_bytes = config->memory_bytes,
                                   .backend = engine->backend,
                                   .n_group = engine->plan->n_group,
                                   .weights = config->weights,
@@ -119,16 +120,16 @@ bool engine_fetch_lands(struct engine *engine, struct seq *seq) {
 
 // Fills a fetch; false: the store has nothing, or computing is faster, or pages are short.
 static bool fetch_fill(struct engine *engine, struct seq *seq, struct page_fetch *fetch) {
-    uint64_t bytes;
-    const int n = kv_find_stored(engine->kv, &seq->table, seq->token, seq->n_token, fetch, &bytes);
+    double read_ns;
+    const int n =
+        kv_find_stored(engine->kv, &seq->table, seq->token, seq->n_token, fetch, &read_ns);
     if (n <= seq->n_done) {
         page_store_missed(engine->store);
         return false;
     }
     const uint64_t ns = compute_ns(engine, seq->n_done, n - seq->n_done);
     fetch->is_priced = ns > 0 || engine->store_always;
-    if (fetch->is_priced && !engine->store_always &&
-        page_store_read_ns(engine->store, bytes) >= ns) {
+    if (fetch->is_priced && !engine->store_always && read_ns >= (double)ns) {
         page_store_refused(engine->store);
         return false;
     }

@@ -1,4 +1,4 @@
-// See page_file.h. Bytes of headers are little-endian.
+// See page_file.h.
 #define _GNU_SOURCE 1
 #include "engine/store/page_file.h"
 
@@ -12,29 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/entropy.h"
 
 enum {
-    FILE_VERSION = 1,
     STALE_S = 15 * 60, // a file that was being written so long ago has no writer any more
     NAME_BYTES = 96,
 };
-
-static const char page_magic[8] = "RNLPAGE", small_magic[8] = "RNLNOTE";
-
-struct header {
-    char magic[8];
-    uint32_t version, group;
-    uint64_t bytes, cost_ns;
-    uint8_t key[SHA256_BYTES], parent[SHA256_BYTES];
-    uint8_t checksum[16]; // of the bytes behind it
-    uint64_t own;         // checksum of the header up to here
-    uint64_t reserved;    // 0
-};
-_Static_assert(sizeof(struct header) == 128, "the header of a stored page");
 
 // ---------------------------------------------------------------- the system
 
@@ -196,8 +179,8 @@ bool page_dir_scan(const struct page_dir *dir, int part, page_found_fn found, vo
         struct stat info;
         if (!name_read(entry->d_name, &name) || name.key.at[0] != part) continue;
         if (fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        if (!S_ISREG(info.st_mode) || info.st_size <= (off_t)sizeof(struct header)) continue;
-        found(ctx, &name, (uint64_t)info.st_size - sizeof(struct header), ns_of(info.st_mtim));
+        if (!S_ISREG(info.st_mode) || info.st_size <= (off_t)sizeof(struct page_record)) continue;
+        found(ctx, &name, (uint64_t)info.st_size - sizeof(struct page_record), ns_of(info.st_mtim));
     }
     closedir(folder);
     return true;
@@ -220,40 +203,10 @@ void page_dir_clean(const struct page_dir *dir) {
     closedir(folder);
 }
 
-// ---------------------------------------------------------------- headers
-
-static void checksum_of(const void *bytes, size_t n, uint8_t out[16]) {
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, n));
-    memcpy(out, &canonical, 16);
-}
-
-static uint64_t own_checksum(const struct header *header) {
-    return htole64(XXH3_64bits(header, offsetof(struct header, own)));
-}
-
-static void header_fill(struct header *out, const char magic[8], const struct page_facts *facts,
-                        const void *bytes) {
-    *out = (struct header){.version = htole32(FILE_VERSION),
-                           .group = htole32((uint32_t)facts->name.group),
-                           .bytes = htole64(facts->bytes),
-                           .cost_ns = htole64(facts->cost_ns)};
-    memcpy(out->magic, magic, sizeof out->magic);
-    memcpy(out->key, facts->name.key.at, sizeof out->key);
-    memcpy(out->parent, facts->parent.at, sizeof out->parent);
-    checksum_of(bytes, (size_t)facts->bytes, out->checksum);
-    out->own = own_checksum(out);
-}
-
-static bool header_is(const struct header *header, const char magic[8]) {
-    return memcmp(header->magic, magic, sizeof header->magic) == 0 &&
-           header->version == htole32(FILE_VERSION) && header->own == own_checksum(header);
-}
-
 // ---------------------------------------------------------------- writing
 
 // Writes a file of two parts under its name, or leaves none.
-static int put(struct page_dir *dir, const char *name, const struct header *header,
+static int put(struct page_dir *dir, const char *name, const struct page_record *record,
                const void *bytes, size_t n) {
     const struct page_io *io = dir->io;
     char tmp[NAME_BYTES];
@@ -265,7 +218,7 @@ static int put(struct page_dir *dir, const char *name, const struct header *head
         fd = io->open(io->ctx, dir->fd, tmp, O_WRONLY | O_CREAT | O_EXCL);
     }
     if (fd < 0) return errno;
-    int code = write_all(dir, fd, header, sizeof *header);
+    int code = write_all(dir, fd, record, sizeof *record);
     if (!code) code = write_all(dir, fd, bytes, n);
     if (close(fd) != 0 && !code) code = errno; // some systems say only now that the disk is full
     if (!code && io->rename(io->ctx, dir->fd, tmp, name) != 0) {
@@ -282,51 +235,44 @@ static int put(struct page_dir *dir, const char *name, const struct header *head
 }
 
 int page_file_put(struct page_dir *dir, const struct page_facts *facts, const void *bytes) {
-    struct header header;
+    struct page_record record;
     char name[NAME_BYTES];
-    header_fill(&header, page_magic, facts, bytes);
+    page_record_fill(&record, PAGE_RECORD_PAGE, facts, bytes);
     name_of(&facts->name, name);
-    return put(dir, name, &header, bytes, (size_t)facts->bytes);
+    return put(dir, name, &record, bytes, (size_t)facts->bytes);
 }
 
 // ---------------------------------------------------------------- reading
 
-// Opens a page's file and reads its header.
-static enum page_file_status header_read(const struct page_dir *dir, const struct page_name *name,
-                                         int *fd, struct header *header) {
+// Opens a page's file and reads its record.
+static enum page_file_status record_read(const struct page_dir *dir, const struct page_name *name,
+                                         int *fd, struct page_record *record) {
     char text[NAME_BYTES];
     struct stat info;
     name_of(name, text);
     *fd = dir->io->open(dir->io->ctx, dir->fd, text, O_RDONLY);
     if (*fd < 0) return errno == ENOENT ? PAGE_FILE_MISSING : PAGE_FILE_ERROR;
-    const ssize_t n = read_all(dir, *fd, header, sizeof *header);
+    const ssize_t n = read_all(dir, *fd, record, sizeof *record);
     if (n < 0 || fstat(*fd, &info) != 0) return PAGE_FILE_ERROR;
-    if (n < (ssize_t)sizeof *header || !header_is(header, page_magic)) return PAGE_FILE_BAD;
-    const bool is_it = memcmp(header->key, name->key.at, sizeof header->key) == 0 &&
-                       le32toh(header->group) == (uint32_t)name->group;
-    const uint64_t bytes = le64toh(header->bytes);
+    if (n < (ssize_t)sizeof *record || !page_record_is(record, PAGE_RECORD_PAGE))
+        return PAGE_FILE_BAD;
+    const uint64_t bytes = le64toh(record->bytes);
     const bool is_whole = info.st_size >= 0 && bytes <= (uint64_t)info.st_size &&
-                          (uint64_t)info.st_size == sizeof *header + bytes;
-    return is_it && is_whole ? PAGE_FILE_OK : PAGE_FILE_BAD;
+                          (uint64_t)info.st_size == sizeof *record + bytes;
+    return is_whole && page_record_is_of(record, name) ? PAGE_FILE_OK : PAGE_FILE_BAD;
 }
 
 enum page_file_status page_file_get(const struct page_dir *dir, const struct page_name *name,
-                                    uint64_t bytes, void *to) {
-    struct header header;
+                                    uint64_t bytes, struct page_record *out, void *to) {
     int fd;
-    enum page_file_status status = header_read(dir, name, &fd, &header);
-    if (status == PAGE_FILE_OK && le64toh(header.bytes) != bytes) status = PAGE_FILE_BAD;
+    enum page_file_status status = record_read(dir, name, &fd, out);
+    if (status == PAGE_FILE_OK && le64toh(out->bytes) != bytes) status = PAGE_FILE_BAD;
     if (status == PAGE_FILE_OK) {
-        uint8_t checksum[16];
         const ssize_t n = read_all(dir, fd, to, (size_t)bytes);
         if (n < 0)
             status = PAGE_FILE_ERROR;
-        else if ((uint64_t)n < bytes)
+        else if ((uint64_t)n < bytes || !page_record_has(out, to, (size_t)bytes))
             status = PAGE_FILE_BAD;
-        if (status == PAGE_FILE_OK) {
-            checksum_of(to, (size_t)bytes, checksum);
-            if (memcmp(checksum, header.checksum, sizeof checksum) != 0) status = PAGE_FILE_BAD;
-        }
     }
     if (fd >= 0) close(fd);
     return status;
@@ -334,16 +280,12 @@ enum page_file_status page_file_get(const struct page_dir *dir, const struct pag
 
 enum page_file_status page_file_facts(const struct page_dir *dir, const struct page_name *name,
                                       struct page_facts *out) {
-    struct header header;
+    struct page_record record;
     int fd;
-    const enum page_file_status status = header_read(dir, name, &fd, &header);
+    const enum page_file_status status = record_read(dir, name, &fd, &record);
     if (fd >= 0) close(fd);
-    if (status != PAGE_FILE_OK) return status;
-    *out = (struct page_facts){.name = *name,
-                               .bytes = le64toh(header.bytes),
-                               .cost_ns = le64toh(header.cost_ns)};
-    memcpy(out->parent.at, header.parent, sizeof header.parent);
-    return PAGE_FILE_OK;
+    if (status == PAGE_FILE_OK) *out = page_record_facts(&record);
+    return status;
 }
 
 void page_file_remove(const struct page_dir *dir, const struct page_name *name) {
@@ -380,26 +322,26 @@ int page_small_count(const struct page_dir *dir, const char *folder) {
 }
 
 int page_small_put(struct page_dir *dir, const char *name, const void *data, size_t n) {
-    struct header header;
-    header_fill(&header, small_magic, &(struct page_facts){.bytes = n}, data);
-    return put(dir, name, &header, data, n);
+    struct page_record record;
+    page_record_fill(&record, PAGE_RECORD_NOTE, &(struct page_facts){.bytes = n}, data);
+    return put(dir, name, &record, data, n);
 }
 
 // The same from an open file; BAD: it is wrong.
 static enum page_file_status small_read(const struct page_dir *dir, int fd, void *to, size_t max,
                                         size_t *out) {
-    struct header header;
-    uint8_t checksum[16], more;
-    const ssize_t n_header = read_all(dir, fd, &header, sizeof header);
-    if (n_header < 0) return PAGE_FILE_ERROR;
-    if (n_header < (ssize_t)sizeof header || !header_is(&header, small_magic)) return PAGE_FILE_BAD;
-    if (le64toh(header.bytes) > max) return PAGE_FILE_ERROR;
-    *out = (size_t)le64toh(header.bytes);
+    struct page_record record;
+    uint8_t more;
+    const ssize_t n_record = read_all(dir, fd, &record, sizeof record);
+    if (n_record < 0) return PAGE_FILE_ERROR;
+    if (n_record < (ssize_t)sizeof record || !page_record_is(&record, PAGE_RECORD_NOTE))
+        return PAGE_FILE_BAD;
+    if (le64toh(record.bytes) > max) return PAGE_FILE_ERROR;
+    *out = (size_t)le64toh(record.bytes);
     const ssize_t n = read_all(dir, fd, to, *out), n_more = read_all(dir, fd, &more, 1);
     if (n < 0 || n_more < 0) return PAGE_FILE_ERROR;
-    if (n < (ssize_t)*out || n_more > 0) return PAGE_FILE_BAD;
-    checksum_of(to, *out, checksum);
-    return memcmp(checksum, header.checksum, sizeof checksum) == 0 ? PAGE_FILE_OK : PAGE_FILE_BAD;
+    const bool is_whole = n == (ssize_t)*out && n_more == 0;
+    return is_whole && page_record_has(&record, to, *out) ? PAGE_FILE_OK : PAGE_FILE_BAD;
 }
 
 ssize_t page_small_get(const struct page_dir *dir, const char *name, void *to, size_t max) {

@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 #include "base/status.h"
-#include "engine/store/page_key.h"
+#include "engine/store/page_record.h"
 
 // The calls that change files or read them, for tests that cut or fail them: as the system's, with
 // a context. Names are relative to the folder.
@@ -38,19 +38,6 @@ struct page_dir {
     _Atomic uint64_t n_tmp;
 };
 
-struct page_name {
-    struct page_key key;
-    int group;
-};
-
-// The facts of a page, beside its bytes.
-struct page_facts {
-    struct page_name name;
-    struct page_key parent; // of the block before
-    uint64_t bytes;
-    uint64_t cost_ns; // of computing it again
-};
-
 enum page_file_status {
     PAGE_FILE_OK,
     PAGE_FILE_MISSING,
@@ -68,9 +55,10 @@ bool page_dir_is_open_to_all(const struct page_dir *dir);
 // 0, or the error of the system, which leaves no file. A page that is there already is replaced by
 // the same bytes.
 int page_file_put(struct page_dir *dir, const struct page_facts *facts, const void *bytes);
-// bytes: [facts->bytes], as the name promises. The file may go at any time: it is opened once.
+// to: [bytes], as the name promises; out: its record. The file may go at any time: it is opened
+// once.
 enum page_file_status page_file_get(const struct page_dir *dir, const struct page_name *name,
-                                    uint64_t bytes, void *to);
+                                    uint64_t bytes, struct page_record *out, void *to);
 // The facts alone, without the checksum of the bytes.
 enum page_file_status page_file_facts(const struct page_dir *dir, const struct page_name *name,
                                       struct page_facts *out);

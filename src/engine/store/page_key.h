@@ -23,6 +23,12 @@ static inline bool page_key_equal(const struct page_key *a, const struct page_ke
     return memcmp(a->at, b->at, sizeof a->at) == 0;
 }
 
+// A page: its key, and the group of layers that it is of.
+struct page_name {
+    struct page_key key;
+    int group;
+};
+
 // hash: of the model's files; identity: the rest, as text.
 struct page_key page_key_root(const uint8_t *hash, size_t n_hash, const char *identity);
 struct page_key page_key_salt(const struct page_key *root, const void *salt, size_t n_salt);

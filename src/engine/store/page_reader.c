@@ -1,56 +1,100 @@
 // The store's reader: the pages that a sequence waits for, one fetch after the other. A page is
-// read into a buffer and tested there; only then its bytes go to the page that waits for them.
+// taken from memory or read into a buffer, and tested there; only then its bytes go to the page
+// that waits for them.
 #define _GNU_SOURCE 1
 #include <sched.h>
 
 #include "base/clock.h"
 #include "engine/store/page_store_internal.h"
 
-// The time that the pages save, as their writer knew it, against the time of reading them.
+// The time that the pages save, as their writer knew it, against the time of reading them. A page
+// whose facts are not known yet saves enough.
 static bool is_worth(struct page_store *store, const struct page_fetch *fetch) {
-    double saved_ns = 0;
-    uint64_t bytes = 0;
-    pthread_mutex_lock(&store->lock);
+    double saved_ns = 0, read_ns = 0;
     bool is_known = true;
     for (int i = 0; i < fetch->n_item; i++) {
-        const uint32_t at = page_index_find(&store->index, &fetch->item[i].name);
-        if (at == PAGE_NONE) continue;
-        const struct page_entry *entry = &store->index.entry[at];
-        is_known &= entry->is_known;
-        saved_ns += entry->worth * (double)entry->bytes;
-        bytes += entry->bytes;
+        const struct page_name *name = &fetch->item[i].name;
+        read_ns += page_store_read_ns(store, name);
+        struct page_blob *blob = page_host_get(&store->host, name);
+        if (blob) {
+            saved_ns += (double)page_record_facts(&blob->record).cost_ns;
+            page_blob_release(blob);
+            continue;
+        }
+        pthread_mutex_lock(&store->lock);
+        const uint32_t at = page_index_find(&store->index, name);
+        if (at != PAGE_NONE) {
+            const struct page_entry *entry = &store->index.entry[at];
+            is_known &= entry->is_known;
+            saved_ns += entry->worth * (double)entry->bytes;
+        }
+        pthread_mutex_unlock(&store->lock);
     }
-    pthread_mutex_unlock(&store->lock);
-    return !is_known || saved_ns == 0 || (double)page_store_read_ns(store, bytes) < saved_ns;
+    return !is_known || saved_ns == 0 || read_ns < saved_ns;
+}
+
+// The page from memory; NULL: it has none, or a wrong one, which is removed.
+static struct page_blob *from_memory(struct page_store *store, const struct page_name *name) {
+    struct page_blob *blob = page_host_get(&store->host, name);
+    if (!blob || page_record_has(&blob->record, blob->bytes, (size_t)blob->n_bytes)) return blob;
+    page_host_remove(&store->host, name);
+    page_blob_release(blob);
+    page_count(&store->count.removed, 1);
+    return NULL;
+}
+
+// The page from its file; NULL: there is none, or a wrong one, which is removed. Memory keeps it.
+static struct page_blob *from_file(struct page_store *store, const struct page_name *name) {
+    if (!page_store_has_files(store)) return NULL;
+    struct page_blob *blob = page_store_blob(store, name->group, store->read_buffer);
+    const enum page_file_status status =
+        page_file_get(&store->dir, name, store->page_bytes[name->group], &blob->record,
+                      blob->bytes);
+    if (status == PAGE_FILE_OK) {
+        if (blob != store->read_buffer) page_host_add(&store->host, blob);
+        return blob;
+    }
+    if (status == PAGE_FILE_BAD) page_file_remove(&store->dir, name);
+    if (status == PAGE_FILE_BAD) page_count(&store->count.removed, 1);
+    if (status == PAGE_FILE_ERROR) page_count(&store->count.errors, 1);
+    page_store_forget(store, name);
+    if (blob != store->read_buffer) page_blob_release(blob);
+    return NULL;
+}
+
+// A page is one of many, so it changes the speed a little.
+static void measure(struct page_store *store, enum page_tier tier, uint64_t bytes, uint64_t ns) {
+    const double now = (double)ns / (double)bytes;
+    const double before = atomic_load(&store->ns_per_byte[tier]);
+    atomic_store(&store->ns_per_byte[tier], before > 0 ? before + (now - before) / 16 : now);
 }
 
 // One page; false: it cannot be had, or nobody waits any more.
 static bool read_page(struct page_store *store, struct page_fetch *fetch,
                       const struct page_item *item) {
-    const uint64_t bytes = store->page_bytes[item->name.group];
     if (atomic_load(&fetch->gate) == 2 || atomic_load(&store->is_ending)) return false;
-    const enum page_file_status status =
-        page_file_get(&store->dir, &item->name, bytes, store->read_buffer);
-    if (status != PAGE_FILE_OK) {
-        if (status == PAGE_FILE_BAD) page_file_remove(&store->dir, &item->name);
-        if (status == PAGE_FILE_BAD) page_count(&store->count.removed, 1);
-        if (status == PAGE_FILE_ERROR) page_count(&store->count.errors, 1);
-        page_store_forget(store, &item->name);
-        return false;
-    }
+    const uint64_t begin = clock_ns();
+    struct page_blob *blob = from_memory(store, &item->name);
+    const enum page_tier tier = blob ? TIER_MEMORY : TIER_FILES;
+    if (!blob) blob = from_file(store, &item->name);
     int open = 0;
-    if (!atomic_compare_exchange_strong(&fetch->gate, &open, 1)) return false;
-    const rn_status written = store->backend->cls->page_write(store->backend, item->name.group,
-                                                              item->page, store->read_buffer, NULL);
-    atomic_store(&fetch->gate, 0);
-    page_count(&store->count.read_bytes, bytes);
-    if (written) page_count(&store->count.errors, 1);
-    return written == RN_OK;
+    bool is_read = false;
+    if (blob && atomic_compare_exchange_strong(&fetch->gate, &open, 1)) {
+        is_read = store->backend->cls->page_write(store->backend, item->name.group, item->page,
+                                                  blob->bytes, NULL) == RN_OK;
+        atomic_store(&fetch->gate, 0);
+        page_count(&store->count.read_bytes, store->page_bytes[item->name.group]);
+        page_count(&store->count.memory_hits, tier == TIER_MEMORY);
+        if (!is_read) page_count(&store->count.errors, 1);
+    }
+    if (blob != store->read_buffer) page_blob_release(blob);
+    if (is_read) measure(store, tier, store->page_bytes[item->name.group], clock_ns() - begin);
+    return is_read;
 }
 
 // The last pages first: a page is used after the pages that continue it.
 static void use_pages(struct page_store *store, const struct page_fetch *fetch) {
-    for (int i = fetch->n_item; i-- > 0;) {
+    for (int i = fetch->n_item; i-- > 0 && page_store_has_files(store);) {
         page_file_touch(&store->dir, &fetch->item[i].name);
         pthread_mutex_lock(&store->lock);
         const uint32_t at = page_index_find(&store->index, &fetch->item[i].name);
@@ -59,24 +103,13 @@ static void use_pages(struct page_store *store, const struct page_fetch *fetch) 
     }
 }
 
-static void measure(struct page_store *store, uint64_t bytes, uint64_t ns) {
-    if (bytes == 0) return;
-    const double now = (double)ns / (double)bytes, before = atomic_load(&store->ns_per_byte);
-    atomic_store(&store->ns_per_byte, before > 0 ? before + (now - before) / 4 : now);
-}
-
 static enum page_fetch_state run(struct page_store *store, struct page_fetch *fetch) {
     if (!fetch->is_priced && !is_worth(store, fetch)) {
         page_count(&store->count.refused, 1);
         return FETCH_REFUSED;
     }
-    const uint64_t begin = clock_ns();
-    uint64_t bytes = 0;
-    for (int i = 0; i < fetch->n_item; i++) {
+    for (int i = 0; i < fetch->n_item; i++)
         if (!read_page(store, fetch, &fetch->item[i])) return FETCH_FAILED;
-        bytes += store->page_bytes[fetch->item[i].name.group];
-    }
-    measure(store, bytes, clock_ns() - begin);
     page_count(&store->count.hits, (uint64_t)fetch->n_item);
     return FETCH_DONE;
 }

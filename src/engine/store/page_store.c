@@ -21,7 +21,8 @@ enum {
     DRAIN_MS = 5000,
     AT_ONCE = 256 << 20, // bytes of a model that are hashed first
 };
-static const double READ_NS_PER_BYTE = 1; // before anything was read: 1 GB/s
+// Before anything was read: 1 GB/s and 5 GB/s.
+static const double usual_ns_per_byte[TIER_COUNT] = {[TIER_FILES] = 1, [TIER_MEMORY] = 0.2};
 
 // ---------------------------------------------------------------- life
 
@@ -46,8 +47,8 @@ static rn_status allocate(struct page_store *store, const struct page_store_conf
     }
     store->identity = strdup(config->identity);
     store->offer = calloc(STORE_OFFERS, sizeof *store->offer);
-    store->write_buffer = malloc((size_t)store->max_page_bytes);
-    store->read_buffer = malloc((size_t)store->max_page_bytes);
+    store->write_buffer = page_blob_create(store->max_page_bytes);
+    store->read_buffer = page_blob_create(store->max_page_bytes);
     bool is_fine = store->identity && store->offer && store->write_buffer && store->read_buffer;
     for (int i = 0; i < STORE_FETCHES; i++) {
         const size_t n = (size_t)config->n_group * (size_t)config->max_blocks;
@@ -55,8 +56,10 @@ static rn_status allocate(struct page_store *store, const struct page_store_conf
         is_fine &= store->fetch[i].item != NULL;
     }
     if (!is_fine) return err_set(err, RN_ERR_NOMEM, "no memory for the page store");
-    const rn_status status = page_index_init(&store->index, err);
-    return status ? status : page_known_init(&store->known, store->max_bytes / least, err);
+    rn_status status = page_host_init(&store->host, config->memory_bytes, least, err);
+    if (!status) status = page_index_init(&store->index, err);
+    if (!status) status = page_known_init(&store->known, store->max_bytes / least, err);
+    return status;
 }
 
 rn_status page_store_create(const struct page_store_config *config, struct page_store **out,
@@ -68,12 +71,13 @@ rn_status page_store_create(const struct page_store_config *config, struct page_
     store->backend = config->backend;
     store->weights = config->weights;
     store->n_group = config->n_group;
-    store->max_bytes = config->max_bytes;
+    store->max_bytes = config->path ? config->max_bytes : 0;
     store->note = config->note;
     store->note_ctx = config->note_ctx;
     pthread_mutex_init(&store->lock, NULL);
-    rn_status status = page_dir_open(config->path, config->io, &store->dir, err);
-    if (!status && page_dir_is_open_to_all(&store->dir))
+    rn_status status =
+        config->path ? page_dir_open(config->path, config->io, &store->dir, err) : RN_OK;
+    if (!status && config->path && page_dir_is_open_to_all(&store->dir))
         page_store_say(store, "page store: any user may write to %s; its pages are trusted",
                        err_path(config->path));
     if (!status) status = allocate(store, config, err);
@@ -111,8 +115,9 @@ void page_store_destroy(struct page_store *store) {
     free(store->known.mark);
     free(store->identity);
     free(store->offer);
-    free(store->write_buffer);
-    free(store->read_buffer);
+    page_blob_release(store->write_buffer);
+    page_blob_release(store->read_buffer);
+    page_host_deinit(&store->host);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }
@@ -156,7 +161,12 @@ void page_store_get_stats(const struct page_store *store, rn_store_stats *out) {
                             .evictions = atomic_load(&count->evictions),
                             .dropped = atomic_load(&count->dropped),
                             .removed = atomic_load(&count->removed),
-                            .errors = atomic_load(&count->errors)};
+                            .errors = atomic_load(&count->errors),
+                            .memory_max_bytes = store->host.max_bytes,
+                            .memory_bytes = atomic_load(&store->host.bytes),
+                            .memory_pages = atomic_load(&store->host.n_pages),
+                            .memory_hits = atomic_load(&count->memory_hits),
+                            .memory_evictions = atomic_load(&store->host.evictions)};
 }
 
 // ---------------------------------------------------------------- the step's thread
@@ -176,19 +186,26 @@ const struct page_key *page_store_root(const struct page_store *store) {
 }
 
 bool page_store_has(const struct page_store *store, const struct page_name *name) {
-    return page_known_has(&store->known, name);
+    return page_known_has(&store->known, name) || page_host_has(&store->host, name);
 }
 
-uint64_t page_store_read_ns(const struct page_store *store, uint64_t bytes) {
-    const double measured = atomic_load_explicit(&store->ns_per_byte, memory_order_relaxed);
-    return (uint64_t)((double)bytes * (measured > 0 ? measured : READ_NS_PER_BYTE));
+double page_store_read_ns(const struct page_store *store, const struct page_name *name) {
+    const enum page_tier tier = page_host_has(&store->host, name) ? TIER_MEMORY : TIER_FILES;
+    const double measured = atomic_load_explicit(&store->ns_per_byte[tier], memory_order_relaxed);
+    return (double)store->page_bytes[name->group] *
+           (measured > 0 ? measured : usual_ns_per_byte[tier]);
+}
+
+// A full disk stops nothing where memory takes pages.
+static bool is_stopped(const struct page_store *store) {
+    return !store->host.max_bytes && atomic_load_explicit(&store->is_full, memory_order_relaxed);
 }
 
 uint16_t page_store_offer(struct page_store *store, const struct page_facts *facts, uint32_t page) {
     const uint32_t at =
         atomic_load_explicit(&store->next_offer, memory_order_relaxed) % STORE_OFFERS;
     struct page_offer *offer = &store->offer[at];
-    if (atomic_load_explicit(&store->is_full, memory_order_relaxed) ||
+    if (is_stopped(store) ||
         atomic_load_explicit(&offer->state, memory_order_acquire) != OFFER_FREE) {
         page_count(&store->count.dropped, 1);
         return 0;
@@ -295,7 +312,7 @@ size_t page_store_covers(const struct page_store *store, const char *salt, size_
 // A client's name is hashed: it never becomes a path.
 static bool small_name(const struct page_store *store, const char *name, size_t n_name,
                        char out[PAGE_SMALL_NAME]) {
-    if (!page_store_is_ready(store)) return false;
+    if (!page_store_is_ready(store) || !page_store_has_files(store)) return false;
     const struct page_key key = page_key_salt(&store->root, name, n_name);
     page_small_name("slots", &key, out);
     return true;

@@ -1,6 +1,7 @@
-// A second tier of KV pages and states: files that survive the process. The step's thread offers
-// pages, asks for pages and looks up names; it never waits, takes no lock and touches no file. Two
-// threads of the store do the rest: the writer (page_writer.c) and the reader (page_reader.c).
+// A second tier of KV pages and states: files that survive the process, the host's memory, or this
+// in front of those. The step's thread offers pages, asks for pages and looks up names; it never
+// waits, takes no lock and touches no file. Two threads of the store do the rest: the writer
+// (page_writer.c) and the reader (page_reader.c).
 //
 // Invariants:
 //  1. a name determines the bytes (page_key.h); a file's checksum is tested before its bytes are
@@ -12,7 +13,7 @@
 //  5. a failure of the disk is a page that is not stored, or not found. It never ends a request.
 //
 //   page_store_offer           writer                          reader          page_fetch_ask
-//   ----> QUEUED ----> COPYING ----> (free; file is written)   <---- ASKED <----
+//   ----> QUEUED ----> COPYING ----> (free; page is stored)    <---- ASKED <----
 //            | withdraw                                          | page after page
 //            +----> WITHDRAWN ----> (free)                       +----> DONE, FAILED, REFUSED; wake
 #ifndef RN_ENGINE_STORE_PAGE_STORE_H
@@ -27,8 +28,9 @@
 struct weights;
 
 struct page_store_config {
-    const char *path;   // of the folder
-    uint64_t max_bytes; // of all pages in it
+    const char *path;      // of the folder; NULL: memory alone
+    uint64_t max_bytes;    // of all pages in it
+    uint64_t memory_bytes; // of pages in memory; 0: none
     struct backend *backend;
     int n_group;
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
@@ -57,8 +59,8 @@ void page_store_set_wake(struct page_store *store, void (*wake)(void *ctx), void
 bool page_store_is_ready(const struct page_store *store);
 const struct page_key *page_store_root(const struct page_store *store); // when it is ready
 bool page_store_has(const struct page_store *store, const struct page_name *name);
-// The time to read so many bytes, by the last reads.
-uint64_t page_store_read_ns(const struct page_store *store, uint64_t bytes);
+// The time to read this page, by the last reads.
+double page_store_read_ns(const struct page_store *store, const struct page_name *name);
 
 // The page may be copied from now on, until it is withdrawn. Returns the number of the offer, 0:
 // there is no room, and the page is dropped.
@@ -105,7 +107,7 @@ size_t page_store_covers(const struct page_store *store, const char *salt, size_
                          const int32_t *token, size_t n_token);
 
 // Lists of tokens by name, for slots. 0, or the error of the system. ENOTSUP: the store is not
-// ready; EDQUOT: it has too many of them.
+// ready, or has no folder; EDQUOT: it has too many of them.
 int page_store_save(struct page_store *store, const char *name, size_t n_name, const void *data,
                     size_t n);
 ssize_t page_store_load(struct page_store *store, const char *name, size_t n_name, void *to,

@@ -2,17 +2,17 @@
 #ifndef RN_ENGINE_STORE_PAGE_STORE_INTERNAL_H
 #define RN_ENGINE_STORE_PAGE_STORE_INTERNAL_H
 
-#include <pthread.h>
-
 #include "base/bell.h"
+#include "engine/store/page_host.h"
 #include "engine/store/page_index.h"
-#include "engine/store/page_known.h"
 #include "engine/store/page_store.h"
 
 enum {
     STORE_OFFERS = 8192, // that may wait; a power of two below 65536
     STORE_FETCHES = 8,
 };
+
+enum page_tier { TIER_FILES, TIER_MEMORY, TIER_COUNT };
 
 enum offer_state { OFFER_FREE, OFFER_QUEUED, OFFER_COPYING, OFFER_WITHDRAWN };
 
@@ -24,12 +24,13 @@ struct page_offer {
 
 // Counters of both threads; any thread reads them.
 struct page_counts {
-    _Atomic uint64_t hits, misses, read_bytes, written, written_bytes, evictions, errors, dropped,
-        removed, refused;
+    _Atomic uint64_t hits, memory_hits, misses, read_bytes, written, written_bytes, evictions,
+        errors, dropped, removed, refused;
 };
 
 struct page_store {
-    struct page_dir dir;
+    struct page_dir dir; // fd -1: none, and nothing about files below is used
+    struct page_host host;
     struct backend *backend;
     const struct weights *weights;
     int n_group;
@@ -43,8 +44,8 @@ struct page_store {
     _Atomic bool is_ready, is_ending;
     struct page_known known;
     struct page_counts count;
-    _Atomic double ns_per_byte; // of reading; 0: not measured
-    _Atomic bool is_full;       // the disk is, or fails: nothing is written for a while
+    _Atomic double ns_per_byte[TIER_COUNT]; // of reading; 0: not measured
+    _Atomic bool is_full;                   // the disk is, or fails: nothing is written for a while
 
     pthread_mutex_t lock; // of index and known; the step never takes it
     struct page_index index;
@@ -58,10 +59,9 @@ struct page_store {
     struct bell writer_bell, reader_bell;
     pthread_t writer, reader;
     bool has_writer, has_reader;
-    uint64_t retry_ns;     // the writer's: when it writes again
-    uint64_t end_ns;       // when the writer gives up, once is_ending
-    uint8_t *write_buffer; // [max_page_bytes]
-    uint8_t *read_buffer;  // [max_page_bytes]
+    uint64_t retry_ns;                            // the writer's: when it writes again
+    uint64_t end_ns;                              // when the writer gives up, once is_ending
+    struct page_blob *write_buffer, *read_buffer; // a page of any group, for want of another
 
     struct page_fetch fetch[STORE_FETCHES];
     struct page_fetch *_Atomic asked[STORE_FETCHES]; // a ring: a fetch is in it once
@@ -70,6 +70,18 @@ struct page_store {
 
 static inline void page_count(_Atomic uint64_t *counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline bool page_store_has_files(const struct page_store *store) {
+    return store->dir.fd >= 0;
+}
+
+// A blob for a page: one that memory may keep, or the buffer.
+static inline struct page_blob *page_store_blob(const struct page_store *store, int group,
+                                                struct page_blob *buffer) {
+    struct page_blob *own =
+        store->host.max_bytes ? page_blob_create(store->page_bytes[group]) : NULL;
+    return own ? own : buffer;
 }
 
 void page_store_say(const struct page_store *store, const char *format, ...) RN_PRINTF(2, 3);

@@ -16,6 +16,10 @@ enum { POLL_MS = 1000, PAUSE_MS = 30000, NICE = 10, TICK_NS = 20000000 };
 // ---------------------------------------------------------------- the model
 
 bool page_store_identify(struct page_store *store, bool only_remembered) {
+    if (!page_store_has_files(store)) { // the pages end with this model's engine
+        store->root = page_key_root((const uint8_t *)"", 0, store->identity);
+        return true;
+    }
     uint8_t stamp[WEIGHTS_STAMP], hash[WEIGHTS_HASH];
     char name[PAGE_SMALL_NAME];
     rn_error err = {0};
@@ -83,6 +87,7 @@ static void drop_unseen(struct page_store *store, const bool *is_part) {
 // A folder that was changed just now may change again within the same tick of its clock, so it is
 // looked at again.
 void page_store_scan(struct page_store *store) {
+    if (!page_store_has_files(store)) return;
     bool is_part[PAGE_DIR_PARTS] = {false}, is_any = false;
     const int64_t now = page_dir_now();
     for (int part = 0; part < PAGE_DIR_PARTS; part++) {
@@ -163,12 +168,15 @@ static void pause_writing(struct page_store *store, int code) {
     atomic_store(&store->is_full, true);
 }
 
-static void write_page(struct page_store *store, const struct page_facts *facts) {
+// To a file.
+static void write_page(struct page_store *store, const struct page_facts *facts,
+                       const struct page_blob *blob) {
+    if (!page_store_has_files(store) || atomic_load(&store->is_full)) return;
     if (facts->bytes > store->max_bytes || !make_room(store, facts->bytes)) {
         page_count(&store->count.dropped, 1);
         return;
     }
-    const int code = page_file_put(&store->dir, facts, store->write_buffer);
+    const int code = page_file_put(&store->dir, facts, blob->bytes);
     if (code) {
         pause_writing(store, code);
         return;
@@ -185,6 +193,16 @@ static void write_page(struct page_store *store, const struct page_facts *facts)
     page_count(&store->count.written_bytes, facts->bytes);
 }
 
+// To memory first: from there it can be read while it is written to a file.
+static void store_page(struct page_store *store, const struct page_facts *facts,
+                       struct page_blob *blob) {
+    if (blob != store->write_buffer) {
+        page_record_fill(&blob->record, PAGE_RECORD_PAGE, facts, blob->bytes);
+        page_host_add(&store->host, blob);
+    }
+    write_page(store, facts, blob);
+}
+
 // The next offer; false: there is none.
 static bool write_next(struct page_store *store) {
     struct page_offer *offer = &store->offer[store->first_offer % STORE_OFFERS];
@@ -197,13 +215,17 @@ static bool write_next(struct page_store *store) {
         return true;
     }
     const struct page_facts facts = offer->facts;
-    const bool is_wanted = !atomic_load(&store->is_full) && !page_store_has(store, &facts.name);
+    const bool can_store = store->host.max_bytes || !atomic_load(&store->is_full);
+    const bool is_wanted = can_store && !page_store_has(store, &facts.name);
+    struct page_blob *blob =
+        is_wanted ? page_store_blob(store, facts.name.group, store->write_buffer) : NULL;
     const bool is_copied =
         is_wanted && store->backend->cls->page_read(store->backend, facts.name.group, offer->page,
-                                                    store->write_buffer, NULL) == RN_OK;
+                                                    blob->bytes, NULL) == RN_OK;
     atomic_store_explicit(&offer->state, OFFER_FREE, memory_order_release);
     if (is_wanted && !is_copied) page_count(&store->count.errors, 1);
-    if (is_copied) write_page(store, &facts);
+    if (is_copied) store_page(store, &facts, blob);
+    if (blob != store->write_buffer) page_blob_release(blob);
     return true;
 }
 
@@ -227,26 +249,28 @@ void *page_writer_main(void *arg) {
     uint64_t looked_ns = 0;
     pthread_setname_np(pthread_self(), "runnel-store-w");
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); // of this thread
-    page_dir_clean(&store->dir);
+    if (page_store_has_files(store)) page_dir_clean(&store->dir);
     if (!page_store_is_ready(store)) become_ready(store);
-    if (page_store_is_ready(store) && learn(store)) {
+    if (page_store_has_files(store) && page_store_is_ready(store) && learn(store)) {
         pthread_mutex_lock(&store->lock);
         page_index_order(&store->index);
         pthread_mutex_unlock(&store->lock);
     }
     make_room(store, 0);
+    const bool has_files = page_store_has_files(store);
     for (;;) {
         const uint32_t seen = bell_read(&store->writer_bell);
         const bool ends = atomic_load(&store->is_ending);
         const uint64_t now = clock_ns();
-        if (ends && now > store->end_ns) break;
+        if (ends && (!has_files || now > store->end_ns)) break; // memory is over anyway
         if (store->retry_ns && now > store->retry_ns) atomic_store(&store->is_full, false);
         if (write_next(store)) {
             atomic_fetch_add(&store->n_handled, 1);
             continue;
         }
         if (ends) break;
-        if (page_store_is_ready(store) && now - looked_ns > (uint64_t)POLL_MS * 1000000u) {
+        if (has_files && page_store_is_ready(store) &&
+            now - looked_ns > (uint64_t)POLL_MS * 1000000u) {
             looked_ns = now;
             look_around(store);
         }
