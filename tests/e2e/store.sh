@@ -48,7 +48,7 @@ body="{\"prompt\":\"$prompt\",\"max_tokens\":8,\"seed\":1}"
 start
 ask POST /v1/completions "$body" | tail -1 >first
 metric() { ask GET /metrics "" | sed -n "s/^runnel:store_$1{.*} //p"; }
-written() { [ "$(metric written_total)" -gt 8 ]; }
+written() { [ "$(metric written_total)" -ge $((n_prompt / 32)) ]; }
 until_true "pages are written" written
 kill -9 $pid
 wait $pid 2>/dev/null
