@@ -50,6 +50,8 @@ struct call {
     bool is_bound;             // the model is loaded, and stays so until the call has ended
     bool wants_events;         // its answer is a stream of server-sent events
     bool dismisses;            // it asks for its model to be unloaded
+    bool is_use;               // it generates or embeds: the model's stay starts again behind it
+    struct served_stay stay;   // that it asks for
     struct call *waits;        // the next call that waits for the same model
     const struct route *route; // NULL: there is none
     struct head head;          // the request's line and fields; text NULL: they could not be read

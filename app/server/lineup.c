@@ -90,8 +90,8 @@ static struct served *expired_find(struct served *served, int n, uint64_t now_ns
         struct served *at = &served[i];
         if (at->state != SERVED_READY || !served_is_idle(at) || at->n_waiting) continue;
         if (at->is_dismissed) return at;
-        if (!(at->source->idle_s > 0) || at->source->keep) continue;
-        const uint64_t end_ns = at->used_ns + (uint64_t)(at->source->idle_s * 1e9);
+        const uint64_t end_ns = served_end_ns(at);
+        if (!end_ns) continue;
         if (now_ns >= end_ns) return at;
         if (!*due_ns || end_ns < *due_ns) *due_ns = end_ns;
     }

@@ -17,6 +17,8 @@ void ollama_durations_put(const struct call *call, struct jbuf *out);
 
 // The fields that a request with an empty prompt has, too: think, keep_alive.
 bool ollama_fields(struct call *call, const json_t *body);
+// How long the model is to stay loaded behind the request: keep_alive.
+struct served_stay ollama_stay(const json_t *body);
 // Whether a request without a prompt asks for the model to be unloaded: keep_alive is 0.
 bool ollama_unloads(const json_t *body);
 // The same for a call of any route; of several models it is not bound to one then.

@@ -46,10 +46,16 @@ static bool keep_alive_read(const json_t *value, double *seconds) {
     return json_is_number(value);
 }
 
-bool ollama_unloads(const json_t *body) {
-    double seconds = -1;
+struct served_stay ollama_stay(const json_t *body) {
+    struct served_stay stay = {0};
     const json_t *value = json_object_get(body, "keep_alive");
-    return value && keep_alive_read(value, &seconds) && seconds == 0;
+    stay.is_given = value && keep_alive_read(value, &stay.seconds);
+    return stay;
+}
+
+bool ollama_unloads(const json_t *body) {
+    const struct served_stay stay = ollama_stay(body);
+    return stay.is_given && stay.seconds == 0;
 }
 
 // ---------------------------------------------------------------- think

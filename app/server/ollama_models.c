@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "fields.h"
 #include "helpers.h"
@@ -96,17 +97,27 @@ static void tag_put(const struct served *served, const char *name, struct jbuf *
     jbuf_text(out, "}");
 }
 
-// Its memory: weights and KV cache. It stays loaded: the end of that is far away.
+// When the model goes unless it is used. Without a time for that the end is far away.
+static void expires_put(const struct served *served, struct jbuf *out) {
+    enum { CENTURY_DAYS = 36525, DAY_S = 24 * 3600, S_NS = 1000000000 };
+    const uint64_t end_ns = served_end_ns(served);
+    const uint64_t from_ns = served_is_idle(served) ? clock_ns() : served->used_ns;
+    const uint64_t left_s = end_ns > from_ns ? (end_ns - from_ns) / S_NS : 0;
+    jbuf_text(out, ",\"expires_at\":\"");
+    ollama_time_put((int64_t)time(NULL) +
+                        (end_ns ? (int64_t)left_s : (int64_t)CENTURY_DAYS * DAY_S),
+                    0, out);
+    jbuf_text(out, "\"}");
+}
+
+// Its memory: weights and KV cache.
 static void running_put(const struct served *served, const char *name, struct jbuf *out) {
-    enum { CENTURY_DAYS = 36525, DAY_S = 24 * 3600 };
     const uint64_t bytes = served->info->weight_bytes + served->engine_info.kv_bytes;
     const char *device = served->engine_info.device;
     entry_put(served, name, bytes, out);
     jbuf_put_uint(out, "size_vram", device && *device ? bytes : 0);
     jbuf_put_int(out, "context_length", served->engine_info.n_ctx);
-    jbuf_text(out, ",\"expires_at\":\"");
-    ollama_time_put(served->server->created + (int64_t)CENTURY_DAYS * DAY_S, 0, out);
-    jbuf_text(out, "\"}");
+    expires_put(served, out);
 }
 
 static void list_write(struct call *call, void (*put)(const struct served *served, const char *name,

@@ -74,6 +74,16 @@ bool served_is_idle(const struct served *served) {
     return !served->users && !served->load && !served->streams;
 }
 
+uint64_t served_end_ns(const struct served *served) {
+    const struct server_source *source = served->source;
+    const double longest_s = 1e9; // 30 years
+    if (!source || source->keep) return 0;
+    const double idle_s = source->idle_s > 0 ? source->idle_s : -1;
+    const double stay_s = served->stay.is_given ? served->stay.seconds : idle_s;
+    if (stay_s < 0 || stay_s > longest_s) return 0;
+    return served->used_ns + (uint64_t)(stay_s * 1e9);
+}
+
 rn_status served_attach(struct served *served, const struct server_model *parts, rn_error *err) {
     served->model = parts->model;
     served->info = rn_model_get_info(parts->model);

@@ -32,6 +32,12 @@ enum served_state {
 
 enum { SERVED_REASON_SIZE = 256 };
 
+// How long an unused model stays loaded. Not given: as its source says.
+struct served_stay {
+    bool is_given;
+    double seconds; // negative: until another model needs its memory
+};
+
 struct served {
     struct server *server;
     const char *name;           // for clients
@@ -66,13 +72,14 @@ struct served {
     int users;            // calls that it was given and that have not ended
     struct call *waiting; // calls that wait for it, the oldest first
     int n_waiting;
-    uint64_t wanted_ns; // since when it is to be loaded; 0: it is not
-    bool is_asked;      // it is to be loaded even if no call waits
-    bool yields;        // another model needs its memory: new calls wait
-    bool is_dismissed;  // it is to be unloaded as soon as it is idle
-    uint64_t used_ns;   // when a call of it last began or ended
-    bool is_planned;    // `need` is known
-    bool is_short;      // too little memory was free when it was planned
+    uint64_t wanted_ns;      // since when it is to be loaded; 0: it is not
+    bool is_asked;           // it is to be loaded even if no call waits
+    bool yields;             // another model needs its memory: new calls wait
+    bool is_dismissed;       // it is to be unloaded as soon as it is idle
+    uint64_t used_ns;        // when a call of it last began or ended
+    struct served_stay stay; // since used_ns
+    bool is_planned;         // `need` is known
+    bool is_short;           // too little memory was free when it was planned
     struct server_need need;
     uint64_t bytes_max; // of all loaded models of its device; 0: unknown
     bool fails;         // it is being unloaded because of a failure
@@ -99,6 +106,8 @@ bool served_is_named(const struct served *served, const char *name);
 struct served *served_find(const struct server *server, const char *name);
 // Whether nothing is running or on its way: it may be unloaded.
 bool served_is_idle(const struct served *served);
+// When it is to be unloaded unless a call comes before; 0: never.
+uint64_t served_end_ns(const struct served *served);
 // The counters of all its engines, and the present figures of the one that is there.
 void served_stats(const struct served *served, rn_engine_stats *out);
 void served_stats_keep(struct served *served); // its engine goes

@@ -64,6 +64,8 @@ bool waiting_find(struct call *call) {
     call->served = found;
     call->wants_events = wants_events(call, body);
     call->dismisses = call->route->prepare == models_unload || ollama_dismisses(call, body);
+    call->is_use = otlp_operation(call->route) != NULL;
+    if (call_api_of(call) == API_OLLAMA) call->stay = ollama_stay(body);
     return true;
 }
 
@@ -138,6 +140,7 @@ static void bind(struct call *call) {
     }
     served->users++;
     served->used_ns = clock_ns();
+    if (call->is_use) served->stay = call->stay;
     served->preparing++;
     call->server->counts.preparing++;
     call_state_set(call, CALL_WORKING);
@@ -260,6 +263,7 @@ static rn_status ready(struct served *served, const struct server_model *parts, 
     served->wanted_ns = 0;
     served->is_asked = false;
     served->used_ns = clock_ns();
+    served->stay = (struct served_stay){0};
     return status;
 }
 

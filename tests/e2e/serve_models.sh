@@ -57,6 +57,21 @@ ask POST /api/generate '{"model":"tiny:latest","prompt":"Once","raw":true,"strea
 expect "a stream that waited is lines" grep -q '^Content-Type: application/x-ndjson' answer
 expect "and no comments" eval '! grep -q "^:" answer'
 expect "the wait is told: $(tail -n 3 answer)" grep -q '"done":true.*"load_duration":[1-9]' answer
+# keep_alive: a time until the model goes, none, or at once behind the answer.
+ask POST /api/generate '{"model":"tiny","keep_alive":"1h"}' >answer
+ask GET /api/ps '' >answer
+expect "an hour: $(tail -n 1 answer)" grep -q -e "\"expires_at\":\"$(date -u -d '+1 hour' +%FT%H)" \
+    -e "\"expires_at\":\"$(date -u -d '+3590 seconds' +%FT%H)" answer
+ask POST /api/generate '{"model":"tiny","keep_alive":-1}' >answer
+ask GET /api/ps '' >answer
+expect "no end: $(tail -n 1 answer)" grep -q '"expires_at":"2[1-9]' answer
+ask POST /api/embed '{"model":"tiny","input":"Once","keep_alive":0}' >answer
+expect "an answer before it goes: $(tail -n 1 answer)" grep -q '"embeddings":' answer
+until_true "tiny is unloaded" status_is tiny unloaded
+ask POST /api/generate '{"model":"tiny","prompt":"Once","raw":true,"keep_alive":"0.2s","stream":false,"options":{"num_predict":2}}' >answer
+expect "it was there: $(tail -n 1 answer)" grep -q '"done":true' answer
+until_true "tiny is unloaded" status_is tiny unloaded
+equal "tiny again" "$tiny" "$(text tiny)"
 ask POST /models/unload '{"model":"tiny"}' >answer
 expect "unloading by hand" grep -q '{"success":true}' answer
 until_true "tiny is unloaded" status_is tiny unloaded

@@ -1,6 +1,8 @@
 // Which model is loaded or unloaded next, from states alone: nothing is loaded here.
 #include "lineup.h"
 
+#include <math.h>
+
 #include "check.h"
 
 enum { MODELS = 4, NOW = 1000 };
@@ -185,6 +187,26 @@ CASE_WITH(test_an_unused_model_goes_after_its_time, setup, teardown) {
     expect_at(world, 1500, LINEUP_NOTHING, -1);
     world->served[1].users = 0;
     expect_at(world, 1500, LINEUP_UNLOAD, 1);
+}
+
+CASE_WITH(test_a_request_says_how_long_its_model_stays, setup, teardown) {
+    struct world *world = *state;
+    world->source[1].idle_s = 1e-6;
+    ready(world, 1, 500);
+    world->served[1].stay = (struct served_stay){.is_given = true, .seconds = 2e-6};
+    expect_at(world, 1500, LINEUP_NOTHING, -1);
+    assert_int_equal(world->due_ns, 2500);
+    expect_at(world, 2500, LINEUP_UNLOAD, 1);
+    static const double for_ever[] = {-1, -1e-9, 1e10, HUGE_VAL};
+    for (size_t i = 0; i < sizeof for_ever / sizeof *for_ever; i++) {
+        world->served[1].stay.seconds = for_ever[i];
+        expect_at(world, UINT64_MAX, LINEUP_NOTHING, -1);
+        assert_int_equal(world->due_ns, 0);
+    }
+    world->served[1].stay.seconds = 0;
+    expect_at(world, 500, LINEUP_UNLOAD, 1);
+    world->source[1].keep = true;
+    expect_at(world, 500, LINEUP_NOTHING, -1);
 }
 
 CASE_WITH(test_a_dismissed_model_goes_when_it_is_idle, setup, teardown) {
