@@ -40,16 +40,18 @@ static int command_match(int argc, char **argv, int *used) {
 static const struct {
     const char *names, *here;
 } elsewhere[] = {
-    {"chat|cli|main|generate|complete|completion|infer", "'runnel run' does it"},
-    {"server|start|api", "'runnel serve' does it"},
+    {"chat|cli|llama-cli|main|generate|complete|completion|infer", "'runnel run' does it"},
+    {"server|llama-server|start|api", "'runnel serve' does it"},
     {"show|info|gguf-dump", "'runnel inspect' shows a model"},
     {"perplexity|ppl|lm-eval", "'runnel eval FILE' measures it"},
     {"tokens|encode", "'runnel tokenize' does it"},
     {"decode", "'runnel detokenize' does it"},
     {"benchmark|batched-bench|llama-bench", "'runnel bench' does it"},
     {"embed|embedding|embeddings", "'runnel serve' answers POST /v1/embeddings"},
-    {"list|ls|ps|tags", "'runnel models' lists the models on this machine"},
-    {"pull|push|fetch|download|login|cp|rm|stop|create",
+    {"list|ls|tags", "'runnel models' lists the models on this machine"},
+    {"ps", "GET /api/ps of a server lists the models that are loaded"},
+    {"stop", "POST /models/unload of a server unloads a model"},
+    {"pull|push|fetch|download|search|login|cp|rm|create",
      "nothing is downloaded or stored: -m finds models of other programs by name, as from 'hf "
      "download REPO'"},
     {"quantize|convert|export", "files are taken as they are: use the tools of llama.cpp"},

@@ -1,6 +1,7 @@
 // Help, generated from the tables of commands, options and examples. It fits the terminal; the most
 // used options come first, the others follow in their groups.
 #include <string.h>
+#include <unistd.h>
 
 #include "app.h"
 #include "terminal/term.h"
@@ -65,7 +66,9 @@ static struct page page_make(FILE *out) {
     const struct options automatic = {.value[OPT_COLOR].text = "auto"};
     struct term term;
     term_init(&term, &automatic);
-    const int columns = term_columns(fileno(out));
+    // A pager behind a pipe has the width of the terminal that stderr still is
+    const int own = term_columns(fileno(out)), seen = term_columns(STDERR_FILENO);
+    const int columns = own < seen ? own : seen;
     const int width = columns < NARROWEST ? NARROWEST : columns;
     return (struct page){.out = out,
                          .column = width < NARROW ? NARROW_COLUMN : HELP_COLUMN,

@@ -287,7 +287,8 @@ static void put_conversation(FILE *out) {
     fputs(".SH CONVERSATION\n"
           "Without a prompt, on a terminal, \\fBrunnel run\\fR holds a conversation.\n"
           "Ctrl\\-C stops an answer and keeps its text; Ctrl\\-D leaves.\n"
-          "A line that ends in a backslash continues in the next one.\n"
+          "A line that ends in a backslash continues in the next one, and so do lines between two\n"
+          "\"\"\".\n"
           "When the context is full, the oldest turns are dropped, unless "
           "\\fB\\-\\-no\\-trim\\fR is given.\n"
           "A line that starts with a slash is a command:\n",

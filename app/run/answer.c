@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "helpers.h"
+#include "run/wait.h"
 #include "terminal/interrupt.h"
-
-enum { WAIT_MS = 500 }; // before the bar of the prompt appears
 
 bool ids_add(struct id_list *list, int32_t id) {
     if (list->count == list->cap) {
@@ -120,56 +119,12 @@ static int failure_print(const struct turn *turn, const struct answer *answer,
     return app_fail(APP_FAILED, "%s: %s", path, rn_status_text(turn->failure));
 }
 
-// The bar of the prompt. It ends with the prompt. Text may stand before the cursor: then the bar is
-// on the next line, and the cursor returns.
-struct wait {
-    struct progress bar; // term is NULL: not wanted, or over
-    uint64_t before;     // tokens that were evaluated or found before the request
-    uint64_t total;
-    int column; // of the cursor
-    bool is_shown;
-};
-
-static uint64_t tokens_done(const rn_engine *engine) {
-    rn_engine_stats stats;
-    rn_engine_get_stats(engine, &stats);
-    return stats.cached_tokens + stats.computed_tokens;
-}
-
-static void wait_begin(struct wait *wait, const struct answer *answer, const rn_engine *engine,
-                       size_t n_prompt) {
-    *wait = (struct wait){.total = n_prompt, .column = answer->wrap.column};
-    progress_begin(&wait->bar, answer->term, !answer->is_waited || !answer->term->moves, "prompt");
-    if (wait->bar.term) wait->before = tokens_done(engine);
-}
-
-static void wait_end(struct wait *wait) {
-    progress_end(&wait->bar);
-    if (wait->is_shown && wait->column) {
-        fprintf(stderr, "\033[A\r\033[%dC", wait->column);
-        fflush(stderr);
-    }
-    wait->is_shown = false;
-    wait->bar.term = NULL;
-}
-
-static void wait_step(struct wait *wait, const rn_engine *engine) {
-    if (!wait->bar.term) return;
-    const uint64_t done = tokens_done(engine) - wait->before;
-    if (done >= wait->total) {
-        wait_end(wait);
-    } else if (clock_ns() - wait->bar.start_ns >= WAIT_MS * 1000000ull) {
-        if (!wait->is_shown && wait->column) fputc('\n', stderr);
-        wait->is_shown = true;
-        progress_update(&wait->bar, done, wait->total);
-    }
-}
-
 static int steps_run(struct answer *answer, rn_engine *engine, const rn_model *model,
                      const rn_request *request, struct wait *wait) {
     struct turn turn = {.engine = engine};
     rn_error err = {0};
-    wait_begin(wait, answer, engine, request->n_prompt);
+    wait_begin(wait, answer->term, !answer->is_waited, engine, request->n_prompt,
+               answer->wrap.column);
     if (rn_engine_submit(engine, request, &turn.id, &err) != RN_OK) return app_fail_error(&err);
     while (!turn.finished) {
         bool busy = false;

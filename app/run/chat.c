@@ -117,7 +117,8 @@ int chat_template_open(const rn_model *model, const char *name, rn_chat_template
     return status == RN_OK ? APP_OK : template_fail(name, &err);
 }
 
-static int template_load(struct chat *chat, const char *name) {
+// Where a template has no tools, the model would never see them.
+static int template_load(struct chat *chat, const char *name, bool needs_tools) {
     chat->template_path = name;
     if (!name && !rn_model_chat_template(chat->model)) {
         return app_fail(APP_USAGE, "%s: the model has no chat template; --chat-template gives one",
@@ -126,9 +127,13 @@ static int template_load(struct chat *chat, const char *name) {
     char *source = NULL;
     const int code = chat_template_open(chat->model, name, &chat->tmpl, &source);
     if (code) return code;
-    chat->marks = answer_marks_of(source ? source : rn_model_chat_template(chat->model));
+    const char *text = source ? source : rn_model_chat_template(chat->model);
+    const bool has_tools = strstr(text, "tools") != NULL;
+    chat->marks = answer_marks_of(text);
     free(source);
-    return APP_OK;
+    return !needs_tools || has_tools
+               ? APP_OK
+               : app_fail(APP_USAGE, "--tools: the chat template knows no tools");
 }
 
 int chat_open(struct chat *chat, const struct options *options, const rn_model *model) {
@@ -139,8 +144,9 @@ int chat_open(struct chat *chat, const struct options *options, const rn_model *
                  (option_flag(options, OPT_NO_SPECIAL) ? 0 : RN_TOKENIZE_SPECIAL),
     };
     const char *system = option_text(options, OPT_SYSTEM);
-    int code = template_load(chat, option_text(options, OPT_CHAT_TEMPLATE));
-    if (!code) code = tools_load(chat, option_text(options, OPT_TOOLS));
+    const char *tools = option_text(options, OPT_TOOLS);
+    int code = template_load(chat, option_text(options, OPT_CHAT_TEMPLATE), tools != NULL);
+    if (!code) code = tools_load(chat, tools);
     if (!code && (!chat->messages || !chat_set_system(chat, system ? system : ""))) {
         code = app_fail(APP_FAILED, "out of memory");
     }

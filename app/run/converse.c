@@ -3,7 +3,6 @@
 // answer.
 #include "run/converse.h"
 
-#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,18 +14,12 @@
 // ---------------------------------------------------------------- messages to the user
 
 void talk_note(const struct talk *c, const char *fmt, ...) {
-    const struct term *term = &c->run->term;
-    const int columns = term->moves && term->err_tty ? term_columns(STDERR_FILENO) : INT_MAX;
     char text[2048];
-    struct wrap wrap = {0};
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    fflush(stdout);
-    fputs(term_dim(term->err_color), stderr);
-    wrap_put(&wrap, stderr, columns, text, strlen(text));
-    fprintf(stderr, "%s\n", term_reset(term->err_color));
+    wrap_note(&c->run->term, 0, text);
 }
 
 // The model's name: as it was asked for by name, else that of its file or folder.
@@ -101,8 +94,8 @@ static bool tokens_get(const struct talk *c, int32_t **ids, size_t *n_ids,
         return false;
     }
     if (turns)
-        talk_note(c, "The context holds %zu tokens: the oldest %zu turn%s, %zu tokens, %s dropped.",
-                  n_ctx, turns, turns == 1 ? "" : "s", before - *n_ids, turns == 1 ? "is" : "are");
+        talk_note(c, "The context holds %zu tokens: %zu turn%s of %zu tokens %s dropped.", n_ctx,
+                  turns, turns == 1 ? "" : "s", before - *n_ids, turns == 1 ? "is" : "are");
     return true;
 }
 
@@ -185,8 +178,20 @@ static void message_send(struct talk *c, const char *text, size_t len) {
 
 // ---------------------------------------------------------------- the loop
 
+// The text between three quotation marks, as Ollama's users enter several lines.
+static struct text quoted(struct text line) {
+    const size_t marks = strlen(EDITOR_QUOTE);
+    if (line.len < 2 * marks || strncmp(line.data, EDITOR_QUOTE, marks) != 0) return line;
+    if (strcmp(line.data + line.len - marks, EDITOR_QUOTE) != 0) return line;
+    line.len -= marks;
+    line.data[line.len] = '\0';
+    const size_t start = marks + (line.data[marks] == '\n');
+    return (struct text){line.data + start, line.len > start ? line.len - start : 0};
+}
+
 static void line_take(struct talk *c, struct text line) {
     while (line.len && strchr(" \t\n", line.data[line.len - 1])) line.data[--line.len] = '\0';
+    line = quoted(line);
     const size_t blanks = strspn(line.data, " \t\n");
     if (blanks == line.len) return;
     editor_hush(c->editor, true);

@@ -4,12 +4,16 @@
 #include "run/report.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "terminal/wrap.h"
+
 // Half of the budget may go into page faults; the rest is dozens of passes of each way to read.
-enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4, LABEL_COLUMNS = 10 };
+enum { BANDWIDTH_BUDGET_MS = 300, SHARE_BAR_WIDTH = 20, SHARE_BAR_MIN = 4 };
+enum { LABEL_COLUMNS = 10, TOKENS_COLUMNS = 12 };
 
 // Undefined (NaN) where there is nothing to divide by.
 static double ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
@@ -104,6 +108,36 @@ static void print_tokens(int count) {
     fprintf(stderr, "%5d token%s%s", count, plural(count), count == 1 ? " " : "");
 }
 
+// Columns of a text with colours.
+static int columns_of(const char *text) {
+    int n = 0;
+    for (; *text; text++) {
+        if (*text == '\033')
+            while (*text != 'm') text++;
+        else
+            n++;
+    }
+    return n;
+}
+
+// A further part of a line behind the mark. On a terminal it starts a line where it does not fit;
+// *used is the number of columns so far.
+__attribute__((format(printf, 3, 4))) static void part_put(int *used, char mark, const char *fmt,
+                                                           ...) {
+    char text[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    const int len = columns_of(text);
+    const bool fits = *used + 2 + len < term_columns(STDERR_FILENO);
+    if (fits)
+        fprintf(stderr, "%c %s", mark, text);
+    else
+        fprintf(stderr, "%c\n%*s%s", mark, LABEL_COLUMNS, "", text);
+    *used = fits ? *used + 2 + len : LABEL_COLUMNS + len;
+}
+
 static void print_output(const struct report *report, const struct term *term) {
     line_begin(term, "output");
     print_tokens(report->timings.output_tokens);
@@ -145,12 +179,13 @@ static void print_drafts(const struct report *report, const struct term *term) {
     if (!report->timings.draft_tokens) return;
     line_begin(term, "drafts");
     print_tokens(report->timings.draft_tokens);
-    fprintf(stderr, "  %7.1f%% accepted", 100 * accepted_share(report));
+    int used = LABEL_COLUMNS + TOKENS_COLUMNS +
+               fprintf(stderr, "  %7.1f%% accepted", 100 * accepted_share(report));
     if (isfinite(tokens_per_step(report)))
-        fprintf(stderr, ", %.2f tokens a step", tokens_per_step(report));
+        part_put(&used, ',', "%.2f tokens a step", tokens_per_step(report));
     if (isfinite(draft_speedup(report))) {
-        fprintf(stderr, ", %s%.2fx%s the speed without", term_bold(term->err_color),
-                draft_speedup(report), term_reset(term->err_color));
+        part_put(&used, ',', "%s%.2fx%s the speed without", term_bold(term->err_color),
+                 draft_speedup(report), term_reset(term->err_color));
     }
     fputc('\n', stderr);
 }
@@ -160,17 +195,16 @@ static void print_drafts(const struct report *report, const struct term *term) {
 static void print_saved(const struct report *report, const struct term *term) {
     char bytes[32], undrafted[32];
     line_begin(term, "memory");
-    const int used =
-        LABEL_COLUMNS + fprintf(stderr, "%9s/token instead of %s",
-                                human_bytes(bytes_per_token(report), bytes),
-                                human_bytes(undrafted_bytes_per_token(report), undrafted));
+    int used = LABEL_COLUMNS + fprintf(stderr, "%9s/token instead of %s",
+                                       human_bytes(bytes_per_token(report), bytes),
+                                       human_bytes(undrafted_bytes_per_token(report), undrafted));
     print_share(term, used, saved_share(report), "of the reads saved");
     line_begin(term, "time");
-    fprintf(stderr, "%6.3g ms/token", ms_per_token(report));
+    used = LABEL_COLUMNS + fprintf(stderr, "%6.3g ms/token", ms_per_token(report));
     if (isfinite(undrafted_ms_per_token(report)))
-        fprintf(stderr, " instead of %.3g ms", undrafted_ms_per_token(report));
+        used += fprintf(stderr, " instead of %.3g ms", undrafted_ms_per_token(report));
     if (isfinite(read_share(report)))
-        fprintf(stderr, "; steps at %.0f%% %s", 100 * read_share(report), limit_of(report).text);
+        part_put(&used, ';', "steps at %.0f%% %s", 100 * read_share(report), limit_of(report).text);
     fputc('\n', stderr);
 }
 
@@ -227,14 +261,18 @@ void report_print(const struct report *report, const struct term *term) {
 void report_print_line(const struct report *report, const struct term *term) {
     const rn_timings *timings = &report->timings;
     const int count = timings->output_tokens;
-    fprintf(stderr, "%s  %d token%s", term_dim(term->err_color), count, plural(count));
-    if (isfinite(output_rate(report))) fprintf(stderr, ", %.1f tokens/s", output_rate(report));
-    if (timings->ttft_ms > 0) fprintf(stderr, ", first token after %.1f ms", timings->ttft_ms);
+    char text[256];
+    FILE *line = fmemopen(text, sizeof text, "w");
+    if (!line) return;
+    fprintf(line, "  %d token%s", count, plural(count));
+    if (isfinite(output_rate(report))) fprintf(line, ", %.1f tokens/s", output_rate(report));
+    if (timings->ttft_ms > 0) fprintf(line, ", first token after %.1f ms", timings->ttft_ms);
     if (timings->cached_tokens)
-        fprintf(stderr, " (%d of %d cached)", timings->cached_tokens, timings->prompt_tokens);
-    if (report->finish == RN_FINISH_CANCELLED) fputs(", stopped", stderr);
-    if (report->finish == RN_FINISH_LENGTH) fputs(", cut off", stderr);
-    fprintf(stderr, "%s\n", term_reset(term->err_color));
+        fprintf(line, " (%d of %d cached)", timings->cached_tokens, timings->prompt_tokens);
+    if (report->finish == RN_FINISH_CANCELLED) fputs(", stopped", line);
+    if (report->finish == RN_FINISH_LENGTH) fputs(", cut off", line);
+    fclose(line);
+    wrap_note(term, 2, text);
 }
 
 // The size of a token is left out where the terminal is too narrow for it.

@@ -249,17 +249,28 @@ static const struct {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
+// As it is in a file or a pipe, broken at the edge of a terminal.
+static void help_line(const struct talk *c, int indent, const char *text) {
+    struct wrap wrap = {.indent = indent};
+    wrap_write(&wrap, &c->run->term, text, strlen(text));
+    putchar('\n');
+}
+
 static void slash_help(struct talk *c, const char *text) {
-    (void)c;
+    enum { HELP_COLUMN = 23 };
     (void)text;
     for (size_t i = 0; i < COMMANDS; i++) {
+        char line[256];
         if (!commands[i].help) continue;
-        printf("  %-8s%-13s%s\n", commands[i].name, commands[i].argument, commands[i].help);
+        snprintf(line, sizeof line, "  %-8s%-13s%s", commands[i].name, commands[i].argument,
+                 commands[i].help);
+        help_line(c, HELP_COLUMN, line);
     }
-    puts("\nAnything else is a message to the model. A line that ends in a backslash continues in "
-         "the\n"
-         "next one; a message that starts with // is sent with one slash. Ctrl-C stops an answer, "
-         "Tab\ncompletes a command.");
+    help_line(
+        c, 0,
+        "\nAnything else is a message to the model. A line that ends in a backslash continues "
+        "in the next one, and so do lines between two \"\"\". A message that starts with // is "
+        "sent with one slash. Ctrl-C stops an answer, Tab completes a command.");
 }
 
 void slash_run(struct talk *c, const char *line) {

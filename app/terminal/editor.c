@@ -14,6 +14,7 @@
 #include "helpers.h"
 #include "run/past.h"
 #include "terminal/interrupt.h"
+#include "terminal/wrap.h"
 
 enum { LITERAL = 1 }; // surrounds escape sequences in a prompt
 
@@ -180,6 +181,8 @@ static bool line_typed(EditLine *el, char out[EDITOR_COMPLETION]) {
 static int completions_find(const struct editor *editor, const char *typed, bool is_shown,
                             char common[EDITOR_COMPLETION]) {
     char line[EDITOR_COMPLETION];
+    const int columns = term_columns(STDOUT_FILENO);
+    struct wrap wrap = {.indent = 2};
     int n = 0;
     for (int i = 0; editor->complete(editor->complete_ctx, typed, i, line); i++) {
         if (strncmp(line, typed, strlen(typed)) != 0) continue;
@@ -187,7 +190,10 @@ static int completions_find(const struct editor *editor, const char *typed, bool
         while (n && common[same] && common[same] == line[same]) same++;
         if (n) common[same] = '\0';
         if (!n) memcpy(common, line, sizeof line);
-        if (is_shown) printf("  %s", line);
+        if (is_shown) {
+            wrap_put(&wrap, stdout, columns, "  ", 2);
+            wrap_put(&wrap, stdout, columns, line, strlen(line));
+        }
         n++;
     }
     return n;
@@ -348,6 +354,16 @@ static bool is_continued(const struct editor *editor) {
     return message->len && message->data[message->len - 1] == '\\';
 }
 
+// Whether the message starts with three quotation marks, and no line of it ends with others.
+static bool is_quoted(const struct editor *editor) {
+    const struct text *message = &editor->message;
+    const size_t marks = strlen(EDITOR_QUOTE);
+    size_t len = message->len;
+    if (len < marks || strncmp(message->data, EDITOR_QUOTE, marks) != 0) return false;
+    while (strchr(" \t", message->data[len - 1])) len--;
+    return len < 2 * marks || strncmp(message->data + len - marks, EDITOR_QUOTE, marks) != 0;
+}
+
 static void message_remember(struct editor *editor) {
     const struct text *message = &editor->message;
     if (strspn(message->data, " \t\n") == message->len) return;
@@ -363,8 +379,10 @@ enum editor_result editor_read(struct editor *editor, const struct text **out) {
     enum editor_result result;
     for (;;) {
         result = editor->el ? libedit_line(editor) : plain_line(editor);
-        if (result != EDITOR_MESSAGE || editor->no_memory || !is_continued(editor)) break;
-        editor->message.len--;
+        if (result != EDITOR_MESSAGE || editor->no_memory) break;
+        const bool continues = is_continued(editor);
+        if (!continues && !is_quoted(editor)) break;
+        if (continues) editor->message.len--;
         message_put(editor, "\n", 1);
         editor->prompt = L". ";
     }

@@ -24,6 +24,7 @@ enum editor_result {
     EDITOR_END,         // Ctrl-D on an empty line, or the terminal has gone
     EDITOR_NO_MEMORY,
 };
+#define EDITOR_QUOTE "\"\"\"" // a message that starts so continues up to a line that ends so
 // A message: a line, continued by the next line where it ends in a backslash, or pasted text.
 // UTF-8, without the line feed at its end; valid until the next call.
 enum editor_result editor_read(struct editor *editor, const struct text **out);

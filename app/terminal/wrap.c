@@ -3,6 +3,7 @@
 #include "terminal/wrap.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,22 +19,22 @@ static void word_end(struct wrap *wrap) {
 }
 
 static void line_end(struct wrap *wrap, FILE *out) {
-    fputc('\n', out);
-    wrap->column = 0;
+    fprintf(out, "\n%*s", wrap->indent, "");
+    wrap->column = wrap->indent;
     word_end(wrap);
 }
 
 // Moves the begun word to the next line, or breaks a word that fills its line.
 static void word_move(struct wrap *wrap, FILE *out) {
-    const bool can_move =
-        wrap->word_len && wrap->word_len <= WRAP_WORD && wrap->word_width < wrap->column;
+    const bool can_move = wrap->word_len && wrap->word_len <= WRAP_WORD &&
+                          wrap->column - wrap->word_width > wrap->indent;
     if (!can_move) {
         line_end(wrap, out);
         return;
     }
-    fprintf(out, "\033[%dD\033[K\n", wrap->word_width);
+    fprintf(out, "\033[%dD\033[K\n%*s", wrap->word_width, wrap->indent, "");
     fwrite(wrap->word, 1, wrap->word_len, out);
-    wrap->column = wrap->word_width;
+    wrap->column = wrap->indent + wrap->word_width;
 }
 
 static void word_add(struct wrap *wrap, const char *c, size_t len, int width) {
@@ -45,8 +46,9 @@ static void word_add(struct wrap *wrap, const char *c, size_t len, int width) {
     wrap->word_width += width;
 }
 
-// A blank that does not fit is the end of its line.
+// A blank that does not fit is the end of its line. An indent has no blanks behind it.
 static void blank_put(struct wrap *wrap, FILE *out, int most, char blank) {
+    if (wrap->indent && wrap->column == wrap->indent && !wrap->word_len) return;
     const int width = blank == '\t' ? TAB - wrap->column % TAB : 1;
     if (wrap->column + width > most) {
         line_end(wrap, out);
@@ -93,4 +95,13 @@ bool wrap_write(struct wrap *wrap, const struct term *term, const char *text, si
     errno = 0;
     wrap_put(wrap, stdout, columns, text, len);
     return fflush(stdout) == 0 && !ferror(stdout);
+}
+
+void wrap_note(const struct term *term, int indent, const char *text) {
+    const int columns = term->moves && term->err_tty ? term_columns(STDERR_FILENO) : INT_MAX;
+    struct wrap wrap = {.indent = indent};
+    fflush(stdout);
+    fputs(term_dim(term->err_color), stderr);
+    wrap_put(&wrap, stderr, columns, text, strlen(text));
+    fprintf(stderr, "%s\n", term_reset(term->err_color));
 }

@@ -9,6 +9,7 @@ enum { WRAP_WORD = 256 }; // bytes of a word that can move; a longer one is brok
 
 struct wrap {
     int column; // of the cursor
+    int indent; // blanks before a line that continues another
     char word[WRAP_WORD];
     size_t word_len; // bytes of the last word; WRAP_WORD + 1: it is too long
     int word_width;
@@ -16,7 +17,9 @@ struct wrap {
 
 // As term_write. Zeros are the start of a line.
 bool wrap_write(struct wrap *wrap, const struct term *term, const char *text, size_t len);
-// The same with a width of the terminal, into a file: for tests.
+// The same with a width of the terminal, into a file.
 void wrap_put(struct wrap *wrap, FILE *out, int columns, const char *text, size_t len);
+// Lines for the user on standard error, dim; lines that continue others have an indent.
+void wrap_note(const struct term *term, int indent, const char *text);
 
 #endif

@@ -85,6 +85,16 @@ CASE(layers_choose_the_backend) {
     refused("-ngl x: a model runs", COMMAND_RUN, "-ngl", "x");
 }
 
+CASE(repositories_are_models_by_name_and_0_is_the_models_context) {
+    struct parsed p;
+    parse(&p, COMMAND_RUN, "-hf", "owner/name:Q8_0", "-hfd", "owner/small", "-c", "0");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "owner/name:Q8_0");
+    assert_string_equal(option_text(&p.options, OPT_DRAFT), "owner/small");
+    assert_int_equal(option_int(&p.options, OPT_CTX), 0);
+    parsed_free(&p);
+}
+
 CASE(words_behind_a_flag_are_its_own_or_the_next_argument) {
     struct parsed p;
     parse(&p, COMMAND_RUN, "-fa", "on", "a.gguf", "-fa", "hi", "--flash-attn=1", "-fa", "-q");

@@ -35,10 +35,10 @@ static void screen_take(struct screen *screen, const char *text) {
 }
 
 // Writes the text in pieces of that many bytes.
-static void wrapped(struct screen *screen, const char *text, size_t piece) {
+static void wrapped_with(struct screen *screen, int indent, const char *text, size_t piece) {
     char *out = NULL;
     size_t len;
-    struct wrap wrap = {0};
+    struct wrap wrap = {.indent = indent};
     FILE *file = open_memstream(&out, &len);
     for (size_t at = 0; at < strlen(text); at += piece) {
         const size_t left = strlen(text) - at;
@@ -47,6 +47,25 @@ static void wrapped(struct screen *screen, const char *text, size_t piece) {
     fclose(file);
     screen_take(screen, out);
     free(out);
+}
+
+static void wrapped(struct screen *screen, const char *text, size_t piece) {
+    wrapped_with(screen, 0, text, piece);
+}
+
+CASE(continued_lines_have_an_indent) {
+    static const char text[] = "  name    some words of help, abcdefghijklmnopqrstuvwx\nnext";
+    static const char *const lines[] = {"  name    some words of", "          help,",
+                                        "          abcdefghijklm", "          nopqrstuvwx", "next"};
+    for (size_t piece = 1; piece < sizeof text; piece++) {
+        struct screen screen;
+        wrapped_with(&screen, 10, text, piece);
+        for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+            char *line = screen.cell[i];
+            for (size_t n = strlen(line); n && line[n - 1] == ' '; n--) line[n - 1] = '\0';
+            assert_string_equal(line, lines[i]);
+        }
+    }
 }
 
 CASE(words_stay_whole_however_the_text_comes) {

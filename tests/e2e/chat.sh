@@ -101,5 +101,6 @@ done <<'CASES'
 ["user"]|message 1 is a string, not an object
 [{"role": "user"}, {"content": "Hi"}]|message 2 has no role
 CASES
-refused 2 "tools.jinja: line 1" run --chat -p Hi --tools tools.jinja
+refused 2 "tools.jinja: line 1" run --chat -p Hi --tools tools.jinja --chat-template tools.jinja
+refused 2 "--tools: the chat template knows no tools" run --chat -p Hi --tools tools.json
 finish

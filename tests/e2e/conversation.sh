@@ -48,9 +48,18 @@ expect The conversation is empty.
 send Thank you!\r
 expect $first_thanks
 expect > 
+send """\r
+expect . 
+send Hello,\r
+expect . 
+send who are you?"""\r
+expect tokens/s
+send /save quoted.json\r
+expect saved
 send \x04
 STEPS
 equal "Ctrl-D leaves with 0" 0 "$code"
+expect "lines between marks: $(cat quoted.json)" grep -q '"Hello,\\nwho are you?"' quoted.json
 
 # At the terminal's edge words stay whole.
 DIALOGUE_COLUMNS=40 talk <<STEPS
@@ -63,6 +72,29 @@ STEPS
 fold -s -w 39 <<<"$hello" | sed 's/ *$//' >folded
 sed 's/\x1b\[?2004l//; s/[^ ]*\x1b\[[0-9]*D\x1b\[K//; s/ *\r*$//' out | grep -xFf folded >shown
 equal "words at the edge: $(cat -v out)" "$(cat folded)" "$(cat shown)"
+
+# So do the lists of commands.
+DIALOGUE_COLUMNS=40 talk <<STEPS
+expect > 
+send /\x09
+expect /bye
+send \x15/help\r
+expect Anything else
+expect > 
+send \x04
+STEPS
+tr -d '\r' <out | sed 's/[^ ]*\x1b\[[0-9]*D\x1b\[K//' >shown
+expect "Tab at the edge: $(cat -v out)" grep -qx '  /set   /save   /load   /reset  /clear' shown
+expect "help at the edge" grep -qx ' \{23\}sampling option,' shown
+
+# A long first step of a prompt has a bar before it ends.
+printf 'fox %.0s' {1..900} >foxes
+"$DIALOGUE" "$BIN" run -f foxes --isa scalar -t 1 -b 1024 --speculate off >out 2>err <<STEPS
+expect prompt 
+expect   0%
+signal 15
+STEPS
+expect "a bar inside of the first step: $(cat err; cat -v out)" [ $? != 99 ]
 
 # The commands.
 talk <<STEPS
@@ -134,8 +166,8 @@ send Hello, who are you?\r
 expect $hello
 expect > 
 send Thank you!\r
-expect The context holds 40 tokens: the oldest 1 turn, 
-expect tokens, is dropped.
+expect The context holds 40 tokens: 1 turn of 
+expect tokens is dropped.
 expect $thanks
 expect > 
 send $long\r
