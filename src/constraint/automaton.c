@@ -264,7 +264,7 @@ static bool bytes_at(struct follow *f, uint32_t state, uint64_t *out) {
         const uint32_t at = f->todo[--n];
         bytes_of_state(m, at, out);
         may_end |= m->flags[at] & STATE_ACCEPT;
-        grammar_work(f->a->g, 32);
+        grammar_work(f->a->g, 32 + m->call_begin[at + 1] - m->call_begin[at]);
         for (uint32_t i = m->call_begin[at]; i < m->call_begin[at + 1]; i++) {
             const struct machine_call *call = &m->call[i];
             bytes_add(out, f->first[call->rule]);

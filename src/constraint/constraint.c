@@ -183,9 +183,19 @@ static rn_status check_start(struct constraint *c, rn_error *err) {
     return status;
 }
 
+// Shares hash the rows of their rules, compare them and copy them.
+static bool pay_shares(struct grammar *g, const struct machine *machine) {
+    const size_t bytes = shares_bytes(machine);
+    if (bytes <= g->budget.bytes_max - g->budget.bytes) return grammar_work(g, bytes / 8);
+    grammar_fail(g, RN_ERR_ARG, "the constraint is too large: it needs more than %zu bytes",
+                 g->budget.bytes_max);
+    return false;
+}
+
 static rn_status fill(struct constraint *c, struct grammar *g) {
     rn_status status = machine_init(&c->machine, g);
     if (status) return status;
+    if (!pay_shares(g, &c->machine)) return g->status;
     c->share = calloc(c->machine.n_rule, sizeof *c->share);
     for (uint32_t i = 0; c->share && i < c->machine.n_rule; i++) {
         c->share[i] = share_acquire(c->vocab, &c->machine, i);

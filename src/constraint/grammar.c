@@ -44,8 +44,8 @@ bool grammar_work(struct grammar *g, uint64_t units) {
 void *grammar_alloc(struct grammar *g, size_t count, size_t size) {
     if (g->status) return NULL;
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) ||
-        bytes > g->budget.bytes_max - g->budget.bytes) {
+    if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, 15, &bytes) ||
+        (bytes &= ~(size_t)15) > g->budget.bytes_max - g->budget.bytes) { // as the arena rounds
         grammar_fail(g, RN_ERR_ARG, "the constraint is too large: it needs more than %zu bytes",
                      g->budget.bytes_max);
         return NULL;
@@ -219,6 +219,7 @@ static const struct node *counted(struct grammar *g, const struct node *body, in
     while (rule < g->n_rule && !(g->rule[rule].counted && g->rule[rule].body == body &&
                                  g->rule[rule].min == min && g->rule[rule].max == max))
         rule++;
+    if (!grammar_work(g, 1 + rule / 4)) return NULL;
     if (rule == g->n_rule) {
         rule = grammar_rule(g, "counted text", 12);
         if (rule == UINT32_MAX) return NULL;

@@ -33,6 +33,37 @@ static bool read_items(struct grammar *g, struct jread *r, struct json *json) {
     return !r->error;
 }
 
+static uint64_t hash_key(const char *key, size_t len) {
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < len; i++) h = (h ^ (uint8_t)key[i]) * 0x100000001B3u;
+    return h ^ h >> 29;
+}
+
+// The slot of a key, or a free one. *steps grows by the slots that were looked at.
+static uint32_t *slot_of(const struct json *json, const char *key, size_t len, uint64_t *steps) {
+    uint64_t at = hash_key(key, len) & (json->n_slot - 1);
+    for (++*steps; json->slot[at]; at = (at + 1) & (json->n_slot - 1), ++*steps) {
+        const struct json_member *member = &json->member[json->slot[at] - 1];
+        if (member->len == len && memcmp(member->key, key, len) == 0) break;
+    }
+    return &json->slot[at];
+}
+
+// Schemas are asked for dozens of keywords, so objects with many members have a table of them.
+static bool index_members(struct grammar *g, struct json *json) {
+    enum { FEW = 16 };
+    if (json->len <= FEW) return true;
+    json->n_slot = 4 * FEW;
+    while (json->n_slot < 2 * json->len) json->n_slot *= 2;
+    json->slot = grammar_alloc(g, json->n_slot, sizeof *json->slot);
+    for (size_t i = 0; json->slot && i < json->len; i++) {
+        uint64_t steps = 0;
+        *slot_of(json, json->member[i].key, json->member[i].len, &steps) = (uint32_t)i + 1;
+        if (!grammar_work(g, steps)) return false;
+    }
+    return json->slot;
+}
+
 static bool read_members(struct grammar *g, struct jread *r, struct json *json) {
     size_t capacity = 0;
     struct jread_text key;
@@ -51,7 +82,7 @@ static bool read_members(struct grammar *g, struct jread *r, struct json *json) 
         if (!member->value) return false;
         json->len++;
     }
-    return !r->error;
+    return !r->error && index_members(g, json);
 }
 
 static bool read_kind(struct grammar *g, struct jread *r, struct json *json) {
@@ -96,6 +127,11 @@ struct json *json_read(struct grammar *g, const char *name, const char *text, si
 
 const struct json *json_find(const struct json *json, const char *key, size_t len) {
     if (!json || json->kind != JREAD_OBJECT) return NULL;
+    if (json->slot) {
+        uint64_t steps = 0;
+        const uint32_t found = *slot_of(json, key, len, &steps);
+        return found ? json->member[found - 1].value : NULL;
+    }
     for (size_t i = json->len; i-- > 0;)
         if (json->member[i].len == len && memcmp(json->member[i].key, key, len) == 0)
             return json->member[i].value;
@@ -112,7 +148,7 @@ bool json_is(const struct json *json, const char *text) {
 }
 
 static bool members_equal(struct grammar *g, const struct json *a, const struct json *b) {
-    if (a->len != b->len || !grammar_work(g, a->len * a->len)) return false;
+    if (a->len != b->len || !grammar_work(g, 4 * a->len)) return false;
     for (size_t i = 0; i < a->len; i++) {
         const struct json *other = json_find(b, a->member[i].key, a->member[i].len);
         if (!other || !json_same(g, a->member[i].value, other)) return false;
@@ -121,7 +157,8 @@ static bool members_equal(struct grammar *g, const struct json *a, const struct 
 }
 
 bool json_same(struct grammar *g, const struct json *a, const struct json *b) {
-    if (a->kind != b->kind || !grammar_work(g, 1)) return false;
+    const bool has_text = a->kind == JREAD_STRING || a->kind == JREAD_NUMBER;
+    if (a->kind != b->kind || !grammar_work(g, 1 + (has_text ? a->len / 16 : 0))) return false;
     switch (a->kind) {
     case JREAD_BOOL:
         return a->boolean == b->boolean;

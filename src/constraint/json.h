@@ -13,6 +13,7 @@ struct json {
     size_t len;       // of the text; members; items
     struct json_member *member;
     struct json **item;
+    uint32_t *slot, n_slot; // members by their key: index + 1; NULL: few members
 };
 
 struct json_member {

@@ -7,6 +7,7 @@
 
 enum {
     FRAMES_MAX = 1 << 20,     // of one choice
+    CLOSURE_MAX = 1 << 12,    // frames that one byte leads to, with those that have no bytes
     COLLECT_FRAMES = 1 << 15, // no collection before
 };
 
@@ -197,19 +198,20 @@ static void closure_leave(struct matcher *m, struct frame f) {
     }
 }
 
+// Rules that may be empty call each other in a number of ways that doubles with each of them, and
+// no frame of theirs has bytes, so visits are bounded, too.
 static void closure_run(struct matcher *m) {
-    while (m->n_todo && !m->failure) {
+    for (uint32_t visits = 0; m->n_todo && !m->failure; visits++) {
         const uint32_t id = m->todo[--m->n_todo];
         const struct frame f = m->frame[id];
         const uint8_t flags = m->machine->flags[f.state];
+        const bool has_bytes = (flags & STATE_BYTES) && frame_may_grow(m, f);
         m->work++;
-        if ((flags & STATE_BYTES) && frame_may_grow(m, f)) {
-            if (m->n_found == MATCHER_SET_MAX) {
-                fail(m, matcher_too_ambiguous);
-                return;
-            }
-            m->found[m->n_found++] = id;
+        if (visits == CLOSURE_MAX || (has_bytes && m->n_found == MATCHER_SET_MAX)) {
+            fail(m, matcher_too_ambiguous);
+            return;
         }
+        if (has_bytes) m->found[m->n_found++] = id;
         closure_leave(m, f);
     }
 }

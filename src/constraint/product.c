@@ -63,13 +63,14 @@ static bool edge_add(struct product *p, uint32_t from, uint32_t to, const struct
     return true;
 }
 
-// The edge of b's state that holds a byte, and the end of the stretch that behaves alike.
-static uint32_t target(const struct dfa *b, uint32_t state, int byte, int *end) {
+// The edge of b's state that holds a byte, and the end of the stretch that behaves alike. *from: the
+// edges before it end before the byte; it follows bytes that ascend.
+static uint32_t target(const struct dfa *b, uint32_t state, int byte, uint32_t *from, int *end) {
     *end = 255;
     if (state == NOWHERE) return NOWHERE;
     const struct dfa_state *s = &b->state[state];
-    for (uint32_t i = 0; i < s->n_edge; i++) {
-        const struct dfa_edge *e = &b->edge[s->edge + i];
+    for (; *from < s->n_edge; ++*from) {
+        const struct dfa_edge *e = &b->edge[s->edge + *from];
         if (e->hi < byte) continue;
         if (e->lo > byte) {
             *end = e->lo - 1;
@@ -84,10 +85,10 @@ static uint32_t target(const struct dfa *b, uint32_t state, int byte, int *end) 
 static bool expand(struct product *p, uint32_t from) {
     const uint32_t a = (uint32_t)(p->pair[from] >> 32), b = (uint32_t)p->pair[from];
     const struct dfa_state *s = &p->a.state[a];
-    for (uint32_t i = 0; i < s->n_edge; i++) {
+    for (uint32_t i = 0, at = 0; i < s->n_edge; i++) {
         const struct dfa_edge *e = &p->a.edge[s->edge + i];
         for (int lo = e->lo, hi; lo <= e->hi; lo = hi + 1) {
-            const uint32_t to_b = target(&p->b, b, lo, &hi);
+            const uint32_t to_b = target(&p->b, b, lo, &at, &hi);
             if (hi > e->hi) hi = e->hi;
             if (!grammar_work(p->g, 4)) return false;
             if (to_b == NOWHERE && !p->is_difference) continue;
@@ -134,8 +135,9 @@ bool node_matches(struct grammar *g, const struct node *node, const char *text, 
     if (!node || !dfa_build(g, node, false, &dfa)) return false;
     uint32_t state = 0;
     for (size_t i = 0; i < len && state != NOWHERE; i++) {
+        uint32_t from = 0;
         int end;
-        state = target(&dfa, state, (uint8_t)text[i], &end);
+        state = target(&dfa, state, (uint8_t)text[i], &from, &end);
     }
     return state != NOWHERE && dfa.state[state].accept;
 }

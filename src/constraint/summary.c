@@ -358,6 +358,17 @@ static void shares_trim(struct constraint_vocab *vocab) {
     }
 }
 
+size_t shares_bytes(const struct machine *m) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < m->n_rule; i++) {
+        const uint32_t n = m->rule[i].n;
+        const bool is_listed = n <= LISTED_STATES_MAX;
+        bytes += sizeof(struct share) + n * sizeof(const struct summary *) +
+                 (is_listed ? n * (sizeof(uint16_t[256]) + 1) : 0);
+    }
+    return bytes;
+}
+
 struct share *share_acquire(struct constraint_vocab *vocab, const struct machine *m,
                             uint32_t index) {
     const struct machine_rule *rule = &m->rule[index];

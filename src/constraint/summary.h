@@ -42,6 +42,8 @@ struct share {
     _Atomic(const struct summary *) summary[];
 };
 
+// The bytes of the shares that a machine may need, without their summaries.
+size_t shares_bytes(const struct machine *machine);
 // NULL: out of memory.
 struct share *share_acquire(struct constraint_vocab *vocab, const struct machine *machine,
                             uint32_t rule);
