@@ -35,6 +35,13 @@ static inline size_t utf8_length(const uint8_t *text, size_t len) {
     return n;
 }
 
+// The character of the n bytes that utf8_length found.
+static inline uint32_t utf8_decode(const uint8_t *text, size_t n) {
+    uint32_t cp = n > 1 ? text[0] & 0x7Fu >> n : text[0];
+    for (size_t i = 1; i < n; i++) cp = cp << 6 | (text[i] & 0x3Fu);
+    return cp;
+}
+
 // Writes 1 to 4 bytes and returns how many; cp must be a scalar value.
 static inline size_t utf8_encode(uint32_t cp, uint8_t out[4]) {
     assert(cp <= 0x10FFFF && (cp < 0xD800 || cp > 0xDFFF));

@@ -144,7 +144,10 @@ static void read_source(struct grammar *g, enum constraint_kind kind, const char
         regex_read(g, text, len);
         return;
     case CONSTRAINT_GRAMMAR:
-        gbnf_read(g, text, len);
+        if (is_lark(text, len))
+            lark_read(g, text, len);
+        else
+            gbnf_read(g, text, len);
         return;
     case CONSTRAINT_CHOICES:
         choices_read(g, text, len);

@@ -12,7 +12,7 @@ enum constraint_kind {
     CONSTRAINT_SCHEMA,    // JSON Schema
     CONSTRAINT_OBJECT,    // any JSON object; the text is not read
     CONSTRAINT_REGEX,     // the whole text matches
-    CONSTRAINT_GRAMMAR,   // GBNF
+    CONSTRAINT_GRAMMAR,   // GBNF or Lark
     CONSTRAINT_CHOICES,   // a JSON array of strings; the text is one of them
     CONSTRAINT_STRUCTURE, // JSON: free text, tags and their content
 };

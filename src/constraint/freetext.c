@@ -166,9 +166,7 @@ static uint32_t place_of(struct search *s, const char *text, size_t len, bool is
         } else {
             n = utf8_length((const uint8_t *)text + i, len - i);
             if (n == 0) n = 1; // no text has such a byte
-            symbol = (uint8_t)text[i];
-            if (n > 1) symbol &= 0x7Fu >> n;
-            for (size_t k = 1; k < n; k++) symbol = symbol << 6 | (text[i + k] & 0x3F);
+            symbol = utf8_decode((const uint8_t *)text + i, n);
         }
         at = child_of(s, at, symbol);
         if (s->g->status) return 0;

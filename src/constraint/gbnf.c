@@ -6,6 +6,7 @@
 #include "constraint/freetext.h"
 #include "constraint/front.h"
 #include "constraint/product.h"
+#include "constraint/source.h"
 #include "constraint/vocab.h"
 
 struct group {
@@ -20,18 +21,17 @@ struct parser {
     struct group group[GRAMMAR_MAX_DEPTH + 1];
     int depth;
     bool can_repeat, is_single;
-    uint32_t *slot; // rules by name: index + 1
-    uint32_t n_slot;
+    struct names names;
+    uint32_t *rule, n_rule; // [n_rule] of a name
 };
 
-static bool fail(struct parser *p, size_t at, const char *what) {
-    size_t line = 1, column = 1;
-    for (size_t i = 0; i < at && i < p->len; i++) {
-        column = p->text[i] == '\n' ? 1 : column + 1;
-        line += p->text[i] == '\n';
-    }
-    grammar_fail(p->g, RN_ERR_ARG, "line %zu, column %zu: %s", line, column, what);
-    return false;
+static struct source source_of(const struct parser *p) {
+    return (struct source){p->g, p->text, p->len};
+}
+
+static bool fail(const struct parser *p, size_t at, const char *what) {
+    const struct source source = source_of(p);
+    return source_fail(&source, at, "%s", what);
 }
 
 static bool is_name(uint8_t c) {
@@ -54,37 +54,20 @@ static void skip_blanks(struct parser *p, bool lines_too) {
 
 // --- names ---
 
-static bool names_grow(struct parser *p) {
-    const uint32_t n = p->n_slot ? 2 * p->n_slot : 64;
-    uint32_t *slot = grammar_alloc(p->g, n, sizeof *slot);
-    if (!slot) return false;
-    const uint32_t *old = p->slot;
-    const uint32_t n_old = p->n_slot;
-    p->slot = slot;
-    p->n_slot = n;
-    for (uint32_t i = 0; i < n_old; i++) {
-        if (!old[i]) continue;
-        uint64_t h = 5381;
-        for (const char *c = p->g->rule[old[i] - 1].name; *c; c++) h = h * 33 + (uint8_t)*c;
-        while (slot[h & (n - 1)]) h++;
-        slot[h & (n - 1)] = old[i];
-    }
-    return true;
-}
-
 static uint32_t rule_named(struct parser *p, const char *name, size_t len) {
-    if (2 * (p->g->n_rule + 1) > p->n_slot && !names_grow(p)) return UINT32_MAX;
-    uint64_t h = 5381;
-    for (size_t i = 0; i < len; i++) h = h * 33 + (uint8_t)name[i];
-    for (; p->slot[h & (p->n_slot - 1)]; h++) {
-        const uint32_t rule = p->slot[h & (p->n_slot - 1)] - 1;
-        if (strlen(p->g->rule[rule].name) == len && memcmp(p->g->rule[rule].name, name, len) == 0)
-            return rule;
-        if (!grammar_work(p->g, 1)) return UINT32_MAX;
+    const uint32_t n = p->names.n, index = names_index(p->g, &p->names, name, len);
+    if (index == UINT32_MAX) return UINT32_MAX;
+    if (index == n) {
+        if (p->n_rule <= n) { // room as the table has it
+            uint32_t *grown = grammar_alloc(p->g, p->names.capacity, sizeof *grown);
+            if (!grown) return UINT32_MAX;
+            if (n) memcpy(grown, p->rule, n * sizeof *grown);
+            p->rule = grown;
+            p->n_rule = p->names.capacity;
+        }
+        p->rule[n] = grammar_rule(p->g, name, len);
     }
-    const uint32_t rule = grammar_rule(p->g, name, len);
-    if (rule != UINT32_MAX) p->slot[h & (p->n_slot - 1)] = rule + 1;
-    return rule;
+    return p->rule[index];
 }
 
 static uint32_t read_name(struct parser *p) {
@@ -146,14 +129,10 @@ static bool read_char(struct parser *p, uint32_t *out) {
             return fail(p, p->at - 2, "an unknown escape");
         }
     }
-    const size_t n = utf8_length(p->text + p->at, p->len - p->at);
-    if (n == 0) return fail(p, p->at, "bytes that are not UTF-8");
-    uint32_t cp = p->text[p->at];
-    if (n > 1) cp &= 0x7Fu >> n;
-    for (size_t i = 1; i < n; i++) cp = cp << 6 | (p->text[p->at + i] & 0x3F);
+    const struct source source = source_of(p);
+    const size_t n = source_char(&source, p->at, out);
     p->at += n;
-    *out = cp;
-    return true;
+    return n > 0;
 }
 
 static bool add_atom(struct parser *p, const struct node *node, bool is_single) {

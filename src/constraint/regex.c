@@ -17,8 +17,8 @@ struct parser {
     struct grammar *g;
     const uint8_t *text;
     size_t len, at;
-    size_t begin; // of the part that is read
-    bool is_search;
+    size_t begin;   // of the part that is read
+    unsigned flags; // REGEX_*
     regex_class_fn class_node;
     const char *place;
     struct group group[GRAMMAR_MAX_DEPTH + 1];
@@ -87,11 +87,8 @@ static bool class_escape(struct parser *p, uint8_t letter, struct class *class) 
 static bool code_point(struct parser *p, uint32_t *out) {
     const size_t n = utf8_length(p->text + p->at, p->len - p->at);
     if (n == 0) return fail(p, p->at, "bytes that are not UTF-8");
-    uint32_t cp = p->text[p->at];
-    if (n > 1) cp &= 0x7Fu >> n;
-    for (size_t i = 1; i < n; i++) cp = cp << 6 | (p->text[p->at + i] & 0x3F);
+    *out = utf8_decode(p->text + p->at, n);
     p->at += n;
-    *out = cp;
     return true;
 }
 
@@ -173,6 +170,24 @@ static bool class_item(struct parser *p, struct class *class, uint32_t *out, boo
     return *is_class || char_escape(p, letter, true, out);
 }
 
+// Adds the other case of ASCII letters.
+static bool class_fold(struct parser *p, struct class *class) {
+    if (!(p->flags & REGEX_IGNORE_CASE)) return true;
+    static const struct range letters[2] = {{'A', 'Z'}, {'a', 'z'}};
+    for (size_t i = 0, n = class->n; i < n; i++) {
+        for (int upper = 0; upper < 2; upper++) {
+            const struct range *of = &letters[upper], r = class->range[i];
+            const uint32_t lo = r.lo > of->lo ? r.lo : of->lo, hi = r.hi < of->hi ? r.hi : of->hi;
+            if (lo <= hi && !class_add(p, class, lo ^ 0x20, hi ^ 0x20)) return false;
+        }
+    }
+    return true;
+}
+
+static const struct node *class_node(struct parser *p, struct class *class) {
+    return class_fold(p, class) ? p->class_node(p->g, class->range, class->n) : NULL;
+}
+
 static const struct node *read_class(struct parser *p) {
     const size_t begin = p->at++;
     struct class class = {.n = 0};
@@ -189,11 +204,11 @@ static const struct node *read_class(struct parser *p) {
         if (is_range) {
             p->at++;
             if (!class_item(p, &class, &hi, &hi_class)) return NULL;
-            if (lo_class || hi_class) {
-                fail(p, at, "a range that ends in a class");
-                return NULL;
-            }
-            if (hi < lo) {
+            if (lo_class || hi_class) { // as without the flag "u": the minus is a character
+                if (!class_add(p, &class, '-', '-')) return NULL;
+                if (!hi_class && !class_add(p, &class, hi, hi)) return NULL;
+                if (hi_class) hi = lo;
+            } else if (hi < lo) {
                 fail(p, at, "a range whose end is before its start");
                 return NULL;
             }
@@ -205,7 +220,8 @@ static const struct node *read_class(struct parser *p) {
         return NULL;
     }
     p->at++;
-    if (!negate) return p->class_node(p->g, class.range, class.n);
+    if (!negate) return class_node(p, &class);
+    if (!class_fold(p, &class)) return NULL;
     const struct node *rest = node_class_not(p->g, class.range, class.n);
     if (!rest || rest->kind == NODE_NEVER) return rest;
     return p->class_node(p->g, rest->range, rest->n);
@@ -227,8 +243,8 @@ static bool add_atom(struct parser *p, const struct node *node, bool is_single) 
 }
 
 static bool add_char(struct parser *p, uint32_t cp) {
-    const struct range range = {cp, cp};
-    return add_atom(p, p->class_node(p->g, &range, 1), true);
+    struct class class = {.range = {{cp, cp}}, .n = 1};
+    return add_atom(p, class_node(p, &class), true);
 }
 
 static bool read_escape(struct parser *p) {
@@ -236,7 +252,7 @@ static bool read_escape(struct parser *p) {
     const uint8_t letter = p->text[p->at++];
     struct class class = {.n = 0};
     if (class_escape(p, letter, &class)) {
-        return add_atom(p, p->class_node(p->g, class.range, class.n), true);
+        return add_atom(p, class_node(p, &class), true);
     }
     uint32_t cp;
     return char_escape(p, letter, false, &cp) && add_char(p, cp);
@@ -252,7 +268,8 @@ static bool read_bounds(const struct parser *p, int64_t *min, int64_t *max, size
         int64_t v = 0;
         for (; at < p->len && p->text[at] >= '0' && p->text[at] <= '9'; at++)
             if (v < GRAMMAR_MAX_COUNT) v = v * 10 + (p->text[at] - '0');
-        if (at == begin && n == 0) return false;
+        const bool is_open = (p->flags & REGEX_PYTHON) && at < p->len && p->text[at] == ',';
+        if (at == begin && n == 0 && !is_open) return false;
         if (at > begin) value[n] = v;
         if (at == p->len) return false;
         if (p->text[at] == '}') break;
@@ -288,7 +305,7 @@ static bool read_quantifier(struct parser *p, int64_t min, int64_t max, size_t l
 static bool end_branch(struct parser *p) {
     struct group *group = &p->group[p->depth];
     const struct node *node = node_seq(p->g, group->seq.node, group->seq.n);
-    if (p->depth == 0 && p->is_search) {
+    if (p->depth == 0 && (p->flags & REGEX_SEARCH)) {
         const struct node *empty = node_empty(p->g), *any = any_text(p);
         node = node_seq_of(p->g, group->starts ? empty : any, node, group->ends ? empty : any);
     }
@@ -370,8 +387,8 @@ static bool read_next(struct parser *p) {
     case '.': {
         struct class class = {.n = 0};
         p->at++;
-        return class_add_all(p, &class, lines, 3, true) &&
-               add_atom(p, p->class_node(p->g, class.range, class.n), true);
+        return class_add_all(p, &class, lines, p->flags & REGEX_DOT_ALL ? 0 : 3, true) &&
+               add_atom(p, class_node(p, &class), true);
     }
     case '[': {
         const struct node *node = read_class(p);
@@ -385,24 +402,42 @@ static bool read_next(struct parser *p) {
     return code_point(p, &cp) && add_char(p, cp);
 }
 
-const struct node *regex_node(struct grammar *g, const char *text, size_t len, bool is_search,
-                              regex_class_fn class_node, const char *place) {
+// Blanks and comments of an expression that is written with them.
+static bool skip_verbose(struct parser *p) {
+    const uint8_t c = p->text[p->at];
+    if (!(p->flags & REGEX_VERBOSE)) return false;
+    if (c == '#')
+        while (p->at < p->len && p->text[p->at] != '\n') p->at++;
+    else if (c == ' ' || (c >= '\t' && c <= '\r'))
+        p->at++;
+    else
+        return false;
+    return true;
+}
+
+const struct node *regex_node_with(struct grammar *g, const char *text, size_t len, unsigned flags,
+                                   regex_class_fn class, const char *place) {
     struct parser *p = grammar_alloc(g, 1, sizeof *p);
     if (!p) return NULL;
     *p = (struct parser){.g = g,
                          .text = (const uint8_t *)text,
                          .len = len,
-                         .is_search = is_search,
-                         .class_node = class_node,
+                         .flags = flags,
+                         .class_node = class,
                          .place = place};
     while (p->at < len)
-        if (!grammar_work(g, 1) || !read_next(p)) return NULL;
+        if (!grammar_work(g, 1) || (!skip_verbose(p) && !read_next(p))) return NULL;
     if (p->depth) {
         fail(p, p->group[p->depth].at, "a group without its end");
         return NULL;
     }
     if (!end_branch(p)) return NULL;
     return node_alt(g, p->group[0].alt.node, p->group[0].alt.n);
+}
+
+const struct node *regex_node(struct grammar *g, const char *text, size_t len, bool is_search,
+                              regex_class_fn class, const char *place) {
+    return regex_node_with(g, text, len, is_search ? REGEX_SEARCH : 0, class, place);
 }
 
 void regex_read(struct grammar *g, const char *text, size_t len) {

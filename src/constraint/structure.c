@@ -368,7 +368,10 @@ static const struct node *regex(struct structure *s, const struct json *format) 
 static const struct node *grammar(struct structure *s, const struct json *format) {
     const struct json *text = member(s, format, "grammar", JREAD_STRING, "a string");
     if (!text) return NULL;
-    return at_place(s, format, "grammar", gbnf_node(s->g, text->text, text->len));
+    return at_place(s, format, "grammar",
+                    is_lark(text->text, text->len)
+                        ? lark_node(s->g, text->text, text->len, node_class)
+                        : gbnf_node(s->g, text->text, text->len));
 }
 
 static const struct node *json_schema(struct structure *s, const struct json *format) {
