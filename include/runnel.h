@@ -347,7 +347,7 @@ typedef enum rn_shape_kind {
     RN_SHAPE_SCHEMA,    // JSON Schema
     RN_SHAPE_OBJECT,    // any JSON object; the source is not read
     RN_SHAPE_REGEX,     // the whole text matches a regular expression
-    RN_SHAPE_GRAMMAR,   // GBNF
+    RN_SHAPE_GRAMMAR,   // GBNF, or Lark: its rules are defined by ":" and not by "::="
     RN_SHAPE_CHOICES,   // a JSON array of strings; the text is one of them
     RN_SHAPE_STRUCTURE, // a structural tag: text with shaped parts in it
 } rn_shape_kind;

@@ -9,7 +9,10 @@
 enum { SOURCE_MAX = 1 << 20 }; // bytes of a file, as the library takes them
 
 static bool is_object(const char *text) { return text[strspn(text, " \t\r\n")] == '{'; }
-static bool is_grammar(const char *text) { return strstr(text, "::=") != NULL; }
+// GBNF defines rules by "::=", Lark by ": "; a file's name has no line feed and seldom a colon.
+static bool is_grammar(const char *text) {
+    return strstr(text, "::=") || strchr(text, '\n') || strstr(text, ": ") || strstr(text, ":\"");
+}
 
 static const struct shape_option {
     enum option_id id;

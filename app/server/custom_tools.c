@@ -41,9 +41,14 @@ static bool pattern_put(struct jbuf *pattern, const char *text, size_t len, size
     return depth == 0;
 }
 
-// {"syntax", "definition"}, beside the format's type or in its member "grammar". The pattern is for
-// the whole input. *pattern NULL: any text.
-static bool grammar_read(const struct fields *format, struct jbuf *pattern) {
+// What the input has to be, as the keyword of a JSON schema that says it.
+struct input_rule {
+    const char *keyword; // NULL: any text
+    struct jbuf text;
+};
+
+// {"syntax", "definition"}, beside the format's type or in its member "grammar".
+static bool grammar_read(const struct fields *format, struct input_rule *rule) {
     char path[160];
     struct fields grammar = *format;
     const json_t *inner = NULL;
@@ -57,18 +62,19 @@ static bool grammar_read(const struct fields *format, struct jbuf *pattern) {
     }
     if (!field_choice(&grammar, "syntax", "regex|lark", &syntax)) return false;
     if (syntax < 0) return field_refuse(&grammar, "syntax", "missing");
-    if (syntax > 0)
-        return field_refuse(&grammar, "syntax", "\"lark\" is not supported, use \"regex\"");
     if (!field_string(&grammar, "definition", DEFINITION_MAX, &definition, &len)) return false;
     if (!definition) return field_refuse(&grammar, "definition", "missing");
     size_t at;
-    if (!pattern_put(pattern, definition, len, &at))
+    rule->keyword = syntax ? "x-lark" : "pattern";
+    if (syntax)
+        jbuf_bytes(&rule->text, definition, len);
+    else if (!pattern_put(&rule->text, definition, len, &at))
         return field_refuse(&grammar, "definition", "offset %zu: '%c' without its other half", at,
                             definition[at]);
-    return !pattern->failed || call_refuse_memory(format->call);
+    return !rule->text.failed || call_refuse_memory(format->call);
 }
 
-static bool format_read(const struct fields *tool, struct jbuf *pattern) {
+static bool format_read(const struct fields *tool, struct input_rule *rule) {
     char path[128];
     const json_t *format = NULL;
     int type = -1;
@@ -78,15 +84,16 @@ static bool format_read(const struct fields *tool, struct jbuf *pattern) {
     const struct fields fields = fields_of(tool->call, format, path);
     if (!field_choice(&fields, "type", "text|grammar", &type)) return false;
     if (type < 0) return field_refuse(&fields, "type", "missing");
-    return type == 0 || grammar_read(&fields, pattern);
+    return type == 0 || grammar_read(&fields, rule);
 }
 
 // NULL: out of memory.
 static json_t *function_make(const char *name, const char *description,
-                             const struct jbuf *pattern) {
+                             const struct input_rule *rule) {
     json_t *const input = json_pack("{s:s}", "type", "string");
-    if (input && pattern->len &&
-        json_object_set_new(input, "pattern", json_stringn(pattern->data, pattern->len))) {
+    const char *const text = rule->text.data ? rule->text.data : "";
+    if (input && rule->keyword &&
+        json_object_set_new(input, rule->keyword, json_stringn(text, rule->text.len))) {
         json_decref(input);
         return NULL;
     }
@@ -103,25 +110,27 @@ static json_t *function_make(const char *name, const char *description,
 
 json_t *custom_tool_function(const struct fields *tool, size_t name_max) {
     const char *name = NULL, *description = NULL;
-    struct jbuf pattern = {0};
+    struct input_rule rule = {0};
     json_t *function = NULL;
     size_t len;
     if (!field_string(tool, "name", name_max, &name, &len)) return NULL;
     if (!name || !*name) return field_refuse(tool, "name", name ? "empty" : "missing"), NULL;
     if (!field_string(tool, "description", SIZE_MAX, &description, &len)) return NULL;
-    if (format_read(tool, &pattern)) {
-        function = function_make(name, description, &pattern);
+    if (format_read(tool, &rule)) {
+        function = function_make(name, description, &rule);
         if (!function) call_refuse_memory(tool->call);
     }
-    jbuf_deinit(&pattern);
+    jbuf_deinit(&rule.text);
     return function;
 }
 
-const char *custom_tool_definition(const json_t *tool, size_t *len) {
+const char *custom_tool_definition(const json_t *tool, size_t *len, bool *is_lark) {
     const json_t *const custom = json_object_get(tool, "custom");
     const json_t *const format = json_object_get(custom ? custom : tool, "format");
     const json_t *const inner = json_object_get(format, "grammar");
     const json_t *const definition = json_object_get(inner ? inner : format, "definition");
+    const char *const syntax = json_string_value(json_object_get(inner ? inner : format, "syntax"));
+    *is_lark = syntax && !strcmp(syntax, "lark");
     *len = json_string_length(definition);
     return json_string_value(definition);
 }

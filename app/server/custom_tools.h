@@ -1,6 +1,7 @@
 // Custom tools of OpenAI's APIs, whose input is a text and no JSON. The model sees a function with
 // one string, `input`, and calls it in its own format; a regular expression becomes that string's
-// pattern. On the way out the arguments become the text again, piece by piece.
+// pattern, and a grammar its keyword "x-lark". On the way out the arguments become the text again,
+// piece by piece.
 #ifndef RN_SERVER_CUSTOM_TOOLS_H
 #define RN_SERVER_CUSTOM_TOOLS_H
 
@@ -11,7 +12,7 @@
 // name, description and format. NULL: refused.
 json_t *custom_tool_function(const struct fields *tool, size_t name_max);
 // The definition of a tool's grammar, from the tool as a request has it. NULL: none.
-const char *custom_tool_definition(const json_t *tool, size_t *len);
+const char *custom_tool_definition(const json_t *tool, size_t *len, bool *is_lark);
 // The arguments that stand for an input. NULL: out of memory.
 json_t *custom_tool_arguments(const char *input, size_t len);
 // Remembers the tool's name in *names, an object; NULL: none yet. False: out of memory.

@@ -98,15 +98,20 @@ static bool refuse_tool(struct call *call, size_t index, const char *field, cons
     return call_refuse(call, 400, param, "invalid_function_parameters", "%s: %s", param, message);
 }
 
-// The library's message has the place in our pattern: the definition alone has the client's.
+// The library's message has the place in our pattern: the expression alone has the client's. That
+// of a grammar has the keyword and then the client's place.
 static bool refuse_definition(struct call *call, size_t index, const char *field,
                               const char *message) {
     const json_t *tool = json_array_get(json_object_get(call_json(call), "tools"), index);
+    static const char keyword[] = "x-lark: ";
     size_t len;
-    const char *const definition = custom_tool_definition(tool, &len);
+    bool is_lark;
+    const char *const definition = custom_tool_definition(tool, &len, &is_lark);
+    const char *const own = is_lark ? strstr(message, keyword) : NULL;
     rn_shape *alone = NULL;
     rn_error err = {0};
-    if (definition &&
+    if (own) return refuse_tool(call, index, field, own + strlen(keyword));
+    if (definition && !is_lark &&
         rn_shape_compile(call->served->model, RN_SHAPE_REGEX, definition, len, &alone, &err)) {
         if (err.status == RN_ERR_NOMEM) return no_memory(call);
         message = err.message;

@@ -234,11 +234,21 @@ static const struct failure out_of_memory = {503, NULL, "out_of_memory", "out of
 static const struct failure answers_full = {503, NULL, "answers_full",
                                             "The answers of all requests take too much memory"};
 
+// The engine has no status of its own for a constraint that leaves nothing.
+static bool allowed_failed(const struct call *call, const rn_event *event) {
+    return event->status == RN_ERR_NUMERIC && call->generation->params.allowed;
+}
+
 static void fail_with(struct call *call, const rn_event *event) {
     const struct generation *generation = call->generation;
     struct failure failure = generation_failure(event->status);
+    char message[JSON_SHOWN_BYTES + 80], shown[JSON_SHOWN_BYTES];
     if (event->reason) failure.message = event->reason;
-    if (failure.status == 400)
+    if (allowed_failed(call, event)) {
+        snprintf(message, sizeof message, "allowed_token_ids: none of %s may come next",
+                 json_shown(generation->params.allowed, shown));
+        failure = (struct failure){400, "allowed_token_ids", "invalid_value", message};
+    } else if (failure.status == 400)
         failure.param = generation->shape.kind ? generation->shape.field : "tools";
     fail(call, &failure);
 }

@@ -483,6 +483,7 @@ static const struct node *short_value(struct schema *s, const struct conjunction
                                         "required",
                                         "pattern",
                                         "format",
+                                        "x-lark",
                                         "minLength",
                                         "maxLength",
                                         "minimum",

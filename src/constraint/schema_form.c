@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "constraint/freetext.h"
+#include "constraint/front.h"
 #include "constraint/product.h"
 #include "constraint/schema.h"
 
@@ -134,6 +135,46 @@ const struct node *form_string(struct schema *s, struct form *form, const struct
     if (!has_marks(form)) return node_seq_of(g, quote, guarded(s, form, content), quote);
     // a text of the content that would end the string is no text of it
     content = node_both(g, content, free_content(s, form));
+    return content ? node_seq_of(g, form->open, content, closing(s, form)) : NULL;
+}
+
+static const struct node *without(struct grammar *g, const struct range *range, size_t n,
+                                  const char *left_out) {
+    const struct node *rest = node_class_not(g, range, n);
+    if (!rest) return NULL;
+    const size_t n_rest = rest->kind == NODE_CLASS ? rest->n : 0;
+    struct range *all = grammar_alloc(g, n_rest + 2, sizeof *all);
+    if (!all) return NULL;
+    if (n_rest) memcpy(all, rest->range, n_rest * sizeof *all);
+    size_t n_all = n_rest;
+    for (; *left_out; left_out++)
+        all[n_all++] = (struct range){(uint8_t)*left_out, (uint8_t)*left_out};
+    return node_class_not(g, all, n_all);
+}
+
+static const struct node *class_without_mark(struct grammar *g, const struct range *range,
+                                             size_t n) {
+    return without(g, range, n, "<");
+}
+
+static const struct node *line_without_mark(struct grammar *g, const struct range *range,
+                                            size_t n) {
+    return without(g, range, n, "<\n");
+}
+
+const struct node *form_grammar(struct schema *s, struct form *form, const char *text, size_t len) {
+    struct grammar *g = s->g;
+    const struct form_text *until = &form->until;
+    const struct node *quote = node_text(g, "\"");
+    if (!has_marks(form)) {
+        if (form->guards)
+            return grammar_fail(g, RN_ERR_ARG, "a grammar is not supported inside of an argument");
+        return node_seq_of(g, quote, lark_node(g, text, len, form_class(form)), quote);
+    }
+    if (!memchr(until->text, '<', until->len))
+        return grammar_fail(g, RN_ERR_ARG, "a grammar is not supported in this form of calls");
+    const struct node *content =
+        lark_node(g, text, len, form->trims ? line_without_mark : class_without_mark);
     return content ? node_seq_of(g, form->open, content, closing(s, form)) : NULL;
 }
 

@@ -48,6 +48,9 @@ static inline struct form *form_inner(struct form *form) {
     return form->inner ? form->inner : form;
 }
 
+// A string that is a text of a grammar in Lark. Where strings have no quotes, it has no '<', which
+// starts the text behind it.
+const struct node *form_grammar(struct schema *s, struct form *form, const char *text, size_t len);
 regex_class_fn form_class(const struct form *form); // the characters of strings and names
 const struct node *form_word(struct schema *s, const struct form *form, const char *word);
 // One JSON value.

@@ -79,19 +79,21 @@ const struct node *string_unit(struct grammar *g) {
 
 // --- keywords ---
 
+// The message of another reader, behind its place.
+static const struct node *fail_at(struct schema *s, const struct json *part, const char *keyword) {
+    char message[256];
+    if (s->g->status != RN_ERR_ARG || !s->g->err) return NULL;
+    snprintf(message, sizeof message, "%.255s", s->g->err->message);
+    s->g->status = RN_OK;
+    return schema_fail(s, part, keyword, "%s", message);
+}
+
 static const struct node *pattern_node(struct schema *s, const struct json *part,
                                        const struct json *pattern, regex_class_fn class_node) {
     if (pattern->kind != JREAD_STRING)
         return schema_expected(s, part, "pattern", pattern, "a string");
     const struct node *node = regex_node(s->g, pattern->text, pattern->len, true, class_node, "");
-    // the message of the expression, behind its place
-    if (!node && s->g->status == RN_ERR_ARG && s->g->err) {
-        char message[256];
-        snprintf(message, sizeof message, "%.255s", s->g->err->message);
-        s->g->status = RN_OK;
-        return schema_fail(s, part, "pattern", "%s", message);
-    }
-    return node;
+    return node ? node : fail_at(s, part, "pattern");
 }
 
 static const struct node *format_node(struct schema *s, const struct json *part,
@@ -132,10 +134,30 @@ static const struct node *expressions(struct schema *s, const struct conjunction
     return all;
 }
 
+// A string that is a text of a grammar. Grammars have no products, so no other keyword may restrict
+// it.
+static const struct node *grammar_string(struct schema *s, const struct conjunction *c,
+                                         const struct json *part) {
+    static const char keyword[] = "x-lark";
+    static const char *const others[] = {"pattern", "format", "minLength", "maxLength"};
+    const struct json *text = json_get(part, keyword);
+    if (text->kind != JREAD_STRING) return schema_expected(s, part, keyword, text, "a string");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (schema_part_with(c, others[i]))
+            return schema_fail(s, part, keyword, "not supported beside \"%s\"", others[i]);
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->part[i] != part && json_get(c->part[i], keyword))
+            return schema_fail(s, part, keyword, "two grammars for one string");
+    const struct node *node = form_grammar(s, c->form, text->text, text->len);
+    return node ? node : fail_at(s, part, keyword);
+}
+
 const struct node *schema_string(struct schema *s, const struct conjunction *c) {
     struct grammar *g = s->g;
     int64_t min, max;
     int found;
+    const struct json *with_grammar = schema_part_with(c, "x-lark");
+    if (with_grammar) return grammar_string(s, c, with_grammar);
     if (!schema_bounds(s, c, "minLength", "maxLength", &min, &max)) return NULL;
     const bool is_bounded = min > 0 || max >= 0;
     const int64_t expand_max = g->expand_max;
@@ -162,7 +184,10 @@ const struct node *schema_string(struct schema *s, const struct conjunction *c) 
 bool schema_string_passes(struct schema *s, const struct conjunction *c, const struct json *value) {
     int64_t min, max, n = 0;
     int found;
-    if (!schema_bounds(s, c, "minLength", "maxLength", &min, &max)) return false;
+    const struct json *with_grammar = schema_part_with(c, "x-lark");
+    if (with_grammar)
+        schema_fail(s, with_grammar, "x-lark", "not supported beside a list of strings");
+    if (with_grammar || !schema_bounds(s, c, "minLength", "maxLength", &min, &max)) return false;
     for (size_t i = 0; i < value->len; i++) n += ((uint8_t)value->text[i] & 0xC0) != 0x80;
     if (n < min || (max >= 0 && n > max)) return false;
     const int64_t expand_max = s->g->expand_max;

@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     rn_error err = {0};
     if (size == 0) return 0;
     if (!vocab && constraint_vocab_create(N_VOCAB, token_at, NULL, &vocab, &err)) abort();
-    const struct constraint_limits limits = {.work = 2000000, .bytes = 16 << 20};
+    const struct constraint_limits limits = {.work = 500000, .bytes = 8 << 20};
     const rn_status status =
         constraint_compile(vocab, (enum constraint_kind)(data[0] % 6), (const char *)data + 1,
                            size - 1, &limits, &c, &err);

@@ -121,6 +121,12 @@ CASE(allowed_tokens_are_the_only_ones) {
     check(seen[0] + seen[1] + seen[2] > 1, "there is a choice");
     parsed(serve_post(*state, "/completion", ASKED "\"allowed_token_ids\":[99999999]}"), 400);
     parsed(serve_post(*state, "/completion", ASKED "\"allowed_token_ids\":[]}"), 400);
+    answer = parsed(serve_post(*state, "/completion",
+                               ASKED "\"allowed_token_ids\":[9],\"logit_bias\":[[9,false]]}"),
+                    400);
+    assert_string_equal(string_at(answer, "error.message"),
+                        "allowed_token_ids: none of [9] may come next");
+    expect_json(answer, "error.param", "'allowed_token_ids'");
 }
 
 // A prompt that is cut is the prompt that its end alone is.
