@@ -3,64 +3,7 @@
 #include "constraint/front.h"
 #include "constraint/matcher.h"
 #include "kit.h"
-
-static const char *const pieces[] = {"a",  "b",   "ab",       "ba", "c",  "(", ")",
-                                     "()", "aab", "\xc3\xa9", "x",  "(a", "b)"};
-enum { N_PIECES = sizeof pieces / sizeof *pieces };
-
-// --- random grammars as trees ---
-
-enum kind { LITERAL, CLASS, SEQ, ALT, REPEAT, CALL };
-struct tree {
-    enum kind kind;
-    const char *text; // LITERAL; CLASS: its characters, without brackets
-    bool negate;
-    int min, max; // max -1: no limit
-    int rule;
-    struct tree *part[4];
-    int n;
-};
-enum { N_RULES = 4, MAX_TREES = 4000, MAX_TEXT = 60 };
-static struct tree pool[MAX_TREES];
-static int n_pool;
-static struct tree *rules[N_RULES];
-
-static struct tree *tree_new(enum kind kind) {
-    check(n_pool < MAX_TREES, "trees");
-    pool[n_pool] = (struct tree){.kind = kind};
-    return &pool[n_pool++];
-}
-
-static struct tree *random_tree(int depth) {
-    static const char *const literals[] = {"a", "b", "(", ")", "ab", "\xc3\xa9", "x", "aab", ""};
-    static const char *const classes[] = {"ab", "a", "x\xc3\xa9", "()"};
-    const int pick = depth == 0 ? kit_below(3) : kit_below(8);
-    struct tree *t;
-    if (pick == 0 || pick == 7) {
-        t = tree_new(CLASS);
-        t->text = classes[kit_below(4)];
-        t->negate = kit_below(4) == 0;
-    } else if (pick == 1) {
-        t = tree_new(LITERAL);
-        t->text = literals[kit_below(9)];
-    } else if (pick == 2) {
-        t = tree_new(CALL);
-        t->rule = kit_below(N_RULES);
-    } else if (pick == 3 || pick == 4) {
-        t = tree_new(SEQ);
-        t->n = 2 + kit_below(2);
-    } else if (pick == 5) {
-        t = tree_new(ALT);
-        t->n = 2 + kit_below(2);
-    } else {
-        t = tree_new(REPEAT);
-        t->n = 1;
-        t->min = kit_below(3);
-        t->max = kit_below(3) ? -1 : t->min + kit_below(3);
-    }
-    for (int i = 0; i < t->n; i++) t->part[i] = random_tree(depth - 1);
-    return t;
-}
+#include "slow_parser.h"
 
 static void print_tree(const struct tree *t, char *out) {
     switch (t->kind) {
@@ -82,6 +25,8 @@ static void print_tree(const struct tree *t, char *out) {
         }
         strcat(out, ") ");
         break;
+    case TERMINAL: // Lark's
+        break;
     case REPEAT:
         strcat(out, "(");
         print_tree(t->part[0], out);
@@ -94,86 +39,12 @@ static void print_tree(const struct tree *t, char *out) {
     }
 }
 
-// --- the slow parser: the set of ends from a place, as bits ---
-
-static const char *subject;
-static int subject_len;
-static uint64_t known[N_RULES][MAX_TEXT + 1];
-static bool is_known[N_RULES][MAX_TEXT + 1];
-
-static uint64_t ends(const struct tree *t, int at);
-
-static uint64_t ends_of_all(const struct tree *t, uint64_t from) {
-    uint64_t all = 0;
-    for (int at = 0; at <= subject_len; at++)
-        if (from >> at & 1) all |= ends(t, at);
-    return all;
-}
-
-static int char_length(const char *text) {
-    const uint8_t c = (uint8_t)*text;
-    return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
-}
-
-static uint64_t class_ends(const struct tree *t, int at) {
-    if (at == subject_len) return 0;
-    const int n = char_length(subject + at);
-    bool found = false;
-    for (const char *c = t->text; *c; c += char_length(c))
-        found |= char_length(c) == n && memcmp(c, subject + at, (size_t)n) == 0;
-    return found != t->negate ? UINT64_C(1) << (at + n) : 0;
-}
-
-static uint64_t ends(const struct tree *t, int at) {
-    uint64_t all = UINT64_C(1) << at;
-    const int len = t->text ? (int)strlen(t->text) : 0;
-    switch (t->kind) {
-    case LITERAL:
-        return at + len <= subject_len && memcmp(subject + at, t->text, (size_t)len) == 0
-                   ? UINT64_C(1) << (at + len)
-                   : 0;
-    case CLASS:
-        return class_ends(t, at);
-    case SEQ:
-        for (int i = 0; i < t->n; i++) all = ends_of_all(t->part[i], all);
-        return all;
-    case ALT:
-        all = 0;
-        for (int i = 0; i < t->n; i++) all |= ends(t->part[i], at);
-        return all;
-    case REPEAT: {
-        for (int i = 0; i < t->min; i++) all = ends_of_all(t->part[0], all);
-        uint64_t reached = all;
-        for (int i = t->min; t->max < 0 ? true : i < t->max; i++) {
-            all = ends_of_all(t->part[0], all) & ~reached;
-            if (!all) break;
-            reached |= all;
-        }
-        return reached;
-    }
-    case CALL:
-        if (!is_known[t->rule][at]) {
-            is_known[t->rule][at] = true; // left recursion was refused, so nothing asks meanwhile
-            known[t->rule][at] = ends(rules[t->rule], at);
-        }
-        return known[t->rule][at];
-    }
-    return 0;
-}
-
-static bool slow_accepts(const char *text, size_t len) {
-    subject = text;
-    subject_len = (int)len;
-    memset(is_known, 0, sizeof is_known);
-    return ends(rules[0], 0) >> len & 1;
-}
-
 // A random grammar that compiles; NULL: it did not.
 static struct constraint *random_grammar(char *text) {
     n_pool = 0;
     text[0] = 0;
     for (int i = 0; i < N_RULES; i++) {
-        rules[i] = random_tree(3);
+        rules[i] = random_tree(3, true, false);
         sprintf(text + strlen(text), i ? "r%d ::= " : "root ::= ", i);
         print_tree(rules[i], text);
         strcat(text, " # a rule\n");
@@ -187,47 +58,18 @@ static struct constraint *random_grammar(char *text) {
     return NULL;
 }
 
-static bool ambiguous(struct constraint_run *run) {
-    return constraint_failure(run, 0) && strstr(constraint_failure(run, 0), "ambiguous");
-}
-
 CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
     static char text[20000];
-    int tried = 0, yes = 0, no = 0, sampled = 0;
+    struct slow_counts counts = {0};
     const int n = test_scale(200, 600, 20000);
     for (int round = 0; round < n; round++) {
         struct constraint *c = random_grammar(text);
         if (!c) continue;
-        tried++;
-        for (int i = 0; i < 30; i++) {
-            char subject_text[MAX_TEXT + 8];
-            size_t len = 0;
-            for (int k = kit_below(8); k > 0; k--) {
-                const char *piece = pieces[kit_below(N_PIECES)];
-                memcpy(subject_text + len, piece, strlen(piece));
-                len += strlen(piece);
-            }
-            const bool want = slow_accepts(subject_text, len);
-            struct constraint_run *run;
-            check(!constraint_open(c, 1, &run, NULL), "open");
-            const bool got =
-                constraint_feed(run, 0, subject_text, len) && constraint_may_end(run, 0);
-            check(got == want || ambiguous(run), "%s\"%.*s\": expected %d", text, (int)len,
-                  subject_text, want);
-            constraint_close(run);
-            *(want ? &yes : &no) += 1;
-        }
-        for (int i = 0; i < 3; i++) {
-            char sample[256];
-            size_t len;
-            if (!kit_sample(c, sample, 50, &len, 10)) continue;
-            check(slow_accepts(sample, len), "%sgave \"%.*s\"", text, (int)len, sample);
-            sampled++;
-        }
+        slow_compare(c, text, &counts);
         constraint_release(c);
     }
-    check(tried > n / 4 && yes > n / 4 && no > n && sampled > n / 4, "%d, %d, %d, %d of %d", tried,
-          yes, no, sampled, n);
+    check(counts.tried > n / 4 && counts.yes > n / 4 && counts.no > n && counts.sampled > n / 4,
+          "%d, %d, %d, %d of %d", counts.tried, counts.yes, counts.no, counts.sampled, n);
 }
 
 CASE(masks_of_random_grammars_are_exact_and_rollback_is_replay) {
