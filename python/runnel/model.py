@@ -197,7 +197,7 @@ class Model:
         - ``json_schema``: a JSON Schema, as a dict or as JSON;
         - ``json_object=True``: any JSON object;
         - ``regex``: the whole text matches it;
-        - ``grammar``: GBNF;
+        - ``grammar``: GBNF or Lark;
         - ``choices``: the text is one of these strings;
         - ``structure``: a structural tag, as a dict or as JSON.
 

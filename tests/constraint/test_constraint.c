@@ -270,6 +270,10 @@ CASE(hostile_sources_are_compiled_or_refused_by_counted_work) {
                    "{\"$defs\":{\"a\":{\"allOf\":[{\"$ref\":\"#/$defs/"
                    "a\"},{\"items\":{\"$ref\":\"#/$defs/a\"}}]}},\"$ref\":\"#/$defs/a\"}",
                    "", "", "", 1, "");
+    repeat_bounded(CONSTRAINT_GRAMMAR, "start: ", "(", "A", ")+", 60, "\nA: /[a-z]/~1..9");
+    repeat_bounded(CONSTRAINT_GRAMMAR, "start: start \"a\" ", "| start A ", "| A", "", 20000,
+                   "\nA: \"a\"+\n%ignore A");
+    repeat_bounded(CONSTRAINT_GRAMMAR, "start: A~4000\nA: B~4000\nB: ", "/x/", "", "", 100000, "");
     repeat_bounded(CONSTRAINT_SCHEMA,
                    "{\"type\":\"string\",\"pattern\":\"([ab]*a[ab]{12})\",\"minLength\":100,"
                    "\"maxLength\":900}",
@@ -317,6 +321,38 @@ CASE(large_structures_are_bounded) {
     check(kit_accepts(c, "x", 1) && !kit_accepts(c, "a", 1), "a chain of rules");
     constraint_release(c);
     free(text);
+}
+
+// The rows of rules are kept twice: in the machine, and for other machines with the same rules.
+CASE(memory_of_shared_rules_is_counted) {
+    enum { N = 240 };
+    char *text = malloc(400 * N), *at = text + sprintf(text, "root ::= \"a\"");
+    for (int i = 0; i < N; i++) at += sprintf(at, " | \"%d\" r%d", i, i);
+    for (int i = 0; i < N; i++) at += sprintf(at, "\nr%d ::= \"%0*d\"", i, 240, i);
+    const struct constraint_limits limits = {.work = 1 << 30};
+    struct constraint *c;
+    rn_error err = {0};
+    const rn_status status =
+        constraint_compile(kit_vocab, CONSTRAINT_GRAMMAR, text, strlen(text), &limits, &c, &err);
+    check(status == RN_ERR_ARG && strstr(err.message, "bytes"), "%s", err.message);
+    free(text);
+}
+
+// 2^13 ways to write nothing, none of which has a byte.
+CASE(empty_rules_that_call_each_other_are_too_ambiguous) {
+    enum { N = 13 };
+    char text[1000], *at = text + sprintf(text, "root ::= (\"x\" r0)* \"y\"\n");
+    for (int i = 0; i < N; i++) at += sprintf(at, "r%d ::= r%d r%d\n", i, i + 1, i + 1);
+    sprintf(at, "r%d ::= \"\"\n", N);
+    struct constraint *c = kit_compile(CONSTRAINT_GRAMMAR, text);
+    struct constraint_run *run;
+    check(!constraint_open(c, 1, &run, NULL), "open");
+    check(!constraint_feed(run, 0, "x", 1) && constraint_status(run, 0) == RN_ERR_AMBIGUOUS,
+          "expected a failure");
+    constraint_hook(run).rollback(run, 0, 1);
+    check(constraint_feed(run, 0, "y", 1) && constraint_may_end(run, 0), "another way");
+    constraint_close(run);
+    constraint_release(c);
 }
 
 CASE(too_ambiguous_texts_end_with_an_error) {

@@ -22,6 +22,9 @@ CASE(custom_tools_become_functions) {
         {"{'type':'grammar','grammar':{'syntax':'regex','definition':'a|b'}}}}",
          "{'type':'grammar','syntax':'regex','definition':'a|b'}}",
          FUNCTION ",'pattern':'^(?:a|b)$'" REST},
+        {"{'type':'grammar','grammar':{'syntax':'lark','definition':'start: \\'a\\'+'}}}}",
+         "{'type':'grammar','syntax':'lark','definition':'start: \\'a\\'+'}}",
+         FUNCTION ",'x-lark':'start: \\'a\\'+'" REST},
         // anchors at the ends are for the whole input as well
         {"{'type':'grammar','grammar':{'syntax':'regex','definition':'^^[0-9^$(]{3}$$|^(a|b)\\\\$'}"
          "}}"
@@ -59,8 +62,10 @@ CASE(wrong_formats_are_refused_by_field) {
         {WITH("{}"), AT ".type", "missing"},
         {WITH("{'type':'xml'}"), AT ".type", "'xml'"},
         {WITH("{'type':'grammar','grammar':{}}"), AT ".grammar.syntax", "missing"},
-        {WITH("{'type':'grammar','grammar':{'syntax':'lark','definition':'a'}}"),
-         AT ".grammar.syntax", "lark"},
+        {WITH("{'type':'grammar','grammar':{'syntax':'lark','definition':'start: a'}}"),
+         AT ".grammar.definition", "definition: line 1, column 8: the rule"},
+        {WITH("{'type':'grammar','grammar':{'syntax':'ebnf','definition':'a'}}"),
+         AT ".grammar.syntax", "ebnf"},
         {WITH("{'type':'grammar','grammar':{'syntax':'regex','definition':'(a)\\\\1'}}"),
          AT ".grammar.definition", "definition: offset 3: "},
         {WITH("{'type':'grammar','grammar':{'syntax':'regex','definition':'a)|(?:b'}}"),
