@@ -95,6 +95,9 @@ run run -p "Once upon a time" -q --regex '[0-9]{3}-[0-9]{2}'
 expect "--regex" grep -qxE '[0-9]{3}-[0-9]{2}' out
 run run -p "Once upon a time" -q --grammar 'root ::= "<" [a-c]{2} ">"'
 expect "--grammar" grep -qxE '<[a-c]{2}>' out
+run run -p "Once upon a time" -q --grammar 'start: "<" A~2 ">"
+A: "a".."c"'
+expect "--grammar in Lark" grep -qxE '<[a-c]{2}>' out
 run run --chat-template think.jinja -p "Tell me a story." -q --reasoning-budget 4 --choice hare
 expect "a shape starts behind the reasoning" grep -qzE '</think>\s{0,4}hare\s*$' out
 refused 2 "--json-schema: /properties/a/not: " run -p a --json-schema '{"properties":{"a":{"not":{}}}}'

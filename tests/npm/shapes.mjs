@@ -174,6 +174,7 @@ test('vLLM\'s and llama.cpp\'s fields', async () => {
     assert.match((await complete({ structured_outputs: { regex: '[a-f]{3}-[0-9]{2}' } })).text, /^[a-f]{3}-[0-9]{2}$/);
     assert.ok(['red', 'green'].includes((await complete({ structured_outputs: { choice: ['red', 'green'] } })).text));
     assert.match((await complete({ guided_grammar: 'root ::= "a" [0-9]{2} "z"' })).text, /^a[0-9]{2}z$/);
+    assert.match((await complete({ structured_outputs: { grammar: 'start: "a" /[0-9]/~2 [B]\nB: "z"' } })).text, /^a[0-9]{2}z?$/);
     assert.match((await complete({ structured_outputs: { structural_tag: { type: 'structural_tag', format: { type: 'tag', begin: '<n>',
         content: { type: 'regex', pattern: '[0-9]{1,3}' }, end: '</n>' } } } })).text, /^<n>[0-9]{1,3}<\/n>$/);
     const native = JSON.parse((await ask(server, '/completion', { prompt: 'The fox', n_predict: 60, json_schema: { enum: [1, 'two'] } })).text);

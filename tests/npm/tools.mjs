@@ -138,6 +138,17 @@ for (const family of ['qwen25', 'qwen35', 'lfm2', 'gemma4']) {
         assert.ok(more.output_text.length > 0);
     });
 
+    test(`${family}: custom tools take a text of a grammar in Lark`, async () => {
+        const definition = 'start: sum "\\n"\n?sum: NUM | sum OP NUM -> more | "(" sum ")"\nOP: "+" | "*"\nNUM: /[1-9][0-9]?/\n%ignore " "';
+        const format = { type: 'grammar', grammar: { syntax: 'lark', definition } };
+        const options = { ...body, temperature: 0, tools: [{ type: 'custom', custom: { name: 'count', description: 'counts', format } }] };
+        const { finish_reason, message } = (await openai.chat.completions.create(options)).choices[0];
+        const [call] = message.tool_calls;
+        const start = /^ *([ (]*[1-9][0-9]?[ )]*([+*][ (]*[1-9][0-9]?[ )]*)*)?/;
+        if (finish_reason === 'length') assert.match(call.custom.input, start);
+        else assert.match(call.custom.input, new RegExp(`${start.source}\n$`));
+    });
+
     if (['qwen25', 'gemma4'].includes(family)) test(`${family}: the AI SDK sees the input grow`, async () => {
         const providers = [createOpenAICompatible({ name: 'runnel', baseURL: `${server.url}/v1` })(model),
             createAnthropic({ baseURL: `${server.url}/v1`, apiKey: 'none' })(model)];
