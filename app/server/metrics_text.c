@@ -504,10 +504,10 @@ void scrape_begin(struct scrape *scrape, const struct served *served) {
     const struct server *server = served->server;
     scrape->served = served;
     scrape->ready = atomic_load(&server->phase) != PHASE_LOADING && served->engine;
-    if (scrape->ready || served->source) served_stats(served, &scrape->stats);
-    if (scrape->ready) {
-        scrape->info = served->engine_info;
-        scrape->has_store = rn_engine_get_store_stats(served->engine, &scrape->store);
+    if (scrape->ready) scrape->info = served->engine_info;
+    if (scrape->ready || served->source) {
+        served_stats(served, &scrape->stats);
+        scrape->has_store = served_store_stats(served, &scrape->store);
     }
     scrape_label(&scrape->labels, "model_name", served->name);
     jbuf_text(&scrape->labels, ",engine=\"0\"");

@@ -87,6 +87,7 @@ struct served {
     uint64_t failed_ns; // when it became FAILED
     char reason[SERVED_REASON_SIZE];
     rn_engine_stats past; // counters of its engines that are gone
+    rn_store_stats past_store;
 };
 
 // source NULL: none. False: out of memory.
@@ -110,6 +111,8 @@ bool served_is_idle(const struct served *served);
 uint64_t served_end_ns(const struct served *served);
 // The counters of all its engines, and the present figures of the one that is there.
 void served_stats(const struct served *served, rn_engine_stats *out);
+// The same of its page store. False: it has none now.
+bool served_store_stats(const struct served *served, rn_store_stats *out);
 void served_stats_keep(struct served *served); // its engine goes
 
 // Choices that it takes at a time, running or waiting. The engine's queue has room for all of them:

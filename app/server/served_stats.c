@@ -65,8 +65,32 @@ void served_stats(const struct served *served, rn_engine_stats *out) {
     counters_add(out, &served->past);
 }
 
+static void store_add(rn_store_stats *sum, const rn_store_stats *more) {
+#define ADD(field) sum->field += more->field
+    ADD(hits);
+    ADD(misses);
+    ADD(refused);
+    ADD(read_bytes);
+    ADD(written);
+    ADD(written_bytes);
+    ADD(evictions);
+    ADD(dropped);
+    ADD(removed);
+    ADD(errors);
+#undef ADD
+}
+
+bool served_store_stats(const struct served *served, rn_store_stats *out) {
+    *out = (rn_store_stats){0};
+    const bool has_store = served->engine && rn_engine_get_store_stats(served->engine, out);
+    store_add(out, &served->past_store);
+    return has_store;
+}
+
 void served_stats_keep(struct served *served) {
     rn_engine_stats stats;
+    rn_store_stats store;
     rn_engine_get_stats(served->engine, &stats);
     counters_add(&served->past, &stats);
+    if (rn_engine_get_store_stats(served->engine, &store)) store_add(&served->past_store, &store);
 }

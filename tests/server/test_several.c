@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "serve_clients.h"
+#include "store_folder.h"
 
 enum { MODELS = 3, TOKENS = 40 };
 
@@ -26,6 +27,7 @@ struct set {
     _Atomic int load_ms;    // that a load takes at least
     _Atomic bool is_broken; // loads fail
     _Atomic bool is_held;   // loads do not end
+    const char *store;      // a folder for pages; NULL: none
 };
 
 static const char *const names[MODELS] = {"one", "two", "three"};
@@ -56,6 +58,8 @@ static rn_status on_load(void *ctx, struct server_model *out, rn_error *err) {
                                        .kv_pages = 128,
                                        .max_seqs = 4,
                                        .max_waiting = 64,
+                                       .page_store = set->store,
+                                       .page_store_bytes = 1 << 20,
                                        .self_check = true};
     set->n_loads++;
     serve_sleep_ms(set->load_ms);
@@ -250,6 +254,29 @@ CASE(test_a_stream_ends_before_its_model_goes) {
     free(text);
     free(other);
     set_stop(set);
+}
+
+CASE(test_counters_of_the_page_store_outlive_its_engine) {
+    static const char ready[] = "runnel:store_ready{model_name=\"one\",engine=\"0\"} ";
+    static const char misses[] = "runnel:store_misses_total{model_name=\"one\",engine=\"0\"} ";
+    const struct store_folder folder = store_folder_make();
+    char body[1024];
+    struct set *set = set_create();
+    set->store = folder.path;
+    set_start(set, serve_config(), 1);
+    free(finish(ask(set, 0, 4, true)));
+    for (int tries = 0; metric(set, ready) != 1 && tries < 500; tries++) serve_sleep_ms(10);
+    int len = snprintf(body, sizeof body, "{\"model\":\"one\",\"max_tokens\":4,\"prompt\":[1");
+    for (int i = 0; i < 100; i++) len += snprintf(body + len, sizeof body - (size_t)len, ",%d", i);
+    snprintf(body + len, sizeof body - (size_t)len, "]}");
+    reply_expect(serve_post(&set->serve, "/v1/completions", body), 200, "length");
+    const double before = metric(set, misses);
+    check(before >= 1, "%g misses", before);
+    free(finish(ask(set, 1, 4, true)));
+    expect_state(set, 0, "unloaded");
+    assert_true(metric(set, misses) == before);
+    set_stop(set);
+    store_folder_remove(&folder);
 }
 
 // Watchers of a model's engine do not keep it: their streams end.
