@@ -11,7 +11,7 @@ import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int,
                     c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p)
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from .errors import error_for
 
@@ -267,6 +267,15 @@ def assign(struct: Structure, name: str, value: Any) -> None:
         raise TypeError(f"{name}: {value!r} is not of the right type") from None
     if isinstance(value, int) and getattr(struct, name) != value:
         raise ValueError(f"{name}: {value} is out of range")
+
+
+def id_array(ids: Sequence[int]) -> Any:
+    """Token ids as an array, which has one place at least. ctypes would cut an id to 32 bits without a word."""
+    array = (c_int32 * max(1, len(ids)))(*ids)
+    for at, token in enumerate(ids):
+        if array[at] != token:
+            raise ValueError(f"token {at} is {token}, which is out of range")
+    return array
 
 
 def as_dict(value: Structure) -> Dict[str, Any]:

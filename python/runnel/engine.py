@@ -7,12 +7,13 @@ import ctypes
 import itertools
 import threading
 import weakref
+from collections import deque
 from ctypes import byref, c_uint64, c_void_p, sizeof
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, cast, overload
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Union, cast, overload
 
 from . import _native as native
 from ._native import lib
-from .errors import CancelledError, Error, error_for
+from .errors import CancelledError, Error, FullError, error_for
 from .model import ChatTemplate, Messages, Model
 from .settings import RequestBuilder, engine_options
 from .stream import Event, Logprob, Result, Stream, Timings
@@ -143,18 +144,33 @@ class Engine:
     def embed(self, texts: Sequence[str], *, pooling: str = ..., normalize: bool = ...) -> List[List[float]]: ...
 
     def embed(self, texts: Union[str, Sequence[str]], *, pooling: str = "mean", normalize: bool = True) -> Any:
-        """A vector for a text, or for each of several.
+        """A vector for a text, or for each of several, however many.
 
         :param pooling: ``mean`` of the last hidden states of all tokens, or the ``last`` one's.
         """
         if pooling not in native.POOLINGS:
             raise ValueError(f"pooling: {pooling!r} is not one of {', '.join(native.POOLINGS)}")
         several = [texts] if isinstance(texts, str) else list(texts)
-        streams = [self._submit(self.model.tokenize(text, bos=True), {}, pooling, normalize) for text in several]
-        vectors = []
-        for stream in streams:
+        running: Deque[Stream] = deque()
+        vectors: List[Any] = []
+
+        def take() -> None:
+            stream = running.popleft()
             stream.result()
             vectors.append(stream.embedding)
+
+        for text in several:
+            ids = self.model.tokenize(text, bos=True)
+            while True:
+                try:
+                    running.append(self._submit(ids, {}, pooling, normalize))
+                    break
+                except FullError:
+                    if not running:  # others fill the queue
+                        raise
+                    take()
+        while running:
+            take()
         return vectors[0] if isinstance(texts, str) else vectors
 
     def _submit(self, ids: Sequence[int], settings: Mapping[str, Any], pooling: Optional[str] = None,

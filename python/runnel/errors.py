@@ -1,4 +1,4 @@
-"""Exceptions, one for each status of the library."""
+"""Exceptions for the statuses of the library."""
 
 from __future__ import annotations
 
@@ -55,9 +55,17 @@ class DeviceError(Error):
     """The device was lost; the engine computes nothing any more."""
 
 
+class BoundError(Error):
+    """A request's bound on time cannot be kept."""
+
+
+class ShapeError(Error):
+    """No token continues the text in its shape, or too many ways lead on."""
+
+
 # By number, as runnel_status.h has them.
 STATUSES = (None, OutOfMemory, FileError, ModelError, UnsupportedError, ArgumentError, ContextError, FullError,
-            NumericError, DeadlineError, CancelledError, StepError, DeviceError)
+            NumericError, DeadlineError, CancelledError, StepError, DeviceError, BoundError, ShapeError, ShapeError)
 
 
 def error_for(status: int, message: str) -> Error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 import weakref
 from ctypes import byref, c_int32, c_size_t, c_void_p
@@ -31,7 +32,8 @@ class Model:
         opened = lib.model_open_vocab if vocab_only else lib.model_open
         opened(os.fsencode(path), byref(handle))
         self._handle: Optional[c_void_p] = handle
-        self._users = 0  # engines, templates and shapes that are open
+        self._users = 0  # engines, templates and shapes that are open; they may end on any thread,
+        self._lock = threading.RLock()  # also where the thread that holds it collects garbage
         self._is_closing = False
         self._info = native.as_dict(lib.model_get_info(handle).contents)
         self._template: Optional[c_void_p] = None  # of its own, parsed when it is needed first
@@ -47,18 +49,21 @@ class Model:
 
     def close(self) -> None:
         """Frees the model, as soon as its engines and shapes are closed too. May be called again."""
-        if self._template is not None:
-            lib.chat_template_destroy(self._template)
-            self._template = None
-        self._is_closing = True
-        self._release()
+        with self._lock:
+            if self._template is not None:
+                lib.chat_template_destroy(self._template)
+                self._template = None
+            self._is_closing = True
+            self._release()
 
     def _acquire(self) -> None:
-        self._users += 1
+        with self._lock:
+            self._users += 1
 
     def _leave(self) -> None:
-        self._users -= 1
-        self._release()
+        with self._lock:
+            self._users -= 1
+            self._release()
 
     def _release(self) -> None:
         if self._is_closing and self._users == 0 and self._handle is not None:
@@ -105,8 +110,7 @@ class Model:
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids; special tokens give theirs when asked for."""
         text, length = c_void_p(), c_size_t()
-        array = (c_int32 * len(ids))(*ids)
-        lib.detokenize(self.handle, array, len(ids), special, byref(text), byref(length))
+        lib.detokenize(self.handle, native.id_array(ids), len(ids), special, byref(text), byref(length))
         return lib.take_text(text, length).decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
@@ -170,11 +174,12 @@ class Model:
         return self._tokenize(text, native.TOKENIZE_BOS | native.TOKENIZE_SPECIAL | native.TOKENIZE_GUARDED)
 
     def _own_template(self) -> c_void_p:
-        if self._template is None:
-            template = c_void_p()
-            lib.chat_template_create(self.handle, None, byref(template))
-            self._template = template
-        return self._template
+        with self._lock:
+            if self._template is None:
+                template = c_void_p()
+                lib.chat_template_create(self.handle, None, byref(template))
+                self._template = template
+            return self._template
 
     def _render(self, messages: Messages, tools: Optional[Sequence[Any]], variables: Optional[Mapping[str, Any]],
                 add_generation_prompt: bool, continue_final: bool, template: Optional["ChatTemplate"],

@@ -96,11 +96,7 @@ class RequestBuilder:
         self._kept: List[Any] = []  # arrays and strings behind pointers
 
     def _ids(self, ids: Sequence[int]) -> Tuple[Any, int]:
-        array = (ctypes.c_int32 * max(1, len(ids)))(*ids)
-        for at, token in enumerate(ids):
-            if array[at] != token:
-                raise ValueError(f"token {at} is {token}, which is out of range")
-        return ctypes.cast(array, ctypes.POINTER(ctypes.c_int32)), len(ids)
+        return ctypes.cast(native.id_array(ids), ctypes.POINTER(ctypes.c_int32)), len(ids)
 
     def _text(self, name: str, text: Optional[str]) -> Optional[bytes]:
         if text is None:
@@ -148,7 +144,8 @@ class RequestBuilder:
         native.assign(self.request.sampling, "seed", value)
 
     def _set_logit_bias(self, value: Mapping[int, float]) -> None:
-        array = (native.LogitBias * max(1, len(value)))(*[native.LogitBias(int(token), bias) for token, bias in value.items()])
+        tokens = native.id_array([int(token) for token in value])
+        array = (native.LogitBias * max(1, len(value)))(*map(native.LogitBias, tokens, value.values()))
         self._kept.append(array)
         self.request.sampling.logit_bias = ctypes.cast(array, ctypes.POINTER(native.LogitBias))
         self.request.sampling.n_logit_bias = len(value)
@@ -187,7 +184,7 @@ class RequestBuilder:
         for name in ("open", "close", "last"):
             setattr(reasoning, name, self._text("reasoning", value.get(name)))
         reasoning.has_budget = value.get("budget") is not None
-        reasoning.budget = value.get("budget") or 0
+        native.assign(reasoning, "budget", value.get("budget") or 0)
 
     def _set_user(self, value: str) -> None:
         self.request.user = self._text("user", value)
@@ -211,7 +208,7 @@ def json_text(name: str, value: Any) -> bytes:
 
 ENGINE_OPTIONS: Dict[str, Any] = {
     name: kind for name, kind in native.EngineOptions._fields_
-    if name not in ("draft", "draft_fn", "draft_ctx", "progress", "progress_ctx")}
+    if name != "draft" and kind is not ctypes.c_void_p}  # pointers are the library's business
 
 
 def engine_options(options: Mapping[str, Any]) -> native.EngineOptions:

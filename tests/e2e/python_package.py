@@ -42,7 +42,8 @@ class Layout(unittest.TestCase):
         constants = {name: value for name, value in vars(native).items() if name.startswith("RN_")}
         constants.update({"RN_TOKENIZE_GUARDED": native.TOKENIZE_GUARDED, "RN_POOLING_LAST": native.POOLINGS["last"],
                           "RN_SHAPE_STRUCTURE": native.SHAPES.index("structure"), "RN_FINISH_ERROR": 4,
-                          "RN_ERR_DEVICE": len(runnel.errors.STATUSES) - 1})
+                          "RN_ERR_AMBIGUOUS": len(runnel.errors.STATUSES) - 1})
+        self.assertEqual(native.lib.status_text(len(runnel.errors.STATUSES)), native.lib.status_text(10**6))
         for name, value in constants.items():
             lines.append(f'printf("{name} %d\\n", (int){name});')
             wanted.append(f"{name} {value}")
@@ -175,6 +176,9 @@ class Texts(WithEngine):
         self.assertNotEqual(two[0], two[1])
         with self.assertRaisesRegex(ValueError, "'max' is not one of mean, last"):
             self.engine.embed("a", pooling="max")
+        with runnel.Engine(self.model, max_seqs=1, max_waiting=1, n_ctx=64) as small:  # more than may wait
+            many = small.embed(["a fox", "a dog"] * 10)
+        self.assertEqual(many, [many[0], many[1]] * 10)
 
     def test_tokens(self):
         text = "A fox, 3 lanterns and a \N{SNOWMAN}!"
@@ -353,6 +357,10 @@ class Errors(WithEngine):
                 (runnel.ArgumentError, "messages: not a JSON array", lambda: model.render_chat({})),
                 (ValueError, "max_tokens: 1099511627776 is out of range", lambda: engine.generate("a", max_tokens=2**40)),
                 (ValueError, "token 1 is 1099511627776", lambda: engine.generate([1, 2**40])),
+                (ValueError, "token 0 is 4294967297", lambda: model.detokenize([2**32 + 1])),
+                (ValueError, "token 0 is 4294967297", lambda: engine.generate("a", logit_bias={2**32 + 1: 100})),
+                (ValueError, "budget: 1099511627776", lambda: engine.generate("a", reasoning={"budget": 2**40})),
+                (TypeError, "no 'store_note'", lambda: runnel.Engine(model, store_note=12345)),
                 (ValueError, "stop: .* has a NUL", lambda: engine.generate("a", stop="a\0b")),
                 (ValueError, "another model's", lambda: engine.generate("a", shape=runnel.Model("model.gguf").shape(regex="a"))),
                 (TypeError, "'temprature'; did you mean 'temperature'", lambda: engine.generate("a", temprature=1)),
