@@ -300,10 +300,11 @@ static int retry_after(const struct served *served) {
 
 bool call_refuse_full(struct call *call) {
     const struct served *served = call->served;
+    const int taken = served->load + served->preparing + served->n_waiting;
     call->retry_after_s = retry_after(served);
     return call_refuse(call, 429, NULL, "queue_full",
-                       "The server is busy: %d of %d places are taken. Try again in %d s.",
-                       served->load, served_places(served), call->retry_after_s);
+                       "The server is busy: %d of %d places are taken. Try again in %d s.", taken,
+                       served_places(served), call->retry_after_s);
 }
 
 // ---------------------------------------------------------------- answering

@@ -77,8 +77,6 @@ static struct lineup_step make_room(struct served *served, int n, struct served 
     if (victim) return (struct lineup_step){LINEUP_UNLOAD, victim};
     victim = victim_find(served, n, wanted, false);
     if (!victim) return (struct lineup_step){LINEUP_FAIL, wanted}; // the plan has its reason
-    if (!wanted->n_waiting && !wanted->is_asked)                   // nobody waits any more
-        return (struct lineup_step){LINEUP_UNLOAD, wanted};
     *yields = victim;
     return (struct lineup_step){LINEUP_NOTHING, NULL};
 }
@@ -104,6 +102,8 @@ static struct lineup_step decide(struct served *served, int n, uint64_t now_ns, 
     struct served *expired = expired_find(served, n, now_ns, due_ns);
     if (expired) return (struct lineup_step){LINEUP_UNLOAD, expired};
     if (!wanted) return (struct lineup_step){LINEUP_NOTHING, NULL};
+    if (!wanted->n_waiting && !wanted->is_asked) // nobody waits any more: no model goes for it
+        return (struct lineup_step){LINEUP_UNLOAD, wanted};
     if (!wanted->is_planned) return (struct lineup_step){LINEUP_PLAN, wanted};
     if (fits(served, n, wanted)) return (struct lineup_step){LINEUP_LOAD, wanted};
     return make_room(served, n, wanted, yields);

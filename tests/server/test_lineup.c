@@ -133,6 +133,18 @@ CASE_WITH(test_nothing_yields_any_more_when_nobody_waits, setup, teardown) {
     assert_false(world->served[1].yields);
 }
 
+// Clients that ask and hang up do not make models replace each other.
+CASE_WITH(test_no_model_goes_for_one_that_nobody_waits_for, setup, teardown) {
+    struct world *world = *state;
+    ready(world, 0, 9);
+    ready(world, 1, 3);
+    want(world, 2, 10);
+    world->served[2].n_waiting = 0;
+    expect(world, LINEUP_UNLOAD, 2); // its plan is forgotten
+    world->served[2].is_asked = true;
+    expect(world, LINEUP_UNLOAD, 1);
+}
+
 CASE_WITH(test_a_kept_model_never_goes, setup, teardown) {
     struct world *world = *state;
     world->source[0].keep = world->source[1].keep = true;
