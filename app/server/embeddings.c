@@ -124,14 +124,24 @@ bool openai_dimensions(const struct fields *fields) {
                         (long long)dimensions, n_embd);
 }
 
-// Fields of text generation mean nothing here, so all of them are ignored.
+// A text would end in ways that have no vector: by a share of the prompt that is not cached, say.
+void openai_embed_params(const struct served *served, struct params *params) {
+    *params = (struct params){.sampling = served->sampling,
+                              .n = 1,
+                              .effort = EFFORT_ABSENT,
+                              .thinking_budget = -1,
+                              .id_slot = -1,
+                              .priority = params->priority,
+                              .user = params->user,
+                              .cache_salt = params->cache_salt,
+                              .timeout_ms = params->timeout_ms,
+                              .ttft_ms = params->ttft_ms,
+                              .tpot_ms = params->tpot_ms};
+}
+
 static bool params_take(struct call *call, const json_t *body, struct params *params) {
     if (!params_read(call, body, FAMILY_COMPLETIONS, params)) return false;
-    params->n = 1;
-    params->max_tokens = 0;
-    params->n_stop = 0;
-    params->stream = params->include_usage = params->logprobs = false;
-    params->top_logprobs = 0;
+    openai_embed_params(call->served, params);
     return true;
 }
 

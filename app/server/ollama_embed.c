@@ -61,9 +61,7 @@ static void embed(struct call *call, const struct writer *writer, const char *na
     if (!generation || !params_read(call, body, FAMILY_OLLAMA, &generation->params)) return;
     const struct fields fields = fields_of(call, body, "");
     const json_t *given = json_object_get(body, name);
-    generation->params.stream = generation->params.logprobs = false;
-    generation->params.top_logprobs = generation->params.max_tokens = 0;
-    generation->params.n_stop = 0;
+    openai_embed_params(call->served, &generation->params);
     if (!ollama_fields(call, body) || !openai_dimensions(&fields)) return;
     if (!given || json_is_null(given) || (json_is_string(given) && !json_string_length(given)) ||
         (json_is_array(given) && !json_array_size(given))) {

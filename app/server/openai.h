@@ -57,6 +57,8 @@ void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out
 bool openai_prompts(struct call *call, const json_t *body, const char *name, bool keep_text);
 // A vector as a JSON array of numbers.
 void openai_vector(const float *value, int n, struct jbuf *out);
+// Leaves the fields that a request for vectors has: those of text generation mean nothing there.
+void openai_embed_params(const struct served *served, struct params *params);
 // `dimensions` must be the model's. False: refused.
 bool openai_dimensions(const struct fields *fields);
 

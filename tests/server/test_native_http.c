@@ -77,6 +77,12 @@ CASE(embeddings_have_the_native_form) {
         parsed(serve_post(*state, "/embedding", "{\"content\":[7],\"embd_normalize\":-1}"), 200);
     check(!json_equal(at_path(raw, "0.embedding.0"), own), "its length is not 1");
     parsed(serve_post(*state, "/embedding", "{\"content\":[7],\"embd_normalize\":0}"), 400);
+    // fields of texts mean nothing: with such a threshold a text would end before it starts
+    const json_t *same_too = parsed(
+        serve_post(*state, "/embedding",
+                   "{\"content\":[7],\"cache_hit_threshold\":1,\"min_tokens\":3,\"id_slot\":999}"),
+        200);
+    check(json_equal(at_path(same_too, "0.embedding.0"), own), "fields of texts are ignored");
 }
 
 CASE(small_routes_of_peers_answer) {
