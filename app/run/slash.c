@@ -2,8 +2,10 @@
 // converse.c expects it.
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "helpers.h"
@@ -80,6 +82,40 @@ static bool file_remember(struct talk *c, const char *path) {
     return copy != NULL;
 }
 
+static bool text_put(int fd, const char *text) {
+    const size_t len = strlen(text);
+    const bool ok = write(fd, text, len) == (ssize_t)len && write(fd, "\n", 1) == 1;
+    const int error_number = errno;
+    const bool closed = close(fd) == 0;
+    if (!ok) errno = error_number;
+    return ok && closed;
+}
+
+// Takes the file's bytes back where its writing failed, or its move. False: errno says why.
+static bool undone(bool ok, const char *path) {
+    const int error_number = errno;
+    if (!ok) unlink(path);
+    errno = error_number;
+    return ok;
+}
+
+static bool file_make(const char *path, const char *text) {
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0600);
+    return fd >= 0 && undone(text_put(fd, text), path);
+}
+
+// The new text is written beside the old one, which stays where that fails.
+static bool file_replace(const char *path, const char *text) {
+    char at[PATH_MAX], beside[PATH_MAX + 8];
+    struct stat old;
+    if (!realpath(path, at)) snprintf(at, sizeof at, "%s", path); // of a link the file
+    snprintf(beside, sizeof beside, "%s.XXXXXX", at);
+    const int fd = mkstemp(beside);
+    if (fd < 0) return false;
+    if (stat(at, &old) == 0) fchmod(fd, old.st_mode & 0777);
+    return undone(text_put(fd, text) && rename(beside, at) == 0, beside);
+}
+
 // A file that this conversation did not write or read is not replaced.
 static void slash_save(struct talk *c, const char *path) {
     const bool is_own = c->file && !strcmp(c->file, *path ? path : c->file);
@@ -89,21 +125,12 @@ static void slash_save(struct talk *c, const char *path) {
         return;
     }
     char *text = json_dumps(c->chat->messages, JSON_INDENT(2));
-    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (is_own ? O_TRUNC : O_EXCL);
-    const int fd = text ? open(path, flags, 0600) : -1;
-    if (fd < 0) {
+    if (!text) {
+        app_fail(APP_FAILED, "out of memory");
+    } else if (!(is_own ? file_replace : file_make)(path, text)) {
         talk_note(c, "%s: %s.", err_path(path),
-                  !text             ? "out of memory"
-                  : errno == EEXIST ? "there is such a file, and it stays as it is"
-                                    : strerror(errno));
-        free(text);
-        return;
-    }
-    const size_t len = strlen(text);
-    const bool ok = write(fd, text, len) == (ssize_t)len && write(fd, "\n", 1) == 1;
-    const int error_number = errno;
-    if (close(fd) != 0 || !ok) {
-        talk_note(c, "%s: %s.", err_path(path), strerror(ok ? errno : error_number));
+                  errno == EEXIST && !is_own ? "there is such a file, and it stays as it is"
+                                             : strerror(errno));
     } else if (file_remember(c, path)) {
         talk_note(c, "%zu messages are saved in %s.", json_array_size(c->chat->messages),
                   err_path(c->file));

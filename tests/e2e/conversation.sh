@@ -244,6 +244,26 @@ STEPS
 equal "commands: $(tail -c 300 out)" 0 "$code"
 equal "the file is private" 600 "$(stat -c %a talk.json)"
 equal "a file that was there stays" kept "$(cat kept.json)"
+# A file that cannot be written whole stays as it was.
+printf '#!/bin/bash\ntrap "" XFSZ\nulimit -f 1\nexec "%s" "$@"\n' "$BIN" >limited
+chmod +x limited
+"$DIALOGUE" ./limited run --temp 0 -q >out 2>err <<STEPS
+expect > 
+send /save small.json\r
+expect 0 messages are saved in small.json.
+expect > 
+send /system $(printf 'x%.0s' {1..1500})\r
+expect > 
+send /save\r
+expect small.json: File too large.
+expect > 
+send /save other.json\r
+expect other.json: File too large.
+expect > 
+send /exit\r
+STEPS
+equal "what was saved is there" "[]" "$(cat small.json)"
+equal "nothing half is left" "small.json" "$(echo small.json* other.json* | sed 's/ other.json\*//')"
 equal "--messages reads what /save wrote" "Hello, who are you?" "$(json talk.json 0.content)"
 
 # From here on the text matters less than the number of starts.
