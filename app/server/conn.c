@@ -335,15 +335,11 @@ static void answer_early(struct conn *conn) {
     answer_begin(conn);
 }
 
-static bool has_room(const struct served *served) {
-    return served->load + served->preparing < served_places(served);
-}
-
 // With several models the call's own is not known yet: waiting_take looks at its places.
 static bool prepare(struct call *call) {
     struct server *server = call->server;
     call->is_bound = !server->loader; // which the worker sees
-    if (call->is_bound && !has_room(call->served)) return false;
+    if (call->is_bound && !served_has_room(call->served)) return false;
     if (!workers_push(server->workers, call)) return false;
     call_state_set(call, CALL_WORKING);
     server->counts.preparing++;

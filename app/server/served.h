@@ -121,6 +121,11 @@ static inline int served_places(const struct served *served) {
     return served->source ? served->source->places : served->engine_info.max_waiting;
 }
 
+// Whether it takes one more call.
+static inline bool served_has_room(const struct served *served) {
+    return served->load + served->preparing + served->n_waiting < served_places(served);
+}
+
 // Whether tokens are drafted.
 static inline bool served_drafts(const struct served *served) {
     return served->engine_info.drafters && *served->engine_info.drafters;

@@ -158,20 +158,18 @@ static void drain_over(struct server *server, uint64_t now) {
     }
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
-
 // Handles deadlines. Returns the time of the next one; 0: there is none.
 static uint64_t tick(struct server *server, uint64_t now) {
     const enum server_phase phase = (enum server_phase)atomic_load(&server->phase);
     uint64_t due = 0;
     for (int i = 0; phase != PHASE_LOADING && i < server->n_served; i++) {
         struct served *served = &server->served[i];
-        due = sooner(due, live_tick(served->live, now));
-        due = sooner(due, requests_tick(served->requests, now));
+        due = server_sooner(due, live_tick(served->live, now));
+        due = server_sooner(due, requests_tick(served->requests, now));
     }
-    due = sooner(due, waiting_turn(server, now));
+    due = server_sooner(due, waiting_turn(server, now));
     if (server->drain_until && now > server->drain_until) drain_over(server, now);
-    return sooner(due, server->drain_until);
+    return server_sooner(due, server->drain_until);
 }
 
 // A peer that went away in the middle of a write is told by its error.

@@ -57,4 +57,7 @@ struct server {
     struct responses *responses; // any thread
 };
 
+// The earlier one of two times; 0: none.
+static inline uint64_t server_sooner(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
+
 #endif

@@ -163,10 +163,6 @@ void waiting_begin(struct server *server) {
     }
 }
 
-static bool has_room(const struct served *served) {
-    return served->load + served->preparing + served->n_waiting < served_places(served);
-}
-
 static void dismiss(struct call *call) {
     struct served *served = call->served;
     if (served->source->keep) {
@@ -193,7 +189,7 @@ void waiting_take(struct call *call) {
                                  now - served->failed_ns < PAUSE_S * 1000000000ull)) {
         failure_refuse(call);
         call_end(call);
-    } else if (!has_room(served)) {
+    } else if (!served_has_room(served)) {
         call_refuse_full(call);
         call_end(call);
     } else if (is_draining && served->state != SERVED_READY) {
@@ -361,8 +357,6 @@ void waiting_lost(struct served *served) {
 
 // ---------------------------------------------------------------- time
 
-static uint64_t sooner(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
-
 // Returns when the call is due again.
 static uint64_t call_look(struct call *call, uint64_t now_ns) {
     const struct server_config *config = &call->server->config;
@@ -378,16 +372,16 @@ static uint64_t call_look(struct call *call, uint64_t now_ns) {
     if (now_ns >= call->written_ns + silence_ns) {
         call->written_ns = now_ns;
         conn_comment(call->conn); // which may end the call
-        return sooner(end_ns, now_ns + silence_ns);
+        return server_sooner(end_ns, now_ns + silence_ns);
     }
-    return sooner(end_ns, call->written_ns + silence_ns);
+    return server_sooner(end_ns, call->written_ns + silence_ns);
 }
 
 static uint64_t calls_look(struct served *served, uint64_t now_ns) {
     uint64_t due_ns = 0;
     for (struct call *call = served->waiting, *next; call; call = next) {
         next = call->waits;
-        due_ns = sooner(due_ns, call_look(call, now_ns));
+        due_ns = server_sooner(due_ns, call_look(call, now_ns));
     }
     return due_ns;
 }
@@ -400,7 +394,7 @@ uint64_t waiting_turn(struct server *server, uint64_t now_ns) {
         struct served *served = &server->served[i];
         while (served->waiting && served->state == SERVED_READY && !served->yields)
             bind(served->waiting);
-        due_ns = sooner(due_ns, calls_look(served, now_ns));
+        due_ns = server_sooner(due_ns, calls_look(served, now_ns));
     }
     return due_ns;
 }
