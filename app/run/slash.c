@@ -91,7 +91,7 @@ static bool text_put(int fd, const char *text) {
     return ok && closed;
 }
 
-// Takes the file's bytes back where its writing failed, or its move. False: errno says why.
+// Removes a file that could not be written or moved. False: errno says why.
 static bool undone(bool ok, const char *path) {
     const int error_number = errno;
     if (!ok) unlink(path);

@@ -14,8 +14,8 @@ bool prompt_ids_read(struct call *call, const json_t *value, const char *path, i
 // The ids of a text, as above.
 bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const char *path,
                         int flags, int32_t **ids, size_t *n_ids);
-// The text of ids, to be freed with rn_free. Long tokens would make a large text of a short list, so
-// it has at most PROMPT_TEXT_MAX bytes. False: refused.
+// The text of ids, to be freed with rn_free. Long tokens would make a large text of a short list,
+// so it has at most PROMPT_TEXT_MAX bytes. False: refused.
 bool prompt_text_of(struct call *call, const int32_t *ids, size_t n_ids, const char *path,
                     char **text, size_t *len);
 // An id of the model's vocabulary. False: refused.
