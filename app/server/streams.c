@@ -252,8 +252,10 @@ static bool submit(struct call *call) {
     return true;
 }
 
+// A stream with a bound may end in the turn in which it starts, so its head cannot go by its state.
 void streams_begin(struct call *call) {
-    call->content_type = call->generation->writer->type;
+    const char *type = call->generation->writer->type;
+    call->content_type = type ? type : "text/event-stream; charset=utf-8";
     call_stream(call, NULL);
     if (call->generation->writer->begin) call->generation->writer->begin(call);
 }

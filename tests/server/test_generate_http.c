@@ -165,6 +165,17 @@ CASE(a_bound_that_cannot_be_kept_is_refused_with_its_numbers) {
     serve_is_well(*state, "bounds");
 }
 
+// Its first token is its last one, so it has ended when its head is written.
+CASE(a_short_stream_with_a_bound_is_a_stream) {
+    struct reply reply =
+        ask_with(*state, "x-llm-d-slo-ttft-ms: 600000",
+                 "{\"prompt\":[9,8],\"max_tokens\":1,\"ignore_eos\":true,\"stream\":true}");
+    check(reply.status == 200 && strstr(reply.data, "Content-Type: text/event-stream") &&
+              strstr(reply.data, "data: [DONE]"),
+          "%.600s", reply.data);
+    reply_free(&reply);
+}
+
 CASE(a_prompt_that_is_not_cached_is_handed_back) {
     char body[1024] = "{\"prompt\":[11", *end = body + strlen(body);
     for (int i = 0; i < 70; i++) end += sprintf(end, ",%d", 12 + i);
