@@ -155,41 +155,64 @@ static bool is_kept(const struct ask *ask, const struct got *got) {
            (!ask->tpot_ms || got->tpot_ms <= ask->tpot_ms);
 }
 
+struct tally {
+    int admitted, kept, refused, replayed, broken;
+};
+
+// The i-th request was refused: the same crowd, in which it has no bounds.
+static void replay(struct ask *ask, int i, const struct got *refused, struct tally *tally) {
+    static struct got again[ASKS];
+    const struct ask asked = ask[i];
+    ask[i].ttft_ms = ask[i].tpot_ms = 0;
+    crowd_run(ask, ASKS, again);
+    ask[i] = asked;
+    tally->replayed++;
+    tally->broken += !is_kept(&asked, &again[i]);
+    if (is_kept(&asked, &again[i]))
+        print_message("refused: %s; it took %.2f ms, then %.3f ms\n", refused->reason,
+                      again[i].ttft_ms, again[i].tpot_ms);
+}
+
+// A crowd; of its refused requests some are replayed, from the seed-th on.
+static void crowd_try(unsigned seed, double every_ms, int replays, struct tally *tally) {
+    static struct ask ask[ASKS];
+    static struct got got[ASKS];
+    crowd_make(ask, seed, every_ms);
+    crowd_run(ask, ASKS, got);
+    for (int i = WARM; i < ASKS; i++) {
+        check(got[i].ended, "request %d has not ended", i);
+        if (!ask[i].ttft_ms && !ask[i].tpot_ms) continue;
+        const bool kept = is_kept(&ask[i], &got[i]);
+        tally->admitted += !got[i].refused;
+        tally->kept += !got[i].refused && kept;
+        tally->refused += got[i].refused;
+        if (!got[i].refused && !kept)
+            print_message("admitted: %.2f ms of %.2f, then %.3f ms of %.3f\n", got[i].ttft_ms,
+                          ask[i].ttft_ms, got[i].tpot_ms, ask[i].tpot_ms);
+    }
+    for (int i = WARM + (int)(seed * 29 % (ASKS - WARM)); i < ASKS && replays > 0; i++) {
+        if (!got[i].refused) continue;
+        replay(ask, i, &got[i], tally);
+        replays--;
+    }
+}
+
 CASE(admitted_requests_keep_their_bounds_and_refused_ones_would_not) {
     static const double every_ms[LOADS] = {3, 6, 12};
-    static struct ask ask[ASKS];
-    static struct got got[ASKS], again[ASKS];
-    int n_admitted = 0, n_kept = 0, n_refused = 0, n_broken = 0, n_replays = 0;
-    const int replays = test_scale(1, 2, 4); // of each load
-    for (int load = 0; load < LOADS; load++) {
-        crowd_make(ask, 17 + (unsigned)load, every_ms[load]);
-        crowd_run(ask, ASKS, got);
-        for (int i = WARM; i < ASKS; i++) {
-            check(got[i].ended, "request %d has not ended", i);
-            if (!ask[i].ttft_ms && !ask[i].tpot_ms) continue;
-            n_admitted += !got[i].refused;
-            n_kept += !got[i].refused && is_kept(&ask[i], &got[i]);
-            if (!got[i].refused && !is_kept(&ask[i], &got[i]))
-                print_message("admitted: %.2f ms of %.2f, then %.3f ms of %.3f\n", got[i].ttft_ms,
-                              ask[i].ttft_ms, got[i].tpot_ms, ask[i].tpot_ms);
-            n_refused += got[i].refused;
-            if (!got[i].refused || n_replays >= replays * (load + 1)) continue;
-            const struct ask asked = ask[i];
-            ask[i].ttft_ms = ask[i].tpot_ms = 0;
-            crowd_run(ask, ASKS, again);
-            ask[i] = asked;
-            n_replays++;
-            n_broken += !is_kept(&ask[i], &again[i]);
-            if (is_kept(&ask[i], &again[i]))
-                print_message("refused: %s; it took %.2f ms, then %.3f ms\n", got[i].reason,
-                              again[i].ttft_ms, again[i].tpot_ms);
-        }
-    }
+    const unsigned seeds = (unsigned)test_scale(1, 4, 24);
+    struct tally tally = {0};
+    for (unsigned seed = 0; seed < seeds; seed++)
+        for (int load = 0; load < LOADS; load++)
+            crowd_try(100 * seed + (unsigned)load, every_ms[load], test_scale(1, 1, 6), &tally);
     print_message("%d admitted, %d kept; %d refused, %d of %d replays broke the bound\n",
-                  n_admitted, n_kept, n_refused, n_broken, n_replays);
-    check(n_admitted > 60 && n_refused > 15, "%d admitted, %d refused", n_admitted, n_refused);
-    check(n_kept >= 0.99 * n_admitted, "%d of %d admitted kept their bounds", n_kept, n_admitted);
-    check(n_broken >= 0.99 * n_replays, "%d of %d refused broke their bounds", n_broken, n_replays);
+                  tally.admitted, tally.kept, tally.refused, tally.broken, tally.replayed);
+    check(tally.admitted > 40 * (int)seeds && tally.refused > 10 * (int)seeds,
+          "%d admitted, %d refused", tally.admitted, tally.refused);
+    check(tally.kept >= 0.99 * tally.admitted, "%d of %d admitted kept their bounds", tally.kept,
+          tally.admitted);
+    // a forecast may be wrong by a step, where a prompt just fits one or just does not
+    check(tally.broken >= 0.98 * tally.replayed, "%d of %d refused broke their bounds",
+          tally.broken, tally.replayed);
 }
 
 // ---------------------------------------------------------------- single requests

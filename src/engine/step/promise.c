@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Prices are averages: a bound is kept with some room, and refused where it is clearly exceeded.
-static const double room = 0.95, excess = 1.03;
+// Prices are averages: the schedule keeps a promise with some room.
+static const double room = 0.95;
 
 // The bound of a step, or the tighter one that the stream allows.
 static uint64_t tighter(uint64_t bound, const struct seq *seq) {
@@ -308,14 +308,14 @@ uint64_t engine_prompt_bound(const struct engine *engine, const struct seq *seq)
 // Why it is refused; false: it is not.
 static bool is_refused(const struct engine *engine, struct seq *seq, uint64_t now) {
     struct seq_bound *const bound = seq->bound;
-    const double first_ns = excess * (double)bound->first_ns;
-    const double token_ns = excess * (double)bound->token_ns, forever = 1e18;
+    const double first_ns = (double)bound->first_ns, token_ns = (double)bound->token_ns;
+    const double forever = 1e18;
     struct forecast at;
     engine_forecast(engine, seq, now, bound->first_ns == UINT64_MAX ? forever : first_ns,
                     bound->token_ns == UINT64_MAX ? 0 : token_ns, &at);
     if (bound->first_ns != UINT64_MAX && at.first_ns > first_ns) {
         snprintf(bound->reason, sizeof bound->reason,
-                 "The first token is expected after at least %.0f ms, not within %.0f ms: %d "
+                 "The first token is expected after at least %.1f ms, not within %g ms: %d "
                  "sequences go before it, and %d tokens of its prompt are to be evaluated",
                  at.first_ns * 1e-6, (double)bound->first_ns * 1e-6, at.n_before, at.n_prompt);
         return true;
