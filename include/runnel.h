@@ -782,6 +782,7 @@ typedef struct rn_store_stats {
     uint64_t memory_max_bytes, memory_bytes, memory_pages; // of the pages in the host's memory
     uint64_t memory_hits;                                  // of hits: pages that came from there
     uint64_t memory_evictions;
+    uint64_t token_bytes; // that a token takes: its KV, and its share of the states that are kept
 } rn_store_stats;
 // Any thread. False: the engine has no store.
 bool rn_engine_get_store_stats_sized(const rn_engine *engine, rn_store_stats *out, size_t out_size);

@@ -279,7 +279,13 @@ bool rn_engine_get_store_stats_sized(const rn_engine *engine, rn_store_stats *ou
                                      size_t out_size) {
     const struct page_store *store = engine->engine.store;
     rn_store_stats own = {0};
-    if (store) page_store_get_stats(store, &own);
+    if (store) {
+        const rn_engine_info info = info_of(engine);
+        page_store_get_stats(store, &own);
+        own.token_bytes = info.kv_token_bytes;
+        if (info.state_interval)
+            own.token_bytes += info.state_bytes / (uint64_t)info.state_interval;
+    }
     sized_write(&own, sizeof own, out, out_size);
     return store != NULL;
 }

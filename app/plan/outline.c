@@ -133,6 +133,31 @@ static void states_print(const struct outline *outline) {
     bytes_print("states", states_of(outline), note);
 }
 
+// Bytes of a token in a page store: its KV, and its share of the states that are kept.
+static uint64_t stored_token(const struct tools_memory *m) {
+    return m->kv_token_bytes +
+           (m->state_interval ? m->state_bytes / (uint64_t)m->state_interval : 0);
+}
+
+static uint64_t store_size(const struct outline *outline) {
+    return (uint64_t)outline->options->value[OPT_PAGE_STORE_SIZE].integer;
+}
+
+static uint64_t store_tokens(const struct outline *outline) {
+    const uint64_t token = stored_token(&outline->memory);
+    return token ? store_size(outline) / token : 0;
+}
+
+static void store_print(const struct outline *outline) {
+    char page[32], size[32];
+    printf("  With --page-store, a page of %d tokens takes %s of disk: %s (--page-store-size) "
+           "hold %llu tokens.\n",
+           RN_PAGE_TOKENS,
+           human_bytes((double)(RN_PAGE_TOKENS * stored_token(&outline->memory)), page),
+           human_bytes((double)store_size(outline), size),
+           (unsigned long long)store_tokens(outline));
+}
+
 static void memory_print(const struct outline *outline) {
     const struct tools_memory *m = &outline->memory;
     char note[160], user[32], shared[32], all[32];
@@ -164,6 +189,7 @@ static void memory_print(const struct outline *outline) {
                "user.\n"
                "  Prompts leave further ones every %d tokens, in memory that is free.\n",
                m->state_interval);
+    store_print(outline);
 }
 
 static void users_print(const struct outline *outline) {
@@ -239,6 +265,8 @@ static bool memory_put(const struct outline *outline) {
            json_put(memory, "state_interval", json_integer(m->state_interval)) &&
            json_put(memory, "mtp_bytes", json_integer((json_int_t)m->mtp_bytes)) &&
            json_put(memory, "table_bytes", json_integer((json_int_t)m->table_bytes)) &&
+           json_put(memory, "store_bytes", json_integer((json_int_t)store_size(outline))) &&
+           json_put(memory, "store_tokens", json_integer((json_int_t)store_tokens(outline))) &&
            json_put(memory, "fits", is_known ? json_boolean(m->fits) : json_null()) &&
            json_put(memory, "most_users", is_known ? json_integer(m->most_users) : json_null()) &&
            json_put(memory, "most_users_is_cap", is_known ? json_boolean(is_cap) : json_null()) &&

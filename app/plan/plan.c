@@ -149,12 +149,11 @@ static int model_report(struct outline *outline, struct replay_trace *trace) {
 
 // Options that would have no effect. In the environment or a file they may be for other commands.
 static int effects_check(const struct options *options, const struct machine *machine) {
-    static const enum option_id of_model[] = {OPT_MODEL,         OPT_FORMAT,    OPT_USERS,
-                                              OPT_SPEED,         OPT_CTX,       OPT_N_PROMPT,
-                                              OPT_N_GEN,         OPT_SVG,       OPT_KV_TYPE,
-                                              OPT_SHARED_PREFIX, OPT_DRAFT_MAX, OPT_BATCH_TOKENS,
-                                              OPT_REPLAY,        OPT_MAX_SEQS,  OPT_ACCEPTANCE,
-                                              OPT_MEMORY_SVG};
+    static const enum option_id of_model[] = {
+        OPT_MODEL,      OPT_FORMAT,         OPT_USERS,  OPT_SPEED,    OPT_CTX,
+        OPT_N_PROMPT,   OPT_N_GEN,          OPT_SVG,    OPT_KV_TYPE,  OPT_SHARED_PREFIX,
+        OPT_DRAFT_MAX,  OPT_BATCH_TOKENS,   OPT_REPLAY, OPT_MAX_SEQS, OPT_ACCEPTANCE,
+        OPT_MEMORY_SVG, OPT_PAGE_STORE_SIZE};
     static const enum option_id of_rates[] = {OPT_THREADS, OPT_ISA, OPT_MEASURE, OPT_BACKEND,
                                               OPT_DEVICE}; // a number
     char name[OPTION_NAME_SIZE];

@@ -59,6 +59,32 @@ static void defaults_write(struct jbuf *out, const struct served *served) {
     jbuf_text(out, "}");
 }
 
+// null: there is none. max_tokens are those that fit, about.
+static void store_write(struct jbuf *out, const struct served *served) {
+    rn_store_stats store;
+    jbuf_key(out, "page_store");
+    if (!served->engine || !rn_engine_get_store_stats(served->engine, &store)) {
+        jbuf_text(out, "null");
+        return;
+    }
+    const uint64_t token = store.token_bytes ? store.token_bytes : 1;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } row[] = {{"bytes", store.bytes},
+               {"max_bytes", store.max_bytes},
+               {"max_tokens", store.max_bytes / token},
+               {"memory_bytes", store.memory_bytes},
+               {"memory_max_bytes", store.memory_max_bytes},
+               {"memory_max_tokens", store.memory_max_bytes / token},
+               {"page_bytes", token * RN_PAGE_TOKENS}};
+    jbuf_text(out, "{\"is_ready\":");
+    jbuf_bool(out, store.is_ready);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        int_write(out, row[i].name, (int64_t)row[i].value);
+    jbuf_text(out, "}");
+}
+
 void native_props(struct call *call) {
     if (!waiting_needs(call)) return;
     const struct served *served = call->served;
@@ -83,6 +109,7 @@ void native_props(struct call *call) {
     jbuf_bool(out, served_drafts(served));
     jbuf_key(out, "ui");
     jbuf_bool(out, served->server->config.ui);
+    store_write(out, served);
     jbuf_text(out, "}");
     call_answer(call);
 }

@@ -26,6 +26,10 @@ json out text >text.spoilt
 equal "spoilt pages are computed" 0 "$(json out cached_tokens)"
 expect "to the same text" cmp text.without text.spoilt
 
+run plan -m "$TINY" --json --bandwidth 1GB/s --page-store-size 1G
+equal "a plan: $(cat err)" 0 "$code"
+equal "tokens that a store holds" $((1073741824 / $(json out memory.kv_token_bytes))) "$(json out memory.store_tokens)"
+
 # the host's memory, alone: it ends with the program
 long --page-store-memory 64M
 equal "with memory alone: $(cat err)" "0 0" "$code $(json out cached_tokens)"
@@ -59,6 +63,12 @@ equal "its prompt was read, not computed" $(((n_prompt - 1) / 32 * 32)) \
     "$(json second usage.prompt_tokens_details.cached_tokens)"
 expect "the metrics say so" [ "$(metric hits_total)" -gt 8 ]
 equal "nothing failed" "0 0" "$(metric errors_total) $(metric removed_total)"
+
+ask GET /props "" | tail -1 >answer
+equal "the properties have its size" "17179869184 67108864" \
+    "$(json answer page_store.max_bytes) $(json answer page_store.memory_max_bytes)"
+page=$(json answer page_store.page_bytes)
+equal "and how many tokens that is" $((17179869184 / (page / 32))) "$(json answer page_store.max_tokens)"
 
 # llama.cpp's slots. Their names are no paths.
 slot() { ask POST "/slots/$1?action=$2" "$3" | tail -1; }

@@ -220,7 +220,7 @@ CASE(props_tell_what_the_server_is) {
     const json_t *json = answered(native_props, "", 200);
     expect_rows(json, {"total_slots", "4"}, {"model_path", "'tale-1m-f16.gguf'"},
                 {"bos_token", "'<|endoftext|>'"}, {"default_generation_settings.n_ctx", "256"},
-                {"modalities.vision", "false"});
+                {"modalities.vision", "false"}, {"page_store", "null"});
     assert_non_null(strstr(string_at(json, "chat_template"), "<|assistant|>"));
     assert_true(json_is_object(at_path(json, "default_generation_settings.params")));
 }
