@@ -26,7 +26,7 @@ json out text >text.spoilt
 equal "spoilt pages are computed" 0 "$(json out cached_tokens)"
 expect "to the same text" cmp text.without text.spoilt
 
-run plan -m "$TINY" --json --bandwidth 1GB/s --page-store-size 1G
+run plan -m "$TINY" --json --bandwidth 1GB/s --n-prompt 16 --n-gen 16 --page-store-size 1G
 equal "a plan: $(cat err)" 0 "$code"
 equal "tokens that a store holds" $((1073741824 / $(json out memory.kv_token_bytes))) "$(json out memory.store_tokens)"
 
@@ -107,4 +107,28 @@ expect "a name is needed" grep -q 'filename: expected the name of the text' answ
 kill -TERM $pid
 wait $pid
 equal "it ends as usual" 0 $?
+
+# A disk that is full, in a name space of its own: it holds some of the pages.
+mkdir full
+if unshare -rm sh -c 'mount -t tmpfs -o size=64k none full' 2>/dev/null; then
+    : >said
+    unshare -rm sh -c 'mount -t tmpfs -o size=$1 none full && exec "$2" serve -m "$3" --port 0 -t 1 --page-store full' \
+        sh $((5 * page)) "$BIN" "$TINY" >served 2>said </dev/null &
+    pid=$!
+    ready "with a small disk"
+    ask POST /v1/completions "$body" | tail -1 >third
+    equal "the text beside a full disk" "$(json first choices.0.text)" "$(json third choices.0.text)"
+    stopped() { [ "$(metric stopped)" = 1 ]; }
+    until_true "nothing more is written" stopped
+    expect "what fits is stored: $(metric pages) pages" [ "$(metric pages)" -gt 1 -a "$(metric pages)" -lt 6 ]
+    ask POST /v1/completions "{\"prompt\":\"Another. $prompt\",\"max_tokens\":8,\"seed\":1}" >/dev/null
+    ask POST /v1/completions "$body" | tail -1 >fourth
+    equal "and again" "$(json first choices.0.text)" "$(json fourth choices.0.text)"
+    equal "it is said once" 1 "$(grep -c 'page store: No space left on device' said)"
+    kill -TERM $pid
+    wait $pid
+    equal "it ends as usual" 0 $?
+else
+    echo "a full disk is not tested: there is no mount here"
+fi
 finish
