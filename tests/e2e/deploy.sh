@@ -34,4 +34,9 @@ expect "a wrong member is found" grep -q 'InferencePool.spec: targetPort is not 
 if command -v haproxy >/dev/null; then
     expect "HAProxy takes its configuration" haproxy -c -q -f "$ROOT/deploy/haproxy/haproxy.cfg"
 fi
+if command -v systemd-analyze >/dev/null; then
+    sed "s|/usr/bin/[a-z]*|$BIN|g; /^Documentation=/d" "$ROOT/deploy/systemd/runnel@.service" >runnel@.service
+    systemd-analyze verify ./runnel@.service >out 2>&1
+    equal "systemd takes the template" "" "$(grep -F runnel@ out)"
+fi
 finish

@@ -233,9 +233,8 @@ def unit():
     own = ("Description=", "ExecStart=")
     for line in packaged:
         check(line in template or line.startswith(own), f"the template lacks {line}")
-    for line in ("NUMAPolicy=bind", "NUMAMask=%i", "CPUAffinity=numa"):
-        check(line in template, f"the template lacks {line}")
-    check(any("replica-%i.conf" in line for line in template), "no configuration for an instance")
+    for word in ("--cpunodebind=%i", "--membind=%i", "replica-%i.conf"):
+        check(any(line.startswith("ExecStart=") and word in line for line in template), f"no {word}")
 
 
 scrape_read()
