@@ -147,6 +147,44 @@ CASE(spoilt_pages_are_computed) {
     bare_store_always = false;
 }
 
+// A prompt is evaluated by one server and continued by another, which handed it back before.
+CASE(a_prompt_that_another_server_evaluated_is_found) {
+    static struct stream got, want;
+    bare_store_always = true;
+    for (int m = 0; m < N_MODELS; m++) {
+        struct store_folder folder = store_folder_make();
+        rn_model *model = open_model(m);
+        int32_t text[200];
+        for (int i = 0; i < 200; i++) text[i] = some_token(m, i);
+        rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_ctx = LONGEST,
+                                                                       .speculate = "off",
+                                                                       .page_store = folder.path});
+        const rn_request request = {.prompt = text,
+                                    .n_prompt = 200,
+                                    .max_tokens = 8,
+                                    .ignore_eos = true,
+                                    .cache_share = 0.1};
+        streams_run(engine, &request, &got);
+        check(got.finish == RN_FINISH_CACHE && got.n_ids == 0, "%s: finish %d", models[m],
+              (int)got.finish);
+        run(model, folder.path, NULL, text, 150, 1, &want); // the same text, up to here
+        for (int i = 0; i < 500 && got.finish == RN_FINISH_CACHE; i++) {
+            usleep(20000); // it looks every few ms
+            streams_run(engine, &request, &got);
+        }
+        check(got.finish == RN_FINISH_LENGTH && got.timings.stored_tokens >= 20,
+              "%s: finish %d, %d tokens were stored", models[m], (int)got.finish,
+              got.timings.stored_tokens);
+        rn_engine_destroy(engine);
+        run(model, NULL, NULL, text, 200, 8, &want);
+        check(got.n_ids == 8 && memcmp(got.ids, want.ids, 8 * sizeof *got.ids) == 0,
+              "%s: the text differs", models[m]);
+        rn_model_close(model);
+        store_folder_remove(&folder);
+    }
+    bare_store_always = false;
+}
+
 // KV memory holds one context. A text that it gave up for others comes back from the host's memory
 // when its next turn needs it.
 CASE(texts_come_back_from_the_hosts_memory) {

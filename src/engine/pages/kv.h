@@ -217,10 +217,12 @@ void kv_meet_store(struct kv *kv);
 // store adds nothing, the result is what it has. fetch: lists the pages. read_ns: of those to read.
 int kv_find_stored(struct kv *kv, const struct kv_table *table, const int32_t *token, int n_token,
                    struct page_fetch *fetch, double *read_ns);
-// Directly behind it. Gives the table the pages for these positions: known ones, and new ones whose
-// bytes are to be read, which are left in the fetch. False: there is no room, and nothing changed.
-// Until kv_take_stored the table is not grown, forked or committed; after a failure it is released,
-// because its new pages hold nothing.
+// The same positions, and no list.
+int kv_count_stored(struct kv *kv, const struct kv_table *table, const int32_t *token, int n_token);
+// Directly behind kv_find_stored. Gives the table the pages for these positions: known ones, and
+// new ones whose bytes are to be read, which are left in the fetch. False: there is no room, and
+// nothing changed. Until kv_take_stored the table is not grown, forked or committed; after a
+// failure it is released, because its new pages hold nothing.
 bool kv_expect_stored(struct kv *kv, struct kv_table *table, int n_positions,
                       struct page_fetch *fetch);
 // The bytes are there: full blocks become findable.

@@ -214,14 +214,19 @@ static double list_needs(struct kv *kv, const struct kv_table *table, const int3
     return ns;
 }
 
+int kv_count_stored(struct kv *kv, const struct kv_table *table, const int32_t *token,
+                    int n_token) {
+    if (!has_keys(kv) || table->unlisted || table->n_page != table->n_node)
+        return (int)table->n_node * KV_PAGE_TOKENS;
+    const struct spot best = look(kv, table, token, n_token, max_block_of(table, n_token));
+    return positions_of(&best);
+}
+
 int kv_find_stored(struct kv *kv, const struct kv_table *table, const int32_t *token, int n_token,
                    struct page_fetch *fetch, double *read_ns) {
-    const int had = (int)table->n_node * KV_PAGE_TOKENS;
+    const int n = kv_count_stored(kv, table, token, n_token);
     *read_ns = 0;
-    if (!has_keys(kv) || table->unlisted || table->n_page != table->n_node) return had;
-    const struct spot best = look(kv, table, token, n_token, max_block_of(table, n_token));
-    const int n = positions_of(&best);
-    if (n > had) *read_ns = list_needs(kv, table, token, n, fetch);
+    if (n > (int)table->n_node * KV_PAGE_TOKENS) *read_ns = list_needs(kv, table, token, n, fetch);
     return n;
 }
 

@@ -382,11 +382,12 @@ static void start(struct engine *engine, struct seq *seq, bool found, uint64_t n
     engine->stats.hits += found;
 }
 
-// Whether less of its prompt is cached than it asked for. A choice that follows another has its
-// prompt.
-static bool lacks_cache(const struct seq *seq) {
+// Whether less of its prompt is cached or stored than it asked for. A choice that follows another
+// has its prompt.
+static bool lacks_cache(struct engine *engine, const struct seq *seq) {
     if (seq->was_admitted || seq->choices.index > 0) return false;
-    return seq->n_done < seq->cache_share * seq->n_prompt;
+    const double least = seq->cache_share * seq->n_prompt;
+    return seq->n_done < least && engine_stored(engine, seq) < least;
 }
 
 // Admits it; false: it does not fit, and every sequence behind it waits too, for what *block says.
@@ -396,7 +397,7 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
     if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     if (!engine_keeps_promises(engine, seq)) return false;
     const bool found = engine_table_begin(engine, seq);
-    if (lacks_cache(seq)) {
+    if (lacks_cache(engine, seq)) {
         kv_release(engine->kv, &seq->table);
         seq->timings.cached_tokens = seq->n_done;
         seq->n_done = 0;

@@ -280,6 +280,8 @@ void engine_turns_init(const struct engine *engine, struct seq **list, int n);
 void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
 
 // --- fetch.c: prompts take pages from the store ---
+// Positions of a waiting sequence's prompt that the store has, with those before them.
+int engine_stored(struct engine *engine, const struct seq *seq);
 rn_status engine_store_create(struct engine *engine, const struct engine_store *config,
                               rn_error *err);
 // The fetch of a sequence that has one; false: it has not ended yet.

@@ -78,6 +78,12 @@ rn_status engine_store_create(struct engine *engine, const struct engine_store *
         err);
 }
 
+int engine_stored(struct engine *engine, const struct seq *seq) {
+    if (!engine->store) return 0;
+    page_store_look_often(engine->store); // another server may evaluate the prompt now
+    return kv_count_stored(engine->kv, &seq->table, seq->token, seq->n_token);
+}
+
 // ---------------------------------------------------------------- fetches
 
 static void end_fetch(struct engine *engine, struct seq *seq) {

@@ -19,6 +19,7 @@
 enum {
     TEXTS_MOST = 4096,
     DRAIN_MS = 5000,
+    OFTEN_MS = 60000,
     AT_ONCE = 256 << 20, // bytes of a model that are hashed first
 };
 // Before anything was read: 1 GB/s and 5 GB/s.
@@ -234,6 +235,12 @@ void page_store_withdraw(struct page_store *store, uint16_t number, int group, u
     if (atomic_compare_exchange_strong(&offer->state, &state, OFFER_WITHDRAWN)) return;
     while (atomic_load_explicit(&offer->state, memory_order_acquire) == OFFER_COPYING)
         sched_yield(); // one copy in memory
+}
+
+void page_store_look_often(struct page_store *store) {
+    const uint64_t now = clock_ns(), before = atomic_load(&store->often_ns);
+    atomic_store(&store->often_ns, now + (uint64_t)OFTEN_MS * 1000000u);
+    if (before < now) bell_ring(&store->writer_bell);
 }
 
 void page_store_missed(struct page_store *store) { page_count(&store->count.misses, 1); }

@@ -71,6 +71,8 @@ bool page_store_is_offered(const struct page_store *store, uint16_t offer, int g
 // The page's bytes are about to change, or its memory to go: an offer of that number, if it is
 // still this page's, ends.
 void page_store_withdraw(struct page_store *store, uint16_t offer, int group, uint32_t page);
+// Pages of other servers are looked for every few ms from now on, for a minute.
+void page_store_look_often(struct page_store *store);
 // For the statistics: a prompt found nothing; computing it is faster.
 void page_store_missed(struct page_store *store);
 void page_store_refused(struct page_store *store);

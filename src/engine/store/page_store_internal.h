@@ -45,6 +45,7 @@ struct page_store {
     struct page_known known;
     struct page_counts count;
     _Atomic double ns_per_byte[TIER_COUNT]; // of reading; 0: not measured
+    _Atomic uint64_t often_ns;              // until then the folder is looked at often
     _Atomic bool is_full;                   // the disk is, or fails: nothing is written for a while
 
     pthread_mutex_t lock; // of index and known; the step never takes it

@@ -11,7 +11,7 @@
 #include "engine/store/page_store_internal.h"
 #include "weights/weights.h"
 
-enum { POLL_MS = 1000, PAUSE_MS = 30000, NICE = 10, TICK_NS = 20000000 };
+enum { POLL_MS = 1000, POLL_OFTEN_MS = 20, PAUSE_MS = 30000, NICE = 10, TICK_NS = 20000000 };
 
 // ---------------------------------------------------------------- the model
 
@@ -269,12 +269,13 @@ void *page_writer_main(void *arg) {
             continue;
         }
         if (ends) break;
-        if (has_files && page_store_is_ready(store) &&
-            now - looked_ns > (uint64_t)POLL_MS * 1000000u) {
+        const uint64_t poll_ns =
+            1000000u * (uint64_t)(now < atomic_load(&store->often_ns) ? POLL_OFTEN_MS : POLL_MS);
+        if (has_files && page_store_is_ready(store) && now - looked_ns >= poll_ns) {
             looked_ns = now;
             look_around(store);
         }
-        bell_wait(&store->writer_bell, seen, (uint64_t)POLL_MS * 1000000u);
+        bell_wait(&store->writer_bell, seen, poll_ns);
     }
     return NULL;
 }
