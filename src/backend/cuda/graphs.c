@@ -2,8 +2,9 @@
 //
 // A graph belongs to a shape, which says all that launches depend on. Numbers of rows are rounded
 // up in it (cuda_rows_class), so that a stream that joins or leaves seldom makes another shape. A
-// recording takes about a millisecond, so only a shape that comes again is recorded: chunks of
-// prompts have ever new ones. The graph that was not used for longest makes way.
+// recording takes about a millisecond, so only a shape that comes again is recorded. The graph that
+// was not used for longest makes way. Steps with parts of prompts are never recorded: they are long
+// beside their launches, and the first use of a graph takes the device milliseconds.
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
@@ -69,7 +70,9 @@ static cudaError_t graph_place(struct cuda_graphs *g, struct cuda_graph **out) {
 // memory, is the last one: steps run without. A launch at fault fails there too.
 static struct cuda_graph *graph_of(struct cuda_backend *b, const struct cuda_shape *shape) {
     struct cuda_graphs *g = &b->graphs;
-    if (shape->n_tokens > GRAPH_ROWS) return NULL;
+    if (shape->n_tokens > GRAPH_ROWS || shape->n_part[0][PART_MANY] > 0 ||
+        shape->n_part[1][PART_MANY] > 0)
+        return NULL;
     struct cuda_graph *graph = graph_find(g, shape);
     if (graph || g->is_full || !shape_note(g, shape)) return graph;
     cudaError_t code = graph_place(g, &graph);

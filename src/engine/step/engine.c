@@ -71,7 +71,9 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     if (!(config->itl_ms >= 0 && config->itl_ms <= MAX_ITL_MS))
         return err_set(err, RN_ERR_ARG, "itl_ms is %g, expected 0 to %d", config->itl_ms,
                        MAX_ITL_MS);
-    engine->itl_ns = config->itl_ms > 0 ? (uint64_t)(config->itl_ms * 1e6) : UINT64_MAX;
+    // half of the steps would exceed a bound that they aim at
+    const double aim = 0.96;
+    engine->itl_ns = config->itl_ms > 0 ? (uint64_t)(config->itl_ms * aim * 1e6) : UINT64_MAX;
     engine->max_live = engine->max_waiting + 2 * engine->max_seqs;
     engine->kv_config = budget_kv_config(&model->plan, &budget.kv);
     engine->kv_config.budget = budget.kv_bytes;

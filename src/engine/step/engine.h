@@ -132,7 +132,7 @@ struct engine {
     bool store_always;        // as configured
     struct kv_bytes kv_bytes; // a page of each group
     int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
-    uint64_t itl_ns;     // bound of a step while streams run; UINT64_MAX: none
+    uint64_t itl_ns;     // what a step aims at while streams run, below itl_ms; UINT64_MAX: none
     _Atomic bool forget; // prefixes; set by other threads
     bool self_check;     // engine_check runs after every step
 
