@@ -195,6 +195,12 @@ void native_load(struct call *call) {
     call_answer(call);
 }
 
+// A server here never sleeps: vLLM's routers ask before they send a request.
+void native_sleeping(struct call *call) {
+    jbuf_text(&call->out, "{\"is_sleeping\":false}");
+    call_answer(call);
+}
+
 // There are none.
 void native_adapters(struct call *call) {
     jbuf_text(&call->out, "[]");

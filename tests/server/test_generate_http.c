@@ -157,7 +157,7 @@ CASE(a_bound_that_cannot_be_kept_is_refused_with_its_numbers) {
         check(strstr(reply.data, "slo_unmet") && strstr(reply.data, "not within 50 ms"), "%.600s",
               reply.data);
         reply_free(&reply);
-        reply_expect(ask_with(*state, "x-llm-d-slo-tpot-ms: 3", bodies[i]), 429, "not every 3.0");
+        reply_expect(ask_with(*state, "x-llm-d-slo-tpot-ms: 3", bodies[i]), 429, "not every 3 ms");
         price_scale(*state, 1e-7);
     }
     reply_expect(ask_with(*state, "x-llm-d-slo-ttft-ms: soon", bodies[0]), 400, "'soon'");

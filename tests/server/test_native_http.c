@@ -88,6 +88,7 @@ CASE(embeddings_have_the_native_form) {
 CASE(small_routes_of_peers_answer) {
     expect_json(get(*state, "/version"), "version", "'" RN_VERSION "'");
     expect_json(get(*state, "/load"), "server_load", "0");
+    expect_json(get(*state, "/is_sleeping"), "is_sleeping", "false");
     assert_int_equal(json_array_size(get(*state, "/lora-adapters")), 0);
     get(*state, "/ping");
 }

@@ -316,15 +316,16 @@ static bool is_refused(const struct engine *engine, struct seq *seq, uint64_t no
     if (bound->first_ns != UINT64_MAX && at.first_ns > first_ns) {
         snprintf(bound->reason, sizeof bound->reason,
                  "The first token is expected after at least %.1f ms, not within %g ms: %d "
-                 "sequences go before it, and %d tokens of its prompt are to be evaluated",
-                 at.first_ns * 1e-6, (double)bound->first_ns * 1e-6, at.n_before, at.n_prompt);
+                 "sequence%s before it, and %d tokens of its prompt are to be evaluated",
+                 at.first_ns * 1e-6, (double)bound->first_ns * 1e-6, at.n_before,
+                 at.n_before == 1 ? " goes" : "s go", at.n_prompt);
         return true;
     }
     if (bound->token_ns == UINT64_MAX || at.token_ns <= token_ns) return false;
-    snprintf(
-        bound->reason, sizeof bound->reason,
-        "A token is expected every %.1f ms at best, not every %.1f ms: %d streams share a step",
-        at.token_ns * 1e-6, (double)bound->token_ns * 1e-6, at.n_streams);
+    snprintf(bound->reason, sizeof bound->reason,
+             "A token is expected every %.2f ms at best, not every %g ms: %d stream%s a step",
+             at.token_ns * 1e-6, (double)bound->token_ns * 1e-6, at.n_streams,
+             at.n_streams == 1 ? " has" : "s share");
     return true;
 }
 
