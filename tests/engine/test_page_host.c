@@ -127,6 +127,7 @@ CASE(memory_goes_on_where_the_disk_is_full) {
     bad_init(&bad, LONG_MAX);
     struct page_store *store = world_open_with(w, "toy", 1 << 20, 1 << 20, &bad.io);
     atomic_store(&bad.is_full, true);
+    offer_all(w, store, 0, 1); // the writer meets it
     offer_all(w, store, 0, 12);
     const rn_store_stats stats = stats_of(store);
     assert_true(stats.is_stopped && stats.errors == 1 && stats.written == 0);
