@@ -69,6 +69,7 @@ rn_status page_store_create(const struct page_store_config *config, struct page_
     struct page_store *store = calloc(1, sizeof *store);
     if (!store) return err_set(err, RN_ERR_NOMEM, "no memory for the page store");
     store->dir.fd = -1;
+    store->max_texts = TEXTS_MOST;
     store->backend = config->backend;
     store->weights = config->weights;
     store->n_group = config->n_group;
@@ -329,7 +330,8 @@ int page_store_save(struct page_store *store, const char *name, size_t n_name, c
                     size_t n) {
     char path[PAGE_SMALL_NAME];
     if (!small_name(store, name, n_name, path)) return ENOTSUP;
-    if (!page_small_has(&store->dir, path) && page_small_count(&store->dir, "slots") >= TEXTS_MOST)
+    if (!page_small_has(&store->dir, path) &&
+        page_small_count(&store->dir, "slots") >= store->max_texts)
         return EDQUOT; // clients choose names
     return page_small_put(&store->dir, path, data, n);
 }

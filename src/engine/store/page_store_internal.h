@@ -33,7 +33,7 @@ struct page_store {
     struct page_host host;
     struct backend *backend;
     const struct weights *weights;
-    int n_group;
+    int n_group, max_texts;
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS], max_page_bytes, max_bytes;
     char *identity;
     void (*note)(void *ctx, const char *line);
