@@ -307,7 +307,6 @@ struct options {
     int out_type;      // 0: f32, 1: f16, 2: bf16
     bool appends_only; // no attention
     int streams;       // 0: at random where it is possible, 1: never, 2: always
-    bool prompt;       // always the form of prompts; false: at random
 };
 
 typedef std::map<std::pair<int, int>, std::vector<float>> row_map; // by sequence and position
@@ -493,8 +492,8 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
                  PROMPT_QUERIES;
         longest = std::max(longest, length[(size_t)p.seq]);
     }
-    const bool is_prompt = !s.fused && (o.prompt || random.one_in(3)) &&
-                           s.dim_k <= PROMPT_DIM_MAX && s.dim_v <= PROMPT_DIM_MAX && o.streams != 2;
+    const bool is_prompt = !s.fused && random.one_in(3) && s.dim_k <= PROMPT_DIM_MAX &&
+                           s.dim_v <= PROMPT_DIM_MAX && o.streams != 2;
     const bool tries = o.streams ? o.streams == 2 : !random.one_in(3);
     args.part = STEP_PARTS;
     if (is_prompt) {
@@ -706,7 +705,7 @@ void schedule_run(world &w, random_source &random, const std::vector<int> &n_row
         int n_out = 0;
         for (const part &p : parts) n_out += p.n_out;
         const int rows = outs && (n_out || fused) ? STAGE_OUT : STAGE_TOKENS;
-        w.run(parts, {fused, rows, grid, 0, outs && rows == STAGE_TOKENS, 0, false});
+        w.run(parts, {fused, rows, grid, 0, outs && rows == STAGE_TOKENS, 0});
     }
 }
 
@@ -730,8 +729,7 @@ void case_rows(scratch_memory &scratch, random_source &random) {
     world fused(c, m, scratch, n_seqs, longest, seed + 2),
         outs(c, m, scratch, n_seqs, longest, seed + 3);
     for (int s = 0; s < n_seqs; s++)
-        whole.run({{s, n_rows[(size_t)s], 1}},
-                  {false, STAGE_TOKENS, random.in(1, 3), 0, false, 0, false});
+        whole.run({{s, n_rows[(size_t)s], 1}}, {false, STAGE_TOKENS, random.in(1, 3), 0, false, 0});
     schedule_run(chunks, random, n_rows, 40, false, false, n_seqs, random.in(1, 4));
     schedule_run(fused, random, n_rows, random.in(2, 8), true, false, random.in(1, 4),
                  random.in(1, 3));
@@ -748,8 +746,7 @@ void case_rows(scratch_memory &scratch, random_source &random) {
     world again(c, m, scratch, n_seqs, longest, seed + 4);
     again.result = whole.result;
     for (int s = 0; s < n_seqs; s++)
-        again.run({{s, n_rows[(size_t)s], 1}},
-                  {false, STAGE_OUT, 2, random.in(1, 2), false, 0, false});
+        again.run({{s, n_rows[(size_t)s], 1}}, {false, STAGE_OUT, 2, random.in(1, 2), false, 0});
 }
 
 // Long contexts: the history is only appended.
@@ -780,12 +777,12 @@ void case_long(scratch_memory &scratch, random_source &random) {
     for (int i = 0; i < 4; i++) {
         world w(c, m, scratch, n_seqs, longest, seed + (uint64_t)i);
         for (int s = 0; s < n_seqs; s++)
-            w.run({{s, history[(size_t)s], 0}}, {false, STAGE_TOKENS, 2, 0, true, 0, false});
+            w.run({{s, history[(size_t)s], 0}}, {false, STAGE_TOKENS, 2, 0, true, 0});
         const int grid = (const int[]){1, 7, 40, 3}[i];
         if (i == 0)
             for (int s = 0; s < n_seqs; s++)
                 w.run({{s, n_rows[(size_t)s] - history[(size_t)s], 1}},
-                      {false, STAGE_TOKENS, grid, 0, false, 0, false});
+                      {false, STAGE_TOKENS, grid, 0, false, 0});
         else
             schedule_run(w, random, n_rows, (const int[]){0, 40, has_pairs ? 8 : 40, 5}[i],
                          i == 3 || (has_pairs && i == 2), false, n_seqs, grid);
@@ -796,24 +793,6 @@ void case_long(scratch_memory &scratch, random_source &random) {
             rows_compare(first, w.result, "long");
         }
     }
-}
-
-// A part of a long prompt on few blocks, fewer and more than its items: the runs of items that
-// stand in a line.
-void case_line(scratch_memory &scratch, random_source &random) {
-    shape c = shape_draw(random);
-    c.dim_k = c.dim_v = random.of({64, 64, 128});
-    c.type = case_now % KV_TYPES;
-    c.n_rot = c.n_rot ? c.dim_k : 0;
-    c.n_kv = 2, c.ratio = 4, c.window = 0, c.q_is_out = false;
-    const model m(c);
-    const int history = random.in(2080, 2500), n = random.in(33, 96);
-    world one(c, m, scratch, 1, history + n, 1), other(c, m, scratch, 1, history + n, 2);
-    for (world *w : {&one, &other})
-        w->run({{0, history, 0}}, {false, STAGE_TOKENS, 2, 0, true, 1, false});
-    one.run({{0, n, 1}}, {false, STAGE_TOKENS, 1, 0, false, 1, true});
-    other.run({{0, n, 1}}, {false, STAGE_TOKENS, random.of({3, 4, 5}), 0, false, 1, true});
-    rows_compare(one.result, other.result, "line");
 }
 
 // More sequences in a step than are planned at a time.
@@ -832,12 +811,12 @@ void case_crowd(scratch_memory &scratch, random_source &random) {
         history.push_back({s, is_long ? random.in(520, 850) : random.in(1, 20), 0});
         last.push_back({s, random.one_in(5) ? random.in(2, 6) : 1, 1});
     }
-    crowd.run(history, {false, STAGE_TOKENS, 2, 0, true, 0, false});
-    alone.run(history, {false, STAGE_TOKENS, 1, 0, true, 0, false});
-    crowd.run(last, {random.one_in(2), STAGE_TOKENS, random.in(1, 3), 0, false, 0, false});
+    crowd.run(history, {false, STAGE_TOKENS, 2, 0, true, 0});
+    alone.run(history, {false, STAGE_TOKENS, 1, 0, true, 0});
+    crowd.run(last, {random.one_in(2), STAGE_TOKENS, random.in(1, 3), 0, false, 0});
     for (const part &p : last)
         if (p.seq % 50 == 7 || p.seq > n_seqs - 4 || random.one_in(20))
-            alone.run({p}, {false, STAGE_TOKENS, random.in(1, 3), 0, false, 0, false});
+            alone.run({p}, {false, STAGE_TOKENS, random.in(1, 3), 0, false, 0});
     rows_compare(crowd.result, alone.result, "crowd");
 }
 
@@ -860,11 +839,11 @@ void case_streams(scratch_memory &scratch, random_source &random) {
         last.push_back({s, rows, random.in(0, std::min(rows, 3))});
     }
     last[0].n_out = 1;
-    one.run(history, {false, STAGE_TOKENS, 2, 0, true, 1, false});
-    other.run(history, {false, STAGE_TOKENS, 1, 0, true, 1, false});
+    one.run(history, {false, STAGE_TOKENS, 2, 0, true, 1});
+    other.run(history, {false, STAGE_TOKENS, 1, 0, true, 1});
     const int rows = random.one_in(3) ? STAGE_OUT : STAGE_TOKENS;
-    one.run(last, {false, rows, random.in(1, 3), 0, false, 1, false});
-    other.run(last, {false, rows, random.in(1, 9), 0, false, 2, false});
+    one.run(last, {false, rows, random.in(1, 3), 0, false, 1});
+    other.run(last, {false, rows, random.in(1, 9), 0, false, 2});
     rows_compare(one.result, other.result, "streams");
 }
 
@@ -875,8 +854,8 @@ void case_poison(scratch_memory &scratch, random_source &random) {
     const model m(c);
     world clean(c, m, scratch, 1, 20, 1), bad(c, m, scratch, 1, 20, 2);
     bad.poison_seq = 0, bad.poison_pos = random.in(3, 15);
-    clean.run({{0, 20, 1}}, {false, STAGE_TOKENS, 1, 0, false, 0, false});
-    bad.run({{0, 20, 1}}, {random.one_in(2), STAGE_TOKENS, 1, 0, false, 0, false});
+    clean.run({{0, 20, 1}}, {false, STAGE_TOKENS, 1, 0, false, 0});
+    bad.run({{0, 20, 1}}, {random.one_in(2), STAGE_TOKENS, 1, 0, false, 0});
     for (int pos = 0; pos < 20; pos++) {
         const std::vector<float> &x = clean.result[{0, pos}], &y = bad.result[{0, pos}];
         for (int h = 0; h < c.ratio; h++) { // KV head 0
@@ -966,7 +945,6 @@ int main(int argc, char **argv) {
         case_poison(scratch, random);
         if (case_now % 4 == 0) case_pages(random);
         if (case_now % 8 == 2) case_crowd(scratch, random);
-        if (case_now % 6 == 1) case_line(scratch, random);
         case_streams(scratch, random);
     }
     printf("ok; the largest error is %.2f of the bound; several splits: few %d whole, %d in parts; "

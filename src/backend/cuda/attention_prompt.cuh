@@ -534,7 +534,7 @@ DEV void teams_run(const struct stage_attention &s, const struct step &step, int
     if (P::HAS_TURNS && m.team == 1) barrier_arrive(PROMPT_TURN, 256); // the first turn
     for (uint32_t round = 0;; round++) {
         struct prompt_item found;
-        if (!prompt_item_find<P>(s, step, rows, seqs, plan, round, found)) break;
+        if (!prompt_item_find<P>(s, step, rows, seqs, plan, prompt_index(round), found)) break;
         __syncwarp();
         if (lane == 0) w = found;
         __syncwarp();

@@ -58,13 +58,9 @@ struct prompt_item {
     }
 };
 
-// Into how many runs an item is cut, and the slots that each has. splits > 0: items of so many
-// splits stand in one line, each block has an equal piece of it, and runs are what falls on an
-// item.
+// Into how many runs an item is cut, and the slots that each has.
 struct prompt_plan {
     int runs, slots;
-    int splits;
-    uint32_t line; // splits of all items
 };
 
 DEV uint32_t prompt_tiles(const struct stage_attention &s, const struct step_seq &seq, int rows) {
@@ -88,34 +84,32 @@ DEV struct prompt_cut prompt_cut_of(int n, int runs, int slots) {
     return {1 + (rest + length - 1) / length, n - rest, length};
 }
 
-// The number of splits that the last query of the sequence sees, or the first one.
+// The number of splits that the last query of the sequence sees.
 DEV int prompt_splits(const struct stage_attention &s, const struct step &step,
-                      const struct step_seq &seq, int rows, bool is_first) {
+                      const struct step_seq &seq, int rows) {
     const int n = rows == STAGE_OUT ? seq.n_out : seq.n_tokens;
-    const int pos = query_at(s, step, seq, rows, 0, is_first ? 0 : n * s.ratio - 1).pos;
+    const int pos = query_at(s, step, seq, rows, 0, n * s.ratio - 1).pos;
     return pos / SPLIT_TOKENS - lowest_seen(s, pos) / SPLIT_TOKENS + 1;
 }
 
 // Blocks take items in rounds, so the launch takes as long as its rounds of the longest run. The
 // number of runs is the one with the shortest time. A run costs a split more than it has: queries
-// come, results go. The fold of FOLDED slots takes as long as a split. A line is for one sequence
-// whose queries see nearly the same splits from 0 on; its blocks have up to three runs.
+// come, results go. The fold of FOLDED slots takes as long as a split.
 template <class P>
 DEV struct prompt_plan prompt_plan_of(const struct stage_attention &s, const struct step &step,
                                       int rows, const struct attention_seqs &seqs) {
-    enum { RUNS_MOST = 16, ROUNDS_MOST = 4, FOLDED = 16, LINE_LEAST = 4 };
+    enum { RUNS_MOST = 16, ROUNDS_MOST = 4, FOLDED = 16 };
     uint32_t n = 0;
-    int splits = 1, least = 0;
+    int splits = 1;
     for (int i = 0; i < seqs.n; i++) {
         const struct step_seq &seq = step.seq[seqs.at(i)];
-        const int seen = prompt_splits(s, step, seq, rows, false);
-        if (seqs.n == 1) least = prompt_splits(s, step, seq, rows, true);
+        const int seen = prompt_splits(s, step, seq, rows);
         n += prompt_tiles(s, seq, rows) * (uint32_t)s.n_head_kv;
         splits = seen > splits ? seen : splits;
     }
     const uint32_t grid = gridDim.x;
-    if (n == 0) return {1, 0, 0, 0};
-    struct prompt_plan plan = {1, (int)(s.parts_bytes / 16 / P::SLOT / n), 0, 0};
+    if (n == 0) return {1, 0};
+    struct prompt_plan plan = {1, (int)(s.parts_bytes / 16 / P::SLOT / n)};
     uint32_t best = (n + grid - 1) / grid * (uint32_t)(splits + 1);
     for (int runs = 2; runs <= RUNS_MOST && n * (uint32_t)runs <= ROUNDS_MOST * grid; runs++) {
         const struct prompt_cut cut = prompt_cut_of(splits, runs, plan.slots);
@@ -128,34 +122,7 @@ DEV struct prompt_plan prompt_plan_of(const struct stage_attention &s, const str
         best = time;
         plan.runs = runs;
     }
-    const uint32_t line = n * (uint32_t)splits, piece = (line + grid - 1) / grid;
-    if (n > 2 * grid || line < LINE_LEAST * grid || plan.slots <= splits ||
-        4 * least < 3 * splits || lowest_seen(s, INT32_MAX) > 0)
-        return plan;
-    const uint32_t others = piece < (uint32_t)splits ? (uint32_t)splits - piece : 0;
-    if (piece + 3 + others / FOLDED < best) plan.splits = splits, plan.line = line;
     return plan;
-}
-
-// The first split of a block's piece of the line, and the block of a split.
-DEV uint32_t line_first(const struct prompt_plan &plan, uint32_t block) {
-    return plan.line * block / gridDim.x;
-}
-DEV uint32_t line_block(const struct prompt_plan &plan, uint32_t split) {
-    return ((split + 1) * gridDim.x - 1) / plan.line;
-}
-
-// The block's part of an item on the line, where its queries see n splits: the last ones of the
-// item's place may be missing.
-DEV struct prompt_cut line_cut(const struct prompt_plan &plan, uint32_t item, int n,
-                               struct prompt_item &w, int *begin, int *end) {
-    const uint32_t at = item * (uint32_t)plan.splits, first = line_block(plan, at);
-    const uint32_t from = line_first(plan, blockIdx.x), to = line_first(plan, blockIdx.x + 1);
-    const int behind = (int)(line_first(plan, first + 1) - at);
-    w.run = (int)(blockIdx.x - first);
-    *begin = from > at ? (int)(from - at) : 0;
-    *end = (int)(to - at) < n ? (int)(to - at) : n;
-    return {1 + (int)(line_block(plan, at + (uint32_t)n - 1) - first), behind < n ? behind : n, 0};
 }
 
 // The splits of a run of an item, where its queries see n splits.
@@ -163,47 +130,30 @@ template <class P>
 DEV void prompt_run_of(const struct stage_attention &s, const struct prompt_plan &plan,
                        uint32_t item, struct prompt_item &w) {
     const int n = w.split_last - w.split_first + 1;
-    int begin, end;
-    struct prompt_cut cut;
-    if (plan.splits > 0) {
-        cut = line_cut(plan, item, n, w, &begin, &end);
-    } else {
-        cut = prompt_cut_of(n, plan.runs, plan.slots);
-        begin = w.run == 0 ? 0 : cut.first + (w.run - 1) * cut.length;
-        end = w.run == 0 ? cut.first : begin + cut.length < n ? begin + cut.length : n;
-    }
+    const struct prompt_cut cut = prompt_cut_of(n, plan.runs, plan.slots);
     w.n_runs = cut.runs, w.n_slots = 0, w.slot = 0;
     w.slots = nullptr, w.counter = nullptr;
     if (cut.runs == 1) return;
+    const int begin = w.run == 0 ? 0 : cut.first + (w.run - 1) * cut.length;
+    const int end = w.run == 0 ? cut.first : begin + cut.length < n ? begin + cut.length : n;
     w.n_slots = 1 + n - cut.first;
-    w.slot = w.run == 0 ? 0 : 1 + begin - cut.first;
+    w.slot = w.run == 0 ? 0 : 1 + (w.run - 1) * cut.length;
     w.split_last = w.split_first + end - 1;
     w.split_first += begin;
     w.slots = (float4 *)s.parts + ATTENTION_STATES / 16 + (int64_t)item * plan.slots * P::SLOT;
     w.counter = s.counters + item;
 }
 
-// The block's item of a round, of those that take turns: every second round goes backwards, since
-// items become shorter.
-DEV uint32_t prompt_index(uint32_t round) {
-    return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-}
-
-// The block's item of a round; false: there are fewer. Of a sequence the last queries come first:
+// Item `index` of the launch; false: there are fewer. Of a sequence the last queries come first:
 // they see most. The KV heads of the same queries follow each other, so that blocks read the same
 // pages at a time.
 template <class P>
 DEV bool prompt_item_find(const struct stage_attention &s, const struct step &step, int rows,
                           const struct attention_seqs &seqs, const struct prompt_plan &plan,
-                          uint32_t round, struct prompt_item &w) {
-    const uint32_t index = prompt_index(round);
-    uint32_t item = index / (uint32_t)plan.runs;
-    w.run = (int)(index % (uint32_t)plan.runs);
-    if (plan.splits > 0) {
-        item = line_first(plan, blockIdx.x) / (uint32_t)plan.splits + round;
-        if (item * (uint32_t)plan.splits >= line_first(plan, blockIdx.x + 1)) return false;
-    }
+                          uint32_t index, struct prompt_item &w) {
+    const uint32_t item = index / (uint32_t)plan.runs;
     uint32_t at = item;
+    w.run = (int)(index % (uint32_t)plan.runs);
     for (int i = 0; i < seqs.n; i++) {
         w.seq = &step.seq[seqs.at(i)];
         const uint32_t tiles = prompt_tiles(s, *w.seq, rows);
@@ -227,6 +177,11 @@ DEV bool prompt_item_find(const struct stage_attention &s, const struct step &st
         return true;
     }
     return false;
+}
+
+// The block's items: every second round goes backwards, since items become shorter.
+DEV uint32_t prompt_index(uint32_t round) {
+    return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
 }
 
 // ---------------------------------------------------------------- the ring
@@ -340,7 +295,8 @@ DEV void fillers_run(const struct stage_attention &s, const struct step &step, i
     struct prompt_item w;
     const struct prompt_plan plan = prompt_plan_of<P>(s, step, rows, seqs);
     if (P::IS_WIDE && warp > 0) return;
-    for (uint32_t round = 0; prompt_item_find<P>(s, step, rows, seqs, plan, round, w); round++)
+    for (uint32_t round = 0; prompt_item_find<P>(s, step, rows, seqs, plan, prompt_index(round), w);
+         round++)
         if (w.run < w.n_runs)
             prompt_stages<P>(w, [&](const struct prompt_stage &stage) {
                 if constexpr (P::IS_WIDE)
