@@ -92,13 +92,14 @@ DEV int prompt_splits(const struct stage_attention &s, const struct step &step,
     return pos / SPLIT_TOKENS - lowest_seen(s, pos) / SPLIT_TOKENS + 1;
 }
 
-// Blocks take items in rounds, so the launch takes as long as its rounds of the longest run. The
-// number of runs is the one with the shortest time. A run costs a split more than it has: queries
-// come, results go. The fold of FOLDED slots takes as long as a split.
+// Where blocks take all runs in one round, the launch takes as long as the longest one. The number
+// of runs is the one with the shortest time. A run costs a split more than it has: queries come,
+// results go. The fold of FOLDED slots takes as long as a split. Shorter runs in two rounds were
+// half as slow again as two long ones.
 template <class P>
 DEV struct prompt_plan prompt_plan_of(const struct stage_attention &s, const struct step &step,
                                       int rows, const struct attention_seqs &seqs) {
-    enum { RUNS_MOST = 16, ROUNDS_MOST = 4, FOLDED = 16 };
+    enum { RUNS_MOST = 16, FOLDED = 16 };
     uint32_t n = 0;
     int splits = 1;
     for (int i = 0; i < seqs.n; i++) {
@@ -111,13 +112,11 @@ DEV struct prompt_plan prompt_plan_of(const struct stage_attention &s, const str
     if (n == 0) return {1, 0};
     struct prompt_plan plan = {1, (int)(s.parts_bytes / 16 / P::SLOT / n)};
     uint32_t best = (n + grid - 1) / grid * (uint32_t)(splits + 1);
-    for (int runs = 2; runs <= RUNS_MOST && n * (uint32_t)runs <= ROUNDS_MOST * grid; runs++) {
+    for (int runs = 2; runs <= RUNS_MOST && n * (uint32_t)runs <= grid; runs++) {
         const struct prompt_cut cut = prompt_cut_of(splits, runs, plan.slots);
         if (cut.runs < 2) break;
         const int longest = cut.first > cut.length ? cut.first : cut.length;
-        const uint32_t rounds = (n * (uint32_t)runs + grid - 1) / grid;
-        const uint32_t time =
-            rounds * (uint32_t)(longest + 1) + (uint32_t)(splits - cut.first) / FOLDED;
+        const uint32_t time = (uint32_t)(longest + 1) + (uint32_t)(splits - cut.first) / FOLDED;
         if (time >= best) continue;
         best = time;
         plan.runs = runs;
