@@ -101,6 +101,7 @@ export function arcInit(node) {
         const [x2, y2] = at(to);
         node.querySelector('.scale').append(svg('line', { x1, y1, x2, y2 }));
     }
+    arcDraw(node, 0);
 }
 
 export function arcDraw(node, share) {

@@ -52,7 +52,8 @@ function frame(dots, bandwidth, peak, width, height) {
     const xs = [ridge, ...dots.map((dot) => dot.x)].filter(Number.isFinite);
     const [low, high] = [Math.min(...xs) / 4, Math.max(...xs) * 8];
     const bottom = Math.min(low * bandwidth, ...dots.map((dot) => dot.y)) / 2;
-    const top = 2 * Math.min(peak, high * bandwidth);
+    const top = Math.min(peak, high * bandwidth);
+    const head = 15; // of the roof's label
     const part = (value, from, to) => Math.log(value / from) / Math.log(to / from);
     return {
         low,
@@ -64,7 +65,7 @@ function frame(dots, bandwidth, peak, width, height) {
         height,
         base: height - 16,
         x: (value) => part(value, low, high) * width,
-        y: (value) => (height - 16) * (1 - part(value, bottom, top)),
+        y: (value) => head + (height - 16 - head) * (1 - part(value, bottom, top)),
     };
 }
 

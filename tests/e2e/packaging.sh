@@ -41,6 +41,7 @@ equal "the documents are there" "$(cd "$ROOT" && git ls-files docs | LC_ALL=C so
 for file in "$work"/packed/*.deb; do
     dpkg-deb -c "$file" | awk '/^-rwx/ { print $6 }'
     equal "version of $file" $version "$(dpkg-deb -f "$file" Version)"
+    equal "long lines of its description" "" "$(dpkg-deb -f "$file" Description | grep '.\{81\}' )"
 done >executable
 equal "nothing but the program is executable" "./usr/bin/runnel" "$(cat executable)"
 

@@ -271,6 +271,10 @@ export async function keyboard() {
 export async function keyed() {
     const page = await visit(locked);
     await page.waitForSelector('#key[open]');
+    check(
+        'a gauge without a figure is empty',
+        (await page.locator('#arc .value').getAttribute('class')).includes('none'),
+    );
     await page.fill('#key-input', 'wrong');
     await page.keyboard.press('Enter');
     await page.waitForFunction(() =>
