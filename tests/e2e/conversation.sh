@@ -94,7 +94,8 @@ expect prompt
 expect   0%
 signal 15
 STEPS
-expect "a bar inside of the first step: $(cat err; cat -v out)" [ $? != 99 ]
+code=$?
+expect "a bar inside of the first step: $(cat err; cat -v out)" [ $code != 99 ]
 
 # The commands.
 talk <<STEPS
