@@ -91,7 +91,7 @@ static int prompt_get(const struct run *run, struct prompt *prompt) {
         fprintf(stderr, "%stype a prompt, end with Ctrl-D\n",
                 rn_model_chat_template(run->model)
                     ? ""
-                    : "the model has no chat template, so this is no conversation; ");
+                    : "no conversation: the model has no chat template; ");
     }
     int code = text_from_options(run->options, &prompt->source, &prompt->text);
     if (code) return code;

@@ -54,8 +54,10 @@ send Hello,\r
 expect . 
 send who are you?"""\r
 expect tokens/s
+expect > 
 send /save quoted.json\r
 expect saved
+expect > 
 send \x04
 STEPS
 equal "Ctrl-D leaves with 0" 0 "$code"
@@ -488,7 +490,7 @@ expect "TERM=dumb: no escape sequence" sh -c '! grep -q "$(printf "\033")" out'
 "$DIALOGUE" "$BIN" run -p Once -n 2 --seed 1 -q </dev/null >out
 equal "with a prompt the run ends" 0 $?
 "$DIALOGUE" "$BIN" run -m "$TINY" -n 2 >out <<'STEPS'
-expect no chat template, so this is no conversation; type a prompt, end with Ctrl-D
+expect no conversation: the model has no chat template; type a prompt, end with Ctrl-D
 send a\r
 send \x04
 STEPS
