@@ -1,5 +1,5 @@
 // The formats of strings as expressions. They describe a part of what the format allows: no
-// quoted local parts of addresses, no leap seconds, no year 0000.
+// quoted local parts of addresses, no leap seconds.
 #include <string.h>
 
 #include "constraint/schema.h"
@@ -21,6 +21,9 @@
 // At most 63 characters, and no "--", which starts the second half of an encoded name.
 #define LABEL "[a-zA-Z0-9]{1,15}(?:-[a-zA-Z0-9]{1,15}){0,3}"
 #define HOST  LABEL "(?:\\." LABEL ")*"
+// At most 253 characters: three labels of any length, or ten of at most 23.
+#define SHORT "[a-zA-Z0-9]{1,11}(?:-[a-zA-Z0-9]{1,11})?"
+#define NAME  "(?:" LABEL "(?:\\." LABEL "){0,2}|" SHORT "(?:\\." SHORT "){0,9})"
 #define ATOM  "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
 #define PCHAR "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})"
 
@@ -32,7 +35,7 @@ static const struct format {
     {"date-time", DATE "T" TIME},
     {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
     {"email", ATOM "(?:\\." ATOM ")*@" LABEL "(?:\\." LABEL ")+"},
-    {"hostname", HOST},
+    {"hostname", NAME},
     {"ipv4", IPV4},
     {"ipv6", IPV6},
     {"uri", "[a-zA-Z][a-zA-Z0-9+.-]{0,15}://" HOST "(?::\\d{1,5})?(?:/" PCHAR "*)*(?:\\?(?:" PCHAR

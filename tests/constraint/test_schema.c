@@ -129,6 +129,13 @@ static const struct table {
     {"{\"type\":\"string\",\"format\":\"uri\"}",
      {"\"http://foo.bar/?baz=qux#quux\"", "\"https://x/%20\""},
      {"\"/abc\"", "\"\\\\\\\\WINDOWS\"", "\"http:// a\""}},
+#define TEN "a.a.a.a.a.a.a.a.a.a"
+#define L63 "aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa"
+    {"{\"type\":\"string\",\"format\":\"hostname\"}",
+     {"\"a\"", "\"" TEN "\"", "\"www.ex-ample.com\"", "\"" L63 "." L63 "." L63 "\""},
+     {"\"\"", "\"a.\"", "\"-a\"", "\"a--b\"", "\"" L63 "a\"", "\"" L63 "." L63 "." L63 "." L63 "\"",
+      "\"" TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN
+      "." TEN "." TEN "\""}},
     {"{\"type\":\"string\",\"format\":\"colour\"}", {"\"x\""}, {"1"}},
     {"{\"type\":\"integer\",\"minimum\":-5,\"maximum\":12}",
      {"-5", "-1", "0", "9", "10", "12"},
