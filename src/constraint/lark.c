@@ -264,12 +264,51 @@ static bool read_statements(struct lark *l) {
 
 // --- grammars ---
 
-static bool read_ignored(struct lark *l) {
-    struct grammar *g = l->source.g;
+static const struct node *ignored_node(struct lark *l) {
     struct node_list list = {0};
     for (uint32_t i = 0; i < l->n_ignored; i++)
-        if (!node_list_add(g, &list, lark_body(l, l->ignored[i], 0))) return false;
-    if (l->n_ignored) l->between = node_repeat(g, node_alt(g, list.node, list.n), 0, -1);
+        if (!node_list_add(l->source.g, &list, lark_body(l, l->ignored[i], 0))) return NULL;
+    return node_alt(l->source.g, list.node, list.n);
+}
+
+// The characters of a node that is one of them, or any number of them; false: it is another one.
+static bool characters_of(const struct node *node, struct range *out, size_t *n) {
+    if (node->kind == NODE_REPEAT && node->min <= 1 && node->max < 0) node = node->part[0];
+    if (node->kind == NODE_BYTES && node->n == 1) {
+        out[(*n)++] = (struct range){node->byte[0], node->byte[0]};
+        return true;
+    }
+    if (node->kind != NODE_CLASS || *n + node->n > LARK_MAX_IGNORED) return false;
+    memcpy(out + *n, node->range, node->n * sizeof *out);
+    *n += node->n;
+    return true;
+}
+
+// Blanks and the like, as the characters that they are; 0: other text is ignored, too.
+static size_t ignored_characters(struct lark *l, struct range out[LARK_MAX_IGNORED + 1]) {
+    const regex_class_fn class_node = l->class_node;
+    size_t n = 0;
+    l->class_node = node_class;
+    const struct node *node = ignored_node(l);
+    l->class_node = class_node;
+    for (uint32_t i = 0; i < l->n_definition; i++) l->definition[i].node = NULL;
+    if (!node) return 0;
+    const size_t n_part = node->kind == NODE_ALT ? node->n : 1;
+    for (size_t i = 0; i < n_part; i++)
+        if (!characters_of(node->kind == NODE_ALT ? node->part[i] : node, out, &n)) return 0;
+    return n;
+}
+
+// Ignored characters are bounded, so that a model cannot write blanks without end.
+static bool read_ignored(struct lark *l) {
+    enum { MAX_BLANKS = 64 };
+    struct grammar *g = l->source.g;
+    struct range range[LARK_MAX_IGNORED + 1];
+    if (!l->n_ignored) return true;
+    const size_t n = ignored_characters(l, range);
+    if (g->status) return false;
+    l->between = n ? node_counted(g, l->class_node(g, range, n), 0, MAX_BLANKS)
+                   : node_repeat(g, ignored_node(l), 0, -1);
     return !g->status;
 }
 

@@ -140,6 +140,8 @@ CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
     "?atom: NUMBER -> number\n  | \"-\" atom\n  | NAME\n  | \"(\" sum \")\"\n"                     \
     "%import common.CNAME -> NAME\n%import common (NUMBER, WS_INLINE)\n%ignore WS_INLINE\n"
 
+#define BLANKS "                               -\t                               " // 64 characters
+
 static const struct expected {
     const char *grammar, *text;
     bool want;
@@ -149,6 +151,9 @@ static const struct expected {
     {CALCULATOR, "7 ", false},
     {CALCULATOR, "1 + + 2", false},
     {CALCULATOR, "1\n+2", false},
+    {"start: \"x\" \"y\"\n%ignore /[ \\t]+/\n%ignore \"-\"", "x" BLANKS "y", true},
+    {"start: \"x\" \"y\"\n%ignore /[ \\t]+/\n%ignore \"-\"", "x" BLANKS " y", false},
+    {"start: \"x\" \"y\"\n%ignore /[ \\t-]+/\n%ignore /;.*/s", "x" BLANKS " ;;;y", true},
     {"start: \"Select\"i A\nA: \"a\"..\"f\" | \"\\u00e9\" | \"\\x31\"", "sELECTc", true},
     {"start: \"Select\"i A\nA: \"a\"..\"f\" | \"\\u00e9\" | \"\\x31\"", "SELECT\xc3\xa9", true},
     {"start: \"Select\"i A\nA: \"a\"..\"f\" | \"\\u00e9\" | \"\\x31\"", "Select1", true},
