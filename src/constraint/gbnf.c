@@ -278,6 +278,10 @@ static int32_t token_id(struct parser *p) {
 // Text without a string, where the token is no special one.
 static bool read_text_without(struct parser *p, const struct constraint_token *token) {
     const struct text_mark mark = {.text = token->data, .len = token->len};
+    for (size_t i = 0, n; i < token->len; i += n) {
+        n = utf8_length((const uint8_t *)token->data + i, token->len - i);
+        if (n == 0) return fail(p, p->at, "a token that is left out has a part of a character");
+    }
     const bool some = p->at < p->len && p->text[p->at] == '+';
     if (!some && (p->at == p->len || p->text[p->at] != '*'))
         return fail(p, p->at, "expected * or + behind a token of text that is left out");

@@ -220,7 +220,7 @@ static bool key_of(struct matcher *m, uint32_t set, struct mask_key *out, uint32
     if (n > FEW) return false;
     if (n) memcpy(frame, m->pool + m->set[set].at, n * sizeof *frame);
     sort_frames(m, frame, n);
-    m->now++;
+    matcher_stamp(m);
     for (uint32_t i = 0; i < n; i++)
         if (!key_frame(m, &keys, frame[i])) return false;
     *n_far = keys.n_far;

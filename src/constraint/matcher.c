@@ -156,8 +156,14 @@ static uint32_t set_of_found(struct matcher *m) {
 
 // --- closures ---
 
+void matcher_stamp(struct matcher *m) {
+    if (++m->now) return;
+    for (uint32_t i = 0; i < m->n_frame; i++) m->frame[i].stamp = 0;
+    m->now = 1;
+}
+
 static void closure_begin(struct matcher *m) {
-    m->now++;
+    matcher_stamp(m);
     m->n_todo = m->n_found = 0;
     m->can_end = false;
 }

@@ -120,6 +120,8 @@ struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t
 // The set behind a state of a frame: its returns and calls, without its own bytes.
 uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent);
 uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n);
+// A new stamp, which no frame has.
+void matcher_stamp(struct matcher *m);
 // Drops unused frames and sets where there are many; numbers of sets change.
 void matcher_tidy(struct matcher *m);
 // Whether a failure was for want of frames: it is cleared, and unused frames are dropped.

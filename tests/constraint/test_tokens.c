@@ -54,6 +54,8 @@ CASE(tokens_that_do_not_exist_are_refused) {
         {"root ::= <[1>", "line 1, column 10: expected the number of a token: \"<[1]>\""},
         {"root ::= <think", "line 1, column 10: expected the text of a token: \"<think>\""},
         {"root ::= !a", "line 1, column 11: expected a token"},
+        {"root ::= !<[195]>*",
+         "line 1, column 18: a token that is left out has a part of a character"},
         {"root ::= !<[97]>", "line 1, column 17: expected * or + behind a token of text that is "
                              "left out"},
     };
