@@ -237,7 +237,7 @@ static bool end_branch(struct body *b) {
     struct group *group = &b->group[b->depth];
     const bool is_again = starts_with_self(b, group);
     const struct node *node =
-        node_seq(b->g, group->seq.node + is_again, group->seq.n - (size_t)is_again);
+        node_seq(b->g, is_again ? group->seq.node + 1 : group->seq.node, group->seq.n - is_again);
     group->seq.n = 0;
     b->can_repeat = false;
     return node_list_add(b->g, is_again ? &b->again : &group->alt, node);

@@ -11,6 +11,8 @@ static const struct source {
     {CONSTRAINT_SCHEMA,
      "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":40},"
      "\"b\":{\"minimum\":2}},\"patternProperties\":{\"^x\":{}}}"},
+    {CONSTRAINT_GRAMMAR,
+     "start: A | start \"+\" A~40..50\nA: /[a-z]/i | \"1\"..\"9\"\n%ignore \" \""},
     {CONSTRAINT_GRAMMAR, "root ::= \"{\" (root | [a-z]{0,60})? \"}\""},
     {CONSTRAINT_CHOICES, "[\"a\",\"{b\"]"},
     {CONSTRAINT_STRUCTURE, "{\"type\":\"triggered_tags\",\"triggers\":[\"<call>\",\"ab\"],\"tags\":"
