@@ -1,5 +1,6 @@
 // Random JSON Schemas; every text that sample_jobs makes for them is to be valid by ajv. By hand:
 //   npm i ajv ajv-formats; node schemas_ajv.mjs BUILD/tests/sample_jobs [SCHEMAS [SEED]]
+// With the address of a server (http://...) in its place, that server's model writes the texts, at temperature 1.5.
 import { spawnSync } from "node:child_process";
 import { createRequire } from "node:module";
 import process from "node:process";
@@ -72,11 +73,29 @@ function root() {
   return { ...s, $defs: { A: object(2, true), B: schema(1, false) } };
 }
 
+// Lines as sample_jobs prints them: an array of texts, or an error.
+function sample(program) {
+  const out = spawnSync(program, ["4"], {
+    input: schemas.map((s) => JSON.stringify(s) + "\n").join(""), maxBuffer: 1 << 30, encoding: "utf8" });
+  return out.stdout.split("\n").slice(0, -1);
+}
+async function ask(url, schema, i) {
+  const body = { prompt: "Once upon a time", max_tokens: 400, temperature: 1.5, seed: i,
+    response_format: { type: "json_schema", json_schema: { name: "random", schema } } };
+  const answer = await (await fetch(`${url}/v1/completions`, { method: "POST", body: JSON.stringify(body) })).json();
+  if (answer.error) return `ERROR ${answer.error.message}`;
+  const [{ text, finish_reason }] = answer.choices;
+  return JSON.stringify(finish_reason === "stop" ? [text] : []); // others are cut off
+}
+async function serve(url) {
+  const all = [];
+  for (let i = 0; i < n; i += 8) all.push(...await Promise.all(schemas.slice(i, i + 8).map((s, k) => ask(url, s, i + k))));
+  return all;
+}
+
 const n = Number(process.argv[3] ?? 1000);
 const schemas = Array.from({ length: n }, root);
-const out = spawnSync(process.argv[2], ["4"], {
-  input: schemas.map((s) => JSON.stringify(s) + "\n").join(""), maxBuffer: 1 << 30, encoding: "utf8" });
-const lines = out.stdout.split("\n").slice(0, -1);
+const lines = process.argv[2].startsWith("http") ? await serve(process.argv[2]) : sample(process.argv[2]);
 let texts = 0, bad = 0;
 const errors = {};
 lines.forEach((line, i) => {
