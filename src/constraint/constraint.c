@@ -144,7 +144,7 @@ static void read_source(struct grammar *g, enum constraint_kind kind, const char
         regex_read(g, text, len);
         return;
     case CONSTRAINT_GRAMMAR:
-        if (is_lark(text, len))
+        if (lark_is(text, len))
             lark_read(g, text, len);
         else
             gbnf_read(g, text, len);

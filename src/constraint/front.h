@@ -15,7 +15,7 @@ void regex_read(struct grammar *g, const char *text, size_t len);
 // The rule "root" of a grammar.
 const struct node *gbnf_node(struct grammar *g, const char *text, size_t len);
 // Whether a grammar is in Lark and not in GBNF.
-bool is_lark(const char *text, size_t len);
+bool lark_is(const char *text, size_t len);
 
 // The classes of an expression, written in another alphabet: JSON strings escape some characters.
 typedef const struct node *(*regex_class_fn)(struct grammar *g, const struct range *range,

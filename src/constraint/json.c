@@ -33,7 +33,7 @@ static bool read_items(struct grammar *g, struct jread *r, struct json *json) {
     return !r->error;
 }
 
-static uint64_t hash_key(const char *key, size_t len) {
+uint64_t json_key_hash(const char *key, size_t len) {
     uint64_t h = 1469598103934665603u;
     for (size_t i = 0; i < len; i++) h = (h ^ (uint8_t)key[i]) * 0x100000001B3u;
     return h ^ h >> 29;
@@ -41,7 +41,7 @@ static uint64_t hash_key(const char *key, size_t len) {
 
 // The slot of a key, or a free one. *steps grows by the slots that were looked at.
 static uint32_t *slot_of(const struct json *json, const char *key, size_t len, uint64_t *steps) {
-    uint64_t at = hash_key(key, len) & (json->n_slot - 1);
+    uint64_t at = json_key_hash(key, len) & (json->n_slot - 1);
     for (++*steps; json->slot[at]; at = (at + 1) & (json->n_slot - 1), ++*steps) {
         const struct json_member *member = &json->member[json->slot[at] - 1];
         if (member->len == len && memcmp(member->key, key, len) == 0) break;

@@ -25,6 +25,7 @@ struct json_member {
 // NULL: an error of the grammar, whose message starts with the name.
 struct json *json_read(struct grammar *g, const char *name, const char *text, size_t len);
 
+uint64_t json_key_hash(const char *key, size_t len);
 // NULL where the value is no object or has no such member. Of several the last one.
 const struct json *json_get(const struct json *json, const char *key);
 const struct json *json_find(const struct json *json, const char *key, size_t len);

@@ -340,7 +340,7 @@ void lark_read(struct grammar *g, const char *text, size_t len) {
 }
 
 // A grammar in GBNF has a line that starts with a name and "::="; one in Lark has a colon.
-bool is_lark(const char *text, size_t len) {
+bool lark_is(const char *text, size_t len) {
     bool has_colon = false;
     for (size_t i = 0; i < len;) {
         const char *const end = memchr(text + i, '\n', len - i);

@@ -43,12 +43,6 @@ struct object {
 
 // --- names ---
 
-static uint64_t hash_name(const char *name, size_t len) {
-    uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < len; i++) h = (h ^ (uint8_t)name[i]) * 0x100000001B3u;
-    return h ^ h >> 29;
-}
-
 static size_t count_names(const struct conjunction *c) {
     size_t n = 0;
     for (uint32_t i = 0; i < c->n; i++) {
@@ -62,7 +56,7 @@ static size_t count_names(const struct conjunction *c) {
 
 static struct property *name_of(struct object *o, const char *name, size_t len) {
     struct properties *list = &o->list;
-    struct property **chain = &list->bucket[hash_name(name, len) & (list->n_bucket - 1)];
+    struct property **chain = &list->bucket[json_key_hash(name, len) & (list->n_bucket - 1)];
     for (struct property *p = *chain; p; p = p->next) {
         if (!grammar_work(o->s->g, 1)) return NULL;
         if (p->len == len && memcmp(p->name, name, len) == 0) return p;

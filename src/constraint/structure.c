@@ -369,7 +369,7 @@ static const struct node *grammar(struct structure *s, const struct json *format
     const struct json *text = member(s, format, "grammar", JREAD_STRING, "a string");
     if (!text) return NULL;
     return at_place(s, format, "grammar",
-                    is_lark(text->text, text->len)
+                    lark_is(text->text, text->len)
                         ? lark_node(s->g, text->text, text->len, node_class)
                         : gbnf_node(s->g, text->text, text->len));
 }
