@@ -36,7 +36,7 @@ static bool fail(struct parser *p, size_t at, const char *what) {
 
 enum { MAX_RANGES = 512 };
 
-struct class {
+struct class { // too large to be cleared for each character
     struct range range[MAX_RANGES];
     size_t n;
 };
@@ -190,7 +190,8 @@ static const struct node *class_node(struct parser *p, struct class *class) {
 
 static const struct node *read_class(struct parser *p) {
     const size_t begin = p->at++;
-    struct class class = {.n = 0};
+    struct class class;
+    class.n = 0;
     const bool negate = p->at < p->len && p->text[p->at] == '^';
     p->at += negate;
     while (p->at < p->len && p->text[p->at] != ']') {
@@ -243,14 +244,17 @@ static bool add_atom(struct parser *p, const struct node *node, bool is_single) 
 }
 
 static bool add_char(struct parser *p, uint32_t cp) {
-    struct class class = {.range = {{cp, cp}}, .n = 1};
+    struct class class;
+    class.range[0] = (struct range){cp, cp};
+    class.n = 1;
     return add_atom(p, class_node(p, &class), true);
 }
 
 static bool read_escape(struct parser *p) {
     if (++p->at == p->len) return fail(p, p->at - 1, "a backslash at the end");
     const uint8_t letter = p->text[p->at++];
-    struct class class = {.n = 0};
+    struct class class;
+    class.n = 0;
     if (class_escape(p, letter, &class)) {
         return add_atom(p, class_node(p, &class), true);
     }
@@ -385,7 +389,8 @@ static bool read_next(struct parser *p) {
         if (read_bounds(p, &min, &max, &len)) return read_quantifier(p, min, max, len);
         break;
     case '.': {
-        struct class class = {.n = 0};
+        struct class class;
+        class.n = 0;
         p->at++;
         return class_add_all(p, &class, lines, p->flags & REGEX_DOT_ALL ? 0 : 3, true) &&
                add_atom(p, class_node(p, &class), true);
