@@ -62,6 +62,8 @@ program: setup
 run: program ## build, then let the embedded model tell a story (STORY="a robot and a kite")
 	@printf '> Tell me a story about %s.\n\n' "$$STORY"
 	@printf 'Tell me a story about %s.' "$$STORY" | $(BUILD)/runnel run --chat
+	@[ ! -t 2 ] || printf '\n  next    %-20s  %s\n          %-20s  %s\n' "$(BUILD)/runnel run" "a conversation; a model's file may follow" \
+	    "$(BUILD)/runnel serve" 'the HTTP APIs and a web page on http://127.0.0.1:8080' >&2
 
 # Packages of npm that the tests compare with, installed when package.json is not that of what is there.
 # Without them (no network, say) their tests skip themselves.
