@@ -104,7 +104,8 @@ struct bench {
         return got;
     }
 
-    // The same by a kernel of larger steps, of few or many columns. Items from n_whole on have parts.
+    // The same by a kernel of larger steps, of few or many columns. Items from n_whole on have
+    // parts.
     std::vector<uint8_t> run_many(int first, int n, int columns, int n_whole, int parts_log) {
         many_args args = {};
         const int groups = (MOST_ROWS + 7) / 8;

@@ -440,12 +440,11 @@ DEV void sums_get(const struct many_args &args, const struct many_item &w, float
         UNROLL for (int i = 0; i < FORM::N / 4; i += 2) {
             if (8 * i >= w.n) continue;
             float4 v[N_SLICES][2];
-            UNROLL for (int slice = 0; slice < N_SLICES; slice++)
-                if (slice == 0 || slice >= from) UNROLL for (int k = 0; k < 2; k++) v[slice][k] =
+            UNROLL for (int slice = 0; slice < N_SLICES; slice++) if (slice == 0 || slice >= from)
+                UNROLL for (int k = 0; k < 2; k++) v[slice][k] =
                     load_l2(sums_at<FORM>(args, w, slice) + (i + k) * BLOCK_THREADS);
-            UNROLL for (int slice = 1; slice < N_SLICES; slice++)
-                if (slice >= from) UNROLL for (int k = 0; k < 2; k++) v[0][k] =
-                    float4_add(v[0][k], v[slice][k]);
+            UNROLL for (int slice = 1; slice < N_SLICES; slice++) if (slice >= from)
+                UNROLL for (int k = 0; k < 2; k++) v[0][k] = float4_add(v[0][k], v[slice][k]);
             UNROLL for (int k = 0; k < 2; k++) quad_of(y + 4 * (i + k), v[0][k]);
         }
     }
