@@ -59,7 +59,7 @@ static void defaults_write(struct jbuf *out, const struct served *served) {
     jbuf_text(out, "}");
 }
 
-// null: there is none. max_tokens are those that fit, about.
+// null: there is none. max_tokens: about as many as fit.
 static void store_write(struct jbuf *out, const struct served *served) {
     rn_store_stats store;
     jbuf_key(out, "page_store");

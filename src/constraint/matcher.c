@@ -7,7 +7,7 @@
 
 enum {
     FRAMES_MAX = 1 << 20,     // of one choice
-    CLOSURE_MAX = 1 << 12,    // frames that one byte leads to, with those that have no bytes
+    CLOSURE_MAX = 1 << 12,    // frames that one byte leads to; frames without bytes are among them
     COLLECT_FRAMES = 1 << 15, // no collection before
 };
 

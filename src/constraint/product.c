@@ -63,8 +63,8 @@ static bool edge_add(struct product *p, uint32_t from, uint32_t to, const struct
     return true;
 }
 
-// The edge of b's state that holds a byte, and the end of the stretch that behaves alike. *from: the
-// edges before it end before the byte; it follows bytes that ascend.
+// The edge of b's state that holds a byte, and the end of the stretch that behaves alike. *from:
+// the edges before it end before the byte; it follows bytes that ascend.
 static uint32_t target(const struct dfa *b, uint32_t state, int byte, uint32_t *from, int *end) {
     *end = 255;
     if (state == NOWHERE) return NOWHERE;

@@ -152,4 +152,14 @@ static inline void kit_check_mask(struct constraint_run *run, const char *what) 
     }
 }
 
+// The source is refused, with a message that begins so.
+static inline void kit_refused(enum constraint_kind kind, const char *text, const char *message) {
+    struct constraint *c;
+    rn_error err = {0};
+    const rn_status status =
+        constraint_compile(kit_vocab, kind, text, strlen(text), NULL, &c, &err);
+    check(status == RN_ERR_ARG && !c, "%s: status %d", text, status);
+    check(strncmp(err.message, message, strlen(message)) == 0, "%s: \"%s\"", text, err.message);
+}
+
 #endif

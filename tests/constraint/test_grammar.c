@@ -261,16 +261,8 @@ static const struct refusal {
 };
 
 CASE(bad_grammars_are_refused_by_their_place) {
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        struct constraint *c;
-        rn_error err = {0};
-        const char *text = refusals[i].grammar;
-        check(constraint_compile(kit_vocab, CONSTRAINT_GRAMMAR, text, strlen(text), NULL, &c,
-                                 &err) == RN_ERR_ARG,
-              "%s", text);
-        check(strncmp(err.message, refusals[i].message, strlen(refusals[i].message)) == 0,
-              "%s: \"%s\"", text, err.message);
-    }
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        kit_refused(CONSTRAINT_GRAMMAR, refusals[i].grammar, refusals[i].message);
 }
 
 static int open_kit(void **state) {

@@ -255,16 +255,8 @@ static const struct refusal {
 };
 
 CASE(bad_grammars_are_refused_by_their_place) {
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        struct constraint *c;
-        rn_error err = {0};
-        const char *text = refusals[i].source;
-        check(constraint_compile(kit_vocab, refusals[i].kind, text, strlen(text), NULL, &c, &err) ==
-                  RN_ERR_ARG,
-              "%s", text);
-        check(strncmp(err.message, refusals[i].message, strlen(refusals[i].message)) == 0,
-              "%s: \"%s\"", text, err.message);
-    }
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        kit_refused(refusals[i].kind, refusals[i].source, refusals[i].message);
 }
 
 static int open_kit(void **state) {

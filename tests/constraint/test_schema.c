@@ -301,16 +301,8 @@ static const struct refusal {
 };
 
 CASE(unsupported_keywords_are_refused_by_their_pointer) {
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        struct constraint *c;
-        rn_error err = {0};
-        const char *schema = refusals[i].schema;
-        const rn_status status = constraint_compile(kit_vocab, CONSTRAINT_SCHEMA, schema,
-                                                    strlen(schema), NULL, &c, &err);
-        check(status == RN_ERR_ARG && !c, "%s: status %d", schema, status);
-        check(strncmp(err.message, refusals[i].message, strlen(refusals[i].message)) == 0,
-              "%s: \"%s\"", schema, err.message);
-    }
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        kit_refused(CONSTRAINT_SCHEMA, refusals[i].schema, refusals[i].message);
 }
 
 CASE(blanks_between_tokens_are_bounded) {

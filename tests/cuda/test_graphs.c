@@ -23,13 +23,16 @@ static void bare_destroy(struct cuda_backend *b) {
 }
 
 // Runs a step of that shape; whether it was recorded before, or is now.
-static bool run_shape(struct cuda_backend *b, int n_tokens, int n_splits) {
+static bool run_step(struct cuda_backend *b, const struct cuda_shape *shape) {
     const uint64_t before = b->graphs.n_replayed;
+    assert_int_equal(cuda_graph_run(b, shape), cudaSuccess);
+    return b->graphs.n_replayed > before;
+}
+static bool run_shape(struct cuda_backend *b, int n_tokens, int n_splits) {
     struct cuda_shape shape;
     memset(&shape, 0, sizeof shape);
     shape.n_tokens = n_tokens, shape.n_splits = n_splits;
-    assert_int_equal(cuda_graph_run(b, &shape), cudaSuccess);
-    return b->graphs.n_replayed > before;
+    return run_step(b, &shape);
 }
 
 CASE(rows_of_a_launch_are_those_of_the_step_or_a_few_more) {
@@ -53,6 +56,19 @@ CASE(a_shape_is_recorded_when_it_comes_again) {
     for (int i = 0; i < 4 * N_GRAPHS; i++) assert_false(run_shape(b, 24, 2 + i));
     assert_true(run_shape(b, 24, 1));
     assert_int_equal(b->graphs.n_recorded, 1);
+    bare_destroy(b);
+}
+
+CASE(steps_with_parts_of_prompts_are_never_recorded) {
+    struct cuda_backend *b = bare_create();
+    for (int i = 0; i < 4; i++) {
+        struct cuda_shape shape;
+        memset(&shape, 0, sizeof shape);
+        shape.n_tokens = 40;
+        shape.n_part[i % 2][PART_MANY] = 1;
+        assert_false(run_step(b, &shape));
+    }
+    assert_int_equal(b->graphs.n_recorded, 0);
     bare_destroy(b);
 }
 

@@ -116,6 +116,14 @@ ready() {
     expect "it is ready $1: $(cat said)" [ "$port" ]
 }
 
+# start OPTION...: serves on a free port; leaves pid and port, its output in ./served and ./said.
+start() {
+    : >said
+    "$BIN" serve --port 0 -t 1 "$@" >served 2>said </dev/null &
+    pid=$!
+    ready "with $*"
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ "$failures" -eq 0 ] && [ "$checks" -gt 0 ]

@@ -5,14 +5,6 @@
 
 chat='{"messages":[{"role":"user","content":"Hello"}],"max_tokens":4}'
 
-# start OPTION...: serves on a free port; leaves pid and port, its output in ./served and ./said.
-start() {
-    : >said
-    "$BIN" serve --port 0 -t 1 "$@" >served 2>said </dev/null &
-    pid=$!
-    ready "with $*"
-}
-
 # stop SIGNAL CODE: it must end so.
 stop() {
     kill "-$1" $pid

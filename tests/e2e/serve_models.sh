@@ -15,13 +15,6 @@ model = $TINY
 kv-memory = 8M
 END
 
-start() {
-    : >said
-    "$BIN" serve --port 0 -t 1 "$@" >served 2>said </dev/null &
-    pid=$!
-    ready "with $*"
-}
-
 # text MODEL: the text of a completion.
 text() {
     ask POST /v1/completions "{\"model\":\"$1\",\"prompt\":\"Once upon\",\"max_tokens\":12,\"temperature\":0}" |

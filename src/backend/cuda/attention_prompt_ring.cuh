@@ -94,8 +94,8 @@ DEV int prompt_splits(const struct stage_attention &s, const struct step &step,
 
 // Where blocks take all runs in one round, the launch takes as long as the longest one. The number
 // of runs is the one with the shortest time. A run costs a split more than it has: queries come,
-// results go. The fold of FOLDED slots takes as long as a split. Shorter runs in two rounds were
-// half as slow again as two long ones.
+// results go. The fold of FOLDED slots takes as long as a split. Shorter runs in two rounds took
+// half as long again as two long ones.
 template <class P>
 DEV struct prompt_plan prompt_plan_of(const struct stage_attention &s, const struct step &step,
                                       int rows, const struct attention_seqs &seqs) {

@@ -69,11 +69,9 @@ static struct many_cut cut_best(const struct cuda_backend *b, const struct stage
     if (s->is_routed) return cut_routed(b, s, n_rows);
     struct many_cut best = cut_of(b, s, n_rows, MANY_FEW);
     if (n_rows <= MANY_LARGE) return best;
-    bool is_few = true;
     for (int columns = MANY_MIDDLE; columns <= MANY_WIDE; columns += MANY_WIDE - MANY_MIDDLE) {
         const struct many_cut c = cut_of(b, s, n_rows, columns);
-        if (c.n_stages < 3 || (!is_few && c.time >= best.time)) continue;
-        best = c, is_few = false;
+        if (c.n_stages >= 3 && (best.columns == MANY_FEW || c.time < best.time)) best = c;
     }
     return best;
 }
