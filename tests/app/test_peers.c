@@ -86,13 +86,19 @@ CASE(layers_choose_the_backend) {
 }
 
 CASE(repositories_are_models_by_name_and_0_is_the_models_context) {
-    struct parsed p;
-    parse(&p, COMMAND_RUN, "-hf", "owner/name:Q8_0", "-hfd", "owner/small", "-c", "0");
-    check_accepted(&p);
-    assert_string_equal(option_text(&p.options, OPT_MODEL), "owner/name:Q8_0");
-    assert_string_equal(option_text(&p.options, OPT_DRAFT), "owner/small");
-    assert_int_equal(option_int(&p.options, OPT_CTX), 0);
-    parsed_free(&p);
+    static char *const flags[][2] = {{"-hf", "-hfd"},
+                                     {"-hfr", "-hfrd"},
+                                     {"--hf-repo", "--hf-repo-draft"}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        struct parsed p;
+        parse(&p, COMMAND_RUN, flags[i][0], "owner/name:Q8_0", flags[i][1], "owner/small", "-c",
+              "0");
+        check_accepted(&p);
+        assert_string_equal(option_text(&p.options, OPT_MODEL), "owner/name:Q8_0");
+        assert_string_equal(option_text(&p.options, OPT_DRAFT), "owner/small");
+        assert_int_equal(option_int(&p.options, OPT_CTX), 0);
+        parsed_free(&p);
+    }
 }
 
 CASE(words_behind_a_flag_are_its_own_or_the_next_argument) {

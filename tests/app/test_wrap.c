@@ -90,6 +90,8 @@ CASE(a_blank_at_the_edge_ends_the_line) {
     wrapped(&screen, "12345678901234567890123 next", 1);
     assert_string_equal(screen.cell[0], "12345678901234567890123");
     assert_string_equal(screen.cell[1], "next");
+    wrapped_with(&screen, 4, "12345678901234567890123  next", 1); // no blank behind an indent
+    assert_string_equal(screen.cell[1], "    next");
 }
 
 CASE(wide_characters_have_two_columns_and_controls_none) {

@@ -129,11 +129,15 @@ static const struct table {
     {"{\"type\":\"string\",\"format\":\"uri\"}",
      {"\"http://foo.bar/?baz=qux#quux\"", "\"https://x/%20\""},
      {"\"/abc\"", "\"\\\\\\\\WINDOWS\"", "\"http:// a\""}},
-#define TEN "a.a.a.a.a.a.a.a.a.a"
-#define L63 "aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa"
+#define TEN  "a.a.a.a.a.a.a.a.a.a"
+#define L63  "aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa-aaaaaaaaaaaaaaa"
+#define L23  "aaaaaaaaaaa-aaaaaaaaaaa"
+#define FIVE L23 "." L23 "." L23 "." L23 "." L23
     {"{\"type\":\"string\",\"format\":\"hostname\"}",
-     {"\"a\"", "\"" TEN "\"", "\"www.ex-ample.com\"", "\"" L63 "." L63 "." L63 "\""},
+     {"\"a\"", "\"" TEN "\"", "\"www.ex-ample.com\"", "\"" L63 "." L63 "." L63 "\"",
+      "\"" FIVE "." FIVE "\""},
      {"\"\"", "\"a.\"", "\"-a\"", "\"a--b\"", "\"" L63 "a\"", "\"" L63 "." L63 "." L63 "." L63 "\"",
+      "\"" FIVE "." FIVE "." L23 "\"",
       "\"" TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN "." TEN
       "." TEN "." TEN "\""}},
     {"{\"type\":\"string\",\"format\":\"colour\"}", {"\"x\""}, {"1"}},
