@@ -93,10 +93,11 @@ struct bench {
     void product_launch(stage_product s) {
         product_args args = {};
         s.input = INPUT_16;
-        args.stage = s, args.n_rows = n_rows, args.n_slots = 2, args.n_early = 2;
+        args.stage = s, args.n_rows = n_rows, args.n_items = product_items(&s, 1);
+        args.n_slots = 2, args.n_early = 2;
         args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
-        launch(product_small(CODEC_COUNT, false), 3, PRODUCT_THREADS,
-               product_shared_bytes(2, args.slot_bytes, 0), &args);
+        launch(product_small(CODEC_COUNT, PRODUCT_READ), 3, PRODUCT_THREADS,
+               product_shared_bytes(2, args.slot_bytes, 1, 0), &args);
     }
 
     std::vector<uint8_t> results() {

@@ -82,9 +82,11 @@ struct bench {
     }
 
     // The outputs of n rows from `first` on, as bytes.
-    std::vector<uint8_t> run(const void *kernel, int first, int n, bool is_staged) {
+    std::vector<uint8_t> run(int codec, int first, int n, int form) {
         product_args args = {};
-        args.stage = s, args.n_rows = n;
+        const int tiles = form == PRODUCT_PAIRS ? 2 : 1;
+        const bool is_staged = form != PRODUCT_READ;
+        args.stage = s, args.n_rows = n, args.n_items = product_items(&s, tiles);
         args.stage.x += (int64_t)first * s.ldx;
         args.stage.x16.at += (int64_t)first * s.x16.ld;
         args.stage.input = is_staged ? INPUT_RMS : INPUT_16;
@@ -93,10 +95,11 @@ struct bench {
         CUDA(cudaMemset(out16, 0, (size_t)(MOST_ROWS * ld_out) * 2));
         args.n_slots = 1 + draw.below(4);
         args.n_early = is_staged ? draw.below(args.n_slots + 1) : args.n_slots;
-        args.slot_bytes = SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
+        args.slot_bytes = tiles * SLOT_UNITS(s.product[0].unit_bytes) * s.product[0].unit_bytes;
         const uint32_t x_bytes = is_staged ? (uint32_t)(s.n_units * n * 64) : 0;
-        launch(kernel, 1 + draw.below(4), PRODUCT_THREADS,
-               product_shared_bytes(args.n_slots, args.slot_bytes, x_bytes), &args);
+        launch(product_small(codec, form), 1 + draw.below(4),
+               form >= PRODUCT_ASKED ? ASKED_THREADS : PRODUCT_THREADS,
+               product_shared_bytes(args.n_slots, args.slot_bytes, tiles, x_bytes), &args);
         const size_t bytes = (size_t)(n * ld_out) * (c.has_gate ? 2 : 4);
         std::vector<uint8_t> got(bytes);
         CUDA(cudaMemcpy(got.data(), c.has_gate ? (void *)out16 : (void *)out, bytes,
@@ -146,7 +149,7 @@ void case_run(const shape &c) {
     const size_t row_bytes = (size_t)b.ld_out * (c.has_gate ? 2 : 4);
     std::vector<uint8_t> alone;
     for (int r = 0; r < MOST_ROWS; r++) {
-        const std::vector<uint8_t> row = b.run(product_small(c.codec, true), r, 1, true);
+        const std::vector<uint8_t> row = b.run(c.codec, r, 1, PRODUCT_STAGED);
         alone.insert(alone.end(), row.begin(), row.end());
     }
     const auto same = [&](const std::vector<uint8_t> &got, int first, const char *what) {
@@ -156,11 +159,15 @@ void case_run(const shape &c) {
         exit(1);
     };
     const int n = 2 + draw.below(7), first = draw.below(MOST_ROWS - 8);
-    same(b.run(product_small(c.codec, true), first, n, true), first, "staged rows");
-    same(b.run(product_small(c.codec, false), first, n, false), first, "prepared rows");
+    same(b.run(c.codec, first, n, PRODUCT_STAGED), first, "staged rows");
+    same(b.run(c.codec, first, n, PRODUCT_READ), first, "prepared rows");
+    if (b.s.product[0].unit_bytes <= ASKED_UNIT_MOST) {
+        same(b.run(c.codec, first, n, PRODUCT_ASKED), first, "weights that a warp asks for");
+        same(b.run(c.codec, first, n, PRODUCT_PAIRS), first, "pairs of tiles");
+    }
     if (c.codec != CODEC_BF16) // whose stages have one codec
-        same(b.run(product_small(CODEC_COUNT, true), first, n, true), first, "any, staged");
-    same(b.run(product_small(CODEC_COUNT, false), first, n, false), first, "any, prepared");
+        same(b.run(CODEC_COUNT, first, n, PRODUCT_STAGED), first, "any, staged");
+    same(b.run(CODEC_COUNT, first, n, PRODUCT_READ), first, "any, prepared");
     for (int columns : {(int)MANY_FEW, (int)MANY_MIDDLE, (int)MANY_WIDE}) {
         const int log = draw.below(4), more = 9 + draw.below(MOST_ROWS - 8 - 9);
         same(b.run_many(first, n, columns, INT32_MAX, 0), first, "few rows of a warpgroup");

@@ -177,9 +177,9 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
                        b->shared_most, (int)LEAST);
     b->staged_most = b->shared_most - RINGS < STAGED ? b->shared_most - RINGS : STAGED;
     cudaError_t code = cudaSuccess;
-    for (int i = 0; i < 2 * (CODEC_COUNT + 1) && !code; i++)
+    for (int i = 0; i < PRODUCT_FORMS * (CODEC_COUNT + 1) && !code; i++)
         code =
-            cudaFuncSetAttribute(product_small(i / 2, i % 2),
+            cudaFuncSetAttribute(product_small(i / PRODUCT_FORMS, i % PRODUCT_FORMS),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
     static const int columns[] = {MANY_FEW, MANY_MIDDLE, MANY_WIDE};
     for (int i = 0; i < 3 * CODEC_COUNT && !code; i++)

@@ -185,6 +185,41 @@ DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int la
 #endif
 }
 
+// The whole warp: each lane starts N copies of n bytes, 0 for none, whose ends a barrier of its own
+// reports. From one copy to the next are step_to and step_from bytes. They leave the L2 cache
+// first.
+template <int N>
+DEV void fetch_each(void *to, uint32_t step_to, const void *from, uint64_t step_from, uint32_t n,
+                    uint64_t *barrier, int lane) {
+#if __CUDA_ARCH__ >= 900
+    if (n == 0) return;
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _,[%0],%1;" ::"r"(shared_address(barrier)),
+                 "r"(N * n)
+                 : "memory");
+    UNROLL for (int i = 0; i < N; i++) asm volatile(
+        "{.reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy; "
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0],[%1],%2,[%3],policy;}" ::"r"(shared_address(to) +
+                                                           (uint32_t)i * step_to),
+        "l"((const char *)from + i * step_from), "r"(n), "r"(shared_address(barrier)) : "memory");
+#else
+    for (uint32_t rest = __ballot_sync(0xffffffffu, n > 0); rest; rest &= rest - 1) {
+        const int of = __ffs((int)rest) - 1;
+        const uint32_t at = __shfl_sync(0xffffffffu, shared_address(to), of);
+        const uint32_t full = __shfl_sync(0xffffffffu, shared_address(barrier), of);
+        const uint32_t bytes = __shfl_sync(0xffffffffu, n, of);
+        const char *source = (const char *)__shfl_sync(0xffffffffu, (unsigned long long)from, of);
+        const uint64_t step = __shfl_sync(0xffffffffu, (unsigned long long)step_from, of);
+        UNROLL for (int i = 0; i < N;
+                    i++) for (uint32_t b = (uint32_t)lane * 16; b < bytes;
+                              b += 512) asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::
+                                                         "r"(at + (uint32_t)i * step_to + b),
+                                                     "l"(source + i * step + b) : "memory");
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full) : "memory");
+    }
+#endif
+}
+
 // The whole warp: each lane starts a copy of its own of n bytes, 0 for none. The barrier reports
 // the end of all of them. At least one lane has a copy. IS_ONCE: as in fetch.
 template <bool IS_ONCE = false>

@@ -207,7 +207,7 @@ DEV struct expert_input expert_input_of(const struct experts_args &args,
 
 // The warp's slice of an item, units in order. ask(slot): the slot was read.
 template <int CODEC, class ASK>
-DEV void expert_slice(float (&acc)[4], const struct ring &ring, int &slot, uint32_t &parity,
+DEV void expert_slice(float (&acc)[1][4], const struct ring &ring, int &slot, uint32_t &parity,
                       const struct expert_input &in, bool is_staged, int first, int end, int lane,
                       const ASK &ask) {
     constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>());
@@ -322,10 +322,8 @@ template <int CODEC, bool IS_DOWN> DEV void experts_run(const struct experts_arg
     const struct route_table &t = args.stage.route.table;
     const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int n_pairs = args.n_rows * t.n_used;
-    uint64_t *full = (uint64_t *)shared;
-    [[maybe_unused]] float *norm = (float *)(full + N_WARPS * RING_SLOTS_MAX);
-    uint8_t *rings = shared + PRODUCT_HEAD;
-    float4 *sums = (float4 *)(rings + N_WARPS * args.n_slots * args.slot_bytes);
+    [[maybe_unused]] float *norm = norm_sums_at(shared);
+    float4 *sums = (float4 *)rings_end(args, shared);
     const struct experts_list l = list_at((uint8_t *)(sums + N_SUMS * SUMS_SIZE), n_pairs);
     float *slots = (float *)((uint8_t *)l.n_active + EXPERTS_LIST_BYTES(t.n_expert, n_pairs));
     uint8_t *x = (uint8_t *)(slots + (IS_DOWN ? n_pairs * UNIT_ROWS : 0));
@@ -338,8 +336,7 @@ template <int CODEC, bool IS_DOWN> DEV void experts_run(const struct experts_arg
         clock_end(args.clock);
         return;
     }
-    const struct ring ring = {rings + slice * args.n_slots * args.slot_bytes,
-                              full + slice * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
+    const struct ring ring = ring_at(args, shared, slice);
     struct expert_stream c = {nullptr, 0, 0, 0};
     int n_active = 0;
     if (lane < args.n_slots) fetch_init(ring.full + lane);
@@ -377,12 +374,13 @@ template <int CODEC, bool IS_DOWN> DEV void experts_run(const struct experts_arg
     for (int turn = 0; turn < n_turns; turn++) {
         const struct expert_item w = expert_item_at<IS_DOWN>(s, l, n_active, turn);
         const struct expert_input in = expert_input_of<IS_DOWN>(args, l, w.active, x, lane);
-        float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        float acc[1][4] = {};
         expert_slice<CODEC>(acc, ring, slot, parity, in, args.is_staged != 0, first, end, lane,
                             ask);
         const int place = turn % N_SUMS;
         if (turn >= N_SUMS) barrier_sync(SUMS_EMPTY + place, PRODUCT_THREADS);
-        sums[place * SUMS_SIZE + slice * 32 + lane] = make_float4(acc[0], acc[1], acc[2], acc[3]);
+        sums[place * SUMS_SIZE + slice * 32 + lane] =
+            make_float4(acc[0][0], acc[0][1], acc[0][2], acc[0][3]);
         barrier_arrive(SUMS_FULL + place, PRODUCT_THREADS);
     }
     clock_end(args.clock);

@@ -31,7 +31,7 @@ static inline uint32_t experts_shared_bytes(const struct experts_args *args, boo
     const struct route_table *t = &args->stage.route.table;
     const int n_pairs = args->n_rows * t->n_used;
     const int x_rows = !args->is_staged ? 0 : is_down ? n_pairs : args->n_rows;
-    return product_shared_bytes(args->n_slots, args->slot_bytes,
+    return product_shared_bytes(args->n_slots, args->slot_bytes, 1,
                                 (uint32_t)(s->n_units * x_rows * 64)) +
            (uint32_t)EXPERTS_LIST_BYTES(t->n_expert, n_pairs) +
            (is_down ? (uint32_t)n_pairs * 64 : 0);

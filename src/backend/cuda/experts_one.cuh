@@ -162,10 +162,8 @@ template <int CODEC, bool IS_DOWN> DEV void one_run(const struct experts_args &a
     const struct stage_product &s = args.stage.product;
     const struct route_table &t = args.stage.route.table;
     const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, n_used = t.n_used;
-    uint64_t *full = (uint64_t *)shared;
-    [[maybe_unused]] float *norm = (float *)(full + N_WARPS * RING_SLOTS_MAX);
-    uint8_t *rings = shared + PRODUCT_HEAD;
-    float *parts = (float *)(rings + N_WARPS * args.n_slots * args.slot_bytes);
+    [[maybe_unused]] float *norm = norm_sums_at(shared);
+    float *parts = (float *)rings_end(args, shared);
     float *slots = parts + ONE_TURNS * ONE_PARTS;
     const struct one_list l = {(int *)(slots + ONE_TURNS * UNIT_ROWS),
                                slots + ONE_TURNS * UNIT_ROWS + EXPERTS_USED};
@@ -179,8 +177,7 @@ template <int CODEC, bool IS_DOWN> DEV void one_run(const struct experts_args &a
         clock_end(args.clock);
         return;
     }
-    const struct ring ring = {rings + slice * args.n_slots * args.slot_bytes,
-                              full + slice * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
+    const struct ring ring = ring_at(args, shared, slice);
     const int n_turns = one_turns<IS_DOWN>(s, n_used);
     struct expert_stream c = {nullptr, 0, 0, n_turns};
     if (lane < args.n_slots) fetch_init(ring.full + lane);
@@ -223,12 +220,12 @@ template <int CODEC, bool IS_DOWN> DEV void one_run(const struct experts_args &a
         for (int i = 0; i < n; i++) {
             const struct expert_item w = one_item_at<IS_DOWN>(s, l, n_used, turn + i);
             const struct expert_input in = one_input_of<IS_DOWN>(args, w.active, x, lane);
-            float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            float acc[1][4] = {};
             expert_slice<CODEC>(acc, ring, slot, parity, in, args.is_staged != 0, first, end, lane,
                                 ask);
             float *to = parts + i * ONE_PARTS + slice * UNIT_ROWS + lane / 4;
-            if (lane % 4 == 0) to[0] = acc[0];
-            if (lane % 4 == 0) to[8] = acc[2];
+            if (lane % 4 == 0) to[0] = acc[0][0];
+            if (lane % 4 == 0) to[8] = acc[0][2];
         }
         input_sync();
         if (IS_DOWN)

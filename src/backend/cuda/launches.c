@@ -8,12 +8,14 @@
 // Tuning; no bits depend on it. docs/benchmarks/h200.md has the figures.
 enum {
     // Shared memory of a product on a multiprocessor, about. The rest is for the next launch, whose
-    // weights come while this one ends. Short slices of small units need more in flight
+    // weights come while this one ends. Short slices of small units need more in flight, and so
+    // do those that another warp asks for
     SHARED_USUAL = 112 << 10,
     SHARED_SHORT = 160 << 10,
     SHARED_ALONE = 216 << 10,   // long units that are not staged: no third block may come in
     SHORT_UNIT = 320,           // bytes
     SHORT_UNITS = 8 * N_SLICES, // of a tile
+    PAIR_TILES = 32,            // of a multiprocessor, from which on a block has two at a time
     NORMED_COLS = 4096,         // of rows that each block of a product norms for itself: input.cuh
 };
 
@@ -44,6 +46,17 @@ static int slots_early(int unit_bytes, int n_units, bool is_short) {
     return unit_bytes > SHORT_UNIT && n_units <= SHORT_UNITS ? RING_SLOTS_MAX : 1;
 }
 
+// A stage of small units, whose blocks bring the input to shared memory.
+static enum product_form form_of(const struct cuda_backend *b, const struct stage_product *s,
+                                 int codec, int tiles_each, uint32_t x_bytes) {
+    const int unit = s->product[0].unit_bytes;
+    const uint32_t pairs = product_shared_bytes(2, 2 * SLOT_UNITS(unit) * unit, 2, x_bytes) + 1024;
+    if (codec == CODEC_COUNT || unit > ASKED_UNIT_MOST) return PRODUCT_STAGED;
+    if (tiles_each >= PAIR_TILES && PRODUCT_BLOCKS * pairs <= b->prop.sharedMemPerMultiprocessor)
+        return PRODUCT_PAIRS;
+    return s->n_units > SHORT_UNITS && tiles_each > 1 ? PRODUCT_ASKED : PRODUCT_STAGED;
+}
+
 // Products of a small step.
 static cudaError_t launch_product(struct cuda_backend *b, const struct stage *stage, int n_rows,
                                   struct launch_clock clock) {
@@ -65,25 +78,31 @@ static cudaError_t launch_product(struct cuda_backend *b, const struct stage *st
     const int per_sm = tiles_each < PRODUCT_BLOCKS ? tiles_each : (int)PRODUCT_BLOCKS;
     const int unit = s->product[0].unit_bytes;
     const bool is_short = unit <= SHORT_UNIT && (s->n_units <= SHORT_UNITS || per_sm == 1);
-    const int budget = !stages && unit > SHORT_UNIT ? SHARED_ALONE
-                       : is_short                   ? SHARED_SHORT
-                                                    : SHARED_USUAL;
+    const enum product_form form =
+        stages ? form_of(b, s, codec, tiles_each, x_bytes) : PRODUCT_READ;
+    const int tiles = form == PRODUCT_PAIRS ? 2 : 1;
+    const int budget = !stages && unit > SHORT_UNIT        ? SHARED_ALONE
+                       : is_short || form == PRODUCT_ASKED ? SHARED_SHORT
+                                                           : SHARED_USUAL;
     const int all = (int)b->prop.sharedMemPerMultiprocessor - per_sm * 1024;
-    const uint32_t fixed = product_shared_bytes(0, 0, x_bytes) + 1024;
+    args.slot_bytes *= tiles;
+    args.n_items = product_items(s, tiles);
+    const uint32_t fixed = product_shared_bytes(0, 0, tiles, x_bytes) + 1024;
     const int left = (budget < all ? budget : all) / per_sm - (int)fixed;
-    args.n_slots = left / (N_WARPS * args.slot_bytes);
+    args.n_slots = left / (N_SLICES * args.slot_bytes);
     if (args.n_slots > RING_SLOTS_MAX) args.n_slots = RING_SLOTS_MAX;
     if (args.n_slots < 2) args.n_slots = 2;
-    uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, x_bytes);
+    uint32_t shared = product_shared_bytes(args.n_slots, args.slot_bytes, tiles, x_bytes);
     while (args.n_slots > 1 && shared > b->shared_most) // of other GPUs
-        shared = product_shared_bytes(--args.n_slots, args.slot_bytes, x_bytes);
+        shared = product_shared_bytes(--args.n_slots, args.slot_bytes, tiles, x_bytes);
     assert(shared <= b->shared_most);
     args.n_early = stages ? slots_early(unit, s->n_units, is_short) : args.n_slots;
     if (args.n_early > args.n_slots) args.n_early = args.n_slots;
     int blocks = b->n_sm * per_sm;
-    if (!s->is_routed && s->n_tiles < blocks) blocks = s->n_tiles;
-    return cuda_launch(product_small(codec, stages), (uint64_t)blocks, PRODUCT_THREADS, shared,
-                       &args, b->overlaps, b->stream);
+    if (!s->is_routed && args.n_items < blocks) blocks = args.n_items;
+    return cuda_launch(product_small(codec, form), (uint64_t)blocks,
+                       form >= PRODUCT_ASKED ? ASKED_THREADS : PRODUCT_THREADS, shared, &args,
+                       b->overlaps, b->stream);
 }
 
 static cudaError_t launch_prepare(struct cuda_backend *b, const struct stage *s, int n_rows,

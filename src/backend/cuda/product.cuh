@@ -9,6 +9,10 @@
 // other copies are asked for behind the input, which would stand behind them in the memory's queue.
 // The sums of slices meet in shared memory, where a ninth warp adds and stores them. The others go
 // on with the next tile meanwhile, and none of them waits for another.
+//
+// Stages of small units are bound by instructions. Where they are long, a tenth warp asks for all
+// weights. Where they are very long, a block works on two tiles at a time, which share the loads of
+// the input.
 #ifndef RN_BACKEND_CUDA_PRODUCT_CUH
 #define RN_BACKEND_CUDA_PRODUCT_CUH
 
@@ -25,32 +29,36 @@ DEV int slice_first(int slice, int n_units) { return slice * n_units / N_SLICES;
 
 // ---------------------------------------------------------------- the work of a block
 
-// A tile, and the rows that it meets: all rows of the stage, or those of an expert. A step has at
-// most 8 rows here, and a row has an expert once: they are the columns of one mma.
+// Tiles that follow each other, and the rows that they meet: all rows of the stage, or those of an
+// expert. A step has at most 8 rows here, and a row has an expert once: they are the columns of one
+// mma.
 struct item {
     const struct product *p;
-    int tile;
+    int tile;                        // the first one
     int expert, first_pair, n_pairs; // of experts
 };
 
-// Item `index` of a stage: tiles of one product after the other; of experts those of each active
-// one.
-template <int CODEC> DEV struct item item_at(const struct stage_product &s, int index) {
+// Item `index` of a stage: TILES tiles of one product after the other; of experts those of each
+// active one.
+template <int CODEC, int TILES>
+DEV struct item item_at(const struct stage_product &s, int n_items, int index) {
     struct item w = {s.product, index, 0, 0, 0};
     if (CODEC == CODEC_ANY && s.is_routed) {
-        const int active = index / s.n_tiles;
-        w.tile -= active * s.n_tiles;
+        const int active = index / n_items;
+        w.tile -= active * n_items;
         w.expert = load_l2(s.route.active + active);
         w.first_pair = load_l2(s.route.first + w.expert);
         w.n_pairs = load_l2(s.route.first + w.expert + 1) - w.first_pair;
     }
     if (s.n_products > 1) {
         UNROLL for (int i = 0; i < MAX_PRODUCTS - 1; i++) {
-            if (i + 1 >= s.n_products || w.tile < w.p->n_tiles) break;
-            w.tile -= w.p->n_tiles;
+            const int n = (w.p->n_tiles + TILES - 1) / TILES;
+            if (i + 1 >= s.n_products || w.tile < n) break;
+            w.tile -= n;
             w.p++;
         }
     }
+    w.tile *= TILES;
     return w;
 }
 
@@ -68,39 +76,58 @@ DEV const uint8_t *item_weight(const struct stage_product &s, const struct item 
 
 // ---------------------------------------------------------------- the stream of weights
 
-// The copies of a warp: they go through its slices of the block's items in the order of the
-// arithmetic. A slot is asked for again when it was read.
+// The copies of a slice: they go through the block's items in the order of the arithmetic. A slot
+// is asked for again when it was read.
 struct stream {
     const uint8_t *at; // the rest of the slice
+    uint64_t step;     // of two tiles: bytes to the second one's
     int units;
     int unit_bytes;
     int item, n_items; // the next item
 };
 
+// Of a slice. A slot has SLOT_UNITS units of each tile. empty: where another warp asks.
 struct ring {
-    uint8_t *at; // of this warp
-    uint64_t *full;
+    uint8_t *at;
+    uint64_t *full, *empty;
     int n_slots, slot_bytes;
 };
 
+// A block's shared memory: barriers [full and empty, slice, slot], sums of norms, the rings.
+template <class ARGS> DEV struct ring ring_at(const ARGS &args, uint8_t *shared, int slice) {
+    uint64_t *full = (uint64_t *)shared + slice * RING_SLOTS_MAX;
+    return {shared + PRODUCT_HEAD + slice * args.n_slots * args.slot_bytes, full,
+            full + N_SLICES * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
+}
+DEV float *norm_sums_at(uint8_t *shared) {
+    return (float *)((uint64_t *)shared + 2 * N_SLICES * RING_SLOTS_MAX);
+}
+template <class ARGS> DEV uint8_t *rings_end(const ARGS &args, uint8_t *shared) {
+    return shared + PRODUCT_HEAD + N_SLICES * args.n_slots * args.slot_bytes;
+}
+
 // The next slice; false: there is none.
-template <int CODEC>
-DEV bool slice_next(struct stream &c, const struct stage_product &s, int slice) {
+template <int CODEC, int TILES>
+DEV bool slice_next(struct stream &c, const struct product_args &args, int slice) {
+    const struct stage_product &s = args.stage;
     if (c.item >= c.n_items) return false;
-    const struct item w = item_at<CODEC>(s, c.item);
+    const struct item w = item_at<CODEC, TILES>(s, args.n_items, c.item);
     const int first = slice_first(slice, s.n_units);
     c.item += (int)gridDim.x;
     c.unit_bytes = unit_bytes_of<CODEC>(*w.p);
     c.units = slice_first(slice + 1, s.n_units) - first;
     c.at = item_weight<CODEC>(s, w, first);
+    // the last tile of an odd number is taken twice
+    if (TILES > 1)
+        c.step = w.tile + 1 < w.p->n_tiles ? (uint64_t)s.n_units * (uint32_t)c.unit_bytes : 0;
     return c.units > 0;
 }
 
-// Asks for the next piece; false: there is none.
+// Asks for the next piece of a tile; false: there is none.
 template <int CODEC>
 DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
-                   const struct stage_product &s, int slice, int lane) {
-    if (c.units == 0 && !slice_next<CODEC>(c, s, slice)) return false;
+                   const struct product_args &args, int slice, int lane) {
+    if (c.units == 0 && !slice_next<CODEC, 1>(c, args, slice)) return false;
     const int unit = CODEC == CODEC_ANY ? c.unit_bytes : codec_unit_bytes<CODEC>();
     const int most = SLOT_UNITS(unit), n = c.units < most ? c.units : most;
     fetch<true>(ring.at + slot * ring.slot_bytes, c.at, (uint32_t)(n * unit), ring.full + slot,
@@ -108,6 +135,43 @@ DEV bool piece_ask(struct stream &c, const struct ring &ring, int slot,
     c.at += n * unit;
     c.units -= n;
     return true;
+}
+
+// The tenth warp: asks for the weights of all slices; a lane has a slice.
+enum { ASK_BARRIER = 13 }; // the rings' barriers are there
+template <int CODEC, int TILES>
+DEV void slices_ask(const struct product_args &args, uint8_t *shared, int lane) {
+    constexpr int UNIT = codec_unit_bytes<CODEC>(), MOST = SLOT_UNITS(UNIT);
+    const int slice = lane % N_SLICES;
+    const struct ring ring = ring_at(args, shared, slice);
+    struct stream c = {};
+    c.item = (int)blockIdx.x;
+    c.n_items = lane < N_SLICES ? args.n_items : 0;
+    if (lane < N_SLICES)
+        for (int i = 0; i < ring.n_slots; i++) {
+            fetch_init(ring.full + i);
+            meet_init(ring.empty + i, 1);
+        }
+    fetch_init_done();
+    __syncwarp();
+    barrier_arrive(ASK_BARRIER, PRODUCT_THREADS);
+    int slot = 0, n_asked = 0;
+    uint32_t parity = 1;
+    // all slices of an item, then the next item: slices may have unequal numbers of pieces
+#pragma unroll 1
+    while (__any_sync(0xffffffffu, slice_next<CODEC, TILES>(c, args, slice))) {
+#pragma unroll 1
+        do {
+            if (n_asked++ == args.n_early) dependency_wait();
+            const int n = c.units < MOST ? c.units : MOST;
+            if (n > 0) fetch_wait(ring.empty + slot, parity);
+            fetch_each<TILES>(ring.at + slot * ring.slot_bytes, MOST * UNIT, c.at, c.step,
+                              (uint32_t)(n * UNIT), ring.full + slot, lane);
+            c.at += n * UNIT;
+            c.units -= n;
+            if (n > 0 && ++slot == ring.n_slots) slot = 0, parity ^= 1;
+        } while (__any_sync(0xffffffffu, c.units > 0));
+    }
 }
 
 // ---------------------------------------------------------------- a slice
@@ -132,73 +196,80 @@ template <bool IS_STAGED> DEV uint4 input_load(const struct item_input &in, int 
                      : *(const uint4 *)(in.row + unit * UNIT_COLS);
 }
 
-// Unit `u` of a slot.
-template <int CODEC>
-DEV void unit_multiply(float (&acc)[4], uint32_t slot, int u, const uint4 &b, int lane) {
-    uint32_t a[2][4];
-    codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(u * codec_unit_bytes<CODEC>())}, lane, a);
-    mma<CODEC>(acc, a[0], b.x, b.y);
-    mma<CODEC>(acc, a[1], b.z, b.w);
+// Unit `u` of a slot, of all tiles.
+template <int CODEC, int TILES>
+DEV void unit_multiply(float (&acc)[TILES][4], uint32_t slot, int u, const uint4 &b, int lane) {
+    constexpr int UNIT = codec_unit_bytes<CODEC>(), TILE = SLOT_UNITS(UNIT) * UNIT;
+    uint32_t a[TILES][2][4];
+    UNROLL for (int i = 0; i < TILES; i++)
+        codec_fragments<CODEC>(shared_unit{slot + (uint32_t)(i * TILE + u * UNIT)}, lane, a[i]);
+    UNROLL for (int i = 0; i < TILES; i++) mma<CODEC>(acc[i], a[i][0], b.x, b.y);
+    UNROLL for (int i = 0; i < TILES; i++) mma<CODEC>(acc[i], a[i][1], b.z, b.w);
 }
 
+// Where a warp reads its ring.
+struct ring_place {
+    int slot;
+    uint32_t parity;
+};
+
 // The warp's slice of an item, from 0, units in order. KERNEL: CODEC, or CODEC_ANY. Where the input
-// is in memory, its part for a slot is asked for while the slot before is multiplied.
-template <int KERNEL, int CODEC, bool IS_STAGED>
-DEV void slice_multiply(float (&acc)[4], struct stream &c, const struct ring &ring, int &slot,
-                        uint32_t &parity, const struct item_input &in,
-                        const struct stage_product &s, int slice, int lane) {
+// is in memory, its part for a slot is asked for while the slot before is multiplied. read(slot):
+// the slot was read.
+template <int KERNEL, int CODEC, bool IS_STAGED, int TILES, class READ>
+DEV void slice_multiply(float (&acc)[TILES][4], const struct ring &ring, struct ring_place &place,
+                        const struct item_input &in, int n_units, int slice, int lane,
+                        const READ &read) {
     constexpr int MOST = SLOT_UNITS(codec_unit_bytes<CODEC>()); // one piece of code: loads overlap
     constexpr bool IS_AHEAD = !IS_STAGED && KERNEL != CODEC_ANY;
-    const int first = slice_first(slice, s.n_units), end = slice_first(slice + 1, s.n_units);
+    const int first = slice_first(slice, n_units), end = slice_first(slice + 1, n_units);
     uint4 ahead[IS_AHEAD ? MOST : 1];
     if (IS_AHEAD)
         UNROLL for (int i = 0; i < MOST; i++) if (first + i < end) ahead[i] =
             input_load<false>(in, first + i);
 #pragma unroll 1
     for (int unit = first; unit < end; unit += MOST) {
-        const uint32_t at = shared_address(ring.at) + (uint32_t)(slot * ring.slot_bytes);
-        fetch_wait(ring.full + slot, parity);
-        const int n = unit + MOST <= end ? MOST : end - unit;
-        int u = 0;
-#pragma unroll 1
-        for (; u + MOST <= n; u += MOST) {
+        const uint32_t at = shared_address(ring.at) + (uint32_t)(place.slot * ring.slot_bytes);
+        fetch_wait(ring.full + place.slot, place.parity);
+        if (unit + MOST <= end) {
             uint4 b[MOST];
             UNROLL for (int i = 0; i < MOST; i++) {
                 if (!IS_AHEAD) {
-                    b[i] = input_load<IS_STAGED>(in, unit + u + i);
+                    b[i] = input_load<IS_STAGED>(in, unit + i);
                     continue;
                 }
                 b[i] = ahead[i];
-                const int next = unit + u + MOST + i;
+                const int next = unit + MOST + i;
                 if (next < end) ahead[i] = input_load<false>(in, next);
             }
-            UNROLL for (int i = 0; i < MOST; i++) unit_multiply<CODEC>(acc, at, u + i, b[i], lane);
-        }
+            UNROLL for (int i = 0; i < MOST; i++)
+                unit_multiply<CODEC, TILES>(acc, at, i, b[i], lane);
+        } else {
 #pragma unroll 1
-        for (; u < n; u++)
-            unit_multiply<CODEC>(acc, at, u, input_load<IS_STAGED>(in, unit + u), lane);
-        __syncwarp();
-        piece_ask<KERNEL>(c, ring, slot, s, slice, lane);
-        if (++slot == ring.n_slots) {
-            slot = 0;
-            parity ^= 1;
+            for (int i = 0; unit + i < end; i++)
+                unit_multiply<CODEC, TILES>(acc, at, i, input_load<IS_STAGED>(in, unit + i), lane);
+        }
+        read(place.slot);
+        if (++place.slot == ring.n_slots) {
+            place.slot = 0;
+            place.parity ^= 1;
         }
     }
 }
 
 // CODEC_ANY: the codec of the item's product.
-template <int CODEC, bool IS_STAGED>
-DEV void slice_of(int codec, float (&acc)[4], struct stream &c, const struct ring &ring, int &slot,
-                  uint32_t &parity, const struct item_input &in, const struct stage_product &s,
-                  int slice, int lane) {
+template <int CODEC, bool IS_STAGED, int TILES, class READ>
+DEV void slice_of(int codec, float (&acc)[TILES][4], const struct ring &ring,
+                  struct ring_place &place, const struct item_input &in, int n_units, int slice,
+                  int lane, const READ &read) {
     if constexpr (CODEC != CODEC_ANY) {
-        slice_multiply<CODEC, CODEC, IS_STAGED>(acc, c, ring, slot, parity, in, s, slice, lane);
+        slice_multiply<CODEC, CODEC, IS_STAGED>(acc, ring, place, in, n_units, slice, lane, read);
     } else {
         switch (codec) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
-        slice_multiply<CODEC_ANY, CODEC_##id, IS_STAGED>(acc, c, ring, slot, parity, in, s, slice, \
-                                                         lane);                                    \
+        slice_multiply<CODEC_ANY, CODEC_##id, IS_STAGED>(acc, ring, place, in, n_units, slice,     \
+                                                         lane, read);                              \
         break;
             CODEC_LIST(X)
 #undef X
@@ -321,60 +392,117 @@ DEV struct item_input item_input_of(const struct stage_product &s, const struct 
     return in;
 }
 
-// Sums of tiles in shared memory: [N_SUMS, N_SLICES, 32 lanes]. A barrier for each place says that
-// it is full, another that it is empty.
+// Sums of items in shared memory: [N_SUMS, tiles, N_SLICES, 32 lanes]. A barrier for each place
+// says that it is full, another that it is empty.
 enum { N_SUMS = 2, SUMS_SIZE = N_SLICES * 32, SUMS_FULL = 1, SUMS_EMPTY = SUMS_FULL + N_SUMS };
 
 // The block's items, a slice of each. A warp of the first eight.
-template <int CODEC, bool IS_STAGED>
-DEV void slices_run(const struct product_args &args, struct stream &c, const struct ring &ring,
-                    float4 *sums, const uint8_t *x, int slice, int lane) {
+template <int CODEC, bool IS_STAGED, int TILES, class READ>
+DEV void slices_run(const struct product_args &args, const struct ring &ring, int n_items,
+                    float4 *sums, const uint8_t *x, int slice, int lane, const READ &read) {
     const struct stage_product &s = args.stage;
-    int slot = 0, turn = 0;
-    uint32_t parity = 0;
+    struct ring_place ring_place = {};
+    int turn = 0;
 #pragma unroll 1
-    for (int index = (int)blockIdx.x; index < c.n_items; index += (int)gridDim.x, turn++) {
-        const struct item at = item_at<CODEC>(s, index);
+    for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x, turn++) {
+        const struct item at = item_at<CODEC, TILES>(s, args.n_items, index);
         const struct item_input in = item_input_of<CODEC>(s, at, x, IS_STAGED, args.n_rows, lane);
-        float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        slice_of<CODEC, IS_STAGED>(at.p->codec, acc, c, ring, slot, parity, in, s, slice, lane);
+        float acc[TILES][4] = {};
+        slice_of<CODEC, IS_STAGED>(at.p->codec, acc, ring, ring_place, in, s.n_units, slice, lane,
+                                   read);
         const int place = turn % N_SUMS;
         if (turn >= N_SUMS) barrier_sync(SUMS_EMPTY + place, PRODUCT_THREADS);
-        sums[place * SUMS_SIZE + slice * 32 + lane] = make_float4(acc[0], acc[1], acc[2], acc[3]);
+        UNROLL for (int i = 0; i < TILES; i++)
+            sums[(place * TILES + i) * SUMS_SIZE + slice * 32 + lane] =
+                make_float4(acc[i][0], acc[i][1], acc[i][2], acc[i][3]);
         barrier_arrive(SUMS_FULL + place, PRODUCT_THREADS);
     }
 }
 
 // The ends of the block's items. The ninth warp.
-template <int CODEC>
+template <int CODEC, int TILES>
 DEV void tiles_end(const struct product_args &args, int n_items, const float4 *sums, int lane) {
     const struct stage_product &s = args.stage;
     const int n_turns = (n_items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
     int turn = 0;
 #pragma unroll 1
     for (int index = (int)blockIdx.x; index < n_items; index += (int)gridDim.x, turn++) {
-        const struct item_out o = {&s, item_at<CODEC>(s, index), args.n_rows};
-        const int place = turn % N_SUMS;
-        float4 residual;
-        if (o.at.p->add) residual = residual_load<CODEC>(o, lane);
+        struct item_out o = {&s, item_at<CODEC, TILES>(s, args.n_items, index), args.n_rows};
+        const int place = turn % N_SUMS, first = o.at.tile;
+        float4 residual[TILES] = {};
+        UNROLL for (int i = 0; i < TILES; i++) {
+            o.at.tile = first + i;
+            if (o.at.p->add) residual[i] = residual_load<CODEC>(o, lane);
+        }
         barrier_sync(SUMS_FULL + place, PRODUCT_THREADS);
-        tile_finish<CODEC>(o, residual, sums + place * SUMS_SIZE, lane);
+        UNROLL for (int i = 0; i < TILES; i++) {
+            o.at.tile = first + i;
+            if (o.at.tile < o.at.p->n_tiles)
+                tile_finish<CODEC>(o, residual[i], sums + (place * TILES + i) * SUMS_SIZE, lane);
+        }
         __syncwarp();
         if (turn + N_SUMS < n_turns) barrier_arrive(SUMS_EMPTY + place, PRODUCT_THREADS);
     }
 }
 
-template <int CODEC, bool IS_STAGED> DEV void product_run(const struct product_args &args) {
+// A warp of the first eight: its own weights, then the input, then its slices.
+template <int CODEC, bool IS_STAGED>
+DEV void tiles_run(const struct product_args &args, uint8_t *shared, int n_items, float4 *sums,
+                   uint8_t *x, int slice, int lane) {
+    const struct stage_product &s = args.stage;
+    const struct ring ring = ring_at(args, shared, slice);
+    const bool is_routed = CODEC == CODEC_ANY && s.is_routed;
+    struct stream c = {};
+    c.item = (int)blockIdx.x;
+    c.n_items = n_items;
+    struct norm_weights weights;
+    if (IS_STAGED && s.input == INPUT_RMS) norm_weights_load(weights, s.norm.weight, s.cols);
+    if (lane < args.n_slots) fetch_init(ring.full + lane);
+    fetch_init_done();
+    __syncwarp();
+    int i = 0;
+    auto ask = [&](int end) {
+        for (; i < end; i++)
+            if (!piece_ask<CODEC>(c, ring, i, args, slice, lane)) break;
+    };
+    ask(args.n_early);
+    if (!is_routed) dependents_launch();
+    if (IS_STAGED) // waits
+        input_stage<codec_is_bf16<CODEC>()>(s, weights, args.n_rows, x, norm_sums_at(shared),
+                                            [&] { ask(args.n_slots); });
+    else if (!is_routed)
+        dependency_wait();
+    slices_run<CODEC, IS_STAGED, 1>(args, ring, n_items, sums, x, slice, lane, [&](int slot) {
+        __syncwarp();
+        piece_ask<CODEC>(c, ring, slot, args, slice, lane);
+    });
+}
+
+// The same, where a tenth warp asks.
+template <int CODEC, int TILES>
+DEV void asked_run(const struct product_args &args, uint8_t *shared, float4 *sums, uint8_t *x,
+                   int slice, int lane) {
+    const struct stage_product &s = args.stage;
+    const struct ring ring = ring_at(args, shared, slice);
+    struct norm_weights weights;
+    if (s.input == INPUT_RMS) norm_weights_load(weights, s.norm.weight, s.cols);
+    dependents_launch();
+    input_stage<codec_is_bf16<CODEC>()>(s, weights, args.n_rows, x, norm_sums_at(shared), [] {});
+    barrier_sync(ASK_BARRIER, PRODUCT_THREADS);
+    slices_run<CODEC, true, TILES>(args, ring, args.n_items, sums, x, slice, lane,
+                                   [&](int slot) { meet_arrive(ring.empty + slot, lane); });
+}
+
+// FORM: enum product_form.
+template <int CODEC, int FORM> DEV void product_run(const struct product_args &args) {
+    constexpr int TILES = FORM == PRODUCT_PAIRS ? 2 : 1;
     SHARED_MEMORY(shared);
     const struct stage_product &s = args.stage;
     const int slice = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    uint64_t *full = (uint64_t *)shared;
-    float *norm = (float *)(full + N_WARPS * RING_SLOTS_MAX);
-    uint8_t *rings = shared + PRODUCT_HEAD;
-    float4 *sums = (float4 *)(rings + N_WARPS * args.n_slots * args.slot_bytes);
-    uint8_t *x = (uint8_t *)(sums + N_SUMS * SUMS_SIZE);
+    float4 *sums = (float4 *)rings_end(args, shared);
+    uint8_t *x = (uint8_t *)(sums + N_SUMS * TILES * SUMS_SIZE);
     const bool is_routed = CODEC == CODEC_ANY && s.is_routed;
-    int n_items = s.n_tiles;
+    int n_items = args.n_items;
     if (is_routed) { // the experts are known behind the wait
         dependents_launch();
         dependency_wait();
@@ -383,31 +511,14 @@ template <int CODEC, bool IS_STAGED> DEV void product_run(const struct product_a
     if (slice == N_SLICES) {
         if (!is_routed) dependents_launch();
         dependency_wait();
-        tiles_end<CODEC>(args, n_items, sums, lane);
+        tiles_end<CODEC, TILES>(args, n_items, sums, lane);
+    } else if constexpr (FORM == PRODUCT_READ || FORM == PRODUCT_STAGED) {
+        tiles_run<CODEC, FORM == PRODUCT_STAGED>(args, shared, n_items, sums, x, slice, lane);
+    } else if (slice < N_SLICES) {
+        asked_run<CODEC, TILES>(args, shared, sums, x, slice, lane);
     } else {
-        const struct ring ring = {rings + slice * args.n_slots * args.slot_bytes,
-                                  full + slice * RING_SLOTS_MAX, args.n_slots, args.slot_bytes};
-        struct stream c = {};
-        c.item = (int)blockIdx.x;
-        c.n_items = n_items;
-        struct norm_weights weights;
-        if (IS_STAGED && s.input == INPUT_RMS) norm_weights_load(weights, s.norm.weight, s.cols);
-        if (lane < args.n_slots) fetch_init(ring.full + lane);
-        fetch_init_done();
-        __syncwarp();
-        int i = 0;
-        auto ask = [&](int end) {
-            for (; i < end; i++)
-                if (!piece_ask<CODEC>(c, ring, i, s, slice, lane)) break;
-        };
-        ask(args.n_early);
-        if (!is_routed) dependents_launch();
-        if (IS_STAGED) // waits
-            input_stage<codec_is_bf16<CODEC>()>(s, weights, args.n_rows, x, norm,
-                                                [&] { ask(args.n_slots); });
-        else if (!is_routed)
-            dependency_wait();
-        slices_run<CODEC, IS_STAGED>(args, c, ring, sums, x, slice, lane);
+        dependents_launch();
+        slices_ask<CODEC, TILES>(args, shared, lane);
     }
     clock_end(args.clock);
 }

@@ -19,6 +19,7 @@ enum {
     BLOCK_THREADS = 256,
     N_WARPS = BLOCK_THREADS / 32,
     PRODUCT_THREADS = BLOCK_THREADS + 32, // of a product: a warp more ends the tiles
+    ASKED_THREADS = PRODUCT_THREADS + 32, // and one more asks for the weights
     SMALL_ROWS = 8,   // rows of a small step: the columns of one matrix instruction
     MAX_PRODUCTS = 3, // of a stage
     STEP_GROUPS = 4,  // PLAN_MAX_KV_GROUPS

@@ -10,10 +10,11 @@
 #include "rows.cuh"
 #include "step.cuh"
 
-template <int CODEC, bool IS_STAGED>
-__global__ void __launch_bounds__(PRODUCT_THREADS, PRODUCT_BLOCKS)
+template <int CODEC, int FORM>
+__global__ void __launch_bounds__(FORM >= PRODUCT_ASKED ? ASKED_THREADS : PRODUCT_THREADS,
+                                  PRODUCT_BLOCKS)
     product_kernel_small(const __grid_constant__ struct product_args args) {
-    product_run<CODEC, IS_STAGED>(args);
+    product_run<CODEC, FORM>(args);
 }
 
 // Two blocks share a multiprocessor, or one and blocks of a product.
@@ -147,15 +148,19 @@ __global__ void __launch_bounds__(1024) read_all(const uint4 *from, uint64_t n, 
     if (sum == 0x12345678u) *out = sum; // so that the loads stay
 }
 
+// Asked forms of longer units are the staged one.
+#define ASKED_FORM(unit_bytes, form) ((unit_bytes) <= ASKED_UNIT_MOST ? (form) : PRODUCT_STAGED)
+#define PRODUCT_ENTRY(name, codec, form)                                                           \
+    KERNEL_ENTRY(product_##name, (product_kernel_small<codec, form>), (struct product_args))
 #define X(id, unit_bytes, is_bf16)                                                                 \
-    KERNEL_ENTRY(product_small_##id, (product_kernel_small<CODEC_##id, false>),                    \
-                 (struct product_args))                                                            \
-    KERNEL_ENTRY(product_staged_##id, (product_kernel_small<CODEC_##id, true>),                    \
-                 (struct product_args))
+    PRODUCT_ENTRY(read_##id, CODEC_##id, PRODUCT_READ)                                             \
+    PRODUCT_ENTRY(staged_##id, CODEC_##id, PRODUCT_STAGED)                                         \
+    PRODUCT_ENTRY(asked_##id, CODEC_##id, ASKED_FORM(unit_bytes, PRODUCT_ASKED))                   \
+    PRODUCT_ENTRY(pairs_##id, CODEC_##id, ASKED_FORM(unit_bytes, PRODUCT_PAIRS))
 KERNEL_CODECS(X)
 #undef X
-KERNEL_ENTRY(product_small_any, (product_kernel_small<CODEC_ANY, false>), (struct product_args))
-KERNEL_ENTRY(product_staged_any, (product_kernel_small<CODEC_ANY, true>), (struct product_args))
+PRODUCT_ENTRY(read_any, CODEC_ANY, PRODUCT_READ)
+PRODUCT_ENTRY(staged_any, CODEC_ANY, PRODUCT_STAGED)
 #define ATTENTION_ENTRY(name, kernel, dim, type)                                                   \
     KERNEL_ENTRY(name##_##type, (kernel<KV_##type, dim>), (struct attention_args))
 #define X(type)                                                                                    \
@@ -174,15 +179,18 @@ KERNEL_ENTRY(prepare_layer, prepare_kernel_of<INPUT_LAYER>, (struct prepare_args
 KERNEL_ENTRY(rows_kernel, rows_kernel_any, (struct rows_args))
 KERNEL_ENTRY(read_kernel, read_all, (const uint4 *, uint64_t, uint32_t *))
 
-extern "C" const void *product_small(int codec, int is_staged) {
+extern "C" const void *product_small(int codec, int form) {
     switch (codec) {
 #define X(id, unit_bytes, is_bf16)                                                                 \
     case CODEC_##id:                                                                               \
-        return is_staged ? product_staged_##id() : product_small_##id();
+        return form == PRODUCT_READ     ? product_read_##id()                                      \
+               : form == PRODUCT_STAGED ? product_staged_##id()                                    \
+               : form == PRODUCT_ASKED  ? product_asked_##id()                                     \
+                                        : product_pairs_##id();
         KERNEL_CODECS(X)
 #undef X
     }
-    return is_staged ? product_staged_any() : product_small_any();
+    return form == PRODUCT_READ ? product_read_any() : product_staged_any();
 }
 
 extern "C" const void *prepare_kernel(int input) {

@@ -7,7 +7,7 @@
 enum {
     PRODUCT_BLOCKS = 2,  // of a product on a multiprocessor, where it has tiles for them
     RING_SLOTS_MAX = 8,  // of a warp
-    PRODUCT_HEAD = 1024, // barriers of the rings, sums of norms
+    PRODUCT_HEAD = 1152, // barriers of the rings, sums of norms
     ROWS_BLOCKS = 2,     // of row stages of larger steps on a multiprocessor
     ROWS_JOINED = 4,     // stages that one launch runs at most
     ROWS_SHARED = 6144,  // of a launch of row stages
@@ -16,6 +16,12 @@ enum {
 // Units of a slot of a ring: a constant of the codec, so that a slot's arithmetic is one piece of
 // code.
 #define SLOT_UNITS(unit_bytes) ((unit_bytes) >= 1024 ? 4 : 8)
+// Forms of a product (product.cuh). Staged: each block brings the input to shared memory. Asked:
+// staged, and one more warp asks for the weights. Pairs: asked, and a block has two tiles at a
+// time.
+enum product_form { PRODUCT_READ, PRODUCT_STAGED, PRODUCT_ASKED, PRODUCT_PAIRS, PRODUCT_FORMS };
+// Units of asked forms have at most so many bytes.
+#define ASKED_UNIT_MOST 320
 
 // Nanoseconds of the device when a launch began (row stages only) and ended; NULL: not wanted.
 struct launch_clock {
@@ -27,7 +33,8 @@ struct product_args {
     struct stage_product stage;
     struct launch_clock clock;
     int32_t n_rows;
-    int32_t n_slots, slot_bytes; // of a warp's ring
+    int32_t n_items;             // tiles of all products, or pairs of tiles; of one expert
+    int32_t n_slots, slot_bytes; // of a slice's ring
     int32_t n_early;             // slots that are asked for before the launch waits
 };
 
@@ -95,9 +102,17 @@ struct rows_args {
     int32_t n_rows[ROWS_JOINED];
 };
 
-// Bytes of shared memory: the head, rings, sums of slices, x.
-static inline uint32_t product_shared_bytes(int n_slots, int slot_bytes, uint32_t x_bytes) {
-    return PRODUCT_HEAD + (uint32_t)(N_WARPS * n_slots * slot_bytes) + 2 * N_SLICES * 512 + x_bytes;
+// Bytes of shared memory: the head, rings, sums of slices, x. tiles: that a block has at a time.
+static inline uint32_t product_shared_bytes(int n_slots, int slot_bytes, int tiles,
+                                            uint32_t x_bytes) {
+    return PRODUCT_HEAD + (uint32_t)(N_SLICES * n_slots * slot_bytes) +
+           (uint32_t)(tiles * 2 * N_SLICES * 512) + x_bytes;
+}
+// Items of the products: tiles of each, so many at a time.
+static inline int product_items(const struct stage_product *s, int tiles) {
+    int n = 0;
+    for (int i = 0; i < s->n_products; i++) n += (s->product[i].n_tiles + tiles - 1) / tiles;
+    return n;
 }
 
 #ifdef __cplusplus
@@ -105,8 +120,8 @@ extern "C" {
 #endif
 // Kernels, for cudaLaunchKernel.
 // codec: enum codec_id; CODEC_COUNT: any, also of several products, but none of BF16 among others.
-// is_staged: each block brings the input to shared memory.
-const void *product_small(int codec, int is_staged);
+// form: enum product_form; asked ones have ASKED_THREADS threads.
+const void *product_small(int codec, int form);
 // columns: MANY_FEW, MANY_MIDDLE or MANY_WIDE.
 const void *product_many(int codec, int columns);
 // Of attention_small_run.

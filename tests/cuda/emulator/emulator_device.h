@@ -458,6 +458,23 @@ template <bool IS_ONCE = false>
 DEV void fetch(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
     emulator::fetch_begin(to, from, n, barrier, lane);
 }
+// The last copy of a lane is late; so one that is not waited for is found.
+template <int N>
+DEV void fetch_each(void *to, uint32_t step_to, const void *from, uint64_t step_from, uint32_t n,
+                    uint64_t *barrier, int lane) {
+    for (uint32_t rest = __ballot_sync(0xffffffffu, n > 0); rest; rest &= rest - 1) {
+        const int of = __builtin_ctz(rest);
+        if (lane == of)
+            for (int i = 0; i < N - 1; i++)
+                memcpy((char *)to + (uint32_t)i * step_to, (const char *)from + i * step_from, n);
+        const uintptr_t last_to = (uintptr_t)to + (N - 1) * (uintptr_t)step_to;
+        const uintptr_t last_from = (uintptr_t)from + (N - 1) * step_from;
+        emulator::fetch_begin((void *)__shfl_sync(0xffffffffu, last_to, of),
+                              (const void *)__shfl_sync(0xffffffffu, last_from, of),
+                              __shfl_sync(0xffffffffu, n, of),
+                              (uint64_t *)__shfl_sync(0xffffffffu, (uintptr_t)barrier, of), lane);
+    }
+}
 // The copy of the last lane is late; so one that is not waited for is found.
 template <bool IS_ONCE = false>
 DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane) {
