@@ -89,6 +89,7 @@ struct seq_draft {
     enum draft_source source;
     // the first tokens that free drafters had for the current position, verified or not: their
     // acceptance is seen either way
+    bool has_guess; // at least one
     struct {
         int32_t token; // -1: none
         enum draft_source source;

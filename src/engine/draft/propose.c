@@ -6,21 +6,10 @@
 #include "engine/draft/draft.h"
 #include "text/tokenizer.h"
 
-// ---------------------------------------------------------------- costs
+// Where no draft can pay, each stream's drafters are asked once in so many steps.
+enum { WATCH_STEPS = 8 };
 
-// The step's expected time with rows of drafts; 0: nothing was measured. A draft row is assumed to
-// attend to as many positions as the present rows do on average.
-static double rows_ns(const struct draft *draft, const struct batch_shape *base, int n_rows) {
-    struct batch_shape shape = *base;
-    const int64_t rows = shape.n_tokens;
-    shape.n_tokens += n_rows;
-    shape.n_out += n_rows;
-    shape.n_logits += n_rows;
-    for (int g = 0; g < draft->host.plan->n_group; g++)
-        for (int domain = 0; domain < 2; domain++)
-            shape.kv_pairs[g][domain] += shape.kv_pairs[g][domain] * n_rows / rows;
-    return (double)price_of(draft->host.price, &shape);
-}
+// ---------------------------------------------------------------- costs
 
 static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     const struct draft *draft = ctx;
@@ -28,8 +17,7 @@ static double draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     return d->cls->cost_ns(d, place, n_seqs);
 }
 
-// Without verify_ns, which most steps of unpredictable texts do not need. n_again: rows that bring
-// no token. False: there is no room for drafts, or costs are not known.
+// n_again: rows that bring no token. False: there is no room for drafts, or costs are not known.
 static bool costs_init(struct draft *draft, const struct batch_shape *shape, int n_streams,
                        int n_again, struct spec_costs *out) {
     const struct draft_host *host = &draft->host;
@@ -38,22 +26,18 @@ static bool costs_init(struct draft *draft, const struct batch_shape *shape, int
     if (rows > host->logit_rows - shape->n_logits) rows = host->logit_rows - shape->n_logits;
     if (rows > (int64_t)n_streams * draft->draft_max) rows = (int64_t)n_streams * draft->draft_max;
     *out = (struct spec_costs){.max_rows = (int)rows,
+                               .verify_ns = draft->verify_ns,
                                .tokens = (double)(shape->n_tokens - n_again),
                                .draft_ns = draft_ns,
                                .draft_ctx = draft};
-    return rows > 0 && host->price->n_point > 0;
-}
-
-// The bound on the gap, which prompts were cut for, applies to drafts too.
-static void costs_fill(struct draft *draft, const struct batch_shape *shape,
-                       struct spec_costs *costs) {
-    const struct draft_host *host = &draft->host;
+    if (rows <= 0 || host->price->n_point == 0) return false;
+    price_of_more(host->price, shape, out->max_rows, draft->verify_ns);
+    // the bound on the gap, which prompts were cut for, applies to drafts too
     const bool has_prompts = shape->n_tokens > shape->n_logits;
-    for (int n = 0; n <= costs->max_rows; n++) draft->verify_ns[n] = rows_ns(draft, shape, n);
-    while (has_prompts && costs->max_rows > 0 &&
-           draft->verify_ns[costs->max_rows] > (double)host->itl_ns)
-        costs->max_rows--;
-    costs->verify_ns = draft->verify_ns;
+    while (has_prompts && out->max_rows > 0 &&
+           draft->verify_ns[out->max_rows] > (double)host->itl_ns)
+        out->max_rows--;
+    return true;
 }
 
 // ---------------------------------------------------------------- offers
@@ -82,9 +66,15 @@ static double offer_value(const struct draft *draft, const struct spec_costs *co
     return best;
 }
 
+static void guess(struct seq_draft *seq, rn_drafter id, int32_t token, enum draft_source source) {
+    seq->has_guess = true;
+    seq->guess[id].token = token;
+    seq->guess[id].source = source;
+}
+
 // Asks every drafter, and takes the best offer.
-static void ask(struct draft *draft, const struct batch_shape *shape, struct seq *seq,
-                struct spec_costs *costs, int most, struct best *best) {
+static void ask(struct draft *draft, struct seq *seq, const struct spec_costs *costs, int most,
+                struct best *best) {
     best->offer.n = 0;
     best->value = -1;
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
@@ -94,12 +84,8 @@ static void ask(struct draft *draft, const struct batch_shape *shape, struct seq
         int32_t token[RN_MAX_DRAFT];
         const struct draft_offer offer = drafter->cls->offer(drafter, seq, most, token);
         if (offer.n == 0) continue;
-        if (!costs->verify_ns) costs_fill(draft, shape, costs);
         const bool is_free = !drafter->cls->draft;
-        if (is_free) {
-            seq->draft->guess[id].token = token[0];
-            seq->draft->guess[id].source = offer.source;
-        }
+        if (is_free) guess(seq->draft, (rn_drafter)id, token[0], offer.source);
         const double rate = spec_rate_of(&draft->control, &seq->draft->rates, (int)offer.source);
         const double value = offer_value(draft, costs, seq, (rn_drafter)id, &offer, rate);
         if (value <= best->value) continue;
@@ -120,14 +106,26 @@ static int most_tokens(const struct seq *seq, const struct spec_costs *costs) {
     return most < costs->max_rows ? most : costs->max_rows;
 }
 
+// No draft can pay, so none is made. The guesses of free drafters are still seen, so that rates are
+// known when drafts pay again.
+static void watch(struct draft *draft, struct seq *seq) {
+    for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
+        struct drafter *drafter = draft->drafter[id];
+        int32_t token;
+        seq->draft->guess[id].token = -1;
+        if (!drafter || drafter->cls->draft) continue;
+        const struct draft_offer offer = drafter->cls->offer(drafter, seq, 1, &token);
+        if (offer.n > 0) guess(seq->draft, (rn_drafter)id, token, offer.source);
+    }
+}
+
 // Puts the best offer in place and makes a bid of it.
-static void bid_add(struct draft *draft, const struct batch_shape *shape, struct seq_work *work,
-                    struct spec_costs *costs) {
+static void bid_add(struct draft *draft, struct seq_work *work, const struct spec_costs *costs) {
     struct seq *seq = work->seq;
     const int most = most_tokens(seq, costs);
     if (most <= 0) return;
     struct best best;
-    ask(draft, shape, seq, costs, most, &best);
+    ask(draft, seq, costs, most, &best);
     const int n = best.offer.n;
     if (n == 0) return;
     const bool is_free = !draft->drafter[best.drafter]->cls->draft;
@@ -231,6 +229,21 @@ static int place_drafts(struct draft *draft) {
     return rows;
 }
 
+// All streams are asked where drafts may pay, some of them in turn where they cannot.
+static void ask_all(struct draft *draft, const struct draft_step *step,
+                    const struct spec_costs *costs) {
+    const bool pays = draft->draft_min > 0 || spec_may_pay(costs);
+    const uint32_t turn = draft->control.steps % WATCH_STEPS;
+    for (uint32_t i = pays ? 0 : turn; i < (uint32_t)step->n_work; i += pays ? 1 : WATCH_STEPS) {
+        struct seq_work *work = &step->work[i];
+        if (!drafts_at_all(work)) continue;
+        if (pays)
+            bid_add(draft, work, costs);
+        else if (most_tokens(work->seq, costs) > 0)
+            watch(draft, work->seq);
+    }
+}
+
 double draft_propose(struct draft *draft, const struct draft_step *step) {
     struct spec_costs costs;
     int n_streams = 0, n_again = 0;
@@ -242,8 +255,7 @@ double draft_propose(struct draft *draft, const struct draft_step *step) {
         n_again += step->work[i].n_again;
     }
     if (n_streams == 0 || !costs_init(draft, step->shape, n_streams, n_again, &costs)) return 1;
-    for (int i = 0; i < step->n_work; i++)
-        if (drafts_at_all(&step->work[i])) bid_add(draft, step->shape, &step->work[i], &costs);
+    ask_all(draft, step, &costs);
     if (draft->n_bid == 0) return 1;
     spec_choose(&draft->control, draft->bid, draft->n_bid, &costs);
     make_drafts(draft);

@@ -79,6 +79,13 @@ double spec_setup_share(double setup_ns, int left) {
     return tokens > SETUP_PART ? setup_ns * SETUP_PART / tokens : setup_ns;
 }
 
+bool spec_may_pay(const struct spec_costs *costs) {
+    const double least = WORTH * costs->tokens / clamped(costs->verify_ns[0], 1, INFINITY);
+    for (int rows = 1; rows <= costs->max_rows; rows++)
+        if (costs->tokens + RATE_MAX * rows >= least * costs->verify_ns[rows]) return true;
+    return false;
+}
+
 // A bid whose draft cannot be worth its setup is barred. No token is worth more than one without
 // drafts costs, because the best choice is not worse than none.
 static void price_setup(struct spec_bid *bid, const struct spec_costs *costs) {

@@ -68,8 +68,12 @@ double spec_rate_of(const struct spec_control *control, const struct spec_rates 
 // ns of a setup that one step bears.
 double spec_setup_share(double setup_ns, int left);
 
+// Whether any drafts could gain enough: free ones, of which the most that can be expected is
+// accepted. False: spec_choose takes none, whatever the bids are, unless some are forced.
+bool spec_may_pay(const struct spec_costs *costs);
+
 // Fills bids[].n with the lengths that give the most tokens per second. All are 0 where the gain
-// over no drafts is below 8%, because costs and rates are not known better. All are also 0 in the
+// over no drafts is below 10%, because costs and rates are not known better. All are also 0 in the
 // few steps that measure a step without drafts.
 void spec_choose(struct spec_control *control, struct spec_bid *bids, int n_bids,
                  const struct spec_costs *costs);

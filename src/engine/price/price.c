@@ -85,12 +85,12 @@ void price_init(struct price *price, const struct cost_rates *rates) {
 // time in proportion is an upper bound. That bound is far too pessimistic where the weights
 // dominate: the table continues with the measured slope, at most half a small step below the bound.
 static double rows_above(const struct price *price, double rows) {
-    const struct price_point *top = &price->point[price->n_point - 1], *half = NULL;
-    for (const struct price_point *p = price->point; p->rows * 2 <= top->rows; p++) half = p;
+    const struct price_point *top = &price->point[price->n_point - 1];
     const double bound = top->ns * rows / top->rows;
     const double few = price->point[0].rows > EXACT_ROWS ? EXACT_ROWS / price->point[0].rows : 1;
     const double careful = bound - 0.5 * price->point[0].ns * few;
-    if (!half) return careful > top->ns ? careful : top->ns;
+    if (price->half < 0) return careful > top->ns ? careful : top->ns;
+    const struct price_point *half = &price->point[price->half];
     const double slope = (top->ns - half->ns) / (top->rows - half->rows);
     const double straight = top->ns + slope * (rows - top->rows);
     const double more = straight < bound ? straight : bound;
@@ -120,6 +120,17 @@ double price_of_exact(const struct price *price, const struct batch_shape *shape
 
 uint64_t price_of(const struct price *price, const struct batch_shape *shape) {
     return (uint64_t)price_of_exact(price, shape);
+}
+
+void price_of_more(const struct price *price, const struct batch_shape *shape, int most,
+                   double *ns) {
+    assert(price->n_point > 0 && shape->n_tokens > 0);
+    const struct attention a = attention_of(price->rates, shape);
+    const double read_ns = a.bytes * price->ns_per_byte, pairs_ns = a.flops * price->ns_per_flop;
+    const double rows = rows_of(price, shape), row = rows_in(price, 1, 1, 1);
+    const double each_ns = pairs_ns / (double)shape->n_tokens;
+    for (int n = 0; n <= most; n++)
+        ns[n] = rows_ns(price, rows + n * row) + read_ns + pairs_ns + n * each_ns;
 }
 
 double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out, int64_t n_logits) {
@@ -154,6 +165,8 @@ static void read_table(struct price *price) {
     price->n_point = n;
     for (int r = 0, i = 0; r < n_run; r++)
         for (; i < run[r].end; i++) price->point[i].ns = run[r].ns;
+    price->half = -1;
+    while (price->point[price->half + 1].rows * 2 <= price->point[n - 1].rows) price->half++;
 }
 
 // ---------------------------------------------------------------- learning

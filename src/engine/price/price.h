@@ -40,6 +40,7 @@ struct price {
     int n_used; // buckets with measurements, ascending: few, so that learning looks at no others
     uint8_t used[PRICE_BUCKETS];
     int n_point; // the table as it is read: measured buckets, ascending in both
+    int half;    // the last point of at most half the rows of the last one; -1: none
     struct price_point {
         double rows, ns;
     } point[PRICE_BUCKETS];
@@ -62,6 +63,10 @@ rn_status price_calibrate(struct price *price, price_run_fn run, void *ctx, int 
 
 uint64_t price_of(const struct price *price, const struct batch_shape *shape); // ns
 double price_of_exact(const struct price *price, const struct batch_shape *shape);
+// ns[n]: the price with n further rows with logits, 0 to `most`. Each attends to as many positions
+// as the shape's rows do on average. The shape has rows, and something was measured.
+void price_of_more(const struct price *price, const struct batch_shape *shape, int most,
+                   double *ns);
 // Its two parts: of rows of each domain, and of the shape's attention. 0: nothing was measured.
 double price_rows_ns(const struct price *price, int64_t n_tokens, int64_t n_out, int64_t n_logits);
 double price_attention_ns(const struct price *price, const struct batch_shape *shape);
