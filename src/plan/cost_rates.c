@@ -160,10 +160,11 @@ uint64_t cost_rates_kv_bytes(const struct cost_rates *rates, const struct plan *
     uint64_t bytes = 0;
     for (int g = 0; g < rates->n_group; g++) {
         const struct plan_kv_group *group = &plan->group[g];
-        bytes += (uint64_t)queries_read(group, first_pos, n_tokens) *
-                 rates->read[g][ROWS_TOKENS].kv_read_bytes;
-        bytes += (uint64_t)queries_read(group, first_pos + n_tokens - n_out, n_out) *
-                 rates->read[g][ROWS_OUT].kv_read_bytes;
+        const int64_t read = queries_read(group, first_pos, n_tokens);
+        const int64_t out =
+            n_out == n_tokens ? read : queries_read(group, first_pos + n_tokens - n_out, n_out);
+        bytes += (uint64_t)read * rates->read[g][ROWS_TOKENS].kv_read_bytes +
+                 (uint64_t)out * rates->read[g][ROWS_OUT].kv_read_bytes;
     }
     return bytes;
 }
@@ -178,9 +179,12 @@ void batch_shape_add(const struct plan *plan, struct batch_shape *shape, int fir
     for (int g = 0; g < plan->n_group; g++) {
         const struct plan_kv_group *group = &plan->group[g];
         const int first_out = first_pos + n_tokens - n_out;
-        shape->kv_read[g][ROWS_TOKENS] += queries_read(group, first_pos, n_tokens);
-        shape->kv_pairs[g][ROWS_TOKENS] += queries_pairs(group, first_pos, n_tokens);
-        shape->kv_read[g][ROWS_OUT] += queries_read(group, first_out, n_out);
-        shape->kv_pairs[g][ROWS_OUT] += queries_pairs(group, first_out, n_out);
+        const int64_t read = queries_read(group, first_pos, n_tokens);
+        const int64_t pairs = queries_pairs(group, first_pos, n_tokens);
+        const bool all_out = n_out == n_tokens; // as a stream's rows are
+        shape->kv_read[g][ROWS_TOKENS] += read;
+        shape->kv_pairs[g][ROWS_TOKENS] += pairs;
+        shape->kv_read[g][ROWS_OUT] += all_out ? read : queries_read(group, first_out, n_out);
+        shape->kv_pairs[g][ROWS_OUT] += all_out ? pairs : queries_pairs(group, first_out, n_out);
     }
 }

@@ -13,6 +13,11 @@ static const char replacement[] = "\xEF\xBF\xBD"; // U+FFFD
 static size_t decode(struct detokenizer *state, const uint8_t *text, size_t len, char *out) {
     size_t used = 0;
     for (size_t at = 0, n; at < len; at += n) {
+        if (text[at] < 0x80) { // most of a text
+            out[used++] = (char)text[at];
+            n = 1;
+            continue;
+        }
         switch (unicode_scan(text + at, len - at, &n)) {
         case UNICODE_WELL:
             memcpy(out + used, text + at, n);

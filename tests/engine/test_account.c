@@ -61,13 +61,13 @@ CASE(spans_keep_all_tokens) {
     static const int lengths[] = {1, 2, RN_SPANS, RN_SPANS + 1, 1000, 100000};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         struct account account;
-        rn_share gap;
-        uint64_t now = 10, slowest = 0, tokens = 0;
+        uint64_t now = 10, slowest = 0, tokens = 0, total[RN_CAUSE_COUNT] = {0}, gap_ns;
         account_init(&account, now);
         for (int t = 0; t < lengths[i]; t++) {
             const uint64_t ns = t % 3 == 2 ? 0 : 100 + (uint64_t)(t * 7919 % 1000);
             account_add(&account, t % 5 ? RN_CAUSE_WEIGHTS : RN_CAUSE_KV, now += ns);
-            account_token(&account, &gap);
+            account_token(&account, total, &gap_ns);
+            assert_int_equal(gap_ns, ns);
             if (t > 0 && ns > slowest) slowest = ns;
         }
         account_end(&account);
@@ -80,6 +80,7 @@ CASE(spans_keep_all_tokens) {
         }
         assert_int_equal(tokens, lengths[i]);
         assert_int_equal(ns, now - 10);
+        assert_int_equal(total[RN_CAUSE_WEIGHTS] + total[RN_CAUSE_KV], now - 10);
         assert_true(a->n_spans <= RN_SPANS && a->n_spans >= (lengths[i] > 300 ? RN_SPANS / 2 : 1));
         if (lengths[i] > 2) assert_int_equal(a->slow[0].share.ns, slowest);
         if (lengths[i] > 2 && lengths[i] <= RN_SPANS) assert_int_equal(longest, slowest);

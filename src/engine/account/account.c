@@ -2,6 +2,7 @@
 #include "engine/account/account.h"
 
 #include <assert.h>
+#include <string.h>
 
 void account_init(struct account *account, uint64_t submit_ns) {
     *account = (struct account){.sum.submit_ns = submit_ns, .mark_ns = submit_ns, .span_tokens = 1};
@@ -73,9 +74,9 @@ void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], 
     int largest = RN_CAUSE_HOST;
     double most = host;
     for (int i = 1; i < RN_CAUSE_COUNT; i++) {
-        if (i == RN_CAUSE_HOST) continue;
+        if (!(part[i] > 0) || i == RN_CAUSE_HOST) continue; // most causes have no part
         const double exact = part[i] * scale;
-        const uint64_t whole = exact > 0 ? (uint64_t)exact : 0, put = whole < left ? whole : left;
+        const uint64_t whole = (uint64_t)exact, put = whole < left ? whole : left;
         share_put(&account->open, (rn_cause)i, put);
         left -= put;
         if (exact <= most) continue;
@@ -90,24 +91,27 @@ void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], 
 
 // ---------------------------------------------------------------- tokens
 
+// Of equal ones the latest.
+static void slow_find_least(struct account *account) {
+    const rn_slow_gap *slow = account->sum.slow;
+    int least = 0;
+    for (int i = 1; i < RN_SLOW_GAPS; i++) {
+        const uint64_t ns = slow[i].share.ns, least_ns = slow[least].share.ns;
+        if (ns < least_ns || (ns == least_ns && slow[i].token > slow[least].token)) least = i;
+    }
+    account->slow_least = least;
+    account->slow_least_ns = slow[least].share.ns;
+}
+
 // In no order until the end: contexts grow, so a gap is often the longest, and would move all. Of
 // equal gaps the later one gives way.
 static void slow_add(struct account *account, const rn_share *gap) {
     rn_account *sum = &account->sum;
-    int at = sum->n_slow;
-    if (at == RN_SLOW_GAPS) {
-        at = 0;
-        for (int i = 1; i < RN_SLOW_GAPS; i++) {
-            const uint64_t ns = account->slow_ns[i], least = account->slow_ns[at];
-            if (ns < least || (ns == least && sum->slow[i].token > sum->slow[at].token)) at = i;
-        }
-        if (gap->ns <= account->slow_ns[at]) return;
-    } else {
-        sum->n_slow++;
-    }
-    account->slow_ns[at] = gap->ns;
+    if (gap->ns <= account->slow_least_ns) return;
+    const int at = sum->n_slow < RN_SLOW_GAPS ? sum->n_slow++ : account->slow_least;
     sum->slow[at] =
         (rn_slow_gap){.token = account->n_tokens, .end_ns = account->mark_ns, .share = *gap};
+    if (sum->n_slow == RN_SLOW_GAPS) slow_find_least(account);
 }
 
 // The longest first; of equal ones the first.
@@ -143,7 +147,15 @@ static void spans_halve(struct account *account) {
     account->span_tokens *= 2;
 }
 
-static void span_add(struct account *account, const rn_share *gap) {
+// The gap joins the last span.
+static void span_grow(struct account *account, rn_span *last, const rn_share *gap) {
+    for (int i = 1; i < RN_CAUSE_COUNT; i++) {
+        account->span_ns[i] += gap->cause_ns[i];
+        if (account->span_ns[i] > account->span_ns[last->cause]) last->cause = (uint8_t)i;
+    }
+}
+
+static void span_add(struct account *account, const rn_share *gap, rn_cause largest) {
     rn_account *sum = &account->sum;
     rn_span *last = sum->n_spans > 0 ? &sum->span[sum->n_spans - 1] : NULL;
     // the first token has a span of its own: its time is no gap
@@ -151,23 +163,25 @@ static void span_add(struct account *account, const rn_share *gap) {
     if (!last || (is_full && gap->ns > 0)) {
         if (sum->n_spans == RN_SPANS) spans_halve(account);
         last = &sum->span[sum->n_spans++];
-        *last = (rn_span){0};
-        for (int i = 0; i < RN_CAUSE_COUNT; i++) account->span_ns[i] = 0;
+        *last = (rn_span){.cause = (uint8_t)largest};
+        // a span of one token has the token's cause: no other gap joins it
+        if (account->span_tokens > 1)
+            memcpy(account->span_ns, gap->cause_ns, sizeof account->span_ns);
+    } else if (gap->ns > 0) {
+        span_grow(account, last, gap);
     }
     last->end_ns = account->mark_ns;
     last->ns += gap->ns;
     last->n_tokens++;
     if (gap->ns > last->max_ns) last->max_ns = gap->ns;
-    for (int i = 1; i < RN_CAUSE_COUNT; i++) {
-        account->span_ns[i] += gap->cause_ns[i];
-        if (account->span_ns[i] > account->span_ns[last->cause]) last->cause = (uint8_t)i;
-    }
 }
 
-rn_cause account_token(struct account *account, rn_share *gap) {
+rn_cause account_token(struct account *account, uint64_t total[RN_CAUSE_COUNT], uint64_t *ns) {
     rn_account *sum = &account->sum;
-    *gap = account->open;
-    account->open = (rn_share){0};
+    rn_share *gap = &account->open;
+    const rn_cause largest = share_largest(gap);
+    *ns = gap->ns;
+    for (int i = 0; i < RN_CAUSE_COUNT; i++) total[i] += gap->cause_ns[i];
     if (!sum->first_ns) {
         sum->first_ns = account->mark_ns;
         share_join(&sum->first, gap);
@@ -175,11 +189,12 @@ rn_cause account_token(struct account *account, rn_share *gap) {
         assert(gap->ns == account->mark_ns - sum->last_ns);
         share_join(&sum->decode, gap);
         account->n_tokens++;
-        if (gap->ns > 0) slow_add(account, gap);
+        slow_add(account, gap);
     }
     sum->last_ns = account->mark_ns;
-    span_add(account, gap);
-    return share_largest(gap);
+    span_add(account, gap, largest);
+    *gap = (rn_share){0};
+    return largest;
 }
 
 void account_end(struct account *account) {

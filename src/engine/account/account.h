@@ -18,15 +18,17 @@
 // Reasons for admission to stop, each with a clock of the engine.
 enum account_block { ACCOUNT_PLACES, ACCOUNT_PAGES, ACCOUNT_BLOCKS };
 
+// Members that every token reads and writes come first.
 struct account {
-    rn_account sum;
-    rn_share open;                            // since the last token
-    uint64_t mark_ns;                         // all earlier time is divided
+    uint64_t mark_ns;       // all earlier time is divided
+    uint64_t slow_least_ns; // the shortest of sum.slow, where it is full: others are no news; or 0
+    int slow_least;         // which of them it is
+    int n_tokens;           // after the first
+    int span_tokens;        // of a full span
+    rn_share open;          // since the last token
+    uint64_t span_ns[RN_CAUSE_COUNT];         // of the last span, where full ones have more tokens
+    rn_account sum;                           // its slow gaps are in order after account_end
     uint64_t blocked_mark_ns[ACCOUNT_BLOCKS]; // of the engine's block clocks, at the mark of a wait
-    int n_tokens;                             // after the first
-    uint64_t slow_ns[RN_SLOW_GAPS];           // of sum.slow, which is in order after account_end
-    int span_tokens;                          // of a full span
-    uint64_t span_ns[RN_CAUSE_COUNT];         // of the last span
 };
 
 void account_init(struct account *account, uint64_t submit_ns);
@@ -41,9 +43,9 @@ void account_wait(struct account *account, const uint64_t blocked_ns[ACCOUNT_BLO
 // had begun before the mark: the host's part shrinks first.
 void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns);
 
-// A token at the mark closes the gap. Returns its largest cause; NONE: it came with the token
-// before.
-rn_cause account_token(struct account *account, rn_share *gap);
+// A token at the mark closes the gap, whose parts are added to total[]. Returns the gap's largest
+// cause; NONE: it came with the token before. *ns: the gap's length.
+rn_cause account_token(struct account *account, uint64_t total[RN_CAUSE_COUNT], uint64_t *ns);
 // The sequence is over at the mark: time without a token goes to the rest.
 void account_end(struct account *account);
 

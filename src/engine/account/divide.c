@@ -111,6 +111,7 @@ void divide(const struct divider *divider, const struct divide_step *step, struc
     out->slower = is_slow ? run_ns - usual : 0;
     const double share = out->kv_sum > 0 ? attention_share(run, step, price) : 0;
     out->attention = (run_ns - out->slower) * (share < 1 ? share : 1);
+    out->kv_scale = out->kv_sum > 0 ? out->attention / out->kv_sum : 0;
     price_products(run, step, out);
     scale_products(out, run_ns - out->slower - out->attention);
     divide_drafting(step, out);
@@ -126,7 +127,6 @@ void divide_for(const struct division *d, const struct divide_own *own,
                                        [PART_PROMPT] = RN_CAUSE_OWN_PROMPT,
                                        [PART_AGAIN] = RN_CAUSE_PREEMPTED};
     memset(part, 0, RN_CAUSE_COUNT * sizeof *part);
-    const double kv_scale = share_of(d->attention, d->kv_sum);
     const double prompts = share_of(own->rows.prompt, d->rows.prompt);
     const double again = share_of(own->rows.again, d->rows.again);
     const double more = share_of(own->rows.stream - 1, d->rows.stream - 1);
@@ -138,9 +138,9 @@ void divide_for(const struct division *d, const struct divide_own *own,
     part[RN_CAUSE_PREEMPTED] += d->again * again;
     part[RN_CAUSE_PROMPTS] += d->prompt * (1 - prompts) + d->again * (1 - again);
     // attention: its own, other streams', others' prompts
-    const double own_kv = own->kv_ns * kv_scale;
+    const double own_kv = own->kv_ns * d->kv_scale;
     part[own->kind == PART_STREAM ? RN_CAUSE_KV : of_kind[own->kind]] += own_kv;
-    double streams = d->kv_ns[PART_STREAM] * kv_scale;
+    double streams = d->kv_ns[PART_STREAM] * d->kv_scale;
     if (own->kind == PART_STREAM) streams = above(streams - own_kv, 0);
     part[RN_CAUSE_STREAMS] += streams;
     part[RN_CAUSE_PROMPTS] += above(d->attention - own_kv - streams, 0);

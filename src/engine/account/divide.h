@@ -50,6 +50,7 @@ struct division {
     double choice, host, slower;
     struct part_rows rows;
     double kv_ns[PART_AGAIN + 1], kv_sum;
+    double kv_scale;   // of a sequence's own kv_ns to its part of the attention
     uint64_t usual_ns; // of the run; 0: not known
 };
 

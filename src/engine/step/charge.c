@@ -195,6 +195,7 @@ static void record_ops(struct engine *engine, const struct flight *flight, rn_st
                                              c == OPS_EXPERTS ? result->expert_bytes : 0);
         sum.weight_bytes += cost.weight_bytes;
         sum.kv_read_bytes += cost.kv_read_bytes;
+        sum.flops += cost.flops;
         record->ops_ns[c] = (uint64_t)((double)result->ops_ns[c] * scale);
         record->ops_bytes[c] = cost.weight_bytes + cost.kv_read_bytes + cost.kv_write_bytes;
         record->ops_flops[c] = cost.flops;
@@ -228,7 +229,7 @@ static void count_work(struct account *account, const struct engine *engine, con
     work->tokens += (uint64_t)(account->sum.first_ns ? own->n_tokens
                                                      : own->n_tokens - own->n_draft - own->n_again);
     work->bytes += cost->weight_bytes + cost->kv_read_bytes;
-    for (int c = 0; c < OPS_COUNT; c++) work->flops += record->ops_flops[c];
+    work->flops += cost->flops;
     work->run_ns += record->run_ns;
 }
 

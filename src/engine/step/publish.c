@@ -140,15 +140,13 @@ static void count_stream(struct engine *engine, const struct flight *flight, str
 static void count_token(struct engine *engine, struct seq *seq, rn_event *event) {
     rn_engine_stats *stats = &engine->stats;
     const bool is_first = !seq->account.sum.first_ns;
-    rn_share gap;
+    uint64_t ns;
     stats->output_tokens++;
-    event->cause = account_token(&seq->account, &gap);
-    uint64_t *sum = is_first ? stats->first_ns : stats->cause_ns;
-    for (int i = 1; i < RN_CAUSE_COUNT; i++) sum[i] += gap.cause_ns[i];
-    if (is_first) event->cause = RN_CAUSE_NONE;
+    const rn_cause cause =
+        account_token(&seq->account, is_first ? stats->first_ns : stats->cause_ns, &ns);
     if (is_first) return;
-    if (gap.ns == 0) event->cause = RN_CAUSE_WEIGHTS; // one reading of them gave both tokens
-    event->gap_ms = (double)gap.ns * 1e-6;
+    event->cause = ns > 0 ? cause : RN_CAUSE_WEIGHTS; // one reading of them gave both tokens
+    event->gap_ms = (double)ns * 1e-6;
     if (event->gap_ms > seq->timings.gap_ms_max) seq->timings.gap_ms_max = event->gap_ms;
 }
 
