@@ -88,8 +88,7 @@ struct seq_draft {
     rn_drafter drafter;
     enum draft_source source;
     // the first tokens that free drafters had for the current position, verified or not: their
-    // acceptance is seen either way
-    bool has_guess; // at least one
+    // acceptance is seen either way. Where the work has a guess
     struct {
         int32_t token; // -1: none
         enum draft_source source;

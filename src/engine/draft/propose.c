@@ -66,15 +66,17 @@ static double offer_value(const struct draft *draft, const struct spec_costs *co
     return best;
 }
 
-static void guess(struct seq_draft *seq, rn_drafter id, int32_t token, enum draft_source source) {
-    seq->has_guess = true;
-    seq->guess[id].token = token;
-    seq->guess[id].source = source;
+static void guess(struct seq_work *work, rn_drafter id, int32_t token, enum draft_source source) {
+    struct seq_draft *draft = work->seq->draft;
+    work->has_guess = true;
+    draft->guess[id].token = token;
+    draft->guess[id].source = source;
 }
 
 // Asks every drafter, and takes the best offer.
-static void ask(struct draft *draft, struct seq *seq, const struct spec_costs *costs, int most,
-                struct best *best) {
+static void ask(struct draft *draft, struct seq_work *work, const struct spec_costs *costs,
+                int most, struct best *best) {
+    struct seq *seq = work->seq;
     best->offer.n = 0;
     best->value = -1;
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
@@ -85,10 +87,16 @@ static void ask(struct draft *draft, struct seq *seq, const struct spec_costs *c
         const struct draft_offer offer = drafter->cls->offer(drafter, seq, most, token);
         if (offer.n == 0) continue;
         const bool is_free = !drafter->cls->draft;
-        if (is_free) guess(seq->draft, (rn_drafter)id, token[0], offer.source);
+        if (is_free) guess(work, (rn_drafter)id, token[0], offer.source);
         const double rate = spec_rate_of(&draft->control, &seq->draft->rates, (int)offer.source);
-        const double value = offer_value(draft, costs, seq, (rn_drafter)id, &offer, rate);
-        if (value <= best->value) continue;
+        double value = -1; // not known: there is nothing to compare it with
+        if (best->offer.n > 0) {
+            if (best->value < 0)
+                best->value =
+                    offer_value(draft, costs, seq, best->drafter, &best->offer, best->rate);
+            value = offer_value(draft, costs, seq, (rn_drafter)id, &offer, rate);
+            if (value <= best->value) continue;
+        }
         best->offer = offer;
         best->drafter = (rn_drafter)id;
         best->rate = rate;
@@ -108,14 +116,15 @@ static int most_tokens(const struct seq *seq, const struct spec_costs *costs) {
 
 // No draft can pay, so none is made. The guesses of free drafters are still seen, so that rates are
 // known when drafts pay again.
-static void watch(struct draft *draft, struct seq *seq) {
+static void watch(struct draft *draft, struct seq_work *work) {
+    struct seq *seq = work->seq;
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
         struct drafter *drafter = draft->drafter[id];
         int32_t token;
         seq->draft->guess[id].token = -1;
         if (!drafter || drafter->cls->draft) continue;
         const struct draft_offer offer = drafter->cls->offer(drafter, seq, 1, &token);
-        if (offer.n > 0) guess(seq->draft, (rn_drafter)id, token, offer.source);
+        if (offer.n > 0) guess(work, (rn_drafter)id, token, offer.source);
     }
 }
 
@@ -125,7 +134,7 @@ static void bid_add(struct draft *draft, struct seq_work *work, const struct spe
     const int most = most_tokens(seq, costs);
     if (most <= 0) return;
     struct best best;
-    ask(draft, seq, costs, most, &best);
+    ask(draft, work, costs, most, &best);
     const int n = best.offer.n;
     if (n == 0) return;
     const bool is_free = !draft->drafter[best.drafter]->cls->draft;
@@ -240,7 +249,7 @@ static void ask_all(struct draft *draft, const struct draft_step *step,
         if (pays)
             bid_add(draft, work, costs);
         else if (most_tokens(work->seq, costs) > 0)
-            watch(draft, work->seq);
+            watch(draft, work);
     }
 }
 

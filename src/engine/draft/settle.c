@@ -5,9 +5,7 @@
 // Guesses that were not verified are compared with the chosen token.
 static void learn_guesses(struct draft *draft, const struct seq_work *work, int32_t chosen) {
     struct seq_draft *seq = work->seq->draft;
-    const bool has_guess = seq->has_guess;
-    seq->has_guess = false;
-    if (!has_guess || work->n_pick == 0) return;
+    if (!work->has_guess || work->n_pick == 0) return;
     for (int id = 0; id < RN_DRAFTER_COUNT; id++) {
         const int32_t token = seq->guess[id].token;
         if (token < 0 || (work->n_draft > 0 && id == (int)work->drafter)) continue;

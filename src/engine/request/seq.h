@@ -77,11 +77,16 @@ struct seq {
     uint64_t fetch_after; // steps that must have landed before the store may write
     int n_fetches;        // tried since it was admitted
     rn_logits_fn on_logits;
+    rn_logprob *logprob; // [1 + top_logprobs] of each token of its last step; NULL: not asked for
+    // of the prompt, for choice 0: [n_prompt - 1][1 + top_prompt_logprobs] of the token behind each
+    // position, its own first; NULL: not asked for
+    rn_logprob *prompt_logprob;
+    bool special_text; // special tokens have text
     struct kv_table table;
     struct output output;
     rn_timings timings;
-    struct account account; // of its time, with the times of its submit, start and tokens
     struct choices choices; // its sampling and breakers are owned
+    struct account account; // of its time, with the times of its submit, start and tokens
 
     // --- at its start and end, or for some requests alone ---
     struct seq *next;        // in the inbox, the list of the done, the grave
@@ -93,14 +98,9 @@ struct seq {
     _Atomic bool cancelled;  // set by other threads: ends with the next step
     _Atomic bool paused;     // set by other threads
     bool normalize;
-    bool special_text;            // special tokens have text
     char salt[RN_MAX_SALT_BYTES]; // of the prefix cache
     size_t n_salt;
-    rn_logprob *logprob; // [1 + top_logprobs] of each token of its last step; NULL: not asked for
     int top_logprobs;
-    // of the prompt, for choice 0: [n_prompt - 1][1 + top_prompt_logprobs] of the token behind each
-    // position, its own first; NULL: not asked for
-    rn_logprob *prompt_logprob;
     int32_t *prompt_rank; // [n_prompt - 1]
     int top_prompt_logprobs;
     int n_scored;   // positions whose logits are in them

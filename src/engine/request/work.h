@@ -11,6 +11,7 @@ struct seq_work {
     struct seq *seq;
     int n_tokens;       // evaluated this step
     int n_again;        // of them, the first ones, which were evaluated before
+    bool has_guess;     // drafters had tokens for it, which may not be drafted
     int n_draft;        // of them, the last ones, which are drafted; each is one of the n_out rows
     int n_out;          // rows whose result is wanted: the last ones
     int n_hidden;       // rows before them whose hidden state is wanted
