@@ -94,13 +94,13 @@ void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], 
 // Of equal ones the latest.
 static void slow_find_least(struct account *account) {
     const rn_slow_gap *slow = account->sum.slow;
+    const uint64_t *ns = account->slow_ns;
     int least = 0;
-    for (int i = 1; i < RN_SLOW_GAPS; i++) {
-        const uint64_t ns = slow[i].share.ns, least_ns = slow[least].share.ns;
-        if (ns < least_ns || (ns == least_ns && slow[i].token > slow[least].token)) least = i;
-    }
+    for (int i = 1; i < RN_SLOW_GAPS; i++)
+        if (ns[i] < ns[least] || (ns[i] == ns[least] && slow[i].token > slow[least].token))
+            least = i;
     account->slow_least = least;
-    account->slow_least_ns = slow[least].share.ns;
+    account->slow_least_ns = ns[least];
 }
 
 // In no order until the end: contexts grow, so a gap is often the longest, and would move all. Of
@@ -109,6 +109,7 @@ static void slow_add(struct account *account, const rn_share *gap) {
     rn_account *sum = &account->sum;
     if (gap->ns <= account->slow_least_ns) return;
     const int at = sum->n_slow < RN_SLOW_GAPS ? sum->n_slow++ : account->slow_least;
+    account->slow_ns[at] = gap->ns;
     sum->slow[at] =
         (rn_slow_gap){.token = account->n_tokens, .end_ns = account->mark_ns, .share = *gap};
     if (sum->n_slow == RN_SLOW_GAPS) slow_find_least(account);
@@ -148,7 +149,8 @@ static void spans_halve(struct account *account) {
 }
 
 // The gap joins the last span.
-static void span_grow(struct account *account, rn_span *last, const rn_share *gap) {
+static void span_grow(struct account *account, const rn_share *gap) {
+    rn_span *last = &account->last;
     for (int i = 1; i < RN_CAUSE_COUNT; i++) {
         account->span_ns[i] += gap->cause_ns[i];
         if (account->span_ns[i] > account->span_ns[last->cause]) last->cause = (uint8_t)i;
@@ -157,23 +159,24 @@ static void span_grow(struct account *account, rn_span *last, const rn_share *ga
 
 static void span_add(struct account *account, const rn_share *gap, rn_cause largest) {
     rn_account *sum = &account->sum;
-    rn_span *last = sum->n_spans > 0 ? &sum->span[sum->n_spans - 1] : NULL;
+    rn_span *last = &account->last;
     // the first token has a span of its own: its time is no gap
     const bool is_full = sum->n_spans < 2 || (int)last->n_tokens >= account->span_tokens;
-    if (!last || (is_full && gap->ns > 0)) {
+    if (sum->n_spans == 0 || (is_full && gap->ns > 0)) {
         if (sum->n_spans == RN_SPANS) spans_halve(account);
-        last = &sum->span[sum->n_spans++];
+        sum->n_spans++;
         *last = (rn_span){.cause = (uint8_t)largest};
         // a span of one token has the token's cause: no other gap joins it
         if (account->span_tokens > 1)
             memcpy(account->span_ns, gap->cause_ns, sizeof account->span_ns);
     } else if (gap->ns > 0) {
-        span_grow(account, last, gap);
+        span_grow(account, gap);
     }
     last->end_ns = account->mark_ns;
     last->ns += gap->ns;
     last->n_tokens++;
     if (gap->ns > last->max_ns) last->max_ns = gap->ns;
+    sum->span[sum->n_spans - 1] = *last;
 }
 
 rn_cause account_token(struct account *account, uint64_t total[RN_CAUSE_COUNT], uint64_t *ns) {
@@ -187,7 +190,7 @@ rn_cause account_token(struct account *account, uint64_t total[RN_CAUSE_COUNT], 
         share_join(&sum->first, gap);
     } else {
         assert(gap->ns == account->mark_ns - sum->last_ns);
-        share_join(&sum->decode, gap);
+        share_join(&account->decode, gap);
         account->n_tokens++;
         slow_add(account, gap);
     }
@@ -202,6 +205,8 @@ void account_end(struct account *account) {
     sum->end_ns = account->mark_ns;
     share_join(sum->first_ns ? &sum->rest : &sum->first, &account->open);
     account->open = (rn_share){0};
+    sum->decode = account->decode;
+    sum->decode_work = account->work;
     slow_sort(sum);
     assert(sum->first.ns == (sum->first_ns ? sum->first_ns : sum->end_ns) - sum->submit_ns);
     assert(!sum->first_ns || sum->decode.ns == sum->last_ns - sum->first_ns);

@@ -18,16 +18,21 @@
 // Reasons for admission to stop, each with a clock of the engine.
 enum account_block { ACCOUNT_PLACES, ACCOUNT_PAGES, ACCOUNT_BLOCKS };
 
-// Members that every token reads and writes come first.
+// Members that every token reads and writes come first, close together: a run replaces them in the
+// caches.
 struct account {
-    uint64_t mark_ns;       // all earlier time is divided
-    uint64_t slow_least_ns; // the shortest of sum.slow, where it is full: others are no news; or 0
-    int slow_least;         // which of them it is
-    int n_tokens;           // after the first
-    int span_tokens;        // of a full span
-    rn_share open;          // since the last token
-    uint64_t span_ns[RN_CAUSE_COUNT];         // of the last span, where full ones have more tokens
-    rn_account sum;                           // its slow gaps are in order after account_end
+    uint64_t mark_ns;                 // all earlier time is divided
+    rn_share open;                    // since the last token
+    rn_share decode;                  // sum.decode
+    rn_work work;                     // sum.decode_work
+    int n_tokens;                     // after the first
+    int span_tokens;                  // of a full span
+    rn_span last;                     // the last one of sum.span
+    uint64_t span_ns[RN_CAUSE_COUNT]; // of it, where full ones have several tokens
+    int slow_least;                   // the shortest of sum.slow, where it is full
+    uint64_t slow_least_ns;           // a gap that is not longer is no news; 0: there is room
+    uint64_t slow_ns[RN_SLOW_GAPS];   // of sum.slow
+    rn_account sum;                   // complete after account_end
     uint64_t blocked_mark_ns[ACCOUNT_BLOCKS]; // of the engine's block clocks, at the mark of a wait
 };
 
@@ -46,7 +51,7 @@ void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], 
 // A token at the mark closes the gap, whose parts are added to total[]. Returns the gap's largest
 // cause; NONE: it came with the token before. *ns: the gap's length.
 rn_cause account_token(struct account *account, uint64_t total[RN_CAUSE_COUNT], uint64_t *ns);
-// The sequence is over at the mark: time without a token goes to the rest.
+// The sequence is over at the mark: time without a token goes to the rest, and sum is complete.
 void account_end(struct account *account);
 
 #endif

@@ -223,7 +223,7 @@ static void record_rows(rn_step *record, const struct divide_step *step,
 // Tokens of a prompt are its own: neither drafts behind it nor tokens that are computed again.
 static void count_work(struct account *account, const struct engine *engine, const rn_step *record,
                        const struct seq_work *own) {
-    rn_work *work = account->sum.first_ns ? &account->sum.decode_work : &account->sum.prompt_work;
+    rn_work *work = account->sum.first_ns ? &account->work : &account->sum.prompt_work;
     const struct cost *cost = &engine->step_cost;
     work->steps++;
     work->tokens += (uint64_t)(account->sum.first_ns ? own->n_tokens
