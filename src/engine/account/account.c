@@ -148,6 +148,12 @@ static void spans_halve(struct account *account) {
     account->span_tokens *= 2;
 }
 
+// The last span takes its place.
+static void span_close(struct account *account) {
+    rn_account *sum = &account->sum;
+    if (sum->n_spans > 0) sum->span[sum->n_spans - 1] = account->last;
+}
+
 // The gap joins the last span.
 static void span_grow(struct account *account, const rn_share *gap) {
     rn_span *last = &account->last;
@@ -163,6 +169,7 @@ static void span_add(struct account *account, const rn_share *gap, rn_cause larg
     // the first token has a span of its own: its time is no gap
     const bool is_full = sum->n_spans < 2 || (int)last->n_tokens >= account->span_tokens;
     if (sum->n_spans == 0 || (is_full && gap->ns > 0)) {
+        span_close(account);
         if (sum->n_spans == RN_SPANS) spans_halve(account);
         sum->n_spans++;
         *last = (rn_span){.cause = (uint8_t)largest};
@@ -176,7 +183,6 @@ static void span_add(struct account *account, const rn_share *gap, rn_cause larg
     last->ns += gap->ns;
     last->n_tokens++;
     if (gap->ns > last->max_ns) last->max_ns = gap->ns;
-    sum->span[sum->n_spans - 1] = *last;
 }
 
 rn_cause account_token(struct account *account, uint64_t total[RN_CAUSE_COUNT], uint64_t *ns) {
@@ -207,6 +213,7 @@ void account_end(struct account *account) {
     account->open = (rn_share){0};
     sum->decode = account->decode;
     sum->decode_work = account->work;
+    span_close(account);
     slow_sort(sum);
     assert(sum->first.ns == (sum->first_ns ? sum->first_ns : sum->end_ns) - sum->submit_ns);
     assert(!sum->first_ns || sum->decode.ns == sum->last_ns - sum->first_ns);

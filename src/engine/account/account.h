@@ -27,7 +27,7 @@ struct account {
     rn_work work;                     // sum.decode_work
     int n_tokens;                     // after the first
     int span_tokens;                  // of a full span
-    rn_span last;                     // the last one of sum.span
+    rn_span last;                     // the last one of sum.span, whose place is behind the others
     uint64_t span_ns[RN_CAUSE_COUNT]; // of it, where full ones have several tokens
     int slow_least;                   // the shortest of sum.slow, where it is full
     uint64_t slow_least_ns;           // a gap that is not longer is no news; 0: there is room
