@@ -265,12 +265,23 @@ static void state_add(struct kv *kv, struct kv_table *table, int g, uint32_t blo
     page[block] = page[block - 1];
 }
 
+// Whether the blocks [first, end) need no room: the table has them, for itself. So it is in most
+// steps of a stream.
+static bool has_blocks(const struct kv *kv, const struct kv_table *table, uint32_t first,
+                       uint32_t end) {
+    if (end > table->n_page) return false;
+    for (uint32_t b = first; b < end; b++)
+        for (int g = 0; g < kv->n_group; g++)
+            if (kv->group[g].page[table->page[g][b]].ref != 1) return false;
+    return true;
+}
+
 bool kv_grow(struct kv *kv, struct kv_table *table, int n_done, int n) {
     struct room left;
     kv_give_back(kv, table, n_done);
-    if (fit(kv, table, n_done, n, &left) < n) return false;
-    const uint32_t end = blocks_for(n_done + n);
-    for (uint32_t b = (uint32_t)n_done / KV_PAGE_TOKENS; b < end; b++) {
+    const uint32_t first = (uint32_t)n_done / KV_PAGE_TOKENS, end = blocks_for(n_done + n);
+    if (!has_blocks(kv, table, first, end) && fit(kv, table, n_done, n, &left) < n) return false;
+    for (uint32_t b = first; b < end; b++) {
         const bool is_new = b == table->n_page;
         for (int g = 0; g < kv->n_group; g++) {
             if (!is_new)
