@@ -144,6 +144,59 @@ CASE(time_without_drafts_is_that_of_the_text) {
     rn_model_close(model);
 }
 
+// ---------------------------------------------------------------- drafts that cannot pay
+
+static int counted_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,
+                         int32_t *out, int most) {
+    (void)data, (void)choice, (void)most;
+    ++*(int *)ctx;
+    out[0] = token[n_token - 1];
+    return 1;
+}
+
+// A step of 64 rows takes so many times one of a row.
+static void set_price(struct price *price, double times) {
+    price->n_point = 2;
+    price->half = 0;
+    price->point[0] = (struct price_point){1, 1e6};
+    price->point[1] = (struct price_point){64, times * 1e6};
+    price->ns_per_byte = price->ns_per_flop = 0;
+}
+
+// A drafter is asked in each step where its draft may pay. Where none can, it is asked now and
+// then, nothing is drafted, and its guesses are learned from.
+CASE(drafters_are_asked_rarely_where_no_draft_can_pay) {
+    enum { STEPS = 64 };
+    rn_model *model = bare_open(MODELS_DIR "/tale-1m-f16.gguf");
+    for (int pays = 0; pays < 2; pays++) {
+        static struct stream stream;
+        const int32_t prompt[] = {1};
+        int n_asked = 0;
+        const rn_engine_options options = {.n_threads = 1,
+                                           .speculate = "custom",
+                                           .draft_fn = counted_draft,
+                                           .draft_ctx = &n_asked};
+        rn_engine *engine = streams_engine(model, &options);
+        const rn_request request = {.prompt = prompt,
+                                    .n_prompt = 1,
+                                    .max_tokens = 2 * STEPS,
+                                    .ignore_eos = true};
+        streams_submit(engine, &request, &stream);
+        for (int step = 0; step < STEPS; step++) {
+            set_price(&engine->engine.price, pays ? 1.1 : 64);
+            streams_step(engine, &stream, 1, step, 0);
+        }
+        const struct spec_control *control = &engine->engine.draft->control;
+        const int least = pays ? STEPS - 2 : STEPS / 8 - 1, most = pays ? STEPS : STEPS / 8 + 1;
+        check(n_asked >= least && n_asked <= most, "asked %d times", n_asked);
+        assert_true(control->all[DRAFT_CUSTOM].tried > 0);
+        if (!pays) assert_int_equal(engine->engine.stats.draft[RN_DRAFTER_CUSTOM].tokens, 0);
+        streams_drain(engine, &stream, 1);
+        rn_engine_destroy(engine);
+    }
+    rn_model_close(model);
+}
+
 // ---------------------------------------------------------------- rows that are evaluated again
 
 static int wrong_draft(void *ctx, void *data, int choice, const int32_t *token, int n_token,

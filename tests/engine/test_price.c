@@ -311,6 +311,30 @@ CASE(with_nothing_measured_prompts_progress_by_the_minimum) {
     assert_int_equal(price_chunk(&s.price, plan, &base, 0, 100, UINT64_MAX), 100);
 }
 
+// A row of each number is priced as the shape would be that has it.
+CASE(further_rows_have_the_price_of_the_larger_shape) {
+    enum { MOST = 40 };
+    for (int m = 0; m < N_MACHINES; m++) {
+        struct scene s = scene_of(state, &machines[m], 4);
+        double ns[MOST + 1];
+        decode(&s, 50);
+        const struct batch_shape base = streams_shape(&s);
+        price_of_more(&s.price, &base, MOST, ns);
+        for (int n = 0; n <= MOST; n++) {
+            struct batch_shape shape = base;
+            shape.n_tokens += n;
+            shape.n_out += n;
+            shape.n_logits += n;
+            for (int g = 0; g < s.f->model.plan.n_group; g++)
+                for (int rows = 0; rows < 2; rows++)
+                    shape.kv_pairs[g][rows] += shape.kv_pairs[g][rows] * n / base.n_tokens;
+            const double expected = price_of_exact(&s.price, &shape);
+            check(fabs(ns[n] / expected - 1) < 1e-4, "%s, %d rows: %g of %g", machines[m].name, n,
+                  ns[n], expected);
+        }
+    }
+}
+
 // One between the streams alone and the streams with the minimum.
 CASE(a_bound_that_few_tokens_fit_is_kept) {
     struct scene s = scene_of(state, &machines[0], 4);

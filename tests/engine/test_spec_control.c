@@ -99,6 +99,30 @@ CASE(lengths_are_the_best_of_all_combinations) {
     }
 }
 
+// The bound on all drafts is passed only where even sure tokens are not worth their rows.
+CASE(no_draft_is_chosen_where_none_may_pay) {
+    int n_may = 0, n_taken = 0;
+    enum { ROUNDS = 3000 };
+    for (int round = 0; round < ROUNDS; round++) {
+        double verify_ns[SPEC_MAX_ROWS + 1];
+        struct spec_bid bids[BRUTE_BIDS];
+        const int n_bids = random_case(bids, verify_ns, false);
+        for (int i = 0; i < n_bids; i++) bids[i] = free_bid(BRUTE_MOST, 0.99);
+        const struct spec_costs costs = {.verify_ns = verify_ns,
+                                         .max_rows = below(1 + BRUTE_BIDS * BRUTE_MOST),
+                                         .tokens = n_bids};
+        const bool may_pay = spec_may_pay(&costs);
+        choose(bids, n_bids, &costs);
+        const int rows = rows_of(bids, n_bids);
+        check(may_pay || rows == 0, "round %d: %d rows", round, rows);
+        n_may += may_pay;
+        n_taken += rows > 0;
+    }
+    // the bound takes each token for the first one of a draft, and is close all the same
+    check(n_taken > ROUNDS / 2 && n_taken < ROUNDS - 100, "%d were taken", n_taken);
+    check(n_may - n_taken < 50, "%d may pay, %d do", n_may, n_taken);
+}
+
 static double slow_draft_ns(void *ctx, int drafter, int place, int n_seqs) {
     (void)drafter, (void)place;
     return *(const double *)ctx * (1 + 0.2 * (n_seqs - 1));
