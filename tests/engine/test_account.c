@@ -60,7 +60,9 @@ CASE(a_wait_is_for_a_place_or_pages_or_a_step) {
 CASE(spans_keep_all_tokens) {
     static const int lengths[] = {1, 2, RN_SPANS, RN_SPANS + 1, 1000, 100000};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        enum { NS = 1100 };
         struct account account;
+        int n_longer = 0, n_gaps[NS] = {0};
         uint64_t now = 10, slowest = 0, tokens = 0, total[RN_CAUSE_COUNT] = {0}, gap_ns;
         account_init(&account, now);
         for (int t = 0; t < lengths[i]; t++) {
@@ -69,6 +71,7 @@ CASE(spans_keep_all_tokens) {
             account_token(&account, total, &gap_ns);
             assert_int_equal(gap_ns, ns);
             if (t > 0 && ns > slowest) slowest = ns;
+            n_gaps[ns] += t > 0 && ns > 0;
         }
         account_end(&account);
         const rn_account *a = &account.sum;
@@ -87,6 +90,10 @@ CASE(spans_keep_all_tokens) {
         if (lengths[i] > 1) assert_int_equal(a->span[0].n_tokens, 1); // its time is no gap
         for (int s = 1; s < a->n_slow; s++)
             assert_true(a->slow[s].share.ns <= a->slow[s - 1].share.ns);
+        if (a->n_slow < RN_SLOW_GAPS) continue;
+        for (uint64_t n = a->slow[RN_SLOW_GAPS - 1].share.ns + 1; n < NS; n++)
+            n_longer += n_gaps[n];
+        assert_true(n_longer < RN_SLOW_GAPS);
     }
 }
 
