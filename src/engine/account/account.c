@@ -38,7 +38,7 @@ static rn_cause share_largest(const rn_share *share) {
 // ---------------------------------------------------------------- stretches
 
 // The length of the stretch from the mark to now, where the mark is then.
-static uint64_t stretch(struct account *account, uint64_t now_ns) {
+uint64_t account_advance(struct account *account, uint64_t now_ns) {
     if (now_ns <= account->mark_ns) return 0;
     const uint64_t ns = now_ns - account->mark_ns;
     account->mark_ns = now_ns;
@@ -46,14 +46,14 @@ static uint64_t stretch(struct account *account, uint64_t now_ns) {
 }
 
 void account_add(struct account *account, rn_cause cause, uint64_t now_ns) {
-    share_put(&account->open, cause, stretch(account, now_ns));
+    share_put(&account->open, cause, account_advance(account, now_ns));
 }
 
 void account_wait(struct account *account, const uint64_t blocked_ns[ACCOUNT_BLOCKS], rn_cause rest,
                   uint64_t now_ns) {
     static const rn_cause causes[] = {
         [ACCOUNT_PLACES] = RN_CAUSE_QUEUE, [ACCOUNT_PAGES] = RN_CAUSE_PAGES};
-    uint64_t left = stretch(account, now_ns);
+    uint64_t left = account_advance(account, now_ns);
     for (int i = 0; i < ACCOUNT_BLOCKS; i++) {
         const uint64_t ns = blocked_ns[i] < left ? blocked_ns[i] : left;
         share_put(&account->open, causes[i], ns);
@@ -63,7 +63,10 @@ void account_wait(struct account *account, const uint64_t blocked_ns[ACCOUNT_BLO
 }
 
 void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns) {
-    const uint64_t ns = stretch(account, now_ns);
+    account_divide_ns(account, part, account_advance(account, now_ns));
+}
+
+void account_divide_ns(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t ns) {
     double sum = 0, host = part[RN_CAUSE_HOST];
     for (int i = 0; i < RN_CAUSE_COUNT; i++) sum += part[i];
     const double beyond = (double)ns - sum;

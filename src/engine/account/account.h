@@ -47,6 +47,10 @@ void account_wait(struct account *account, const uint64_t blocked_ns[ACCOUNT_BLO
 // beyond their sum was before the step: it is the host's. Where it is less than their sum, the step
 // had begun before the mark: the host's part shrinks first.
 void account_divide(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t now_ns);
+// The same in two calls, for a step: the mark moves first, and the stretch that was before it is
+// divided when its sequence is looked at.
+uint64_t account_advance(struct account *account, uint64_t now_ns);
+void account_divide_ns(struct account *account, const double part[RN_CAUSE_COUNT], uint64_t ns);
 
 // A token at the mark closes the gap, whose parts are added to total[]. Returns the gap's largest
 // cause; NONE: it came with the token before. *ns: the gap's length.

@@ -26,6 +26,7 @@ struct seq_work {
     int first_pick, n_pick; // the chosen tokens
     int n_accepted;         // of them, the first ones, which were drafted
     struct divide_own own;  // its part of the step's time; made when the step has landed
+    uint64_t ns;            // its sequence's time up to then, which is to be divided
 };
 
 // Whether the step only adds to its text.

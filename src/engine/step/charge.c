@@ -117,13 +117,6 @@ static struct divide_own own_of(const struct engine *engine, const struct seq_wo
     return own;
 }
 
-// The requests with the most prompt tokens of the step: two, because one may be that which asks.
-struct beside {
-    uint64_t request[2];
-    int tokens[2];
-    int n_streams, n_prompts;
-};
-
 static void beside_add(struct beside *beside, const struct seq *seq, const struct divide_own *own) {
     const int tokens = own->rows.prompt + own->rows.again;
     beside->n_streams += own->kind == PART_STREAM;
@@ -221,7 +214,7 @@ static void record_rows(rn_step *record, const struct divide_step *step,
 }
 
 // Tokens of a prompt are its own: neither drafts behind it nor tokens that are computed again.
-static void count_work(struct account *account, const struct engine *engine, const rn_step *record,
+static void count_work(struct account *account, const struct engine *engine, uint64_t run_ns,
                        const struct seq_work *own) {
     rn_work *work = account->sum.first_ns ? &account->work : &account->sum.prompt_work;
     const struct cost *cost = &engine->step_cost;
@@ -230,7 +223,7 @@ static void count_work(struct account *account, const struct engine *engine, con
                                                      : own->n_tokens - own->n_draft - own->n_again);
     work->bytes += cost->weight_bytes + cost->kv_read_bytes;
     work->flops += cost->flops;
-    work->run_ns += record->run_ns;
+    work->run_ns += run_ns;
 }
 
 // A running sequence without work in the step.
@@ -254,47 +247,57 @@ static void charge_idle(struct engine *engine, const struct beside *beside, uint
     }
 }
 
-void engine_charge(struct engine *engine, struct flight *flight, uint64_t now) {
-    struct divide_step step = {.shape = &flight->shape};
-    struct division division;
-    struct beside beside = {0};
-    rn_step record = {.index = engine->stats.steps};
+// The works' own parts, and the sums of the step; their times are to be divided from now on.
+static int add_works(struct engine *engine, const struct flight *flight, uint64_t now,
+                     struct divide_step *step, struct beside *beside) {
     int n_accepted = 0;
-    measure(engine, flight, now, &step, &record);
-    record_ops(engine, flight, &record);
-    step.attention_ns = record.ops_ns[OPS_ATTENTION] + record.ops_ns[OPS_RECURRENT];
     for (int i = 0; i < flight->n_work; i++) {
         struct seq_work *work = &flight->work[i];
         const struct divide_own own = work->own = own_of(engine, work);
-        step.rows.stream += own.rows.stream;
-        step.rows.refused += own.rows.refused;
-        step.rows.prompt += own.rows.prompt;
-        step.rows.again += own.rows.again;
-        step.kv_ns[own.kind] += own.kv_ns;
-        step.n_draft += work->n_draft;
+        if (work->seq->state == SEQ_RUNNING) work->ns = account_advance(&work->seq->account, now);
+        step->rows.stream += own.rows.stream;
+        step->rows.refused += own.rows.refused;
+        step->rows.prompt += own.rows.prompt;
+        step->rows.again += own.rows.again;
+        step->kv_ns[own.kind] += own.kv_ns;
+        step->n_draft += work->n_draft;
         n_accepted += work->n_accepted;
-        beside_add(&beside, work->seq, &own);
+        beside_add(beside, work->seq, &own);
     }
-    divide(&engine->divider, &step, &division);
-    record.usual_ns = division.usual_ns;
-    record_rows(&record, &step, &beside, n_accepted);
-    for (int i = 0; i < flight->n_work; i++) {
-        const struct seq_work *work = &flight->work[i];
-        struct account *account = &work->seq->account;
-        double part[RN_CAUSE_COUNT];
-        if (work->seq->state != SEQ_RUNNING) continue;
-        divide_for(&division, &work->own, part);
-        account_divide(account, part, now);
-        account->open.steps++;
-        note_beside(&account->open, &beside, work->seq->id);
-        count_work(account, engine, &record, work);
-    }
-    charge_idle(engine, &beside, now);
-    engine->step_cause = beside.n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
-    engine->step_prompt_request = beside.request[0];
-    engine->step_prompt_tokens = beside.tokens[0];
+    return n_accepted;
+}
+
+void engine_charge(struct engine *engine, const struct flight *flight, uint64_t now,
+                   struct charge *out) {
+    struct divide_step step = {.shape = &flight->shape};
+    struct beside *beside = &out->beside;
+    rn_step record = {.index = engine->stats.steps};
+    *beside = (struct beside){0};
+    measure(engine, flight, now, &step, &record);
+    record_ops(engine, flight, &record);
+    step.attention_ns = record.ops_ns[OPS_ATTENTION] + record.ops_ns[OPS_RECURRENT];
+    const int n_accepted = add_works(engine, flight, now, &step, beside);
+    divide(&engine->divider, &step, &out->division);
+    out->run_ns = record.run_ns;
+    record.usual_ns = out->division.usual_ns;
+    record_rows(&record, &step, beside, n_accepted);
+    charge_idle(engine, beside, now);
+    engine->step_cause = beside->n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
+    engine->step_prompt_request = beside->request[0];
+    engine->step_prompt_tokens = beside->tokens[0];
     engine->stats.idle_ns += record.idle_ns;
     engine->stats.late_steps += engine->result.is_late && record.idle_ns > 0;
     divider_learn(&engine->divider, &step);
     step_board_write(&engine->steps, &record);
+}
+
+void engine_charge_work(const struct engine *engine, const struct charge *charge,
+                        const struct seq_work *work) {
+    struct account *account = &work->seq->account;
+    double part[RN_CAUSE_COUNT];
+    divide_for(&charge->division, &work->own, part);
+    account_divide_ns(account, part, work->ns);
+    account->open.steps++;
+    note_beside(&account->open, &charge->beside, work->seq->id);
+    count_work(account, engine, charge->run_ns, work);
 }

@@ -304,8 +304,25 @@ void engine_free_table(struct engine *engine, struct seq *seq);
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq);
 
 // --- charge.c: time goes to accounts ---
-// The step has landed: every running sequence's time up to now is divided.
-void engine_charge(struct engine *engine, struct flight *flight, uint64_t now);
+// The requests with the most prompt tokens of the step: two, because one may be that which asks.
+struct beside {
+    uint64_t request[2];
+    int tokens[2];
+    int n_streams, n_prompts;
+};
+
+// A landed step as its sequences are charged for it.
+struct charge {
+    struct division division;
+    struct beside beside;
+    uint64_t run_ns;
+};
+// The step has landed: the time up to now of every running sequence without work in it is charged.
+void engine_charge(struct engine *engine, const struct flight *flight, uint64_t now,
+                   struct charge *out);
+// The same for the sequence of a work, before anything else happens to it. It runs.
+void engine_charge_work(const struct engine *engine, const struct charge *charge,
+                        const struct seq_work *work);
 // The time of a sequence that changes its state now, up to now. account: its own, or a copy.
 void engine_charge_until(const struct engine *engine, const struct seq *seq, uint64_t now,
                          struct account *account);

@@ -228,10 +228,11 @@ static void fail_work(struct engine *engine, struct seq_work *work, rn_status st
 }
 
 static void publish_work(struct engine *engine, const struct flight *flight,
-                         struct seq_work *work) {
+                         const struct charge *charge, struct seq_work *work) {
     struct seq *seq = work->seq;
     const rn_status *status = engine->result.seq_status;
     if (seq->state != SEQ_RUNNING) return; // it ended before: the row is past its end
+    engine_charge_work(engine, charge, work);
     if (status && status[work->at]) {
         fail_work(engine, work, status[work->at]);
         return;
@@ -263,8 +264,10 @@ static void sweep_running(struct engine *engine) {
 
 void engine_publish(struct engine *engine, struct flight *flight) {
     engine->event_ns = engine_now(engine);
-    engine_charge(engine, flight, engine->event_ns);
-    for (int i = 0; i < flight->n_work; i++) publish_work(engine, flight, &flight->work[i]);
+    struct charge charge;
+    engine_charge(engine, flight, engine->event_ns, &charge);
+    for (int i = 0; i < flight->n_work; i++)
+        publish_work(engine, flight, &charge, &flight->work[i]);
     sweep_running(engine);
 }
 
