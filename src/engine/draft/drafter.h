@@ -81,9 +81,7 @@ struct drafter {
 
 // The draft room's data of a sequence, from submit on; see seq.h.
 struct seq_draft {
-    struct suffix_index own;    // of its tokens, for lookup
-    struct spec_rates rates;    // how often its drafts were accepted
-    int slot[RN_DRAFTER_COUNT]; // of the drafters "model" and "mtp"; -1: none
+    struct suffix_index own; // of its tokens, for lookup
     // the draft that this step verifies
     rn_drafter drafter;
     enum draft_source source;
@@ -93,6 +91,8 @@ struct seq_draft {
         int32_t token; // -1: none
         enum draft_source source;
     } guess[RN_DRAFTER_COUNT];
+    struct spec_rates rates;    // how often its drafts were accepted
+    int slot[RN_DRAFTER_COUNT]; // of the drafters "model" and "mtp"; -1: none
 };
 
 // The length of the text that agrees decides the source: first is DRAFT_LOOKUP_SHORT or

@@ -35,6 +35,7 @@ static double clamped(double x, double least, double most) {
 // --- rates ---
 
 static struct spec_rate faded(const struct spec_control *control, struct spec_rate rate) {
+    if (control->steps == rate.step) return rate;
     const float keep = exp2f(-(float)(control->steps - rate.step) / FADE_STEPS);
     return (struct spec_rate){.tried = rate.tried * keep, .accepted = rate.accepted * keep};
 }

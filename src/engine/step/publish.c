@@ -1,6 +1,7 @@
 // The step's results: full blocks become findable, tokens become text, sequences end, pages go
 // back, events are queued.
 #include <assert.h>
+#include <stddef.h>
 
 #include "engine/step/promise.h"
 
@@ -262,12 +263,26 @@ static void sweep_running(struct engine *engine) {
     engine->n_running = n;
 }
 
+// A run replaces the sequences in the caches. So the lines that a token needs are requested while
+// the tokens before it are published: from its text to its timings, and its account.
+static void request_lines(const struct seq *seq) {
+    enum { LINE = 64, TEXT = 3, ACCOUNT = offsetof(struct account, sum.first) };
+    const char *text = (const char *)&seq->output, *account = (const char *)&seq->account;
+    for (int at = 0; at < TEXT * LINE; at += LINE) __builtin_prefetch(text + at, 1);
+    for (int at = 0; at < ACCOUNT; at += LINE) __builtin_prefetch(account + at, 1);
+    __builtin_prefetch(&seq->token[seq->n_token], 1);
+    __builtin_prefetch(seq->output.text, 1);
+}
+
 void engine_publish(struct engine *engine, struct flight *flight) {
+    enum { AHEAD = 2 };
     engine->event_ns = engine_now(engine);
     struct charge charge;
     engine_charge(engine, flight, engine->event_ns, &charge);
-    for (int i = 0; i < flight->n_work; i++)
+    for (int i = 0; i < flight->n_work; i++) {
+        if (i + AHEAD < flight->n_work) request_lines(flight->work[i + AHEAD].seq);
         publish_work(engine, flight, &charge, &flight->work[i]);
+    }
     sweep_running(engine);
 }
 
