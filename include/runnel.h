@@ -159,9 +159,9 @@ enum { RN_DRAFTER_COUNT = RN_DRAFTER_CUSTOM + 1, RN_DRAFTER_ROOM = 8, RN_MAX_DRA
 enum { RN_PAGE_TOKENS = 32, RN_DEFAULT_BATCH_TOKENS = 256, RN_DEFAULT_DRAFT = 15 };
 const char *rn_drafter_text(rn_drafter drafter); // "model", "lookup", "shared", ...
 
-// A drafter of the program's own, called by the step's thread. Writes up to `most` tokens that may
-// follow token[n_token] to out and returns their number. `data` and `choice` are the request's.
-// Invalid ids end the draft.
+// A drafter of the program's own, called by the step's thread; rarely where no draft can pay.
+// Writes up to `most` tokens that may follow token[n_token] to out and returns their number. `data`
+// and `choice` are the request's. Invalid ids end the draft.
 typedef int (*rn_draft_fn)(void *ctx, void *data, int choice, const int32_t *token, int n_token,
                            int32_t *out, int most);
 
