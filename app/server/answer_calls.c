@@ -7,6 +7,7 @@
 #define _GNU_SOURCE // memmem
 #include "answer_calls.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "answer_objects.h"
@@ -107,10 +108,31 @@ static bool byte_put(struct parts_call *call, char c, size_t end) {
     return true;
 }
 
+struct call_place call_place_of(const struct parts_call *call) {
+    return (struct call_place){.walk = call->walk,
+                               .text = call->text.len,
+                               .safe_text = call->safe_text,
+                               .safe_at = call->safe_at,
+                               .is_complete = call->is_complete};
+}
+
+void call_return(struct parts_call *call, const struct call_place *place) {
+    call->walk = place->walk;
+    call->text.len = place->text;
+    call->safe_text = place->safe_text;
+    call->safe_at = place->safe_at;
+    call->is_complete = place->is_complete;
+}
+
 bool call_put(struct call_run *run, const char *json, size_t len, size_t end) {
-    for (size_t i = 0; i < len; i++)
-        if (!byte_put(run->call, json[i], end)) return false;
-    return !run->call->text.failed;
+    struct parts_call *const call = run->call;
+    const struct call_place before = call_place_of(call);
+    for (size_t i = 0; i < len; i++) {
+        if (byte_put(call, json[i], end) && !call->text.failed) continue;
+        call_return(call, &before); // the held text has the token, from call->at on
+        return false;
+    }
+    return true;
 }
 
 bool call_close(struct call_run *run, size_t end) {
@@ -272,12 +294,13 @@ static enum call_verdict is_dictionary(const char *text, size_t len, size_t begi
     return first == '\'' ? CALL_GOOD : CALL_BAD;
 }
 
-// Moves *at to the call's own text. MORE: the text ends before it.
+// Moves *at to the call's own text. MORE: the text ends before it. Blanks are bounded before an
+// inner mark too: the text is looked at again with each piece.
 static enum call_verdict prefix_skip(const struct tool_marks *style, const char *text, size_t len,
                                      size_t *at) {
     const size_t begin = *at;
     *at = call_blanks(text, len, begin);
-    for (int i = 0; style->inner[i]; i++) {
+    for (int i = 0; style->inner[i] && *at - begin <= PREFIX_MAX_BYTES; i++) {
         if (call_may_start(text + *at, len - *at, style->inner[i])) return CALL_MORE;
         if (call_starts(text + *at, len - *at, style->inner[i]))
             *at = call_blanks(text, len, *at + strlen(style->inner[i]));
@@ -348,6 +371,7 @@ enum call_verdict parts_call_read(struct answer_parts *parts, const char *text, 
     enum call_verdict verdict = call->form ? CALL_GOOD : form_read(&run);
     if (verdict == CALL_GOOD) verdict = readers[call->form](&run);
     call_flush(&run);
+    assert(call->safe_at <= call->at);
     *read = (struct call_read){.done = call->safe_at, .end = call->at};
     call->at -= call->safe_at;
     call->put_at -= call->put_at < call->safe_at ? call->put_at : call->safe_at;

@@ -42,8 +42,17 @@ static inline const char *call_rest(const struct call_run *run, size_t *len) {
 void call_start(struct call_run *run);
 // False: it is no name, or there are too many calls.
 bool call_name(struct call_run *run, const char *name, size_t len);
-// More JSON of the arguments, the token from call->at to `end`. False: it does not continue them.
+// More JSON of the arguments, the token from call->at to `end`. False: it does not continue them;
+// then nothing of it was put.
 bool call_put(struct call_run *run, const char *json, size_t len, size_t end);
+// The arguments so far, to take a token back that was put in part.
+struct call_place {
+    struct json_walk walk;
+    size_t text, safe_text, safe_at;
+    bool is_complete;
+};
+struct call_place call_place_of(const struct parts_call *call);
+void call_return(struct parts_call *call, const struct call_place *place);
 // The call ends at `end`. False: its name is not known.
 bool call_close(struct call_run *run, size_t end);
 // Lets out as much as may be.

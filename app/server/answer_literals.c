@@ -373,10 +373,10 @@ static enum call_verdict escape_next(const char *text, size_t len, size_t *n, st
     return good ? CALL_GOOD : CALL_BAD;
 }
 
-// Within a string: an escape, the end, or bytes up to the next place that may be one of them.
+// Within a string: an escape, the end, or a character. More characters at once would make the place
+// where a text is no call any more depend on its pieces.
 static enum call_verdict string_next(struct literal *literal, const char *text, size_t len,
                                      size_t *n, struct jbuf *out) {
-    size_t end = 0;
     if (text[0] == '\\') return escape_next(text, len, n, out);
     if (text[0] == literal->quote) {
         const enum call_verdict ends =
@@ -388,12 +388,12 @@ static enum call_verdict string_next(struct literal *literal, const char *text, 
             jbuf_bytes(out, "\"", 1);
             return CALL_GOOD;
         }
-        end = 1;
     }
-    while (end < len && text[end] != '\\' && text[end] != literal->quote) end++;
-    *n = end < len ? end : call_whole_characters(text, end);
+    const size_t whole = call_whole_characters(text, len < 4 ? len : 4);
+    if (!whole) return CALL_MORE;
+    unicode_decode((const uint8_t *)text, whole, n);
     jbuf_escape(out, text, *n);
-    return *n ? CALL_GOOD : CALL_MORE;
+    return CALL_GOOD;
 }
 
 static enum call_verdict string_open(struct literal *literal, const char *text, size_t len,
@@ -408,11 +408,13 @@ static enum call_verdict string_open(struct literal *literal, const char *text, 
     return CALL_GOOD;
 }
 
+// A tuple may be long. Bytes of a bad one are not looked at again, however many marks are in them.
 static enum call_verdict tuple_next(struct literal *literal, const char *text, size_t len,
                                     size_t *n, struct jbuf *out) {
     const enum call_verdict verdict = brackets_scan(&literal->scan, text, len);
-    if (verdict != CALL_GOOD) return verdict;
+    if (verdict == CALL_MORE) return CALL_MORE;
     *n = literal->scan.at;
+    if (verdict == CALL_BAD) return CALL_BAD;
     literal->scan = (struct literal_scan){0};
     return literal_put(out, text, *n) ? CALL_GOOD : CALL_BAD;
 }

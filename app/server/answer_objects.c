@@ -162,16 +162,16 @@ enum call_verdict objects_read_python(struct call_run *run) {
     for (;;) {
         size_t len, n = 0;
         const char *const text = call_rest(run, &len);
+        const struct call_place before = call_place_of(call);
         jbuf_clear(&call->json);
         enum call_verdict verdict =
             literal_next(&call->literal, &call->object.walk, text, len, &n, &call->json);
-        if (verdict != CALL_GOOD) return verdict;
-        if (call->json.failed) return CALL_BAD;
-        verdict = CALL_MORE;
+        if (verdict == CALL_MORE) return CALL_MORE;
+        if (verdict == CALL_GOOD) verdict = call->json.failed ? CALL_BAD : CALL_MORE;
         for (size_t i = 0; i < call->json.len && verdict == CALL_MORE; i++)
             verdict = byte_read(run, call->json.data[i], call->at + n);
-        if (verdict == CALL_BAD) return CALL_BAD;
+        if (verdict == CALL_BAD) call_return(call, &before);
         call->at += n;
-        if (verdict == CALL_GOOD) return CALL_GOOD;
+        if (verdict != CALL_MORE) return verdict;
     }
 }

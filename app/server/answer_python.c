@@ -57,11 +57,16 @@ static enum call_verdict value_read(struct call_run *run) {
     size_t len, n;
     const char *const text = call_rest(run, &len);
     jbuf_clear(&call->json);
-    const enum call_verdict verdict =
+    enum call_verdict verdict =
         literal_next(&call->literal, &call->walk, text, len, &n, &call->json);
-    if (verdict != CALL_GOOD) return verdict;
-    if (call->json.failed || !call_put(run, call->json.data, call->json.len, call->at + n))
+    if (verdict == CALL_MORE) return CALL_MORE;
+    if (call->json.failed ||
+        (verdict == CALL_GOOD && !call_put(run, call->json.data, call->json.len, call->at + n)))
+        verdict = CALL_BAD;
+    if (verdict == CALL_BAD) {
+        call->at += n;
         return CALL_BAD;
+    }
     const bool ends = call->walk.depth == 1 && json_walk_is_behind(&call->walk);
     return take(run, "", n, ends ? STATE_BEHIND : STATE_VALUE);
 }

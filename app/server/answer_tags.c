@@ -96,6 +96,11 @@ static enum call_verdict key_find(const struct tag_marks *tags, const char *text
     return CALL_GOOD;
 }
 
+static bool json_put(struct call_run *run, size_t end) {
+    const struct jbuf *const json = &run->call->json;
+    return !json->failed && call_put(run, json->data, json->len, end);
+}
+
 static enum call_verdict key_read(struct call_run *run) {
     const struct tag_marks *const tags = run->parts->marks.tools.tags;
     struct parts_call *const call = run->call;
@@ -108,8 +113,7 @@ static enum call_verdict key_read(struct call_run *run) {
     if (!json_walk_wants_key(&call->walk)) jbuf_bytes(&call->json, ",", 1);
     jbuf_string(&call->json, text, end);
     jbuf_bytes(&call->json, ":", 1);
-    if (call->json.failed || !call_put(run, call->json.data, call->json.len, call->at + next))
-        return CALL_BAD;
+    if (!json_put(run, call->at + next)) return CALL_BAD;
     call->tag.kinds =
         is_text ? (unsigned)KIND_STRING : answer_types_kinds(call->tag.types, text, end);
     call->at += next;
@@ -188,7 +192,8 @@ static bool is_text(struct parts_call *call, const char *text, size_t len) {
     return false;
 }
 
-// A value that is whole, or the rest of a string: n bytes, and the end mark.
+// A value that is whole, or the rest of a string: n bytes, and the end mark. JSON that is nested
+// too deeply within the arguments is a string, too.
 static enum call_verdict value_end(struct call_run *run, const char *text, size_t n, size_t end) {
     struct parts_call *const call = run->call;
     jbuf_clear(&call->json);
@@ -198,7 +203,13 @@ static enum call_verdict value_end(struct call_run *run, const char *text, size_
     } else {
         value_put(&call->json, text, n, call->tag.kinds);
     }
-    if (call->json.failed || !call_put(run, call->json.data, call->json.len, end)) return CALL_BAD;
+    bool good = json_put(run, end);
+    if (!good && !call->tag.is_string) {
+        jbuf_clear(&call->json);
+        jbuf_string(&call->json, text, n);
+        good = json_put(run, end);
+    }
+    if (!good) return CALL_BAD;
     call->at = end;
     call->state = STATE_GAP;
     return CALL_GOOD;
@@ -215,8 +226,7 @@ static enum call_verdict value_go(struct call_run *run, const char *text, size_t
     }
     n = call_whole_characters(text, n);
     jbuf_escape(&call->json, text, n);
-    if (call->json.failed || !call_put(run, call->json.data, call->json.len, call->at + n))
-        return CALL_BAD;
+    if (!json_put(run, call->at + n)) return CALL_BAD;
     call->at += n;
     return CALL_MORE;
 }

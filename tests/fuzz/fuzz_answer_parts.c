@@ -55,6 +55,7 @@ struct parts {
     struct jbuf arguments;
     int last, n_tools;
     bool has_end; // the last call
+    size_t most;  // bytes of a part: of a control character, six are written
 };
 
 static void end_arguments(struct parts *parts) {
@@ -69,7 +70,7 @@ static void end_arguments(struct parts *parts) {
 static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct parts *parts = ctx;
     const int kind = (int)part << 16 | tool;
-    if ((len == 0) != (part == PART_TOOL_END)) abort();
+    if ((len == 0) != (part == PART_TOOL_END) || len > parts->most) abort();
     if (part == PART_TOOL_END) {
         if (parts->has_end || tool != parts->n_tools - 1) abort();
         parts->has_end = true;
@@ -89,7 +90,7 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
 
 static struct parts run(const char *tmpl, unsigned flags, const json_t *types, const char *text,
                         size_t len, size_t piece) {
-    struct parts parts = {.last = -1};
+    struct parts parts = {.last = -1, .most = 6 * len + 64};
     struct answer_parts answer;
     parts_init(&answer, answer_marks_of(tmpl), flags & 1, types, flags & 2);
     for (; len > piece; text += piece, len -= piece)

@@ -203,7 +203,12 @@ static inline void expect(const char *tmpl, const char *text, const char *want) 
 #define DS_CALL_END  "<\uFF5Ctool\u2581call\u2581end\uFF5C>"
 #define DS_SEP       "<\uFF5Ctool\u2581sep\uFF5C>"
 
-// ---------------------------------------------------------------- types
+static const char brackets_open[] =
+    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[";
+static const char brackets_close[] =
+    "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]";
+
+// ---------------------------------------------------------- types
 
 // Of f, whose parameters have these schemas, and of g, which has none.
 static inline json_t *types_make(const char *properties) {

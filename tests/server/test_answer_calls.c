@@ -33,6 +33,26 @@ CASE(hermes_calls_with_the_quotes_of_python) {
     expect(HERMES, "<tool_call>{'name': 'f'", "C(<tool_call>{'name': 'f')");
 }
 
+// A token that continues no call is content, though the start of it could be let out.
+CASE(tokens_of_python_are_taken_whole_or_not_at_all) {
+    char text[512], want[640], name[300];
+    expect(HERMES, "<tool_call>{'name':'f','arguments':'{\"a\": \"x\" @ y'}",
+           "T0(f)A0({\"a\": \"x\"~)C( @ y'})");
+    snprintf(text, sizeof text, "<tool_call>{'name':'f','arguments':{'b':1,'a':('x', %s%s)}}",
+             brackets_open, brackets_close);
+    snprintf(want, sizeof want, "T0(f)A0({\"b\":1~)C(,'a':('x', %s%s)}})", brackets_open,
+             brackets_close);
+    expect(HERMES, text, want);
+    // marks within it are content too, or a text of such marks would be read again for each
+    expect(HERMES, "<tool_call>{'name': (\"<tool_call>{'name': 'f'}</tool_call>\", @)",
+           "C(<tool_call>{'name': (\"<tool_call>{'name': 'f'}</tool_call>\", @))");
+    // a name that is too long ends the call at the same byte for all pieces
+    memset(name, 'a', sizeof name);
+    snprintf(text, sizeof text, "<tool_call>{'name': '<tool_call>[{}]%.*s", (int)sizeof name, name);
+    snprintf(want, sizeof want, "C(%s)", text);
+    expect(HERMES, text, want);
+}
+
 CASE(what_is_no_call_is_content) {
     static const char *const texts[] = {
         "<tool_call>",

@@ -371,4 +371,27 @@ CASE(long_things_are_let_out) {
     }
 }
 
+// White space where a call is due is held in part only, also by the formats whose calls have a mark
+// of their own.
+CASE(blanks_behind_a_mark_are_let_out) {
+    static const char *const rows[][2] = {
+        {HERMES, "<tool_call>"},
+        {HUNYUAN, "<tool_calls>"},
+        {KIMI, "<|tool_calls_section_begin|>"},
+        {DS_CALL, DS_CALLS},
+        {GEMMA4, "<|tool_call>call:"},
+        {LLAMA4, "<|python_start|>"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct joined joined = {.last = -1};
+        struct answer_parts parts;
+        parts_init(&parts, answer_marks_of(rows[i][0]), true, NULL, false);
+        parts_feed(&parts, rows[i][1], strlen(rows[i][1]), false, on_part, &joined);
+        for (int k = 0; k < 1000; k++) parts_feed(&parts, "\n", 1, false, on_part, &joined);
+        check(parts.held.len < 600, "row %zu: %zu bytes are held", i, parts.held.len);
+        parts_deinit(&parts);
+        joined_deinit(&joined);
+    }
+}
+
 TEST_PROGRAM(answer_parts) { return cases_run(NULL, NULL); }

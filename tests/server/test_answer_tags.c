@@ -222,4 +222,20 @@ CASE(deep_values_between_tags_are_strings) {
     json_decref(types);
 }
 
+// JSON may be nested as deeply as requests may, the arguments around it included. The string before
+// the brackets could be let out, but the value as a whole could not.
+CASE(the_deepest_values_between_tags_end_where_the_arguments_do) {
+    for (int depth = 60; depth < 68; depth++) {
+        char open[80], close[80], text[512], want[512];
+        snprintf(open, sizeof open, "%.*s", depth, brackets_open);
+        snprintf(close, sizeof close, "%.*s", depth, brackets_close);
+        snprintf(text, sizeof text, "<function=f><parameter=a>[\"x\",%s%s]</parameter></function>",
+                 open, close);
+        const bool is_json = depth + 2 <= 64;
+        snprintf(want, sizeof want, "T0(f)A0({\"a\":%s,%s%s]%s})",
+                 is_json ? "[\"x\"" : "\"[\\\"x\\\"", open, close, is_json ? "" : "\"");
+        expect(CODER, text, want);
+    }
+}
+
 TEST_PROGRAM(answer_tags) { return cases_run(NULL, NULL); }
