@@ -9,6 +9,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <sys/socket.h>
 
 #include "helpers.h"
 
@@ -25,27 +26,50 @@ static int no_passphrase(char *out, int size, int writes, void *ctx) {
     return -1;
 }
 
+// The last error's reason, in OpenSSL's words.
+static const char *reason(void) {
+    const char *text = ERR_reason_error_string(ERR_peek_last_error());
+    return text ? text : "unknown error";
+}
+
+// Whether the text ended where another part could have begun.
+static bool is_end(void) {
+    const unsigned long why = ERR_peek_last_error();
+    return ERR_GET_LIB(why) == ERR_LIB_PEM && ERR_GET_REASON(why) == PEM_R_NO_START_LINE;
+}
+
 // The server's own certificate, then the certificates that vouch for it.
-static bool chain_use(SSL_CTX *context, const char *pem) {
+static rn_status chain_use(SSL_CTX *context, const char *pem, rn_error *err) {
     BIO *bio = BIO_new_mem_buf(pem, -1);
     X509 *own = bio ? PEM_read_bio_X509_AUX(bio, NULL, no_passphrase, NULL) : NULL;
     bool ok = own && SSL_CTX_use_certificate(context, own) == 1;
+    int n = ok;
     X509_free(own);
-    for (X509 *other; ok && (other = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL));) {
+    for (X509 *other; ok && (other = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL)); n++) {
         ok = SSL_CTX_add0_chain_cert(context, other) == 1;
         if (!ok) X509_free(other);
     }
     BIO_free(bio);
-    return ok;
+    if (ok && is_end()) return RN_OK;
+    return err_set(err, RN_ERR_ARG, "--tls-cert: certificate %d of the file cannot be used: %s",
+                   n + 1, reason());
 }
 
-static bool key_use(SSL_CTX *context, const char *pem) {
+static rn_status key_use(SSL_CTX *context, const char *pem, rn_error *err) {
     BIO *bio = BIO_new_mem_buf(pem, -1);
     EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL) : NULL;
-    const bool ok = key && SSL_CTX_use_PrivateKey(context, key) == 1;
-    EVP_PKEY_free(key);
     BIO_free(bio);
-    return ok && SSL_CTX_check_private_key(context) == 1;
+    if (!key) {
+        return err_set(err, RN_ERR_ARG,
+                       "--tls-key: the key cannot be read: %s; a key with a passphrase is not "
+                       "supported",
+                       reason());
+    }
+    const bool ok = SSL_CTX_use_PrivateKey(context, key) == 1;
+    EVP_PKEY_free(key);
+    if (ok && SSL_CTX_check_private_key(context) == 1) return RN_OK;
+    return err_set(err, RN_ERR_ARG, "--tls-cert, --tls-key: the key is not the certificate's: %s",
+                   reason());
 }
 
 // The one protocol that is spoken; a client that offers others only gets no answer to the offer.
@@ -62,8 +86,10 @@ static int on_protocols(SSL *ssl, const unsigned char **out, unsigned char *out_
     return SSL_TLSEXT_ERR_OK;
 }
 
-// The settings that both sides share.
+// The settings that both sides share. A read takes one record: a peer that sends records without
+// data, such as updates of keys, does not keep the thread.
 static void context_prepare(SSL_CTX *context) {
+    SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
@@ -77,12 +103,13 @@ rn_status tls_context_create(const char *cert, const char *key, struct tls_conte
     if (!context) return err_set(err, RN_ERR_NOMEM, "out of memory");
     context_prepare(context);
     SSL_CTX_set_alpn_select_cb(context, on_protocols, NULL);
-    const bool ok = chain_use(context, cert) && key_use(context, key);
     ERR_clear_error();
-    if (!ok) {
+    rn_status status = chain_use(context, cert, err);
+    if (!status) status = key_use(context, key, err);
+    ERR_clear_error();
+    if (status) {
         SSL_CTX_free(context);
-        return err_set(err, RN_ERR_ARG,
-                       "--tls-cert, --tls-key: the certificate and the key do not fit together");
+        return status;
     }
     *out = (struct tls_context *)context;
     return RN_OK;
@@ -162,9 +189,20 @@ const char *tls_refusal(const struct tls *tls) {
     return result == X509_V_OK ? NULL : X509_verify_cert_error_string(result);
 }
 
+// Whether the socket has bytes, or its end.
+static bool has_more(const struct tls *tls) {
+    char byte;
+    const ssize_t n = recv(SSL_get_fd(ssl_view(tls)), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n >= 0;
+}
+
 ssize_t tls_recv(struct tls *tls, void *data, size_t size) {
     const int most = size > INT_MAX ? INT_MAX : (int)size;
-    return outcome(ssl_of(tls), SSL_read(ssl_of(tls), data, most));
+    const ssize_t n = outcome(ssl_of(tls), SSL_read(ssl_of(tls), data, most));
+    if (n >= 0 || errno != EAGAIN) return n;
+    const bool again = SSL_want_read(ssl_view(tls)) && has_more(tls);
+    errno = again ? EINTR : EAGAIN;
+    return n;
 }
 
 ssize_t tls_send(struct tls *tls, const void *data, size_t len) {

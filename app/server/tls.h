@@ -1,6 +1,6 @@
 // TLS over a socket that does not block (OpenSSL). Reads and writes behave as recv and send do:
-// bytes, 0 at the end, -1 with errno (EAGAIN: later). Of the server and of the client (app/client);
-// each connection belongs to one thread.
+// bytes, 0 at the end, -1 with errno (EAGAIN: later; EINTR: at once, a record had no bytes). Of the
+// server and of the client (app/client); each connection belongs to one thread.
 #ifndef RN_SERVER_TLS_H
 #define RN_SERVER_TLS_H
 
