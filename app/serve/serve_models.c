@@ -27,12 +27,14 @@ static void reason_public(const char *text, char *out, size_t size) {
     out[n] = '\0';
 }
 
-static rn_status fail(struct serve_source *of, const char *message, rn_error *err) {
+// A failure at run time is the machine's, mostly a lack of memory: it may pass. Others are the
+// model's or its options'.
+static rn_status fail(struct serve_source *of, int code, const char *message, rn_error *err) {
     char reason[256];
     serve_model_close(&of->model);
     app_fail(APP_OK, "%s cannot be loaded: %s", of->name, message);
     reason_public(message, reason, sizeof reason);
-    return err_set(err, RN_ERR_MODEL, "%s", reason);
+    return err_set(err, code == APP_FAILED ? RN_ERR_NOMEM : RN_ERR_MODEL, "%s", reason);
 }
 
 static rn_status need_get(struct serve_source *of, struct server_need *out, rn_error *err) {
@@ -60,7 +62,7 @@ static rn_status on_plan(void *ctx, struct server_need *out, rn_error *err) {
     app_fail_listen(NULL, 0);
     if (!status) return RN_OK;
     if (status == RN_ERR_NOMEM) return err_set(err, status, "%s", why.message);
-    return fail(of, *heard ? heard : why.message, err);
+    return fail(of, code, *heard ? heard : why.message, err);
 }
 
 static rn_status on_load(void *ctx, struct server_model *out, rn_error *err) {
@@ -70,7 +72,7 @@ static rn_status on_load(void *ctx, struct server_model *out, rn_error *err) {
     app_fail_listen(heard, sizeof heard);
     const int code = serve_model_load(&of->model, out);
     app_fail_listen(NULL, 0);
-    if (code) return fail(of, heard, err);
+    if (code) return fail(of, code, heard, err);
     if (!of->quiet)
         fprintf(stderr, "runnel: %s is loaded (%.1f s)\n", of->name,
                 (double)(clock_ns() - start_ns) * 1e-9);

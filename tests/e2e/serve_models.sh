@@ -77,7 +77,10 @@ equal "the status" 0 $?
 
 # A model that does not fit, one that cannot be loaded, and the default model.
 head -c 5000 "$TINY" >cut.gguf
-printf '[large]\nmodel = %s\nkv-memory = 1G\n[cut]\nmodel = %s\n' "$SMALL" "$work/cut.gguf" >bad.conf
+cp "$TINY" vast.gguf
+truncate -s 64G vast.gguf # of which the system stores little
+printf '[large]\nmodel = %s\nkv-memory = 1G\n[cut]\nmodel = %s\n[vast]\nmodel = %s\n' "$SMALL" "$work/cut.gguf" \
+    "$work/vast.gguf" >bad.conf
 backend=() # a plug-in by its path; sanitizers have none
 [ -n "$SAN" ] || backend=(--backend "$BUILD/tests/runnel_fake.so")
 start --models bad.conf --models-memory 64M -m "$TINY" --kv-memory 8M "${backend[@]}"
@@ -90,8 +93,14 @@ ask POST /v1/completions '{"model":"cut","prompt":"a"}' >answer
 expect "a bad file: $(cat answer)" grep -q 'The model `cut` cannot be loaded: ' answer
 expect "no path is told" [ -z "$(grep -F "$work" answer)" ]
 expect "the operator has it" grep -q '^runnel: cut cannot be loaded: .*/cut.gguf: ' said
+if [ -z "$SAN" ]; then
+    prlimit --pid $pid --as=$((16 << 30)) # not enough to map it
+    ask POST /v1/completions '{"model":"vast","prompt":"a"}' >answer
+    expect "memory runs out: $(cat answer)" grep -q '503 Service Unavailable' answer
+    expect "with the size" grep -q 'The model `vast` cannot be loaded: its 68719476736 bytes cannot be mapped: ' answer
+fi
 equal "the others serve" "$tiny" "$(text model)"
-expect "the server is ready: $(cat said)" grep -q '^runnel: a server of 3 models is ready at ' said
+expect "the server is ready: $(cat said)" grep -q '^runnel: a server of 4 models is ready at ' said
 kill -INT $pid
 wait $pid
 equal "interrupted" 130 $?
