@@ -25,13 +25,21 @@ static int template_get(struct serve_model *model) {
     return chat_template_open(model->model, name, &model->tmpl, &model->tmpl_source);
 }
 
-int serve_model_open(struct serve_model *model) {
+int serve_model_describe(struct serve_model *model) {
     const struct options *options = model->options;
     int code = app_open_model(options, false, &model->model);
-    if (!code) code = draft_open(options, &model->draft);
     if (!code) code = sampling_get(options, rn_model_get_info(model->model), &model->sampling);
     if (!code) code = template_get(model);
     return code;
+}
+
+int serve_model_open(struct serve_model *model) {
+    const int code = serve_model_describe(model);
+    return code ? code : draft_open(model->options, &model->draft);
+}
+
+const char *serve_model_template(const struct serve_model *model) {
+    return model->tmpl_source ? model->tmpl_source : rn_model_chat_template(model->model);
 }
 
 // ---------------------------------------------------------------- the engine
@@ -96,8 +104,7 @@ int serve_model_load(struct serve_model *model, struct server_model *out) {
         .model = model->model,
         .engine = model->engine,
         .tmpl = model->tmpl,
-        .tmpl_source =
-            model->tmpl_source ? model->tmpl_source : rn_model_chat_template(model->model),
+        .tmpl_source = serve_model_template(model),
         .sampling = model->sampling.value,
         .max_tokens = option_int(model->options, OPT_MAX_TOKENS),
         .bandwidth = model->bandwidth,

@@ -24,9 +24,12 @@ struct serve_model {
 };
 
 // All return an exit code; the error has been printed.
+int serve_model_describe(struct serve_model *model); // opens the model, without its draft model
 int serve_model_open(struct serve_model *model);
 int serve_model_load(struct serve_model *model, struct server_model *out);
 void serve_model_close(struct serve_model *model); // in any state; it can be opened again
+// The template's text; NULL: none.
+const char *serve_model_template(const struct serve_model *model);
 // The engine's options.
 int serve_model_wanted(const struct serve_model *model, rn_engine_options *out);
 

@@ -29,12 +29,14 @@ static void reason_public(const char *text, char *out, size_t size) {
 
 // A failure at run time is the machine's, mostly a lack of memory: it may pass. Others are the
 // model's or its options'.
+static rn_status status_of(int code) { return code == APP_FAILED ? RN_ERR_NOMEM : RN_ERR_MODEL; }
+
 static rn_status fail(struct serve_source *of, int code, const char *message, rn_error *err) {
     char reason[256];
     serve_model_close(&of->model);
     app_fail(APP_OK, "%s cannot be loaded: %s", of->name, message);
     reason_public(message, reason, sizeof reason);
-    return err_set(err, code == APP_FAILED ? RN_ERR_NOMEM : RN_ERR_MODEL, "%s", reason);
+    return err_set(err, status_of(code), "%s", reason);
 }
 
 static rn_status need_get(struct serve_source *of, struct server_need *out, rn_error *err) {
@@ -84,6 +86,38 @@ static void on_unload(void *ctx) {
     const bool was_loaded = of->model.engine != NULL;
     serve_model_close(&of->model);
     if (was_loaded && !of->quiet) fprintf(stderr, "runnel: %s is unloaded\n", of->name);
+}
+
+// ---------------------------------------------------------------- for any thread
+
+static void on_describe_end(struct server_description *description) {
+    serve_model_close(description->held);
+    free(description->held);
+}
+
+// Its own view of the files: the loader's thread may be using the source's.
+static rn_status on_describe(void *ctx, struct server_description *out, rn_error *err) {
+    const struct serve_source *of = ctx;
+    char heard[512] = "", reason[256];
+    struct serve_model *model = calloc(1, sizeof *model);
+    *out = (struct server_description){.held = model};
+    if (!model) return err_set(err, RN_ERR_NOMEM, "out of memory");
+    *model =
+        (struct serve_model){.options = of->model.options, .term = of->model.term, .quiet = true};
+    app_fail_listen(heard, sizeof heard);
+    const int code = serve_model_describe(model);
+    app_fail_listen(NULL, 0);
+    if (code) {
+        on_describe_end(out);
+        reason_public(heard, reason, sizeof reason);
+        return err_set(err, status_of(code), "%s", reason);
+    }
+    const int n_ctx = option_int(model->options, OPT_CTX);
+    out->model = model->model;
+    out->tmpl_source = serve_model_template(model);
+    out->sampling = model->sampling.value;
+    out->n_ctx = n_ctx ? n_ctx : rn_model_get_info(model->model)->n_ctx_train;
+    return RN_OK;
 }
 
 // ---------------------------------------------------------------- the set
@@ -153,6 +187,8 @@ int serve_models_open(const struct options *options, const struct term *term, bo
         .plan = on_plan,
         .load = on_load,
         .unload = on_unload,
+        .describe = on_describe,
+        .describe_end = on_describe_end,
     };
     return APP_OK;
 }

@@ -48,6 +48,7 @@ struct call {
     struct server *server;
     struct served *served;     // the model that it is for
     bool is_bound;             // the model is loaded, and stays so until the call has ended
+    bool describes;            // it is answered from the model's files: the model is not loaded
     bool wants_events;         // its answer is a stream of server-sent events
     bool dismisses;            // it asks for its model to be unloaded
     bool is_use;               // it generates or embeds: the model's stay starts again behind it

@@ -53,11 +53,10 @@ static void details_put(const rn_model_info *info, struct jbuf *out) {
     jbuf_text(out, "}");
 }
 
-// What a model can do, in Ollama's words.
-static void capabilities_put(const struct served *served, struct jbuf *out) {
-    const struct answer_marks *marks = &served->marks;
+// What a model can do, in Ollama's words. tmpl NULL: it has no template.
+static void capabilities_put(const char *tmpl, const struct answer_marks *marks, struct jbuf *out) {
     jbuf_text(out, ",\"capabilities\":[\"completion\"");
-    if (served->tmpl_source && strstr(served->tmpl_source, "tools")) jbuf_text(out, ",\"tools\"");
+    if (tmpl && strstr(tmpl, "tools")) jbuf_text(out, ",\"tools\"");
     if (marks->reasoning.open || marks->harmony) jbuf_text(out, ",\"thinking\"");
     jbuf_text(out, "]");
 }
@@ -93,7 +92,7 @@ static void modified_put(const struct served *served, struct jbuf *out) {
 static void tag_put(const struct served *served, const char *name, struct jbuf *out) {
     entry_put(served, name, is_loaded(served) ? served->info->weight_bytes : 0, out);
     modified_put(served, out);
-    if (is_loaded(served)) capabilities_put(served, out);
+    if (is_loaded(served)) capabilities_put(served->tmpl_source, &served->marks, out);
     jbuf_text(out, "}");
 }
 
@@ -176,12 +175,11 @@ static void model_info_put(const rn_model_info *info, struct jbuf *out) {
 }
 
 // The defaults of requests, a line for each, as text.
-static void parameters_put(const struct served *served, struct jbuf *out) {
-    const rn_sampling *sampling = &served->sampling;
+static void parameters_put(const rn_sampling *sampling, int n_ctx, struct jbuf *out) {
     const struct {
         const char *name;
         double value;
-    } rows[] = {{"num_ctx", served->engine_info.n_ctx},
+    } rows[] = {{"num_ctx", n_ctx},
                 {"temperature", (double)sampling->temperature},
                 {"top_k", sampling->top_k},
                 {"top_p", (double)sampling->top_p},
@@ -200,25 +198,57 @@ static bool model_find(struct call *call, const json_t *body) {
     return served_find(call->server, name) == call->served || params_no_model(call, name);
 }
 
-void ollama_show(struct call *call) {
-    const json_t *body = call_json(call);
-    if (!body || !model_find(call, body)) return;
+static void show_write(struct call *call, const struct server_description *shown,
+                       const struct answer_marks *marks) {
     const struct served *served = call->served;
+    const rn_model_info *info = rn_model_get_info(shown->model);
     struct jbuf *out = &call->out;
     jbuf_text(out,
               "{\"modelfile\":\"# a file here, not Ollama's: runnel models lists them\\nFROM ");
     jbuf_escape(out, served->name, strlen(served->name));
     jbuf_text(out, "\"");
-    parameters_put(served, out);
+    parameters_put(&shown->sampling, shown->n_ctx, out);
     jbuf_text(out, ",\"template\":");
-    jbuf_cstring(out, served->tmpl_source ? served->tmpl_source : "");
+    jbuf_cstring(out, shown->tmpl_source ? shown->tmpl_source : "");
     jbuf_text(out, ",\"details\":");
-    details_put(served->info, out);
-    model_info_put(served->info, out);
-    capabilities_put(served, out);
+    details_put(info, out);
+    model_info_put(info, out);
+    capabilities_put(shown->tmpl_source, marks, out);
     modified_put(served, out);
     jbuf_text(out, "}");
     call_answer(call);
+}
+
+// Of a model that is not loaded.
+static void files_show(struct call *call) {
+    const struct served *served = call->served;
+    const struct server_loading *loading = &call->server->config.loading;
+    struct server_description shown;
+    rn_error err = {0};
+    const rn_status status = loading->describe(served->source->ctx, &shown, &err);
+    if (status) {
+        call_refuse(call, status == RN_ERR_NOMEM ? 503 : 500, NULL, "model_failed",
+                    "The model `%.200s` cannot be read: %s", served->name, err.message);
+        return;
+    }
+    const struct answer_marks marks = answer_marks_of(shown.tmpl_source);
+    show_write(call, &shown, &marks);
+    loading->describe_end(&shown);
+}
+
+void ollama_show(struct call *call) {
+    const json_t *body = call_json(call);
+    if (!body || !model_find(call, body)) return;
+    const struct served *served = call->served;
+    if (call->describes) {
+        files_show(call);
+        return;
+    }
+    const struct server_description shown = {.model = served->model,
+                                             .tmpl_source = served->tmpl_source,
+                                             .sampling = served->sampling,
+                                             .n_ctx = served->engine_info.n_ctx};
+    show_write(call, &shown, &served->marks);
 }
 
 // ---------------------------------------------------------------- changes

@@ -43,6 +43,15 @@ struct server_need {
 
 struct server_model;
 
+// A model as its files describe it, without an engine.
+struct server_description {
+    const rn_model *model;
+    const char *tmpl_source; // NULL: none
+    rn_sampling sampling;
+    int n_ctx;  // of an engine with enough memory
+    void *held; // for describe_end
+};
+
 // How models come and go. The functions run on the loader's thread, one at a time. An error's
 // message must not hold paths of this machine.
 struct server_loading {
@@ -54,6 +63,9 @@ struct server_loading {
     rn_status (*load)(void *ctx, struct server_model *out, rn_error *err);
     // Gives everything back, also what `plan` has opened; its engine has no request.
     void (*unload)(void *ctx);
+    // Any thread, at any time: reads the heads of the model's files, whether it is loaded or not.
+    rn_status (*describe)(void *ctx, struct server_description *out, rn_error *err);
+    void (*describe_end)(struct server_description *description);
 };
 
 // All strings outlive the server. Zeroed numbers are not defaults: serve fills every field.

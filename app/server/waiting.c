@@ -146,6 +146,19 @@ static void bind(struct call *call) {
     call_state_set(call, CALL_WORKING);
 }
 
+// Gives the call to a worker, whose handler reads the model's files. Nothing is loaded for it, and
+// no model makes room.
+static void describe(struct call *call) {
+    call->describes = true; // which the worker sees
+    if (!workers_push(call->server->workers, call)) {
+        call_refuse_full(call);
+        call_end(call);
+        return;
+    }
+    call->server->counts.preparing++;
+    call_state_set(call, CALL_WORKING);
+}
+
 static void want(struct served *served, uint64_t now_ns) {
     if (served->wanted_ns) return;
     served->wanted_ns = now_ns;
@@ -183,8 +196,11 @@ void waiting_take(struct call *call) {
     struct served *served = call->served;
     const uint64_t now = clock_ns();
     const bool is_draining = atomic_load(&call->server->phase) == PHASE_DRAINING;
+    const bool is_there = served->state == SERVED_READY && !served->yields;
     if (call->dismisses) {
         dismiss(call);
+    } else if (call->route->prepare == ollama_show && !is_there) {
+        describe(call);
     } else if (served->fails || (served->state == SERVED_FAILED &&
                                  now - served->failed_ns < PAUSE_S * 1000000000ull)) {
         failure_refuse(call);
@@ -195,7 +211,7 @@ void waiting_take(struct call *call) {
     } else if (is_draining && served->state != SERVED_READY) {
         call_refuse(call, 503, NULL, NULL, "Draining");
         call_end(call);
-    } else if (served->state == SERVED_READY && !served->yields) {
+    } else if (is_there) {
         bind(call);
     } else {
         list_add(served, call);

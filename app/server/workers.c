@@ -64,7 +64,7 @@ static void *work(void *ctx) {
         struct call *call = ring_take(&workers->todo, workers->capacity);
         pthread_mutex_unlock(&workers->lock);
         // a call of several models comes twice
-        if (call->is_bound)
+        if (call->is_bound || call->describes)
             call->route->prepare(call);
         else
             waiting_find(call);

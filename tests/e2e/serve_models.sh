@@ -50,6 +50,11 @@ ask POST /api/generate '{"model":"tiny:latest","prompt":"Once","raw":true,"strea
 expect "a stream that waited is lines" grep -q '^Content-Type: application/x-ndjson' answer
 expect "and no comments" eval '! grep -q "^:" answer'
 expect "the wait is told: $(tail -n 3 answer)" grep -q '"done":true.*"load_duration":[1-9]' answer
+# A model is described from its file: none is loaded or unloaded for it.
+ask POST /api/show '{"model":"small"}' >answer
+expect "small is described: $(tail -n 1 answer)" grep -q '"parameters":"num_ctx  *256\\n.*"format":"gguf"' answer
+expect "tiny stays" status_is tiny loaded
+expect "small is not loaded" status_is small unloaded
 # keep_alive: a time until the model goes, none, or at once behind the answer.
 ask POST /api/generate '{"model":"tiny","keep_alive":"1h"}' >answer
 ask GET /api/ps '' >answer
@@ -91,6 +96,8 @@ expect "too large: $(cat answer)" grep -q '503 Service Unavailable' answer
 expect "it says how much" grep -q 'it needs 10[0-9]* MiB of memory' answer
 ask POST /v1/completions '{"model":"cut","prompt":"a"}' >answer
 expect "a bad file: $(cat answer)" grep -q 'The model `cut` cannot be loaded: ' answer
+ask POST /api/show '{"model":"cut"}' >>answer
+expect "nor described: $(cat answer)" grep -q 'The model `cut` cannot be read: ' answer
 expect "no path is told" [ -z "$(grep -F "$work" answer)" ]
 expect "the operator has it" grep -q '^runnel: cut cannot be loaded: .*/cut.gguf: ' said
 if [ -z "$SAN" ]; then

@@ -89,6 +89,23 @@ static void on_unload(void *ctx) {
     parts_close(of);
 }
 
+static rn_status on_describe(void *ctx, struct server_description *out, rn_error *err) {
+    const struct source *of = ctx;
+    rn_model *model;
+    *out = (struct server_description){.n_ctx = 123, .sampling = rn_sampling_neutral()};
+    if (of->set->is_broken) {
+        *err = (rn_error){.status = RN_ERR_NOMEM, .message = "no memory"};
+        return RN_ERR_NOMEM;
+    }
+    if (rn_model_open(of->path, &model, err)) return err->status;
+    out->model = out->held = model;
+    return RN_OK;
+}
+
+static void on_describe_end(struct server_description *description) {
+    rn_model_close(description->held);
+}
+
 static void set_start(struct set *set, struct server_config config, uint64_t bytes_max) {
     rn_error err = {0};
     for (int i = 0; i < MODELS; i++) {
@@ -102,7 +119,9 @@ static void set_start(struct set *set, struct server_config config, uint64_t byt
                                              .bytes_max = bytes_max,
                                              .plan = on_plan,
                                              .load = on_load,
-                                             .unload = on_unload};
+                                             .unload = on_unload,
+                                             .describe = on_describe,
+                                             .describe_end = on_describe_end};
     check(!server_create(&config, &set->serve.server, &err), "%s", err.message);
     set->serve.port = server_port(set->serve.server);
 }
@@ -459,6 +478,29 @@ CASE(test_names_and_routes) {
     reply_expect(serve_get(serve, "/props?model=one"), 200, "\"model_alias\":\"one\"");
     reply_expect(serve_get(serve, "/requests"), 200, "\"model\":\"one\"");
     reply_expect(serve_get(serve, "/requests/1/trace"), 200, "\"one\"");
+    set_stop(set);
+}
+
+// Clients of Ollama describe every model of a list. The loaded one stays, and a description does
+// not wait for a load.
+CASE(test_a_model_is_described_from_its_file) {
+    struct set *set = set_create();
+    set_start(set, serve_config(), 1);
+    const struct serve *serve = &set->serve;
+    free(finish(ask(set, 0, 4, true)));
+    reply_expect(serve_post(serve, "/api/show", "{\"model\":\"two:latest\"}"), 200,
+                 "\"family\":\"qwen2\"");
+    set->is_held = true;
+    const int waiting = ask(set, 2, 4, true);
+    reply_expect(serve_post(serve, "/api/show", "{\"name\":\"two\"}"), 200, " 123\\n");
+    set->is_held = false;
+    free(finish(waiting));
+    assert_int_equal(set->n_loads, 2);
+    expect_state(set, 1, "unloaded");
+    reply_expect(serve_post(serve, "/api/show", "{\"model\":\"three\"}"), 200, " 256\\n");
+    set->is_broken = true;
+    reply_expect(serve_post(serve, "/api/show", "{\"model\":\"two\"}"), 503,
+                 "The model `two` cannot be read: no memory");
     set_stop(set);
 }
 
