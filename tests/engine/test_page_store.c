@@ -254,6 +254,36 @@ CASE(a_full_disk_stops_the_writing_and_is_said_once) {
     world_free(w);
 }
 
+// Each try that fails pauses the writing again, without another word; a try that works says so.
+CASE(a_disk_that_stays_full_is_said_once_and_its_end_too) {
+    struct store_world *w = world_make(18);
+    struct bad_system bad;
+    bad_init(&bad, LONG_MAX);
+    struct page_store *store = world_open_as(w, "toy", 1 << 20, &bad.io);
+    store->pause_ms = 1;
+    atomic_store(&bad.is_full, true);
+    for (int n = 0; n < 3; n++) {
+        world_offer(w, store, 0, n, (uint32_t)n);
+        world_drain(store);
+        while (atomic_load(&store->is_full)) { // up to the end of the pause
+            bell_ring(&store->writer_bell);
+            usleep(1000);
+        }
+    }
+    rn_store_stats stats;
+    page_store_get_stats(store, &stats);
+    assert_int_equal(stats.errors, 3);
+    assert_int_equal(w->n_notes, 1);
+    atomic_store(&bad.is_full, false);
+    for (int n = 0; n < 2; n++) world_offer(w, store, 0, n, (uint32_t)n);
+    world_drain(store);
+    assert_int_equal(w->n_notes, 2);
+    assert_string_equal(w->note, "page store: pages are stored again");
+    page_store_destroy(store);
+    assert_int_equal(store_folder_pages(w->folder.path, NULL, NULL), 2);
+    world_free(w);
+}
+
 CASE(old_pages_make_room_and_the_size_is_kept) {
     struct store_world *w = world_make(9);
     const uint64_t most = 10 * world_bytes[0];

@@ -19,6 +19,7 @@
 enum {
     TEXTS_MOST = 4096,
     DRAIN_MS = 5000,
+    PAUSE_MS = 30000, // a full disk is not tried more often
     OFTEN_MS = 60000,
     AT_ONCE = 256 << 20, // bytes of a model that are hashed first
 };
@@ -70,6 +71,7 @@ rn_status page_store_create(const struct page_store_config *config, struct page_
     if (!store) return err_set(err, RN_ERR_NOMEM, "no memory for the page store");
     store->dir.fd = -1;
     store->max_texts = TEXTS_MOST;
+    store->pause_ms = PAUSE_MS;
     store->backend = config->backend;
     store->weights = config->weights;
     store->n_group = config->n_group;

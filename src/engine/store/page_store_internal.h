@@ -34,6 +34,7 @@ struct page_store {
     struct backend *backend;
     const struct weights *weights;
     int n_group, max_texts;
+    int pause_ms; // without writing, when the disk has failed
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS], max_page_bytes, max_bytes;
     char *identity;
     void (*note)(void *ctx, const char *line);

@@ -11,7 +11,7 @@
 #include "engine/store/page_store_internal.h"
 #include "weights/weights.h"
 
-enum { POLL_MS = 1000, POLL_OFTEN_MS = 20, PAUSE_MS = 30000, NICE = 10, TICK_NS = 20000000 };
+enum { POLL_MS = 1000, POLL_OFTEN_MS = 20, NICE = 10, TICK_NS = 20000000 };
 
 // ---------------------------------------------------------------- the model
 
@@ -164,7 +164,7 @@ static void pause_writing(struct page_store *store, int code) {
     if (!store->retry_ns)
         page_store_say(store, "page store: %s; pages are not stored until that is over",
                        strerror_r(code, text, sizeof text));
-    store->retry_ns = clock_ns() + (uint64_t)PAUSE_MS * 1000000u;
+    store->retry_ns = clock_ns() + (uint64_t)store->pause_ms * 1000000u;
     atomic_store(&store->is_full, true);
 }
 
