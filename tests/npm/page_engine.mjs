@@ -98,6 +98,13 @@ async function dials(page) {
     );
     const dim = await page.locator('#rate').evaluate((node) => getComputedStyle(node).opacity);
     check('and is dimmed', Number(dim) < 1, dim);
+    const share = figure(await page.locator('#share').innerText());
+    const dashes = await page.locator('#arc .value').getAttribute('stroke-dasharray');
+    check(
+        'the gauge is drawn up to its figure',
+        share > 0 && Math.abs(parseFloat(dashes) - share) <= 1,
+        [share, dashes],
+    );
 }
 
 // The roofs are the server's, the last step is on them, and the last second has its causes.
