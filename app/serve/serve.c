@@ -15,6 +15,7 @@
 
 #include "helpers.h"
 #include "record/trace.h"
+#include "serve/certificates.h"
 #include "serve/notify.h"
 #include "serve/otlp_options.h"
 #include "serve/routing_options.h"
@@ -32,7 +33,8 @@ struct serve {
     struct term term;
     bool quiet;
     struct server_config config;
-    struct text key_file, cert, key;
+    struct text key_file;
+    struct certificates certificates;
     const char *keys[KEYS_MAX];
     char name[256];
     struct serve_model model;   // of a server of one model
@@ -111,27 +113,6 @@ static int keys_get(struct serve *serve) {
                         "--api-key-file or --allow-anyone is needed",
                         option_name(serve->options, OPT_HOST, name), serve->config.host);
     }
-    return code;
-}
-
-static int pem_read(const char *path, const char *what, struct text *out) {
-    const int code = text_read(path, PEM_LIMIT, out);
-    if (code || strstr(out->data, what)) return code;
-    return app_fail(APP_USAGE, "%s: holds no %s in PEM form", err_path(path), what);
-}
-
-static int tls_get(struct serve *serve) {
-    const char *cert = option_text(serve->options, OPT_TLS_CERT);
-    const char *key = option_text(serve->options, OPT_TLS_KEY);
-    if (!cert && !key) return APP_OK;
-    if (!cert || !key) {
-        return app_fail(APP_USAGE, "%s is given without %s", cert ? "--tls-cert" : "--tls-key",
-                        cert ? "--tls-key" : "--tls-cert");
-    }
-    int code = pem_read(cert, "CERTIFICATE", &serve->cert);
-    if (!code) code = pem_read(key, "PRIVATE KEY", &serve->key);
-    serve->config.tls_cert = serve->cert.data;
-    serve->config.tls_key = serve->key.data;
     return code;
 }
 
@@ -282,7 +263,7 @@ static int config_get(struct serve *serve) {
     descriptors_raise(config);
     int code = host_get(serve);
     if (!code) code = keys_get(serve);
-    if (!code) code = tls_get(serve);
+    if (!code) code = certificates_get(serve->options, &serve->certificates, config);
     if (!code) code = origins_check(serve);
     if (!code) code = log_get(serve);
     if (!code) code = trace_get(serve);
@@ -408,6 +389,13 @@ static void on_drain(void *ctx, int signal_number, int n_active) {
     }
 }
 
+// The last part of a reload.
+static void log_reload(void *ctx) {
+    struct serve *serve = ctx;
+    if (serve->config.access_log && sink_reopen(serve->config.access_log)) return;
+    if (atomic_exchange(&serve->reloading, false)) notify_send(serve->manager, "READY=1");
+}
+
 static void on_reload(void *ctx, bool ready) {
     struct serve *serve = ctx;
     if (ready) {
@@ -417,8 +405,7 @@ static void on_reload(void *ctx, bool ready) {
         notify_send(serve->manager, state);
     }
     atomic_store(&serve->reloading, ready);
-    if (serve->config.access_log && sink_reopen(serve->config.access_log)) return;
-    if (atomic_exchange(&serve->reloading, false)) notify_send(serve->manager, "READY=1");
+    if (!certificates_reload(&serve->certificates)) log_reload(serve);
 }
 
 // ---------------------------------------------------------------- the command
@@ -511,6 +498,7 @@ static int serve_steps(struct serve *serve) {
     serve->manager = notify_open();
     code = option_given(serve->options, OPT_MODELS) ? several_models(serve) : one_model(serve);
     if (code) return code;
+    atomic_store(&serve->certificates.server, serve->server);
     const int ended = server_wait(serve->server);
     if (ended == SERVER_LOST ||
         ended == -SERVER_LOST) { // for the supervisor, which starts a new process
@@ -539,18 +527,19 @@ int command_serve(const struct options *options) {
     serve.config.on_drain = on_drain;
     serve.config.on_reload = on_reload;
     serve.config.signal_ctx = &serve;
+    serve.certificates.done = log_reload;
+    serve.certificates.done_ctx = &serve;
     term_init(&serve.term, options);
     serve.model =
         (struct serve_model){.options = options, .term = &serve.term, .quiet = serve.quiet};
     const int code = serve_steps(&serve);
     leave_loading(&serve, code);
+    certificates_close(&serve.certificates);
     server_destroy(serve.server);
     serve_model_close(&serve.model);
     serve_models_close(&serve.models);
     kv_events_destroy(serve.kv_events);
     text_free(&serve.key_file);
-    text_free(&serve.cert);
-    text_free(&serve.key);
     trace_close(&serve.trace);
     sinks_close(&serve, false);
     return code;

@@ -73,7 +73,8 @@ struct conn {
 
 struct http {
     struct server *server;
-    struct tls_context *tls; // NULL: plain
+    struct tls_context *tls;                // NULL: plain
+    _Atomic(struct tls_context *) tls_next; // takes its place; NULL: none
     int listen_fd;
     bool listening;        // its events are watched
     struct timer relisten; // when to try that again

@@ -61,6 +61,14 @@ static void shut(struct http *http) {
     wheel_set(&http->wheel, &http->relisten, clock_ns() + SHUT_NS);
 }
 
+// A context is kept by its connections.
+static void tls_renew(struct http *http) {
+    struct tls_context *next = atomic_exchange(&http->tls_next, NULL);
+    if (!next) return;
+    tls_context_destroy(http->tls);
+    http->tls = next;
+}
+
 // Where descriptors run out, an idle connection is worth less than a new one.
 static void accept_some(struct http *http) {
     const struct server *server = http->server;
@@ -73,6 +81,7 @@ static void accept_some(struct http *http) {
         const int fd = accept4(http->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             if (server->counts.connections >= most) http_make_room(http);
+            tls_renew(http);
             conn_open(http, fd);
         } else if (errno == EAGAIN) {
             return;
@@ -228,6 +237,15 @@ rn_status http_create(struct server *server, int listen_fd, struct http **out, r
     return RN_OK;
 }
 
+rn_status http_renew_tls(struct http *http, const char *cert, const char *key, rn_error *err) {
+    struct tls_context *next;
+    const rn_status status = tls_context_create(cert, key, &next, err);
+    if (status) return status;
+    struct tls_context *unused = atomic_exchange(&http->tls_next, next);
+    if (unused) tls_context_destroy(unused);
+    return RN_OK;
+}
+
 // Calls come back from their workers before these end.
 void http_destroy(struct http *http) {
     if (!http) return;
@@ -245,6 +263,7 @@ void http_destroy(struct http *http) {
     workers_destroy(http->server->workers);
     http->server->workers = NULL;
     if (http->tls) tls_context_destroy(http->tls);
+    if (http->tls_next) tls_context_destroy(http->tls_next);
     assert(!http->server->counts.connections && !http->server->counts.active);
     assert(!http->server->counts.body_bytes && !http->server->counts.answer_bytes);
     free(http);

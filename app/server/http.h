@@ -11,6 +11,9 @@ struct http;
 rn_status http_create(struct server *server, int listen_fd, struct http **out, rn_error *err);
 void http_destroy(struct http *http); // closes every connection; requests are cancelled
 
+// Any thread: see server_renew_tls.
+rn_status http_renew_tls(struct http *http, const char *cert, const char *key, rn_error *err);
+
 // An event of the server's epoll descriptor whose data is not the server's own.
 void http_event(struct http *http, void *from, uint32_t events);
 void http_prepared(struct http *http); // calls that workers gave back

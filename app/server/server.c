@@ -356,6 +356,11 @@ rn_status server_create(const struct server_config *config, struct server **out,
 
 int server_port(const struct server *server) { return server->port; }
 
+rn_status server_renew_tls(struct server *server, const char *cert, const char *key,
+                           rn_error *err) {
+    return http_renew_tls(server->http, cert, key, err);
+}
+
 rn_status server_ready(struct server *server, const struct server_model *model, rn_error *err) {
     struct served *served = &server->served[0];
     rn_status status = served_attach(served, model, err);

@@ -133,6 +133,9 @@ struct server_model {
 // cannot be had, the certificate is wrong.
 rn_status server_create(const struct server_config *config, struct server **out, rn_error *err);
 int server_port(const struct server *server);
+// Any thread, of a server with TLS: connections that come from now on get this certificate, as PEM
+// text. RN_ERR_ARG: it cannot be used, and the old one stays.
+rn_status server_renew_tls(struct server *server, const char *cert, const char *key, rn_error *err);
 // Of a server of one model: the model is there.
 rn_status server_ready(struct server *server, const struct server_model *model, rn_error *err);
 // Runs until a signal (SIGTERM, SIGINT, or SIGHUP of a terminal that has gone) has drained it, or

@@ -55,6 +55,34 @@ stop
 expect "the old file has the line" grep -q '"route":"/v1/models"' log.old
 rmdir log
 
+# A renewed certificate, a pair that does not fit together, and a file that is gone.
+if command -v openssl >/dev/null; then
+    certificate() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" -keyout key.pem -out cert.pem 2>/dev/null; }
+    name() { openssl s_client -connect "127.0.0.1:$port" </dev/null 2>/dev/null | sed -n 's/^subject=CN = //p'; }
+    named() { [ "$(name)" = "$1" ]; }
+    certificate first
+    "$BIN" serve --port 0 -t 1 -q --tls-cert cert.pem --tls-key key.pem --access-log log >served 2>said </dev/null &
+    pid=$!
+    until_true "it is ready" grep -q 'is ready at https:' said
+    port=$(sed -n 's/.*https:[^ ]*:\([0-9]*\).*/\1/p' said)
+    equal "the certificate" first "$(name)"
+    certificate second
+    kill -HUP $pid
+    until_true "the renewed certificate" named second
+    cp key.pem other.pem
+    certificate third
+    cp other.pem key.pem
+    kill -HUP $pid
+    until_true "a pair that does not fit: $(cat said)" grep -q "^runnel: warning: --tls-cert, --tls-key: the key is not the certificate's: .*; the old certificate stays" said
+    rm cert.pem
+    mv log log.0
+    kill -HUP $pid
+    until_true "a file that is gone: $(cat said)" grep -q '^runnel: warning: cert.pem: No such file or directory; the old certificate stays' said
+    until_true "the log is opened again all the same" [ -e log ]
+    equal "the old one stays" second "$(name)"
+    stop
+fi
+
 # A stream, also without a log. Its steps take time, so that it is there when the signals come; on a busy machine, which
 # may run the server and not this script, more time.
 tokens=$([ -n "$SAN" ] && echo 40 || echo 400)

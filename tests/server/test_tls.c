@@ -1,4 +1,6 @@
-// TLS as the server uses it: records without data, and certificates that cannot be used.
+// TLS as the server uses it: records without data, certificates that cannot be used, and renewed
+// ones.
+// label: threads memory
 #include <errno.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
@@ -6,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "serve_clients.h"
 #include "tls.h"
 
 // ---------------------------------------------------------------- certificates
@@ -133,6 +135,48 @@ CASE(a_read_takes_one_record) {
     while ((n = tls_recv(pair.server, data, sizeof data)) < 0 && errno == EINTR) continue;
     assert_int_equal(n, 0);
     pair_close(&pair);
+}
+
+// ---------------------------------------------------------------- the server
+
+// The certificate that a new connection is shown, as PEM text.
+static void shown(const struct serve *serve, SSL_CTX *context, char *out, size_t size) {
+    SSL *ssl = SSL_new(context);
+    const int fd = serve_connect(serve);
+    SSL_set_fd(ssl, fd);
+    assert_int_equal(SSL_connect(ssl), 1);
+    X509 *cert = SSL_get1_peer_certificate(ssl);
+    BIO *bio = BIO_new(BIO_s_mem());
+    PEM_write_bio_X509(bio, cert);
+    pem_text(bio, out, size);
+    X509_free(cert);
+    SSL_free(ssl);
+    close(fd);
+}
+
+CASE(a_certificate_is_renewed_while_the_server_runs) {
+    const struct pem first = pem_make(), second = pem_make();
+    struct server_config config = serve_config();
+    struct serve serve = {0};
+    char cert[sizeof first.cert];
+    rn_error err = {0};
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    config.tls_cert = first.cert;
+    config.tls_key = first.key;
+    assert_int_equal(server_create(&config, &serve.server, &err), RN_OK);
+    serve.port = server_port(serve.server);
+    shown(&serve, context, cert, sizeof cert);
+    assert_string_equal(cert, first.cert);
+    assert_int_equal(server_renew_tls(serve.server, second.cert, first.key, &err), RN_ERR_ARG);
+    shown(&serve, context, cert, sizeof cert);
+    assert_string_equal(cert, first.cert);
+    for (int i = 0; i < 2; i++) // one of them is never used
+        assert_int_equal(server_renew_tls(serve.server, second.cert, second.key, &err), RN_OK);
+    shown(&serve, context, cert, sizeof cert);
+    assert_string_equal(cert, second.cert);
+    server_renew_tls(serve.server, first.cert, first.key, &err);
+    server_destroy(serve.server);
+    SSL_CTX_free(context);
 }
 
 TEST_PROGRAM(tls) { return cases_run(NULL, NULL); }
