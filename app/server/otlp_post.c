@@ -125,6 +125,8 @@ static const char *exchange(struct otlp_collector *collector, uint64_t deadline_
         problem = answer_wait(collector, deadline_ns);
         if (problem) return problem;
         if (client_connection_done(c)) return NULL;
+        if (collector->answer.full) return "its answer has more than 4 MiB";
+        if (collector->answer.failed) return "out of memory";
         if (client_connection_was_stale(c)) continue; // at most once: the next one is new
         const bool connected = c->out_at > 0 || c->response_begun;
         if (connected || !client_host_advance(&collector->host)) return c->error;
