@@ -12,7 +12,6 @@ enum { BLOCKS_MAX = 1 << 22, BLOCKS_FIRST = 1024, CBOR_BYTES = 512 };
 
 struct known {
     uint8_t hash[KV_HASH_BYTES];
-    uint32_t parent;
     bool is_named;
 };
 
@@ -181,7 +180,7 @@ static const struct known *known_at(const struct kv_pack *pack, uint32_t block) 
 static bool name_block(struct kv_pack *pack, const rn_block_event *event) {
     const struct known *parent = event->parent ? known_at(pack, event->parent) : NULL;
     if ((event->parent && !parent) || !known_grow(pack, event->block)) return false;
-    struct known named = {.parent = event->parent, .is_named = true};
+    struct known named = {.is_named = true};
     parent = event->parent ? known_at(pack, event->parent) : NULL; // the list may have moved
     block_hash(parent ? parent->hash : pack->none, event, named.hash);
     pack->known[event->block] = named;
@@ -289,7 +288,7 @@ static void open_begin(const struct kv_pack *pack, struct open *open, const rn_b
 static bool page_change(struct kv_pack *pack, const rn_block_event *event) {
     if (event->group < 0 || event->group >= pack->n_groups) return false;
     const struct known *known = known_at(pack, event->block);
-    if (!known) return false;
+    if (!known || (event->parent && !known_at(pack, event->parent))) return false;
     struct open *open = &pack->open[event->group];
     if (!joins(open, event)) {
         open_close(pack, event->group);

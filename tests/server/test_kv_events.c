@@ -266,6 +266,9 @@ CASE(hashes_follow_the_published_rule) {
     const rn_block_event orphan = {
         .change = RN_BLOCK_NAMED, .block = 9, .parent = 8, .token = first, .salt = ""};
     assert_false(kv_pack_add(pack, &orphan));
+    const rn_block_event stored = {
+        .change = RN_BLOCK_STORED, .block = 1, .parent = 1 << 20, .token = first, .salt = ""};
+    assert_false(kv_pack_add(pack, &stored));
     kv_pack_destroy(pack);
 }
 
