@@ -25,7 +25,7 @@
 #include "server/log_sink.h"
 #include "server/otlp.h"
 
-enum { KEYS_MAX = 256, KEY_BYTES = 512, PEM_LIMIT = 1 << 20 };
+enum { KEYS_MAX = 256, KEY_BYTES = 512, KEY_FILE_BYTES = 1 << 20 };
 enum { FLUSH_MS = 2000, QUICK_MS = 50 }; // for the sinks, at the end
 
 struct serve {
@@ -73,7 +73,7 @@ static int key_add(struct serve *serve, const char *key, const char *from) {
 
 // One key per line; blanks around a key, empty lines and lines that start with # are ignored.
 static int key_file_read(struct serve *serve, const char *path) {
-    int code = text_read(path, PEM_LIMIT, &serve->key_file);
+    int code = text_read(path, KEY_FILE_BYTES, &serve->key_file);
     char *rest = serve->key_file.data;
     while (!code && rest) {
         char *line = strsep(&rest, "\n");

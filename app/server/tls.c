@@ -189,11 +189,11 @@ const char *tls_refusal(const struct tls *tls) {
     return result == X509_V_OK ? NULL : X509_verify_cert_error_string(result);
 }
 
-// Whether the socket has bytes, or its end.
+// Whether the socket has bytes, its end, or an error.
 static bool has_more(const struct tls *tls) {
     char byte;
     const ssize_t n = recv(SSL_get_fd(ssl_view(tls)), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n >= 0;
+    return n >= 0 || errno != EAGAIN;
 }
 
 ssize_t tls_recv(struct tls *tls, void *data, size_t size) {
