@@ -16,6 +16,7 @@ rn_status client_header_add(char headers[CLIENT_HEADERS_SIZE], const char *name,
                             rn_error *err) {
     bool valid = *name != '\0';
     for (const char *c = name; *c; c++) valid &= *c > 0x20 && *c < 0x7f && *c != ':';
+    if (!valid) return err_set(err, RN_ERR_ARG, "'%.64s' is not the name of a header", name);
     for (const char *c = value; *c; c++) valid &= (unsigned char)*c >= 0x20 && *c != 0x7f;
     if (!valid) return err_set(err, RN_ERR_ARG, "a header's value cannot hold control characters");
     const size_t at = strlen(headers), needed = strlen(name) + strlen(value) + 4;
