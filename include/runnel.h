@@ -323,11 +323,13 @@ rn_sampling rn_sampling_neutral(void);
 rn_sampling rn_sampling_defaults(const rn_model *model);
 
 enum { RN_MAX_STOPS = 16, RN_MAX_STOP_BYTES = 4096, RN_MAX_STOP_TOKENS = 128 };
-enum { RN_MAX_BAD_WORDS = 256, RN_MAX_BAD_WORD_BYTES = 256, RN_MAX_MARK_BYTES = 256 };
+enum { RN_MAX_BAD_WORDS = 256, RN_MAX_BAD_WORD_BYTES = 256 };
+enum { RN_MAX_MARK_BYTES = 256, RN_MAX_ANSWER_MARKS = 4 };
 
 // The reasoning of a model that thinks before it answers. It starts where the prompt ends, or with
 // the mark `open`, if that is the first text of the output but blanks. It ends with the mark
-// `close`. After `budget` tokens of it, `last` is written, and the text continues behind that. A
+// `close`, or before one of the marks `answer`, such as that of a tool call: models forget `close`
+// there. After `budget` tokens of it, `last` is written, and the text continues behind that. A
 // request's shape starts behind the reasoning. Marks are found in the text of tokens, special ones
 // included.
 typedef struct rn_reasoning {
@@ -337,7 +339,9 @@ typedef struct rn_reasoning {
     const char *open;  // NULL: the prompt has opened the reasoning
     const char *close; // NULL, without a budget: there is no reasoning
     const char *last;  // it starts with `close`; NULL: `close` itself. A shape starts behind it
-    uint64_t room[2];  // 0
+    // at most RN_MAX_ANSWER_MARKS, NULL behind the last; NULL: none. A shape starts with the mark
+    const char *const *answer;
+    uint64_t room[1]; // 0
 } rn_reasoning;
 
 // The shape of a text: JSON by a schema, an expression, a grammar. docs/CONSTRAINTS.md says what

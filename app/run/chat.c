@@ -245,7 +245,8 @@ int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_i
     if (status == RN_ERR_ARG) return app_fail(APP_FAILED, "%s", err.message);
     if (status) return template_fail(chat->template_path, &err);
     if (reasoning)
-        answer_marks_bound(&chat->marks, answer_marks_opened(&chat->marks, text, len), reasoning);
+        answer_marks_bound(&chat->marks, answer_marks_opened(&chat->marks, text, len),
+                           chat->tools != NULL, reasoning);
     status = rn_tokenize(chat->model, text, len, chat->flags, ids, n_ids, &err);
     rn_free(text);
     return status ? app_fail_error(&err) : APP_OK;

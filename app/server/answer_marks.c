@@ -62,7 +62,8 @@ static const struct {
     {DSML,
      {.open = {"<" DSML "function_calls>", "<" DSML "tool_calls>", "<" DSML "invoke name=\""},
       .close = {"</" DSML "function_calls>", "</" DSML "tool_calls>"},
-      .tags = &tags_dsml}},
+      .tags = &tags_dsml,
+      .in_reasoning = true}},
     // GLM 4.5 to 4.7, Laguna
     {"<arg_key>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}, .tags = &tags_arg}},
     // Seed-OSS
@@ -72,7 +73,10 @@ static const struct {
       .tags = &tags_function}},
     // Qwen3-Coder, which forgets the outer mark at times; Qwen 3.5 and Nemotron 3
     {"<function=",
-     {.open = {"<tool_call>", "<function="}, .close = {"</tool_call>"}, .tags = &tags_function}},
+     {.open = {"<tool_call>", "<function="},
+      .close = {"</tool_call>"},
+      .tags = &tags_function,
+      .in_reasoning = true}},
     // MiniCPM 5
     {"<function name=\"", {.open = {"<function name=\""}, .tags = &tags_param}},
     // Hunyuan, Apriel, MiniMax M1
@@ -82,7 +86,7 @@ static const struct {
       .close = {"</tool_calls>", "</tool_call>"},
       .lines = true}},
     // Hermes, Qwen 2.5 and 3, EXAONE 4, ERNIE 4.5, Granite 4, Falcon H1, and many others
-    {"<tool_call>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}}},
+    {"<tool_call>", {.open = {"<tool_call>"}, .close = {"</tool_call>"}, .in_reasoning = true}},
     // Mistral, old and new
     {"[TOOL_CALLS]", {.open = {"[TOOL_CALLS]"}, .separator = "[ARGS]"}},
     // DeepSeek
@@ -98,7 +102,8 @@ static const struct {
      {.open = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
       .inner = {"<|tool_call_begin|>"},
       .close = {"<|tool_call_end|>", "<|tool_calls_section_end|>"},
-      .separator = "<|tool_call_argument_begin|>"}},
+      .separator = "<|tool_call_argument_begin|>",
+      .in_reasoning = true}},
     // MiniMax M2
     {"<minimax:tool_call>",
      {.open = {"<minimax:tool_call>", "<invoke name=\""},
@@ -182,6 +187,14 @@ static const struct {
 };
 enum { WRAP_COUNT = sizeof wraps / sizeof *wraps };
 
+static void answers_fill(struct answer_marks *marks) {
+    int n = 0;
+    for (int i = 0; marks->tools.in_reasoning && marks->tools.open[i]; i++)
+        marks->answer[n++] = marks->tools.open[i];
+    marks->n_calls = n;
+    if (marks->wrap.is_token) marks->answer[n++] = marks->wrap.open;
+}
+
 struct answer_marks answer_marks_of(const char *tmpl) {
     struct answer_marks out = {0};
     int tool = 0;
@@ -197,6 +210,7 @@ struct answer_marks answer_marks_of(const char *tmpl) {
     }
     for (int i = 0; i < WRAP_COUNT && !out.wrap.open; i++)
         if (strstr(tmpl, wraps[i].sign)) out.wrap = wraps[i].marks;
+    answers_fill(&out);
     return out;
 }
 
@@ -208,8 +222,11 @@ bool answer_marks_special(const struct answer_marks *marks, bool tools_given) {
 #define HARMONY_OPEN  "<|channel|>analysis<|message|>"
 #define HARMONY_CLOSE "<|end|>"
 
-bool answer_marks_bound(const struct answer_marks *marks, bool opened, rn_reasoning *out) {
-    *out = (rn_reasoning){.open = marks->reasoning.open, .close = marks->reasoning.close};
+bool answer_marks_bound(const struct answer_marks *marks, bool opened, bool tools_given,
+                        rn_reasoning *out) {
+    *out = (rn_reasoning){.open = marks->reasoning.open,
+                          .close = marks->reasoning.close,
+                          .answer = answer_marks_ends(marks, tools_given)};
     if (marks->harmony)
         *out =
             (rn_reasoning){.open = HARMONY_OPEN,

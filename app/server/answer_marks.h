@@ -32,7 +32,7 @@ struct tool_marks {
     bool python; // "[name(key=value, ...), ...]" with Python's literals is a call, too
     bool lines;  // calls follow each other without a mark, up to close[0]
     bool keyed;  // JSON is {name: arguments}
-    bool in_reasoning; // a call ends the reasoning, too
+    bool in_reasoning; // a call may come before the reasoning is closed
 };
 
 struct reasoning_marks {
@@ -52,6 +52,10 @@ struct answer_marks {
     struct reasoning_marks reasoning;
     struct tool_marks tools;
     struct wrap_marks wrap;
+    // the marks that the answer starts with where the model does not close its reasoning: those of
+    // calls first, [n_calls] of them
+    const char *answer[MARKS_MAX + 2];
+    int n_calls;
     bool harmony;      // messages with channels; the others are empty
     bool knows_effort; // the template tells the model how much to think
 };
@@ -68,9 +72,16 @@ bool answer_marks_opened(const struct answer_marks *marks, const char *prompt, s
 // Whether the prompt has closed the reasoning, as templates do that are told not to think.
 bool answer_marks_closed(const struct answer_marks *marks, const char *prompt, size_t len);
 
+// The marks that end the reasoning besides the closing one, NULL behind the last. tools: the
+// request has tools.
+static inline const char *const *answer_marks_ends(const struct answer_marks *marks, bool tools) {
+    return marks->answer + (tools ? 0 : marks->n_calls);
+}
+
 // The bound on the reasoning of an answer, without its budget; false: the model has no marks for
-// it. opened: the prompt has opened the reasoning.
-bool answer_marks_bound(const struct answer_marks *marks, bool opened, rn_reasoning *out);
+// it. opened: the prompt has opened the reasoning. The marks are borrowed.
+bool answer_marks_bound(const struct answer_marks *marks, bool opened, bool tools,
+                        rn_reasoning *out);
 
 static inline bool answer_is_blank(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';

@@ -3,7 +3,7 @@
 // never on where its pieces ended. So it waits for a mark that may still come, and limits are in
 // bytes.
 //
-//   START ─► REASONING ─► ANSWER ─► CONTENT ◄─► CALL ─► BETWEEN (behind a call)
+//   START ─► REASONING (◄─► CALL) ─► ANSWER ─► CONTENT ◄─► CALL ◄─► BETWEEN (behind a call)
 //   harmony: HEADER ─► MESSAGE ─► GAP ─► HEADER
 #define _GNU_SOURCE // memmem
 #include "answer_parts.h"
@@ -168,8 +168,7 @@ static bool step_reasoning(struct feed *f) {
     struct answer_parts *const parts = f->parts;
     struct mark_list list = {0};
     list_add(&list, parts->marks.reasoning.close);
-    if (has_tools(parts) && parts->marks.tools.in_reasoning)
-        list_add_all(&list, parts->marks.tools.open);
+    list_add_all(&list, answer_marks_ends(&parts->marks, has_tools(parts)));
     const char *mark = "";
     enum match found;
     if (parts->is_blank) {
@@ -181,13 +180,13 @@ static bool step_reasoning(struct feed *f) {
     const bool ends = f->final && found == MATCH_NONE;
     put(f, PART_REASONING, at - (ends ? 0 : blanks_before(f, at)));
     if (found != MATCH_FULL) return false;
-    if (mark != parts->marks.reasoning.close) {
+    parts->thinks = is_in(parts->marks.tools.open, mark);
+    if (parts->thinks) {
         call_begin(parts, blanks_at(f), mark);
         return true;
     }
     drop(f, blanks_at(f));
-    drop(f, strlen(mark));
-    drop(f, blanks_at(f));
+    if (mark == parts->marks.reasoning.close) drop(f, strlen(mark));
     parts->state = STATE_ANSWER;
     parts->is_blank = true;
     return true;
@@ -293,13 +292,18 @@ static enum call_verdict call_go(struct feed *f, size_t len, size_t *end, bool *
     }
 }
 
+// Text that is no call is content, or reasoning that was not closed.
+static void put_text(struct feed *f, size_t n) {
+    f->parts->state = f->parts->thinks ? STATE_REASONING : STATE_CONTENT;
+    put(f, f->parts->thinks ? PART_REASONING : PART_CONTENT, n);
+}
+
 // The text of a call ends early, after `len` bytes. The start of a token that was to follow an
-// argument is dropped; text that was no part of a call yet is content.
+// argument is dropped; text that was no part of a call yet is let out.
 static void call_cut(struct feed *f, size_t len) {
-    if (f->parts->call.is_open)
-        drop(f, len);
-    else
-        put(f, PART_CONTENT, len);
+    const size_t n = f->parts->call.is_open ? len : 0;
+    drop(f, n);
+    put_text(f, len - n);
 }
 
 static bool step_call(struct feed *f) {
@@ -315,7 +319,6 @@ static bool step_call(struct feed *f) {
     }
     if (verdict == CALL_MORE && !is_long) {
         if (!f->final) return false;
-        parts->state = STATE_CONTENT;
         call_cut(f, f->len);
         return true;
     }
@@ -324,12 +327,11 @@ static bool step_call(struct feed *f) {
         parts->state = STATE_BETWEEN;
         return true;
     }
-    // Before a call was let out, at least the mark's first byte is content, so that it is not taken
+    // Before a call was let out, at least the mark's first byte is text, so that it is not taken
     // for a mark again.
     size_t n = is_long ? whole_bytes(f, CALL_MAX_BYTES) : end;
     if (n == 0 && call->n_calls == 0) n = 1;
-    put(f, PART_CONTENT, n);
-    parts->state = STATE_CONTENT;
+    put_text(f, n);
     return true;
 }
 
@@ -362,7 +364,7 @@ static bool step_between(struct feed *f) {
         drop(f, f->len);
         return false;
     }
-    parts->state = STATE_CONTENT;
+    put_text(f, 0);
     if (style->bare && (f->text[0] == ';' || f->text[0] == '{'))
         call_begin(parts, f->text[0] == ';', "");
     else if (style->lines && parts->is_open)

@@ -6,7 +6,7 @@
 // Text that turns out to be no part of a call is content, as it was written. A call that was let
 // out in part has no end then, and its arguments are the start of a JSON object. However a text is
 // cut into pieces, the parts joined are the same. White space around reasoning and calls is
-// dropped.
+// dropped. Text behind a call in the reasoning is reasoning still, up to its closing mark.
 #ifndef RN_SERVER_ANSWER_PARTS_H
 #define RN_SERVER_ANSWER_PARTS_H
 
@@ -37,6 +37,7 @@ struct answer_parts {
     bool is_blank;   // all was white space so far, which is dropped
     bool is_wrapped; // the content's closing mark is dropped (wrap_marks)
     bool is_open;    // more calls may come without a mark (tool_marks.lines)
+    bool thinks;     // the last call came before the reasoning was closed
     int channel;     // of the message that is read (harmony)
     size_t scan;     // bytes of a call's message that were searched for its end (harmony)
     struct parts_call call;

@@ -51,7 +51,7 @@ static rn_reasoning reasoning_of(const struct generation *generation) {
     const struct answer_marks *marks = generation->marks;
     rn_reasoning reasoning = {0};
     if (!marks || generation->has_reasoned ||
-        !answer_marks_bound(marks, generation->in_reasoning, &reasoning))
+        !answer_marks_bound(marks, generation->in_reasoning, generation->tools, &reasoning))
         return (rn_reasoning){0};
     if (generation->compiled) reasoning.last = NULL; // the shape has the text behind the mark
     reasoning.budget = params->thinking_budget;

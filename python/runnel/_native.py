@@ -127,7 +127,8 @@ class Reasoning(Structure):
         (c_bool, "has_budget"),
         (c_int, "budget"),
         (c_char_p, "open close last"),
-        (c_uint64 * 2, "room"),
+        (POINTER(c_char_p), "answer"),
+        (c_uint64 * 1, "room"),
     )
 
 

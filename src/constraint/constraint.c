@@ -355,6 +355,11 @@ bool constraint_feed(struct constraint_run *run, int choice, const void *bytes, 
     return matcher_feed(choice_at(run, choice), bytes, len);
 }
 
+bool constraint_take(struct constraint_run *run, int choice, int32_t token) {
+    hook_advance(run, choice, token);
+    return matcher_set(choice_at(run, choice)) != 0;
+}
+
 void constraint_restart(struct constraint_run *run, int choice) {
     matcher_restart(choice_at(run, choice));
 }

@@ -75,6 +75,8 @@ rn_status constraint_status(const struct constraint_run *run, int choice);
 // Moves a choice over bytes that are no token, one step for rollback; false where they cannot come.
 // No bytes: a step that stays where it is.
 bool constraint_feed(struct constraint_run *run, int choice, const void *bytes, size_t len);
+// Moves a choice over a token, one step for rollback; false where it cannot come.
+bool constraint_take(struct constraint_run *run, int choice, int32_t token);
 // Moves a choice to the start, one step for rollback: text before it was free.
 void constraint_restart(struct constraint_run *run, int choice);
 

@@ -142,6 +142,30 @@ CASE(members_come_in_any_order) {
     expect(HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":\"{} x\"}", "T0(f)A0({})C(x\"})");
 }
 
+// Text behind such a call, and text that is no call, is reasoning up to its closing mark.
+CASE(calls_may_come_before_the_reasoning_is_closed) {
+    expect(HERMES THINK, "<think>hm\n<tool_call>{\"name\": \"f\"}</tool_call>", "R(hm)T0(f)A0({})");
+    expect(HERMES THINK, "<think>a<tool_call>{\"name\":\"f\"}</tool_call>\nb\n</think>\nc",
+           "R(a)T0(f)A0({})R(b)C(c)");
+    expect(HERMES THINK, "<think>a <tool_call>s are JSON.</think>b",
+           "R(a <tool_call>s are JSON.)C(b)");
+    expect(HERMES THINK, "<think>a <tool_call>{", "R(a <tool_call>{)");
+    expect(HERMES THINK, "<think>a<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}]</think>b",
+           "R(a)T0(f)A0({\"a\":1})R(])C(b)");
+    expect(HERMES THINK,
+           "<think>a</think>b<tool_call>{\"name\":\"f\"}</tool_call>c<think>d</think>",
+           "R(a)C(b)T0(f)A0({})C(c<think>d</think>)");
+    expect(CODER THINK, "<think>hm<tool_call>\n<function=f>\n</function>\n</tool_call>",
+           "R(hm)T0(f)A0({})");
+    expect(KIMI THINK,
+           "<think>hm<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+           "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|></think>",
+           "R(hm)T0(f)A0({})");
+    expect(DSML THINK,
+           "<think>hm<" DSML "tool_calls>\n<" DSML "invoke name=\"f\">\n</" DSML "invoke>",
+           "R(hm)T0(f)A0({})");
+}
+
 CASE(hunyuan_calls) {
     expect(HUNYUAN,
            "<think>\nhm\n</think>\n<answer>\nSo.\n<tool_calls>[{\"name\": \"f\", \"arguments\": "
@@ -175,6 +199,11 @@ CASE(cohere_calls) {
                              opened, strlen(opened), NULL},
                "R(hm)C(Yes.)");
     expect(COHERE, "<|START_ACTION|>[1]", "C(<|START_ACTION|>[1])");
+    expect(COHERE, "<|START_THINKING|>hm <|START_RESPONSE|>Yes.<|END_RESPONSE|>", "R(hm)C(Yes.)");
+    expect(COHERE,
+           "<|START_THINKING|>hm<|START_ACTION|>[{\"tool_name\": \"f\"}]<|END_ACTION|>"
+           "<|START_RESPONSE|>Yes.<|END_RESPONSE|>",
+           "R(hm)T0(f)A0({})C(Yes.)");
 }
 
 CASE(apertus_calls) {
@@ -184,6 +213,9 @@ CASE(apertus_calls) {
     expect(APERTUS, "<|inner_prefix|>hm<|inner_suffix|>Yes", "R(hm)C(Yes)");
     expect(APERTUS, "Yes<|inner_suffix|> and<|inner_prefix|>hm<|inner_suffix|>no",
            "C(Yes and)R(hm)C(no)");
+    expect(APERTUS,
+           "<|inner_prefix|>a<|tools_prefix|>[{\"f\": {}}]<|tools_suffix|>b<|inner_suffix|>c",
+           "R(a)T0(f)A0({})R(b)C(c)");
     expect(APERTUS, "<|tools_prefix|>[{\"f\": 1}]", "C(<|tools_prefix|>[{\"f\": 1}])");
     expect(APERTUS, "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]", "T0(f)A0({})C(, \"g\": {}}])");
     expect(APERTUS, "<|tools_prefix|>[{\"name\": \"f\", \"arguments\": {}}]", "T0(f)A0({})");

@@ -41,11 +41,11 @@ CASE(bounded_reasoning_is_told_apart) {
         const struct answer_marks marks = answer_marks_of(tmpls[i]);
         rn_reasoning cut, open;
         char text[256];
-        assert_true(answer_marks_bound(&marks, false, &open));
+        assert_true(answer_marks_bound(&marks, false, false, &open));
         snprintf(text, sizeof text, "%s%sa b%sYes", open.open, marks.harmony ? "" : "\n",
                  open.last ? open.last : open.close);
         expect(tmpls[i], text, "R(a b)C(Yes)");
-        assert_true(answer_marks_bound(&marks, true, &cut));
+        assert_true(answer_marks_bound(&marks, true, false, &cut));
         assert_null(cut.open);
         const char *rest = text + strlen(open.open);
         expect_job(&(struct job){marks, false, true, rest, strlen(rest), NULL}, "R(a b)C(Yes)");
@@ -53,7 +53,7 @@ CASE(bounded_reasoning_is_told_apart) {
     }
     rn_reasoning none;
     const struct answer_marks marks = answer_marks_of(HERMES);
-    assert_false(answer_marks_bound(&marks, false, &none));
+    assert_false(answer_marks_bound(&marks, false, false, &none));
 }
 
 static bool shows_special(const char *tmpl, bool tools) {

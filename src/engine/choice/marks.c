@@ -1,4 +1,5 @@
 // See marks.h.
+#define _GNU_SOURCE // memmem
 #include "engine/choice/marks.h"
 
 #include <stdlib.h>
@@ -36,13 +37,18 @@ static bool may_open(const struct reasoning_rule *rule, struct text_span text) {
     return false;
 }
 
-static bool has_rest(const struct reasoning_rule *rule, struct text_span text) {
-    return text.len > 1 && memchr(text.data, rule->last[rule->n_close - 1], text.len - 1);
+static bool may_close(const struct reasoning_rule *rule, struct text_span text) {
+    if (text.len > 1 && memchr(text.data, rule->last.text[rule->n_close - 1], text.len - 1))
+        return true;
+    for (int i = 0; text.len && i < rule->n_answer; i++)
+        if (memchr(text.data, rule->answer[i].text[rule->answer[i].len - 1], text.len)) return true;
+    return false;
 }
 
 static bool has_mark(const struct reasoning_rule *rule, struct text_span text) {
-    for (size_t at = 0; at + rule->n_close <= text.len; at++)
-        if (memcmp(text.data + at, rule->last, rule->n_close) == 0) return true;
+    if (memmem(text.data, text.len, rule->last.text, rule->n_close)) return true;
+    for (int i = 0; i < rule->n_answer; i++)
+        if (memmem(text.data, text.len, rule->answer[i].text, rule->answer[i].len)) return true;
     return false;
 }
 
@@ -62,7 +68,7 @@ static rn_status fill(struct marks *marks, const struct reasoning_rule *rule, rn
     for (int32_t id = 0; id < n_vocab && !s; id++) {
         const struct text_span text = tokenizer_bytes(tokenizer, id);
         if (may_open(rule, text)) s = list_add(&marks->opening, &marks->n_opening, id, err);
-        if (!s && has_rest(rule, text)) s = list_add(&marks->closing, &marks->n_closing, id, err);
+        if (!s && may_close(rule, text)) s = list_add(&marks->closing, &marks->n_closing, id, err);
         if (!s && tokenizer_is_end(tokenizer, id))
             s = list_add(&marks->end, &marks->n_end, id, err);
     }
@@ -75,8 +81,12 @@ static rn_status create(const struct reasoning_rule *rule, struct marks **out, r
     if (!marks) return no_memory(err);
     marks->refs = 1;
     marks->open = strndup(rule->open, rule->n_open);
-    marks->close = strndup(rule->last, rule->n_close);
-    const rn_status status = marks->open && marks->close ? fill(marks, rule, err) : no_memory(err);
+    marks->close = strndup(rule->last.text, rule->n_close);
+    marks->n_answer = rule->n_answer;
+    bool ok = marks->open && marks->close;
+    for (int i = 0; i < rule->n_answer; i++)
+        ok = (marks->answer[i] = strdup(rule->answer[i].text)) && ok;
+    const rn_status status = ok ? fill(marks, rule, err) : no_memory(err);
     if (status)
         marks_release(marks);
     else
@@ -88,6 +98,7 @@ void marks_release(struct marks *marks) {
     if (!marks || atomic_fetch_sub(&marks->refs, 1) > 1) return;
     free(marks->open);
     free(marks->close);
+    for (int i = 0; i < marks->n_answer; i++) free(marks->answer[i]);
     free(marks->opening);
     free(marks->closing);
     free(marks->end);
@@ -111,8 +122,12 @@ void marks_kept_deinit(struct marks_kept *kept) {
 }
 
 static bool has_marks_of(const struct marks *marks, const struct reasoning_rule *rule) {
-    return strlen(marks->close) == rule->n_close && strcmp(marks->open, rule->open) == 0 &&
-           memcmp(marks->close, rule->last, rule->n_close) == 0;
+    bool same = strlen(marks->close) == rule->n_close && strcmp(marks->open, rule->open) == 0 &&
+                memcmp(marks->close, rule->last.text, rule->n_close) == 0 &&
+                marks->n_answer == rule->n_answer;
+    for (int i = 0; same && i < rule->n_answer; i++)
+        same = strcmp(marks->answer[i], rule->answer[i].text) == 0;
+    return same;
 }
 
 // Takes the lists of the rule's marks out of the kept ones; NULL: there are none.

@@ -12,11 +12,14 @@
 // Immutable, and counted.
 struct marks {
     _Atomic int refs;
-    char *open, *close; // the marks
-    int32_t *opening;   // [n_opening] blanks, and tokens that may be part of the opening mark
+    char *open, *close;                // the marks
+    char *answer[RN_MAX_ANSWER_MARKS]; // [n_answer] those that the answer starts with
+    int n_answer;
+    int32_t *opening; // [n_opening] blanks, and tokens that may be part of the opening mark
     int n_opening;
-    // [n_closing] tokens with text behind the last byte of the closing mark; those with the whole
-    // mark come first
+    // [n_closing] tokens that may end the reasoning and start the answer: with text behind the last
+    // byte of the closing mark, or with the last byte of an answer's mark. Those with a whole mark
+    // come first
     int32_t *closing;
     int n_closing, n_whole;
     int32_t *end; // [n_end] tokens that end a text

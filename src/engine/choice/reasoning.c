@@ -13,6 +13,18 @@ static rn_status check_mark(const char *name, const char *mark, bool may_lack, r
                    len ? "too long" : "empty", RN_MAX_MARK_BYTES);
 }
 
+static rn_status check_answers(const char *const *answer, rn_error *err) {
+    int n = 0;
+    rn_status status = RN_OK;
+    while (!status && answer && answer[n]) {
+        status = check_mark("answer", answer[n], false, err);
+        if (!status && ++n > RN_MAX_ANSWER_MARKS)
+            status = err_set(err, RN_ERR_ARG, "more than %d marks in reasoning.answer",
+                             RN_MAX_ANSWER_MARKS);
+    }
+    return status;
+}
+
 rn_status reasoning_check(const rn_reasoning *reasoning, rn_error *err) {
     if (!reasoning->has_budget && !reasoning->close) return RN_OK;
     if (reasoning->has_budget && reasoning->budget < 0)
@@ -21,6 +33,7 @@ rn_status reasoning_check(const rn_reasoning *reasoning, rn_error *err) {
     rn_status status = check_mark("open", reasoning->open, true, err);
     if (!status) status = check_mark("close", reasoning->close, false, err);
     if (!status) status = check_mark("last", reasoning->last, true, err);
+    if (!status) status = check_answers(reasoning->answer, err);
     if (status || !reasoning->last) return status;
     if (strncmp(reasoning->last, reasoning->close, strlen(reasoning->close)) == 0) return RN_OK;
     return err_set(err, RN_ERR_ARG, "reasoning.last is \"%s\", which does not start with \"%s\"",
@@ -32,15 +45,15 @@ rn_status reasoning_check(const rn_reasoning *reasoning, rn_error *err) {
 // Where each token of the text begins; false: they are not the tokens of this very text.
 static bool place_tokens(struct reasoning_rule *rule, const struct token_list *list, size_t from) {
     size_t at = 0;
-    for (size_t i = 0; i < rule->n_last; i++) rule->token[i] = -1;
+    for (size_t i = 0; i < rule->last.len; i++) rule->token[i] = -1;
     for (size_t i = from; i < list->count; i++) {
         const struct text_span bytes = tokenizer_bytes(rule->tokenizer, list->id[i]);
-        if (bytes.len == 0 || bytes.len > rule->n_last - at) return false;
-        if (memcmp(bytes.data, rule->last + at, bytes.len) != 0) return false;
+        if (bytes.len == 0 || bytes.len > rule->last.len - at) return false;
+        if (memcmp(bytes.data, rule->last.text + at, bytes.len) != 0) return false;
         rule->token[at] = list->id[i];
         at += bytes.len;
     }
-    return at == rule->n_last;
+    return at == rule->last.len;
 }
 
 // The tokens of the text inside of another one. Some tokenizers put a space before a text's first
@@ -48,13 +61,13 @@ static bool place_tokens(struct reasoning_rule *rule, const struct token_list *l
 static rn_status encode_last(struct reasoning_rule *rule, rn_error *err) {
     char text[RN_MAX_MARK_BYTES + 2];
     text[0] = '\n';
-    memcpy(text + 1, rule->last, rule->n_last);
+    memcpy(text + 1, rule->last.text, rule->last.len);
     bool fits = false;
     for (int broken = 0; broken < 2 && !fits; broken++) {
         struct token_list list = {0};
         const rn_status status =
             tokenizer_encode(rule->tokenizer, broken ? text : text + 1,
-                             rule->n_last + (size_t)broken, ENCODE_SPECIAL, &list, err);
+                             rule->last.len + (size_t)broken, ENCODE_SPECIAL, &list, err);
         for (size_t from = 0; !status && !fits && from < list.count; from++)
             fits = place_tokens(rule, &list, from);
         token_list_deinit(&list);
@@ -62,22 +75,39 @@ static rn_status encode_last(struct reasoning_rule *rule, rn_error *err) {
     }
     if (!fits)
         return err_set(err, RN_ERR_ARG, "reasoning: \"%s\" is no row of tokens of the model",
-                       rule->last);
+                       rule->last.text);
     // a start of the text that the model wrote in tokens of its own: the text is written from its
     // beginning
-    for (size_t i = 1; i < rule->n_last; i++)
+    for (size_t i = 1; i < rule->last.len; i++)
         if (rule->token[i] < 0) rule->token[i] = rule->token[0];
     return RN_OK;
 }
 
-static void fill_shorter(struct reasoning_rule *rule) {
-    rule->shorter[0] = 0;
-    rule->shorter[1] = 0;
-    for (size_t i = 1; i < rule->n_last; i++) {
-        int n = rule->shorter[i];
-        while (n > 0 && rule->last[n] != rule->last[i]) n = rule->shorter[n];
-        rule->shorter[i + 1] = n + (rule->last[n] == rule->last[i]);
+// False: no memory; deinit is needed still.
+static bool mark_init(struct reasoning_mark *mark, const char *text) {
+    mark->len = strlen(text);
+    mark->text = strdup(text);
+    mark->shorter = calloc(mark->len + 1, sizeof *mark->shorter);
+    if (!mark->text || !mark->shorter) return false;
+    for (size_t i = 1; i < mark->len; i++) {
+        int n = mark->shorter[i];
+        while (n > 0 && text[n] != text[i]) n = mark->shorter[n];
+        mark->shorter[i + 1] = n + (text[n] == text[i]);
     }
+    return true;
+}
+
+static void mark_deinit(struct reasoning_mark *mark) {
+    free(mark->text);
+    free(mark->shorter);
+}
+
+static bool answers_init(struct reasoning_rule *rule, const char *const *answer) {
+    for (int i = 0; answer && answer[i]; i++) {
+        rule->n_answer = i + 1;
+        if (!mark_init(&rule->answer[i], answer[i])) return false;
+    }
+    return true;
 }
 
 rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *given, bool to_last,
@@ -87,23 +117,20 @@ rn_status reasoning_init(struct reasoning_rule *rule, const rn_reasoning *given,
                                     .has_budget = given->has_budget,
                                     .budget = given->budget,
                                     .open = strdup(given->open ? given->open : ""),
-                                    .last = strdup(last),
                                     .n_open = given->open ? strlen(given->open) : 0,
-                                    .n_close = strlen(to_last ? last : given->close),
-                                    .n_last = strlen(last)};
-    rule->token = calloc(rule->n_last, sizeof *rule->token);
-    rule->shorter = calloc(rule->n_last + 1, sizeof *rule->shorter);
-    if (!rule->open || !rule->last || !rule->token || !rule->shorter)
+                                    .n_close = strlen(to_last ? last : given->close)};
+    rule->token = calloc(strlen(last), sizeof *rule->token);
+    if (!rule->open || !rule->token || !mark_init(&rule->last, last) ||
+        !answers_init(rule, given->answer))
         return err_set(err, RN_ERR_NOMEM, "no memory for the rules of a request");
-    fill_shorter(rule);
     return rule->has_budget ? encode_last(rule, err) : RN_OK;
 }
 
 void reasoning_deinit(struct reasoning_rule *rule) {
     free(rule->open);
-    free(rule->last);
     free(rule->token);
-    free(rule->shorter);
+    mark_deinit(&rule->last);
+    for (int i = 0; i < rule->n_answer; i++) mark_deinit(&rule->answer[i]);
     *rule = (struct reasoning_rule){0};
 }
 
@@ -131,10 +158,22 @@ static void look_for_open(const struct reasoning_rule *rule, struct reasoning_st
 }
 
 // Knuth, Morris and Pratt: after `matched` bytes of the text, what one more byte leaves.
-static int match(const struct reasoning_rule *rule, int matched, char c) {
-    if ((size_t)matched == rule->n_last) matched = rule->shorter[matched];
-    while (matched > 0 && rule->last[matched] != c) matched = rule->shorter[matched];
-    return matched + (rule->last[matched] == c);
+static int match(const struct reasoning_mark *mark, int matched, char c) {
+    if ((size_t)matched == mark->len) matched = mark->shorter[matched];
+    while (matched > 0 && mark->text[matched] != c) matched = mark->shorter[matched];
+    return matched + (mark->text[matched] == c);
+}
+
+static void look_for_end(const struct reasoning_rule *rule, struct reasoning_state *state, char c,
+                         size_t end) {
+    state->matched = match(&rule->last, state->matched, c);
+    if ((size_t)state->matched == end) state->phase = REASONING_GAP;
+    for (int i = 0; i < rule->n_answer && state->phase == REASONING_INSIDE; i++) {
+        state->starts[i] = match(&rule->answer[i], state->starts[i], c);
+        if ((size_t)state->starts[i] < rule->answer[i].len) continue;
+        state->phase = REASONING_AFTER;
+        state->mark = i + 1;
+    }
 }
 
 // end: bytes of `last` that end the reasoning.
@@ -145,14 +184,14 @@ static void advance_byte(const struct reasoning_rule *rule, struct reasoning_sta
         look_for_open(rule, state, c);
         break;
     case REASONING_INSIDE:
-        state->matched = match(rule, state->matched, c);
-        if ((size_t)state->matched == end) state->phase = REASONING_GAP;
+        look_for_end(rule, state, c, end);
         break;
     case REASONING_GAP:
         if (!reasoning_is_blank(c) || ++state->n_blank > REASONING_BLANKS)
             state->phase = REASONING_AFTER;
         break;
     case REASONING_AFTER:
+        state->n_behind++;
         break;
     }
 }
@@ -162,7 +201,7 @@ void reasoning_advance(const struct reasoning_rule *rule, struct reasoning_state
     if (state->phase == REASONING_AFTER) return;
     const struct text_span bytes = tokenizer_bytes(rule->tokenizer, token);
     const bool was_inside = state->phase == REASONING_INSIDE;
-    const size_t end = is_spent(rule, state) ? rule->n_last : rule->n_close;
+    const size_t end = is_spent(rule, state) ? rule->last.len : rule->n_close;
     for (size_t i = 0; i < bytes.len; i++) advance_byte(rule, state, bytes.data[i], end);
     state->n_tokens += was_inside;
 }

@@ -2,6 +2,7 @@
 // may be. It is followed token by token; where a text stands depends on its tokens alone.
 //
 //   BEFORE --open--> INSIDE --close--> GAP --the first text but a few blanks--> AFTER
+//     |                +------------- a mark that the answer starts with ---------^
 //     +--------- any other text but a few blanks: the model does not think --------^
 #ifndef RN_ENGINE_CHOICE_REASONING_H
 #define RN_ENGINE_CHOICE_REASONING_H
@@ -14,6 +15,12 @@ enum {
     REASONING_BLANKS = 4
 }; // bytes of blanks before the opening mark, and behind the closing one
 
+struct reasoning_mark {
+    char *text;
+    size_t len;
+    int *shorter; // [len + 1] the next shorter start of it that such a start ends with
+};
+
 // Marks are found in the tokens' bytes: a model may write a mark in other tokens than the
 // tokenizer.
 struct reasoning_rule {
@@ -21,11 +28,12 @@ struct reasoning_rule {
     bool has_budget;
     int budget; // tokens
     char *open; // n_open 0: the prompt has opened the reasoning
-    char *last; // the text that is written when the budget is spent; it starts with the mark
-    size_t n_open, n_last;
+    size_t n_open;
+    struct reasoning_mark last; // written when the budget is spent; it starts with the closing mark
     size_t n_close; // bytes of `last` that end the reasoning, before the budget is spent
-    int32_t *token; // [n_last] the token to write where that many bytes of it are written
-    int *shorter;   // [n_last + 1] the next shorter start of it that such a start ends with
+    int32_t *token; // [last.len] the token to write where that many bytes of it are written
+    struct reasoning_mark answer[RN_MAX_ANSWER_MARKS]; // [n_answer] the answer starts with them
+    int n_answer;
 };
 
 rn_status reasoning_check(const rn_reasoning *reasoning, rn_error *err);
@@ -41,6 +49,9 @@ struct reasoning_state {
     int n_tokens; // of the reasoning
     int matched;  // bytes of the mark that the text ends with: the opening one, or `last`
     int n_blank;  // bytes of blanks in this phase: BEFORE and GAP
+    int starts[RN_MAX_ANSWER_MARKS]; // bytes of the answer's marks that the text ends with: INSIDE
+    int mark;     // AFTER: the mark that the answer started with; 0: none, 1: answer[0]
+    int n_behind; // bytes behind it in the token that ended it
 };
 struct reasoning_state reasoning_begin(const struct reasoning_rule *rule);
 void reasoning_advance(const struct reasoning_rule *rule, struct reasoning_state *state,

@@ -8,6 +8,8 @@
 #include "engine/choice/rules.h"
 #include "plan/choice.h"
 
+enum { BEHIND_MAX = 64 }; // bytes of a token behind a mark that the answer starts with
+
 // ---------------------------------------------------------------- create
 
 static rn_status check(const rn_request *request, const struct tokenizer *tokenizer,
@@ -61,15 +63,53 @@ static struct reasoning_state behind(const struct text_shape *shape,
     return next;
 }
 
-// A model that thinks has to answer, and its answer starts with a token of its own.
-static void mask_inside(const struct text_shape *shape, const struct reasoning_state *state,
+// The token, behind which the state is `next`, ended the reasoning by a mark of the answer: moves
+// the run, which is at the shape's start. A token that is the mark moves it by itself, since the
+// mark may be a special token. Otherwise the mark was written in several tokens of plain text.
+// False where the shape does not start so.
+static bool start(struct text_shape *shape, int choice, const struct reasoning_state *next,
+                  int32_t token) {
+    const struct reasoning_mark *mark = &shape->reasoning->answer[next->mark - 1];
+    const struct text_span bytes = tokenizer_bytes(shape->reasoning->tokenizer, token);
+    const size_t n_behind = (size_t)next->n_behind;
+    char text[RN_MAX_MARK_BYTES + BEHIND_MAX];
+    if (bytes.len == mark->len && n_behind == 0) return constraint_take(shape->run, choice, token);
+    if (n_behind > BEHIND_MAX) {
+        constraint_restart(shape->run, choice); // the step that is rolled back
+        return false;
+    }
+    memcpy(text, mark->text, mark->len);
+    memcpy(text + mark->len, bytes.data + bytes.len - n_behind, n_behind);
+    return constraint_feed(shape->run, choice, text, mark->len + n_behind);
+}
+
+// Whether the token may come while the model thinks. The answer starts with a token of its own, or
+// with its mark.
+static bool may_think(struct text_shape *shape, int choice, const struct reasoning_state *state,
+                      int32_t token) {
+    const struct reasoning_state next = behind(shape, state, token);
+    if (next.phase != REASONING_AFTER) return true;
+    if (!next.mark) return false;
+    const bool starts = start(shape, choice, &next, token);
+    shape->hook.rollback(shape->run, choice, 1);
+    return starts;
+}
+
+static bool is_in_mark(const struct text_shape *shape, const struct reasoning_state *state) {
+    bool any = state->matched > 0;
+    for (int i = 0; i < shape->reasoning->n_answer; i++) any |= state->starts[i] > 0;
+    return any;
+}
+
+// A model that thinks has to answer.
+static void mask_inside(struct text_shape *shape, int choice, const struct reasoning_state *state,
                         uint64_t *allowed) {
     const struct marks *marks = shape->marks;
-    const int n = state->matched ? marks->n_closing : marks->n_whole;
+    const int n = is_in_mark(shape, state) ? marks->n_closing : marks->n_whole;
     for (int i = 0; i < marks->n_end; i++) clear_bit(allowed, marks->end[i]);
     for (int i = 0; i < shape->rules->n_stop; i++) clear_bit(allowed, shape->rules->stop[i]);
     for (int i = 0; i < n; i++)
-        if (behind(shape, state, marks->closing[i]).phase == REASONING_AFTER)
+        if (!may_think(shape, choice, state, marks->closing[i]))
             clear_bit(allowed, marks->closing[i]);
 }
 
@@ -87,7 +127,7 @@ void shape_mask(struct text_shape *shape, int choice, const struct reasoning_sta
                 uint64_t *allowed, int n_vocab) {
     const enum reasoning_phase phase = shape->reasoning ? state->phase : REASONING_AFTER;
     if (phase == REASONING_INSIDE) {
-        mask_inside(shape, state, allowed);
+        mask_inside(shape, choice, state, allowed);
         return;
     }
     shape->hook.mask(shape->run, choice, allowed, n_vocab);
@@ -112,6 +152,10 @@ void shape_advance(struct text_shape *shape, int choice, const struct reasoning_
         const struct reasoning_state next = behind(shape, state, token);
         if (is_at_start(&next)) {
             constraint_restart(shape->run, choice);
+            return;
+        }
+        if (next.mark) {
+            start(shape, choice, &next, token);
             return;
         }
     }

@@ -2,7 +2,8 @@
 // shape starts where the prompt ends, or behind the reasoning:
 //
 //   BEFORE   the shape, or blanks and the opening mark. The run follows both
-//   INSIDE   any token that does not end the text, and none that has text behind the closing mark
+//   INSIDE   any token that does not end the text, and none that has text behind the closing mark.
+//            A mark that the answer starts with comes where the shape may start with it
 //   GAP      the shape, or a few blanks that are no part of it
 //   AFTER    the shape
 //
