@@ -267,6 +267,19 @@ CASE(reasoning_that_the_model_closes_is_left_alone) {
     streams_check_same(&got, &plain);
 }
 
+CASE(an_answer_that_started_is_not_cut_by_the_budget) {
+    const char *const answer[] = {"<never written>", text_of(plain.ids + 8, 2), NULL};
+    struct stream got;
+    rn_request request = request_of();
+    request.reasoning =
+        (rn_reasoning){.has_budget = true, .budget = 12, .close = "</a>", .answer = answer};
+    run(&request, &got);
+    streams_check_same(&got, &plain);
+    request.reasoning.budget = 8; // it is spent before the mark
+    run(&request, &got);
+    assert_true(starts_as_plain(&got, 8) && !starts_as_plain(&got, 9));
+}
+
 CASE(reasoning_begins_with_its_mark) {
     const char *open = text_of(plain.ids, 2);
     struct stream got;
@@ -401,6 +414,11 @@ CASE(wrong_rules_are_refused_by_their_values) {
         {{.reasoning = {.has_budget = true, .budget = -2, .close = "x"}}, "budget is -2"},
         {{.reasoning = {.has_budget = true}}, "reasoning.close is empty"},
         {{.reasoning = {.has_budget = true, .close = "x", .last = "y"}}, "does not start with"},
+        {{.reasoning = {.close = "x", .answer = (const char *const[]){"", NULL}}},
+         "reasoning.answer is empty"},
+        {{.reasoning = {.close = "x",
+                        .answer = (const char *const[]){"a", "b", "c", "d", "e", NULL}}},
+         "more than 4 marks in reasoning.answer"},
         {{.prompt_logprobs = true, .top_prompt_logprobs = 21}, "top_prompt_logprobs is 21"},
         {{.prompt_logprobs = true, .pooling = RN_POOLING_MEAN}, "prompt_logprobs with pooling"},
     };

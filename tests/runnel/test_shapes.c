@@ -305,6 +305,62 @@ CASE(a_shape_starts_behind_the_last_text) {
     rn_shape_release(shape);
 }
 
+#define NEVER "</never written>"
+
+// A special token, as the marks of calls are in most families.
+CASE(an_answer_may_start_with_its_mark_inside_of_the_reasoning) {
+    static const char *const mark[] = {"<|other|>", "<|user|>", NULL};
+    static struct stream got;
+    for (int shaped = 0; shaped < 2; shaped++) {
+        rn_shape *shape = shape_of(RN_SHAPE_STRUCTURE,
+                                   shaped ? "{\"type\":\"const_string\",\"value\":\"<|user|>fox\"}"
+                                          : "{\"type\":\"const_string\",\"value\":\"fox\"}");
+        rn_request request = request_of(shape, 1, 0);
+        request.max_tokens = 20;
+        request.special_text = true;
+        request.reasoning = (rn_reasoning){.close = NEVER, .answer = mark};
+        run_biased(&request, token_of("<|user|>"), &got);
+        const char *at = memmem(got.text, got.n_text, mark[1], strlen(mark[1]));
+        check((at != NULL) == shaped, "%.*s", (int)got.n_text, got.text);
+        assert_int_equal(got.finish, shaped ? RN_FINISH_STOP : RN_FINISH_LENGTH);
+        if (at) assert_memory_equal(got.text + got.n_text - 11, "<|user|>fox", 11);
+        rn_shape_release(shape);
+    }
+}
+
+// The mark in the tokens that the model writes by itself, perhaps with text behind it. A shape that
+// does not start with the mark keeps it out of the reasoning.
+CASE(an_answers_mark_may_be_plain_text) {
+    static struct stream plain, got;
+    static char mark[64], source[128];
+    rn_request request = request_of(NULL, 0, 0);
+    run(&request, &plain);
+    for (int cut = 0; cut < 4; cut++) {
+        size_t len = 0, before = 0;
+        for (int i = 0; i < 12; i++) {
+            size_t n;
+            const char *bytes = rn_token_bytes(model, plain.ids[i], &n);
+            if (i < 10) before += n;
+            if (i >= 10) memcpy(mark + len, bytes, n), len += n;
+        }
+        const size_t n_cut = cut & 1; // of the last token
+        mark[len] = 0;
+        snprintf(source, sizeof source, "[\"%s%s fox\"]", cut & 2 ? "A" : "", mark);
+        mark[len - n_cut] = 0;
+        rn_shape *shape = shape_of(RN_SHAPE_CHOICES, source);
+        request = request_of(shape, 0, 0);
+        request.reasoning =
+            (rn_reasoning){.close = NEVER, .answer = (const char *const[]){mark, NULL}};
+        run(&request, &got);
+        const char *at = memmem(got.text, got.n_text, mark, strlen(mark));
+        assert_int_equal(got.finish, at ? RN_FINISH_STOP : RN_FINISH_LENGTH);
+        check((at != NULL) == !(cut & 2), "%.*s", (int)got.n_text, got.text);
+        if (at) check_text(shape, at, (size_t)(got.text + got.n_text - at), true);
+        if (at) assert_true((size_t)(at - got.text) == before);
+        rn_shape_release(shape);
+    }
+}
+
 // ---------------------------------------------------------------- beside other rules
 
 CASE(bans_yield_to_a_shape) {
