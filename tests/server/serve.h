@@ -26,6 +26,9 @@ struct serve {
 #ifndef SERVE_TURN // that the template opens
 #define SERVE_TURN ""
 #endif
+#ifndef SERVE_MODEL
+#define SERVE_MODEL TEST_DATA "/golden/llama/model.gguf"
+#endif
 static const char serve_template[] =
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n" SERVE_TURN "{% endif %}";
@@ -64,8 +67,7 @@ static inline void serve_start_with(struct serve *serve, const struct server_con
                                        .speculate = "off"};
     *serve = (struct serve){0};
     check(!server_create(config, &serve->server, &err), "%s", err.message);
-    check(!rn_model_open(TEST_DATA "/golden/llama/model.gguf", &serve->model, &err), "%s",
-          err.message);
+    check(!rn_model_open(SERVE_MODEL, &serve->model, &err), "%s", err.message);
     check(!rn_chat_template_create(serve->model, serve_template, &serve->tmpl, &err), "%s",
           err.message);
     check(!rn_engine_create(serve->model, &options, &serve->engine, &err), "%s", err.message);
