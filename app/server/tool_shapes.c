@@ -13,7 +13,8 @@ enum style {
     STYLE_PAIRS,  // {key:value,...} with the marks' quotes
 };
 
-// begin (before NAME middle ARGUMENTS after) between ... end. A '#' in `middle` is a number.
+// begin (before NAME middle ARGUMENTS after) between ... end. A '#' in `before` or `middle` is a
+// number.
 struct form {
     const char *open; // the first mark that opens calls (answer_marks.h)
     const char *sign; // in the template; NULL: any
@@ -160,7 +161,7 @@ static const struct form forms[] = {
     // Command A, Command R7B
     {.open = "<|START_ACTION|>",
      .begin = "<|START_ACTION|>[\n    ",
-     .before = "{\"tool_name\": \"",
+     .before = "{\"tool_call_id\": \"#\", \"tool_name\": \"",
      .middle = "\", \"parameters\": ",
      .after = "}",
      .between = ",\n    ",
@@ -289,17 +290,20 @@ static void text_put(struct jbuf *out, const char *text) {
     if (text) const_put(out, text, strlen(text));
 }
 
+static void number_put(struct jbuf *out) {
+    comma(out);
+    jbuf_text(out, "{\"type\":\"regex\",\"pattern\":\"[0-9]{1,3}\"}");
+}
+
 // Text in which a '#' stands for a number.
 static void numbered_put(struct jbuf *out, const char *text) {
     const char *const number = text ? strchr(text, '#') : NULL;
-    if (!number) {
-        text_put(out, text);
-        return;
+    if (number) {
+        const_put(out, text, (size_t)(number - text));
+        number_put(out);
+        text = number + 1;
     }
-    const_put(out, text, (size_t)(number - text));
-    comma(out);
-    jbuf_text(out, "{\"type\":\"regex\",\"pattern\":\"[0-9]{1,3}\"}");
-    text_put(out, number + 1);
+    text_put(out, text);
 }
 
 // Any text without the marks that open calls.
@@ -412,20 +416,26 @@ static void name_put(struct jbuf *out, const struct form *form, const char *name
 // A tag of one tool's call: all of it is content, which has the parts one after the other.
 static void call_put(struct jbuf *out, const struct form *form, const struct tool_shape *shape,
                      const json_t *function, bool loose) {
-    struct jbuf begin = {0};
-    jbuf_text(&begin, form->before ? form->before : "");
-    name_put(&begin, form, json_string_value(json_object_get(function, "name")));
+    const char *const before = form->before ? form->before : "", *const number =
+                                                                     strchr(before, '#');
+    struct jbuf name = {0};
+    jbuf_text(&name, number ? number + 1 : before);
+    name_put(&name, form, json_string_value(json_object_get(function, "name")));
     comma(out);
     jbuf_text(out, "{\"type\":\"tag\",\"begin\":");
-    jbuf_string(out, begin.data, begin.len);
+    jbuf_string(out, number ? before : name.data, number ? (size_t)(number - before) : name.len);
     jbuf_text(out, ",\"content\":{\"type\":\"sequence\",\"elements\":[");
+    if (number) {
+        number_put(out);
+        const_put(out, name.data, name.len);
+    }
     numbered_put(out, form->middle);
     arguments_put(out, form, shape->marks, json_object_get(function, "parameters"), loose);
     jbuf_text(out, "]},\"end\":");
     jbuf_cstring(out, form->after ? form->after : "");
     jbuf_text(out, "}");
-    if (begin.failed) out->failed = true;
-    jbuf_deinit(&begin);
+    if (name.failed) out->failed = true;
+    jbuf_deinit(&name);
 }
 
 // False: a name cannot be written.
