@@ -140,7 +140,7 @@ int chat_open(struct chat *chat, const struct options *options, const rn_model *
     *chat = (struct chat){
         .model = model,
         .messages = json_array(),
-        .flags = (option_flag(options, OPT_NO_BOS) ? 0 : RN_TOKENIZE_BOS) |
+        .flags = RN_TOKENIZE_GUARDED | (option_flag(options, OPT_NO_BOS) ? 0 : RN_TOKENIZE_BOS) |
                  (option_flag(options, OPT_NO_SPECIAL) ? 0 : RN_TOKENIZE_SPECIAL),
     };
     const char *system = option_text(options, OPT_SYSTEM);
@@ -235,6 +235,7 @@ int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_i
     const rn_chat request = {.messages = messages,
                              .tools = chat->tools,
                              .add_generation_prompt = answer,
+                             .guard = true,
                              .now = local_now()};
     rn_error err = {0};
     char *text = NULL;
