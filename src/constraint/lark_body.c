@@ -203,14 +203,39 @@ static bool repeat(struct body *b, int64_t min, int64_t max) {
     return node != NULL;
 }
 
-static bool read_number(struct body *b, int64_t *out) {
+// The number that the body is at.
+static bool number_here(struct body *b, int64_t *out) {
     const struct source *s = &b->l->source;
     *out = 0;
-    if (!next(b)) return false;
     if (b->token.word != LARK_NUMBER) return fail(b, "expected a number of repetitions");
     for (size_t i = b->token.at; i < b->token.end; i++)
         if (*out < GRAMMAR_MAX_COUNT) *out = *out * 10 + (s->text[i] - '0');
     return true;
+}
+
+static bool read_number(struct body *b, int64_t *out) { return next(b) && number_here(b, out); }
+
+static bool is_at(const struct body *b, uint8_t mark) {
+    return b->token.word == LARK_MARK && b->token.mark == mark;
+}
+
+// "{3}", "{1,3}", "{1,}" or "{,3}", as llguidance has them. Other braces are those of templates.
+static bool read_braces(struct body *b) {
+    const size_t at = b->token.at;
+    int64_t min = 0, max;
+    if (!next(b)) return false;
+    const bool has_min = b->token.word == LARK_NUMBER;
+    if (!has_min && !is_at(b, ','))
+        return source_fail(&b->l->source, at, "templates are not supported");
+    if (has_min && (!number_here(b, &min) || !next(b))) return false;
+    max = min;
+    if (is_at(b, ',')) {
+        if (!next(b)) return false;
+        max = -1;
+        if (!has_min || !is_at(b, '}'))
+            if (!number_here(b, &max) || !next(b)) return false;
+    }
+    return is_at(b, '}') ? repeat(b, min, max) : fail(b, "expected '}'");
 }
 
 // "~ 3" or "~ 1..3"
@@ -292,7 +317,7 @@ static bool read_mark(struct body *b) {
     case '~':
         return read_times(b);
     case '{':
-        return fail(b, "templates are not supported");
+        return read_braces(b);
     default:
         return fail(b, "an unexpected character");
     }

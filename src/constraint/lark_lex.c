@@ -39,11 +39,12 @@ static bool quoted(const struct source *s, struct lark_token *out, uint8_t mark)
     return true;
 }
 
+// A minus may stand in a name, as in llguidance's.
 static bool name(const struct source *s, struct lark_token *out) {
     size_t at = out->at;
     while (char_at(s, at) == '_') at++;
     out->word = is_upper(char_at(s, at)) ? LARK_TERMINAL : LARK_RULE;
-    while (is_name(char_at(s, at))) at++;
+    while (is_name(char_at(s, at)) || (char_at(s, at) == '-' && is_name(char_at(s, at + 1)))) at++;
     out->end = at;
     return true;
 }

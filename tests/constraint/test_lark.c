@@ -176,6 +176,11 @@ static const struct expected {
     {"start: SIGNED_NUMBER\n%import common.SIGNED_NUMBER", "-.5e+1", true},
     {"start: SIGNED_NUMBER\n%import common.SIGNED_NUMBER", "1e", false},
     {"start: A | \"::=\"\nA: \"x\"", "::=", true}, // no GBNF
+    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3} -> x", "aabbbbd", true},
+    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aadd", true},
+    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aabd", false},
+    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aab", false},
+    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "ad", false},
 };
 
 CASE(texts_of_grammars_as_people_write_them) {
@@ -229,6 +234,11 @@ static const struct refusal {
     {CONSTRAINT_GRAMMAR, "start: \"a\"..", "line 1, column 13: expected a range of two"},
     {CONSTRAINT_GRAMMAR, "start: \"b\"..\"a\"", "line 1, column 8: a range whose end is before"},
     {CONSTRAINT_GRAMMAR, "start: \"a\"\nx{b}: b", "line 2, column 2: templates are not"},
+    {CONSTRAINT_GRAMMAR, "start: \"a\"{}", "line 1, column 11: templates are not"},
+    {CONSTRAINT_GRAMMAR, "start: \"a\"{,}", "line 1, column 13: expected a number of"},
+    {CONSTRAINT_GRAMMAR, "start: \"a\"{2,1}", "line 1, column 15: a repetition whose end"},
+    {CONSTRAINT_GRAMMAR, "start: \"a\"{2;", "line 1, column 13: an unexpected character"},
+    {CONSTRAINT_GRAMMAR, "start: {2}", "line 1, column 10: nothing to repeat"},
     {CONSTRAINT_GRAMMAR, "start: x{\"a\"}\nx: \"\"", "line 1, column 9: templates are not"},
     {CONSTRAINT_GRAMMAR, "%declare A\nstart: A", "line 1, column 1: \"%declare\" is not supported"},
     {CONSTRAINT_GRAMMAR, "%import python.X\nstart: X", "line 1, column 9: imports other than"},
