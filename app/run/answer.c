@@ -45,6 +45,13 @@ static bool text_keep(struct answer *answer, const char *data, size_t len) {
     return true;
 }
 
+void answer_show(struct answer *answer, const char *text, size_t len) {
+    if (answer->write_error || len == 0) return;
+    answer->last = text[len - 1];
+    if (!wrap_write(&answer->wrap, answer->term, text, len))
+        write_failed(answer, "standard output");
+}
+
 static void finish_keep(struct report *report, const rn_event *event) {
     report->finish = event->finish;
     report->seed = event->seed;
@@ -60,12 +67,16 @@ static bool event_take(struct answer *answer, const rn_event *event) {
     }
     if (event->finish != RN_FINISH_NONE) finish_keep(&answer->report, event);
     if (answer->write_error) return false;
-    if (event->text_len == 0) return true;
-    if (answer->kept && !text_keep(answer, event->text, event->text_len)) return false;
-    if (!answer->shown) return true;
-    answer->last = event->text[event->text_len - 1];
-    return wrap_write(&answer->wrap, answer->term, event->text, event->text_len) ||
-           write_failed(answer, "standard output");
+    if (answer->kept && event->text_len && !text_keep(answer, event->text, event->text_len))
+        return false;
+    if (answer->take) {
+        const bool final = event->finish != RN_FINISH_NONE;
+        if (!answer->take(answer->take_ctx, event->text, event->text_len, final))
+            answer->no_memory = true;
+    } else if (answer->shown) {
+        answer_show(answer, event->text, event->text_len);
+    }
+    return !answer->write_error && !answer->no_memory;
 }
 
 static void on_logits(void *ctx, int position, const float *logits, int n_vocab) {

@@ -27,7 +27,12 @@ struct answer {
     struct progress *progress;  // ended before a failure is printed; NULL: none
     bool is_waited;             // a bar on a terminal says how much of the prompt is evaluated
     struct wrap wrap;           // where the text on the terminal is
-    struct report report;       // model, engine and load_ms
+    // text goes there instead of being written, at its end with final; false: out of memory. NULL:
+    // it is written
+    bool (*take)(void *ctx, const char *text, size_t len, bool final);
+    void *take_ctx;
+    bool special_text;    // special tokens are text, too
+    struct report report; // model, engine and load_ms
     // the result
     struct id_list ids; // all sampled tokens, an end token included
     struct text text;   // not NUL-terminated
@@ -44,5 +49,7 @@ struct answer {
 int answer_run(struct answer *answer, rn_engine *engine, const rn_model *model,
                rn_request *request);
 void answer_deinit(struct answer *answer);
+// Writes text, for `take`.
+void answer_show(struct answer *answer, const char *text, size_t len);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "helpers.h"
 #include "run/templates.h"
+#include "server/answer_types.h"
 
 // ---------------------------------------------------------------- files
 
@@ -74,8 +75,9 @@ static int tools_load(struct chat *chat, const char *path) {
     const int code = path ? array_load(path, &tools) : APP_OK;
     if (!tools) return code;
     chat->tools = json_dumps(tools, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    chat->types = answer_types_of(tools);
     json_decref(tools);
-    return chat->tools ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    return chat->tools && chat->types ? APP_OK : app_fail(APP_FAILED, "out of memory");
 }
 
 // ---------------------------------------------------------------- template
@@ -133,7 +135,8 @@ static int template_load(struct chat *chat, const char *name, bool needs_tools) 
     free(source);
     return !needs_tools || has_tools
                ? APP_OK
-               : app_fail(APP_USAGE, "--tools: the chat template knows no tools");
+               : app_fail(APP_USAGE, "--tools: the chat template knows no tools; --chat-template "
+                                     "gives another");
 }
 
 int chat_open(struct chat *chat, const struct options *options, const rn_model *model) {
@@ -158,15 +161,20 @@ void chat_close(struct chat *chat) {
     rn_chat_template_destroy(chat->tmpl);
     json_decref(chat->messages);
     free(chat->tools);
+    json_decref(chat->types);
     *chat = (struct chat){0};
 }
 
 // ---------------------------------------------------------------- messages
 
+bool chat_append(struct chat *chat, json_t *message) {
+    return json_array_append_new(chat->messages, message) == 0;
+}
+
 bool chat_add(struct chat *chat, const char *role, const char *text, size_t len) {
     json_t *content = json_text(text, len);
-    json_t *message = content ? json_pack("{s:s, s:o}", "role", role, "content", content) : NULL;
-    return json_array_append_new(chat->messages, message) == 0;
+    return chat_append(chat,
+                       content ? json_pack("{s:s, s:o}", "role", role, "content", content) : NULL);
 }
 
 void chat_drop(struct chat *chat) {
@@ -209,6 +217,30 @@ size_t chat_turns(const struct chat *chat) {
 bool chat_is_answered(const struct chat *chat) {
     const size_t n = json_array_size(chat->messages);
     return n == 0 || !is_user(chat, n - 1);
+}
+
+const json_t *chat_open_call(const struct chat *chat, size_t *left) {
+    size_t at = json_array_size(chat->messages), n_results = 0;
+    const json_t *calls = NULL;
+    for (; at > 0 && !calls; at--) {
+        const json_t *message = json_array_get(chat->messages, at - 1);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        calls = json_object_get(message, "tool_calls");
+        if (!calls && (!role || strcmp(role, "tool") != 0)) break;
+        n_results += !calls;
+    }
+    const size_t n = json_array_size(calls);
+    *left = n > n_results ? n - n_results : 0;
+    return *left ? json_array_get(calls, n_results) : NULL;
+}
+
+bool chat_add_result(struct chat *chat, const json_t *call, const char *text) {
+    const json_t *function = json_object_get(call, "function");
+    const char *id = json_string_value(json_object_get(call, "id"));
+    const char *name = json_string_value(json_object_get(function, "name"));
+    json_t *content = json_text(text, strlen(text));
+    return chat_append(chat, json_pack("{s:s,s:s*,s:s*,s:o}", "role", "tool", "tool_call_id", id,
+                                       "name", name, "content", content));
 }
 
 const char *chat_system(const struct chat *chat) {

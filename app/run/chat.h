@@ -11,6 +11,7 @@ struct chat {
     const char *template_path; // of --chat-template; NULL: the model's own
     json_t *messages;          // an array; a system message comes first
     char *tools;               // a JSON array, or NULL
+    json_t *types;             // of their parameters (answer_types.h); NULL: there are none
     int flags;                 // of rn_tokenize
     struct answer_marks marks; // of the template
 };
@@ -28,6 +29,8 @@ void chat_close(struct chat *chat);
 
 // Adds the messages of a file, a JSON array of objects with a role. Returns as chat_open does.
 int chat_load(struct chat *chat, const char *path);
+// Takes a message over; NULL is one for which memory ran out. False: out of memory.
+bool chat_append(struct chat *chat, json_t *message);
 // False: out of memory. Bytes that are not UTF-8 become U+FFFD.
 bool chat_add(struct chat *chat, const char *role, const char *text, size_t len);
 void chat_drop(struct chat *chat);  // the last message
@@ -39,6 +42,11 @@ bool chat_drop_oldest(struct chat *chat);
 bool chat_drop_turn(struct chat *chat);
 size_t chat_turns(const struct chat *chat);     // messages of the user's
 bool chat_is_answered(const struct chat *chat); // the last message is not the user's
+// The oldest call of the last answer that has no result yet: {"id", "function": {"name"}}.
+// Borrowed; NULL: none. *left: how many there are.
+const json_t *chat_open_call(const struct chat *chat, size_t *left);
+// The result of that call. False: out of memory.
+bool chat_add_result(struct chat *chat, const json_t *call, const char *text);
 // The system message, or NULL. Borrowed.
 const char *chat_system(const struct chat *chat);
 // Forgets the conversation; an empty text is no system message. False: out of memory.

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "run/speech.h"
 #include "run/talk.h"
 #include "terminal/interrupt.h"
 
@@ -121,13 +122,23 @@ static void answer_note(struct talk *c, struct answer *answer) {
     }
 }
 
-// The last message is the user's. False: it was not answered.
-static bool answer_last(struct talk *c, struct answer *answer) {
+void talk_calls(const struct talk *c) {
+    size_t left;
+    const json_t *call = chat_open_call(c->chat, &left);
+    const char *name =
+        json_string_value(json_object_get(json_object_get(call, "function"), "name"));
+    if (call) talk_note(c, "/tool TEXT gives the result of %.64s.", name ? name : "the call");
+}
+
+// The last message is the user's, or a tool's. False: it was not answered.
+static bool answer_last(struct talk *c, struct answer *answer, struct speech *speech) {
     int32_t *ids = NULL;
     size_t n_ids = 0;
     rn_reasoning reasoning;
-    const bool ok = tokens_get(c, &ids, &n_ids, &reasoning) &&
-                    !run_answer(c->run, ids, n_ids, &reasoning, answer);
+    bool ok = tokens_get(c, &ids, &n_ids, &reasoning);
+    if (ok && speech_is_for(c->chat))
+        speech_init(speech, c->chat, reasoning.close && !reasoning.open, answer);
+    ok = ok && !run_answer(c->run, ids, n_ids, &reasoning, answer);
     rn_free(ids);
     interrupt_forget();
     if (answer->write_error) { // the terminal has gone
@@ -149,13 +160,18 @@ static void seed_apply(const struct talk *c) {
     sampling->seed = (uint64_t)c->options->value[OPT_SEED].integer + c->retries;
 }
 
+static bool answer_add(struct talk *c, const struct answer *answer, const struct speech *speech) {
+    if (answer->take) return chat_append(c->chat, speech_message(speech));
+    return chat_add(c->chat, "assistant", answer->text.data ? answer->text.data : "",
+                    answer->text.len);
+}
+
 void talk_answer(struct talk *c, size_t drop) {
     struct answer answer = {.shown = true, .kept = true, .is_waited = !c->run->quiet};
+    struct speech speech = {0};
     json_t *kept = json_copy(c->chat->messages);
     seed_apply(c);
-    const bool ok =
-        kept && answer_last(c, &answer) &&
-        chat_add(c->chat, "assistant", answer.text.data ? answer.text.data : "", answer.text.len);
+    const bool ok = kept && answer_last(c, &answer, &speech) && answer_add(c, &answer, &speech);
     if (!kept) {
         app_fail(APP_FAILED, "out of memory");
     } else if (!ok) { // turns that were dropped come back
@@ -164,7 +180,9 @@ void talk_answer(struct talk *c, size_t drop) {
     }
     for (; !ok && drop; drop--) chat_drop(c->chat);
     json_decref(kept);
+    speech_deinit(&speech);
     answer_deinit(&answer);
+    if (ok) talk_calls(c);
     putchar('\n');
 }
 

@@ -21,7 +21,9 @@ struct prompt {
     bool chat;             // it is a message
     struct text text;      // empty for ids and messages
     struct id_list ids;
-    rn_reasoning reasoning; // of a chat, without a budget
+    rn_reasoning reasoning;    // of a chat, without a budget
+    struct answer_marks marks; // of its template, for the reasoning
+    bool special_text;         // calls of tools have special tokens
 };
 
 // ---------------------------------------------------------------- prompt
@@ -72,6 +74,9 @@ static int message_get(const struct run *run, struct prompt *prompt) {
     }
     if (!code)
         code = chat_tokens(&chat, true, &prompt->ids.id, &prompt->ids.count, &prompt->reasoning);
+    prompt->marks = chat.marks; // the chat's own are gone with it
+    prompt->reasoning.answer = answer_marks_ends(&prompt->marks, chat.tools != NULL);
+    prompt->special_text = chat.tools && answer_marks_special(&prompt->marks, true);
     chat_close(&chat);
     return code;
 }
@@ -166,6 +171,7 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids,
         .bad_words = options->value[OPT_BAD_WORD].list,
         .n_bad_words = (size_t)options->value[OPT_BAD_WORD].n_list,
         .reasoning = reasoning_bound(options, reasoning),
+        .special_text = answer->special_text,
         .shape = run->shape,
         .ignore_eos = option_flag(options, OPT_IGNORE_EOS),
         .sampling = run->sampling.value,
@@ -292,6 +298,7 @@ static int run_once(struct run *run, struct prompt *prompt) {
     struct answer answer = {.shown = !run->json, .kept = run->json};
     if (run->logits.file) answer.logits = &run->logits;
     int code = prompt_get(run, prompt);
+    answer.special_text = prompt->special_text;
     if (!code) code = answer_once(run, prompt, &answer);
     answer_deinit(&answer);
     return code;

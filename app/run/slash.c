@@ -73,6 +73,25 @@ static void slash_regen(struct talk *c, const char *text) {
     json_decref(kept);
 }
 
+// The model continues when every call has its result.
+static void slash_tool(struct talk *c, const char *text) {
+    size_t left;
+    const json_t *call = chat_open_call(c->chat, &left);
+    if (!call) {
+        talk_note(c, "The model has called no tool%s.",
+                  c->chat->tools ? "" : "; --tools gives it some");
+    } else if (!*text) {
+        talk_note(c, "/tool needs the result of the call.");
+    } else if (!chat_add_result(c->chat, call, text)) {
+        app_fail(APP_FAILED, "out of memory");
+    } else if (left > 1) {
+        talk_calls(c);
+    } else {
+        c->retries = 0;
+        talk_answer(c, 1);
+    }
+}
+
 // ---------------------------------------------------------------- files
 
 static bool file_remember(struct talk *c, const char *path) {

@@ -21,9 +21,12 @@ struct talk {
 
 // A dim line on standard error.
 void talk_note(const struct talk *talk, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// Answers the last message, the user's. Otherwise the conversation is as it was, without `drop`
-// messages at its end.
+// Answers the last message, the user's or a tool's. Otherwise the conversation is as it was,
+// without `drop` messages at its end.
 void talk_answer(struct talk *talk, size_t drop);
+
+// Says which call waits for its result; nothing where none does.
+void talk_calls(const struct talk *talk);
 
 // A line that starts with a slash.
 void slash_run(struct talk *talk, const char *line);

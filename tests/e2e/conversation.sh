@@ -86,7 +86,7 @@ expect >
 send \x04
 STEPS
 tr -d '\r' <out | sed 's/[^ ]*\x1b\[[0-9]*D\x1b\[K//' >shown
-expect "Tab at the edge: $(cat -v out)" grep -qx '  /set   /save   /load   /reset  /clear' shown
+expect "Tab at the edge: $(cat -v out)" grep -qx '  /tool   /set   /save   /load   /reset' shown
 expect "help at the edge" grep -qx ' \{23\}sampling option,' shown
 
 # A long first step of a prompt has a bar before it ends.
@@ -126,7 +126,7 @@ send Hello, who are you?\r
 expect $hello
 expect > 
 send /nonsense 1\r
-expect Unknown command /nonsense. There are /system, /undo, /regen, /set, /save, /load, /reset, /stats, /help, /exit.
+expect Unknown command /nonsense. There are /system, /undo, /regen, /tool, /set, /save, /load, /reset, /stats, /help, /exit.
 send /help\r
 expect this list
 expect > 
@@ -485,6 +485,42 @@ send \x04
 STEPS
 equal "TERM=dumb works" 0 "$code"
 expect "TERM=dumb: no escape sequence" sh -c '! grep -q "$(printf "\033")" out'
+
+# Reasoning and calls are told apart, in the conversation's messages, too; /tool answers a call.
+printf '%s' '{{ bos_token }}{% for m in messages %}<|user|>{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}<|end|>{% endfor %}{% if tools %}{# <tool_call> #}{% endif %}<|assistant|><think>' >think.jinja
+echo '[{"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}]' >clock.json
+call='<tool_call>\{"name": "clock", "arguments": \{"a": 1\}\}</tool_call>'
+NO_COLOR=1 talk --chat-template think.jinja --tools clock.json --reasoning-budget 4 --regex "So:$call$call" <<'STEPS'
+expect > 
+send /tool noon\r
+expect The model has called no tool.
+expect > 
+send What time is it?\r
+expect Thinking: 
+expect So:
+expect Call: clock({"a": 1})
+expect Call: clock({"a": 1})
+expect /tool TEXT gives the result of clock.
+expect > 
+send /tool\r
+expect /tool needs the result of the call.
+expect > 
+send /tool noon\r
+expect /tool TEXT gives the result of clock.
+expect > 
+send /tool midnight\r
+expect Thinking: 
+expect /tool TEXT gives the result of clock.
+expect > 
+send /save calls.json\r
+expect 5 messages are saved
+expect > 
+send \x04
+STEPS
+equal "a conversation with tools" 0 "$code"
+messages=$(tr -d ' \n' <calls.json)
+expect "the call is no content: $messages" grep -q '"content":"So:","reasoning_content":"[^<]*","tool_calls":\[{"id":"call00100","type":"function","function":{"name":"clock","arguments":{"a":1}}},{"id":"call00101",' <<<"$messages"
+expect "its results: $messages" grep -q '{"role":"tool","tool_call_id":"call00100","name":"clock","content":"noon"},{"role":"tool","tool_call_id":"call00101","name":"clock","content":"midnight"},{"role":"assistant"' <<<"$messages"
 
 # Who has a prompt, or no terminal, gets no conversation; a model without a template neither.
 "$DIALOGUE" "$BIN" run -p Once -n 2 --seed 1 -q </dev/null >out

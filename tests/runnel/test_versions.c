@@ -110,10 +110,10 @@ CASE(members_of_a_later_version_are_refused_unless_they_are_0) {
     check_unknown(rn_engine_submit_sized(engine, &request.now, sizeof request, &id, &err), &err,
                   "sampling");
     request.now.sampling.room[7] = 0;
-    request.now.reasoning.room[1] = 1;
+    request.now.reasoning.room[0] = 1;
     check_unknown(rn_engine_submit_sized(engine, &request.now, sizeof request, &id, &err), &err,
                   "reasoning");
-    request.now.reasoning.room[1] = 0;
+    request.now.reasoning.room[0] = 0;
     check(rn_engine_submit_sized(engine, &request.now, sizeof request, &id, &err) == RN_OK, "%s",
           err.message);
     rn_engine_destroy(engine);
