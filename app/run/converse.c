@@ -1,6 +1,6 @@
 // The conversation: a message in, an answer out, commands that start with a slash. Invariant: the
-// chat holds only answered messages, so after any failure the next message continues after the last
-// answer.
+// chat holds only answered messages, and results of tools that wait for others, so after any
+// failure the next message continues after the last answer.
 #include "run/converse.h"
 
 #include <stdarg.h>

@@ -60,6 +60,8 @@ static void call_end(struct speech *s) {
              json_array_size(s->calls) % 100);
     json_t *arguments = json_loadb(s->arguments.data ? s->arguments.data : "", s->arguments.len,
                                    JSON_ALLOW_NUL, NULL);
+    if (!arguments) // a number that is out of range
+        arguments = json_text(s->arguments.data ? s->arguments.data : "", s->arguments.len);
     json_t *name = json_text(s->name.data, s->name.len);
     json_t *call = json_pack("{s:s,s:s,s:{s:o,s:o}}", "id", id, "type", "function", "function",
                              "name", name, "arguments", arguments);

@@ -64,7 +64,7 @@ class Settings(TypedDict, total=False):
     shape: "Shape"
     """See :meth:`Model.shape`."""
     reasoning: Mapping[str, Any]
-    """Marks and budget of a model that thinks: open, close, last, budget."""
+    """Marks and budget of a model that thinks: open, close, last, answer (a list), budget."""
     priority: int
     user: str
     timeout: float
@@ -179,10 +179,15 @@ class RequestBuilder:
         self.request.shape = value.handle
 
     def _set_reasoning(self, value: Mapping[str, Any]) -> None:
-        check_names(value, dict.fromkeys(("open", "close", "last", "budget")), "reasoning")
+        check_names(value, dict.fromkeys(("open", "close", "last", "answer", "budget")), "reasoning")
         reasoning = self.request.reasoning
         for name in ("open", "close", "last"):
             setattr(reasoning, name, self._text("reasoning", value.get(name)))
+        if value.get("answer"):
+            texts, count = self._texts("reasoning", value["answer"])
+            marks = (ctypes.c_char_p * (count + 1))(*texts[:count])  # the last one is None
+            self._kept.append(marks)
+            reasoning.answer = ctypes.cast(marks, ctypes.POINTER(ctypes.c_char_p))
         reasoning.has_budget = value.get("budget") is not None
         native.assign(reasoning, "budget", value.get("budget") or 0)
 

@@ -360,6 +360,8 @@ class Errors(WithEngine):
                 (ValueError, "token 0 is 4294967297", lambda: model.detokenize([2**32 + 1])),
                 (ValueError, "token 0 is 4294967297", lambda: engine.generate("a", logit_bias={2**32 + 1: 100})),
                 (ValueError, "budget: 1099511627776", lambda: engine.generate("a", reasoning={"budget": 2**40})),
+                (runnel.ArgumentError, "more than 4 marks in reasoning.answer",
+                 lambda: engine.generate("a", reasoning={"close": "x", "answer": list("abcde")})),
                 (TypeError, "no 'store_note'", lambda: runnel.Engine(model, store_note=12345)),
                 (ValueError, "stop: .* has a NUL", lambda: engine.generate("a", stop="a\0b")),
                 (ValueError, "another model's", lambda: engine.generate("a", shape=runnel.Model("model.gguf").shape(regex="a"))),

@@ -11,6 +11,7 @@ enum { MAX_CHOICES = 4, N_KINDS = 5 };
 static const int32_t prompt[70] = {7, 8, 9};
 static const char *const stops[] = {"zebra", "never there"}, *const breakers[] = {"\n", "*"};
 static const char *const bad[] = {"zebra", "never there"};
+static const char *const answer[] = {"<a>", "<b>", NULL};
 static const int32_t stop_ids[] = {4000, 9};
 static const rn_logit_bias biases[] = {{5, 1}, {6, -1}};
 
@@ -44,7 +45,8 @@ static rn_request request_at(int kind) {
         r.n_stop_tokens = 2;
         r.bad_words = bad;
         r.n_bad_words = 2;
-        r.reasoning = (rn_reasoning){.has_budget = true, .budget = 2, .close = "</think>"};
+        r.reasoning =
+            (rn_reasoning){.has_budget = true, .budget = 2, .close = "</think>", .answer = answer};
         r.prompt_logprobs = kind != 3;
         r.top_prompt_logprobs = 2;
     }

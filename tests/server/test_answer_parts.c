@@ -56,6 +56,29 @@ CASE(bounded_reasoning_is_told_apart) {
     assert_false(answer_marks_bound(&marks, false, false, &none));
 }
 
+static int count_answers(const char *tmpl, bool tools) {
+    const struct answer_marks marks = answer_marks_of(tmpl);
+    rn_reasoning bound;
+    int n = 0;
+    assert_true(answer_marks_bound(&marks, false, tools, &bound));
+    while (bound.answer && bound.answer[n]) n++;
+    assert_true(n <= RN_MAX_ANSWER_MARKS);
+    return n;
+}
+
+CASE(calls_end_the_reasoning_of_requests_with_tools) {
+    static const struct {
+        const char *tmpl;
+        int without, with;
+    } rows[] = {{HERMES THINK, 0, 1}, {CODER THINK, 0, 2}, {KIMI THINK, 0, 2},
+                {DSML THINK, 0, 3},   {GEMMA4, 0, 1},      {COHERE, 1, 2},
+                {APERTUS, 0, 1},      {HARMONY, 0, 0},     {THINK, 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check(count_answers(rows[i].tmpl, false) == rows[i].without, "%s", rows[i].tmpl);
+        check(count_answers(rows[i].tmpl, true) == rows[i].with, "%s with tools", rows[i].tmpl);
+    }
+}
+
 static bool shows_special(const char *tmpl, bool tools) {
     const struct answer_marks marks = answer_marks_of(tmpl);
     return answer_marks_special(&marks, tools);
