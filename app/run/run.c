@@ -14,6 +14,7 @@
 #include "run/draft.h"
 #include "run/engine.h"
 #include "run/shape.h"
+#include "run/speech.h"
 #include "terminal/interrupt.h"
 
 struct prompt {
@@ -21,9 +22,8 @@ struct prompt {
     bool chat;             // it is a message
     struct text text;      // empty for ids and messages
     struct id_list ids;
-    rn_reasoning reasoning;    // of a chat, without a budget
-    struct answer_marks marks; // of its template, for the reasoning
-    bool special_text;         // calls of tools have special tokens
+    struct chat said;       // of a chat: its template and messages
+    rn_reasoning reasoning; // of a chat, without a budget
 };
 
 // ---------------------------------------------------------------- prompt
@@ -58,26 +58,22 @@ static int ids_parse(const struct run *run, enum option_id option, struct id_lis
 // The message of a chat, or all of them. Line feeds at the end of a file or a pipe are not part of
 // a message.
 static int message_get(const struct run *run, struct prompt *prompt) {
-    struct chat chat;
-    int code = chat_open(&chat, run->options, run->model);
+    struct chat *chat = &prompt->said;
+    int code = chat_open(chat, run->options, run->model);
     if (code) return code;
     struct text *text = &prompt->text;
     if (prompt->source == OPT_MESSAGES) {
-        code = chat_load(&chat, option_text(run->options, OPT_MESSAGES));
+        code = chat_load(chat, option_text(run->options, OPT_MESSAGES));
     } else {
         if (prompt->source != OPT_PROMPT) {
             while (text->len && text->data[text->len - 1] == '\n') text->len--;
         }
-        if (!chat_add(&chat, "user", text->data, text->len)) {
+        if (!chat_add(chat, "user", text->data, text->len)) {
             code = app_fail(APP_FAILED, "out of memory");
         }
     }
     if (!code)
-        code = chat_tokens(&chat, true, &prompt->ids.id, &prompt->ids.count, &prompt->reasoning);
-    prompt->marks = chat.marks; // the chat's own are gone with it
-    prompt->reasoning.answer = answer_marks_ends(&prompt->marks, chat.tools != NULL);
-    prompt->special_text = chat.tools && answer_marks_special(&prompt->marks, true);
-    chat_close(&chat);
+        code = chat_tokens(chat, true, &prompt->ids.id, &prompt->ids.count, &prompt->reasoning);
     return code;
 }
 
@@ -294,13 +290,31 @@ static int answer_once(struct run *run, const struct prompt *prompt, struct answ
     return interrupt_seen() ? APP_INTERRUPTED : APP_OK;
 }
 
+// On a terminal the parts of an answer are told apart; elsewhere its text is as the model wrote it,
+// and special tokens are in it where a call cannot be read without them.
+static void speech_begin(const struct run *run, const struct prompt *prompt, struct speech *speech,
+                         struct answer *answer) {
+    const struct chat *chat = &prompt->said;
+    const rn_reasoning *reasoning = &prompt->reasoning;
+    if (!prompt->chat) return;
+    if (!run->json && run->term.out_tty && speech_is_for(chat))
+        speech_init(speech, chat, reasoning->close && !reasoning->open, answer);
+    else
+        answer->special_text = chat->tools && answer_marks_special(&chat->marks, true);
+}
+
 static int run_once(struct run *run, struct prompt *prompt) {
-    struct answer answer = {.shown = !run->json, .kept = run->json};
+    struct answer answer = {.term = &run->term, .shown = !run->json, .kept = run->json};
+    struct speech speech = {0};
     if (run->logits.file) answer.logits = &run->logits;
     int code = prompt_get(run, prompt);
-    answer.special_text = prompt->special_text;
-    if (!code) code = answer_once(run, prompt, &answer);
+    if (!code) {
+        speech_begin(run, prompt, &speech, &answer);
+        code = answer_once(run, prompt, &answer);
+    }
+    speech_deinit(&speech);
     answer_deinit(&answer);
+    chat_close(&prompt->said);
     return code;
 }
 

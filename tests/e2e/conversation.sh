@@ -522,6 +522,14 @@ messages=$(tr -d ' \n' <calls.json)
 expect "the call is no content: $messages" grep -q '"content":"So:","reasoning_content":"[^<]*","tool_calls":\[{"id":"call00100","type":"function","function":{"name":"clock","arguments":{"a":1}}},{"id":"call00101",' <<<"$messages"
 expect "its results: $messages" grep -q '{"role":"tool","tool_call_id":"call00100","name":"clock","content":"noon"},{"role":"tool","tool_call_id":"call00101","name":"clock","content":"midnight"},{"role":"assistant"' <<<"$messages"
 
+# The same for one message; a pipe gets the text as it is.
+set -- --temp 0 --chat-template think.jinja --tools clock.json --reasoning-budget 4 --regex "So:$call" -p Hi -q
+"$DIALOGUE" "$BIN" run "$@" </dev/null >out
+equal "one message" 0 $?
+expect "its parts: $(cat -v out)" sh -c 'tr -d "\r\n" <out | grep -q "Thinking: .*So:Call: clock({\"a\": 1})$"'
+run run "$@"
+expect "in a pipe: $(cat out)" sh -c 'tr "\n" " " <out | grep -q "</think> *So:<tool_call>{.*}</tool_call>"'
+
 # Who has a prompt, or no terminal, gets no conversation; a model without a template neither.
 "$DIALOGUE" "$BIN" run -p Once -n 2 --seed 1 -q </dev/null >out
 equal "with a prompt the run ends" 0 $?
