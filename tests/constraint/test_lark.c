@@ -140,6 +140,8 @@ CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
     "?atom: NUMBER -> number\n  | \"-\" atom\n  | NAME\n  | \"(\" sum \")\"\n"                     \
     "%import common.CNAME -> NAME\n%import common (NUMBER, WS_INLINE)\n%ignore WS_INLINE\n"
 
+#define NAMES "\nNAME: /[a-z]+/\n%ignore \" \""
+
 #define BLANKS "                               -\t                               " // 64 characters
 
 static const struct expected {
@@ -176,6 +178,13 @@ static const struct expected {
     {"start: SIGNED_NUMBER\n%import common.SIGNED_NUMBER", "-.5e+1", true},
     {"start: SIGNED_NUMBER\n%import common.SIGNED_NUMBER", "1e", false},
     {"start: A | \"::=\"\nA: \"x\"", "::=", true}, // no GBNF
+    // texts that a lexer would cut in other places (docs/CONSTRAINTS.md)
+    {"start: \"if\" NAME \"then\"" NAMES, "if athen", true},
+    {"start: \"if\" NAME | NAME \"=\" NAME" NAMES, "ifa", true},
+    {"start: \"if\" NAME | NAME \"=\" NAME" NAMES, "if=a", true},
+    {"start: NAME NAME" NAMES, "ab", true},
+    {"start: /.*/ \"end\"", "the end", true},
+    {"start: \"if\" \" \" NAME \" \" \"then\"\nNAME: /[a-z]+/", "if athen", false},
     {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3} -> x", "aabbbbd", true},
     {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aadd", true},
     {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aabd", false},
