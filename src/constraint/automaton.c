@@ -212,7 +212,8 @@ static bool build_rules(struct assembly *a, uint32_t *n_state, uint32_t *n_call)
                                            .n = a->dfa[i].n,
                                            .min = rule->min,
                                            .max = rule->max,
-                                           .counted = rule->counted};
+                                           .counted = rule->counted,
+                                           .greedy = rule->greedy};
         *n_state += a->dfa[i].n;
         *n_call += a->dfa[i].n_call;
         if (*n_state > MACHINE_MAX_STATES) {
@@ -304,6 +305,19 @@ static bool is_open(const struct machine *m, const struct machine_rule *rule) {
     return false;
 }
 
+// Whether a byte may follow the rule that would not make its text longer. A greedy rule without one
+// would never end.
+static bool may_end_greedily(const struct machine *m, const struct machine_rule *rule) {
+    for (uint32_t state = rule->base; state < rule->base + rule->n; state++) {
+        if (!(m->flags[state] & STATE_ACCEPT)) continue;
+        for (int byte = 0; byte < 256; byte++)
+            if ((rule->follow[byte >> 6] >> (byte & 63) & 1) &&
+                !(m->flags[m->next[state][byte]] & STATE_ACCEPT))
+                return true;
+    }
+    return false;
+}
+
 static bool find_follows(const struct assembly *a) {
     struct machine *m = a->machine;
     const uint32_t n_call = m->call_begin[m->n_state];
@@ -327,8 +341,10 @@ static bool find_follows(const struct assembly *a) {
             if (f.is_last[i]) changed |= bytes_add(of_rule, caller->follow);
         }
     }
-    for (uint32_t i = 0; i < m->n_rule; i++)
+    for (uint32_t i = 0; i < m->n_rule; i++) {
         m->rule[i].is_open = m->rule[i].counted || is_open(m, &m->rule[i]);
+        m->rule[i].greedy &= !m->rule[i].nullable && may_end_greedily(m, &m->rule[i]);
+    }
     return !a->g->status;
 }
 

@@ -28,6 +28,7 @@ struct machine_rule {
     uint32_t start;   // 0: the rule matches nothing
     int64_t min, max; // units of a counted rule
     bool counted, nullable;
+    bool greedy;        // it is not left before a byte that leads to another end of it
     bool is_open;       // it may end nearly anywhere, so summaries look at `follow`
     uint64_t follow[4]; // bytes that may come behind the rule
 };

@@ -62,6 +62,7 @@ struct rule {
     const struct node *body; // NULL: not defined yet
     bool counted;
     bool is_text; // the body of a counted rule is the whole text
+    bool greedy;  // its text does not end before a byte that would be one more of it
     int64_t min, max;
 };
 

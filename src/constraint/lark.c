@@ -114,7 +114,20 @@ const struct node *lark_terminal(struct lark *l, const struct lark_token *token)
     return l->definition[index].node = node;
 }
 
-// Rules, and terminals that are used as rules, get their bodies later.
+// Literals and classes have no longer text. Each place has a rule of its own, since a terminal is
+// greedy where other text may follow it.
+const struct node *lark_text(struct lark *l, const struct node *node, const char *name,
+                             size_t len) {
+    struct grammar *g = l->source.g;
+    if (!node || node->kind == NODE_CLASS || node->kind == NODE_BYTES) return node;
+    const uint32_t rule = grammar_rule(g, name, len);
+    if (rule == UINT32_MAX) return NULL;
+    grammar_define(g, rule, node);
+    g->rule[rule].greedy = true;
+    return node_call(g, rule);
+}
+
+// Rules get their bodies later.
 const struct node *lark_rule(struct lark *l, const struct lark_token *token) {
     struct grammar *g = l->source.g;
     uint32_t index;
@@ -124,10 +137,6 @@ const struct node *lark_rule(struct lark *l, const struct lark_token *token) {
     const uint32_t rule = grammar_rule(g, text_of(l, token), token->end - token->at);
     if (rule == UINT32_MAX) return NULL;
     d->rule = rule + 1;
-    if (d->node) {
-        grammar_define(g, rule, d->node);
-        return node_call(g, rule);
-    }
     if (l->n_todo == l->todo_capacity) {
         const uint32_t capacity = l->todo_capacity ? 2 * l->todo_capacity : 32;
         uint32_t *grown = grammar_alloc(g, capacity, sizeof *grown);

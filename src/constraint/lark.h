@@ -13,7 +13,7 @@ struct lark_definition {
     size_t at, body;         // offsets of the name and of its text
     const char *expression;  // of a terminal that is imported; NULL: the text is in the source
     const struct node *node; // of a terminal, once it was read
-    uint32_t rule;           // index + 1; 0: none yet
+    uint32_t rule;           // of a rule: index + 1; 0: none yet
 };
 
 struct lark {
@@ -36,6 +36,8 @@ uint32_t lark_named(struct lark *l, const struct lark_token *token);
 const struct node *lark_body(struct lark *l, size_t at, uint32_t self);
 // A terminal by its name, and a rule.
 const struct node *lark_terminal(struct lark *l, const struct lark_token *token);
+// A terminal's text where a rule has it: as long as it can be there. name: for messages.
+const struct node *lark_text(struct lark *l, const struct node *node, const char *name, size_t len);
 const struct node *lark_rule(struct lark *l, const struct lark_token *token);
 
 #endif

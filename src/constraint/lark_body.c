@@ -169,7 +169,8 @@ static bool read_regexp(struct body *b) {
     const size_t begin = b->token.at + 1;
     const struct node *node = regex_node_with(b->g, (const char *)s->text + begin, end - 1 - begin,
                                               flags, b->l->class_node, place);
-    return node && add_text(b, node, false);
+    const struct node *text = b->self ? lark_text(b->l, node, "expression", 10) : node;
+    return text && add_text(b, text, false);
 }
 
 // --- names ---
@@ -177,9 +178,9 @@ static bool read_regexp(struct body *b) {
 static bool read_terminal(struct body *b) {
     const struct node *node = lark_terminal(b->l, &b->token);
     if (!node || !b->self) return node && add(b, node, node->kind == NODE_CLASS);
-    if (node->kind == NODE_CLASS || node->kind == NODE_BYTES)
-        return add_text(b, node, node->kind == NODE_CLASS);
-    return add_text(b, lark_rule(b->l, &b->token), false); // a rule of its own: it is used often
+    const char *name = (const char *)b->l->source.text + b->token.at;
+    const struct node *text = lark_text(b->l, node, name, b->token.end - b->token.at);
+    return text && add_text(b, text, text->kind == NODE_CLASS);
 }
 
 static bool read_rule(struct body *b) {

@@ -120,8 +120,8 @@ static void add_frame(struct matcher *m, const struct summary *s, struct frame f
     add_leaves(m, s, f, bits);
 }
 
-// A wide state whose summary found no memory. Its work is not counted with the others': a text
-// fails with or without summaries.
+// A wide state whose summary found no memory, or that a guard narrows. Its work is not counted with
+// the others': a text fails with or without summaries.
 static void add_wide(struct matcher *m, uint32_t frame, uint64_t *bits) {
     const uint64_t before = m->work;
     m->work = 0;
@@ -143,7 +143,7 @@ static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
             summary_of(m->vocab, m->machine, m->share[m->machine->rule_of[f.state]], f.state, NULL);
         if (s == &summary_narrow)
             narrow[n_narrow++] = id;
-        else if (s == &summary_absent)
+        else if (s == &summary_absent || f.guard)
             add_wide(m, id, bits);
         else
             add_frame(m, s, f, bits);
@@ -157,7 +157,12 @@ static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
 
 // Counts far from the bounds of their rule have the same masks: no token has bytes enough to get
 // near. A count below the minimum stands for all of these, and one above it for all of those.
-enum { COUNT_BELOW = UINT32_MAX, COUNT_BETWEEN = UINT32_MAX - 1, KEY_LINK = 1u << 31 };
+enum {
+    COUNT_BELOW = UINT32_MAX,
+    COUNT_BETWEEN = UINT32_MAX - 1,
+    KEY_LINK = 1u << 31,
+    KEY_GUARD = 1u << 30, // before a state
+};
 
 static uint32_t count_key(const struct matcher *m, const struct machine_rule *rule,
                           uint32_t count) {
@@ -186,6 +191,7 @@ static bool key_frame(struct matcher *m, struct keys *keys, uint32_t at) {
         struct frame *f = &m->frame[at];
         const struct machine_rule *rule = frame_rule(m, *f);
         f->stamp = m->now;
+        if (f->guard && !key_put(keys, KEY_GUARD | f->guard)) return false;
         if (!key_put(keys, f->state)) return false;
         keys->node[keys->n_node++] = at;
         if (!rule->counted) continue;

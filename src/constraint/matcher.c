@@ -56,16 +56,15 @@ static bool sets_grow(struct matcher *m, uint32_t wanted) {
 
 // --- frames and sets, each once ---
 
-static uint32_t hash_frame(uint32_t state, uint32_t count, uint32_t parent) {
-    uint64_t h = ((uint64_t)parent << 32 | state) * 0x9E3779B97F4A7C15u;
-    h = (h ^ h >> 29 ^ count) * 0xBF58476D1CE4E5B9u;
+static uint32_t hash_frame(struct frame f) {
+    uint64_t h = ((uint64_t)f.parent << 32 | f.state) * 0x9E3779B97F4A7C15u;
+    h = (h ^ h >> 29 ^ f.count ^ (uint64_t)f.guard << 32) * 0xBF58476D1CE4E5B9u;
     return (uint32_t)(h >> 32);
 }
 
 static void frames_enter(const struct matcher *m, uint32_t *slot, uint32_t n_slot) {
     for (uint32_t i = 1; i < m->n_frame; i++) {
-        const struct frame *f = &m->frame[i];
-        uint32_t at = hash_frame(f->state, f->count, f->parent) & (n_slot - 1);
+        uint32_t at = hash_frame(m->frame[i]) & (n_slot - 1);
         while (slot[at]) at = (at + 1) & (n_slot - 1);
         slot[at] = i;
     }
@@ -81,17 +80,20 @@ static bool frames_rehash(struct matcher *m, uint32_t n_slot) {
     return true;
 }
 
-// 0: failed.
-static uint32_t frame_of(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent) {
-    uint32_t at = hash_frame(state, count, parent) & (m->n_frame_slot - 1);
+// Its number, without regard to its stamp; 0: failed.
+static uint32_t frame_of(struct matcher *m, struct frame f) {
+    uint32_t at = hash_frame(f) & (m->n_frame_slot - 1);
     for (; m->frame_slot[at]; at = (at + 1) & (m->n_frame_slot - 1)) {
-        const struct frame *f = &m->frame[m->frame_slot[at]];
-        if (f->state == state && f->count == count && f->parent == parent) return m->frame_slot[at];
+        const struct frame *old = &m->frame[m->frame_slot[at]];
+        if (old->state == f.state && old->count == f.count && old->parent == f.parent &&
+            old->guard == f.guard)
+            return m->frame_slot[at];
     }
     if (m->n_frame == FRAMES_MAX) return fail(m, too_many_frames);
     if (!frames_grow(m, m->n_frame + 1)) return 0;
     const uint32_t id = m->n_frame++;
-    m->frame[id] = (struct frame){state, count, parent, 0};
+    m->frame[id] = f;
+    m->frame[id].stamp = 0;
     m->frame_slot[at] = id;
     if (2 * m->n_frame > m->n_frame_slot && !frames_rehash(m, 2 * m->n_frame_slot)) return 0;
     return id;
@@ -168,8 +170,8 @@ static void closure_begin(struct matcher *m) {
     m->can_end = false;
 }
 
-static void closure_add(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent) {
-    const uint32_t id = frame_of(m, state, count, parent);
+static void closure_add(struct matcher *m, struct frame f) {
+    const uint32_t id = frame_of(m, f);
     if (!id || m->frame[id].stamp == m->now) return;
     m->frame[id].stamp = m->now;
     if (numbers_grow(m, &m->todo, &m->todo_capacity, m->n_todo + 1)) m->todo[m->n_todo++] = id;
@@ -180,27 +182,31 @@ static bool count_may_end(const struct machine_rule *rule, uint64_t count) {
     return (int64_t)count >= rule->min && (rule->max < 0 || (int64_t)count <= rule->max);
 }
 
-// The frames behind a frame: that it returns to, and those of its calls.
+// The frames behind a frame: that it returns to, and those of its calls. A guard stays up to the
+// next byte.
 static void closure_leave(struct matcher *m, struct frame f) {
     const struct machine *machine = m->machine;
+    const struct machine_rule *rule = &machine->rule[machine->rule_of[f.state]];
     const uint8_t flags = machine->flags[f.state];
-    if ((flags & STATE_ACCEPT) &&
-        (!(flags & STATE_COUNTED) ||
-         count_may_end(&machine->rule[machine->rule_of[f.state]], f.count))) {
+    if ((flags & STATE_ACCEPT) && (!(flags & STATE_COUNTED) || count_may_end(rule, f.count))) {
         if (!f.parent) {
             m->can_end = true;
         } else {
-            const struct frame parent = m->frame[f.parent];
-            closure_add(m, parent.state, parent.count, parent.parent);
+            struct frame parent = m->frame[f.parent];
+            parent.guard = rule->greedy ? f.state : f.guard;
+            closure_add(m, parent);
         }
     }
     for (uint32_t i = machine->call_begin[f.state]; i < machine->call_begin[f.state + 1]; i++) {
         const struct machine_call *call = &machine->call[i];
         // a call at the end of its rule returns where the rule does
+        const struct frame back = {.state = call->to, .parent = f.parent};
         const uint32_t parent =
-            machine->flags[call->to] & STATE_TAIL ? f.parent : frame_of(m, call->to, 0, f.parent);
+            machine->flags[call->to] & STATE_TAIL ? f.parent : frame_of(m, back);
         if (m->failure) return;
-        closure_add(m, machine->rule[call->rule].start, 0, parent);
+        closure_add(m, (struct frame){.state = machine->rule[call->rule].start,
+                                      .parent = parent,
+                                      .guard = f.guard});
     }
 }
 
@@ -224,14 +230,14 @@ static void closure_run(struct matcher *m) {
 
 uint32_t matcher_enter(struct matcher *m, struct frame f) {
     closure_begin(m);
-    closure_add(m, f.state, f.count, f.parent);
+    closure_add(m, f);
     closure_run(m);
     return set_of_found(m);
 }
 
 uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent) {
     closure_begin(m);
-    closure_leave(m, (struct frame){state, count, parent, 0});
+    closure_leave(m, (struct frame){.state = state, .count = count, .parent = parent});
     closure_run(m);
     return set_of_found(m);
 }
@@ -246,6 +252,8 @@ uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n) {
 
 struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t byte) {
     const struct machine *machine = m->machine;
+    if (f.guard && state_ends_with(m, f.guard, byte)) return (struct frame){0};
+    f.guard = 0;
     f.state = machine->next[f.state][byte];
     const uint8_t flags = machine->flags[f.state];
     if ((flags & STATE_COUNTED) && (flags & STATE_ACCEPT)) {
@@ -260,7 +268,7 @@ static uint32_t step(struct matcher *m, uint32_t set, uint8_t byte) {
     closure_begin(m);
     for (uint32_t i = 0; i < m->set[set].n; i++) {
         const struct frame f = matcher_step_frame(m, m->frame[m->pool[m->set[set].at + i]], byte);
-        if (f.state) closure_add(m, f.state, f.count, f.parent);
+        if (f.state) closure_add(m, f);
     }
     m->work += m->set[set].n;
     closure_run(m);
@@ -422,6 +430,7 @@ static int only_byte(const struct matcher *m, uint32_t set) {
         const uint16_t *next = m->machine->next[f->state];
         for (int byte = 0; byte < 256; byte++) {
             if (!next[byte]) continue;
+            if (f->guard && state_ends_with(m, f->guard, (uint8_t)byte)) continue;
             if (only >= 0 && only != byte) return -1;
             only = byte;
         }
@@ -462,7 +471,7 @@ rn_status matcher_init(struct matcher *m, struct constraint_vocab *vocab,
         m->frame[0] = (struct frame){0};
         m->set[0] = (struct frame_set){0};
         closure_begin(m);
-        closure_add(m, machine->rule[machine->start].start, 0, 0);
+        closure_add(m, (struct frame){.state = machine->rule[machine->start].start});
         closure_run(m);
         m->history[0] = set_of_found(m);
     } else {

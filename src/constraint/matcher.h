@@ -20,6 +20,7 @@ enum {
 struct frame {
     uint32_t state, count;
     uint32_t parent; // 0: the text ends with the rule
+    uint32_t guard;  // the state of a greedy rule that was left behind the last byte; 0: none
     uint32_t stamp;
 };
 
@@ -106,16 +107,23 @@ static inline bool frame_may_grow(const struct matcher *m, struct frame f) {
     const int64_t max = frame_rule(m, f)->max;
     return max < 0 || (int64_t)f.count < max;
 }
+// Whether the byte would make the text of a rule in this state longer.
+static inline bool state_ends_with(const struct matcher *m, uint32_t state, uint8_t byte) {
+    return m->machine->flags[m->machine->next[state][byte]] & STATE_ACCEPT;
+}
 // Whether a byte behind the frame may take another way than its own bytes.
 static inline bool frame_may_leave(const struct matcher *m, struct frame f, uint8_t byte) {
     const uint8_t flags = m->machine->flags[f.state];
     if (flags & STATE_CALLS) return true;
-    return (flags & STATE_ACCEPT) && (frame_rule(m, f)->follow[byte >> 6] >> (byte & 63) & 1);
+    const struct machine_rule *rule = frame_rule(m, f);
+    if (rule->greedy && state_ends_with(m, f.state, byte)) return false;
+    return (flags & STATE_ACCEPT) && (rule->follow[byte >> 6] >> (byte & 63) & 1);
 }
 
 // The set of a frame that was stepped to.
 uint32_t matcher_enter(struct matcher *m, struct frame f);
-// The frame behind a byte, without its returns and calls; state 0: it cannot come.
+// The frame behind a byte, without its returns and calls; state 0: it cannot come, or a greedy rule
+// would take it.
 struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t byte);
 // The set behind a state of a frame: its returns and calls, without its own bytes.
 uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent);

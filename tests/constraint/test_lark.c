@@ -89,6 +89,28 @@ static void print_rule(int rule, bool is_left_recursive, char *out) {
     strcat(out, "\n");
 }
 
+// A terminal that most characters make longer.
+static struct tree *random_word(void) {
+    struct tree *t = tree_new(REPEAT);
+    t->n = t->min = 1;
+    t->max = kit_below(4) ? -1 : 3;
+    t->part[0] = random_tree(1, false, false);
+    return t;
+}
+
+// Many terminals side by side.
+static struct tree *random_words(void) {
+    struct tree *t = tree_new(REPEAT), *one = tree_new(ALT);
+    t->n = t->min = 1;
+    t->max = -1;
+    t->part[0] = one;
+    one->n = 3;
+    one->part[0] = tree_new(TERMINAL);
+    one->part[1] = random_tree(1, true, true);
+    one->part[2] = random_tree(2, true, true);
+    return t;
+}
+
 // NULL: it was refused.
 static struct constraint *random_lark(char *text) {
     n_pool = 0;
@@ -98,10 +120,11 @@ static struct constraint *random_lark(char *text) {
     for (int i = 0; i < N_RULES; i++) {
         const bool is_left_recursive = kit_below(4) == 0;
         rules[i] = is_left_recursive ? left_recursive(i) : random_tree(3, true, true);
+        if (i == 0 && !is_left_recursive && kit_below(2)) rules[i] = random_words();
         print_rule(i, is_left_recursive, text);
     }
     for (int i = 0; i < N_TERMINALS; i++) {
-        terminals[i] = random_tree(2, false, false);
+        terminals[i] = i ? random_tree(2, false, false) : random_word();
         sprintf(text + strlen(text), "T%d: ", i);
         print_tree(terminals[i], text);
         strcat(text, "# a terminal\n");
@@ -116,6 +139,24 @@ static struct constraint *random_lark(char *text) {
     return NULL;
 }
 
+// The masks along a random text are those of their definition.
+static void check_masks(struct constraint *c, const char *text) {
+    struct constraint_run *run;
+    check(!constraint_open(c, 1, &run, NULL), "open");
+    const rn_constraint hook = constraint_hook(run);
+    for (int i = 0; i < 6; i++) {
+        uint64_t bits[(KIT_MAX_TOKENS + 63) / 64];
+        hook.mask(hook.ctx, 0, bits, kit.n);
+        if (constraint_failure(run, 0)) break; // too ambiguous
+        kit_check_mask(run, text);
+        for (int tries = 0; tries < 200; tries++) {
+            if (kit_feed(run, kit_below(kit.n - kit.n_end - kit.n_special))) break;
+            hook.rollback(hook.ctx, 0, 1);
+        }
+    }
+    constraint_close(run);
+}
+
 CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
     static char text[20000];
     struct slow_counts counts = {0};
@@ -124,11 +165,14 @@ CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
         struct constraint *c = random_lark(text);
         if (!c) continue;
         slow_compare(c, text, &counts);
+        if (round % 4 == 0) check_masks(c, text);
         constraint_release(c);
     }
     ignored = 0;
     check(counts.tried > n / 5 && counts.yes > n / 5 && counts.no > n && counts.sampled > n / 5,
           "%d, %d, %d, %d of %d", counts.tried, counts.yes, counts.no, counts.sampled, n);
+    check(counts.excluded > n / 200 && counts.excluded > counts.not_excluded,
+          "%d of %d were excluded", counts.excluded, counts.excluded + counts.not_excluded);
 }
 
 // --- tables ---
@@ -178,15 +222,29 @@ static const struct expected {
     {"start: SIGNED_NUMBER\n%import common.SIGNED_NUMBER", "-.5e+1", true},
     {"start: SIGNED_NUMBER\n%import common.SIGNED_NUMBER", "1e", false},
     {"start: A | \"::=\"\nA: \"x\"", "::=", true}, // no GBNF
+    // terminals are as long as they can be
+    {"start: \"if\" NAME \"then\"" NAMES, "if athen", false},
+    {"start: \"if\" NAME \"then\"" NAMES, "if a then", true},
+    {"start: \"if\" NAME \"then\"" NAMES, "ifa then", true},
+    {"start: NUMBER+\n%import common.NUMBER\n%ignore \" \"", "1 2.5 .5", true},
+    {"start: NUMBER+ \"x\"\n%import common.NUMBER\n%ignore \" \"", "12.5.5x", true},
+    {"start: /-?[0-9]+([.][0-9]+)?/ \".\"", "5.", true}, // "5." is no number
+    {"start: (/[a-z]+/ | /[0-9]+/ | \" \")+ \"!\"", "ab12 c!", true},
     // texts that a lexer would cut in other places (docs/CONSTRAINTS.md)
-    {"start: \"if\" NAME \"then\"" NAMES, "if athen", true},
+    {"start: /[0-9]+([.][0-9]+)?/ \".\" /[0-9]+/", "1.5", true},
+    {"start: /[a-z\u00e0-\u00ff]+/ \"\u00e9\" | \"-\"", "a\xc3\xa9", true},
+    {"start: /[a-z]{1,40}/ \"b\" | /[a-z]{1,40}/ \"-\"", "ab", true},
     {"start: \"if\" NAME | NAME \"=\" NAME" NAMES, "ifa", true},
     {"start: \"if\" NAME | NAME \"=\" NAME" NAMES, "if=a", true},
-    {"start: NAME NAME" NAMES, "ab", true},
+    {"start: NAME NAME" NAMES, "ab", false},
+    {"start: NAME NAME" NAMES, "a b", true},
+    {"start: NAME NAME\nNAME: /[a-z]+/", "ab", true}, // the first one could never end
     {"start: /.*/ \"end\"", "the end", true},
     {"start: \"if\" \" \" NAME \" \" \"then\"\nNAME: /[a-z]+/", "if athen", false},
-    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3} -> x", "aabbbbd", true},
+    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3} -> x", "aabbbbbd", true},
     {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aadd", true},
+    {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aabbbbd",
+     false}, // the first takes three
     {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aabd", false},
     {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "aab", false},
     {"start: a-b{2} A-B{,2} \"d\"{1,}\na-b: \"a\"\nA-B: \"b\"{2,3}", "ad", false},
