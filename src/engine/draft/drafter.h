@@ -86,7 +86,7 @@ struct seq_draft {
     rn_drafter drafter;
     enum draft_source source;
     // the first tokens that free drafters had for the current position, verified or not: their
-    // acceptance is seen either way. Where the work has a guess
+    // acceptance is seen either way. Valid where the step's work has a guess
     struct {
         int32_t token; // -1: none
         enum draft_source source;

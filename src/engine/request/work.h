@@ -11,7 +11,6 @@ struct seq_work {
     struct seq *seq;
     int n_tokens;       // evaluated this step
     int n_again;        // of them, the first ones, which were evaluated before
-    bool has_guess;     // drafters had tokens for it, which may not be drafted
     int n_draft;        // of them, the last ones, which are drafted; each is one of the n_out rows
     int n_out;          // rows whose result is wanted: the last ones
     int n_hidden;       // rows before them whose hidden state is wanted
@@ -20,9 +19,10 @@ struct seq_work {
     int first_pos, first_out; // as in the batch
     int first_hidden;         // of the n_hidden
     bool is_ahead;            // later rows may refer to the token that it chooses
-    bool samples; // a token is chosen after its last known token, and after each draft that was
-                  // right
-    bool failed;  // no token was possible after the chosen ones
+    bool samples;   // a token is chosen after its last known token, and after each draft that was
+                    // right
+    bool has_guess; // free drafters had a token for it, drafted or not (seq_draft.guess)
+    bool failed;    // no token was possible after the chosen ones
     int first_pick, n_pick; // the chosen tokens
     int n_accepted;         // of them, the first ones, which were drafted
     struct divide_own own;  // its part of the step's time; made when the step has landed
