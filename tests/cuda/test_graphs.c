@@ -176,4 +176,48 @@ CASE(streams_that_join_and_leave_give_their_own_bits) {
     rn_model_close(model);
 }
 
+// ---------------------------------------------------------------- few streams with long contexts
+
+// Their small steps have the form of streams, where a stream alone has another one.
+CASE(few_streams_with_long_contexts_give_their_own_bits) {
+    enum { N = 4, N_SHARED = 2 * SPLIT_TOKENS, N_LONG = N_SHARED + 30, N_MORE = 8 };
+    static struct stream alone[N], mixed[N];
+    static int32_t prompt[N][N_LONG];
+    rn_sampling sampling = rn_sampling_neutral(); // ids depend on all bits of the logits, nearly
+    rn_model *model;
+    rn_error err = {0};
+    assert_int_equal(rn_model_open(MODELS_DIR "/tale-1m-q8_0.gguf", &model, &err), RN_OK);
+    const rn_engine_options options = {.max_seqs = N, .n_ctx = 1024, .speculate = "off"};
+    rn_engine *engine = streams_engine(model, &options);
+    sampling.has_seed = true;
+    for (int pass = 0; pass < 2; pass++) {
+        struct stream *streams = pass ? mixed : alone;
+        for (int i = 0; i < N; i++) {
+            for (int k = 0; k < N_LONG; k++)
+                prompt[i][k] = 30 + (k * (k < N_SHARED ? 3 : i + 3) + k / 7) % 200;
+            const rn_request request = {.prompt = prompt[i],
+                                        .n_prompt = N_LONG - i,
+                                        .sampling = sampling,
+                                        .ignore_eos = true,
+                                        .max_tokens = N_MORE};
+            streams_submit(engine, &request, &streams[i]);
+            if (!pass) streams_drain(engine, &streams[i], 1);
+        }
+        if (pass) streams_drain(engine, streams, N);
+    }
+    for (int i = 0; i < N; i++) streams_check_same(&alone[i], &mixed[i]);
+    if (!cuda_wanted()) {
+        const struct cuda_backend *b = (const struct cuda_backend *)engine->engine.backend;
+        int n_few = 0;
+        for (int i = 0; i < N_GRAPHS; i++) {
+            const struct cuda_shape *of[] = {&b->graphs.graph[i].shape, &b->graphs.seen[i]};
+            for (int k = 0; k < 2; k++)
+                n_few += of[k]->n_tokens <= SMALL_ROWS && of[k]->n_part[0][PART_FEW] == N;
+        }
+        check(n_few > 0, "no small step had the lists of streams");
+    }
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
 TEST_PROGRAM(graphs) { return cases_run(NULL, NULL); }

@@ -2,13 +2,18 @@
 // The arithmetic is the same in all of them (attention.cuh). launches.c calls this.
 //
 // Steps of up to SMALL_ROWS rows append inside attention: "small", or "long" where contexts are. A
-// layer that reads another layer's keys has the same forms without an append.
-// Larger steps append before, and have a launch for each part (enum step_part).
+// layer that reads another layer's keys has the same forms without an append. Several sequences
+// with contexts of some splits have the form of streams instead, and append before. Larger steps
+// append before, and have a launch for each part (enum step_part).
 #include <string.h>
 
 #include "backend/cuda/attention_prompt.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
+
+// A small step has the form of streams where it has so many sequences, with so many splits each in
+// the mean. Of fewer, the other forms are faster; longer contexts have a form of their own.
+enum { STREAMS_LEAST = 4, STREAM_SPLITS = 3, STREAM_SPLITS_MOST = 24 };
 
 // ---------------------------------------------------------------- the upload
 
@@ -60,10 +65,12 @@ static int kind_of(struct cuda_backend *b, const struct stage *s, int is_draft) 
 
 void cuda_attention_kinds(struct cuda_backend *b) {
     for (int part = 0; part < CUDA_PARTS; part++) {
-        struct cuda_list *list = &b->list[1][part];
-        for (int i = 0; i < list->n; i++)
-            if (list->stage[i].kind == STAGE_ATTENTION)
-                list->stage[i].attention.work = kind_of(b, &list->stage[i], part);
+        for (int large = 1; large >= 0; large--) {
+            struct cuda_list *list = &b->list[large][part];
+            for (int i = 0; i < list->n; i++)
+                if (list->stage[i].kind == STAGE_ATTENTION)
+                    list->stage[i].attention.work = kind_of(b, &list->stage[i], part);
+        }
     }
 }
 
@@ -73,6 +80,10 @@ uint64_t cuda_attention_bytes(const struct cuda_backend *b, int n_seqs_out) {
         bytes += (uint64_t)stream_plan_most(&b->kind[i], n_seqs_out, SMALL_ROWS, b->n_sm) *
                  sizeof(struct stream_entry);
     return bytes;
+}
+
+bool cuda_attention_has_lists(const struct cuda_shape *shape, int n_seqs) {
+    return shape->n_tokens > SMALL_ROWS || (n_seqs >= STREAMS_LEAST && shape->has_long);
 }
 
 // The sequences of each part.
@@ -241,6 +252,24 @@ static cudaError_t launch_parts(struct cuda_backend *b, struct attention_args *a
     return code;
 }
 
+// The form of streams in a small step, with the append before it; NULL: another form is better. A
+// sequence has some splits there, of which `n_splits` are seen in all.
+static const void *small_streams(const struct cuda_backend *b, const struct stage_attention *a,
+                                 int n_seqs, int n_splits, int tiles) {
+    if (!a->fused && !a->is_alone) return NULL;
+    if (n_splits < STREAM_SPLITS * n_seqs || n_splits > STREAM_SPLITS_MOST * n_seqs) return NULL;
+    if (b->shared_most < (uint32_t)STREAM_SHARED(tiles)) return NULL;
+    return attention_streams(a->kv_type, a->dim_k, a->dim_v, tiles);
+}
+
+static cudaError_t launch_small_streams(struct cuda_backend *b, const struct attention_args *args,
+                                        const void *kernel, int tiles) {
+    struct attention_args append = *args, streams = *args;
+    append.clock = (struct launch_clock){0};
+    const cudaError_t code = args->stage.fused ? launch_append(b, &append) : cudaSuccess;
+    return code ? code : launch_streams(b, &streams, kernel, tiles, args->clock);
+}
+
 cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                                   const struct cuda_shape *shape, struct launch_clock clock) {
     if (s->attention.is_latent) return cuda_latent_launch(b, s, n_rows, shape, clock);
@@ -260,6 +289,12 @@ cudaError_t cuda_attention_launch(struct cuda_backend *b, const struct stage *s,
     int n_splits = shape->n_splits; // that are seen
     const int most = shape->n_tokens * ((a->window + shape->seq_rows - 2) / SPLIT_TOKENS + 2);
     if (a->window > 0 && n_splits > most) n_splits = most;
+    const int n_seqs = shape->n_part[s->rows == STAGE_OUT][PART_FEW];
+    if (shape->n_tokens <= SMALL_ROWS && n_seqs >= STREAMS_LEAST && a->work >= 0) {
+        const int tiles = stream_tiles(&b->kind[a->work], shape->few_rows[s->rows == STAGE_OUT]);
+        const void *kernel = small_streams(b, a, n_seqs, n_splits, tiles);
+        if (kernel) return launch_small_streams(b, &args, kernel, tiles);
+    }
     const int64_t items = (int64_t)n_tiles * a->n_head_kv * n_splits;
     // many queries of long contexts share what they read
     const bool is_small =

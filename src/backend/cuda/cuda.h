@@ -251,8 +251,10 @@ void cuda_attention_size(const struct batch *batch, int n_seqs_out, struct cuda_
 int cuda_seqs_extend(const struct batch *batch, struct batch_seq *out);
 // The kinds of the stages of larger steps, once.
 void cuda_attention_kinds(struct cuda_backend *b);
-// The lists of a larger step: a bound of their bytes, and the lists, whose bytes are returned. step
-// has the sequences already; seqs: the same for the host.
+// Whether a step of n_seqs sequences has the lists below.
+bool cuda_attention_has_lists(const struct cuda_shape *shape, int n_seqs);
+// The lists of a step with the form of streams: a bound of their bytes, and the lists, whose bytes
+// are returned. step has the sequences already; seqs: the same for the host.
 uint64_t cuda_attention_bytes(const struct cuda_backend *b, int n_seqs_out);
 uint64_t cuda_attention_write(const struct cuda_backend *b, const struct batch *batch,
                               const struct step_seq *seqs, uint8_t *host, const uint8_t *device,

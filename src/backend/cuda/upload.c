@@ -149,7 +149,7 @@ uint64_t cuda_upload_write(const struct cuda_backend *b, const struct batch *bat
                                       .from = batch->page[i].from};
     step.page = (const struct step_page *)(const void *)(p->device + pages_at);
     put_seqs(b, batch, p, &step);
-    if (batch->n_tokens > SMALL_ROWS) {
+    if (cuda_attention_has_lists(shape, batch->n_seqs)) {
         const struct step_seq *seqs =
             (const void *)(p->host + ((const uint8_t *)step.seq - p->device));
         room(p, cuda_attention_write(b, batch, seqs, p->host + p->at, p->device + p->at, &step,
