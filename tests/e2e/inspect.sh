@@ -110,7 +110,7 @@ shard() {
         head -c "$bytes" /dev/zero
     } >"folder/model-0000$1-of-00002.safetensors"
 }
-whole=$(sed 's/"__metadata__":{[^}]*},//; s/ *$//' <(tail -c +9 "$DATA/../heads/llama/model.safetensors.head"))
+whole=$(sed 's/"__metadata__":{[^}]*},//; s/ *$//' <(tail -c +9 "$DATA/../recipes/llama/model.safetensors.head"))
 first=$(grep -o '"lm_head.weight":{[^}]*}' <<<"$whole")
 size=$(grep -o '[0-9]*\]}' <<<"$first" | tr -d ']}')
 rest=$(sed 's/"lm_head.weight":{[^}]*},//' <<<"$whole" | awk -v shift="$size" '{

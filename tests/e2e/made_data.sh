@@ -1,8 +1,8 @@
 # The programs that make the test data: they make the same bytes again, and refuse bad input.
 . "$(dirname "$0")/lib.sh"
 
-recipe=$ROOT/tests/data/golden/llama/model.gguf.recipe
-head=$DATA/../heads/llama/model.gguf.head
+recipe=$DATA/../recipes/llama/model.gguf.recipe
+head=$DATA/../recipes/llama/model.gguf.head
 
 # unmade PATTERN COMMAND...: the command must fail, with one line that matches, and leave no file.
 unmade() {
