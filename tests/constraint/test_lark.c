@@ -171,7 +171,7 @@ CASE(random_grammars_accept_the_texts_that_a_slow_parser_accepts) {
     ignored = 0;
     check(counts.tried > n / 5 && counts.yes > n / 5 && counts.no > n && counts.sampled > n / 5,
           "%d, %d, %d, %d of %d", counts.tried, counts.yes, counts.no, counts.sampled, n);
-    check(counts.excluded > n / 200 && counts.excluded > counts.not_excluded,
+    check(counts.excluded > n / 250 && counts.excluded > counts.not_excluded,
           "%d of %d were excluded", counts.excluded, counts.excluded + counts.not_excluded);
 }
 
