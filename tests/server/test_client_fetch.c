@@ -3,7 +3,6 @@
 // label: threads
 #include "check.h"
 
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include "client/client.h"
 #include "client/connection.h"
 #include "helpers.h"
+#include "loopback.h"
 
 struct fake {
     int listener, port;
@@ -54,13 +54,7 @@ static void *fake_run(void *ctx) {
 }
 
 static void fake_start(struct fake *fake) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    fake->listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fake->listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(fake->listener, 4), 0);
-    getsockname(fake->listener, (struct sockaddr *)&address, &size);
-    fake->port = ntohs(address.sin_port);
+    fake->listener = loopback_listen(4, &fake->port);
     assert_int_equal(pthread_create(&fake->thread, NULL, fake_run, fake), 0);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "helpers.h"
+#include "loopback.h"
 #include "otlp_post.h"
 #include "serve.h"
 
@@ -57,13 +58,7 @@ static void *collect(void *ctx) {
 }
 
 static void collector_start(struct collector *collector) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    collector->listen_fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(collector->listen_fd, (struct sockaddr *)&at, len), 0);
-    assert_int_equal(listen(collector->listen_fd, 8), 0);
-    getsockname(collector->listen_fd, (struct sockaddr *)&at, &len);
-    collector->port = ntohs(at.sin_port);
+    collector->listen_fd = loopback_listen(8, &collector->port);
     assert_int_equal(pthread_create(&collector->thread, NULL, collect, collector), 0);
 }
 
