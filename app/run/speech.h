@@ -15,7 +15,7 @@ struct speech {
     bool is_empty;         // nothing is on the terminal yet
     size_t n_messages;     // before it
     struct jbuf content, reasoning, name, arguments;
-    json_t *calls; // an array: those that are whole
+    json_t *calls; // an array; a call that was cut off is not in it
     bool failed;   // out of memory
 };
 

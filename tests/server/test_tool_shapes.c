@@ -343,7 +343,7 @@ static const struct {
     {"command", "<|START_ACTION|>",
      "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", "
      "\"parameters\": " W_ARGS "},\n    {\"tool_call_id\": \"12\", \"tool_name\": \"clock\", "
-                               "\"parameters\": {}}\n]<|END_ACTION|>"},
+     "\"parameters\": {}}\n]<|END_ACTION|>"},
     {"apertus", "<|tools_prefix|>",
      "<|tools_prefix|>[{\"get_weather\": " W_ARGS "}, {\"clock\": {}}]<|tools_suffix|>"},
     {"hunyuan", "<tool_calls>", "<tool_calls>[" W_JSON ", " C_JSON "]</tool_calls>"},

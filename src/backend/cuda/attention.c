@@ -252,8 +252,8 @@ static cudaError_t launch_parts(struct cuda_backend *b, struct attention_args *a
     return code;
 }
 
-// The form of streams in a small step, with the append before it; NULL: another form is better. A
-// sequence has some splits there, of which `n_splits` are seen in all.
+// The form of streams in a small step; NULL: another form is better. n_splits: all that the
+// sequences see.
 static const void *small_streams(const struct cuda_backend *b, const struct stage_attention *a,
                                  int n_seqs, int n_splits, int tiles) {
     if (!a->fused && !a->is_alone) return NULL;

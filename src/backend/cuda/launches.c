@@ -9,7 +9,7 @@
 enum {
     // Shared memory of a product on a multiprocessor, about. The rest is for the next launch, whose
     // weights come while this one ends. Short slices of small units need more in flight, and so
-    // do those that another warp asks for
+    // do asked forms
     SHARED_USUAL = 112 << 10,
     SHARED_SHORT = 160 << 10,
     SHARED_ALONE = 216 << 10,   // long units that are not staged: no third block may come in

@@ -13,7 +13,7 @@
 struct marks {
     _Atomic int refs;
     char *open, *close;                // the marks
-    char *answer[RN_MAX_ANSWER_MARKS]; // [n_answer] those that the answer starts with
+    char *answer[RN_MAX_ANSWER_MARKS]; // [n_answer] an answer may start with them
     int n_answer;
     int32_t *opening; // [n_opening] blanks, and tokens that may be part of the opening mark
     int n_opening;
