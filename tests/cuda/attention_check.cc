@@ -123,7 +123,7 @@ int n_long, n_prompt, n_runs; // launches of attention_long.cuh, attention_promp
 
 void prompt_launch(const struct stage_args &from, const struct step *step, int grid) {
     const stage_attention &s = from.attention;
-    const void *kernel = attention_prompt(s.kv_type, s.dim_k, s.dim_v);
+    const void *kernel = attention_prompt(s.kv_type, s.dim_k, s.dim_v, s.softcap > 0);
     struct attention_args args = {};
     args.stage = s, args.step = step;
     args.kind = STAGE_ATTENTION, args.rows = from.rows, args.part = STEP_PARTS;

@@ -198,7 +198,7 @@ static cudaError_t launch_any(struct cuda_backend *b, struct attention_args *arg
 // warpgroups, which only this generation has.
 static const void *prompt_kernel(const struct cuda_backend *b, const struct stage_attention *a) {
     if (b->prop.major != 9 || b->shared_most < PROMPT_SHARED || a->fused) return NULL;
-    return attention_prompt(a->kv_type, a->dim_k, a->dim_v);
+    return attention_prompt(a->kv_type, a->dim_k, a->dim_v, a->softcap > 0.0f);
 }
 
 static cudaError_t launch_prompt(struct cuda_backend *b, const void *kernel,

@@ -22,9 +22,9 @@
 //     is not visible.
 //  4. l of a page: (p[g] + p[g + 8]) + (p[g + 16] + p[g + 24]) for g of 0 to 7, then pairs g ^ 1,
 //     g ^ 2, g ^ 4. l of the split: pages in order, from 0.
-//  5. o of a page: two matrix instructions from 0, of positions 0 to 15 and 16 to 31. P is rounded
-//     to f16, with bf16 pages to bf16; with int8 p is multiplied by the value's scale before.
-//     o of the split: pages in order, from 0.
+//  5. o of a split is a chain of matrix instructions from 0, in f32: 16 positions each, in order. P
+//     is rounded to f16, with bf16 pages to bf16; with int8 p is multiplied by the value's scale
+//     before. Pages that no query of a tile sees may be left out, since their weights are 0.
 //  6. Splits are folded in order into (M, L, O), from (-inf, 0, 0). Where l is 0 the split is
 //     skipped. M' = max(M, m), a = exp(M - M'), b = exp(m - M'), L = fmaf(l, b, L * a) and
 //     O = fmaf(o, b, O * a). Then the sink s: M' = max(M, s), a = exp(M - M'),

@@ -1,6 +1,6 @@
-// Attention of up to 8 queries: a warp has a page of each split, which it brings to shared memory.
-// The block adds the sums of its warps in the order of pages, through shared memory. Called by
-// attention.cuh and attention_long.cuh.
+// Attention of up to 8 queries: a warp has a page of each split, which it brings to shared memory,
+// scores and weighs. Then it has some of the values' elements, of all pages. Called by attention.cuh
+// and attention_long.cuh.
 #ifndef RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 #define RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 
@@ -127,8 +127,8 @@ struct few_fold {
 // Of a part only its head.
 DEV void few_fold_split(const struct attention_block &m, int split, struct few_fold &r) {
     const struct attention_item &w = m.item();
-    const int log = pairs_log(w.n), n_pairs = 1 << log, pair = m.thread / 2 & (n_pairs - 1);
-    const float4 stats = few_stats(m, w.is_part ? m.thread & (n_pairs - 1) : pair);
+    const int n_pairs = 1 << pairs_log(w.n), pair = m.t & (n_pairs - 1);
+    const float4 stats = few_stats(m, pair);
     UNROLL for (int q = 0; q < 2; q++) {
         r.f[q] = {-INFINITY, 0.0f};
         if (!w.is_part && split != w.seen_first) r.f[q] = m.folds()[2 * pair + q];
@@ -138,46 +138,36 @@ DEV void few_fold_split(const struct attention_block &m, int split, struct few_f
         w.slots[(int64_t)(split - w.slot_split) * w.slot_size + m.thread] = stats;
 }
 
-// The end of a round of units: the sums of the warps, then what becomes of them. A thread has the
-// element [unit][g][pair][half of the unit]. Running results of the first 8 units are in shared
-// memory, `which` half of them; those of others in the block's state.
+// What becomes of o of a unit: the lane has elements g and g + 8 of its pair of queries. Running
+// results of the first 8 units are in shared memory, those of others in the block's state.
 template <class F>
-DEV void few_round(const struct stage_attention &s, const struct attention_block &m, int split,
-                   int unit, int round, int which, const struct few_fold &r) {
+DEV void few_put(const struct stage_attention &s, const struct attention_block &m, int split,
+                 int unit, const float (&o)[4], const struct few_fold &r) {
     const struct attention_item &w = m.item();
-    const int log = pairs_log(w.n), n_pairs = 1 << log, pair = m.thread / 2 & (n_pairs - 1);
-    const int d =
-        unit * 16 + (m.thread >> (4 + log)) * 16 + (m.thread >> (1 + log)) % 8 + 8 * (m.thread % 2);
-    const int warp_first = w.lowest / PAGE_TOKENS - split * SPLIT_PAGES;
-    const int warp_last = w.pos_last / PAGE_TOKENS - split * SPLIT_PAGES;
-    float2 o = {0.0f, 0.0f};
-    UNROLL for (int i = 0; i < SPLIT_PAGES; i++) {
-        if (i < warp_first || i > warp_last) continue;
-        const float2 v =
-            ((const float2 *)(m.memory + EXCHANGE_AT + i * (EXCHANGE_BYTES / 8)))[m.thread];
-        o.x = o.x + v.x;
-        o.y = o.y + v.y;
-    }
-    if (m.thread >= round * 16 << log || d >= kv_units(F::dim_v(s)) * 16) return;
-    const int at = unit * 16 * n_pairs + m.thread;
+    const int n_pairs = 1 << pairs_log(w.n), at = (unit * 8 + m.g) * n_pairs + m.t;
+    if (m.t >= n_pairs) return;
+    float4 v;
+    v.x = o[0], v.y = o[1], v.z = o[2], v.w = o[3];
     if (w.is_part) {
-        float4 *slot = w.slots + (int64_t)(split - w.slot_split) * w.slot_size;
-        ((float2 *)(slot + n_pairs))[at] = o;
+        w.slots[(int64_t)(split - w.slot_split) * w.slot_size + n_pairs + at] = v;
         return;
     }
-    float2 *kept = unit < 8 ? (float2 *)(m.memory + KEPT_AT) + which * BLOCK_THREADS + m.thread
-                            : (float2 *)w.state + at;
-    float2 sum = {0.0f, 0.0f};
+    float4 *kept = unit < 8 ? (float4 *)(m.memory + KEPT_AT) + at : w.state + at;
+    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
     if (split != w.seen_first) sum = *kept;
-    sum.x = fold_value(r.by[0], sum.x, o.x);
-    sum.y = fold_value(r.by[1], sum.y, o.y);
-    if (split == w.seen_last) {
-        result_put(s, query_end_of(s, m, 2 * pair, r.f[0]), d, sum.x);
-        result_put(s, query_end_of(s, m, 2 * pair + 1, r.f[1]), d, sum.y);
+    sum.x = fold_value(r.by[0], sum.x, v.x), sum.z = fold_value(r.by[0], sum.z, v.z);
+    sum.y = fold_value(r.by[1], sum.y, v.y), sum.w = fold_value(r.by[1], sum.w, v.w);
+    if (split != w.seen_last) {
+        *kept = sum;
         return;
     }
-    *kept = sum;
-    if (unit == 0 && m.thread < 2 * n_pairs) m.folds()[m.thread] = r.f[m.thread % 2];
+    const int d = unit * 16 + m.g;
+    const struct query_end first = query_end_of(s, m, 2 * m.t, r.f[0]);
+    result_put(s, first, d, sum.x);
+    result_put(s, first, d + 8, sum.z);
+    const struct query_end second = query_end_of(s, m, 2 * m.t + 1, r.f[1]);
+    result_put(s, second, d, sum.y);
+    result_put(s, second, d + 8, sum.w);
 }
 
 // A chunk of a page's keys, from block b0 on: more of its scores.
@@ -213,37 +203,62 @@ DEV void few_scores(const struct stage_attention &s, const struct attention_bloc
     UNROLL for (int i = 0; i < 8; i++) score[i] = sum[i / 4][i % 4];
 }
 
-// Two chunks of a page's values, from unit u0 on: o of the warps, and the end of their rounds.
+// What warps tell each other of a split: the weights of each page, as the second operand of its two
+// instructions, and the slot of its first chunk of values.
+DEV uint4 *few_operand(const struct attention_block &m, int page) {
+    return (uint4 *)(m.memory + EXCHANGE_AT) + page * 32 + m.lane;
+}
+DEV uint32_t *few_slots(const struct attention_block &m) {
+    return (uint32_t *)(m.memory + EXCHANGE_AT + SPLIT_PAGES * 32 * 16);
+}
+
+// The warp's chunks of units from u0 on are there: as many as a round has.
+template <class F>
+DEV void values_wait(const struct stage_attention &s, const page_stream<F> &c, int u0, bool reads) {
+    if (!reads) return;
+    stream_wait(c, 0);
+    if (c.n_slots > 1 && u0 + CHUNK_UNITS < kv_units(F::dim_v(s))) stream_wait(c, 1);
+}
+
+// A split's values. In a round warps have a unit each of two chunks (with a single slot: of one),
+// for all pages of the split, which the warps have brought.
 template <class F>
 DEV void few_values(const struct stage_attention &s, const struct attention_block &m,
-                    page_stream<F> &c, int split, int u0, bool reads, const uint32_t (&b)[4],
-                    const struct few_fold &fold) {
-    const int n_units = kv_units(F::dim_v(s)), n_pairs = 1 << pairs_log(m.item().n);
-    const int round = n_pairs <= 2 ? 8 : 4; // units of a round
-    float4 *to = (float4 *)(m.memory + EXCHANGE_AT + m.warp * (EXCHANGE_BYTES / 8));
-    UNROLL for (int half = 0; half < 2; half++) {
-        const int first = u0 + CHUNK_UNITS * half; // unit of the chunk
-        const bool has_chunk = reads && first < n_units;
-        const uint32_t chunk = has_chunk ? stream_wait(c, 0) : 0;
-        UNROLL for (int u = 0; u < CHUNK_UNITS; u++) {
-            if (!has_chunk || first + u >= n_units) continue;
-            float o[4] = {0, 0, 0, 0};
-            uint32_t a[2][4];
-            unit_fragments<F>(a, chunk + (uint32_t)u * kv_unit_bytes<F>(), m.lane);
-            kv_mma<F>(o, a[0], b[0], b[1]);
-            kv_mma<F>(o, a[1], b[2], b[3]);
-            if (m.t >= n_pairs) continue;
-            float4 v;
-            v.x = o[0], v.y = o[1], v.z = o[2], v.w = o[3];
-            to[((round == 8 ? u + CHUNK_UNITS * half : u) * 8 + m.g) * n_pairs + m.t] = v;
+                    page_stream<F> &c, int split, bool reads, const struct few_fold &fold) {
+    const struct attention_item &w = m.item();
+    const int n_units = kv_units(F::dim_v(s)), round = CHUNK_UNITS * (c.n_slots > 1 ? 2 : 1);
+    const int page_first = w.lowest / PAGE_TOKENS - split * SPLIT_PAGES;
+    const int page_last = w.pos_last / PAGE_TOKENS - split * SPLIT_PAGES;
+    const uint32_t pages = shared_address(m.pages);
+    ROLLED for (int u0 = 0; u0 < n_units; u0 += round) {
+        const int unit = u0 + m.warp;
+        if (u0 > 0) {
+            values_wait(s, c, u0, reads);
+            m.sync();
         }
-        if (has_chunk) stream_next(c, s, m, split);
-        const int unit = round == 8 ? u0 : first;
-        if ((round == 8 && half == 0) || unit >= n_units) continue;
-        m.sync();
-        few_round<F>(s, m, split, unit, round, half, fold);
-        if (unit + round < n_units || split < m.item().split_last) m.sync(); // it is written again
+        if (m.warp < round && unit < n_units) {
+            float o[4] = {0, 0, 0, 0};
+            UNROLL for (int i = 0; i < SPLIT_PAGES; i++) {
+                if (i < page_first || i > page_last) continue;
+                const uint32_t slot =
+                    (few_slots(m)[i] + (uint32_t)(unit / CHUNK_UNITS)) & (c.n_slots - 1);
+                const uint32_t chunk = pages + ((uint32_t)i * c.n_slots + slot) * chunk_bytes<F>();
+                const uint4 b = shared_u128(shared_address(few_operand(m, i)));
+                uint32_t a[2][4];
+                unit_fragments<F>(a, chunk + (uint32_t)(unit % CHUNK_UNITS) * kv_unit_bytes<F>(),
+                                  m.lane);
+                kv_mma<F>(o, a[0], b.x, b.y);
+                kv_mma<F>(o, a[1], b.z, b.w);
+            }
+            few_put<F>(s, m, split, unit, o, fold);
+        }
+        if (u0 + round < n_units || split < w.split_last) m.sync(); // it is written again
+        if (!reads) continue;
+        stream_next(c, s, m, split);
+        if (round > CHUNK_UNITS && u0 + CHUNK_UNITS < n_units) stream_next(c, s, m, split);
     }
+    if (m.thread < 1 << pairs_log(w.n) && !w.is_part && split < w.split_last)
+        UNROLL for (int q = 0; q < 2; q++) m.folds()[2 * m.thread + q] = fold.f[q];
 }
 
 // The new positions of a split, to pages and to the slots that have them already. They are dealt to
@@ -288,7 +303,7 @@ DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t s
                   bool is_early) {
     const struct attention_block m = block_of(shared_at);
     const struct attention_item &w = m.item();
-    const int n_units = kv_units(F::dim_v(s)), n_heads = head_warps(F::dim_k(s), EXCHANGE_BYTES);
+    const int n_heads = head_warps(F::dim_k(s), EXCHANGE_BYTES);
     uint8_t *scratch = m.memory + EXCHANGE_AT;
     if (!is_early) dependency_wait();
     stream_seek(c, s, m, w.split_first);
@@ -308,7 +323,7 @@ DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t s
         }
         float score[8] = {0, 0, 0, 0, 0, 0, 0, 0}, top[2], l[2];
         uint2 scales_k = {0, 0}, scales_v = {0, 0};
-        uint32_t bad = 0, b[4];
+        uint32_t bad = 0;
         if (reads) {
             if (F::TYPE == KV_INT8) {
                 const uint8_t *at = kv_head_at<F>(s, w.table, page, w.head_kv) +
@@ -331,16 +346,21 @@ DEV void few_item(const struct stage_attention &s, page_stream<F> &c, uint32_t s
             top[1] = fmaxf(top[1], of_page[1]);
         }
         page_weights(score, top, l);
-        page_operand<F>(score, scales_v, b, m.g, m.t);
+        if (reads) {
+            uint32_t b[4];
+            page_operand<F>(score, scales_v, b, m.g, m.t);
+            *few_operand(m, m.warp) = {b[0], b[1], b[2], b[3]};
+            if (m.lane == 0) few_slots(m)[m.warp] = c.n_read;
+        }
         if (m.lane < 4) {
             m.sums()[m.warp * FEW_QUERIES + 2 * m.t] = l[0];
             m.sums()[m.warp * FEW_QUERIES + 2 * m.t + 1] = l[1];
         }
+        values_wait(s, c, 0, reads);
         m.sync();
         struct few_fold fold;
         few_fold_split(m, split, fold);
-        ROLLED for (int u0 = 0; u0 < n_units; u0 += 2 * CHUNK_UNITS)
-            few_values<F>(s, m, c, split, u0, reads, b, fold);
+        few_values<F>(s, m, c, split, reads, fold);
     }
     if (FOLDS && w.is_part) parts_end(s, shared_at);
 }

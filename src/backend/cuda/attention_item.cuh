@@ -27,7 +27,7 @@ enum {
     RING_SLOT = 4096,       // bytes of keys or values that a block copies at a time
     RING_SLOTS = 6,
     QUERY_BYTES = 16 << 10,    // of the queries of an item in shared memory
-    EXCHANGE_BYTES = 16 << 10, // of sums of warps
+    EXCHANGE_BYTES = 16 << 10, // of heads that are normed; then of what warps tell each other
     TABLE_BYTES = 4352,
     ITEM_BYTES = ATTENTION_SHARED - TABLE_BYTES,
     // in a block's memory
@@ -259,37 +259,21 @@ DEV void page_max(const float (&score)[8], float (&m)[2]) {
     }
 }
 
-// A weight p is 2^y of y = fmaf(score, log2 e, -top), top = m * log2 e, and 0 where y is -127 or
-// less. 2^y is 2^n times a polynomial of y - n, n = rint(y), which has an error of 1.6e-7 and is
-// exactly 1 at 0. The exponent is added to the polynomial's bits: a p below 2^-126 is a wrong one
-// below 2^-126, which nothing can see beside p = 1 of the largest score.
-#define WEIGHT_C1 0x1.62e42ap-1f
-#define WEIGHT_C2 0x1.ebf9bcp-3f
-#define WEIGHT_C3 0x1.c6b752p-5f
-#define WEIGHT_C4 0x1.3cea88p-7f
-#define WEIGHT_C5 0x1.5bba14p-10f
+// A weight p is 2^y of y = fmaf(score, log2 e, -top), top = m * log2 e, by the device's own
+// instruction (exp2_device). It has an error of 2 units in the last place, is exactly 1 at 0, and 0
+// below 2^-126: nothing can see such a p beside p = 1 of the largest score.
 
 // A query that sees nothing has m = -inf, and all its weights are 0.
 DEV float weights_top(float m) { return m == -INFINITY ? 0.0f : m * RMATH_LOG2E; }
-// y that is not a number gives 0.
-DEV float weight_of(float y) {
-    const float x = fmaxf(y, -127.0f), z = x + RMATH_MAGIC, r = x - (z - RMATH_MAGIC);
-    float p = fmaf(WEIGHT_C5, r, WEIGHT_C4);
-    p = fmaf(p, r, WEIGHT_C3);
-    p = fmaf(p, r, WEIGHT_C2);
-    p = fmaf(p, r, WEIGHT_C1);
-    p = fmaf(p, r, 1.0f);
-    return f32_from_bits((f32_to_bits(z) << 23) + f32_to_bits(p));
+DEV float weight_of(float score, float top) {
+    return exp2_device(fmaf(score, RMATH_LOG2E, -top));
 }
 
 // p instead of scores, and l of the page.
 DEV void page_weights(float (&score)[8], const float (&m)[2], float (&l)[2]) {
     UNROLL for (int q = 0; q < 2; q++) {
         const float top = weights_top(m[q]);
-        UNROLL for (int i = 0; i < 4; i++) {
-            const float y = fmaf(score[2 * i + q], RMATH_LOG2E, -top);
-            score[2 * i + q] = isnan(y) ? y : weight_of(y);
-        }
+        UNROLL for (int i = 0; i < 4; i++) score[2 * i + q] = weight_of(score[2 * i + q], top);
         l[q] = queries_sum((score[q] + score[2 + q]) + (score[4 + q] + score[6 + q]));
     }
 }

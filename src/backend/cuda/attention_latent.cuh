@@ -167,10 +167,7 @@ DEV void latent_weights(const struct latent_block &m, struct latent_lane &l, con
         const float top = fmaxf(l.top[q], fmaxf(m.maxima(0)[column + q], m.maxima(1)[column + q]));
         const float from = weights_top(top);
         a[q] = top == l.top[q] ? 1.0f : rmath_exp(l.top[q] - top);
-        UNROLL for (int i = 0; i < 2; i++) {
-            const float y = fmaf(x[2 * i + q], RMATH_LOG2E, -from);
-            p[2 * i + q] = isnan(y) ? y : weight_of(y);
-        }
+        UNROLL for (int i = 0; i < 2; i++) p[2 * i + q] = weight_of(x[2 * i + q], from);
         const float sum = queries_sum(p[q] + p[2 + q]);
         l.top[q] = top;
         if (m.g != 0) continue;

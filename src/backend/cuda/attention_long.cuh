@@ -302,12 +302,10 @@ DEV void pair_values(pair_warp<F> &w, const struct stage_attention &s, const str
         UNROLL for (int q = 0; q < 2; q++) l[q] = l[q] + w.sums()[i * FEW_QUERIES + 2 * w.t + q];
         const uint32_t chunk = pair_wait(w);
         UNROLL for (int u = 0; u < UNITS; u++) {
-            float v[4] = {0, 0, 0, 0};
             uint32_t a[2][4];
             unit_fragments<F>(a, chunk + (uint32_t)u * kv_unit_bytes<F>(), w.lane);
-            kv_mma<F>(v, a[0], b.x, b.y);
-            kv_mma<F>(v, a[1], b.z, b.w);
-            UNROLL for (int k = 0; k < 4; k++) o[u][k] = o[u][k] + v[k];
+            kv_mma<F>(o[u], a[0], b.x, b.y);
+            kv_mma<F>(o[u], a[1], b.z, b.w);
         }
         pair_next(w, s, p);
     }

@@ -119,18 +119,16 @@ DEV void many_scores(const struct stage_attention &s, const struct attention_blo
     UNROLL for (int i = 0; i < 8; i++) sum[i] = c[i / 4][i % 4];
 }
 
-// A chunk of a page's values: o of the page, added to o of the split.
+// A chunk of a page's values: more of o of the split.
 template <class F, int UNITS>
 DEV void many_values(const struct attention_block &m, uint32_t chunk, int n, const uint32_t (&b)[4],
                      float (&o)[UNITS][4]) {
     UNROLL for (int u = 0; u < UNITS; u++) {
         if (u >= n) continue;
         uint32_t a[2][4];
-        float c[4] = {0, 0, 0, 0};
         unit_fragments<F>(a, chunk + (uint32_t)u * kv_unit_bytes<F>(), m.lane);
-        kv_mma<F>(c, a[0], b[0], b[1]);
-        kv_mma<F>(c, a[1], b[2], b[3]);
-        UNROLL for (int j = 0; j < 4; j++) o[u][j] = o[u][j] + c[j];
+        kv_mma<F>(o[u], a[0], b[0], b[1]);
+        kv_mma<F>(o[u], a[1], b[2], b[3]);
     }
 }
 

@@ -7,16 +7,15 @@
 // Queries are the rows of the matrix instructions, so a lane has two of them (g and g + 8 of its
 // warp's 16), and the weights P are an operand in registers as they are.
 //
-// A split, for a team: the scores of 256 positions, 128 registers; m; weights, 64 registers; then
-// each page's o by two instructions from 0, which is added while the next one runs. Teams take
-// *turns* with the matrix instructions: one has the values of a split and the keys of the next
-// one, while the other makes weights of its scores. Splits are always done as a whole: pages that
-// no query sees are copies of others, with weights of 0. So are blocks of elements beyond a head's
-// last one, where the queries are 0.
+// A split, for a team: the scores of 256 positions, 128 registers; m; weights, 64 registers; o, 64
+// registers of 128 elements. Teams take *turns* with the matrix instructions: one has the values of a
+// split and the keys of the next one, while the other makes weights of its scores. Queries are read
+// from shared memory, so instructions of the keys follow those of the values at once. Splits are
+// always done as a whole: pages that no query sees are copies of others, with weights of 0. So are
+// blocks of elements beyond a head's last one, where the queries are 0.
 //
-// What bounds it: instructions of single numbers. A score takes 12 for its weight, 1 for m, 1.4 for
-// l, half of one for the rounding, and (dim_v / 32) for the page sums of o. With heads of 128 these
-// are 20, 0.16 clocks of a multiprocessor; the matrix units take 0.125.
+// What bounds it: the matrix units take 0.125 clocks of a multiprocessor for a score of heads of 128.
+// Instructions of single numbers are 8 for a score, 0.06 clocks; the exponential takes as long.
 #ifndef RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
 #define RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
 
@@ -33,10 +32,7 @@ struct prompt_team {
 // The next stage is there; its address.
 template <class P> DEV uint32_t stage_wait(struct prompt_team &m) {
     const uint32_t slot = m.count % PROMPT_SLOTS;
-    if (P::IS_WIDE)
-        fetch_wait((uint64_t *)m.shared + slot, m.count / PROMPT_SLOTS & 1);
-    else
-        barrier_sync(PROMPT_FULL + m.team * PROMPT_SLOTS + (int)slot, 256);
+    fetch_wait((uint64_t *)m.shared + slot, m.count / PROMPT_SLOTS & 1);
     m.count++;
     return shared_address(m.shared + P::RING_AT) + slot * PROMPT_STAGE;
 }
@@ -45,26 +41,22 @@ template <class P> DEV void stage_end(uint32_t index) {
     barrier_arrive(PROMPT_EMPTY + (int)(index % PROMPT_SLOTS), 256 + P::FILLERS);
 }
 
-template <class P> DEV void turn_begin(const struct prompt_team &m) {
-    if (P::HAS_TURNS) barrier_sync(PROMPT_TURN + m.team, 256);
-}
-template <class P> DEV void turn_end(const struct prompt_team &m) {
-    if (P::HAS_TURNS) barrier_arrive(PROMPT_TURN + (m.team ^ 1), 256);
-}
-
-// Queries of the warp, in the order of the first operand: [step][lane][register].
+// Queries of the team, as the first operand of each step.
+enum { PROMPT_STEP = 2 * FIRST_HALF_BYTES };
+static_assert(PROMPT_KEY_BYTES == 16 * PROMPT_STEP, "queries have room");
 template <class P> DEV uint8_t *queries_at(const struct prompt_team &m) {
-    return m.shared + P::QUERIES_AT + (m.team * 4 + m.warp) * (PROMPT_KEY_BYTES / 8 * P::KEYS);
+    return m.shared + P::QUERIES_AT + m.team * (PROMPT_KEY_BYTES / 2 * P::KEYS);
 }
 template <class P>
 DEV void prompt_query_put(const struct prompt_team &m, int i, const float *x, int dim_k) {
     typedef typename P::KV F;
-    uint8_t *to = queries_at<P>(m) + i % 8 * 64 + i / 8 * 4;
+    uint8_t *to = queries_at<P>(m) + (m.warp * 2 + i / 8) * 128 + i % 8 * 16;
     for (int d = 2 * m.lane; d < P::KEYS * P::BLOCKS * 32; d += 64) {
         const uint32_t low = d < dim_k ? kv_round<F>(x[d]) : 0;
         const uint32_t high = d < dim_k ? kv_round<F>(x[d + 1]) : 0;
         const int step = d / 32 * 2 + d % 8 / 4;
-        *(uint32_t *)(to + step * 512 + d % 32 / 8 * 16 + d % 4 / 2 * 8) = low | high << 16;
+        *(uint32_t *)(to + step * PROMPT_STEP + d % 4 / 2 * FIRST_HALF_BYTES + d % 32 / 8 * 4) =
+            low | high << 16;
     }
 }
 
@@ -81,8 +73,7 @@ DEV void prompt_queries(const struct stage_attention &s, const struct step &step
                         const struct prompt_team &m, const struct prompt_item &w) {
     enum { N = 4 };
     const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
-    const int bytes = P::IS_KEPT ? P::KEPT * 512 : PROMPT_SCRATCH / 8;
-    float *x = (float *)(m.shared + P::KEPT_AT + (m.team * 4 + m.warp) * bytes);
+    float *x = (float *)(m.shared + P::KEPT_AT + (m.team * 4 + m.warp) * (P::SCRATCH / 8));
     ROLLED for (int first = 0; first < 16; first += N) {
         struct head_load load[N];
         const float *from[N];
@@ -99,7 +90,8 @@ DEV void prompt_queries(const struct stage_attention &s, const struct step &step
             prompt_query_put<P>(m, first + i, x, s.dim_k);
         }
     }
-    __syncwarp();
+    copies_may_follow(); // the matrix units read them
+    barrier_sync(PROMPT_OWN + m.team, 128);
 }
 
 // The lane's two queries: little of them, since it is kept in registers.
@@ -125,38 +117,30 @@ DEV struct prompt_rows prompt_rows_of(const struct stage_attention &s, const str
 
 // ---------------------------------------------------------------- a split's scores
 
-// Products of queries and keys: 128 positions in each half of score. Behind them the turn ends, and
-// `meanwhile` runs while they do.
-template <class P, class T>
-DEV void prompt_keys(struct prompt_team &m, float (&score)[2][64], T meanwhile) {
-    const uint32_t queries = shared_address(queries_at<P>(m)) + (uint32_t)m.lane * 16;
-    const uint32_t first = m.count;
-    uint32_t at[2][P::KEYS];
-    UNROLL for (int i = 0; i < 2 * P::KEYS; i++) at[i / P::KEYS][i % P::KEYS] = stage_wait<P>(m);
-    UNROLL for (int part = 0; part < P::KEYS; part++) {
-        uint32_t a[2 * P::BLOCKS][4];
-        UNROLL for (int i = 0; i < 2 * P::BLOCKS; i++) {
-            const uint4 v = shared_u128(queries + (uint32_t)(part * 8 + i) * 512);
-            a[i][0] = v.x, a[i][1] = v.y, a[i][2] = v.z, a[i][3] = v.w;
-        }
-        warpgroup_begin();
-        UNROLL for (int i = 0; i < 4 * P::BLOCKS; i++) {
-            const int half = i / (2 * P::BLOCKS), step = i % (2 * P::BLOCKS);
-            warpgroup_mma<P::IS_BF16, 128>(score[half], a[step],
-                                           at[half][part] +
-                                               (uint32_t)(step / 2 * 8192 + step % 2 * 256),
-                                           part > 0 || step > 0, 16);
-        }
-        warpgroup_end();
-        if (part == P::KEYS - 1) {
-            turn_end<P>(m);
-            meanwhile();
-        }
-        warpgroup_wait<0>(); // also since registers of more queries are not there
-        warpgroup_hold(score[0]);
-        warpgroup_hold(score[1]);
-    }
-    UNROLL for (int i = 0; i < 2 * P::KEYS; i++) stage_end<P>(first + (uint32_t)i);
+// Starts the products of queries and the keys of half a split: 128 positions.
+template <class P> DEV void keys_begin(struct prompt_team &m, float (&score)[64]) {
+    const uint32_t queries = shared_address(queries_at<P>(m));
+    uint32_t at[P::KEYS];
+    UNROLL for (int part = 0; part < P::KEYS; part++) at[part] = stage_wait<P>(m);
+    warpgroup_begin();
+    UNROLL for (int part = 0; part < P::KEYS; part++)
+        UNROLL for (int i = 0; i < 2 * P::BLOCKS; i++)
+            warpgroup_mma_shared<P::IS_BF16>(score, queries, (uint32_t)((part * 8 + i) * PROMPT_STEP),
+                                             at[part], (uint32_t)(i / 2 * 8192 + i % 2 * 256),
+                                             part == 0 && i == 0);
+    warpgroup_end();
+}
+
+// The scores of a half are there.
+template <class P>
+DEV void keys_end(const struct prompt_team &m, float (&score)[64], int half) {
+    if (half == 0)
+        warpgroup_wait<1>();
+    else
+        warpgroup_wait<0>();
+    UNROLL for (int i = 0; i < P::KEYS; i++)
+        stage_end<P>(m.count - (uint32_t)((2 - half) * P::KEYS - i));
+    warpgroup_hold(score);
 }
 
 // The scales of a lane's 8 positions of a page, 8 i + 2 t + {0, 1}; which: of keys (0), values (1).
@@ -184,11 +168,11 @@ DEV void scores_cap(float (&score)[64], float cap) {
     }
 }
 
-// From sums of products to scores of half a split; top: the largest ones.
+// From sums of products to scores of half a split; top: the largest ones, of each row in 4 parts.
 template <class P>
 DEV void prompt_scores(const struct stage_attention &s, const struct prompt_team &m,
                        const struct prompt_item &w, const struct prompt_rows &r, int split,
-                       int half, float (&score)[64], float (&top)[2]) {
+                       int half, float (&score)[64], float (&top)[8]) {
     const int begin = split * SPLIT_TOKENS + half * (SPLIT_TOKENS / 2);
     UNROLL for (int page = 0; page < PROMPT_PAGES; page++) {
         float scale[8];
@@ -200,7 +184,7 @@ DEV void prompt_scores(const struct stage_attention &s, const struct prompt_team
             x = x * s.scale;
         }
     }
-    if (s.softcap > 0.0f) scores_cap(score, s.softcap);
+    if (P::HAS_CAP) scores_cap(score, s.softcap);
     if (begin + SPLIT_TOKENS / 2 - 1 > r.pos_first || begin < r.low_last) {
         const int low[2] = {lowest_seen(s, r.pos[0]), lowest_seen(s, r.pos[1])};
         UNROLL for (int i = 0; i < 64; i++) {
@@ -208,7 +192,7 @@ DEV void prompt_scores(const struct stage_attention &s, const struct prompt_team
             if (at > r.pos[row] || at < low[row]) score[i] = -INFINITY;
         }
     }
-    UNROLL for (int i = 0; i < 64; i++) top[i / 2 % 2] = max_or_nan(top[i / 2 % 2], score[i]);
+    UNROLL for (int i = 0; i < 64; i++) top[i % 8] = max_or_nan(top[i % 8], score[i]);
 }
 
 // Over the lanes that have the same query.
@@ -226,8 +210,7 @@ template <class P>
 DEV void prompt_weights(const struct stage_attention &s, const struct prompt_team &m,
                         const struct prompt_item &w, int split, int page, float *score,
                         const float (&top)[2], float (&l)[2], uint32_t (&p)[2][4]) {
-    UNROLL for (int i = 0; i < 16; i++) score[i] =
-        weight_of(fmaf(score[i], RMATH_LOG2E, -top[i / 2 % 2]));
+    UNROLL for (int i = 0; i < 16; i++) score[i] = weight_of(score[i], top[i / 2 % 2]);
     UNROLL for (int row = 0; row < 2; row++) {
         const float *x = score + 2 * row;
         const float even = (x[0] + x[4]) + (x[8] + x[12]), odd = (x[1] + x[5]) + (x[9] + x[13]);
@@ -264,38 +247,74 @@ DEV float4 *slot_at(const struct prompt_team &m, const struct prompt_item &w, in
     return w.slots + (int64_t)slot * P::SLOT + m.team * 128 + m.warp * 32 + m.lane;
 }
 
-// Scores become weights; the split's m and l are folded into the rows' own.
+// Of a split and the lane's rows.
+struct prompt_sums {
+    float m[2], l[2];
+};
+
+// The largest score of each row, when both halves are there.
 template <class P>
-DEV void prompt_softmax(const struct stage_attention &s, const struct prompt_team &m,
-                        const struct prompt_item &w, struct prompt_rows &r, int split,
-                        float (&score)[2][64], uint32_t (&p)[SPLIT_PAGES][2][4],
-                        struct fold_by (&by)[2]) {
-    float m_of[2] = {-INFINITY, -INFINITY}, top[2], l[2] = {0.0f, 0.0f};
-    UNROLL for (int half = 0; half < 2; half++)
-        prompt_scores<P>(s, m, w, r, split, half, score[half], m_of);
-    UNROLL for (int row = 0; row < 2; row++) {
-        m_of[row] = team_max(m_of[row]);
-        top[row] = weights_top(m_of[row]);
+DEV void prompt_most(const struct stage_attention &s, const struct prompt_team &m,
+                     const struct prompt_item &w, const struct prompt_rows &r, int split,
+                     float (&score)[2][64], struct prompt_sums &sums) {
+    float most[8];
+    UNROLL for (int i = 0; i < 8; i++) most[i] = -INFINITY;
+    // with scales the compiler sees no end of the first half's instructions
+    if (!P::IS_WIDE) UNROLL for (int half = 0; half < 2; half++) keys_end<P>(m, score[half], half);
+    UNROLL for (int half = 0; half < 2; half++) {
+        if (P::IS_WIDE) keys_end<P>(m, score[half], half);
+        prompt_scores<P>(s, m, w, r, split, half, score[half], most);
     }
-    UNROLL for (int i = 0; i < SPLIT_PAGES; i++)
-        prompt_weights<P>(s, m, w, split, i, score[i / PROMPT_PAGES] + i % PROMPT_PAGES * 16, top,
-                          l, p[i]);
     UNROLL for (int row = 0; row < 2; row++) {
-        if (!(m_of[row] < INFINITY)) l[row] = NAN; // a score is not a number
-        if (w.run == 0) by[row] = prompt_fold_split(r.fold[row], m_of[row], l[row]);
+        const float *x = most + 2 * row;
+        sums.m[row] = team_max(max_or_nan(max_or_nan(x[0], x[1]), max_or_nan(x[4], x[5])));
+        sums.l[row] = 0.0f;
+    }
+}
+
+// Scores of a half become weights.
+template <class P>
+DEV void half_weights(const struct stage_attention &s, const struct prompt_team &m,
+                      const struct prompt_item &w, int split, int half, float (&score)[64],
+                      uint32_t (&p)[SPLIT_PAGES][2][4], struct prompt_sums &sums) {
+    const float top[2] = {weights_top(sums.m[0]), weights_top(sums.m[1])};
+    UNROLL for (int i = 0; i < PROMPT_PAGES; i++)
+        prompt_weights<P>(s, m, w, split, half * PROMPT_PAGES + i, score + i * 16, top, sums.l,
+                          p[half * PROMPT_PAGES + i]);
+}
+
+// The split's m and l are folded into the rows' own. This is done while the matrix units are busy.
+template <class P>
+DEV void prompt_factors(const struct prompt_team &m, const struct prompt_item &w,
+                        struct prompt_rows &r, int split, const struct prompt_sums &sums,
+                        struct fold_by (&by)[2]) {
+    float l[2];
+    UNROLL for (int row = 0; row < 2; row++) {
+        l[row] = sums.m[row] < INFINITY ? sums.l[row] : NAN; // NaN: a score is not a number
+        if (w.run == 0) by[row] = prompt_fold_split(r.fold[row], sums.m[row], l[row]);
     }
     if (w.run == 0) return;
     by[0] = by[1] = {1.0f, 1.0f, true}; // O is o, from 0
-    slot_at<P>(m, w, split)[P::KEPT * 256] = {m_of[0], l[0], m_of[1], l[1]};
+    slot_at<P>(m, w, split)[P::KEPT * 256] = {sums.m[0], l[0], sums.m[1], l[1]};
 }
 
 // ---------------------------------------------------------------- a split's values
 
-// Starts o of a page, 64 elements.
-template <class P> DEV void value_begin(float (&c)[32], const uint32_t (&p)[2][4], uint32_t at) {
+// Starts o of half a split. is_second: behind the first half's.
+template <class P>
+DEV void values_begin(struct prompt_team &m, float (&o)[P::GROUPS * 32],
+                      const uint32_t (&p)[SPLIT_PAGES][2][4], bool is_second) {
+    enum { N = P::GROUPS * 64 };
+    const uint32_t at = stage_wait<P>(m);
     warpgroup_begin();
-    warpgroup_mma<P::IS_BF16, 64>(c, p[0], at, false, 8);
-    warpgroup_mma<P::IS_BF16, 64>(c, p[1], at + 256, true, 8);
+    UNROLL for (int i = 0; i < 2 * PROMPT_PAGES; i++) {
+        const uint32_t(&weights)[4] = p[(is_second ? PROMPT_PAGES : 0) + i / 2][i % 2];
+        const uint32_t offset = (uint32_t)(i / 2 * 8192 + i % 2 * 256);
+        if (is_second || i > 0)
+            warpgroup_mma<P::IS_BF16, N>(o, weights, at, true, P::GROUPS * 8, offset);
+        else
+            warpgroup_mma_first<P::IS_BF16, N>(o, weights, at, offset);
+    }
     warpgroup_end();
 }
 
@@ -307,64 +326,61 @@ DEV float4 *kept_at(const struct stage_attention &s, const struct prompt_team &m
     return first + (m.team * 4 + m.warp) * (P::KEPT * 32) + m.lane;
 }
 
-// O of a lane's four elements.
-DEV void prompt_fold(float4 *kept, const float *o, const struct fold_by (&by)[2]) {
-    float4 v = *kept;
-    v.x = fmaf(o[0], by[0].b, v.x * by[0].a);
-    v.y = fmaf(o[1], by[0].b, v.y * by[0].a);
-    v.z = fmaf(o[2], by[1].b, v.z * by[1].a);
-    v.w = fmaf(o[3], by[1].b, v.w * by[1].a);
-    *kept = v;
-}
-DEV void prompt_fold_group(float4 *kept, const float (&o)[32], const struct fold_by (&by)[2]) {
-    UNROLL for (int i = 0; i < 8; i++) prompt_fold(kept + i * 32, o + 4 * i, by);
-}
-
-// o of a split and O behind it, of one pass; o of the last group stays in `last`, to be folded by
-// the caller. Pages follow each other in two sets of registers: one is added while the other one is
-// computed. The group before is folded meanwhile.
-template <class P>
-DEV void values_add(float4 *kept, const uint32_t (&p)[SPLIT_PAGES][2][4], struct prompt_team &m,
-                    const struct fold_by (&by)[2], float (&last)[32]) {
-    enum { N = SPLIT_PAGES * P::GROUPS };
-    float c[2][32], before[32];
-    uint32_t at[2];
-    UNROLL for (int half = 0; half < 2; half++) at[half] = stage_wait<P>(m);
-    UNROLL for (int k = 0; k <= N; k++) {
-        if (k < N) {
-            const int page = k % SPLIT_PAGES;
-            value_begin<P>(c[k % 2], p[page],
-                           at[page / PROMPT_PAGES] +
-                               (uint32_t)(page % PROMPT_PAGES * 8192 + k / SPLIT_PAGES * 4096));
+// O behind a split's o: half of a pass. Several are asked for at a time.
+template <int N>
+DEV void prompt_fold(float4 *kept, const float (&o)[N], int half, const struct fold_by (&by)[2]) {
+    enum { AT_ONCE = 4 };
+    UNROLL for (int i0 = half * (N / 8); i0 < (half + 1) * (N / 8); i0 += AT_ONCE) {
+        float4 v[AT_ONCE];
+        UNROLL for (int i = 0; i < AT_ONCE; i++) v[i] = kept[(i0 + i) * 32];
+        UNROLL for (int i = 0; i < AT_ONCE; i++) {
+            const float *of = o + 4 * (i0 + i);
+            v[i].x = fmaf(of[0], by[0].b, v[i].x * by[0].a);
+            v[i].y = fmaf(of[1], by[0].b, v[i].y * by[0].a);
+            v[i].z = fmaf(of[2], by[1].b, v[i].z * by[1].a);
+            v[i].w = fmaf(of[3], by[1].b, v[i].w * by[1].a);
         }
-        if (k == 0) continue;
-        if (k < N)
-            warpgroup_wait<1>();
-        else
-            warpgroup_wait<0>();
-        if (k == N - PROMPT_PAGES) stage_end<P>(m.count - 2);
-        if (k == N) stage_end<P>(m.count - 1);
-        const int page = (k - 1) % SPLIT_PAGES;
-        float(&done)[32] = c[(k - 1) % 2];
-        warpgroup_hold(done);
-        if (page == 0) {
-            UNROLL for (int i = 0; i < 32; i++) before[i] = last[i];
-        }
-        UNROLL for (int i = 0; i < 32; i++) last[i] = page == 0 ? done[i] : last[i] + done[i];
-        if (k > SPLIT_PAGES)
-            prompt_fold(kept + ((k - 1) / SPLIT_PAGES * 8 - 8 + page) * 32, before + 4 * page, by);
+        UNROLL for (int i = 0; i < AT_ONCE; i++) kept[(i0 + i) * 32] = v[i];
     }
 }
 
-// The split's values, but for the fold of the last group.
+// The second half of o is there, and folded.
 template <class P>
-DEV void prompt_values(const struct stage_attention &s, struct prompt_team &m,
-                       const uint32_t (&p)[SPLIT_PAGES][2][4], const struct fold_by (&by)[2],
-                       float (&last)[32]) {
-    float4 *kept = kept_at<P>(s, m);
-    UNROLL for (int pass = 0; pass < P::PASSES; pass++) {
-        if (pass > 0) prompt_fold_group(kept + (pass * P::GROUPS * 8 - 8) * 32, last, by);
-        values_add<P>(kept + pass * (P::GROUPS * 8 * 32), p, m, by, last);
+DEV void values_end(const struct prompt_team &m, float4 *kept, float (&o)[P::GROUPS * 32],
+                    const struct fold_by (&by)[2]) {
+    warpgroup_wait<0>();
+    stage_end<P>(m.count - 1);
+    warpgroup_hold(o);
+    UNROLL for (int half = 0; half < 2; half++) prompt_fold(kept, o, half, by);
+}
+
+// Weights of a split's scores, and its values: o of the last pass runs on. Of short heads the values
+// of a half begin when its weights are there.
+template <class P>
+DEV void split_values(const struct stage_attention &s, struct prompt_team &m,
+                      const struct prompt_item &w, struct prompt_rows &r, float4 *kept, int split,
+                      float (&score)[2][64], uint32_t (&p)[SPLIT_PAGES][2][4],
+                      struct fold_by (&by)[2], float (&o)[P::GROUPS * 32]) {
+    struct prompt_sums sums;
+    prompt_most<P>(s, m, w, r, split, score, sums);
+    if constexpr (P::IS_SHORT) {
+        UNROLL for (int half = 0; half < 2; half++) {
+            half_weights<P>(s, m, w, split, half, score[half], p, sums);
+            values_begin<P>(m, o, p, half == 1);
+        }
+        prompt_factors<P>(m, w, r, split, sums, by);
+    } else {
+        UNROLL for (int half = 0; half < 2; half++)
+            half_weights<P>(s, m, w, split, half, score[half], p, sums);
+        prompt_factors<P>(m, w, r, split, sums, by);
+        ROLLED for (int pass = 0; pass < P::PASSES; pass++) {
+            values_begin<P>(m, o, p, false);
+            values_begin<P>(m, o, p, true);
+            if (pass + 1 == P::PASSES) break;
+            warpgroup_wait<1>();
+            stage_end<P>(m.count - 2);
+            values_end<P>(m, kept + pass * (P::GROUPS * 8 * 32), o, by);
+        }
     }
 }
 
@@ -404,8 +420,8 @@ DEV void prompt_results(const struct stage_attention &s, const struct step &step
     }
     ROLLED for (int i = 0; i < P::KEPT; i++) {
         const int d = i * 8 + 2 * m.t;
-        const float4 v = kept[i * 32];
         if (d >= s.dim_v) break;
+        const float4 v = kept[i * 32];
         const float x0 = s.sinks ? v.x * a[0] : v.x, y0 = s.sinks ? v.y * a[0] : v.y;
         const float x1 = s.sinks ? v.z * a[1] : v.z, y1 = s.sinks ? v.w * a[1] : v.w;
         if (index < w.n) prompt_put(s, q[0], d, x0 / l[0], y0 / l[0]);
@@ -469,29 +485,37 @@ DEV void slots_fold(const struct prompt_team &m, const struct prompt_item &w, fl
 template <class P>
 DEV void prompt_item_run(const struct stage_attention &s, const struct step &step, int rows,
                          struct prompt_team &m, const struct prompt_item &w) {
-    const int first = w.split_first, last = w.split_last;
-    uint32_t p[SPLIT_PAGES][2][4];
-    struct fold_by by[2] = {};
+    const int last = w.split_last;
     prompt_queries<P>(s, step, rows, m, w);
     struct prompt_rows r = prompt_rows_of(s, step, rows, m, w);
-    float4 *kept = kept_at<P>(s, m);
+    float4 *kept = kept_at<P>(s, m), *kept_last = kept + (P::PASSES - 1) * (P::GROUPS * 8 * 32);
     UNROLL for (int i = 0; i < P::KEPT; i++) kept[i * 32] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float o[32];
-    UNROLL for (int i = 0; i < 32; i++) o[i] = 0.0f;
-    ROLLED for (int split = first; split <= last; split++) {
-        float score[2][64];
-        turn_begin<P>(m);
-        if (split > first) prompt_values<P>(s, m, p, by, o);
-        prompt_keys<P>(m, score, [&] {
-            prompt_fold_group(kept + (P::KEPT - 8) * 32, o, by); // at first of zeros
-        });
-        if (w.run > 0 && split > first) slot_put<P>(slot_at<P>(m, w, split - 1), kept);
-        prompt_softmax<P>(s, m, w, r, split, score, p, by);
+    uint32_t p[SPLIT_PAGES][2][4];
+    struct fold_by by[2];
+    float o[P::GROUPS * 32], score[2][64];
+    UNROLL for (int half = 0; half < 2; half++) keys_begin<P>(m, score[half]);
+    ROLLED for (int split = w.split_first; split < last; split++) {
+        split_values<P>(s, m, w, r, kept, split, score, p, by, o);
+        const uint32_t count = m.count;
+        warpgroup_wait<1>();
+        stage_end<P>(count - 2);
+        if (P::IS_SHORT) {
+            keys_begin<P>(m, score[0]); // half of p's registers are free
+            warpgroup_wait<1>();
+            stage_end<P>(count - 1);
+            warpgroup_hold(o);
+            keys_begin<P>(m, score[1]);
+            UNROLL for (int half = 0; half < 2; half++) prompt_fold(kept_last, o, half, by);
+        } else { // registers are few
+            values_end<P>(m, kept_last, o, by);
+            UNROLL for (int half = 0; half < 2; half++) keys_begin<P>(m, score[half]);
+        }
+        if (w.run > 0) slot_put<P>(slot_at<P>(m, w, split), kept);
     }
-    turn_begin<P>(m);
-    prompt_values<P>(s, m, p, by, o);
-    turn_end<P>(m);
-    prompt_fold_group(kept + (P::KEPT - 8) * 32, o, by);
+    split_values<P>(s, m, w, r, kept, last, score, p, by, o);
+    warpgroup_wait<1>();
+    stage_end<P>(m.count - 2);
+    values_end<P>(m, kept_last, o, by);
     if (w.n_runs > 1) {
         float4 *slot = slot_at<P>(m, w, last);
         slot_put<P>(slot, kept);
@@ -505,18 +529,10 @@ DEV void prompt_item_run(const struct stage_attention &s, const struct step &ste
 
 // The item of a team that has no queries of it.
 template <class P> DEV void prompt_item_skip(struct prompt_team &m, const struct prompt_item &w) {
-    const int n = w.split_last - w.split_first + 1;
-    for (int i = 0; i <= n; i++) {
-        turn_begin<P>(m);
-        for (int j = 0; j < 2 * P::PASSES && i > 0; j++) {
-            stage_wait<P>(m);
-            stage_end<P>(m.count - 1);
-        }
-        for (int j = 0; j < 2 * P::KEYS && i < n; j++) {
-            stage_wait<P>(m);
-            stage_end<P>(m.count - 1);
-        }
-        turn_end<P>(m);
+    const int n = (w.split_last - w.split_first + 1) * 2 * (P::KEYS + P::PASSES);
+    for (int i = 0; i < n; i++) {
+        stage_wait<P>(m);
+        stage_end<P>(m.count - 1);
     }
     if (w.n_runs > 1) run_is_last(m, w);
 }
@@ -531,7 +547,6 @@ DEV void teams_run(const struct stage_attention &s, const struct step &step, int
     const struct prompt_plan plan = prompt_plan_of<P>(s, step, rows, seqs);
     // the warp's item is in shared memory: registers are few
     struct prompt_item &w = ((struct prompt_item *)(shared + PROMPT_ITEMS_AT))[thread / 32];
-    if (P::HAS_TURNS && m.team == 1) barrier_arrive(PROMPT_TURN, 256); // the first turn
     for (uint32_t round = 0;; round++) {
         struct prompt_item found;
         if (!prompt_item_find<P>(s, step, rows, seqs, plan, prompt_index(round), found)) break;
@@ -544,7 +559,6 @@ DEV void teams_run(const struct stage_attention &s, const struct step &step, int
         else
             prompt_item_skip<P>(m, w);
     }
-    if (P::HAS_TURNS && m.team == 0) barrier_sync(PROMPT_TURN, 256); // the last one
 }
 
 // The sequences of `part` (enum step_part). shared: PROMPT_SHARED bytes.
@@ -552,9 +566,14 @@ template <class P>
 DEV void attention_prompt_run(const struct stage_attention &s, const struct step &step, int rows,
                               int part, uint8_t *shared) {
     const struct attention_seqs seqs = seqs_of(step, rows, part);
-    if (P::IS_WIDE && threadIdx.x == 0)
-        for (int i = 0; i < PROMPT_SLOTS; i++) fetch_init((uint64_t *)shared + i);
-    if (P::IS_WIDE) fetch_init_done();
+    if (threadIdx.x < PROMPT_SLOTS) {
+        uint64_t *full = (uint64_t *)shared + threadIdx.x;
+        if (P::IS_WIDE)
+            fetch_init(full);
+        else
+            meet_init(full, P::FILLERS / 32);
+    }
+    fetch_init_done();
     __syncthreads();
     if (threadIdx.x < 256) {
         registers_take<232>(); // both together: no more than the launch has

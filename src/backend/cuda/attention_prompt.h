@@ -14,7 +14,8 @@ enum {
     PROMPT_HEAD = 1152,      // bytes: barriers, then a flag, then items
     PROMPT_FLAG_AT = 64,
     PROMPT_ITEMS_AT = 128,
-    PROMPT_KEY_BYTES = 32 << 10, // of the queries' first 128 elements, and of the next ones
+    // of the queries' first 128 elements, and of the next ones: 8 instructions of each team
+    PROMPT_KEY_BYTES = 2 * 8 * (2048 + 32),
     PROMPT_SCRATCH = 8 << 10,    // where running results are not in shared memory
     PROMPT_DIM_MAX = 256,
     // running results of a block where they are not in shared memory
@@ -26,8 +27,8 @@ enum {
 #ifdef __cplusplus
 extern "C" {
 #endif
-// The kernel, for cudaLaunchKernel; NULL: none for these heads.
-const void *attention_prompt(int kv_type, int dim_k, int dim_v);
+// The kernel, for cudaLaunchKernel; NULL: none for these heads. has_cap: scores have a soft cap.
+const void *attention_prompt(int kv_type, int dim_k, int dim_v, bool has_cap);
 #ifdef __cplusplus
 }
 #endif

@@ -8,30 +8,30 @@
 
 // Barriers of warps, by number.
 enum {
-    PROMPT_FULL =
-        1, // [team][slot]: pages of 8 bits are there; those of 16 bits have fetch barriers
-    PROMPT_EMPTY = 9, // [slot]: both teams have read it
-    PROMPT_TURN = 13, // [team]
-    PROMPT_BOTH = 15, // both teams
+    PROMPT_EMPTY = 1, // [slot]: both teams have read it
+    PROMPT_OWN = 5,   // [team]
+    PROMPT_BOTH = 7,  // both teams
 };
 
 // The kernel's form. BLOCKS: of 32 elements of keys, of a stage; KEYS: such stages of 4 pages.
-// GROUPS: of 64 elements of values, of a stage. PASSES: stages of elements of values.
-template <class F, int BLOCKS_, int KEYS_, int GROUPS_, int PASSES_> struct prompt_form {
+// GROUPS: of 64 elements of values, of a stage. PASSES: stages of elements of values. HAS_CAP:
+// scores have a soft cap.
+template <class F, int BLOCKS_, int KEYS_, int GROUPS_, int PASSES_, bool HAS_CAP_>
+struct prompt_form {
     typedef F KV;
+    static constexpr bool HAS_CAP = HAS_CAP_;
     static constexpr int BLOCKS = BLOCKS_, KEYS = KEYS_, GROUPS = GROUPS_, PASSES = PASSES_;
     static constexpr bool IS_WIDE = kv_is_wide<F>(), IS_BF16 = F::TYPE == KV_BF16;
     // running results are in shared memory; of long heads in the block's state
     static constexpr bool IS_KEPT = PASSES == 1;
-    // a split's stages are at most the ring's: more of them could not wait for the other team's
-    // turn
-    static constexpr bool HAS_TURNS = KEYS == 1 && PASSES == 1;
+    static constexpr bool IS_SHORT = KEYS == 1 && PASSES == 1;
     static constexpr int KEPT = GROUPS * PASSES * 8; // float4 of a thread
     // float4 of a slot of runs: KEPT of each thread, then m and l of its two queries
     static constexpr int SLOT = (KEPT + 1) * 256;
     static constexpr int QUERIES_AT = PROMPT_HEAD;
     static constexpr int KEPT_AT = QUERIES_AT + PROMPT_KEY_BYTES * KEYS;
-    static constexpr int RING_AT = KEPT_AT + (IS_KEPT ? KEPT * 4096 : PROMPT_SCRATCH);
+    static constexpr int SCRATCH = IS_KEPT ? KEPT * 4096 : (int)PROMPT_SCRATCH;
+    static constexpr int RING_AT = KEPT_AT + SCRATCH;
     // threads that fill the ring
     static constexpr int FILLERS = IS_WIDE ? 32 : 128;
 };
@@ -216,32 +216,60 @@ template <class P> DEV void slots_end(uint32_t count) { // what the teams arrive
         barrier_sync(PROMPT_EMPTY + (int)((count + i) % PROMPT_SLOTS), 256 + P::FILLERS);
 }
 
-// Pages of 16 bits: a lane has a block of a page's keys, or 32 elements of its values. In a slot
-// keys are [block of 32 elements][page][position], values [page][element].
+// The pages around the split that is filled: a lane has one of 32, and one of the next 32.
+struct prompt_ids {
+    int first; // a multiple of 32
+    uint32_t now, next;
+};
+DEV uint32_t prompt_id(const struct prompt_item &w, int page) { return w.table[w.page(page)]; }
+DEV void ids_seek(struct prompt_ids &ids, const struct prompt_item &w, int page, int lane) {
+    const int first = page / 32 * 32;
+    if (first == ids.first) return;
+    ids.now = first == ids.first + 32 ? ids.next : prompt_id(w, first + lane);
+    ids.next = prompt_id(w, first + 32 + lane);
+    ids.first = first;
+}
+
+// Pages of 16 bits. In a slot keys are [block of 32 elements][page][position], values
+// [page][element]. Lane 0 asks for all of them: copies of several lanes take turns, which is slower.
+// Where elements beyond the head's last one are copies of others, lanes have a block each.
 template <class P>
 DEV void fill_wide(const struct stage_attention &s, const struct prompt_item &w,
-                   const struct prompt_stage &stage, uint8_t *shared, uint32_t &count, int lane) {
-    enum { BYTES = 2048 };
+                   const struct prompt_stage &stage, const struct prompt_ids &ids, uint8_t *shared,
+                   uint32_t &count, int lane) {
+    enum { BYTES = 2048, N = P::BLOCKS, V = P::GROUPS * 2 };
     typedef typename P::KV F;
-    const int i = lane / 4, piece = lane % 4;
-    const int n = stage.is_value ? P::GROUPS * 2 : (int)P::BLOCKS;
-    const uint32_t k_bytes = kv_k_bytes<F>(s.dim_k);
+    const uint32_t k_bytes = kv_k_bytes<F>(s.dim_k), slot = count % PROMPT_SLOTS;
     const uint32_t end =
         stage.is_value ? (uint32_t)kv_units(s.dim_v) * kv_unit_bytes<F>() : k_bytes;
-    const uint32_t at = (uint32_t)(stage.part * 4 + piece) * BYTES;
-    const uint32_t slot = count % PROMPT_SLOTS;
-    const int place = stage.is_value ? i * 4 + piece : piece * 4 + i;
-    const uint8_t *from = nullptr;
-    uint32_t bytes = 0;
-    if (i < PROMPT_PAGES && piece < n) {
-        from = kv_head_at<F>(s, w.table, w.page(stage.page + i), w.head_kv) +
-               (stage.is_value ? k_bytes : 0) + (at < end ? at : 0);
-        bytes = at < end && end - at < BYTES ? end - at : end < BYTES ? end : (uint32_t)BYTES;
+    const uint32_t first = (uint32_t)(stage.part * 4 * BYTES);
+    const uint32_t n = stage.is_value ? (uint32_t)V : (uint32_t)N;
+    uint8_t *to = shared + P::RING_AT + slot * PROMPT_STAGE;
+    uint64_t *full = (uint64_t *)shared + slot;
+    const uint8_t *from[PROMPT_PAGES];
+    UNROLL for (int i = 0; i < PROMPT_PAGES; i++) from[i] =
+        kv_head_in<F>(s, __shfl_sync(0xffffffffu, ids.now, w.page(stage.page + i) % 32),
+                      w.head_kv) +
+        (stage.is_value ? k_bytes : 0) + first;
+    slot_wait<P>(count++);
+    if (first + n * BYTES > end) {
+        const int i = lane / 4, piece = lane % 4;
+        uint32_t at = (uint32_t)(piece * BYTES), bytes = 0;
+        if (first + at >= end) at = 0u - first;
+        if (i < PROMPT_PAGES && (uint32_t)piece < n)
+            bytes = end - first - at < BYTES ? end - first - at : (uint32_t)BYTES;
+        const int place = stage.is_value ? i * 4 + piece : piece * 4 + i;
+        const uint8_t *of = i == 0 ? from[0] : i == 1 ? from[1] : i == 2 ? from[2] : from[3];
+        fetch_all(to + place * BYTES, of + (int32_t)at, bytes, full, lane);
+    } else if (stage.is_value) {
+        fetch_list<PROMPT_PAGES>(
+            full, lane, V * BYTES, [&](int i) { return to + i * 4 * BYTES; },
+            [&](int i) { return from[i]; });
+    } else {
+        fetch_list<PROMPT_PAGES * N>(
+            full, lane, BYTES, [&](int i) { return to + (i % N * 4 + i / N) * BYTES; },
+            [&](int i) { return from[i / N] + i % N * BYTES; });
     }
-    slot_wait<P>(count);
-    fetch_all(shared + P::RING_AT + slot * PROMPT_STAGE + place * BYTES, from, bytes,
-              (uint64_t *)shared + slot, lane);
-    count++;
 }
 
 // Pages of 8 bits: a warp has one of the 4, and writes it as 16 bits.
@@ -281,8 +309,7 @@ DEV void fill_narrow(const struct stage_attention &s, const struct prompt_item &
         }
     }
     copies_may_follow(); // the matrix units read behind them
-    barrier_arrive(PROMPT_FULL + (int)slot, 256);
-    barrier_arrive(PROMPT_FULL + PROMPT_SLOTS + (int)slot, 256);
+    meet_arrive((uint64_t *)shared + slot, lane);
     count++;
 }
 
@@ -295,14 +322,18 @@ DEV void fillers_run(const struct stage_attention &s, const struct step &step, i
     const struct prompt_plan plan = prompt_plan_of<P>(s, step, rows, seqs);
     if (P::IS_WIDE && warp > 0) return;
     for (uint32_t round = 0; prompt_item_find<P>(s, step, rows, seqs, plan, prompt_index(round), w);
-         round++)
-        if (w.run < w.n_runs)
-            prompt_stages<P>(w, [&](const struct prompt_stage &stage) {
-                if constexpr (P::IS_WIDE)
-                    fill_wide<P>(s, w, stage, shared, count, lane);
-                else
-                    fill_narrow<P>(s, w, stage, shared, count, warp, lane);
-            });
+         round++) {
+        if (w.run >= w.n_runs) continue;
+        struct prompt_ids ids = {-64, 0, 0};
+        prompt_stages<P>(w, [&](const struct prompt_stage &stage) {
+            if constexpr (P::IS_WIDE) {
+                ids_seek(ids, w, stage.page, lane);
+                fill_wide<P>(s, w, stage, ids, shared, count, lane);
+            } else {
+                fill_narrow<P>(s, w, stage, shared, count, warp, lane);
+            }
+        });
+    }
     slots_end<P>(count);
 }
 

@@ -335,10 +335,8 @@ DEV void values_chunk(const stream_warp<F, TILES> &w, uint32_t chunk, int index,
         const uint4 b =
             shared_u128(shared_address(w.operands(index, tile)) + (uint32_t)w.lane * 16);
         UNROLL for (int u = 0; u < S::CHUNK_UNITS; u++) {
-            float c[4] = {0, 0, 0, 0};
-            kv_mma<F>(c, a[u][0], b.x, b.y);
-            kv_mma<F>(c, a[u][1], b.z, b.w);
-            UNROLL for (int k = 0; k < 4; k++) r.o[tile][u0 + u][k] = r.o[tile][u0 + u][k] + c[k];
+            kv_mma<F>(r.o[tile][u0 + u], a[u][0], b.x, b.y);
+            kv_mma<F>(r.o[tile][u0 + u], a[u][1], b.z, b.w);
         }
     }
 }

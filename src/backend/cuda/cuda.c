@@ -190,14 +190,14 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
         code =
             cudaFuncSetAttribute(attention_any(b->kv_type),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
-    for (int i = 0; i < 5 * b->plan->n_group_all && !code; i++) {
-        const struct plan_kv_group *group = &b->plan->group[i / 5];
-        const int k = group->dim_k, v = group->dim_v, tiles = i % 5 == 3 ? 1 : 2;
+    for (int i = 0; i < 6 * b->plan->n_group_all && !code; i++) {
+        const struct plan_kv_group *group = &b->plan->group[i / 6];
+        const int k = group->dim_k, v = group->dim_v, form = i % 6;
         if (group->kind == KV_RECURRENT) continue;
-        const void *kernel = i % 5 == 0   ? attention_small(b->kv_type, k, v)
-                             : i % 5 == 1 ? attention_long(b->kv_type, k, v)
-                             : i % 5 == 2 ? attention_prompt(b->kv_type, k, v)
-                                          : attention_streams(b->kv_type, k, v, tiles);
+        const void *kernel = form == 0   ? attention_small(b->kv_type, k, v)
+                             : form == 1 ? attention_long(b->kv_type, k, v)
+                             : form <= 3 ? attention_prompt(b->kv_type, k, v, form == 3)
+                                         : attention_streams(b->kv_type, k, v, form - 3);
         if (kernel)
             code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)b->shared_most);

@@ -266,6 +266,25 @@ DEV void copies_may_follow() {
 #endif
 }
 
+// The whole warp: lane 0 starts N copies of n bytes, number i from from(i) to to(i). The barrier
+// reports the end of all of them. GPUs before 9.0 have none.
+template <int N, class A, class B>
+DEV void fetch_list(uint64_t *barrier, int lane, uint32_t n, A to, B from) {
+#if __CUDA_ARCH__ >= 900
+    if (lane != 0) return;
+    const uint32_t end = shared_address(barrier);
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _,[%0],%1;" ::"r"(end), "r"(N * n)
+                 : "memory");
+    UNROLL for (int i = 0; i < N; i++) asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1],%2,[%3];" ::"r"(
+            shared_address(to(i))),
+        "l"(from(i)), "r"(n), "r"(end) : "memory");
+#else
+    (void)barrier, (void)lane, (void)n, (void)to, (void)from;
+    give_up();
+#endif
+}
+
 // Waits until the copy with that parity (0 for the first use of the barrier, then 1, 0, ...) is in.
 DEV void fetch_wait(uint64_t *barrier, uint32_t parity) {
     uint32_t done, tries = 0;
@@ -334,6 +353,13 @@ DEV float max_or_nan(float a, float b) {
     float d;
     asm("max.NaN.f32 %0,%1,%2;" : "=f"(d) : "f"(a), "f"(b));
     return d;
+}
+
+// 2^x; 0 below 2^-126. Within 2 units in the last place.
+DEV float exp2_device(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // Two halves in a register, the first in the low bits. Each operation rounds once, to nearest even.
@@ -409,7 +435,11 @@ template <uint32_t MASK, uint32_t BITS> DEV uint32_t and_or(uint32_t w) {
 // warpgroup_end; warpgroup_wait<n> waits until at most the last n such groups run. Until then a
 // and d may not be touched, so a next group needs registers of its own (warpgroup_hold: from here
 // on d is read). n_live: 8 columns of the first n_live groups are wanted.
-enum { GROUP_BYTES = 512 };
+//
+// warpgroup_mma_first is d = a * b: before it, the compiler may use the registers of d.
+// warpgroup_mma_shared has a in shared memory, too, so it takes no registers: [two halves of k,
+// FIRST_HALF_BYTES apart][64 rows / 8][8 rows][8 k]. Offsets are multiples of 16.
+enum { GROUP_BYTES = 512, FIRST_HALF_BYTES = 1024 + 16 }; // 16: stores of a warp hit all banks
 
 // The warpgroup's threads have n registers from here on, a multiple of 8: more, which others gave,
 // or less. A block that asks for more than it was launched with waits for ever: the sum over its
@@ -435,65 +465,92 @@ template <int N> DEV void warpgroup_wait() {
 template <int N> DEV void warpgroup_hold(float (&d)[N]) {
     UNROLL for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
-// No swizzle: halves are 128 bytes apart, groups GROUP_BYTES.
-DEV uint64_t warpgroup_operand(uint32_t at) {
-    return (uint64_t)(GROUP_BYTES >> 4) << 32 | (uint64_t)(128 >> 4) << 16 | (at & 0x3ffff) >> 4;
+// No swizzle. The offset is added to the finished word, so that operands of a stage share the rest.
+DEV uint64_t warpgroup_operand(uint32_t at, uint32_t offset, uint32_t half, uint32_t group) {
+    const uint32_t low = ((at & 0x3ffff) >> 4 | (half >> 4) << 16) + (offset >> 4);
+    return (uint64_t)(group >> 4) << 32 | low;
 }
-#define OUTPUTS_8(d, i)                                                                            \
+// Outputs that are added to, and those of a first instruction, whose old registers are not read.
+#define WARPGROUP_ADDED_8(d, i)                                                                    \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
         "+f"(d[i + 6]), "+f"(d[i + 7])
-#define OUTPUTS_32(d, i)                                                                           \
-    OUTPUTS_8(d, i), OUTPUTS_8(d, i + 8), OUTPUTS_8(d, i + 16), OUTPUTS_8(d, i + 24)
+#define WARPGROUP_FIRST_8(d, i)                                                                    \
+    "=&f"(d[i]), "=&f"(d[i + 1]), "=&f"(d[i + 2]), "=&f"(d[i + 3]), "=&f"(d[i + 4]),               \
+        "=&f"(d[i + 5]), "=&f"(d[i + 6]), "=&f"(d[i + 7])
+#define OUTPUTS_32(kind, d, i) kind(d, i), kind(d, i + 8), kind(d, i + 16), kind(d, i + 24)
+#define NAMES_32                                                                                   \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"   \
+    "%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_64                                                                                   \
+    NAMES_32                                                                                       \
+    ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"    \
+    "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define NAMES_80                                                                                   \
+    NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define INPUTS(a, at, is_add)                                                                      \
-    "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(warpgroup_operand(at)), "r"((int)(is_add))
-#define WARPGROUP_64(type, d, a, at, is_add)                                                       \
+    "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "r"((int)(is_add))
+#define WARPGROUP_64(kind, type, d, a, at, is_add)                                                 \
     asm volatile("{.reg .pred p; setp.ne.b32 p,%37,0; "                                            \
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "                   \
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,"     \
-                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"                                    \
-                 ",{%32,%33,%34,%35},%36,p,1,1,0;}"                                                \
-                 : OUTPUTS_32(d, 0)                                                                \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" NAMES_32         \
+                 "},{%32,%33,%34,%35},%36,p,1,1,0;}"                                               \
+                 : OUTPUTS_32(kind, d, 0)                                                          \
                  : INPUTS(a, at, is_add))
-#define WARPGROUP_128(type, d, a, at, is_add)                                                      \
+#define WARPGROUP_128(kind, type, d, a, at, is_add)                                                \
     asm volatile("{.reg .pred p; setp.ne.b32 p,%69,0; "                                            \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " "                  \
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,"     \
-                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,"    \
-                 "%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,"    \
-                 "%59,%60,%61,%62,%63}"                                                            \
-                 ",{%64,%65,%66,%67},%68,p,1,1,0;}"                                                \
-                 : OUTPUTS_32(d, 0), OUTPUTS_32(d, 32)                                             \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" NAMES_64        \
+                 "},{%64,%65,%66,%67},%68,p,1,1,0;}"                                               \
+                 : OUTPUTS_32(kind, d, 0), OUTPUTS_32(kind, d, 32)                                 \
                  : INPUTS(a, at, is_add))
-#define WARPGROUP_160(type, d, a, at, is_add)                                                      \
+#define WARPGROUP_160(kind, type, d, a, at, is_add)                                                \
     asm volatile("{.reg .pred p; setp.ne.b32 p,%85,0; "                                            \
-                 "wgmma.mma_async.sync.aligned.m64n160k16.f32." type "." type " "                  \
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,"     \
-                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,"    \
-                 "%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,"    \
-                 "%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,"    \
-                 "%78,%79}"                                                                        \
-                 ",{%80,%81,%82,%83},%84,p,1,1,0;}"                                                \
-                 : OUTPUTS_32(d, 0), OUTPUTS_32(d, 32), OUTPUTS_8(d, 64), OUTPUTS_8(d, 72)         \
+                 "wgmma.mma_async.sync.aligned.m64n160k16.f32." type "." type " {" NAMES_80        \
+                 "},{%80,%81,%82,%83},%84,p,1,1,0;}"                                               \
+                 : OUTPUTS_32(kind, d, 0), OUTPUTS_32(kind, d, 32), kind(d, 64), kind(d, 72)       \
                  : INPUTS(a, at, is_add))
+#define WARPGROUP_128_SHARED(kind, type, d, a_at, at, is_add)                                      \
+    asm volatile("{.reg .pred p; setp.ne.b32 p,%66,0; "                                            \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" NAMES_64        \
+                 "},%64,%65,p,1,1,0,0;}"                                                           \
+                 : OUTPUTS_32(kind, d, 0), OUTPUTS_32(kind, d, 32)                                 \
+                 : "l"(a_at), "l"(at), "r"((int)(is_add)))
+#define WARPGROUP_TYPED(form, kind, d, a, at, is_add)                                              \
+    do {                                                                                           \
+        if constexpr (IS_BF16)                                                                     \
+            form(kind, "bf16", d, a, at, is_add);                                                  \
+        else                                                                                       \
+            form(kind, "f16", d, a, at, is_add);                                                   \
+    } while (0)
 template <bool IS_BF16, int N>
-DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add, int) {
+DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add, int,
+                       uint32_t offset = 0) {
     static_assert(N == 64 || N == 128 || N == 160, "a width that is here");
-    if constexpr (N == 64) {
-        if constexpr (IS_BF16)
-            WARPGROUP_64("bf16", d, a, at, is_add);
-        else
-            WARPGROUP_64("f16", d, a, at, is_add);
-    } else if constexpr (N == 128) {
-        if constexpr (IS_BF16)
-            WARPGROUP_128("bf16", d, a, at, is_add);
-        else
-            WARPGROUP_128("f16", d, a, at, is_add);
-    } else {
-        if constexpr (IS_BF16)
-            WARPGROUP_160("bf16", d, a, at, is_add);
-        else
-            WARPGROUP_160("f16", d, a, at, is_add);
-    }
+    const uint64_t b = warpgroup_operand(at, offset, 128, GROUP_BYTES);
+    if constexpr (N == 64)
+        WARPGROUP_TYPED(WARPGROUP_64, WARPGROUP_ADDED_8, d, a, b, is_add);
+    else if constexpr (N == 128)
+        WARPGROUP_TYPED(WARPGROUP_128, WARPGROUP_ADDED_8, d, a, b, is_add);
+    else
+        WARPGROUP_TYPED(WARPGROUP_160, WARPGROUP_ADDED_8, d, a, b, is_add);
+}
+template <bool IS_BF16, int N>
+DEV void warpgroup_mma_first(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at,
+                             uint32_t offset) {
+    static_assert(N == 64 || N == 128, "a width that is here");
+    const uint64_t b = warpgroup_operand(at, offset, 128, GROUP_BYTES);
+    if constexpr (N == 64)
+        WARPGROUP_TYPED(WARPGROUP_64, WARPGROUP_FIRST_8, d, a, b, false);
+    else
+        WARPGROUP_TYPED(WARPGROUP_128, WARPGROUP_FIRST_8, d, a, b, false);
+}
+template <bool IS_BF16>
+DEV void warpgroup_mma_shared(float (&d)[64], uint32_t a_at, uint32_t a_offset, uint32_t at,
+                              uint32_t offset, bool is_first) {
+    const uint64_t a = warpgroup_operand(a_at, a_offset, FIRST_HALF_BYTES, 128);
+    const uint64_t b = warpgroup_operand(at, offset, 128, GROUP_BYTES);
+    if (is_first)
+        WARPGROUP_TYPED(WARPGROUP_128_SHARED, WARPGROUP_FIRST_8, d, a, b, false);
+    else
+        WARPGROUP_TYPED(WARPGROUP_128_SHARED, WARPGROUP_ADDED_8, d, a, b, true);
 }
 #else
 DEV void warpgroup_begin() {}
@@ -502,8 +559,8 @@ template <int N> DEV void warpgroup_wait() {}
 template <int N> DEV void warpgroup_hold(float (&)[N]) {}
 template <bool IS_BF16, int N>
 DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add,
-                       int n_live) {
-    at += threadIdx.x % 32 * 4;
+                       int n_live, uint32_t offset = 0) {
+    at += offset + threadIdx.x % 32 * 4;
     UNROLL for (int i = 0; i < N / 8; i++) {
         if (i >= n_live) break;
         float c[4];
@@ -516,6 +573,20 @@ DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, b
             mma_f16(c, a, b0, b1);
         UNROLL for (int e = 0; e < 4; e++) d[4 * i + e] = c[e];
     }
+}
+template <bool IS_BF16, int N>
+DEV void warpgroup_mma_first(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at,
+                             uint32_t offset) {
+    warpgroup_mma<IS_BF16, N>(d, a, at, false, N / 8, offset);
+}
+template <bool IS_BF16>
+DEV void warpgroup_mma_shared(float (&d)[64], uint32_t a_at, uint32_t a_offset, uint32_t at,
+                              uint32_t offset, bool is_first) {
+    const uint32_t row = a_at + a_offset + threadIdx.x / 32 % 4 * 256 + threadIdx.x % 32 * 4;
+    const uint32_t a[4] = {shared_u32(row), shared_u32(row + 128),
+                           shared_u32(row + FIRST_HALF_BYTES),
+                           shared_u32(row + FIRST_HALF_BYTES + 128)};
+    warpgroup_mma<IS_BF16, 128>(d, a, at, !is_first, 16, offset);
 }
 #endif
 

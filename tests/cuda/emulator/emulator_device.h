@@ -486,6 +486,13 @@ DEV void fetch_all(void *to, const void *from, uint32_t n, uint64_t *barrier, in
                           (const void *)__shfl_sync(0xffffffffu, (uintptr_t)from, last),
                           __shfl_sync(0xffffffffu, n, last), barrier, lane);
 }
+// The last copy is late.
+template <int N, class A, class B>
+DEV void fetch_list(uint64_t *barrier, int lane, uint32_t n, A to, B from) {
+    if (lane == 0)
+        for (int i = 0; i < N - 1; i++) memcpy(to(i), from(i), n);
+    emulator::fetch_begin(to(N - 1), from(N - 1), n, barrier, lane);
+}
 DEV void fetch_wait(uint64_t *barrier, uint32_t parity) { emulator::fetch_end(barrier, parity); }
 DEV void meet_init(uint64_t *barrier, int n) { emulator::meet_init(barrier, n); }
 DEV void meet_arrive(uint64_t *barrier, int lane) {
@@ -503,7 +510,7 @@ DEV void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
 }
 
 // A warpgroup's instructions run at once here: nothing shows a register that is touched too early.
-enum { GROUP_BYTES = 512 };
+enum { GROUP_BYTES = 512, FIRST_HALF_BYTES = 1024 + 16 };
 template <int N> DEV void registers_take() {}
 template <int N> DEV void registers_give() {}
 DEV void warpgroup_begin() {}
@@ -512,12 +519,31 @@ template <int N> DEV void warpgroup_wait() {}
 template <int N> DEV void warpgroup_hold(float (&)[N]) {}
 template <bool IS_BF16, int N>
 DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add,
-                       int n_live) {
-    emulator::group_mma_data data = {d, a, at, n_live, is_add};
+                       int n_live, uint32_t offset = 0) {
+    emulator::group_mma_data data = {d, a, at + offset, n_live, is_add};
     emulator::collective(IS_BF16 ? &emulator::KIND_GROUP_BF16 : &emulator::KIND_GROUP_F16,
                          0xffffffff, &data);
 }
 
+template <bool IS_BF16, int N>
+DEV void warpgroup_mma_first(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at,
+                             uint32_t offset) {
+    warpgroup_mma<IS_BF16, N>(d, a, at, false, N / 8, offset);
+}
+template <bool IS_BF16>
+DEV void warpgroup_mma_shared(float (&d)[64], uint32_t a_at, uint32_t a_offset, uint32_t at,
+                              uint32_t offset, bool is_first) {
+    const uint32_t row = a_at + a_offset + threadIdx.x / 32 % 4 * 256 + threadIdx.x % 32 * 4;
+    const uint32_t a[4] = {shared_u32(row), shared_u32(row + 128),
+                           shared_u32(row + FIRST_HALF_BYTES),
+                           shared_u32(row + FIRST_HALF_BYTES + 128)};
+    warpgroup_mma<IS_BF16, 128>(d, a, at, !is_first, 16, offset);
+}
+
+DEV float exp2_device(float x) {
+    const float y = exp2f(x);
+    return y < 0x1p-126f ? 0.0f : y;
+}
 DEV float max_or_nan(float a, float b) { return isnan(a) ? a : isnan(b) || b > a ? b : a; }
 DEV uint32_t half2_add(uint32_t a, uint32_t b) {
     return emulator::each_half(a, b, 0, [](double x, double y, double) { return x + y; });
