@@ -8,14 +8,15 @@
 // warp's 16), and the weights P are an operand in registers as they are.
 //
 // A split, for a team: the scores of 256 positions, 128 registers; m; weights, 64 registers; o, 64
-// registers of 128 elements. Teams take *turns* with the matrix instructions: one has the values of a
-// split and the keys of the next one, while the other makes weights of its scores. Queries are read
-// from shared memory, so instructions of the keys follow those of the values at once. Splits are
-// always done as a whole: pages that no query sees are copies of others, with weights of 0. So are
-// blocks of elements beyond a head's last one, where the queries are 0.
+// registers of 128 elements. Teams take *turns* with the matrix instructions: one has the values of
+// a split and the keys of the next one, while the other makes weights of its scores. Queries are
+// read from shared memory, so instructions of the keys follow those of the values at once. Splits
+// are always done as a whole: pages that no query sees are copies of others, with weights of 0. So
+// are blocks of elements beyond a head's last one, where the queries are 0.
 //
-// What bounds it: the matrix units take 0.125 clocks of a multiprocessor for a score of heads of 128.
-// Instructions of single numbers are 8 for a score, 0.06 clocks; the exponential takes as long.
+// What bounds it: the matrix units take 0.125 clocks of a multiprocessor for a score of heads of
+// 128. Instructions of single numbers are 8 for a score, 0.06 clocks; the exponential takes as
+// long.
 #ifndef RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
 #define RN_BACKEND_CUDA_ATTENTION_PROMPT_CUH
 
@@ -66,30 +67,139 @@ DEV struct item_query prompt_query_at(const struct stage_attention &s, const str
     return query_at(s, step, *w.seq, rows, w.head_kv, w.first + (index < w.n ? index : w.n - 1));
 }
 
-// The warp prepares its 16 queries; four of them are asked for at a time. Results
-// beyond the item's last one are not stored.
+// The warp's 16 queries one after the other, as prompt_query_at has them: a division for all.
+struct query_walk {
+    int index, last; // of the item
+    int row, head;   // of the sequence's rows; of the KV head's heads
+};
+DEV struct query_walk query_walk_of(const struct stage_attention &s, const struct prompt_team &m,
+                                    const struct prompt_item &w) {
+    struct query_walk q = {m.team * PROMPT_TEAM + m.warp * 16, w.n - 1, 0, 0};
+    const int at = w.first + (q.index < q.last ? q.index : q.last);
+    q.row = at / s.ratio;
+    q.head = at - q.row * s.ratio;
+    return q;
+}
+DEV void query_walk_next(const struct stage_attention &s, struct query_walk &q) {
+    if (q.index++ >= q.last) return;
+    if (++q.head < s.ratio) return;
+    q.head = 0;
+    q.row++;
+}
+
+// Where a query is.
+struct query_source {
+    const float *from;
+    const float2 *rope;
+};
+DEV struct query_source query_source_of(const struct stage_attention &s, const struct step &step,
+                                        int rows, const struct prompt_item &w,
+                                        const struct query_walk &q) {
+    const int out_row = w.seq->first_out + q.row;
+    const int token = rows == STAGE_OUT ? step.out_row[out_row] : w.seq->first_row + q.row;
+    const int row = s.q_is_out && rows == STAGE_OUT ? out_row : token;
+    return {s.q + (int64_t)row * s.ld_q + (w.head_kv * s.ratio + q.head) * s.dim_k,
+            (const float2 *)s.rope + (int64_t)token * (s.n_rot / 2)};
+}
+
+// Whether the two elements of a pair of the rope are the same lane's, or neighbours'.
+DEV bool queries_are_plain(const struct stage_attention &s) {
+    return s.n_rot == 0 || !s.halves || s.n_rot == 64 || s.n_rot == 128;
+}
+
+// head_finish and prompt_query_put for a plain head of up to 128 elements, in registers: a lane has
+// elements lane + 32 i.
+template <class P> struct plain_query {
+    enum { N = P::BLOCKS };
+    float v[N];
+    float2 turn[N]; // of each element's pair
+};
+template <class P>
+DEV void plain_ask(plain_query<P> &x, const struct stage_attention &s,
+                   const struct query_source &from, int lane) {
+    UNROLL for (int i = 0; i < x.N; i++) {
+        const int d = lane + 32 * i, n_pairs = s.n_rot / 2;
+        x.v[i] = d < s.dim_k ? load_l2(from.from + d) : 0.0f;
+        x.turn[i] = {1.0f, 0.0f};
+        if (d >= s.n_rot) continue;
+        x.turn[i] = load_l2(from.rope + (!s.halves ? d / 2 : d < n_pairs ? d : d - n_pairs));
+    }
+}
+template <class P>
+DEV void plain_put(const plain_query<P> &x, const struct stage_attention &s,
+                   const struct prompt_team &m, int index, const float (&weight)[P::BLOCKS]) {
+    enum { N = P::BLOCKS };
+    float y[N], sum = 0.0f;
+    uint32_t word[N];
+    UNROLL for (int i = 0; i < N; i++) sum = fmaf(x.v[i], x.v[i], sum);
+    UNROLL for (int i = 0; i < N; i++) y[i] = x.v[i];
+    if (s.q_norm) {
+        const float r = 1.0f / sqrtf(warp_sum(sum) / (float)s.dim_k + s.q_eps);
+        UNROLL for (int i = 0; i < N; i++) y[i] = (x.v[i] * r) * weight[i];
+    }
+    UNROLL for (int i = 0; i < N; i++) {
+        const int d = m.lane + 32 * i;
+        const float near = __shfl_xor_sync(0xffffffffu, y[i], 1);
+        const float far = y[(s.n_rot == 128 ? i ^ 2 : i ^ 1) % N];
+        const float other = s.halves ? far : near, c = x.turn[i].x, t = x.turn[i].y;
+        const bool is_second = s.halves ? d >= s.n_rot / 2 : d % 2 == 1;
+        float z = is_second ? fmaf(other, t, y[i] * c) : fmaf(y[i], c, -(other * t));
+        if (d >= s.n_rot) z = y[i];
+        const uint32_t half = d < s.dim_k ? kv_round<typename P::KV>(z) : 0;
+        const uint32_t next = __shfl_xor_sync(0xffffffffu, half, 1);
+        word[i] = m.lane % 2 ? next | half << 16 : half | next << 16;
+    }
+    // a pair of lanes has the same words: each stores half of them
+    uint8_t *to = queries_at<P>(m) + (m.warp * 2 + index / 8) * 128 + index % 8 * 16 +
+                  m.lane % 8 / 4 * PROMPT_STEP + m.lane % 4 / 2 * FIRST_HALF_BYTES + m.lane / 8 * 4;
+    UNROLL for (int k = 0; k < N / 2; k++) {
+        const int i = m.lane % 2 * (N / 2) + k;
+        *(uint32_t *)(to + 2 * i * PROMPT_STEP) = m.lane % 2 ? word[N / 2 + k] : word[k];
+    }
+}
+
+template <class P>
+DEV void plain_queries(const struct stage_attention &s, const struct step &step, int rows,
+                       const struct prompt_team &m, const struct prompt_item &w) {
+    enum { AT_ONCE = 4 };
+    struct query_walk q = query_walk_of(s, m, w);
+    float weight[P::BLOCKS];
+    UNROLL for (int i = 0; i < P::BLOCKS; i++) {
+        const int d = m.lane + 32 * i;
+        weight[i] = s.q_norm && d < s.dim_k ? s.q_weight[d] : 0.0f;
+    }
+    ROLLED for (int first = 0; first < 16; first += AT_ONCE) {
+        plain_query<P> x[AT_ONCE];
+        UNROLL for (int i = 0; i < AT_ONCE; i++) {
+            plain_ask<P>(x[i], s, query_source_of(s, step, rows, w, q), m.lane);
+            query_walk_next(s, q);
+        }
+        UNROLL for (int i = 0; i < AT_ONCE; i++) plain_put<P>(x[i], s, m, first + i, weight);
+    }
+}
+
+template <class P>
+DEV void other_queries(const struct stage_attention &s, const struct step &step, int rows,
+                       const struct prompt_team &m, const struct prompt_item &w) {
+    const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
+    float *x = (float *)(m.shared + P::KEPT_AT + (m.team * 4 + m.warp) * (P::SCRATCH / 8));
+    struct query_walk q = query_walk_of(s, m, w);
+    ROLLED for (int i = 0; i < 16; i++) {
+        const struct query_source from = query_source_of(s, step, rows, w, q);
+        head_norm(x, from.from, s.dim_k, rule, from.rope, m.lane);
+        prompt_query_put<P>(m, i, x, s.dim_k);
+        query_walk_next(s, q);
+    }
+}
+
+// The warp prepares its 16 queries. Results beyond the item's last one are not stored.
 template <class P>
 DEV void prompt_queries(const struct stage_attention &s, const struct step &step, int rows,
                         const struct prompt_team &m, const struct prompt_item &w) {
-    enum { N = 4 };
-    const struct head_rule rule = {s.q_norm ? s.q_weight : nullptr, s.q_eps, s.n_rot, s.halves};
-    float *x = (float *)(m.shared + P::KEPT_AT + (m.team * 4 + m.warp) * (P::SCRATCH / 8));
-    ROLLED for (int first = 0; first < 16; first += N) {
-        struct head_load load[N];
-        const float *from[N];
-        const float2 *rope[N];
-        UNROLL for (int i = 0; i < N; i++) {
-            const struct item_query q =
-                prompt_query_at(s, step, rows, w, m.team * PROMPT_TEAM + m.warp * 16 + first + i);
-            from[i] = s.q + (int64_t)(s.q_is_out ? q.out_row : q.token) * s.ld_q + q.head * s.dim_k;
-            rope[i] = (const float2 *)s.rope + (int64_t)q.token * (s.n_rot / 2);
-            head_ask(load[i], from[i], s.dim_k, rule.weight, s.n_rot, rope[i], m.lane);
-        }
-        UNROLL for (int i = 0; i < N; i++) {
-            head_finish(x, load[i], from[i], s.dim_k, rule, rope[i], m.lane);
-            prompt_query_put<P>(m, first + i, x, s.dim_k);
-        }
-    }
+    if (P::KEYS == 1 && queries_are_plain(s))
+        plain_queries<P>(s, step, rows, m, w);
+    else
+        other_queries<P>(s, step, rows, m, w);
     copies_may_follow(); // the matrix units read them
     barrier_sync(PROMPT_OWN + m.team, 128);
 }
@@ -123,17 +233,15 @@ template <class P> DEV void keys_begin(struct prompt_team &m, float (&score)[64]
     uint32_t at[P::KEYS];
     UNROLL for (int part = 0; part < P::KEYS; part++) at[part] = stage_wait<P>(m);
     warpgroup_begin();
-    UNROLL for (int part = 0; part < P::KEYS; part++)
-        UNROLL for (int i = 0; i < 2 * P::BLOCKS; i++)
-            warpgroup_mma_shared<P::IS_BF16>(score, queries, (uint32_t)((part * 8 + i) * PROMPT_STEP),
-                                             at[part], (uint32_t)(i / 2 * 8192 + i % 2 * 256),
-                                             part == 0 && i == 0);
+    UNROLL for (int part = 0; part < P::KEYS; part++) UNROLL for (int i = 0; i < 2 * P::BLOCKS; i++)
+        warpgroup_mma_shared<P::IS_BF16>(score, queries, (uint32_t)((part * 8 + i) * PROMPT_STEP),
+                                         at[part], (uint32_t)(i / 2 * 8192 + i % 2 * 256),
+                                         part == 0 && i == 0);
     warpgroup_end();
 }
 
 // The scores of a half are there.
-template <class P>
-DEV void keys_end(const struct prompt_team &m, float (&score)[64], int half) {
+template <class P> DEV void keys_end(const struct prompt_team &m, float (&score)[64], int half) {
     if (half == 0)
         warpgroup_wait<1>();
     else
@@ -354,8 +462,8 @@ DEV void values_end(const struct prompt_team &m, float4 *kept, float (&o)[P::GRO
     UNROLL for (int half = 0; half < 2; half++) prompt_fold(kept, o, half, by);
 }
 
-// Weights of a split's scores, and its values: o of the last pass runs on. Of short heads the values
-// of a half begin when its weights are there.
+// Weights of a split's scores, and its values: o of the last pass runs on. Of short heads the
+// values of a half begin when its weights are there.
 template <class P>
 DEV void split_values(const struct stage_attention &s, struct prompt_team &m,
                       const struct prompt_item &w, struct prompt_rows &r, float4 *kept, int split,
@@ -386,17 +494,22 @@ DEV void split_values(const struct stage_attention &s, struct prompt_team &m,
 
 // ---------------------------------------------------------------- results
 
+// Two neighbours of a result, rounded. a: the sink's factor.
+DEV uint32_t prompt_pair(const struct stage_attention &s, float x, float y, float a, float l) {
+    if (s.sinks) x = x * a, y = y * a;
+    if (s.out16.is_bf16) return bf16x2_of(x / l, y / l);
+    return (uint32_t)f16_of(x / l) | (uint32_t)f16_of(y / l) << 16;
+}
 DEV void prompt_put(const struct stage_attention &s, const struct item_query &q, int d, float x,
-                    float y) {
+                    float y, float a, float l) {
     const int column = q.head * s.dim_v + d;
     if (s.out16.at) {
-        const uint32_t low = s.out16.is_bf16 ? bf16_of(x) : f16_of(x);
-        const uint32_t high = s.out16.is_bf16 ? bf16_of(y) : f16_of(y);
-        *(uint32_t *)(s.out16.at + rows16_at(s.out16, q.out_row, column)) = low | high << 16;
+        *(uint32_t *)(s.out16.at + rows16_at(s.out16, q.out_row, column)) =
+            prompt_pair(s, x, y, a, l);
     } else {
         float *to = s.out + (int64_t)q.out_row * s.ld_out + column;
-        to[0] = x;
-        to[1] = y;
+        to[0] = (s.sinks ? x * a : x) / l;
+        to[1] = (s.sinks ? y * a : y) / l;
     }
 }
 
@@ -418,14 +531,32 @@ DEV void prompt_results(const struct stage_attention &s, const struct step &step
             l[row] = fmaf(l[row], a[row], rmath_exp_called(sink - top));
         }
     }
+    if (s.out16.at && s.out16.n_groups > 0 && s.dim_v % UNIT_COLS == 0) {
+        uint16_t *to[2]; // four words of a lane are neighbours in a unit of 32 columns
+        UNROLL for (int row = 0; row < 2; row++) to[row] =
+            s.out16.at + rows16_at(s.out16, q[row].out_row, q[row].head * s.dim_v + 2 * m.t);
+        ROLLED for (int i = 0; i < s.dim_v / 8; i += 4) {
+            uint32_t word[2][4];
+            UNROLL for (int k = 0; k < 4; k++) {
+                const float4 v = kept[(i + k) * 32];
+                word[0][k] = prompt_pair(s, v.x, v.y, a[0], l[0]);
+                word[1][k] = prompt_pair(s, v.z, v.w, a[1], l[1]);
+            }
+            UNROLL for (int row = 0; row < 2; row++) {
+                if (index + 8 * row < w.n)
+                    *(uint4 *)to[row] =
+                        make_uint4(word[row][0], word[row][1], word[row][2], word[row][3]);
+                to[row] += (int64_t)s.out16.n_groups * (GROUP_BYTES / 2);
+            }
+        }
+        return;
+    }
     ROLLED for (int i = 0; i < P::KEPT; i++) {
         const int d = i * 8 + 2 * m.t;
         if (d >= s.dim_v) break;
         const float4 v = kept[i * 32];
-        const float x0 = s.sinks ? v.x * a[0] : v.x, y0 = s.sinks ? v.y * a[0] : v.y;
-        const float x1 = s.sinks ? v.z * a[1] : v.z, y1 = s.sinks ? v.w * a[1] : v.w;
-        if (index < w.n) prompt_put(s, q[0], d, x0 / l[0], y0 / l[0]);
-        if (index + 8 < w.n) prompt_put(s, q[1], d, x1 / l[1], y1 / l[1]);
+        if (index < w.n) prompt_put(s, q[0], d, v.x, v.y, a[0], l[0]);
+        if (index + 8 < w.n) prompt_put(s, q[1], d, v.z, v.w, a[1], l[1]);
     }
 }
 
