@@ -134,12 +134,13 @@ static __attribute__((target("avx512f"))) float peak_avx512(void) {
 
 // Billions of floating-point operations per second, a fused multiply-add being two.
 static double peak(const struct cpu_ops *ops) {
+    const bool wide = ops->isa == ISA_AVX512 || ops->isa == ISA_AMX;
     volatile float sink = 0;
     double best = 0;
     for (int i = 0; i < 3; i++) {
         const uint64_t begin = clock_ns();
-        sink = sink + (ops->isa == ISA_AVX512 ? peak_avx512() : peak_avx2());
-        const double flops = 2.0 * PEAK_STEPS * PEAK_CHAINS * (ops->isa == ISA_AVX512 ? 16 : 8);
+        sink = sink + (wide ? peak_avx512() : peak_avx2());
+        const double flops = 2.0 * PEAK_STEPS * PEAK_CHAINS * (wide ? 16 : 8);
         best = fmax(best, flops / (double)(clock_ns() - begin));
     }
     return best;
@@ -390,7 +391,8 @@ static const struct shape latents[] = {
     {"128 latent", 128, 1, 576, 0, 512},
 };
 
-static void latents_print(const char *isa) {
+// kv: a type alone; NULL: all.
+static void latents_print(const char *isa, const char *kv) {
     printf("\nlatent  kv   shape           rows    ctx      ms    read    math     GB/s  GFLOP/s  "
            "share\n");
     for (int i = ISA_COUNT - 1; i > ISA_SCALAR; i--) {
@@ -399,18 +401,22 @@ static void latents_print(const char *isa) {
         const double most = peak(ops);
         for (int s = 0; s < 4; s++) {
             for (int type = KV_F32; type < KV_TYPE_COUNT; type++)
-                latent_row(ops, &latents[s], 1, 8192, (enum kv_type)type, most);
-            latent_row(ops, &latents[s], 64, 2048, KV_F16, most);
+                if (!kv || kv_type_find(kv) == type)
+                    latent_row(ops, &latents[s], 1, 8192, (enum kv_type)type, most);
+            for (int type = KV_F16; type <= KV_INT8; type++)
+                if (!kv || kv_type_find(kv) == type)
+                    latent_row(ops, &latents[s], 64, 2048, (enum kv_type)type, most);
         }
     }
 }
 
-// The argument latent after the instruction set prints that table alone.
+// The argument latent after the instruction set prints that table alone, one KV type of it where
+// one follows.
 int main(int argc, char **argv) {
     const char *isa = argc > 1 ? argv[1] : NULL;    // all of them, or one
     const int only = argc > 2 ? atoi(argv[2]) : -1; // of the shapes
     if (argc > 2 && strcmp(argv[2], "latent") == 0) {
-        latents_print(isa);
+        latents_print(isa, argc > 3 ? argv[3] : NULL);
         return 0;
     }
     printf("decode  kv   shape              ctx      MB      ms      GB/s      read   share\n");
@@ -447,6 +453,6 @@ int main(int argc, char **argv) {
         stage_row(&shapes[s], 8192, 0);
         if (s == 0) stage_row(&shapes[s], 8192, 15);
     }
-    latents_print(isa);
+    latents_print(isa, NULL);
     return 0;
 }

@@ -5,8 +5,10 @@
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/latent.h"
 #include "backend/cpu/reference.h"
 #include "backend_here.h"
+#include "matmul_amx_model.h"
 #include "parts.h"
 
 static void numbers_fill(uint8_t *at, uint64_t bytes, bool half) {
@@ -35,6 +37,8 @@ static void heads_fill(uint8_t *at, uint64_t bytes, enum kv_type type, const str
         codes_fill(at, layout.scale_k);
         if (layout.is_latent) {
             numbers_fill(at + layout.scale_k, layout.bytes - layout.scale_k, true);
+            for (uint32_t i = layout.scale_k; i < layout.bytes && type == KV_INT8; i += 2)
+                at[i + 1] &= 0x7f; // a scale is not negative
             continue;
         }
         numbers_fill(at + layout.scale_k, layout.v - layout.scale_k, true);
@@ -111,9 +115,15 @@ static void task_deinit(struct task *t) {
     free(t->q), free(t->want), free(t->got), free(t->pages), free(t->table);
 }
 
+// Of any content.
 static float *task_scratch(const struct attention_args *a) {
-    return floats((a->is_latent ? attention_scratch_latent : attention_scratch)(
-        (int64_t)a->n_rows * (a->n_head / a->n_head_kv), a->dim_k, a->dim_v));
+    const int64_t n =
+        (a->is_latent ? attention_scratch_latent
+                      : attention_scratch)((int64_t)a->n_rows * (a->n_head / a->n_head_kv),
+                                           a->dim_k, a->dim_v);
+    float *scratch = lines_alloc((uint64_t)n * sizeof *scratch);
+    memset(scratch, 0xff, (size_t)n * sizeof *scratch);
+    return scratch;
 }
 
 // One KV head, its splits in random ranges, in a random order.
@@ -157,11 +167,36 @@ static void attend(const struct cpu_ops *ops, const struct attention_args *base,
     free(scratch);
 }
 
+// After the instruction sets: AMX over the model of its tiles.
+enum { TABLE_AMX_MODEL = ISA_COUNT, TABLE_COUNT };
+
+#if defined(__x86_64__)
+static void attention_amx_model(const struct attention_args *args, float *scratch) {
+    attention_avx512_tiles(args, scratch, &latent_amx_model);
+    assert_null(amx_model_fault());
+}
+#endif
+
+// NULL: this machine cannot run it.
+static const struct cpu_ops *ops_of(int index) {
+#if defined(__x86_64__)
+    static struct cpu_ops model;
+    if (index == TABLE_AMX_MODEL) {
+        if (!ops_at(ISA_AVX512)) return NULL;
+        model = ops_avx512;
+        model.name = "amx as a model";
+        model.attention = attention_amx_model;
+        return &model;
+    }
+#endif
+    return index < ISA_COUNT ? ops_at((enum cpu_isa)index) : NULL;
+}
+
 static void check_task(struct task *t, int index) {
     const struct attention_args *a = &t->args;
     attend(&ops_scalar, a, t->want, false);
-    for (int isa = ISA_SCALAR + 1; isa < ISA_COUNT; isa++) {
-        const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+    for (int isa = ISA_SCALAR + 1; isa < TABLE_COUNT; isa++) {
+        const struct cpu_ops *ops = ops_of(isa);
         for (int parts = 0; ops && parts < (ops->attention_fold ? 2 : 1); parts++) {
             memset(t->got, 0xff, out_bytes(t));
             attend(ops, a, t->got, parts);
@@ -189,30 +224,138 @@ CASE(whole_rows_and_folded_parts_equal_the_reference) {
     }
 }
 
-// A latent group: many queries share one row, and values are a part of keys.
-CASE(rows_over_a_latent_equal_the_reference) {
-    if (TEST_FOR_RACES) skip();
+// Task i over a latent group: many queries share one row, and values are a part of keys.
+static void latent_shape(struct task *t, int i, enum kv_type type) {
     static const int dims[][2] = {{576, 512}, {24, 16}, {40, 32}, {96, 64}, {7, 5},
                                   {130, 100}, {32, 24}, {80, 80}, {65, 1},  {200, 192}};
     static const int heads[] = {16, 20, 1, 7, 8, 9, 64}, rows[] = {1, 1, 2, 3, 9};
+    struct attention_args *a = &t->args;
+    *a = (struct attention_args){.n_head_kv = 1, .is_latent = true, .type = type};
+    a->dim_k = dims[i % COUNT(dims)][0];
+    a->dim_v = dims[i % COUNT(dims)][1];
+    a->n_head = PICK(heads);
+    a->sinks = rng_below(4) ? NULL : t->sinks;
+    a->softcap = rng_below(4) ? 0.0f : 5.0f;
+    a->n_rows = PICK(rows);
+    const int spread = rng_below(3) ? 1 : 300;
+    int last = rng_below(a->dim_k > 100 ? 300 : 900) + a->n_rows * spread;
+    for (int r = a->n_rows - 1; r >= 0; r--, last -= 1 + rng_below(spread)) t->pos[r] = last;
+}
+
+CASE(rows_over_a_latent_equal_the_reference) {
+    if (TEST_FOR_RACES) skip();
     rng_state = 29;
+    amx_model_dots();
     for (int i = 0; i < test_scale(8, 40, 40); i++) {
-        struct task t = {.args = {.n_head_kv = 1, .is_latent = true}};
-        struct attention_args *a = &t.args;
-        a->dim_k = dims[i / KV_TYPE_COUNT % COUNT(dims)][0];
-        a->dim_v = dims[i / KV_TYPE_COUNT % COUNT(dims)][1];
-        a->n_head = PICK(heads);
-        a->type = (enum kv_type)(i % KV_TYPE_COUNT);
-        a->sinks = rng_below(4) ? NULL : t.sinks;
-        a->softcap = rng_below(4) ? 0.0f : 5.0f;
-        a->n_rows = PICK(rows);
-        const int spread = rng_below(3) ? 1 : 300;
-        int last = rng_below(a->dim_k > 100 ? 300 : 900) + a->n_rows * spread;
-        for (int r = a->n_rows - 1; r >= 0; r--, last -= 1 + rng_below(spread)) t.pos[r] = last;
+        struct task t = {0};
+        latent_shape(&t, i / KV_TYPE_COUNT, (enum kv_type)(i % KV_TYPE_COUNT));
+        task_fill(&t);
+        check_task(&t, i);
+        task_deinit(&t);
+        const bool tiles = i % KV_TYPE_COUNT == KV_INT8 && ops_of(TABLE_AMX_MODEL);
+        assert_int_equal(amx_model_dots() > 0, tiles);
+    }
+}
+
+// Splits that end in any page of a pair, and windows that begin in one, which no model has so far.
+CASE(the_ends_of_a_latents_pages_do_not_show) {
+    if (TEST_FOR_RACES) skip();
+    static const int contexts[] = {1, 31, 32, 33, 64, 65, 96, 97, 161, 255, 256, 257, 330};
+    static const int windows[] = {0, 40, 100};
+    rng_state = 37;
+    for (int i = 0; i < COUNT(contexts) * COUNT(windows); i += test_scale(5, 1, 1)) {
+        struct task t = {.args = {.n_head = 20, .n_head_kv = 1, .dim_k = 96, .dim_v = 80}};
+        t.args.is_latent = true;
+        t.args.type = KV_INT8;
+        t.args.window = windows[i % COUNT(windows)];
+        const int context = contexts[i / COUNT(windows)];
+        t.args.n_rows = context < 3 ? 1 : 3;
+        for (int r = 0; r < t.args.n_rows; r++) t.pos[r] = context - t.args.n_rows + r;
         task_fill(&t);
         check_task(&t, i);
         task_deinit(&t);
     }
+}
+
+// A latent's sum over 300 positions of equal weight is the mean of its values.
+CASE(whole_weights_of_a_latent_cost_little) {
+    if (TEST_FOR_RACES) skip();
+    enum { N = 300 };
+    struct task t = {
+        .args = {.n_head = 3, .n_head_kv = 1, .dim_k = 67, .dim_v = 65}}; // not rotated
+    rng_state = 41;
+    t.args.is_latent = true;
+    t.args.type = KV_INT8;
+    t.args.n_rows = 1;
+    t.pos[0] = N - 1;
+    task_fill(&t);
+    t.args.scale = 0;
+    attend(&ops_scalar, &t.args, t.want, false);
+    const struct kv_layout layout = attention_layout(&t.args);
+    for (int d = 0; d < t.args.dim_v; d++) {
+        double mean = 0;
+        for (int i = 0; i < N; i++) {
+            const uint8_t *page = attention_page(&t.args, i / KV_PAGE_TOKENS);
+            const int slot = i % KV_PAGE_TOKENS;
+            uint16_t scale;
+            memcpy(&scale, page + layout.scale_v + (d / 64 * KV_PAGE_TOKENS + slot) * 2, 2);
+            const int8_t code = (int8_t)page[(d / 4 * KV_PAGE_TOKENS + slot) * 4 + d % 4];
+            mean += (double)f16_to_f32(scale) * code / N;
+        }
+        const double error = fabs((double)t.want[d] - mean);
+        check(error < 127.0 / 32766 / 8, "element %d: %g instead of %g", d, (double)t.want[d],
+              mean);
+    }
+    task_deinit(&t);
+}
+
+static void check_odd(struct task *t, int index) {
+    attend(&ops_scalar, &t->args, t->want, false);
+    for (int isa = ISA_SCALAR + 1; isa < TABLE_COUNT; isa++) {
+        const struct cpu_ops *ops = ops_of(isa);
+        if (!ops) continue;
+        attend(ops, &t->args, t->got, ops->attention_fold != NULL);
+        for (size_t j = 0; j < out_bytes(t) / sizeof(float); j++)
+            check(t->got[j] != t->got[j] ? t->want[j] != t->want[j]
+                                         : memcmp(&t->got[j], &t->want[j], 4) == 0,
+                  "%s, task %d, element %zu: %g instead of %g", ops->name, index, j,
+                  (double)t->got[j], (double)t->want[j]);
+    }
+}
+
+// Scales that stand for no numbers, zeros and denormals; queries that are not finite.
+CASE(odd_numbers_of_a_latent_spread_as_in_the_reference) {
+    if (TEST_FOR_RACES) skip();
+    static const uint16_t odd[] = {0, 0, 1, KV_SCALE_NAN, 0x7bff};
+    rng_state = 43;
+    int n_nan = 0, n_number = 0;
+    for (int i = 0; i < test_scale(10, 40, 40); i++) {
+        struct task t = {0};
+        latent_shape(&t, i, KV_INT8);
+        task_fill(&t);
+        struct attention_args *a = &t.args;
+        const struct kv_layout layout = attention_layout(a);
+        const int n_pages = t.pos[a->n_rows - 1] / KV_PAGE_TOKENS + 1;
+        for (int page = 0; page < n_pages; page++) {
+            uint8_t *at = t.pages + (uint64_t)page * a->page_bytes;
+            if (i % 3 == 1) memset(at + layout.scale_k, 0, layout.bytes - layout.scale_k);
+            if (rng_below(3)) continue;
+            const int n = (int)(layout.bytes - layout.scale_k) / 2;
+            memcpy(at + layout.scale_k + rng_below(n) * 2, &odd[rng_below(COUNT(odd))], 2);
+        }
+        // slots behind the last position may have anything
+        const uint16_t any = 0x7e01;
+        uint8_t *last = t.pages + t.table[n_pages - 1] * a->page_bytes + layout.scale_k;
+        for (int at = 0; at < (int)(layout.bytes - layout.scale_k) / 2; at++)
+            if (at % KV_PAGE_TOKENS > t.pos[a->n_rows - 1] % KV_PAGE_TOKENS)
+                memcpy(last + 2 * at, &any, 2);
+        if (i % 4 == 3) t.q[rng_below((int)a->ldq - 3)] = INFINITY;
+        check_odd(&t, i);
+        for (size_t j = 0; j < out_bytes(&t) / sizeof(float); j++)
+            *(t.want[j] != t.want[j] ? &n_nan : &n_number) += 1;
+        task_deinit(&t);
+    }
+    assert_true(n_nan > 100 && n_number > 100);
 }
 
 // As Gemma 4's full layers have them.
@@ -267,17 +410,7 @@ CASE(odd_numbers_spread_as_in_the_reference) {
         struct attention_args *a = &t.args;
         const float odd[] = {INFINITY, -INFINITY, -0.0f, 1e-42f, 6e4f};
         for (int j = 0; j < 5; j++) t.q[rng_below((int)(a->n_rows * a->ldq))] = odd[j] * 1e-3f;
-        attend(&ops_scalar, a, t.want, false);
-        for (int isa = ISA_SCALAR + 1; isa < ISA_COUNT; isa++) {
-            const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
-            if (!ops) continue;
-            attend(ops, a, t.got, ops->attention_fold != NULL);
-            for (size_t j = 0; j < out_bytes(&t) / sizeof(float); j++)
-                check(t.got[j] != t.got[j] ? t.want[j] != t.want[j]
-                                           : memcmp(&t.got[j], &t.want[j], 4) == 0,
-                      "%s, task %d, element %zu: %g instead of %g", ops->name, i, j,
-                      (double)t.got[j], (double)t.want[j]);
-        }
+        check_odd(&t, i);
         task_deinit(&t);
     }
 }

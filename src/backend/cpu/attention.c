@@ -11,10 +11,11 @@
 #include "backend/cpu/cpu.h"
 
 enum {
-    ITEMS_PER_THREAD = 8, // so that a core that is taken away stalls little
-    QUERY_COST = 2,       // queries whose arithmetic takes as long as reading a position
-    RANGE_SPLITS = 2,     // of a range, at least: a short one ends before its prefetches pay.
-                          // Where workers would go without, 1
+    ITEMS_PER_THREAD = 8,   // so that a core that is taken away stalls little
+    QUERY_COST = 2,         // queries whose arithmetic takes as long as reading a position
+    RANGE_SPLITS = 2,       // of a range, at least: a short one ends before its prefetches pay.
+                            // Where workers would go without, 1
+    RANGE_SPLITS_CODES = 4, // of a latent's int8 pages, whose splits take less time
 };
 
 struct attention_job {
@@ -128,7 +129,9 @@ static void tile_cut(const struct attention_job *job, struct cpu_tile *tile, int
     const int n_splits = attention_split_end(&args) - attention_split_begin(&args);
     int64_t n = (tile_cost(job, tile) + target - 1) / target;
     const int64_t n_all = (int64_t)n_splits * job->group->n_head_kv * b->n_tile;
-    const int64_t most = n_all / RANGE_SPLITS < job->n_workers ? n_splits : n_splits / RANGE_SPLITS;
+    const bool codes = job->group->is_latent && b->kv_type == KV_INT8;
+    const int range = codes ? RANGE_SPLITS_CODES : RANGE_SPLITS;
+    const int64_t most = n_all / range < job->n_workers ? n_splits : n_splits / range;
     n = n < most ? n : most;
     if (n < 2) return;
     const int64_t part = attention_part_floats((int64_t)tile->n_rows * job->ratio, args.dim_v);

@@ -23,6 +23,7 @@ struct attention_part {
 
 struct attention_state {
     const struct attention_args *args;
+    const struct latent_kernels *tiles; // of a latent's int8 pages; NULL: none
     struct kv_layout layout;
     int ratio, n_queries, padded_v;
     int split;      // position of the split's first token
@@ -678,9 +679,12 @@ static void sum_init(const struct attention_state *st) {
     }
 }
 
-static void simd_attention(const struct attention_args *args, float *scratch) {
+// tiles: for a latent's int8 pages; NULL: none.
+static void attention_run(const struct attention_args *args, float *scratch,
+                          const struct latent_kernels *tiles) {
     struct attention_state st;
     state_init(&st, args, scratch);
+    st.tiles = tiles;
     queries_find(&st);
     if (!args->parts) sum_init(&st);
     const int begin = args->parts ? args->split_begin : attention_split_begin(args);
@@ -698,6 +702,10 @@ static void simd_attention(const struct attention_args *args, float *scratch) {
         is_first = false;
     }
     for (int j = 0; !args->parts && j < st.n_queries; j++) query_finish(&st, j);
+}
+
+static void simd_attention(const struct attention_args *args, float *scratch) {
+    attention_run(args, scratch, NULL);
 }
 
 static void simd_attention_fold(const struct attention_args *args, float *scratch) {

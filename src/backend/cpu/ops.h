@@ -43,6 +43,20 @@ static inline float query_scale(float most, bool is_finite, float *factor) {
     return !is_finite ? NAN : is_small ? 0.0f : most / 127.0f;
 }
 
+// The weights of a latent's int8 values, probability times scale, are whole numbers up to
+// WEIGHT_MOST: fmaf(weight, factor, WEIGHT_MAGIC) - WEIGHT_MAGIC, the largest of a split and block
+// being WEIGHT_MOST. The low bits of the fmaf are that number. They are in two parts of 7 bits
+// where bytes are multiplied. A sum over a split fits 31 bits.
+enum { WEIGHT_BITS = 7, WEIGHT_MOST = (1 << 2 * WEIGHT_BITS) - 1 };
+#define WEIGHT_MAGIC 0x1p23f
+_Static_assert(WEIGHT_MOST * 128ll * ATTENTION_SPLIT < INT32_MAX, "sums are exact");
+
+// most: the largest weight. 0: all whole numbers are 0.
+static inline float weight_factor(float most) {
+    const float by = (float)WEIGHT_MOST / most;
+    return by == INFINITY ? 0.0f : by;
+}
+
 // Elements of a key that are rotated together: the largest power of two that divides dim.
 static inline int kv_rotation(int dim) { return dim & -dim; }
 // Of a latent key: it divides the value's size too, so that values can be rotated back.

@@ -221,6 +221,52 @@ static inline void v_transpose(v16 x[16]) {
     for (int i = 0; i < 16; i++) x[i] = (v16){part[0][i / 8][i % 8], part[1][i / 8][i % 8]};
 }
 
+enum { QUAD_LINES = 2 };
+static inline void i_quads(i16 x[4]) {
+    const __m256i order = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 0,
+                                           4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m256i lo[4], hi[4];
+    for (int i = 0; i < 4; i++) {
+        lo[i] = _mm256_shuffle_epi8(x[i].lo, order);
+        hi[i] = _mm256_shuffle_epi8(x[i].hi, order);
+    }
+    x[0] = (i16){_mm256_permute2x128_si256(lo[0], lo[1], 0x20),
+                 _mm256_permute2x128_si256(lo[2], lo[3], 0x20)};
+    x[1] = (i16){_mm256_permute2x128_si256(lo[0], lo[1], 0x31),
+                 _mm256_permute2x128_si256(lo[2], lo[3], 0x31)};
+    x[2] = (i16){_mm256_permute2x128_si256(hi[0], hi[1], 0x20),
+                 _mm256_permute2x128_si256(hi[2], hi[3], 0x20)};
+    x[3] = (i16){_mm256_permute2x128_si256(hi[0], hi[1], 0x31),
+                 _mm256_permute2x128_si256(hi[2], hi[3], 0x31)};
+}
+static inline void i_store(int32_t *at, i16 x) {
+    _mm256_storeu_si256((__m256i *)at, x.lo);
+    _mm256_storeu_si256((__m256i *)(at + 8), x.hi);
+}
+// Lines of 16-bit codes: tokens 0 and 2 of the quad, then 1 and 3.
+static inline void i_quad_store(uint8_t *line, int64_t stride, i16 x) {
+    i_store((int32_t *)line, (i16){_mm256_srai_epi16(_mm256_slli_epi16(x.lo, 8), 8),
+                                   _mm256_srai_epi16(_mm256_slli_epi16(x.hi, 8), 8)});
+    i_store((int32_t *)(line + stride),
+            (i16){_mm256_srai_epi16(x.lo, 8), _mm256_srai_epi16(x.hi, 8)});
+}
+static inline void i_weights_store(uint8_t *row, int t, v16 x) {
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    const __m256i lo = _mm256_and_si256(_mm256_castps_si256(x.lo), low);
+    const __m256i hi = _mm256_and_si256(_mm256_castps_si256(x.hi), low);
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
+    const __m256i pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+    _mm256_storeu_si256((__m256i *)(row + 2 * t), pairs);
+}
+static inline i16 i_mac(i16 acc, i16 x, i16 w) {
+    return (i16){_mm256_add_epi32(acc.lo, _mm256_madd_epi16(x.lo, w.lo)),
+                 _mm256_add_epi32(acc.hi, _mm256_madd_epi16(x.hi, w.hi))};
+}
+static inline i16 i_total(const int32_t *sum, int next) {
+    (void)next;
+    return i_load((const uint8_t *)sum);
+}
+
 enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
 #define SCORE_VECS    1
 #define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)
@@ -312,13 +358,13 @@ static bool is_here_vnni(void) {
 const struct cpu_ops ops_avx2 = {.isa = ISA_AVX2,
                                  .name = "avx2",
                                  .is_here = is_here,
-                                 SIMD_FUNCTIONS};
+                                 SIMD_FUNCTIONS(simd_attention)};
 
 // Only the matrix products use the added instruction.
 const struct cpu_ops ops_avxvnni = {.isa = ISA_AVXVNNI,
                                     .name = "avxvnni",
                                     .is_here = is_here_vnni,
-                                    SIMD_FUNCTIONS};
+                                    SIMD_FUNCTIONS(simd_attention)};
 
 #else
 typedef int ops_avx2_is_empty; // ISO C wants a declaration

@@ -144,6 +144,36 @@ static inline void v_transpose(v16 x[16]) {
     }
 }
 
+enum { QUAD_LINES = 2 };
+static inline void i_quads(i16 x[4]) {
+    const __m512i order = _mm512_set4_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
+    for (int i = 0; i < 4; i++) x[i] = _mm512_shuffle_epi8(x[i], order);
+    const i16 even = _mm512_shuffle_i32x4(x[0], x[1], 0x88);
+    const i16 odd = _mm512_shuffle_i32x4(x[0], x[1], 0xdd);
+    const i16 even2 = _mm512_shuffle_i32x4(x[2], x[3], 0x88);
+    const i16 odd2 = _mm512_shuffle_i32x4(x[2], x[3], 0xdd);
+    x[0] = _mm512_shuffle_i32x4(even, even2, 0x88);
+    x[1] = _mm512_shuffle_i32x4(odd, odd2, 0x88);
+    x[2] = _mm512_shuffle_i32x4(even, even2, 0xdd);
+    x[3] = _mm512_shuffle_i32x4(odd, odd2, 0xdd);
+}
+// Lines of 16-bit codes: tokens 0 and 2 of the quad, then 1 and 3.
+static inline void i_quad_store(uint8_t *line, int64_t stride, i16 x) {
+    _mm512_storeu_si512(line, _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
+    _mm512_storeu_si512(line + stride, _mm512_srai_epi16(x, 8));
+}
+static inline void i_weights_store(uint8_t *row, int t, v16 x) {
+    const __m256i words = _mm512_cvtepi32_epi16(INT(x));
+    const __m256i pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+    _mm256_storeu_si256((__m256i *)(row + 2 * t), pairs);
+}
+static inline i16 i_mac(i16 acc, i16 x, i16 w) { return _mm512_dpwssd_epi32(acc, x, w); }
+static inline i16 i_total(const int32_t *sum, int next) {
+    (void)next;
+    return _mm512_loadu_si512(sum);
+}
+static inline void i_store(int32_t *at, i16 x) { _mm512_storeu_si512(at, x); }
+
 enum { SCORE_QUERIES = 8, VALUE_QUERIES = 8 };
 #define SCORE_VECS    2
 #define VALUE_VECS(n) 2
@@ -207,13 +237,22 @@ static bool is_here_amx(void) { return is_here() && x86_takes_amx_int8(); }
 const struct cpu_ops ops_avx512 = {.isa = ISA_AVX512,
                                    .name = "avx512",
                                    .is_here = is_here,
-                                   SIMD_FUNCTIONS};
+                                   SIMD_FUNCTIONS(simd_attention)};
 
-// Only the matrix products use the added instructions.
+void attention_avx512_tiles(const struct attention_args *args, float *scratch,
+                            const struct latent_kernels *tiles) {
+    attention_run(args, scratch, tiles);
+}
+
+static void amx_attention(const struct attention_args *args, float *scratch) {
+    attention_run(args, scratch, &latent_amx);
+}
+
+// Matrix products and attention over a latent use the added instructions.
 const struct cpu_ops ops_amx = {.isa = ISA_AMX,
                                 .name = "amx",
                                 .is_here = is_here_amx,
-                                SIMD_FUNCTIONS};
+                                SIMD_FUNCTIONS(amx_attention)};
 
 #else
 typedef int ops_avx512_is_empty; // ISO C wants a declaration

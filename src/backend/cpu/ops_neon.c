@@ -176,6 +176,38 @@ static inline void v_transpose(v16 x[16]) {
     for (int i = 0; i < 16; i++) x[i] = y[i];
 }
 
+enum { QUAD_LINES = 1 };
+static inline void i_quads(i16 x[4]) {
+    static const uint8_t order[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    const uint8x16_t at = vld1q_u8(order);
+    i16 y[4];
+    for (int i = 0; i < 4; i++)
+        for (int q = 0; q < 4; q++)
+            y[q].val[i] = vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(x[i].val[q]), at));
+    for (int i = 0; i < 4; i++) x[i] = y[i];
+}
+static inline void i_store(int32_t *at, i16 x) {
+    for (int i = 0; i < 4; i++) vst1q_s32(at + 4 * i, x.val[i]);
+}
+static inline void i_quad_store(uint8_t *line, int64_t stride, i16 x) {
+    (void)stride;
+    i_store((int32_t *)line, x);
+}
+// A row of the high parts, then one of the low parts.
+static inline void i_weights_store(uint8_t *row, int t, v16 x) {
+    uint16x4_t word[4];
+    for (int i = 0; i < 4; i++) word[i] = vmovn_u32(vreinterpretq_u32_f32(x.val[i]));
+    const uint16x8_t a = vcombine_u16(word[0], word[1]), b = vcombine_u16(word[2], word[3]);
+    const uint8x16_t low = vcombine_u8(vmovn_u16(a), vmovn_u16(b));
+    vst1q_u8(row + t, vcombine_u8(vshrn_n_u16(a, WEIGHT_BITS), vshrn_n_u16(b, WEIGHT_BITS)));
+    vst1q_u8(row + ATTENTION_SPLIT + t, vandq_u8(low, vdupq_n_u8((1 << WEIGHT_BITS) - 1)));
+}
+static inline i16 i_mac(i16 acc, i16 x, i16 w) { return i_dot8(acc, x, w); }
+static inline i16 i_total(const int32_t *sum, int next) {
+    EACH_INT(i, vaddq_s32(vshlq_n_s32(vld1q_s32(sum + 4 * i), WEIGHT_BITS),
+                          vld1q_s32(sum + next + 4 * i)));
+}
+
 enum { SCORE_QUERIES = 6, VALUE_QUERIES = 6 };
 #define SCORE_VECS    1
 #define VALUE_VECS(n) ((n) <= 2 ? 2 : 1)
@@ -242,7 +274,7 @@ static bool is_here(void) { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
 const struct cpu_ops ops_neon = {.isa = ISA_NEON,
                                  .name = "neon",
                                  .is_here = is_here,
-                                 SIMD_FUNCTIONS};
+                                 SIMD_FUNCTIONS(simd_attention)};
 
 #else
 typedef int ops_neon_is_empty; // ISO C wants a declaration

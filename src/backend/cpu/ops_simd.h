@@ -12,12 +12,18 @@
 // i_low and i_high (halves of all bytes), i_float, i_dot8 and i_dot4 (adds the products of 4 codes
 // and the 4 bytes of q to each lane; the codes are those stored plus DOT8_ZERO or DOT4_ZERO).
 // v_of_codes (the bits of an i16), v_transpose (16 vectors: lane i of x[j] and lane j of x[i]).
+// For sums of int8 values over tokens: i_quads (4 lines of 16 tokens, 4 elements each, to 4 quads
+// of tokens, 16 elements each, a lane being an element), i_quad_store (a quad as QUAD_LINES lines
+// of a panel), i_weights_store (the whole numbers of 16 tokens to a row: a 32-bit word meets a
+// line, and a query has 2 / QUAD_LINES such rows), i_mac (adds the products of a line's lanes and
+// one word), i_store, i_total (16 sums of a query; its second row's are `next` words behind).
 // Constants: SCORE_QUERIES and SCORE_VECS, VALUE_QUERIES and VALUE_VECS(n): a block of attention,
 // queries by vectors (1 or 2), whose accumulators fit the registers.
 
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/latent.h"
 #include "base/rmath.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -253,10 +259,10 @@ static void simd_softcap(float *x, float cap, int64_t n) {
 
 #include "backend/cpu/attention_simd.h"
 
-// The functions of a struct cpu_ops. quantize_row and stream_read are of the file that includes
-// this.
+// The functions of a struct cpu_ops, with its attention. quantize_row and stream_read are of the
+// file that includes this.
 // clang-format off
-#define SIMD_FUNCTIONS                                                                             \
+#define SIMD_FUNCTIONS(simd_or_tiles)                                                              \
     .quantize = quantize_row,                                                                      \
     .norm_rms = simd_norm_rms,                                                                     \
     .norm_layer = simd_norm_layer,                                                                 \
@@ -275,7 +281,7 @@ static void simd_softcap(float *x, float cap, int64_t n) {
     .delta = simd_delta,                                                                           \
     .scan = simd_scan,                                                                             \
     .kv_append = simd_kv_append,                                                                   \
-    .attention = simd_attention,                                                                   \
+    .attention = simd_or_tiles,                                                                    \
     .attention_fold = simd_attention_fold,                                                         \
     .stream_read = stream_read,
 // clang-format on

@@ -225,10 +225,41 @@ static void value_add(const struct head *head, float p, int t, float *o) {
     }
 }
 
+// A latent's int8 values of positions [begin, end), whose probabilities are p. The weights of a
+// block are whole numbers here, one scale for all, so its sums are exact.
+static void block_add(const struct head *head, const float *p, int begin, int end, int d0,
+                      float *o) {
+    const struct attention_args *args = head->args;
+    const int block = head->layout.block_v,
+              d1 = d0 + block < args->dim_v ? d0 + block : args->dim_v;
+    float weight[ATTENTION_SPLIT], most = 0;
+    bool is_finite = true;
+    for (int t = begin; t < end; t++) {
+        const uint8_t *page = attention_page(args, t / KV_PAGE_TOKENS);
+        const float scale = scale_get(page + head->layout.scale_v, d0 / block, t % KV_PAGE_TOKENS);
+        const float w = p[t - begin] * scale;
+        most = w > most ? w : most;
+        is_finite = is_finite && isfinite(w);
+        weight[t - begin] = w;
+    }
+    const float factor = weight_factor(most), step = most / (float)WEIGHT_MOST;
+    for (int d = d0; d < d1; d++) {
+        int32_t sum = 0;
+        for (int t = begin; is_finite && t < end; t++) {
+            const uint8_t *page = attention_page(args, t / KV_PAGE_TOKENS);
+            const float whole = fmaf(weight[t - begin], factor, WEIGHT_MAGIC) - WEIGHT_MAGIC;
+            const uint8_t *at = page + key_at(d, t % KV_PAGE_TOKENS, KV_INT8);
+            sum += (int32_t)whole * code_get(at, false, KV_INT8);
+        }
+        o[d] = is_finite ? (float)sum * step : NAN;
+    }
+}
+
 // Positions [begin, end), all in one split.
 static void split_add(const struct head *head, const float *q, int begin, int end,
                       struct softmax *sum) {
     const int dim_v = head->args->dim_v;
+    const bool in_blocks = head->args->is_latent && head->args->type == KV_INT8;
     float s[ATTENTION_SPLIT], m = -INFINITY, lane[REFERENCE_LANES] = {0}, *o = head->o;
     for (int t = begin; t < end; t++) {
         s[t - begin] = score(head, q, t);
@@ -238,8 +269,11 @@ static void split_add(const struct head *head, const float *q, int begin, int en
     for (int t = begin; t < end; t++) {
         const float p = rmath_exp(s[t - begin] - m);
         lane[t % REFERENCE_LANES] += p;
-        value_add(head, p, t, o);
+        s[t - begin] = p;
+        if (!in_blocks) value_add(head, p, t, o);
     }
+    for (int d = 0; in_blocks && d < dim_v; d += head->layout.block_v)
+        block_add(head, s, begin, end, d, o);
     const float l = reference_fold(lane), top = m > sum->m ? m : sum->m;
     const float a = rmath_exp(sum->m - top), b = rmath_exp(m - top);
     sum->m = top;
