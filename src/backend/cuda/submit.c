@@ -79,40 +79,47 @@ static cudaError_t rows_copy(struct cuda_backend *b, float *to, int buffer, uint
                              b->stream);
 }
 
-// Rows that are wanted follow each other at flight.rows. Neighbours come together.
-static rn_status rows_bring(struct cuda_backend *b, struct cuda_flight *f,
-                            const struct batch *batch, rn_error *err) {
+static uint64_t hidden_width(const struct cuda_backend *b) {
     const struct plan *plan = b->plan;
-    const uint64_t vocab = (uint64_t)plan->n_vocab;
-    const uint64_t width =
-        plan->hidden == PLAN_NONE ? 0 : (uint64_t)plan->buffer[plan->hidden].width;
-    uint64_t floats = 0, at = 0;
+    return plan->hidden == PLAN_NONE ? 0 : (uint64_t)plan->buffer[plan->hidden].width;
+}
+
+// The rows that are wanted, and room for them. Nothing of the step was handed over yet: the device
+// writes to this memory, and a step without it never began.
+static rn_status rows_room(struct cuda_backend *b, struct cuda_flight *f, const struct batch *batch,
+                           rn_error *err) {
+    const uint64_t vocab = (uint64_t)b->plan->n_vocab, width = hidden_width(b);
+    uint64_t floats = 0;
     for (int i = 0; i < batch->n_out; i++) {
         f->wants[i] = wants_row(batch, i) && (i < batch->n_logits || (width > 0 && !b->has_block));
         if (f->wants[i]) floats += i < batch->n_logits ? vocab : width;
     }
     const uint64_t most = (uint64_t)b->sizes.max_tokens * width;
-    rn_status status =
+    const rn_status status =
         grow_rows(&f->rows, floats, (uint64_t)b->sizes.max_logits * vocab + most, err);
-    if (!status && b->has_block)
-        status = grow_rows(&f->hidden, (uint64_t)batch->n_out * width, most, err);
-    if (status) return status;
-    if (b->has_block && width > 0 && batch->n_out > 0) {
-        const cudaError_t code = rows_copy(b, f->hidden.at, plan->hidden, width, 0, batch->n_out);
-        if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing hidden rows", err);
-    }
-    for (int i = 0, end; i < batch->n_out; i = end) {
+    if (status || !b->has_block) return status;
+    return grow_rows(&f->hidden, (uint64_t)batch->n_out * width, most, err);
+}
+
+// Rows that are wanted follow each other at flight.rows. Neighbours come together.
+static cudaError_t rows_bring(struct cuda_backend *b, struct cuda_flight *f,
+                              const struct batch *batch) {
+    const struct plan *plan = b->plan;
+    const uint64_t vocab = (uint64_t)plan->n_vocab, width = hidden_width(b);
+    uint64_t at = 0;
+    cudaError_t code = cudaSuccess;
+    if (b->has_block && width > 0 && batch->n_out > 0)
+        code = rows_copy(b, f->hidden.at, plan->hidden, width, 0, batch->n_out);
+    for (int i = 0, end; i < batch->n_out && !code; i = end) {
         const bool is_logits = i < batch->n_logits;
         const int last = is_logits ? batch->n_logits : batch->n_out;
         for (end = i + 1; f->wants[i] && end < last && f->wants[end];) end++;
         if (!f->wants[i]) continue;
         const uint64_t n = is_logits ? vocab : width;
-        const cudaError_t code =
-            rows_copy(b, f->rows.at + at, is_logits ? plan->logits : plan->hidden, n, i, end);
-        if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing logits", err);
+        code = rows_copy(b, f->rows.at + at, is_logits ? plan->logits : plan->hidden, n, i, end);
         at += n * (uint64_t)(end - i);
     }
-    return RN_OK;
+    return code;
 }
 
 // ---------------------------------------------------------------- submit, wait
@@ -123,14 +130,26 @@ static bool chooses(const struct batch *batch) {
     return false;
 }
 
-static rn_status run(struct cuda_backend *b, struct cuda_flight *f, const struct cuda_shape *shape,
-                     rn_error *err) {
+static cudaError_t run(struct cuda_backend *b, struct cuda_flight *f,
+                       const struct cuda_shape *shape) {
     const struct cuda_flight *before = &b->flight[(b->next + N_FLIGHTS - 1) % N_FLIGHTS];
     f->is_late = b->n_in_flight == 0 || cudaEventQuery(before->ran) == cudaSuccess;
     f->list = b->profiling ? cuda_list_of(b, shape) : NULL;
-    const cudaError_t code =
-        f->list ? cuda_launch_step(b, shape, f->list) : cuda_graph_run(b, shape);
-    return code ? cuda_fault(code, RN_ERR_DEVICE, "launching a step", err) : RN_OK;
+    return f->list ? cuda_launch_step(b, shape, f->list) : cuda_graph_run(b, shape);
+}
+
+// The fault of a step of which a part may have been handed over. Where memory was short, the part
+// ends first: the next step has the same buffers. Then nothing of the step is left, as far as the
+// engine can tell.
+static rn_status step_fault(struct cuda_backend *b, cudaError_t code, const char *what,
+                            rn_error *err) {
+    const bool is_short = code == cudaErrorMemoryAllocation;
+    cudaError_t ended = is_short ? cudaStreamSynchronize(b->up) : code;
+    if (!ended) ended = cudaStreamSynchronize(b->stream);
+    if (!ended) ended = cudaStreamSynchronize(b->down);
+    if (!ended) return cuda_fault(code, RN_ERR_STEP, what, err);
+    cuda_fault(code, RN_ERR_STEP, what, err);
+    return RN_ERR_DEVICE;
 }
 
 // What the launches of the batch depend on. The choices are added where they are written.
@@ -158,6 +177,7 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     const uint64_t all = CUDA_CHOOSE_AT + cuda_upload_bytes(b, batch, n_seqs_out) +
                          choose_bytes(batch->choice, is_choosing ? batch->n_logits : 0, n_chosen);
     rn_status status = cuda_upload_grow(f, all, err);
+    if (!status && batch->n_tokens > 0) status = rows_room(b, f, batch, err);
     if (status) return status;
     struct cuda_shape shape;
     shape_of(b, f, batch, n_seqs_out, &shape);
@@ -179,15 +199,15 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
     if (!code)
         code = b->n_in_flight > 0 ? cudaEventSynchronize(f->brought)
                                   : cudaStreamWaitEvent(b->stream, f->brought, 0);
-    if (code) return cuda_fault(code, RN_ERR_DEVICE, "bringing a batch to the device", err);
+    if (code) return step_fault(b, code, "bringing a batch to the device", err);
     f->has_run = batch->n_tokens > 0;
     f->is_choosing = is_choosing;
     f->n_logits = batch->n_logits;
     f->n_out = batch->n_out;
-    if (batch->n_tokens > 0 || batch->n_pages > 0) status = run(b, f, &shape, err);
-    if (status) return status;
-    if (batch->n_tokens > 0) status = rows_bring(b, f, batch, err);
-    if (status) return status;
+    if (batch->n_tokens > 0 || batch->n_pages > 0) code = run(b, f, &shape);
+    if (code) return step_fault(b, code, "launching a step", err);
+    if (batch->n_tokens > 0) code = rows_bring(b, f, batch);
+    if (code) return step_fault(b, code, "bringing rows", err);
     code = cudaEventRecord(f->ran, b->stream);
     if (!code) code = cudaStreamWaitEvent(b->down, f->ran, 0);
     if (batch->n_tokens > 0) {
@@ -200,10 +220,11 @@ static rn_status submit(struct cuda_backend *b, struct cuda_flight *f, const str
         if (!code && f->list)
             code = cudaMemcpyAsync(b->times_host, b->times, (size_t)f->list->n * sizeof *b->times,
                                    cudaMemcpyDeviceToHost, b->down);
-        b->chosen_now ^= 1;
     }
     if (!code) code = cudaEventRecord(f->end, b->down);
-    return code ? cuda_fault(code, RN_ERR_DEVICE, "ending a step", err) : RN_OK;
+    if (code) return step_fault(b, code, "ending a step", err);
+    if (batch->n_tokens > 0) b->chosen_now ^= 1;
+    return RN_OK;
 }
 
 rn_status cuda_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
@@ -269,7 +290,8 @@ rn_status cuda_wait(struct backend *backend, struct step_result *out, rn_error *
     if (!code) code = cudaEventSynchronize(f->end);
     if (code) {
         b->is_lost = true;
-        return cuda_fault(code, RN_ERR_DEVICE, "a step", err);
+        cuda_fault(code, RN_ERR_STEP, "a step", err);
+        return RN_ERR_DEVICE;
     }
     out->logits = b->logits;
     out->hidden = b->hidden;

@@ -235,6 +235,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaDeviceReset(void);
 
+// Memory is short once: at the n-th of the calls from here on that launch a kernel or a graph, or
+// take memory of the host. 0: it never is. Returns how many calls were left.
+int emulator_short_at(int n);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaMalloc(void **p, size_t n);
 cudaError_t cudaFree(void *p);

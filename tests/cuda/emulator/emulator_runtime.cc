@@ -67,6 +67,9 @@ struct call {
         return status;
     }
 };
+int calls_left; // until memory is short
+bool is_short() { return calls_left > 0 && --calls_left == 0; }
+
 #define BEGIN_CALL                                                                                 \
     call c;                                                                                        \
     if (!c.ok()) return c.end(c.status)
@@ -396,6 +399,11 @@ cudaError_t cudaDeviceReset(void) {
 
 // ---------------------------------------------------------------- memory
 
+int emulator_short_at(int n) {
+    const int left = calls_left;
+    calls_left = n;
+    return left;
+}
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     BEGIN_CALL;
     *total_bytes = device_total();
@@ -414,6 +422,7 @@ cudaError_t cudaFree(void *p) {
 cudaError_t cudaMallocHost(void **p, size_t n) { return cudaHostAlloc(p, n, 0); }
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
     BEGIN_CALL;
+    if (is_short()) return c.end(cudaErrorMemoryAllocation);
     return c.end(allocate(p, n, MEMORY_HOST));
 }
 cudaError_t cudaFreeHost(void *p) {
@@ -599,6 +608,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 grid, dim3 block,
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args) {
     BEGIN_CALL;
+    if (is_short()) return c.end(cudaErrorMemoryAllocation);
     bool is_cooperative = false;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const cudaLaunchAttribute *a = &config->attrs[i];
@@ -643,6 +653,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     BEGIN_CALL;
+    if (is_short()) return c.end(cudaErrorMemoryAllocation);
     cudaError_t e = cudaSuccess;
     for (const work &w : exec->ops)
         if (e == cudaSuccess) e = hand_over(stream, w);
