@@ -375,7 +375,8 @@ DEV void attention_run(const struct stage_attention &s, const struct step &step,
             else
                 many_run<F>(s, shared_at);
             if (is_last) break;
-            m.sync(); // the memory is used again
+            copies_may_follow(); // where new entries were put into the slots
+            m.sync();            // the memory is used again
         }
     }
 }

@@ -203,6 +203,7 @@ DEV void fetch_each(void *to, uint32_t step_to, const void *from, uint64_t step_
                                                            (uint32_t)i * step_to),
         "l"((const char *)from + i * step_from), "r"(n), "r"(shared_address(barrier)) : "memory");
 #else
+    __syncwarp(); // all lanes write where one has waited, and shuffles order no memory
     for (uint32_t rest = __ballot_sync(0xffffffffu, n > 0); rest; rest &= rest - 1) {
         const int of = __ffs((int)rest) - 1;
         const uint32_t at = __shfl_sync(0xffffffffu, shared_address(to), of);
