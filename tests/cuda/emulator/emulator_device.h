@@ -509,22 +509,57 @@ DEV void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
     emulator::collective(&emulator::KIND_MMA_BF16, 0xffffffff, &d);
 }
 
-// A warpgroup's instructions run at once here: nothing shows a register that is touched too early.
+// A warpgroup's instructions run when they are waited for, and not before. So operands that are
+// written again too early are found, and results that are read too early.
 enum { GROUP_BYTES = 512, FIRST_HALF_BYTES = 1024 + 16 };
+namespace emulator {
+struct late_mma {
+    const collective_kind *kind;
+    float *d;
+    const uint32_t *a; // NULL: in shared memory
+    uint32_t a_at, at;
+    int n_live, group;
+    bool is_add;
+};
+struct late_mmas {
+    std::vector<late_mma> list;
+    int group = 0;
+};
+inline late_mmas &mmas_here() {
+    static std::map<std::pair<unsigned, unsigned>, late_mmas> all;
+    return all[{blockIdx.x, threadIdx.x}];
+}
+inline void mma_later(bool is_bf16, float *d, const uint32_t *a, uint32_t a_at, uint32_t at,
+                      bool is_add, int n_live) {
+    late_mmas &late = mmas_here();
+    late.list.push_back(
+        {is_bf16 ? &KIND_GROUP_BF16 : &KIND_GROUP_F16, d, a, a_at, at, n_live, late.group, is_add});
+}
+inline void mma_now(const late_mma &m) {
+    uint32_t a[4];
+    for (uint32_t i = 0; i < 4; i++)
+        a[i] = m.a ? m.a[i] : shared_at<uint32_t>(m.a_at + i % 2 * 128 + i / 2 * FIRST_HALF_BYTES);
+    group_mma_data data = {m.d, a, m.at, m.n_live, m.is_add};
+    collective(m.kind, 0xffffffff, &data);
+}
+} // namespace emulator
 template <int N> DEV void registers_take() {}
 template <int N> DEV void registers_give() {}
 DEV void warpgroup_begin() {}
-DEV void warpgroup_end() {}
-template <int N> DEV void warpgroup_wait() {}
+DEV void warpgroup_end() { emulator::mmas_here().group++; }
+template <int N> DEV void warpgroup_wait() {
+    emulator::late_mmas &late = emulator::mmas_here();
+    size_t n = 0;
+    while (n < late.list.size() && late.list[n].group < late.group - N)
+        emulator::mma_now(late.list[n++]);
+    late.list.erase(late.list.begin(), late.list.begin() + (ptrdiff_t)n);
+}
 template <int N> DEV void warpgroup_hold(float (&)[N]) {}
 template <bool IS_BF16, int N>
 DEV void warpgroup_mma(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at, bool is_add,
                        int n_live, uint32_t offset = 0) {
-    emulator::group_mma_data data = {d, a, at + offset, n_live, is_add};
-    emulator::collective(IS_BF16 ? &emulator::KIND_GROUP_BF16 : &emulator::KIND_GROUP_F16,
-                         0xffffffff, &data);
+    emulator::mma_later(IS_BF16, d, a, 0, at + offset, is_add, n_live);
 }
-
 template <bool IS_BF16, int N>
 DEV void warpgroup_mma_first(float (&d)[N / 2], const uint32_t (&a)[4], uint32_t at,
                              uint32_t offset) {
@@ -534,10 +569,7 @@ template <bool IS_BF16>
 DEV void warpgroup_mma_shared(float (&d)[64], uint32_t a_at, uint32_t a_offset, uint32_t at,
                               uint32_t offset, bool is_first) {
     const uint32_t row = a_at + a_offset + threadIdx.x / 32 % 4 * 256 + threadIdx.x % 32 * 4;
-    const uint32_t a[4] = {shared_u32(row), shared_u32(row + 128),
-                           shared_u32(row + FIRST_HALF_BYTES),
-                           shared_u32(row + FIRST_HALF_BYTES + 128)};
-    warpgroup_mma<IS_BF16, 128>(d, a, at, !is_first, 16, offset);
+    emulator::mma_later(IS_BF16, d, nullptr, row, at + offset, !is_first, 16);
 }
 
 DEV float exp2_device(float x) {

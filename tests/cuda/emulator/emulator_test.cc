@@ -191,6 +191,8 @@ __global__ void fault_kernel(int kind, uint32_t *p) {
         float d[32] = {0};
         const uint32_t a[4] = {0};
         warpgroup_mma<false, 64>(d, a, is_odd ? 0 : 16, true, 1);
+        warpgroup_end();
+        warpgroup_wait<0>();
     }
     if (kind == FAULT_GUARD) p[64] = 1;
 }
