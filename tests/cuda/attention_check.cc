@@ -306,7 +306,7 @@ struct options {
     int rows, grid;
     int out_type;      // 0: f32, 1: f16, 2: bf16
     bool appends_only; // no attention
-    int streams;       // 0: at random where it is possible, 1: never, 2: always
+    int streams; // 0: at random where it is possible, 1: never, 2: always, 3: the form of prompts
 };
 
 typedef std::map<std::pair<int, int>, std::vector<float>> row_map; // by sequence and position
@@ -492,8 +492,8 @@ void world::attend(stage_args &args, const std::vector<part> &parts, const optio
                  PROMPT_QUERIES;
         longest = std::max(longest, length[(size_t)p.seq]);
     }
-    const bool is_prompt = !s.fused && random.one_in(3) && s.dim_k <= PROMPT_DIM_MAX &&
-                           s.dim_v <= PROMPT_DIM_MAX && o.streams != 2;
+    const bool is_prompt = !s.fused && (o.streams == 3 || random.one_in(3)) &&
+                           s.dim_k <= PROMPT_DIM_MAX && s.dim_v <= PROMPT_DIM_MAX && o.streams != 2;
     const bool tries = o.streams ? o.streams == 2 : !random.one_in(3);
     args.part = STEP_PARTS;
     if (is_prompt) {
@@ -847,6 +847,28 @@ void case_streams(scratch_memory &scratch, random_source &random) {
     rows_compare(one.result, other.result, "streams");
 }
 
+// Prompts whose items are shared by several blocks, which leave parts, against one block for each.
+// Some have queries of both teams.
+void case_runs(scratch_memory &scratch, random_source &random) {
+    shape c = shape_draw(random);
+    c.dim_k = c.dim_v = random.of({64, 128, 256});
+    c.type = case_now / 6 % KV_TYPES;
+    c.n_rot = c.n_rot ? c.dim_k : 0;
+    c.n_kv = 1, c.ratio = random.of({1, 2, 4}), c.q_is_out = false;
+    c.window = random.one_in(4) ? 900 : 0;
+    const model m(c);
+    world one(c, m, scratch, 1, 2400, 1), other(c, m, scratch, 1, 2400, 2);
+    const std::vector<part> history = {{0, random.in(1100, 1700), 0}};
+    one.run(history, {false, STAGE_TOKENS, 2, 0, true, 1});
+    other.run(history, {false, STAGE_TOKENS, 2, 0, true, 1});
+    for (int i = 0; i < 4; i++) {
+        const int n = i ? random.in(9, 90 / c.ratio) : 120 / c.ratio;
+        one.run({{0, n, 0}}, {false, STAGE_TOKENS, 1, 0, false, 3});
+        other.run({{0, n, 0}}, {false, STAGE_TOKENS, random.in(2, 9), 0, false, 3});
+    }
+    rows_compare(one.result, other.result, "runs");
+}
+
 // A value that is not finite reaches the rows that see it, and no others of its chunk.
 void case_poison(scratch_memory &scratch, random_source &random) {
     shape c = shape_draw(random);
@@ -945,6 +967,7 @@ int main(int argc, char **argv) {
         case_poison(scratch, random);
         if (case_now % 4 == 0) case_pages(random);
         if (case_now % 8 == 2) case_crowd(scratch, random);
+        if (case_now % 6 == 1) case_runs(scratch, random);
         case_streams(scratch, random);
     }
     printf("ok; the largest error is %.2f of the bound; several splits: few %d whole, %d in parts; "
