@@ -648,6 +648,7 @@ void fetch_begin(void *to, const void *from, uint32_t n, uint64_t *barrier, int 
         at + (uint64_t)n > b->at.shared_bytes)
         fail("fetch of %u bytes from %p to shared byte %u is not possible", n, from, at);
     if (!word->busy) {
+        if (!is_device_memory(from, n)) fail("fetch of %u bytes at %p: no such memory", n, from);
         for (const copy &c : b->copies)
             if (c.to && c.to < (uint8_t *)to + n && (uint8_t *)to < c.to + c.n)
                 fail("fetch to shared byte %u: another copy to it is in flight", at);

@@ -201,6 +201,7 @@ uint32_t random_below(uint32_t n);
 bool is_arch_80();
 uint64_t clock_ns();
 
+bool is_device_memory(const void *p, size_t n);
 void fetch_begin(void *to, const void *from, uint32_t n, uint64_t *barrier, int lane);
 void fetch_end(uint64_t *barrier, uint32_t parity);
 void fetch_barrier_init(uint64_t *barrier);

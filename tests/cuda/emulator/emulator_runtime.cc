@@ -267,6 +267,9 @@ cudaError_t launch(const void *func, dim3 grid, dim3 block, void **args, size_t 
 
 } // namespace
 
+// Kernels run within calls of this file, which have the lock.
+bool emulator::is_device_memory(const void *p, size_t n) { return is_device(p, n); }
+
 extern "C" {
 
 // ---------------------------------------------------------------- errors and the device
