@@ -560,6 +560,31 @@ void parts_init(struct answer_parts *parts, struct answer_marks marks, bool tool
     parts->is_blank = false;
 }
 
+bool parts_in_content(const struct answer_parts *parts, bool has_text) {
+    switch ((enum state)parts->state) {
+    case STATE_CONTENT:
+        return true;
+    case STATE_START:
+    case STATE_ANSWER:
+        return parts->held.len > 0 || !has_text; // what was dropped is not held
+    case STATE_CALL:
+        return !parts->call.is_open;
+    case STATE_MESSAGE:
+        return parts->channel == CHANNEL_CONTENT;
+    case STATE_REASONING:
+    case STATE_BETWEEN:
+    case STATE_HEADER:
+    case STATE_GAP:
+        return false;
+    }
+    return false;
+}
+
+bool parts_in_call(const struct answer_parts *parts) {
+    return parts->state == STATE_CALL || parts->state == STATE_BETWEEN ||
+           (parts->state == STATE_MESSAGE && parts->channel == CHANNEL_TOOL);
+}
+
 void parts_deinit(struct answer_parts *parts) {
     jbuf_deinit(&parts->held);
     jbuf_deinit(&parts->call.text);

@@ -53,4 +53,9 @@ void parts_deinit(struct answer_parts *parts);
 void parts_feed(struct answer_parts *parts, const char *text, size_t len, bool final, parts_fn fn,
                 void *ctx);
 
+// Whether a token that let nothing out may belong to the content, or to a call. has_text: it is not
+// the start of a character, and not the answer's end.
+bool parts_in_content(const struct answer_parts *parts, bool has_text);
+bool parts_in_call(const struct answer_parts *parts);
+
 #endif

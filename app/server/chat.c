@@ -15,7 +15,7 @@ static void logprobs_take(const struct call *call, struct generation_choice *cho
         return;
     }
     jbuf_text(out, ",\"logprobs\":{\"content\":[");
-    openai_logprobs_take(call->served, choice, 0, out);
+    openai_logprobs_take(call->served, choice, false, out);
     jbuf_text(out, "],\"refusal\":null}");
 }
 

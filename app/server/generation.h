@@ -27,6 +27,7 @@ struct token_logprob {
     int32_t token;
     float logprob;
     int first_top, n_top; // in choice->top[]
+    bool is_apart;        // of the reasoning, of a call or of a mark: not of the content
 };
 
 struct generation_choice {
@@ -37,12 +38,14 @@ struct generation_choice {
     struct tool_call *tool; // [n_tools]
     int n_tools;
     bool in_reasoning; // where its text is now
-    int n_reasoning;   // tokens that were part of the reasoning
+    int n_reasoning;   // tokens that were part of the reasoning, its closing mark included
+    int n_undecided;   // tokens behind these that may become a call
     int32_t *token;    // [n_tokens], kept when generation->keep_tokens
     int n_tokens, token_capacity;
     // logprobs not yet written: a stream's writer takes them and sets n_logprob = n_top = 0
     struct token_logprob *logprob;
     int n_logprob, logprob_capacity;
+    int n_placed; // logprobs whose is_apart is known
     rn_logprob *top;
     int n_top, top_capacity;
     bool ended;

@@ -216,10 +216,11 @@ void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out
     jbuf_text(out, "]");
 }
 
-void openai_logprobs_take(const struct served *served, struct generation_choice *choice, int first,
-                          struct jbuf *out) {
-    for (int i = first; i < choice->n_logprob; i++) {
+void openai_logprobs_take(const struct served *served, struct generation_choice *choice,
+                          bool is_content, struct jbuf *out) {
+    for (int i = 0; i < choice->n_logprob; i++) {
         const struct token_logprob *token = &choice->logprob[i];
+        if (is_content && token->is_apart) continue;
         if (out->len && out->data[out->len - 1] != '[') jbuf_text(out, ",");
         logprob_write(served, (rn_logprob){token->token, token->logprob}, out);
         jbuf_text(out, ",\"top_logprobs\":[");

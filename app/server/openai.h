@@ -44,10 +44,10 @@ void openai_usage(const struct generation *generation, struct jbuf *out);
 void openai_finish(const struct generation_choice *choice, struct jbuf *out);
 
 void openai_logprob(float logprob, struct jbuf *out);
-// The choice's logprobs from `first` on as items of an array that out may have started; they are
-// taken.
-void openai_logprobs_take(const struct served *served, struct generation_choice *choice, int first,
-                          struct jbuf *out);
+// The choice's logprobs as items of an array that out may have started; they are taken.
+// is_content: those of the content alone.
+void openai_logprobs_take(const struct served *served, struct generation_choice *choice,
+                          bool is_content, struct jbuf *out);
 
 // ,"prompt_logprobs":[null,{...}] of a prompt in vLLM's form, where it is asked for.
 void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out);

@@ -213,7 +213,7 @@ static void output_put(const struct call *call, struct generation_choice *choice
     const bool has_text = choice->text.len || (!choice->reasoning.len && !choice->n_tools);
     const int n = (choice->reasoning.len > 0) + has_text + choice->n_tools;
     struct jbuf logprobs = {0};
-    openai_logprobs_take(call->served, choice, choice->n_reasoning, &logprobs);
+    openai_logprobs_take(call->served, choice, true, &logprobs);
     jbuf_text(out, "[");
     for (int i = 0; i < n; i++) {
         const int tool = i - (n - choice->n_tools);
@@ -384,7 +384,7 @@ static void delta_logprobs(const struct call *call, struct generation_choice *ch
                            struct jbuf *out) {
     struct state *state = call->generation->own;
     const size_t before = state->logprobs.len;
-    openai_logprobs_take(call->served, choice, 0, &state->logprobs);
+    openai_logprobs_take(call->served, choice, true, &state->logprobs);
     const size_t from = before ? before + 1 : 0; // behind the comma
     jbuf_text(out, ",\"logprobs\":[");
     if (state->logprobs.len > from) {
@@ -420,7 +420,7 @@ static void stream_choice_end(struct call *call, struct generation_choice *choic
     struct state *state = call->generation->own;
     if (!state->open && state->index == 0) item_open(call, PART_CONTENT, 0);
     if (state->part == PART_CONTENT)
-        openai_logprobs_take(call->served, choice, 0, &state->logprobs);
+        openai_logprobs_take(call->served, choice, true, &state->logprobs);
     item_close(call, !is_cut(choice));
 }
 

@@ -99,6 +99,7 @@ static bool scores_keep(struct generation *generation, const struct generation_c
 struct part_ctx {
     struct call *call;
     struct generation_choice *choice;
+    int n_parts;
     bool failed;
 };
 
@@ -146,12 +147,23 @@ static void input_put(struct part_ctx *at, int tool, const char *json, size_t le
     jbuf_deinit(&text);
 }
 
+// Tokens that were held belong to the part that comes; those that were marks stay apart.
+static void logprobs_place(struct generation_choice *choice, enum answer_part part) {
+    const bool is_apart = part != PART_CONTENT;
+    if (choice->n_placed > choice->n_logprob) choice->n_placed = 0; // a writer took them
+    for (int i = choice->n_placed; i < choice->n_logprob; i++)
+        if (is_apart || i + 1 == choice->n_logprob) choice->logprob[i].is_apart = is_apart;
+    choice->n_placed = choice->n_logprob;
+}
+
 // The names of tool calls are collected for streams too: writers tell them with their ids.
 static void on_part(void *ctx, enum answer_part part, int tool, const char *text, size_t len) {
     struct part_ctx *at = ctx;
     struct generation_choice *choice = at->choice;
     if (at->failed) return;
     choice->in_reasoning = part == PART_REASONING;
+    at->n_parts++;
+    logprobs_place(choice, part);
     if (part == PART_TOOL && !tool_begin(choice, at->call, text, len)) {
         at->failed = true;
         return;
@@ -160,6 +172,24 @@ static void on_part(void *ctx, enum answer_part part, int tool, const char *text
     if (part == PART_TOOL_END) choice->tool[tool].is_complete = true;
     if (is_input) input_put(at, tool, text, len, part == PART_TOOL_END);
     if (!is_input || part == PART_TOOL_END) part_put(at, part, tool, text, len);
+}
+
+// A token was fed. Tokens of a call or of content are no reasoning, unless they turn out to be text
+// of it.
+static void token_place(const struct call *call, struct generation_choice *choice, bool has_text,
+                        bool has_parts) {
+    const struct answer_parts *const parts = call->generation->marks ? &choice->parts : NULL;
+    const bool in_content = !parts || parts_in_content(parts, has_text);
+    if (!choice->in_reasoning) {
+        choice->n_undecided = 0;
+    } else if (in_content || parts_in_call(parts)) {
+        choice->n_undecided++;
+    } else {
+        choice->n_reasoning += choice->n_undecided + 1;
+        choice->n_undecided = 0;
+    }
+    if (!has_parts && choice->n_logprob)
+        choice->logprob[choice->n_logprob - 1].is_apart = !in_content;
 }
 
 static bool feed(struct call *call, struct generation_choice *choice, const rn_event *event) {
@@ -171,7 +201,7 @@ static bool feed(struct call *call, struct generation_choice *choice, const rn_e
     } else if (event->text_len) {
         on_part(&ctx, PART_CONTENT, 0, event->text, event->text_len);
     }
-    if (event->token >= 0 && choice->in_reasoning) choice->n_reasoning++;
+    if (event->token >= 0) token_place(call, choice, event->text_len > 0, ctx.n_parts > 0);
     return !ctx.failed && !choice->text.failed && !choice->reasoning.failed && !call->out.failed;
 }
 

@@ -194,7 +194,10 @@ static inline void token_add(struct call *call, struct generation_choice *choice
     choice->logprob = grown(choice->logprob, choice->n_logprob + 1, sizeof *choice->logprob);
     choice->top = grown(choice->top, choice->n_top + RN_MAX_TOP_LOGPROBS, sizeof *choice->top);
     choice->logprob[choice->n_logprob++] =
-        (struct token_logprob){token, -0.25f * (float)(token % 9), choice->n_top, n_top};
+        (struct token_logprob){.token = token,
+                               .logprob = -0.25f * (float)(token % 9),
+                               .first_top = choice->n_top,
+                               .n_top = n_top};
     for (int i = 0; i < n_top; i++)
         choice->top[choice->n_top++] = (rn_logprob){(token + i) % 4096, -0.5f * (float)(i + 1)};
 }

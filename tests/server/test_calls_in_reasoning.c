@@ -161,6 +161,76 @@ CASE(every_route_tells_the_reasoning_from_the_call) {
     check_arguments(at_path(ollama, "message.tool_calls.0.function.arguments"));
 }
 
+// The mark is one token, so a chat's logprobs tell how many come before it.
+CASE(a_call_is_no_reasoning_in_the_usage) {
+    static const char *const routes[] = {"/v1/responses", "/v1/messages"};
+    for (int seed = 0; seed < 6; seed++) {
+        char body[1024];
+        snprintf(body, sizeof body,
+                 "{" SAID "," TOOLS ",'tool_choice':'required','parallel_tool_calls':false,"
+                 "'logprobs':true,'max_tokens':120," HOW("%d") "}",
+                 seed);
+        const json_t *tokens =
+            at_path(ask(*state, "/v1/chat/completions", body), "choices.0.logprobs.content");
+        int before = 0;
+        while (strcmp(string_at(json_array_get(tokens, (size_t)before), "token"), "<|tool_call>"))
+            before++;
+        snprintf(body, sizeof body,
+                 "{'input':'a','max_output_tokens':120,'tools':[{'type':'function'," FUNCTION
+                 "}],'tool_choice':'required','parallel_tool_calls':false," HOW("%d") "}",
+                 seed);
+        assert_int_equal(number_at(ask(*state, routes[0], body),
+                                   "usage.output_tokens_details.reasoning_tokens"),
+                         before);
+        snprintf(body, sizeof body,
+                 "{" SAID ",'max_tokens':120,'tools':[{'name':'f','input_schema':" SCHEMA
+                 "}],'tool_choice':{'type':'any','disable_parallel_tool_use':true}," HOW("%d") "}",
+                 seed);
+        assert_int_equal(number_at(ask(*state, routes[1], body),
+                                   "usage.output_tokens_details.thinking_tokens"),
+                         before);
+    }
+}
+
+// Logprobs of Responses are those of the message's text and of its end.
+static void check_logprobs(const json_t *content) {
+    const char *text = string_at(content, "text");
+    const json_t *logprobs = at_path(content, "logprobs");
+    char joined[512] = "";
+    for (size_t i = 0; i < json_array_size(logprobs); i++) {
+        const char *token = string_at(json_array_get(logprobs, i), "token");
+        snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s", token);
+    }
+    assert_int_equal(strlen(text), 6);
+    check(!strncmp(joined, text, 6), "the tokens of '%s': '%s'", text, joined);
+    check(!strchr(joined + 6, ':'), "the tokens of '%s': '%s'", text, joined);
+}
+
+CASE(logprobs_of_a_message_have_no_marks_and_no_calls) {
+    static const char body[] =
+        "'input':'a','max_output_tokens':160,'temperature':1,'thinking_token_budget':3,'seed':1,"
+        "'include':['message.output_text.logprobs'],'tools':[{'type':'function'," FUNCTION "}],"
+        "'structured_outputs':{'regex':'[a-z]{6}<\\\\|tool_call>call:f\\\\{a:1\\\\}"
+        "<tool_call\\\\|>'}";
+    char request[1024];
+    snprintf(request, sizeof request, "{%s}", body);
+    const json_t *answer = ask(*state, "/v1/responses", request);
+    expect_rows(answer, {"output.0.type", "'reasoning'"}, {"output.1.type", "'message'"},
+                {"output.2.type", "'function_call'"});
+    check_logprobs(at_path(answer, "output.1.content.0"));
+    snprintf(request, sizeof request, "{'stream':true,%s}", body);
+    char *quoted = json_quoted(request);
+    struct reply reply =
+        serve_finish(serve_ask(*state, "HTTP/1.0", "/v1/responses", quoted, false));
+    const char *last = strstr(reply.body, "event: response.completed\ndata: ");
+    check(last, "%s", reply.body);
+    last = strchr(last, '{');
+    answer = json_of(last, strcspn(last, "\n"));
+    check_logprobs(at_path(answer, "response.output.1.content.0"));
+    reply_free(&reply);
+    free(quoted);
+}
+
 CASE(a_stream_has_the_pieces_of_the_whole_answer) {
     char *quoted = json_quoted("{" SAID "," TOOLS
                                ",'stream':true,'max_tokens':120,'tool_choice':'required'," HOW(
