@@ -51,8 +51,8 @@ bool slots_check(struct call *call, struct generation *generation) {
     const int id = generation->params.id_slot;
     if (id < 0) return true;
     if (id >= served->slots->n)
-        return call_refuse(call, 400, "id_slot", NULL, "id_slot: %d, expected -1 to %d", id,
-                           served->slots->n - 1);
+        return call_refuse(call, 400, "id_slot", "invalid_value", "id_slot: %d, expected -1 to %d",
+                           id, served->slots->n - 1);
     if (has_store(served)) generation->keep_tokens = true;
     return true;
 }
@@ -228,7 +228,8 @@ static bool name_read(struct call *call, bool is_erase, const char **out) {
     if (!field_string(&fields, "filename", NAME_MOST, out, &len)) return false;
     if (len == 0) *out = NULL;
     return *out || is_erase ||
-           call_refuse(call, 400, "filename", NULL, "filename: expected the name of the text");
+           call_refuse(call, 400, "filename", "invalid_value",
+                       "filename: expected the name of the text");
 }
 
 void slots_prepare(struct call *call) {
@@ -237,13 +238,16 @@ void slots_prepare(struct call *call) {
         void (*run)(struct call *call, int id, const char *name);
     } actions[] = {{"save", save}, {"restore", restore}, {"erase", erase}};
     enum { N_ACTIONS = sizeof actions / sizeof *actions };
-    char text[16];
+    char text[64], shown[64];
     const char *name, *wanted = call_query(call, "action", text, sizeof text);
     int id = 0, at = 0;
     if (!id_read(call, &id)) return;
+    unicode_quote(wanted ? wanted : "", wanted ? strlen(wanted) : 0, shown, sizeof shown);
     while (at < N_ACTIONS && (!wanted || strcmp(wanted, actions[at].name) != 0)) at++;
     if (at == N_ACTIONS)
-        call_refuse(call, 400, "action", NULL, "action: expected save, restore or erase");
+        call_refuse(call, 400, "action", "invalid_value",
+                    "action: expected save, restore or erase%s%s%s", wanted ? ", got '" : "", shown,
+                    wanted ? "'" : "");
     else if (!name_read(call, actions[at].run == erase, &name))
         return;
     else if (!has_store(call->served))

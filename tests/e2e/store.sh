@@ -101,7 +101,8 @@ expect "and gone" grep -q 'there is no text of the name' answer
 slot 99999 save "$name" >answer
 expect "a slot that there is not" grep -q "slot '99999', expected 0 to" answer
 slot 0 copy "$name" >answer
-expect "an action that there is not" grep -q 'action: expected save, restore or erase' answer
+expect "an action that there is not: $(cat answer)" [ "$(json answer error.message)" = "action: expected save, restore or erase, got 'copy'" ]
+equal "its code" invalid_value "$(json answer error.code)"
 slot 0 save '{}' >answer
 expect "a name is needed" grep -q 'filename: expected the name of the text' answer
 kill -TERM $pid
