@@ -64,6 +64,7 @@ static bool bound_read(struct call *call, const char *name, const char *older, d
     enum { DIGITS_MAX = 9 };
     const char *text = header_of(call, name, older);
     const size_t len = text ? strlen(text) : 0;
+    if (!call_header(call, name)) name = older;
     if (!len) return true;
     if (len > DIGITS_MAX || text[strspn(text, "0123456789")] || !atol(text)) {
         char shown[64];

@@ -161,7 +161,8 @@ CASE(a_bound_that_cannot_be_kept_is_refused_with_its_numbers) {
         price_scale(*state, 1e-7);
     }
     reply_expect(ask_with(*state, "x-llm-d-slo-ttft-ms: soon", bodies[0]), 400, "'soon'");
-    reply_expect(ask_with(*state, "x-slo-tpot-ms: 0", bodies[0]), 400, "'0' is no number of ms");
+    reply_expect(ask_with(*state, "x-slo-tpot-ms: 0", bodies[0]), 400,
+                 "\"x-slo-tpot-ms: '0' is no number of ms");
     serve_is_well(*state, "bounds");
 }
 
