@@ -70,10 +70,31 @@ int chat_load(struct chat *chat, const char *path) {
     return code;
 }
 
+// A file of something else would be tools without names to the template. They are counted from 1.
+static int tools_check(const char *path, const json_t *tools) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
+        if (!json_is_object(tool)) {
+            return app_fail(APP_USAGE, "%s: tool %zu is %s, not an object", err_path(path), i + 1,
+                            json_kind(tool));
+        }
+        if (!json_is_string(name)) {
+            return app_fail(APP_USAGE, "%s: tool %zu has no function with a name", err_path(path),
+                            i + 1);
+        }
+    }
+    return APP_OK;
+}
+
 static int tools_load(struct chat *chat, const char *path) {
     json_t *tools = NULL;
-    const int code = path ? array_load(path, &tools) : APP_OK;
-    if (!tools) return code;
+    int code = path ? array_load(path, &tools) : APP_OK;
+    if (!code) code = tools_check(path, tools);
+    if (code || !tools) {
+        json_decref(tools);
+        return code;
+    }
     chat->tools = json_dumps(tools, JSON_COMPACT | JSON_REAL_PRECISION(17));
     chat->types = answer_types_of(tools);
     json_decref(tools);

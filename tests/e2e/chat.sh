@@ -116,4 +116,13 @@ done <<'CASES'
 CASES
 refused 2 "tools.jinja: line 1" run --chat -p Hi --tools tools.jinja --chat-template tools.jinja
 refused 2 "--tools: the chat template knows no tools" run --chat -p Hi --tools tools.json
+while IFS='|' read -r bytes pattern; do
+    printf '%s' "$bytes" >bad.json
+    refused 2 "bad.json: $pattern" run --chat -p Hi --tools bad.json --chat-template tools.jinja
+done <<'CASES'
+{"type": "function"}|not a JSON array: it is an object
+[1]|tool 1 is a number, not an object
+[{"role": "user", "content": "Hi"}]|tool 1 has no function with a name
+[{"type": "function", "function": {"name": "f"}}, {"function": {"name": 1}}]|tool 2 has no function with a name
+CASES
 finish
