@@ -78,6 +78,7 @@ run run --chat-template think.jinja -p "Tell me a story." --temp 0 -n 40 -q --re
 expect "--reasoning-budget closes the reasoning" grep -q '</think>' out
 refused 2 "--stop-ids: '9999' does not start with a token id from 0 to 4095" run -p a --stop-ids 9999
 refused 2 "min_tokens is 9, expected at most max_tokens, 3" run -p a -n 3 --min-tokens 9
+refused 2 "min_tokens is 9, expected 0: no token may be written" run -p a -n 0 --min-tokens 9
 
 # Answers in a shape.
 schema='{"type":"object","properties":{"name":{"type":"string","maxLength":9},"old":{"type":"boolean"}},"required":["name","old"],"additionalProperties":false}'

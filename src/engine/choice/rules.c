@@ -21,7 +21,7 @@ static rn_status check_ends(const rn_request *request, int n_vocab, rn_error *er
     const int min = request->min_tokens, max = request->max_tokens;
     if (min < 0) return err_set(err, RN_ERR_ARG, "min_tokens is %d, expected 0 or more", min);
     if (request->prompt_only && min > 0)
-        return err_set(err, RN_ERR_ARG, "min_tokens is %d with prompt_only, which writes none",
+        return err_set(err, RN_ERR_ARG, "min_tokens is %d, expected 0: no token may be written",
                        min);
     if (max > 0 && min > max && !request->pooling)
         return err_set(err, RN_ERR_ARG, "min_tokens is %d, expected at most max_tokens, %d", min,
