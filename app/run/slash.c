@@ -13,6 +13,12 @@
 
 // ---------------------------------------------------------------- messages
 
+// "1 message is", "2 messages are".
+static const char *count_of(size_t n, char out[32]) {
+    snprintf(out, 32, "%zu message%s", n, n == 1 ? " is" : "s are");
+    return out;
+}
+
 static void slash_system(struct talk *c, const char *text) {
     const char *system = chat_system(c->chat);
     if (!*text && system) {
@@ -46,9 +52,9 @@ static void slash_undo(struct talk *c, const char *text) {
         talk_note(c, "There is no message to take back.");
         return;
     }
-    const size_t turns = chat_turns(c->chat);
-    talk_note(c, "The last message and its answer are taken back; %zu message%s %s left.", turns,
-              turns == 1 ? "" : "s", turns == 1 ? "is" : "are");
+    char left[32];
+    talk_note(c, "The last message and its answer are taken back; %s left.",
+              count_of(chat_turns(c->chat), left));
 }
 
 // Tries another seed each time, where one was given.
@@ -151,7 +157,8 @@ static void slash_save(struct talk *c, const char *path) {
                   errno == EEXIST && !is_own ? "there is such a file, and it stays as it is"
                                              : strerror(errno));
     } else if (file_remember(c, path)) {
-        talk_note(c, "%zu messages are saved in %s.", json_array_size(c->chat->messages),
+        char saved[32];
+        talk_note(c, "%s saved in %s.", count_of(json_array_size(c->chat->messages), saved),
                   err_path(c->file));
     }
     free(text);
@@ -172,7 +179,8 @@ static void slash_load(struct talk *c, const char *path) {
     json_decref(kept);
     file_remember(c, path);
     const bool is_answered = chat_is_answered(c->chat);
-    talk_note(c, "%zu messages are loaded%s.", json_array_size(c->chat->messages),
+    char loaded[32];
+    talk_note(c, "%s loaded%s.", count_of(json_array_size(c->chat->messages), loaded),
               is_answered ? "" : "; /regen answers the last one");
 }
 

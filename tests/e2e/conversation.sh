@@ -263,6 +263,14 @@ expect >
 send /save other.json\r
 expect other.json: File too large.
 expect > 
+send /system Be kind.\r
+expect > 
+send /save one.json\r
+expect 1 message is saved in one.json.
+expect > 
+send /load one.json\r
+expect 1 message is loaded.
+expect > 
 send /exit\r
 STEPS
 equal "what was saved is there" "[]" "$(cat small.json)"
