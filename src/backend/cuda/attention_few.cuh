@@ -1,6 +1,6 @@
 // Attention of up to 8 queries: a warp has a page of each split, which it brings to shared memory,
-// scores and weighs. Then it has some of the values' elements, of all pages. Called by attention.cuh
-// and attention_long.cuh.
+// scores and weighs. Then it has some of the values' elements, of all pages. Called by
+// attention.cuh and attention_long.cuh.
 #ifndef RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 #define RN_BACKEND_CUDA_ATTENTION_FEW_CUH
 
