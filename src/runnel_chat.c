@@ -164,15 +164,37 @@ static rn_status set_token(struct render *r, const rn_model *model, const char *
     return template_set_text(r, name, text.data, text.len);
 }
 
+// A member that is absent or null.
+static void fill(struct render *r, struct value object, const char *name, struct value v) {
+    const struct value *const there = value_member(object, name);
+    if (!there || there->kind == V_NONE) jinja_dict_set(r, object.d, jinja_str_literal(r, name), v);
+}
+
+// Callers may leave out what a tool does and its parameters; some templates expect both.
+static void fill_tools(struct render *r, struct value tools) {
+    for (size_t i = 0; i < tools.q->n; i++) {
+        const struct value *const function = value_member(tools.q->items[i], "function");
+        const struct value tool = function ? *function : tools.q->items[i];
+        if (tool.kind != V_DICT) continue;
+        struct dict *const parameters = jinja_dict_new(r);
+        fill(r, tool, "description", jinja_str_literal(r, ""));
+        fill(r, value_dict(parameters), "type", jinja_str_literal(r, "object"));
+        fill(r, value_dict(parameters), "properties", value_dict(jinja_dict_new(r)));
+        fill(r, tool, "parameters", value_dict(parameters));
+    }
+}
+
 // Sets everything that the template sees. Absent tools and documents are none, as templates expect,
-// and not undefined. The caller's variables come after the defaults that they may replace.
+// and not undefined. The caller's variables come after the defaults that they may replace. fills:
+// tools have all of their members.
 static rn_status set_globals(struct render *r, const rn_model *model, const rn_chat *chat,
-                             bool *is_made, rn_error *err) {
+                             bool fills, bool *is_made, rn_error *err) {
     const struct tokenizer *const tokenizer = tools_tokenizer(model);
     struct value messages, tools = value_none();
     const char *const json = chat->messages ? chat->messages : "";
     rn_status status = read_checked(r, "messages", json, V_SEQ, &messages, err);
     if (!status && chat->tools) status = read_checked(r, "tools", chat->tools, V_SEQ, &tools, err);
+    if (!status && fills && tools.kind == V_SEQ) fill_tools(r, tools);
     if (!status && chat->continue_final) status = mark_final(r, messages, is_made, err);
     if (!status) status = set_token(r, model, "bos_token", tokenizer_bos(tokenizer));
     if (!status) status = set_token(r, model, "eos_token", tokenizer_eos(tokenizer));
@@ -203,16 +225,29 @@ static rn_status guard(const rn_model *model, char **text, const uint8_t *marks,
     return RN_OK;
 }
 
-static rn_status render(const rn_chat_template *tmpl, const rn_chat *chat, bool *is_made,
-                        char **text, uint8_t **marks, size_t *len, rn_error *err) {
+static rn_status render_as(const rn_chat_template *tmpl, const rn_chat *chat, bool fills,
+                           bool *is_made, char **text, uint8_t **marks, size_t *len,
+                           rn_error *err) {
     struct render *const r = template_begin(tmpl->tmpl, NULL, chat->now, err);
     if (!r) return RN_ERR_NOMEM;
-    rn_status status = set_globals(r, tmpl->model, chat, is_made, err);
+    rn_status status = set_globals(r, tmpl->model, chat, fills, is_made, err);
     const bool is_set = !status;
     if (is_set) status = template_run(r, text, marks, len);
     if (status && (is_set || status == RN_ERR_MODEL)) prefix_error(tmpl, err);
     template_end(r);
     return status;
+}
+
+// A template that fails over tools as they came may expect what their caller left out.
+static rn_status render(const rn_chat_template *tmpl, const rn_chat *chat, bool *is_made,
+                        char **text, uint8_t **marks, size_t *len, rn_error *err) {
+    rn_error other;
+    bool made = *is_made;
+    const rn_status status = render_as(tmpl, chat, false, is_made, text, marks, len, err);
+    if (status != RN_ERR_MODEL || !chat->tools) return status;
+    if (render_as(tmpl, chat, true, &made, text, marks, len, &other)) return status;
+    *is_made = made;
+    return RN_OK;
 }
 
 static rn_status render_whole(const rn_chat_template *tmpl, const rn_chat *chat, char **text,

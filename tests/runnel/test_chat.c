@@ -91,6 +91,22 @@ CASE(templates_see_tokens_tools_and_none) {
     expect_text("{{ tools[0].name }}", &chat, "clock");
 }
 
+CASE(tools_may_leave_out_what_the_template_expects) {
+    const char *const source =
+        "{% for t in tools %}{{ '// ' + t.function.description + t.function.name }}("
+        "{% for p in t.function.parameters.properties %}{{ p }}{% endfor %}){% endfor %}";
+    const rn_chat chat = {
+        .messages = USER,
+        .tools = "[{\"function\": {\"name\": \"now\"}}, {\"function\": {\"name\": \"at\", "
+                 "\"description\": null, \"parameters\": {\"properties\": {\"x\": {}}}}}]"};
+    expect_text(source, &chat, "// now()// at(x)");
+    // a template that fails for another reason names the first one
+    expect_error("{{ '' + tools[0].function.description }}{{ messages.x.y }}", &chat, RN_ERR_MODEL,
+                 "'description'");
+    // a tool is as it came where the template can do without
+    expect_text("{{ tools[0].function | tojson }}", &chat, "{\"name\": \"now\"}");
+}
+
 CASE(variables_are_seen_and_beat_the_models_tokens) {
     const rn_chat chat = {
         .messages = USER,
