@@ -26,7 +26,9 @@
 #include "server/otlp.h"
 
 enum { KEYS_MAX = 256, KEY_BYTES = 512, KEY_FILE_BYTES = 1 << 20 };
-enum { FLUSH_MS = 2000, QUICK_MS = 50 }; // for the sinks, at the end
+// For the sinks, at the end. Standard error has what is to be said of the others, so it gets more
+// than a thread waits for a core of a busy machine.
+enum { FLUSH_MS = 2000, QUICK_MS = 50, ERRORS_MS = 500 };
 
 struct serve {
     const struct options *options;
@@ -360,10 +362,11 @@ static void sinks_close(struct serve *serve, bool keep_errors) {
         fputs("runnel: warning: pieces of the trace could not be written (no room, or no time)\n",
               stderr);
     sink_close(serve->manager, ms_until(until));
+    const int rest = ms_until(until), wait_ms = rest < ERRORS_MS ? ERRORS_MS : rest;
     if (!keep_errors)
-        errors_close(serve, ms_until(until));
+        errors_close(serve, wait_ms);
     else if (serve->errors)
-        sink_flush(serve->errors, ms_until(until));
+        sink_flush(serve->errors, wait_ms);
 }
 
 // ---------------------------------------------------------------- signals
