@@ -147,7 +147,7 @@ static void input_put(struct part_ctx *at, int tool, const char *json, size_t le
     jbuf_deinit(&text);
 }
 
-// Tokens that were held belong to the part that comes; those that were marks stay apart.
+// Held tokens belong to the part that comes. Marks stay apart.
 static void logprobs_place(struct generation_choice *choice, enum answer_part part) {
     const bool is_apart = part != PART_CONTENT;
     if (choice->n_placed > choice->n_logprob) choice->n_placed = 0; // a writer took them

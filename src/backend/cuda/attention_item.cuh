@@ -265,9 +265,7 @@ DEV void page_max(const float (&score)[8], float (&m)[2]) {
 
 // A query that sees nothing has m = -inf, and all its weights are 0.
 DEV float weights_top(float m) { return m == -INFINITY ? 0.0f : m * RMATH_LOG2E; }
-DEV float weight_of(float score, float top) {
-    return exp2_device(fmaf(score, RMATH_LOG2E, -top));
-}
+DEV float weight_of(float score, float top) { return exp2_device(fmaf(score, RMATH_LOG2E, -top)); }
 
 // p instead of scores, and l of the page.
 DEV void page_weights(float (&score)[8], const float (&m)[2], float (&l)[2]) {

@@ -1,5 +1,5 @@
-// The kernels of attention_prompt.cuh: for heads of up to 64, 128 and 256 elements, with and without
-// a soft cap.
+// The kernels of attention_prompt.cuh: for heads of up to 64, 128 and 256 elements, with and
+// without a soft cap.
 #include "attention_prompt.cuh"
 #include "clock.cuh"
 #include "kernels.h"

@@ -231,8 +231,8 @@ DEV void ids_seek(struct prompt_ids &ids, const struct prompt_item &w, int page,
 }
 
 // Pages of 16 bits. In a slot keys are [block of 32 elements][page][position], values
-// [page][element]. Lane 0 asks for all of them: copies of several lanes take turns, which is slower.
-// Where elements beyond the head's last one are copies of others, lanes have a block each.
+// [page][element]. Lane 0 asks for all of them: copies of several lanes take turns, which is
+// slower. Where elements beyond the head's last one are copies of others, lanes have a block each.
 template <class P>
 DEV void fill_wide(const struct stage_attention &s, const struct prompt_item &w,
                    const struct prompt_stage &stage, const struct prompt_ids &ids, uint8_t *shared,

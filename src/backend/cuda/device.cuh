@@ -277,8 +277,8 @@ DEV void fetch_list(uint64_t *barrier, int lane, uint32_t n, A to, B from) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _,[%0],%1;" ::"r"(end), "r"(N * n)
                  : "memory");
     UNROLL for (int i = 0; i < N; i++) asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1],%2,[%3];" ::"r"(
-            shared_address(to(i))),
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1],%2,[%3];" ::
+            "r"(shared_address(to(i))),
         "l"(from(i)), "r"(n), "r"(end) : "memory");
 #else
     (void)barrier, (void)lane, (void)n, (void)to, (void)from;
@@ -486,8 +486,7 @@ DEV uint64_t warpgroup_operand(uint32_t at, uint32_t offset, uint32_t half, uint
     NAMES_32                                                                                       \
     ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"    \
     "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define NAMES_80                                                                                   \
-    NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define NAMES_80 NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define INPUTS(a, at, is_add)                                                                      \
     "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "r"((int)(is_add))
 #define WARPGROUP_64(kind, type, d, a, at, is_add)                                                 \
