@@ -165,6 +165,12 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
         cudaGetErrorString(code));
 }
 
+// Lets blocks of the kernel have that much shared memory. NULL: this build has no such kernel.
+static cudaError_t shared_allow(const void *kernel, int bytes) {
+    return kernel ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
+                  : cudaSuccess;
+}
+
 // The kernels may take as much shared memory as a block can have.
 static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
     // LEAST: sm_89 and sm_120 have 99 KB; RINGS: of a product beside its input
@@ -177,44 +183,31 @@ static rn_status kernels_prepare(struct cuda_backend *b, rn_error *err) {
                        b->shared_most, (int)LEAST);
     b->staged_most = b->shared_most - RINGS < STAGED ? b->shared_most - RINGS : STAGED;
     cudaError_t code = cudaSuccess;
+    const int most = (int)b->shared_most;
     for (int i = 0; i < PRODUCT_FORMS * (CODEC_COUNT + 1) && !code; i++)
-        code =
-            cudaFuncSetAttribute(product_small(i / PRODUCT_FORMS, i % PRODUCT_FORMS),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+        code = shared_allow(product_small(i / PRODUCT_FORMS, i % PRODUCT_FORMS), most);
     static const int columns[] = {MANY_FEW, MANY_MIDDLE, MANY_WIDE};
     for (int i = 0; i < 3 * CODEC_COUNT && !code; i++)
-        code =
-            cudaFuncSetAttribute(product_many(i / 3, columns[i % 3]),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
-    if (!code)
-        code =
-            cudaFuncSetAttribute(attention_any(b->kv_type),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+        code = shared_allow(product_many(i / 3, columns[i % 3]), most);
+    if (!code) code = shared_allow(attention_any(b->kv_type), most);
     for (int i = 0; i < 6 * b->plan->n_group_all && !code; i++) {
         const struct plan_kv_group *group = &b->plan->group[i / 6];
         const int k = group->dim_k, v = group->dim_v, form = i % 6;
         if (group->kind == KV_RECURRENT) continue;
-        const void *kernel = form == 0   ? attention_small(b->kv_type, k, v)
-                             : form == 1 ? attention_long(b->kv_type, k, v)
-                             : form <= 3 ? attention_prompt(b->kv_type, k, v, form == 3)
-                                         : attention_streams(b->kv_type, k, v, form - 3);
-        if (kernel)
-            code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        (int)b->shared_most);
+        code = shared_allow(form == 0   ? attention_small(b->kv_type, k, v)
+                            : form == 1 ? attention_long(b->kv_type, k, v)
+                            : form <= 3 ? attention_prompt(b->kv_type, k, v, form == 3)
+                                        : attention_streams(b->kv_type, k, v, form - 3),
+                            most);
     }
     for (int i = 0; i < 4 * CODEC_COUNT && !code; i++)
-        code =
-            cudaFuncSetAttribute(i % 4 < 2 ? experts_kernel(i / 4, i % 2)
-                                           : experts_one_kernel(i / 4, i % 2),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)b->shared_most);
+        code = shared_allow(i % 4 < 2 ? experts_kernel(i / 4, i % 2)
+                                      : experts_one_kernel(i / 4, i % 2),
+                            most);
     for (int i = 0; i < b->plan->n_op_all && !code; i++)
         if (b->plan->op[i].kind == OP_ROUTE)
-            code = cudaFuncSetAttribute(route_kernel(b->plan->buffer[b->plan->op[i].in[0]].width),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        (int)b->shared_most);
-    if (!code && b->shared_most >= LONG_SHARED)
-        code = cudaFuncSetAttribute(attention_fold(), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    FOLD_SHARED);
+            code = shared_allow(route_kernel(b->plan->buffer[b->plan->op[i].in[0]].width), most);
+    if (!code && b->shared_most >= LONG_SHARED) code = shared_allow(attention_fold(), FOLD_SHARED);
     if (!code) code = cuda_state_prepare(b);
     return code ? cuda_fault(code, RN_ERR_UNSUPPORTED, "shared memory", err) : RN_OK;
 }
