@@ -18,7 +18,7 @@ enum {
     MATMUL_SPAN = 32,  // columns of a quantized block
     // Groups between which kernels for many tokens share work.
     MATMUL_PANEL_GROUPS = 4,
-    MATMUL_SCRATCH_BYTES = 140 << 10,
+    MATMUL_SCRATCH_BYTES = 160 << 10,
 };
 
 // How a kernel for one token requests its weights. Bits never depend on it. All 0: few streams,

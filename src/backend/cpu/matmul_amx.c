@@ -274,29 +274,6 @@ static void columns_make(const struct matmul_args *args, int64_t first, int coun
     }
 }
 
-// As rows_store of each group and token; a token's groups are neighbours in memory.
-static void sums_store(const struct matmul_args *args, const struct scratch *scratch, int64_t g0,
-                       int groups, int token, int n) {
-    __mmask16 mask[MATMUL_PANEL_GROUPS];
-    __m512 bias[MATMUL_PANEL_GROUPS];
-    const __m512 scale = _mm512_set1_ps(args->scale);
-    for (int g = 0; g < groups; g++) {
-        const int64_t row = (g0 + g) * MATMUL_GROUP, left = args->rows - row;
-        mask[g] = left >= MATMUL_GROUP ? 0xffff : (__mmask16)((1u << left) - 1);
-        if (args->bias) bias[g] = _mm512_maskz_loadu_ps(mask[g], args->bias + row);
-    }
-    for (int t = 0; t < n; t++) {
-        float *out = args->y + (token + t) * args->ldy + g0 * MATMUL_GROUP;
-        for (int g = 0; g < groups; g++, out += MATMUL_GROUP) {
-            __m512 y = _mm512_load_ps(scratch->sums[g][t]);
-            if (args->scale != 1.0f) y = _mm512_mul_ps(y, scale);
-            if (args->bias) y = _mm512_add_ps(y, bias[g]);
-            if (args->add) y = _mm512_add_ps(_mm512_maskz_loadu_ps(mask[g], out), y);
-            _mm512_mask_storeu_ps(out, mask[g], y);
-        }
-    }
-}
-
 // Groups [g0, g0 + groups) for n tokens from `token` on. A last group alone is its own partner, and
 // the partner's sums are not stored.
 static void tokens_run(const struct matmul_args *args, const struct panel_format *format,
@@ -324,7 +301,7 @@ static void tokens_run(const struct matmul_args *args, const struct panel_format
             run(&pair);
         }
     }
-    sums_store(args, scratch, g0, groups, token, n);
+    sums_store(args, scratch->sums[0][0], SUM_FLOATS, g0, groups, token, n);
 }
 
 static void groups_run(const struct matmul_args *args, const struct panel_format *format,

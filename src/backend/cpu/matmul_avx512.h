@@ -18,8 +18,11 @@
 
 enum {
     QUADS = 8,        // of a block of 32 columns
+    AHEAD = 4096,     // bytes from the line that is read to the line that is requested
     STEP_BLOCKS = 8,  // blocks between two preparations of starts and offsets
-    PANEL_BLOCKS = 16 // of a panel, which stays in the first-level cache
+    PANEL_LEAST = 96, // tokens that pay for a panel
+    TILE_MAX = 8,     // tokens of a tile whose weights are one group
+    PANEL_BLOCKS = 16 // of a panel: those of two groups stay in the first-level cache
 };
 
 // The scales of a unit of 256 columns: scale * d and min * dmin, span after span.
@@ -65,7 +68,7 @@ static __attribute__((noinline, unused)) void rows_store(const struct matmul_arg
 // of the weights do no harm.
 INLINE void prefetch(const uint8_t *w, int bytes, const int n) {
     for (int i = 0; n > 1 && i < bytes; i += PACK_VECTOR)
-        _mm_prefetch((const char *)w + 4096 + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
 }
 
 // Of count (block, token) places from `at` on, with spans of 16 two each: -zero * sum, or, where
@@ -174,6 +177,119 @@ INLINE void tile_block(const struct codec *c, const struct matmul_args *args, co
     UNROLL for (int j = 0; j < n; j++) rows_store(args, acc[j], row, token + j);
 }
 
+// ---------------------------------------------------------------- two groups
+
+// Two groups share each load of an activation: Zen 5 and Xeons make two products a cycle, and no
+// more than two loads. A block, token and group then costs 10 or 11 products and 6 to 8 loads.
+enum { PAIR_TOKENS = 4 }; // whose sums are in registers
+
+// The codes of a block of two groups, and their scales.
+struct pair_block {
+    __m512i q[2][QUADS];
+    const float *scale[2], *min[2]; // [spans][16] of each group
+};
+
+// The block onto the float sums of n tokens. at: the place of the first token's block; start and
+// offset are its own, too.
+INLINE void pair_add(const struct matmul_args *args, const struct pair_block *w, int64_t at,
+                     const int32_t *start, const float *offset, __m512 (*acc)[PAIR_TOKENS],
+                     const int n, const int span, const bool offsets) {
+    const int spans = 32 / span, quads = span / 4;
+    UNROLL for (int j = 0; j < n; j++) {
+        const int8_t *x = args->xq + 32 * (at + j);
+        const __m512 d = _mm512_set1_ps(args->xd[at + j]);
+        for (int s = 0; s < spans; s++) {
+            __m512i sum[2];
+            sum[0] = offsets ? _mm512_setzero_si512() : _mm512_set1_epi32(start[j * spans + s]);
+            sum[1] = sum[0];
+            for (int k = s * quads; k < (s + 1) * quads; k++) {
+                const __m512i four = _mm512_set1_epi32(word_at(x + 4 * k));
+                for (int g = 0; g < 2; g++) sum[g] = _mm512_dpbusd_epi32(sum[g], w->q[g][k], four);
+            }
+            for (int g = 0; g < 2; g++) {
+                const __m512 scale = _mm512_load_ps(w->scale[g] + s * MATMUL_GROUP);
+                acc[g][j] =
+                    fma_onto(acc[g][j], _mm512_cvtepi32_ps(sum[g]), _mm512_mul_ps(scale, d));
+                if (!offsets) continue;
+                const __m512 min = _mm512_load_ps(w->min[g] + s * MATMUL_GROUP);
+                acc[g][j] = _mm512_fmadd_ps(min, _mm512_set1_ps(offset[j * spans + s]), acc[g][j]);
+            }
+        }
+    }
+}
+
+// The same onto sums in memory, from token `first` on.
+INLINE void pair_add_memory(const struct matmul_args *args, const struct pair_block *w, int64_t at,
+                            const int32_t *start, const float *offset,
+                            float (*sums)[MATMUL_TILE][MATMUL_GROUP], int first, const int n,
+                            const int span, const bool offsets) {
+    __m512 acc[2][PAIR_TOKENS];
+    for (int g = 0; g < 2; g++) {
+        UNROLL for (int j = 0; j < n; j++) acc[g][j] = _mm512_load_ps(sums[g][first + j]);
+    }
+    pair_add(args, w, at, start, offset, acc, n, span, offsets);
+    for (int g = 0; g < 2; g++) {
+        UNROLL for (int j = 0; j < n; j++) _mm512_store_ps(sums[g][first + j], acc[g][j]);
+    }
+}
+
+// Block b of two groups to codes in registers and scales in memory. A group is `partner` bytes
+// behind the one before; what is read next are the two behind these.
+INLINE void pair_decode(const struct codec *c, const uint8_t *w, int64_t partner, int64_t b,
+                        struct pair_block *out, float (*scales)[2][MATMUL_GROUP],
+                        float (*mins)[2][MATMUL_GROUP]) {
+    const int bytes = c->unit_bytes / c->unit_blocks, block = (int)(b % c->unit_blocks);
+    const int64_t coming = b * bytes + (b * bytes + AHEAD >= partner ? partner : 0);
+    for (int g = 0; g < 2; g++, w += partner) {
+        const uint8_t *unit = w + b / c->unit_blocks * c->unit_bytes;
+        __m512 scale[2], min[2];
+        prefetch(w + coming, bytes, 2);
+        // Hardware loses one of two streams where they are a multiple of pages apart.
+        for (int i = 0; i < bytes; i += PACK_VECTOR)
+            _mm_prefetch((const char *)w + (b + 2) * bytes + i, _MM_HINT_T0);
+        c->codes(unit, block, out->q[g]);
+        c->scales(unit, block, scale);
+        if (c->offsets) c->mins(unit, block, min);
+        for (int s = 0; s < 32 / c->span; s++) {
+            _mm512_store_ps(scales[g][s], scale[s]);
+            if (c->offsets) _mm512_store_ps(mins[g][s], min[s]);
+        }
+        out->scale[g] = scales[g][0];
+        out->min[g] = mins[g][0];
+    }
+}
+
+// n tokens from `token` on, which are a tile of the activations, for the group at w and its
+// partner.
+INLINE void pair_tile(const struct codec *c, const struct matmul_args *args, const uint8_t *w,
+                      int64_t partner, int token, int n, float (*sums)[MATMUL_TILE][MATMUL_GROUP]) {
+    _Alignas(64) int32_t start[STEP_BLOCKS * MATMUL_TILE * 2];
+    _Alignas(64) float offset[STEP_BLOCKS * MATMUL_TILE * 2];
+    _Alignas(64) float scales[2][2][MATMUL_GROUP], mins[2][2][MATMUL_GROUP];
+    const int64_t blocks = args->cols / MATMUL_SPAN;
+    const struct matmul_x x = matmul_x_of(args->n, token, args->cols);
+    const int spans = 32 / c->span;
+    for (int64_t b0 = 0; b0 < blocks; b0 += STEP_BLOCKS) {
+        const int count = blocks - b0 < STEP_BLOCKS ? (int)(blocks - b0) : STEP_BLOCKS;
+        starts_make(args, x.first + b0 * x.stride, count * (int)x.stride, c->span, c->zero,
+                    c->offsets, start, offset);
+        for (int i = 0; i < count; i++) {
+            const int64_t at = x.first + (b0 + i) * x.stride, place = i * x.stride;
+            struct pair_block pair;
+            int j = 0;
+            pair_decode(c, w, partner, b0 + i, &pair, scales, mins);
+#define PAIR_ADD(m)                                                                                \
+    pair_add_memory(args, &pair, at + j, start + (place + j) * spans,                              \
+                    offset + (place + j) * spans, sums, j, m, c->span, c->offsets)
+            for (; j + PAIR_TOKENS <= n; j += PAIR_TOKENS) PAIR_ADD(PAIR_TOKENS);
+            if (n - j == 3) PAIR_ADD(3);
+            if (n - j == 2) PAIR_ADD(2);
+            if (n - j == 1) PAIR_ADD(1);
+#undef PAIR_ADD
+        }
+    }
+}
+
 // Columns of one group decoded for many tokens.
 struct panel {
     _Alignas(64) uint8_t q[PANEL_BLOCKS][QUADS][PACK_VECTOR];
@@ -200,6 +316,31 @@ INLINE void panel_decode(const struct codec *c, const uint8_t *w, int64_t first,
         for (int s = 0; s < 32 / c->span; s++) {
             _mm512_store_ps(panel->scale[i][s], scale[s]);
             if (c->offsets) _mm512_store_ps(panel->min[i][s], min[s]);
+        }
+    }
+}
+
+// As rows_store of groups [g0, g0 + groups) and n tokens from `token` on. A token's groups are
+// neighbours in memory. sums: of the first group, [n][16]; the others are `stride` apart.
+static inline __attribute__((unused)) void sums_store(const struct matmul_args *args,
+                                                      const float *sums, int64_t stride, int64_t g0,
+                                                      int groups, int token, int n) {
+    __mmask16 mask[MATMUL_PANEL_GROUPS];
+    __m512 bias[MATMUL_PANEL_GROUPS];
+    const __m512 scale = _mm512_set1_ps(args->scale);
+    for (int g = 0; g < groups; g++) {
+        const int64_t row = (g0 + g) * MATMUL_GROUP, left = args->rows - row;
+        mask[g] = left >= MATMUL_GROUP ? 0xffff : (__mmask16)((1u << left) - 1);
+        if (args->bias) bias[g] = _mm512_maskz_loadu_ps(mask[g], args->bias + row);
+    }
+    for (int t = 0; t < n; t++) {
+        float *out = args->y + (token + t) * args->ldy + g0 * MATMUL_GROUP;
+        for (int g = 0; g < groups; g++, out += MATMUL_GROUP) {
+            __m512 y = _mm512_load_ps(sums + g * stride + t * MATMUL_GROUP);
+            if (args->scale != 1.0f) y = _mm512_mul_ps(y, scale);
+            if (args->bias) y = _mm512_add_ps(y, bias[g]);
+            if (args->add) y = _mm512_add_ps(_mm512_maskz_loadu_ps(mask[g], out), y);
+            _mm512_mask_storeu_ps(out, mask[g], y);
         }
     }
 }
@@ -238,13 +379,17 @@ void matmul_panel_avx512(const struct matmul_args *args, int64_t group_begin, in
     TILE_BLOCK(name, 7)                                                                            \
     TILE_BLOCK(name, 8)                                                                            \
     TILE_BLOCK(name, 16)                                                                           \
+    static void name##_pair(const struct matmul_args *args, const uint8_t *w, int64_t partner,     \
+                            int token, int n, float(*sums)[MATMUL_TILE][MATMUL_GROUP]) {           \
+        pair_tile(&codec_##name, args, w, partner, token, n, sums);                                \
+    }                                                                                              \
     void matmul_##name##_avx512(const struct matmul_args *args, int64_t group_begin,               \
                                 int64_t group_end) {                                               \
         static const tile_fn tiles[8] = {name##_tile_1, name##_tile_2, name##_tile_3,              \
                                          name##_tile_4, name##_tile_5, name##_tile_6,              \
                                          name##_tile_7, name##_tile_8};                            \
         tiles_run_avx512(args, group_begin, group_end, matmul_group_bytes_##layout(args->cols),    \
-                         tiles, name##_tile_16);                                                   \
+                         tiles, name##_tile_16, name##_pair);                                      \
     }                                                                                              \
     static void name##_decode(const uint8_t *w, int64_t first, int count, struct panel *panel) {   \
         panel_decode(&codec_##name, w, first, count, 0, panel);                                    \
@@ -256,28 +401,39 @@ void matmul_panel_avx512(const struct matmul_args *args, int64_t group_begin, in
     const struct panel_format matmul_##name##_panel = {&codec_##name, name##_decode_signed};       \
     void matmul_##name##_panel_avx512(const struct matmul_args *args, int64_t group_begin,         \
                                       int64_t group_end) {                                         \
+        if (args->n < PANEL_LEAST) {                                                               \
+            matmul_##name##_avx512(args, group_begin, group_end);                                  \
+            return;                                                                                \
+        }                                                                                          \
         matmul_panel_avx512(args, group_begin, group_end, matmul_group_bytes_##layout(args->cols), \
                             codec_##name.span, codec_##name.zero, codec_##name.offsets,            \
                             name##_decode);                                                        \
     }
 
-// Whole tiles of 16 tokens by one function, the remaining tokens by the others.
+// Two groups, n tokens of a tile; the second group is `partner` bytes after the first.
+typedef void (*pair_fn)(const struct matmul_args *args, const uint8_t *w, int64_t partner,
+                        int token, int n, float (*sums)[MATMUL_TILE][MATMUL_GROUP]);
+
+// Whole tiles of 16 tokens and those of up to 8 by a group at a time, others by two: so few tokens
+// would need two tiles, and the weights to be decoded twice. A last group alone is its own partner,
+// whose sums are not stored.
 static inline void tiles_run_avx512(const struct matmul_args *args, int64_t group_begin,
                                     int64_t group_end, int64_t group_bytes, const tile_fn *tiles,
-                                    tile_fn tile_16) {
-    for (int64_t g = group_begin; g < group_end; g++) {
+                                    tile_fn tile_16, pair_fn pair) {
+    for (int64_t g = group_begin; g < group_end; g += 2) {
         const uint8_t *w = (const uint8_t *)args->w + g * group_bytes;
-        const int64_t row = g * MATMUL_GROUP;
-        for (int token = 0; token < args->n;) {
-            const int width = args->n - token < MATMUL_TILE ? args->n - token : MATMUL_TILE;
-            const int first = width > 8 ? (width + 1) / 2 : width;
-            if (width == MATMUL_TILE) {
-                tile_16(args, w, row, token);
-            } else {
-                tiles[first - 1](args, w, row, token);
-                if (width > first) tiles[width - first - 1](args, w, row, token + first);
+        const int groups = g + 1 < group_end ? 2 : 1;
+        for (int token = 0; token < args->n; token += MATMUL_TILE) {
+            const int n = args->n - token < MATMUL_TILE ? args->n - token : MATMUL_TILE;
+            if (n > TILE_MAX && n < MATMUL_TILE) {
+                _Alignas(64) float sums[2][MATMUL_TILE][MATMUL_GROUP] = {0};
+                pair(args, w, groups == 2 ? group_bytes : 0, token, n, sums);
+                sums_store(args, sums[0][0], MATMUL_TILE * MATMUL_GROUP, g, groups, token, n);
+                continue;
             }
-            token += width;
+            for (int i = 0; i < groups; i++)
+                (n == MATMUL_TILE ? tile_16 : tiles[n - 1])(args, w + i * group_bytes,
+                                                            (g + i) * MATMUL_GROUP, token);
         }
     }
 }

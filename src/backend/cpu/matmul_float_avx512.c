@@ -1,14 +1,12 @@
 // Matrix products of float formats with AVX-512. A lane is a row of the group; a tile is up to 8
-// tokens over one group, or up to 4 over two. Per lane the operations are matmul_reference()'s. In
-// prefill this runs at the rate of the fma units. Packed layouts: matmul_layout.h. Reached through
-// matmul_table.c.
+// tokens over two groups, which share each load of an activation. Per lane the operations are
+// matmul_reference()'s. In prefill this runs at the rate of the fma units. Packed layouts:
+// matmul_layout.h. Reached through matmul_table.c.
 #if defined(__x86_64__)
 
 #include "backend/cpu/matmul_avx512.h"
 #include "backend/cpu/matmul_one_avx512.h"
 #include "backend/cpu/matmul_table.h"
-
-enum { TILE_MAX = 8, PAIR_MAX = 4 };
 
 // --- float formats: acc = fmaf(w[k], x[k], acc), k ascending ---
 
@@ -23,8 +21,7 @@ INLINE __m512 weight_bf16(const uint8_t *w) {
 
 typedef __m512 (*weight_fn)(const uint8_t *w);
 
-// For few tokens the kernels take two groups at once: so few chains of dependent fmas are slower
-// than memory.
+// A last group alone is a tile of its own.
 INLINE void tile_float(const struct matmul_args *args, const uint8_t *w, int64_t row, int token,
                        const int n, const int groups, weight_fn weight, const int column_bytes,
                        int64_t group_bytes) {
@@ -35,13 +32,15 @@ INLINE void tile_float(const struct matmul_args *args, const uint8_t *w, int64_t
         UNROLL for (int j = 0; j < n; j++) acc[g][j] = _mm512_setzero_ps();
     }
     for (int64_t k = 0; k < cols; k++) {
+        __m512 wk[2];
         for (int g = 0; g < groups; g++) {
             const uint8_t *column = w + g * group_bytes + k * column_bytes;
             prefetch(column, 1, n);
-            const __m512 wk = weight(column);
-            UNROLL for (int j = 0; j < n; j++) {
-                acc[g][j] = _mm512_fmadd_ps(wk, _mm512_set1_ps(x[j * ldx + k]), acc[g][j]);
-            }
+            wk[g] = weight(column);
+        }
+        UNROLL for (int j = 0; j < n; j++) {
+            const __m512 xk = _mm512_set1_ps(x[j * ldx + k]);
+            for (int g = 0; g < groups; g++) acc[g][j] = _mm512_fmadd_ps(wk[g], xk, acc[g][j]);
         }
     }
     for (int g = 0; g < groups; g++) {
@@ -135,16 +134,21 @@ static void one_float_run(const struct matmul_args *args, int64_t begin, int64_t
     TILE_FLOAT(name, 2, 2, size, column_bytes)                                                     \
     TILE_FLOAT(name, 3, 2, size, column_bytes)                                                     \
     TILE_FLOAT(name, 4, 2, size, column_bytes)                                                     \
+    TILE_FLOAT(name, 5, 2, size, column_bytes)                                                     \
+    TILE_FLOAT(name, 6, 2, size, column_bytes)                                                     \
+    TILE_FLOAT(name, 7, 2, size, column_bytes)                                                     \
+    TILE_FLOAT(name, 8, 2, size, column_bytes)                                                     \
     void matmul_##name##_avx512(const struct matmul_args *args, int64_t group_begin,               \
                                 int64_t group_end) {                                               \
         static const tile_fn one[TILE_MAX] = {name##_1x1, name##_1x2, name##_1x3, name##_1x4,      \
                                               name##_1x5, name##_1x6, name##_1x7, name##_1x8};     \
-        static const tile_fn two[PAIR_MAX] = {name##_2x1, name##_2x2, name##_2x3, name##_2x4};     \
+        static const tile_fn two[TILE_MAX] = {name##_2x1, name##_2x2, name##_2x3, name##_2x4,      \
+                                              name##_2x5, name##_2x6, name##_2x7, name##_2x8};     \
         const int64_t bytes = matmul_group_bytes_##size(args->cols);                               \
         int64_t g = group_begin;                                                                   \
-        for (; args->n <= PAIR_MAX && g + 2 <= group_end; g += 2) {                                \
+        for (; g + 2 <= group_end; g += 2) {                                                       \
             tiles_run(args, (const uint8_t *)args->w + g * bytes, g * MATMUL_GROUP, two,           \
-                      PAIR_MAX);                                                                   \
+                      TILE_MAX);                                                                   \
         }                                                                                          \
         for (; g < group_end; g++) {                                                               \
             tiles_run(args, (const uint8_t *)args->w + g * bytes, g * MATMUL_GROUP, one,           \

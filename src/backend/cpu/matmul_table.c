@@ -20,17 +20,17 @@
     KERNEL(id, AVX512, layout,                                                                     \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_avx512),                                                            \
-           SHAPES("fma 2x1", "fma 2x4, 1x8", "fma 1x8", "fma 1x8"))
+           SHAPES("fma 2x1", "fma 2x8", "fma 2x8", "fma 2x8"))
 #define BLOCK_AVX512(id, n, layout)                                                                \
     KERNEL(id, AVX512, layout,                                                                     \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_panel_avx512),                                                      \
-           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "vnni panel 1x16"))
+           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "vnni panel 2x4"))
 #define FLOAT_AMX(id, n, layout)                                                                   \
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_avx512),                                                            \
-           SHAPES("fma 2x1", "fma 2x4, 1x8", "fma 1x8", "fma 1x8"))
+           SHAPES("fma 2x1", "fma 2x8", "fma 2x8", "fma 2x8"))
 #define BLOCK_AMX(id, n, layout)                                                                   \
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_amx,                  \
@@ -42,12 +42,12 @@
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_amx),                                                               \
-           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "amx panel 2x16"))
+           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "amx panel 2x16"))
 #define UNTILED_AMX(id, n, layout)                                                                 \
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_panel_avx512),                                                      \
-           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16", "vnni panel 1x16"))
+           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "vnni panel 2x4"))
 #define FLOAT_NEON(id, n, layout)                                                                  \
     KERNEL(id, NEON, layout,                                                                       \
            SHAPES(matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon),     \
