@@ -90,6 +90,13 @@ int app_fail_write(const char *what, int error_number) {
     return app_fail(APP_FAILED, "%s: %s", what, strerror(error_number));
 }
 
+int app_fail_output(const struct options *options, enum option_id option, const char *path,
+                    int error_number) {
+    char name[OPTION_NAME_SIZE];
+    return app_fail(APP_USAGE, "%s: %s: %s", option_name(options, option, name), err_path(path),
+                    strerror(error_number));
+}
+
 // stdio remembers that an earlier write failed, but not why. The text is incomplete by then, so one
 // more byte is written: it fails for the same reason.
 static int output_error(void) {

@@ -45,6 +45,9 @@ int app_belongs(const struct options *options, enum option_id option, enum optio
 int app_fail_error(const rn_error *err);
 // For output that could not be written: quiet when the reader has gone (EPIPE). Returns APP_FAILED.
 int app_fail_write(const char *what, int error_number);
+// For a file of this option that cannot be opened for writing: the path is wrong, so APP_USAGE.
+int app_fail_output(const struct options *options, enum option_id option, const char *path,
+                    int error_number);
 // Flushes stdout; APP_OK or the result of app_fail_write.
 int app_flush_output(void);
 

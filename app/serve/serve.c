@@ -149,7 +149,7 @@ static int log_get(struct serve *serve) {
     serve->config.access_log =
         strcmp(path, "-") ? sink_open(path, on_reopened, serve) : sink_create(STDOUT_FILENO);
     if (serve->config.access_log) return APP_OK;
-    return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+    return app_fail_output(serve->options, OPT_ACCESS_LOG, path, errno);
 }
 
 static bool trace_write(void *ctx, const char *data, size_t len) {
@@ -177,7 +177,7 @@ static int trace_get(struct serve *serve) {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd >= 0) close(fd);
     serve->trace_sink = fd >= 0 ? sink_open(path, NULL, NULL) : NULL;
-    if (!serve->trace_sink) return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+    if (!serve->trace_sink) return app_fail_output(serve->options, OPT_TRACE, path, errno);
     const uint64_t limit = (uint64_t)option_int(serve->options, OPT_TRACE_LIMIT) << 20;
     if (!trace_open(&serve->trace, trace_write, serve, limit))
         return app_fail(APP_FAILED, "out of memory");

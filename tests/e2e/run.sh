@@ -178,7 +178,8 @@ expect "and is named" grep -q "^runnel: standard output: No space left" err
 
 # --logits: a bad path is known before anything runs, and a file that the run reads is refused. A
 # refused request leaves an existing file as it was, and creates none.
-refused 1 "/nonexistent/x: No such file" run -p a -n 1 --logits /nonexistent/x
+refused 2 "--logits: /nonexistent/x: No such file" run -p a -n 1 --logits /nonexistent/x
+RUNNEL_LOGITS=. refused 2 "RUNNEL_LOGITS: .: Is a directory" run -p a -n 1
 refused 1 "/dev/full: No space left" run -p a -n 8 --logits /dev/full
 cp "$TINY" model.gguf
 ln model.gguf hard.gguf

@@ -146,7 +146,8 @@ refused 2 "empty: holds no key" serve --api-key-file empty
 refused 2 "--tls-cert is given without --tls-key" serve --tls-cert junk
 refused 2 "none.pem: No such file" serve --tls-cert none.pem --tls-key none.pem
 refused 2 "junk: holds no CERTIFICATE" serve --tls-cert junk --tls-key junk
-refused 2 "none/log: No such file" serve --access-log none/log
+refused 2 "--access-log: none/log: No such file" serve --access-log none/log
+refused 2 "--trace: none/trace: No such file" serve --trace none/trace
 refused 2 "bad.conf:1: unknown option 'prot'; did you mean 'port'" serve --config bad.conf
 refused 2 "none.jinja: No such file" serve --chat-template none.jinja
 refused 2 "--chat-template: 'chatmal' is neither a file nor a template of ours" serve --chat-template chatmal
