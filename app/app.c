@@ -190,6 +190,21 @@ int text_read(const char *path, size_t limit, struct text *out) {
     return code;
 }
 
+void text_skip_mark(struct text *text) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t len = sizeof mark - 1;
+    if (text->len < len || memcmp(text->data, mark, len) != 0) return;
+    text->len -= len;
+    memmove(text->data, text->data + len, text->len);
+    text->data[text->len] = '\0';
+}
+
+int source_read(const char *path, size_t limit, struct text *out) {
+    const int code = text_read(path, limit, out);
+    if (!code) text_skip_mark(out);
+    return code;
+}
+
 void text_free(struct text *text) {
     free(text->data);
     *text = (struct text){0};

@@ -70,6 +70,9 @@ struct text {
 // A file, or standard input when path is NULL, of at most limit bytes. On failure the error has
 // been printed and the exit code is returned.
 int text_read(const char *path, size_t limit, struct text *out);
+// The same for a text that a parser reads: without the byte order mark that some editors write.
+int source_read(const char *path, size_t limit, struct text *out);
+void text_skip_mark(struct text *text);
 // Which option gives the text: the command line's when it names any, else the environment's;
 // OPT_COUNT for standard input. More than one is an error (printed).
 int text_source(const struct options *options, enum option_id *out);

@@ -64,7 +64,7 @@ static int source_get(const struct options *options, const struct shape_option *
     if (option->id == OPT_JSON_OBJECT) return APP_OK;
     if (option->id == OPT_CHOICES) return choices_get(options, out);
     const char *text = option_text(options, option->id);
-    if (option->is_source && !option->is_source(text)) return text_read(text, SOURCE_MAX, out);
+    if (option->is_source && !option->is_source(text)) return source_read(text, SOURCE_MAX, out);
     out->data = strdup(text);
     if (!out->data) return app_fail(APP_FAILED, "out of memory");
     out->len = strlen(text);

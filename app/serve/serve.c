@@ -75,7 +75,7 @@ static int key_add(struct serve *serve, const char *key, const char *from) {
 
 // One key per line; blanks around a key, empty lines and lines that start with # are ignored.
 static int key_file_read(struct serve *serve, const char *path) {
-    int code = text_read(path, KEY_FILE_BYTES, &serve->key_file);
+    int code = source_read(path, KEY_FILE_BYTES, &serve->key_file);
     char *rest = serve->key_file.data;
     while (!code && rest) {
         char *line = strsep(&rest, "\n");
