@@ -399,7 +399,9 @@ json_t *call_json(struct call *call) {
     char path[256] = "";
     call->json = body_load(call, &problem);
     if (!call->json && json_error_code(&problem) == json_error_numeric_overflow) {
-        call->has_big_seed = json_integers_fit(call->body, call->body_len, "seed", &call->big_seed);
+        call->big_seed[0].place = "seed";
+        call->big_seed[1].place = "options.seed";
+        json_integers_fit(call->body, call->body_len, call->big_seed, 2);
         call->json = body_load(call, &problem);
     }
     if (call->json && !json_starved && json_is_object(call->json)) return call->json;

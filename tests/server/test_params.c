@@ -535,6 +535,9 @@ CASE(seeds_are_any_integer) {
         {"{\"seed\":-1}", FAMILY_NATIVE, false, 0},
         {"{\"seed\":4294967295}", FAMILY_NATIVE, false, 0},
         {"{\"seed\":7}", FAMILY_NATIVE, true, 7},
+        {"{\"options\":{\"seed\":12345678901234567891}}", FAMILY_OLLAMA, true,
+         12345678901234567891u},
+        {"{\"options\":{\"seed\":18446744073709551615}}", FAMILY_OLLAMA, false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world *world = world_of(cases[i].body, cases[i].family);
@@ -545,8 +548,13 @@ CASE(seeds_are_any_integer) {
     }
     expect_refusal("{\"seed\":1.5}", FAMILY_CHAT, 400, "seed", "expected an integer, got 1.5");
     expect_refusal("{\"seed\":18446744073709551616}", FAMILY_CHAT, 400, "seed",
-                   "1.8446744073709552e19 is not between -9223372036854775808 and "
+                   "18446744073709551616 is not between -9223372036854775808 and "
                    "18446744073709551615");
+    // A double cannot tell it from the least seed.
+    expect_refusal("{\"seed\":-9223372036854775809}", FAMILY_NATIVE, 400, "seed",
+                   "-9223372036854775809 is not between -9223372036854775808 and");
+    expect_refusal("{\"options\":{\"seed\":-9223372036854775809}}", FAMILY_OLLAMA, 400,
+                   "options.seed", "-9223372036854775809 is not between -9223372036854775808 and");
     expect_refusal("{\"seed\":-9223372036854775809.0e1}", FAMILY_CHAT, 400, "seed",
                    "is not between -9223372036854775808 and 18446744073709551615");
 }
