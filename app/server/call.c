@@ -393,10 +393,33 @@ static json_t *body_load(struct call *call, json_error_t *problem) {
                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, problem);
 }
 
+// The number before the place where the parser stopped is larger than any double.
+static void number_refuse(struct call *call, size_t end, const char *path) {
+    enum { SHOWN = 32 };
+    size_t start = end;
+    while (start > 0 && strchr("0123456789+-.eE", call->body[start - 1])) start--;
+    const int len = end - start < SHOWN ? (int)(end - start) : SHOWN;
+    call_refuse(call, 400, *path ? path : NULL, "invalid_value",
+                "%s%sthe number %.*s%s is out of range: at most 1.8e308, at least -1.8e308", path,
+                *path ? ": " : "", len, call->body + start, end - start > SHOWN ? "..." : "");
+}
+
+static void syntax_refuse(struct call *call, const json_error_t *problem) {
+    char path[256] = "";
+    json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem->position, path,
+                 sizeof path);
+    if (json_error_code(problem) == json_error_numeric_overflow) {
+        number_refuse(call, (size_t)problem->position, path);
+        return;
+    }
+    call_refuse(call, 400, *path ? path : NULL, "invalid_json",
+                "the body is not valid JSON: %s (at byte %d%s%s)", problem->text, problem->position,
+                *path ? ", in " : "", path);
+}
+
 json_t *call_json(struct call *call) {
     if (call->json) return call->json;
     json_error_t problem;
-    char path[256] = "";
     call->json = body_load(call, &problem);
     if (!call->json && json_error_code(&problem) == json_error_numeric_overflow) {
         call->big_seed[0].place = "seed";
@@ -412,11 +435,7 @@ json_t *call_json(struct call *call) {
     } else if (!*problem.text) { // jansson has no message for running out of memory
         call_refuse_memory(call);
     } else {
-        json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem.position, path,
-                     sizeof path);
-        call_refuse(call, 400, *path ? path : NULL, "invalid_json",
-                    "the body is not valid JSON: %s (at byte %d%s%s)", problem.text,
-                    problem.position, *path ? ", in " : "", path);
+        syntax_refuse(call, &problem);
     }
     json_decref(call->json);
     call->json = NULL;

@@ -369,6 +369,30 @@ CASE(integers_of_any_size_are_numbers) {
     }
 }
 
+CASE(a_number_beyond_doubles_is_named) {
+    static const struct {
+        const char *body, *param, *message;
+    } cases[] = {
+        {"{\"temperature\":1e400}", "temperature", "temperature: the number 1e400 is out of range"},
+        {"{\"a\":{\"b\":[1,-1.5E+999 , 2]}}", "a.b[1]", "a.b[1]: the number -1.5E+999 is"},
+        {"{\"x\":123456789e1000000000000000000000000}", "x",
+         "the number 123456789e1000000000000000000000... is out"},
+        {"{\"big\":99999999999999999999,\"x\":1e309}", "x", "x: the number 1e309 is out of range"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world *world = world_create(cases[i].body);
+        assert_null(world->call.json);
+        expect_refusal(world, cases[i].param, cases[i].message);
+        world_destroy(world);
+    }
+    struct world *world = world_create("1e400"); // at no place
+    assert_null(world->call.json);
+    check(world->call.status == 400, "%d", world->call.status);
+    check(strstr(world->call.out.data, "\"message\":\"the number 1e400 is out of range"), "%.*s",
+          (int)world->call.out.len, world->call.out.data);
+    world_destroy(world);
+}
+
 CASE(a_seed_beyond_63_bits_is_exact) {
     static const struct {
         const char *body;
