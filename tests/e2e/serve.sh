@@ -74,7 +74,16 @@ equal "-q leaves the line that it is ready" 1 "$(wc -l <said)"
 expect "with colour where that is asked for" grep -q $'^runnel: one is ready at \033' said
 ask GET /v1/models '' >answer
 equal "each name is listed once" 2 "$(grep -o '"id":' answer | wc -l)"
+for request in "GET /v1/completions" "DELETE /v1/models/a-name" "HEAD /health" "GET /a-secret"; do
+    ask "${request% *}" "${request#* }" '' >/dev/null
+done
 stop TERM 0
+expect "the log has the route of a 405" grep -q '"method":"GET","route":"/v1/completions","status":405' log
+expect "and no more of a path than the route has" grep -q '"method":"DELETE","route":"/v1/models/\*","status":405' log
+expect "HEAD is no GET" grep -q '"method":"HEAD","route":"/health","status":200' log
+expect "an unknown path is not written" grep -q '"method":"GET","route":null,"status":404' log
+expect "-v: $(cat said)" grep -q ' GET /v1/completions 405 in' said
+expect "-v, an unknown path: $(cat said)" grep -q ' GET (no route) 404 in' said
 expect "the access log has the request" grep -q '"route":"/v1/models","status":200' log
 expect "-v: a line of it for people: $(cat said)" grep -q '^[0-9:]* GET /v1/models 200 in [0-9.]* ms$' said
 
