@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "conn.h"
 #include "gate.h"
@@ -105,6 +106,35 @@ static bool size_check(struct call *call) {
                        call->server->config.body_bytes_max);
 }
 
+// The first coding of a Content-Encoding that is not identity; its length is 0 where there is none.
+static size_t coding_find(const char *value, const char **out) {
+    static const char plain[] = "identity";
+    while (*value) {
+        value += strspn(value, " \t,");
+        const size_t len = strcspn(value, " \t,");
+        *out = value;
+        if (len && (len != sizeof plain - 1 || strncasecmp(value, plain, len))) return len;
+        value += len;
+    }
+    return 0;
+}
+
+// A packed body is not taken for a plain one.
+static bool coding_check(struct call *call) {
+    const struct head *head = &call->head;
+    for (const char *name = head_next(head, NULL); name; name = head_next(head, name)) {
+        const char *coding = NULL;
+        if (strcasecmp(name, "Content-Encoding")) continue;
+        const size_t len = coding_find(field_value(name), &coding);
+        if (!len) continue;
+        char shown[64];
+        unicode_quote(coding, len, shown, sizeof shown);
+        return call_refuse(call, 415, NULL, "unsupported_encoding",
+                           "Content-Encoding: %s is not taken: send the body as it is", shown);
+    }
+    return true;
+}
+
 static bool is_preflight(const struct call *call) {
     return !strcmp(head_method(&call->head), "OPTIONS") &&
            call_header(call, "Access-Control-Request-Method");
@@ -118,8 +148,9 @@ void request_head(struct call *call, bool too_many) {
     if (origin_check(call) && size_check(call)) {
         if (is_preflight(call)) {
             call->status = 204;
-        } else if (key_check(call) && route_check(call) && place_check(call, too_many)) {
-            request_phase(call);
+        } else if (key_check(call) && route_check(call) && place_check(call, too_many) &&
+                   request_phase(call) && head_has_body(&call->head)) {
+            coding_check(call);
         }
     }
     if (call->status != 405) call->allow[0] = '\0';

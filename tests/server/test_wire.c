@@ -465,6 +465,40 @@ CASE(head_sends_no_body) {
     ROWS(rows, taken);
 }
 
+CASE(a_packed_body_is_refused_and_not_read_as_a_plain_one) {
+#define PACKED(value, body)                                                                        \
+    ROW(POST "Connection: close\r\nContent-Encoding: " value "\r\n" body, 415)
+    static const struct row rows[] = {
+        PACKED("gzip", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("GZIP", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("identity, br", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("identity\r\nContent-Encoding: zstd", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("identitys", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("gzip", CHUNK "4\r\n\x1F\x8B\x08\n\r\n0\r\n\r\n"),
+    };
+    ROWS(rows, refused);
+#undef PACKED
+#define PLAIN(value)                                                                               \
+    ROW(POST "Content-Encoding: " value "\r\nContent-Length: 15\r\n\r\n" BODY LAST, 200)
+    static const struct row plain[] = {
+        PLAIN("identity"),
+        PLAIN("Identity , identity"),
+        PLAIN(""),
+        ROW("GET /health HTTP/1.1\r\n" HOST "Content-Encoding: gzip\r\n\r\n" LAST, 200),
+    };
+    ROWS(plain, taken);
+#undef PLAIN
+    static const char packed[] =
+        POST "Content-Encoding: x-gzip\r\nContent-Length: 15\r\nConnection: close\r\n\r\n" BODY;
+    const int fd = serve_connect(*state);
+    serve_send(fd, packed, sizeof packed - 1);
+    struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+    check(strstr(reply.data, "\r\nAccept-Encoding: identity\r\n"), "%s", reply.data);
+    check(strstr(reply.data, "Content-Encoding: x-gzip is not taken"), "%s", reply.data);
+    reply_free(&reply);
+    close(fd);
+}
+
 CASE(requests_behind_each_other_are_answered_in_order) {
     enum { N = 100 };
     static struct answers answers;
