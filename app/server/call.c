@@ -387,10 +387,24 @@ static void *json_allocate(size_t bytes) {
 
 void call_json_init(void) { json_set_alloc_funcs(json_allocate, free); }
 
+// A byte order mark, which some programs write before JSON, becomes blanks: places in the body stay
+// what they are.
+static void body_skip_mark(struct call *call) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t len = sizeof mark - 1;
+    if (call->body_len >= len && !memcmp(call->body, mark, len)) memset(call->body, ' ', len);
+}
+
 static json_t *body_load(struct call *call, json_error_t *problem) {
     json_starved = false;
     return json_loadb(call->body ? call->body : "", call->body_len,
                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, problem);
+}
+
+static bool body_is_blank(const struct call *call) {
+    for (size_t i = 0; i < call->body_len; i++)
+        if (!memchr(" \t\r\n", call->body[i], 4)) return false;
+    return true;
 }
 
 // The number before the place where the parser stopped is larger than any double.
@@ -420,6 +434,7 @@ static void syntax_refuse(struct call *call, const json_error_t *problem) {
 json_t *call_json(struct call *call) {
     if (call->json) return call->json;
     json_error_t problem;
+    body_skip_mark(call);
     call->json = body_load(call, &problem);
     if (!call->json && json_error_code(&problem) == json_error_numeric_overflow) {
         call->big_seed[0].place = "seed";
@@ -432,6 +447,8 @@ json_t *call_json(struct call *call) {
         call_refuse_memory(call);
     } else if (call->json) {
         call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
+    } else if (body_is_blank(call)) {
+        call_refuse(call, 400, NULL, "invalid_json", "the body is empty, expected a JSON object");
     } else if (!*problem.text) { // jansson has no message for running out of memory
         call_refuse_memory(call);
     } else {

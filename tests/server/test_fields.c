@@ -369,6 +369,26 @@ CASE(integers_of_any_size_are_numbers) {
     }
 }
 
+CASE(a_byte_order_mark_is_skipped) {
+    struct world *world = world_create("\xEF\xBB\xBF{\"x\":7}");
+    assert_int_equal(json_integer_value(json_object_get(world->call.json, "x")), 7);
+    world_destroy(world);
+    world = world_create("\xEF\xBB\xBF{\"x\":}");
+    expect_refusal(world, "x", "(at byte 9");
+    world_destroy(world);
+}
+
+CASE(an_empty_body_is_called_so) {
+    static const char *const bodies[] = {"", " \r\n\t", "\xEF\xBB\xBF"};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct world *world = world_create(bodies[i]);
+        assert_null(world->call.json);
+        check(world->call.status == 400 && strstr(world->call.out.data, "the body is empty"),
+              "body %zu: %.*s", i, (int)world->call.out.len, world->call.out.data);
+        world_destroy(world);
+    }
+}
+
 CASE(a_number_beyond_doubles_is_named) {
     static const struct {
         const char *body, *param, *message;
