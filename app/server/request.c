@@ -48,17 +48,49 @@ static const char *absent_find(const char *path) {
     return NULL;
 }
 
+// The path without a doubled slash or one at its end.
+static bool path_tidy(const char *path, char *out, size_t size) {
+    size_t len = 0;
+    for (; *path; path++) {
+        if (*path == '/' && len && out[len - 1] == '/') continue;
+        if (len + 1 >= size) return false;
+        out[len++] = *path;
+    }
+    while (len > 1 && out[len - 1] == '/') len--;
+    out[len] = '\0';
+    return true;
+}
+
+// The path that was meant, where a base URL has a slash, or a folder such as /v1, too many or too
+// few. False: none is near.
+static bool path_near(const char *path, char *out, size_t size) {
+    char tidy[128], longer[sizeof tidy + 3];
+    if (!path_tidy(path, tidy, sizeof tidy)) return false;
+    const char *rest = strchr(tidy + 1, '/');
+    snprintf(longer, sizeof longer, "/v1%s", tidy);
+    const char *const candidates[] = {tidy, longer, rest ? rest : ""};
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+        if (strlen(candidates[i]) < 2 || !route_path(candidates[i])) continue;
+        unicode_quote(candidates[i], strlen(candidates[i]), out, size);
+        return true;
+    }
+    return false;
+}
+
 static bool route_check(struct call *call) {
     if (call->route) return true;
     if (call->allow[0]) {
         return call_refuse(call, 405, NULL, "method_not_allowed", "%s takes %s, not %s", call->path,
                            call->allow, head_method(&call->head));
     }
-    char shown[128];
+    char shown[128], near[128];
     const char *why = absent_find(call->path);
     unicode_quote(call->path, strlen(call->path), shown, sizeof shown);
-    return call_refuse(call, 404, NULL, "not_found", "There is no %s%s%s", shown, why ? ": " : "",
-                       why ? why : "");
+    if (why) return call_refuse(call, 404, NULL, "not_found", "There is no %s: %s", shown, why);
+    if (path_near(call->path, near, sizeof near))
+        return call_refuse(call, 404, NULL, "not_found", "There is no %s; did you mean %s?", shown,
+                           near);
+    return call_refuse(call, 404, NULL, "not_found", "There is no %s", shown);
 }
 
 // Without a key, unknown and known paths get the same answer.

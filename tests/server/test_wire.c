@@ -499,6 +499,36 @@ CASE(a_packed_body_is_refused_and_not_read_as_a_plain_one) {
     close(fd);
 }
 
+CASE(a_path_that_is_nearly_right_is_told_the_right_one) {
+    static const char *const paths[][2] = {
+        {"/v1/chat/completions/", "/v1/chat/completions"},
+        {"//v1/chat/completions", "/v1/chat/completions"},
+        {"/v1/v1/messages", "/v1/messages"},
+        {"/api/v1//completions/", "/v1/completions"},
+        {"/responses", "/v1/responses"},
+        {"/v1/tokenize", "/tokenize"},
+        {"/v1", NULL},
+        {"///", NULL},
+        {"/v1/none", NULL},
+        {"/health/?x=/v1/models", "/health"},
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char text[256], hint[128];
+        const int fd = serve_connect(*state);
+        snprintf(text, sizeof text, "GET %s HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n",
+                 paths[i][0]);
+        snprintf(hint, sizeof hint, "; did you mean %s?\"",
+                 paths[i][1] ? paths[i][1] : "another path");
+        serve_send(fd, text, strlen(text));
+        struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+        check(strstr(reply.data, " 404 ") && !strstr(reply.data, hint) == !paths[i][1], "%s: %s",
+              paths[i][0], reply.data);
+        check(paths[i][1] || !strstr(reply.data, "mean"), "%s: %s", paths[i][0], reply.data);
+        reply_free(&reply);
+        close(fd);
+    }
+}
+
 CASE(requests_behind_each_other_are_answered_in_order) {
     enum { N = 100 };
     static struct answers answers;
