@@ -503,6 +503,14 @@ CASE(what_is_absent_is_the_servers) {
     world_destroy(world);
 }
 
+CASE(embedded_prompts_are_refused) {
+    expect_refusal("{\"prompt_embeds\":\"gASV\"}", FAMILY_COMPLETIONS, 400, "prompt_embeds",
+                   "\"gASV\" is not supported");
+    struct world *world = world_of("{\"prompt_embeds\":null}", FAMILY_COMPLETIONS);
+    assert_true(world->ok);
+    world_destroy(world);
+}
+
 CASE(the_later_name_of_a_limit_wins) {
     struct world *world = world_of("{\"max_completion_tokens\":5,\"max_tokens\":9}", FAMILY_CHAT);
     assert_int_equal(world->params.max_tokens, 5);
