@@ -519,6 +519,10 @@ CASE(the_later_name_of_a_limit_wins) {
     assert_true(world->ok && world->params.max_tokens == -1);
     assert_true(world->params.sampling.repetition_penalty == 1.5f);
     world_destroy(world);
+    world = world_of("{\"max_tokens\":-1}", FAMILY_CHAT); // as LM Studio's and llama.cpp's clients
+    assert_true(world->ok && world->params.max_tokens == -1);
+    world_destroy(world);
+    expect_refusal("{\"max_tokens\":-2}", FAMILY_CHAT, 400, "max_tokens", "-2 is not between -1");
     expect_refusal("{}", FAMILY_MESSAGES, 400, "max_tokens", "max_tokens: field required");
     expect_refusal("{\"max_tokens\":null}", FAMILY_MESSAGES, 400, "max_tokens", "field required");
     expect_refusal("{\"max_tokens\":0}", FAMILY_MESSAGES, 400, "max_tokens", "0 is not between 1");
