@@ -193,6 +193,9 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                            "start the server with --chat-template");
     }
     if (tools && !(served->tmpl_source && strstr(served->tmpl_source, "tools"))) {
+        if (call_api_of(call) == API_OLLAMA) // the sentence that its clients match
+            return call_refuse(call, 400, "tools", "unsupported_parameter",
+                               "\"%.200s\" does not support tools", served->name);
         return call_refuse(call, 400, "tools", "unsupported_parameter",
                            "tools: the model's chat template knows no tools; tool_choice \"none\" "
                            "leaves them out");
