@@ -291,7 +291,9 @@ struct usage generation_usage(const struct generation *generation) {
 struct failure generation_failure(rn_status status) {
     switch (status) {
     case RN_ERR_DEADLINE:
-        return (struct failure){504, NULL, NULL, "The request took longer than it may"};
+        return (struct failure){504, NULL, "timeout",
+                                "The request took longer than its timeout_ms, or the server's "
+                                "--request-timeout, allows"};
     case RN_ERR_NUMERIC:
         return (struct failure){500, NULL, NULL, "The model produced no finite logits"};
     case RN_ERR_SHAPE: // the request asks for it
