@@ -88,10 +88,14 @@ static bool prompt_check(struct call *call, const struct generation *generation,
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
     if (prompt->n_ids + writes <= (size_t)n_ctx) return true;
+    char theirs[96] = ""; // the words that Anthropic's clients match
+    if (call_api_of(call) == API_ANTHROPIC)
+        snprintf(theirs, sizeof theirs, "prompt is too long: %zu tokens > %d maximum. ",
+                 prompt->n_ids, n_ctx);
     return call_refuse(call, 400, what, "context_length_exceeded",
-                       "This model's maximum context length is %d tokens. However, your messages "
+                       "%sThis model's maximum context length is %d tokens. However, your messages "
                        "resulted in %zu tokens. Please reduce the length of the messages.",
-                       n_ctx, prompt->n_ids);
+                       theirs, n_ctx, prompt->n_ids);
 }
 
 // vLLM's truncate_prompt_tokens: the end of the prompt is kept.

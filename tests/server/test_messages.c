@@ -130,6 +130,20 @@ CASE(wrong_conversations_are_refused_by_place) {
         expect_refusal(messages_prepare, cases[i][0], NULL, cases[i][1]);
 }
 
+CASE(a_prompt_beyond_the_context_gets_the_words_that_clients_match) {
+    char body[2048] = "{'max_tokens':9,'messages':[{'role':'user','content':'";
+    for (int i = 0; i < 300; i++) strcat(body, "a b ");
+    strcat(body, "'}]}");
+    const json_t *answer = answered(messages_prepare, body, 400);
+    const char *message = string_at(answer, "error.message");
+    int n_tokens = 0, n_ctx = 0;
+    check(sscanf(message, "prompt is too long: %d tokens > %d maximum. This", &n_tokens, &n_ctx) ==
+                  2 &&
+              n_tokens >= 600 && n_ctx == 256,
+          "%s", message);
+    check(strstr(message, "This model's maximum context length is 256 tokens."), "%s", message);
+}
+
 CASE(last_assistant_message_is_a_prefill_unless_it_is_empty) {
     static const struct {
         const char *last;
