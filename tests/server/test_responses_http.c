@@ -97,6 +97,25 @@ CASE(a_turn_continues_the_conversation_that_it_names) {
     answer(*state, 0, "GET", path_of(whole, "", path), NULL, 404);
 }
 
+CASE(a_result_belongs_to_a_call_that_is_kept) {
+    static const char result[] =
+        "'input':[{'type':'function_call_output','call_id':'c','output':'e'}]";
+    const json_t *first =
+        answer(*state, 0, "POST", "/v1/responses",
+               "{" ASKED ",'input':[{'role':'user','content':'d'},{'type':'function_call','call_id'"
+               ":'c','name':'f','arguments':'{}'}]}",
+               200);
+    const json_t *second = turn(*state, first, result);
+    turn(*state, second, result);
+    const json_t *other =
+        answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'d'}", 200);
+    char body[512];
+    snprintf(body, sizeof body, "{" ASKED ",'previous_response_id':'%s',%s}",
+             string_at(other, "id"), result);
+    expect_json(answer(*state, 0, "POST", "/v1/responses", body, 400), "error.param",
+                "'input[0].call_id'");
+}
+
 CASE(a_response_is_shown_as_it_was_sent_and_deleted) {
     const json_t *first =
         answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'abc'}", 200);
