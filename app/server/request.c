@@ -118,14 +118,20 @@ static bool origin_check(struct call *call) {
     const struct server_config *config = &call->server->config;
     char named[300];
     const char *host = host_of(call, named, sizeof named);
+    char shown[128];
     if (!gate_host(config, host)) {
+        unicode_quote(host, strlen(host), shown, sizeof shown);
         return call_refuse(call, 403, NULL, "host_not_allowed",
-                           "The Host header names no host of this server; --allow-host adds one");
+                           "The Host header, %s, names no host of this server; --allow-host adds "
+                           "one",
+                           shown);
     }
-    if (!gate_origin(config, call_header(call, "Origin"), host, &call->cors)) {
+    const char *origin = call_header(call, "Origin");
+    if (!gate_origin(config, origin, host, &call->cors)) {
         call->cors = false;
+        unicode_quote(origin, strlen(origin), shown, sizeof shown);
         return call_refuse(call, 403, NULL, "origin_not_allowed",
-                           "Pages of this origin may not call; --cors-origin adds one");
+                           "Pages of the origin %s may not call; --cors-origin adds one", shown);
     }
     return true;
 }

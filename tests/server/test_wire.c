@@ -529,6 +529,23 @@ CASE(a_path_that_is_nearly_right_is_told_the_right_one) {
     }
 }
 
+CASE(a_strange_host_or_origin_is_named) {
+    static const char *const asked[][2] = {
+        {"GET /health HTTP/1.1\r\nHost: evil.example:80\r\nConnection: close\r\n\r\n",
+         "The Host header, evil.example:80, names no host"},
+        {GET "Origin: https://evil.example\r\nConnection: close\r\n\r\n",
+         "Pages of the origin https://evil.example may not call"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        const int fd = serve_connect(*state);
+        serve_send(fd, asked[i][0], strlen(asked[i][0]));
+        struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+        check(strstr(reply.data, " 403 ") && strstr(reply.data, asked[i][1]), "%s", reply.data);
+        reply_free(&reply);
+        close(fd);
+    }
+}
+
 CASE(requests_behind_each_other_are_answered_in_order) {
     enum { N = 100 };
     static struct answers answers;
