@@ -94,6 +94,8 @@ run run -p "Once upon a time" -q --choice "a fox" --choice "a hare" --ignore-eos
 expect "--choice" grep -qxE 'a (fox|hare)' out
 run run -p "Once upon a time" -q --regex '[0-9]{3}-[0-9]{2}'
 expect "--regex" grep -qxE '[0-9]{3}-[0-9]{2}' out
+refused 2 "--grammar: 'root = \"a\"' is neither a grammar, .* nor a file: No such file" run -p x --grammar 'root = "a"'
+refused 2 "--json-schema: '\[1]' is neither a JSON object nor a file: No such file" run -p x --json-schema '[1]'
 run run -p "Once upon a time" -q --grammar 'root ::= "<" [a-c]{2} ">"'
 expect "--grammar" grep -qxE '<[a-c]{2}>' out
 run run -p "Once upon a time" -q --grammar 'start: "<" A~2 ">"
