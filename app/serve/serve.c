@@ -133,6 +133,21 @@ static int origins_check(const struct serve *serve) {
     return APP_OK;
 }
 
+// A name alone: with a scheme, a path, a port or a blank it would never match.
+static int hosts_check(const struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_ALLOW_HOST];
+    for (int i = 0; i < given->n_list; i++) {
+        const char *text = given->list[i], *colon = strchr(text, ':');
+        const bool has_port = colon && !strchr(colon + 1, ':'); // an IPv6 address has more
+        if (!strpbrk(text, "/ \t") && !has_port) continue;
+        char name[64];
+        return app_fail(APP_USAGE,
+                        "%s: '%s' is not a name such as chat.example, without scheme and port",
+                        option_name(serve->options, OPT_ALLOW_HOST, name), app_short(text).text);
+    }
+    return APP_OK;
+}
+
 // On the log's own thread.
 static void on_reopened(void *ctx, const char *path, int error_number) {
     struct serve *serve = ctx;
@@ -267,6 +282,7 @@ static int config_get(struct serve *serve) {
     if (!code) code = keys_get(serve);
     if (!code) code = certificates_get(serve->options, &serve->certificates, config);
     if (!code) code = origins_check(serve);
+    if (!code) code = hosts_check(serve);
     if (!code) code = log_get(serve);
     if (!code) code = trace_get(serve);
     if (!code) code = routing_get(options, &serve->routing, config);

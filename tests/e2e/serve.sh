@@ -150,6 +150,10 @@ refused 2 "--port: '99999' is not a whole number from 0 to 65535" serve --port 9
 refused 2 "--host 0.0.0.0: others than this machine could connect, so --api-key" serve --host 0.0.0.0
 refused 2 "none/log: No such file" serve --host 0.0.0.0 --allow-anyone --access-log none/log
 refused 2 "--host: '' is not an address" serve --host ''
+for host in https://chat.example chat.example:80 chat.example/ 'chat example'; do
+    refused 2 "--allow-host: '$host' is not a name such as chat.example" serve -m nosuch.gguf --allow-host "$host"
+done
+refused 2 "nosuch.gguf: No such file" serve -m nosuch.gguf --allow-host chat.example --allow-host ::1
 refused 2 "none: No such file" serve --api-key-file none
 refused 2 "empty: holds no key" serve --api-key-file empty
 refused 2 "--tls-cert is given without --tls-key" serve --tls-cert junk
