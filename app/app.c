@@ -90,6 +90,13 @@ int app_fail_write(const char *what, int error_number) {
     return app_fail(APP_FAILED, "%s: %s", what, strerror(error_number));
 }
 
+int app_fail_output(const struct options *options, enum option_id option, const char *path,
+                    int error_number) {
+    char name[OPTION_NAME_SIZE];
+    return app_fail(APP_USAGE, "%s: %s: %s", option_name(options, option, name), err_path(path),
+                    strerror(error_number));
+}
+
 // stdio remembers that an earlier write failed, but not why. The text is incomplete by then, so one
 // more byte is written: it fails for the same reason.
 static int output_error(void) {
@@ -180,6 +187,21 @@ int text_read(const char *path, size_t limit, struct text *out) {
     if (!file) return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
     const int code = stream_read(file, err_path(path), limit, out);
     fclose(file);
+    return code;
+}
+
+void text_skip_mark(struct text *text) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t len = sizeof mark - 1;
+    if (text->len < len || memcmp(text->data, mark, len) != 0) return;
+    text->len -= len;
+    memmove(text->data, text->data + len, text->len);
+    text->data[text->len] = '\0';
+}
+
+int source_read(const char *path, size_t limit, struct text *out) {
+    const int code = text_read(path, limit, out);
+    if (!code) text_skip_mark(out);
     return code;
 }
 

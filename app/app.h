@@ -45,6 +45,9 @@ int app_belongs(const struct options *options, enum option_id option, enum optio
 int app_fail_error(const rn_error *err);
 // For output that could not be written: quiet when the reader has gone (EPIPE). Returns APP_FAILED.
 int app_fail_write(const char *what, int error_number);
+// For a file of this option that cannot be opened for writing: the path is wrong, so APP_USAGE.
+int app_fail_output(const struct options *options, enum option_id option, const char *path,
+                    int error_number);
 // Flushes stdout; APP_OK or the result of app_fail_write.
 int app_flush_output(void);
 
@@ -67,6 +70,9 @@ struct text {
 // A file, or standard input when path is NULL, of at most limit bytes. On failure the error has
 // been printed and the exit code is returned.
 int text_read(const char *path, size_t limit, struct text *out);
+// The same for a text that a parser reads: without the byte order mark that some editors write.
+int source_read(const char *path, size_t limit, struct text *out);
+void text_skip_mark(struct text *text);
 // Which option gives the text: the command line's when it names any, else the environment's;
 // OPT_COUNT for standard input. More than one is an error (printed).
 int text_source(const struct options *options, enum option_id *out);

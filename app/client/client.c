@@ -49,11 +49,10 @@ static bool request_wait(struct client_connection *c, const struct jbuf *body,
     while (!is_over(c)) {
         client_connection_step(c);
         if (is_over(c) || body->failed) break;
-        const uint64_t now = clock_ns();
-        if (now >= deadline_ns) return false;
+        const int wait_ms = client_connection_wait_ms(c, deadline_ns);
+        if (!wait_ms) return false;
         struct pollfd ready = {.fd = c->fd, .events = (short)c->events};
-        const uint64_t ms = (deadline_ns - now) / 1000000 + 1;
-        poll(&ready, 1, ms < 60000 ? (int)ms : 60000);
+        poll(&ready, 1, wait_ms);
     }
     return true;
 }
@@ -63,7 +62,7 @@ static rn_status request_run(struct client_host *host, struct client_connection 
                              const struct jbuf *request, bool is_head, uint64_t deadline_ns,
                              struct jbuf *body, rn_error *err) {
     for (;;) {
-        client_connection_open(c, host);
+        client_connection_open(c, host, deadline_ns);
         client_connection_send(c, request->data, request->len, is_head, body_take, body);
         if (!request_wait(c, body, deadline_ns))
             return err_set(err, RN_ERR_DEADLINE, "no response in time");

@@ -65,10 +65,22 @@ __attribute__((format(printf, 2, 3))) static void fail(struct client_connection 
     c->events = 0;
 }
 
-bool client_connection_open(struct client_connection *c, const struct client_host *host) {
+// Each of the addresses that are left has the same share of the time.
+static uint64_t connect_by(const struct client_host *host, uint64_t deadline_ns) {
+    const uint64_t now = clock_ns();
+    unsigned n_left = 0;
+    for (const struct addrinfo *at = host->address; at; at = at->ai_next) n_left++;
+    if (n_left < 2 || deadline_ns <= now) return 0;
+    return now + (deadline_ns - now) / n_left;
+}
+
+bool client_connection_open(struct client_connection *c, const struct client_host *host,
+                            uint64_t deadline_ns) {
     const struct addrinfo *address = host->address;
     const int on = 1;
-    *c = (struct client_connection){.host = host, .state = CONNECTION_CONNECTING};
+    *c = (struct client_connection){.host = host,
+                                    .state = CONNECTION_CONNECTING,
+                                    .connect_by_ns = connect_by(host, deadline_ns)};
     c->fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (c->fd < 0) {
         fail(c, "a socket: %s", strerror(errno));
@@ -126,7 +138,10 @@ static bool connect_step(struct client_connection *c) {
     struct pollfd socket_state = {.fd = c->fd, .events = POLLOUT};
     int problem = 0;
     socklen_t size = sizeof problem;
-    if (poll(&socket_state, 1, 0) == 0) return false;
+    if (poll(&socket_state, 1, 0) == 0) {
+        if (c->connect_by_ns && clock_ns() >= c->connect_by_ns) fail(c, "cannot connect in time");
+        return false;
+    }
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &problem, &size)) problem = errno;
     if (problem) {
         fail(c, "cannot connect: %s", strerror(problem));
@@ -267,6 +282,17 @@ enum connection_state client_connection_step(struct client_connection *c) {
     return c->state;
 }
 
+int client_connection_wait_ms(const struct client_connection *c, uint64_t deadline_ns) {
+    enum { WAIT_MS_MAX = 60000 };
+    const uint64_t now = clock_ns();
+    if (now >= deadline_ns) return 0;
+    const bool gives_up = c->state == CONNECTION_CONNECTING && c->connect_by_ns;
+    const uint64_t until_ns =
+        gives_up && c->connect_by_ns < deadline_ns ? c->connect_by_ns : deadline_ns;
+    const uint64_t ms = (until_ns > now ? until_ns - now : 0) / 1000000 + 1;
+    return ms < WAIT_MS_MAX ? (int)ms : WAIT_MS_MAX;
+}
+
 // ---------------------------------------------------------------- a first connection
 
 static bool is_connecting(const struct client_connection *c) {
@@ -287,7 +313,7 @@ rn_status client_host_probe(struct client_host *host, int timeout_ms, rn_error *
     struct client_connection c;
     rn_status status;
     do {
-        client_connection_open(&c, host);
+        client_connection_open(&c, host, 0);
         connect_wait(&c, clock_ns() + (uint64_t)timeout_ms * 1000000);
         const bool late = is_connecting(&c);
         status = c.state == CONNECTION_IDLE ? RN_OK

@@ -50,7 +50,8 @@ struct client_connection {
     bool has_request;
     bool was_used; // a response came before
     bool response_begun;
-    uint64_t read_ns; // clock of the last bytes that arrived
+    uint64_t read_ns;       // clock of the last bytes that arrived
+    uint64_t connect_by_ns; // when connecting is given up; 0: never
     uint64_t n_requests;
     response_body_fn on_body;
     void *ctx;
@@ -58,8 +59,10 @@ struct client_connection {
     char error[160];
 };
 
-// False: no socket; the state is CONNECTION_FAILED.
-bool client_connection_open(struct client_connection *c, const struct client_host *host);
+// False: no socket; the state is CONNECTION_FAILED. An address that does not answer is given up
+// while there is time for those after it. deadline_ns 0: there is no deadline.
+bool client_connection_open(struct client_connection *c, const struct client_host *host,
+                            uint64_t deadline_ns);
 void client_connection_close(struct client_connection *c);
 // The request's bytes are borrowed until the connection is receiving. Only where no request runs:
 // it may still be connecting.
@@ -70,6 +73,8 @@ bool client_connection_done(const struct client_connection *c);
 // Whether the request failed because a connection that was kept open had ended meanwhile: it may be
 // sent once more, on a new connection.
 bool client_connection_was_stale(const struct client_connection *c);
+// How long to wait for `events` at most; 0: the deadline has passed.
+int client_connection_wait_ms(const struct client_connection *c, uint64_t deadline_ns);
 // Does what can be done without waiting, up to a bound: a server that sends without end must not
 // keep the caller from its other work.
 enum connection_state client_connection_step(struct client_connection *c);

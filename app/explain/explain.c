@@ -242,7 +242,7 @@ static int explain_file(struct explain *explain, const char *path) {
     if (access(path, F_OK) != 0 && path[strspn(path, "0123456789")] == '\0')
         return app_fail(APP_USAGE, "%s: no such file; a request of a server needs --url",
                         app_short(path).text);
-    const int code = text_read(path, DOCUMENT_LIMIT, &explain->document);
+    const int code = source_read(path, DOCUMENT_LIMIT, &explain->document);
     return code ? code : request_print(explain);
 }
 

@@ -91,7 +91,7 @@ int logits_open(struct logits_file *logits, const struct options *options, const
     const int error_number = errno;
     if (fd >= 0) close(fd);
     if (logits->created) unlink(path);
-    return app_fail(APP_FAILED, "%s: %s", path, strerror(error_number));
+    return app_fail_output(options, OPT_LOGITS, path, error_number);
 }
 
 static bool begin(struct logits_file *logits) {

@@ -41,6 +41,7 @@ static int lines_each(const rn_model *model, const struct options *options, FILE
     for (size_t number = 1; !code; number++) {
         bool more = false;
         if ((code = line_read(in, &line, &cap, number, &more)) || !more) break;
+        if (number == 1) text_skip_mark(&line);
         code = fn(model, options, line.data ? line.data : "", line.len, number);
         if (!code && ferror(stdout)) code = app_flush_output();
     }
@@ -190,7 +191,7 @@ static int detokenize_line(const rn_model *model, const struct options *options,
 
 static int detokenize_all(const rn_model *model, const struct options *options) {
     struct text json;
-    int code = text_read(NULL, TEXT_LIMIT, &json);
+    int code = source_read(NULL, TEXT_LIMIT, &json);
     if (code) return code;
     char *text = NULL;
     size_t len = 0;

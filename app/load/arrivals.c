@@ -110,7 +110,7 @@ int arrivals_parse(const char *name, const char *text, size_t len, struct arriva
 int arrivals_read(const char *path, struct arrivals *out) {
     struct text text;
     *out = (struct arrivals){0};
-    int code = text_read(path, TEXT_LIMIT, &text);
+    int code = source_read(path, TEXT_LIMIT, &text);
     if (code) return code;
     code = arrivals_parse(path, text.data, text.len, out);
     text_free(&text);

@@ -251,7 +251,7 @@ static void request_make(struct stream *stream) {
 static void request_send(struct stream *stream) {
     struct client_connection *c = &stream->connection;
     if (!stream->is_open) {
-        client_connection_open(c, &stream->run->job->target->host);
+        client_connection_open(c, &stream->run->job->target->host, 0);
         stream->is_open = true;
     }
     client_connection_send(c, stream->request.data, stream->request.len, false, on_body, stream);

@@ -100,7 +100,7 @@ static bool line_take(const struct config *config, char *line) {
 }
 
 bool config_read(const char *path, struct text *out) {
-    if (text_read(path, CONFIG_LIMIT, out)) return false;
+    if (source_read(path, CONFIG_LIMIT, out)) return false;
     if (strlen(out->data) == out->len) return true;
     app_fail(APP_USAGE, "%s: holds a NUL byte, so it is not a text file", err_path(path));
     text_free(out);

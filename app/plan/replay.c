@@ -109,7 +109,7 @@ static int arrive_compare(const void *a, const void *b) {
 
 static int trace_read(const char *path, int n_ctx, struct replay_trace *out) {
     struct text text;
-    int code = text_read(path, (size_t)1 << 30, &text), line = 1;
+    int code = source_read(path, (size_t)1 << 30, &text), line = 1;
     if (code) return code;
     for (size_t at = 0; at < text.len && !code; line++) {
         const size_t len = strcspn(text.data + at, "\n");

@@ -15,7 +15,7 @@
 
 static int array_load(const char *path, json_t **out) {
     struct text text;
-    const int code = text_read(path, TEXT_LIMIT, &text);
+    const int code = source_read(path, TEXT_LIMIT, &text);
     if (code) return code;
     json_error_t problem;
     json_t *array = json_loadb(text.data, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &problem);
@@ -121,7 +121,7 @@ static int template_read(const char *name, struct text *out) {
         return app_fail(APP_USAGE, "--chat-template: '%s' is neither a file nor a template of ours",
                         app_short(name).text);
     }
-    const int code = text_read(name, TEXT_LIMIT, out);
+    const int code = source_read(name, TEXT_LIMIT, out);
     if (code) return code;
     if (strlen(out->data) == out->len) return APP_OK;
     text_free(out);

@@ -57,7 +57,7 @@ static int trace_file_open(struct observe *observe, const struct options *option
     if (code) return code;
     observe->path = path;
     observe->file = fopen(path, "we");
-    if (!observe->file) return app_fail(APP_USAGE, "%s: %s", path, strerror(errno));
+    if (!observe->file) return app_fail_output(options, OPT_TRACE, path, errno);
     setvbuf(observe->file, NULL, _IONBF, 0); // pieces are whole; nothing is left after a failure
     observe->seekable = fstat(fileno(observe->file), &info) == 0 && S_ISREG(info.st_mode);
     const uint64_t limit = (uint64_t)option_int(options, OPT_TRACE_LIMIT) << 20;

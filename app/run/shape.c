@@ -1,8 +1,10 @@
 // See shape.h. A source is given on the command line, or as the name of a file.
 #include "run/shape.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "terminal/json.h"
 
@@ -18,10 +20,14 @@ static const struct shape_option {
     enum option_id id;
     rn_shape_kind kind;
     bool (*is_source)(const char *text); // otherwise it names a file; NULL: it always is
+    const char *source;                  // its name for people
 } shape_options[] = {
-    {OPT_JSON_SCHEMA, RN_SHAPE_SCHEMA, is_object},  {OPT_JSON_OBJECT, RN_SHAPE_OBJECT, NULL},
-    {OPT_GRAMMAR, RN_SHAPE_GRAMMAR, is_grammar},    {OPT_REGEX, RN_SHAPE_REGEX, NULL},
-    {OPT_STRUCTURE, RN_SHAPE_STRUCTURE, is_object}, {OPT_CHOICES, RN_SHAPE_CHOICES, NULL},
+    {OPT_JSON_SCHEMA, RN_SHAPE_SCHEMA, is_object, "a JSON object"},
+    {OPT_JSON_OBJECT, RN_SHAPE_OBJECT, NULL, NULL},
+    {OPT_GRAMMAR, RN_SHAPE_GRAMMAR, is_grammar, "a grammar, whose rules have ::= or a colon,"},
+    {OPT_REGEX, RN_SHAPE_REGEX, NULL, NULL},
+    {OPT_STRUCTURE, RN_SHAPE_STRUCTURE, is_object, "a JSON object"},
+    {OPT_CHOICES, RN_SHAPE_CHOICES, NULL, NULL},
 };
 
 static bool is_wanted(const struct options *options, enum option_id id) {
@@ -59,12 +65,21 @@ static int choices_get(const struct options *options, struct text *out) {
     return APP_OK;
 }
 
+static int file_get(const struct options *options, const struct shape_option *option,
+                    const char *path, struct text *out) {
+    char name[OPTION_NAME_SIZE];
+    if (!access(path, F_OK)) return source_read(path, SOURCE_MAX, out);
+    return app_fail(APP_USAGE, "%s: '%s' is neither %s nor a file: %s",
+                    option_name(options, option->id, name), app_short(path).text, option->source,
+                    strerror(errno));
+}
+
 static int source_get(const struct options *options, const struct shape_option *option,
                       struct text *out) {
     if (option->id == OPT_JSON_OBJECT) return APP_OK;
     if (option->id == OPT_CHOICES) return choices_get(options, out);
     const char *text = option_text(options, option->id);
-    if (option->is_source && !option->is_source(text)) return text_read(text, SOURCE_MAX, out);
+    if (option->is_source && !option->is_source(text)) return file_get(options, option, text, out);
     out->data = strdup(text);
     if (!out->data) return app_fail(APP_FAILED, "out of memory");
     out->len = strlen(text);

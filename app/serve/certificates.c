@@ -10,7 +10,7 @@
 enum { PEM_LIMIT = 1 << 20 };
 
 static int pem_read(const char *path, const char *what, struct text *out) {
-    const int code = text_read(path, PEM_LIMIT, out);
+    const int code = source_read(path, PEM_LIMIT, out);
     if (code || strstr(out->data, what)) return code;
     return app_fail(APP_USAGE, "%s: holds no %s in PEM form", err_path(path), what);
 }

@@ -75,7 +75,7 @@ static int key_add(struct serve *serve, const char *key, const char *from) {
 
 // One key per line; blanks around a key, empty lines and lines that start with # are ignored.
 static int key_file_read(struct serve *serve, const char *path) {
-    int code = text_read(path, KEY_FILE_BYTES, &serve->key_file);
+    int code = source_read(path, KEY_FILE_BYTES, &serve->key_file);
     char *rest = serve->key_file.data;
     while (!code && rest) {
         char *line = strsep(&rest, "\n");
@@ -133,6 +133,21 @@ static int origins_check(const struct serve *serve) {
     return APP_OK;
 }
 
+// A name alone: with a scheme, a path, a port or a blank it would never match.
+static int hosts_check(const struct serve *serve) {
+    const struct option_value *given = &serve->options->value[OPT_ALLOW_HOST];
+    for (int i = 0; i < given->n_list; i++) {
+        const char *text = given->list[i], *colon = strchr(text, ':');
+        const bool has_port = colon && !strchr(colon + 1, ':'); // an IPv6 address has more
+        if (!strpbrk(text, "/ \t") && !has_port) continue;
+        char name[64];
+        return app_fail(APP_USAGE,
+                        "%s: '%s' is not a name such as chat.example, without scheme and port",
+                        option_name(serve->options, OPT_ALLOW_HOST, name), app_short(text).text);
+    }
+    return APP_OK;
+}
+
 // On the log's own thread.
 static void on_reopened(void *ctx, const char *path, int error_number) {
     struct serve *serve = ctx;
@@ -149,7 +164,7 @@ static int log_get(struct serve *serve) {
     serve->config.access_log =
         strcmp(path, "-") ? sink_open(path, on_reopened, serve) : sink_create(STDOUT_FILENO);
     if (serve->config.access_log) return APP_OK;
-    return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+    return app_fail_output(serve->options, OPT_ACCESS_LOG, path, errno);
 }
 
 static bool trace_write(void *ctx, const char *data, size_t len) {
@@ -177,7 +192,7 @@ static int trace_get(struct serve *serve) {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd >= 0) close(fd);
     serve->trace_sink = fd >= 0 ? sink_open(path, NULL, NULL) : NULL;
-    if (!serve->trace_sink) return app_fail(APP_USAGE, "%s: %s", err_path(path), strerror(errno));
+    if (!serve->trace_sink) return app_fail_output(serve->options, OPT_TRACE, path, errno);
     const uint64_t limit = (uint64_t)option_int(serve->options, OPT_TRACE_LIMIT) << 20;
     if (!trace_open(&serve->trace, trace_write, serve, limit))
         return app_fail(APP_FAILED, "out of memory");
@@ -267,6 +282,7 @@ static int config_get(struct serve *serve) {
     if (!code) code = keys_get(serve);
     if (!code) code = certificates_get(serve->options, &serve->certificates, config);
     if (!code) code = origins_check(serve);
+    if (!code) code = hosts_check(serve);
     if (!code) code = log_get(serve);
     if (!code) code = trace_get(serve);
     if (!code) code = routing_get(options, &serve->routing, config);

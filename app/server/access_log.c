@@ -99,6 +99,18 @@ static void put_generation(struct jbuf *line, const struct call *call) {
     put_finishes(line, generation);
 }
 
+// As the client named it; NULL: the request's line could not be read.
+static const char *method_of(const struct call *call) {
+    return call->head.text ? head_method(&call->head) : NULL;
+}
+
+// The route, also one that does not take the method; NULL: there is none. An unknown path is text
+// of the client.
+static const char *route_of(const struct call *call) {
+    if (call->route) return call->route->path;
+    return call->path ? route_path(call->path) : NULL;
+}
+
 void access_log_write(struct log_sink *log, struct jbuf *line, const struct call *call, bool gone) {
     jbuf_clear(line);
     put_time(line);
@@ -110,9 +122,9 @@ void access_log_write(struct log_sink *log, struct jbuf *line, const struct call
         put_bounded(line, "span_id", call->trace.span_id, sizeof call->trace.span_id);
     }
     jbuf_key(line, "method");
-    jbuf_cstring(line, call->route ? call->route->method : NULL);
+    jbuf_cstring(line, method_of(call));
     jbuf_key(line, "route");
-    jbuf_cstring(line, call->route ? call->route->path : NULL);
+    jbuf_cstring(line, route_of(call));
     jbuf_put_uint(line, "status", (uint64_t)metrics_status(call));
     jbuf_key(line, "gone");
     jbuf_bool(line, gone);
@@ -156,9 +168,9 @@ void access_log_write_line(struct log_sink *log, struct jbuf *line, const struct
                            bool gone) {
     jbuf_clear(line);
     put_clock(line);
-    jbuf_printf(line, " %s %s %d in %.1f ms", call->route ? call->route->method : "?",
-                call->route ? call->route->path : "(no route)", metrics_status(call),
-                ms_between(call->start_ns, clock_ns()));
+    const char *method = method_of(call), *route = route_of(call);
+    jbuf_printf(line, " %s %s %d in %.1f ms", method ? method : "?", route ? route : "(no route)",
+                metrics_status(call), ms_between(call->start_ns, clock_ns()));
     if (call->generation) put_tokens(line, call);
     jbuf_text(line, gone ? ", the client has gone\n" : "\n");
     if (!line->failed) sink_write(log, line->data, line->len);

@@ -387,19 +387,59 @@ static void *json_allocate(size_t bytes) {
 
 void call_json_init(void) { json_set_alloc_funcs(json_allocate, free); }
 
+// A byte order mark, which some programs write before JSON, becomes blanks: places in the body stay
+// what they are.
+static void body_skip_mark(struct call *call) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t len = sizeof mark - 1;
+    if (call->body_len >= len && !memcmp(call->body, mark, len)) memset(call->body, ' ', len);
+}
+
 static json_t *body_load(struct call *call, json_error_t *problem) {
     json_starved = false;
     return json_loadb(call->body ? call->body : "", call->body_len,
                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, problem);
 }
 
+static bool body_is_blank(const struct call *call) {
+    for (size_t i = 0; i < call->body_len; i++)
+        if (!memchr(" \t\r\n", call->body[i], 4)) return false;
+    return true;
+}
+
+// The number before the place where the parser stopped is larger than any double.
+static void number_refuse(struct call *call, size_t end, const char *path) {
+    enum { SHOWN = 32 };
+    size_t start = end;
+    while (start > 0 && strchr("0123456789+-.eE", call->body[start - 1])) start--;
+    const int len = end - start < SHOWN ? (int)(end - start) : SHOWN;
+    call_refuse(call, 400, *path ? path : NULL, "invalid_value",
+                "%s%sthe number %.*s%s is out of range: at most 1.8e308, at least -1.8e308", path,
+                *path ? ": " : "", len, call->body + start, end - start > SHOWN ? "..." : "");
+}
+
+static void syntax_refuse(struct call *call, const json_error_t *problem) {
+    char path[256] = "";
+    json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem->position, path,
+                 sizeof path);
+    if (json_error_code(problem) == json_error_numeric_overflow) {
+        number_refuse(call, (size_t)problem->position, path);
+        return;
+    }
+    call_refuse(call, 400, *path ? path : NULL, "invalid_json",
+                "the body is not valid JSON: %s (at byte %d%s%s)", problem->text, problem->position,
+                *path ? ", in " : "", path);
+}
+
 json_t *call_json(struct call *call) {
     if (call->json) return call->json;
     json_error_t problem;
-    char path[256] = "";
+    body_skip_mark(call);
     call->json = body_load(call, &problem);
     if (!call->json && json_error_code(&problem) == json_error_numeric_overflow) {
-        call->has_big_seed = json_integers_fit(call->body, call->body_len, "seed", &call->big_seed);
+        call->big_seed[0].place = "seed";
+        call->big_seed[1].place = "options.seed";
+        json_integers_fit(call->body, call->body_len, call->big_seed, 2);
         call->json = body_load(call, &problem);
     }
     if (call->json && !json_starved && json_is_object(call->json)) return call->json;
@@ -407,14 +447,12 @@ json_t *call_json(struct call *call) {
         call_refuse_memory(call);
     } else if (call->json) {
         call_refuse(call, 400, NULL, "invalid_type", "the body must be a JSON object");
+    } else if (body_is_blank(call)) {
+        call_refuse(call, 400, NULL, "invalid_json", "the body is empty, expected a JSON object");
     } else if (!*problem.text) { // jansson has no message for running out of memory
         call_refuse_memory(call);
     } else {
-        json_path_at(call->body ? call->body : "", call->body_len, (size_t)problem.position, path,
-                     sizeof path);
-        call_refuse(call, 400, *path ? path : NULL, "invalid_json",
-                    "the body is not valid JSON: %s (at byte %d%s%s)", problem.text,
-                    problem.position, *path ? ", in " : "", path);
+        syntax_refuse(call, &problem);
     }
     json_decref(call->json);
     call->json = NULL;

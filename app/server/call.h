@@ -41,6 +41,14 @@ enum call_state {
     CALL_ENDED,     // all of the answer is there
 };
 
+// An integer of the body that int64_t does not hold. In the parsed body it is a real.
+struct json_big {
+    const char *place; // "a", or "a.b" for the member b of the member a
+    bool fits;         // uint64_t holds it:
+    uint64_t value;
+    char text[32]; // as it was sent, shortened; "": it was none
+};
+
 struct route;
 struct generation;
 
@@ -75,8 +83,7 @@ struct call {
     size_t answer_cost_max;        // the most it was
     size_t out_counted;            // of answer_kept, bytes of out
     json_t *json;                  // the body, parsed by call_json; lives as long as the call
-    bool has_big_seed;             // "seed" in the body is beyond int64_t: a real in json
-    uint64_t big_seed;             // its exact value
+    struct json_big big_seed[2];   // "seed" in the body, and in its "options"
     struct generation *generation; // the work for the engine; NULL: none
 
     // the answer

@@ -219,7 +219,49 @@ static bool message_fill(struct call *call, const json_t *from, const char *path
     return json_edit_put(call, message, "role", json_string(role_names[role]));
 }
 
-static bool messages_fill(struct call *call, const json_t *from, json_t *out) {
+// ---------------------------------------------------------------- results of calls
+
+// The calls of the messages so far.
+struct calls {
+    json_t *ids;    // an object
+    bool any;       // there is a call
+    bool anonymous; // there is one without an id
+};
+
+static bool calls_add(struct call *call, const json_t *message, struct calls *calls) {
+    const json_t *list = json_object_get(message, "tool_calls");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *id = json_string_value(json_object_get(json_array_get(list, i), "id"));
+        calls->any = true;
+        calls->anonymous |= !id || !*id;
+        if (id && json_object_set_new(calls->ids, id, json_true())) return call_refuse_memory(call);
+    }
+    return true;
+}
+
+// A result without its call is refused, as OpenAI does it. Ollama's results have no ids, and its
+// server takes them without their calls. A function's result is the older form, whose calls are
+// refused.
+static bool result_check(struct call *call, const json_t *message, const char *path,
+                         const struct calls *calls) {
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (strcmp(role, "tool") != 0 || call_api_of(call) == API_OLLAMA) return true;
+    const struct fields fields = fields_of(call, message, path);
+    const json_t *value = json_object_get(message, "tool_call_id");
+    const char *id = json_string_value(value);
+    char shown[JSON_SHOWN_BYTES];
+    if (!calls->any)
+        return field_refuse(&fields, "role",
+                            "messages with role 'tool' must be a response to a preceding message "
+                            "with 'tool_calls'"); // OpenAI's words
+    if (!id || !*id || calls->anonymous || json_object_get(calls->ids, id)) return true;
+    return field_refuse(&fields, "tool_call_id", "%s is the id of no call before this result",
+                        json_shown(value, shown));
+}
+
+// ---------------------------------------------------------------- all messages
+
+static bool messages_fill(struct call *call, const json_t *from, struct calls *calls, json_t *out) {
     for (size_t i = 0; i < json_array_size(from); i++) {
         char path[MESSAGE_PATH_SIZE];
         path_join(path, sizeof path, "", "messages", i);
@@ -227,7 +269,8 @@ static bool messages_fill(struct call *call, const json_t *from, json_t *out) {
         if (!json_is_object(one)) return refuse_kind(call, path, "an object", one);
         json_t *message = json_edit_copy(call, one);
         if (!message) return false;
-        if (!message_fill(call, one, path, message)) {
+        if (!message_fill(call, one, path, message) || !calls_add(call, message, calls) ||
+            !result_check(call, one, path, calls)) {
             json_decref(message);
             return false;
         }
@@ -243,8 +286,11 @@ static bool messages_read(const struct fields *body, struct chat_messages *out) 
     if (!json_array_size(messages))
         return field_refuse(body, "messages", "empty, expected at least one");
     out->messages = json_array();
-    if (!out->messages) return call_refuse_memory(body->call);
-    return messages_fill(body->call, messages, out->messages);
+    struct calls calls = {.ids = json_object()};
+    const bool ok = (out->messages && calls.ids) || call_refuse_memory(body->call);
+    const bool filled = ok && messages_fill(body->call, messages, &calls, out->messages);
+    json_decref(calls.ids);
+    return filled;
 }
 
 // ---------------------------------------------------------------- tools

@@ -71,10 +71,20 @@ void conversation_open(struct conversation *conversation, const char *role) {
     conversation->role = role;
 }
 
-void conversation_open_result(struct conversation *conversation, const char *id) {
+bool conversation_open_result(struct conversation *conversation, const struct fields *fields,
+                              const char *name) {
+    const char *id;
+    size_t len;
+    if (!conversation_string(fields, name, INPUT_ID_BYTES_MAX, &id, &len)) return false;
+    if (!conversation->failed && !json_object_get(conversation->call_names, id)) {
+        char shown[JSON_SHOWN_BYTES];
+        return field_refuse(fields, name, "%s is the id of no call before this result",
+                            json_shown(json_object_get(fields->object, name), shown));
+    }
     flush(conversation);
     conversation->role = "tool";
     conversation->result_id = id;
+    return true;
 }
 
 static void add(struct jbuf *buf, bool *has, const char *text, size_t len) {

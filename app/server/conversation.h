@@ -31,8 +31,10 @@ void conversation_deinit(struct conversation *conversation);
 
 // The pieces that follow belong to a message of this role (a literal): the open one, or a new one.
 void conversation_open(struct conversation *conversation, const char *role);
-// The same for the result of a tool call; always a new message. id outlives the conversation.
-void conversation_open_result(struct conversation *conversation, const char *id);
+// The same for the result of the tool call that the field names; always a new message. The field's
+// object outlives the conversation. False: refused, as where no such call came before.
+bool conversation_open_result(struct conversation *conversation, const struct fields *fields,
+                              const char *name);
 void conversation_text(struct conversation *conversation, const char *text, size_t len);
 void conversation_reasoning(struct conversation *conversation, const char *text, size_t len);
 void conversation_call(struct conversation *conversation, const char *id, const char *name,

@@ -437,10 +437,16 @@ void json_path_at(const char *text, size_t len, size_t offset, char *out, size_t
 
 // ---------------------------------------------------------------- integers beyond 64 bits
 
-static bool walk_is_at(const struct walk *walk, const char *key) {
-    const size_t len = strlen(key);
-    return walk->depth == 1 && !walk->deeper && walk->at[0].key && walk->at[0].key_len == len &&
-           !memcmp(walk->at[0].key, key, len);
+// place: "a", or "a.b" for the member b of the member a.
+static bool walk_is_at(const struct walk *walk, const char *place) {
+    for (size_t i = 0; i < walk->depth; i++) {
+        const size_t len = strcspn(place, ".");
+        if (!len || !walk->at[i].key || walk->at[i].key_len != len ||
+            memcmp(walk->at[i].key, place, len) != 0)
+            return false;
+        place += len + (place[len] == '.');
+    }
+    return walk->depth && !walk->deeper && !*place;
 }
 
 // The length of the number at the text's start where it is an integer that int64_t does not hold,
@@ -473,21 +479,28 @@ static size_t number_span(const char *text, size_t len) {
     return n;
 }
 
-bool json_integers_fit(char *text, size_t len, const char *key, uint64_t *exact) {
+static void big_note(const struct walk *walk, const char *text, size_t len, struct json_big *big,
+                     size_t n_big) {
+    for (size_t i = 0; i < n_big; i++) {
+        if (!walk_is_at(walk, big[i].place)) continue;
+        const int shown = (int)(sizeof big->text - sizeof "...");
+        errno = 0;
+        big[i].value = strtoull(text, NULL, 10);
+        big[i].fits = *text != '-' && !errno;
+        snprintf(big[i].text, sizeof big->text, "%.*s%s", len > (size_t)shown ? shown : (int)len,
+                 text, len > (size_t)shown ? "..." : "");
+    }
+}
+
+void json_integers_fit(char *text, size_t len, struct json_big *big, size_t n_big) {
     struct walk walk;
     memset(&walk, 0, sizeof walk);
-    bool found = false;
     for (size_t i = 0; i < len;) {
         const bool is_number =
             !walk.in_string && (text[i] == '-' || (text[i] >= '0' && text[i] <= '9'));
         const size_t n = is_number ? big_integer(text + i, len - i) : 0;
         if (n) {
-            errno = 0;
-            const uint64_t value = strtoull(text + i, NULL, 10);
-            if (walk_is_at(&walk, key) && text[i] != '-' && !errno) {
-                *exact = value;
-                found = true;
-            }
+            big_note(&walk, text + i, n, big, n_big);
             real_write(text + i, n);
         } else if (walk.in_string) {
             walk_string(&walk, text[i]);
@@ -496,5 +509,4 @@ bool json_integers_fit(char *text, size_t len, const char *key, uint64_t *exact)
         }
         i += n ? n : is_number ? number_span(text + i, len - i) : 1;
     }
-    return found;
 }

@@ -88,10 +88,14 @@ static bool prompt_check(struct call *call, const struct generation *generation,
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
     if (prompt->n_ids + writes <= (size_t)n_ctx) return true;
+    char theirs[96] = ""; // the words that Anthropic's clients match
+    if (call_api_of(call) == API_ANTHROPIC)
+        snprintf(theirs, sizeof theirs, "prompt is too long: %zu tokens > %d maximum. ",
+                 prompt->n_ids, n_ctx);
     return call_refuse(call, 400, what, "context_length_exceeded",
-                       "This model's maximum context length is %d tokens. However, your messages "
+                       "%sThis model's maximum context length is %d tokens. However, your messages "
                        "resulted in %zu tokens. Please reduce the length of the messages.",
-                       n_ctx, prompt->n_ids);
+                       theirs, n_ctx, prompt->n_ids);
 }
 
 // vLLM's truncate_prompt_tokens: the end of the prompt is kept.
@@ -193,6 +197,9 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
                            "start the server with --chat-template");
     }
     if (tools && !(served->tmpl_source && strstr(served->tmpl_source, "tools"))) {
+        if (call_api_of(call) == API_OLLAMA) // the sentence that its clients match
+            return call_refuse(call, 400, "tools", "unsupported_parameter",
+                               "\"%.200s\" does not support tools", served->name);
         return call_refuse(call, 400, "tools", "unsupported_parameter",
                            "tools: the model's chat template knows no tools; tool_choice \"none\" "
                            "leaves them out");
@@ -288,7 +295,9 @@ struct usage generation_usage(const struct generation *generation) {
 struct failure generation_failure(rn_status status) {
     switch (status) {
     case RN_ERR_DEADLINE:
-        return (struct failure){504, NULL, NULL, "The request took longer than it may"};
+        return (struct failure){504, NULL, "timeout",
+                                "The request took longer than its timeout_ms, or the server's "
+                                "--request-timeout, allows"};
     case RN_ERR_NUMERIC:
         return (struct failure){500, NULL, NULL, "The model produced no finite logits"};
     case RN_ERR_SHAPE: // the request asks for it

@@ -51,13 +51,8 @@ static bool use_read(struct conversation *conversation, const struct fields *blo
 
 static bool result_read(struct conversation *conversation, const struct fields *block, int role) {
     (void)role;
-    const char *id;
-    size_t len;
     const json_t *content = json_object_get(block->object, "content");
-    if (!conversation_string(block, "tool_use_id", INPUT_ID_BYTES_MAX, &id, &len)) {
-        return false;
-    }
-    conversation_open_result(conversation, id);
+    if (!conversation_open_result(conversation, block, "tool_use_id")) return false;
     if (!content || json_is_null(content)) return true;
     return conversation_parts(conversation, block, "content", "text");
 }

@@ -88,18 +88,18 @@ static const char *answer_wait(struct otlp_collector *collector, uint64_t deadli
     for (;;) {
         client_connection_step(c);
         if (is_over(collector)) return NULL;
-        const uint64_t now = clock_ns();
-        if (now >= deadline_ns) return "no answer in time";
+        const int wait_ms = client_connection_wait_ms(c, deadline_ns);
+        if (!wait_ms) return "no answer in time";
         struct pollfd ready[] = {{.fd = c->fd, .events = (short)c->events},
                                  {.fd = collector->stop_fd, .events = POLLIN}};
-        const uint64_t ms = (deadline_ns - now) / 1000000 + 1;
-        poll(ready, 2, ms < 60000 ? (int)ms : 60000);
+        poll(ready, 2, wait_ms);
         if (ready[1].revents) return "stopped";
     }
 }
 
 // A connection that may take a request. NULL, or the reason that there is none.
-static const char *connection_get(struct otlp_collector *collector, rn_error *err) {
+static const char *connection_get(struct otlp_collector *collector, uint64_t deadline_ns,
+                                  rn_error *err) {
     struct client_connection *c = &collector->connection;
     if (collector->is_open && c->state == CONNECTION_IDLE) client_connection_step(c);
     if (collector->is_open && c->state == CONNECTION_IDLE) return NULL;
@@ -108,7 +108,8 @@ static const char *connection_get(struct otlp_collector *collector, rn_error *er
     if (!collector->has_host && client_host_open(&collector->url, &collector->host, err))
         return err->message;
     collector->has_host = true;
-    client_connection_open(c, &collector->host); // a failure is a state of the connection
+    // a failure is a state of the connection
+    client_connection_open(c, &collector->host, deadline_ns);
     collector->is_open = true;
     return NULL;
 }
@@ -117,7 +118,7 @@ static const char *connection_get(struct otlp_collector *collector, rn_error *er
 static const char *exchange(struct otlp_collector *collector, uint64_t deadline_ns, rn_error *err) {
     struct client_connection *c = &collector->connection;
     for (;;) {
-        const char *problem = connection_get(collector, err);
+        const char *problem = connection_get(collector, deadline_ns, err);
         if (problem) return problem;
         jbuf_clear(&collector->answer);
         client_connection_send(c, collector->request.data, collector->request.len, false, body_take,

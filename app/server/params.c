@@ -295,16 +295,22 @@ static bool read_thinking_budget(const struct fields *fields, const struct row *
     return true;
 }
 
+static bool seed_refuse(const struct fields *fields, const char *name, const char *shown) {
+    return field_refuse(fields, name,
+                        "%s is not between -9223372036854775808 and 18446744073709551615", shown);
+}
+
 static bool read_seed(const struct fields *fields, const struct row *row, const char *name,
                       struct params *out) {
     (void)row;
     if (!json_is_given(fields->object, name)) return true;
     const json_t *given = json_object_get(fields->object, name);
     const double real = json_is_real(given) ? json_real_value(given) : 0;
+    const struct json_big *big = &fields->call->big_seed[*fields->path ? 1 : 0];
     out->sampling.has_seed = true;
-    if (fields->call->has_big_seed && !*fields->path) { // the body's own
-        out->sampling.seed = fields->call->big_seed;
-        return true;
+    if (*big->text) {
+        out->sampling.seed = big->value;
+        return big->fits || seed_refuse(fields, name, big->text);
     }
     if (real >= 0x1p63 && real < 0x1p64) { // such as 1e19
         out->sampling.seed = (uint64_t)real;
@@ -312,9 +318,7 @@ static bool read_seed(const struct fields *fields, const struct row *row, const 
     }
     if (real >= 0x1p64 || real < -0x1p63) {
         char shown[JSON_SHOWN_BYTES];
-        return field_refuse(fields, name,
-                            "%s is not between -9223372036854775808 and 18446744073709551615",
-                            json_shown(given, shown));
+        return seed_refuse(fields, name, json_shown(given, shown));
     }
     int64_t value = 0;
     const bool ok = field_int(fields, name, INT64_MIN, INT64_MAX, &value);

@@ -21,6 +21,7 @@ static const char *reason(int status) {
                    {405, "Method Not Allowed"},
                    {413, "Content Too Large"},
                    {414, "URI Too Long"},
+                   {415, "Unsupported Media Type"},
                    {417, "Expectation Failed"},
                    {429, "Too Many Requests"},
                    {431, "Request Header Fields Too Large"},
@@ -93,6 +94,7 @@ static void put_about(struct jbuf *out, const struct call *call, bool streams) {
     if (call->etag) put(out, "ETag", call->etag);
     if (call->status == 401) put(out, "WWW-Authenticate", "Bearer");
     if (call->allow[0]) put(out, "Allow", call->allow);
+    if (call->status == 415) put(out, "Accept-Encoding", "identity");
     if (call->retry_after_s) put_number(out, "Retry-After", (uint64_t)call->retry_after_s);
     if (streams) put(out, "X-Accel-Buffering", "no"); // proxies hand each event on
 }

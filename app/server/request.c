@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "conn.h"
 #include "gate.h"
@@ -47,17 +48,49 @@ static const char *absent_find(const char *path) {
     return NULL;
 }
 
+// The path without a doubled slash or one at its end.
+static bool path_tidy(const char *path, char *out, size_t size) {
+    size_t len = 0;
+    for (; *path; path++) {
+        if (*path == '/' && len && out[len - 1] == '/') continue;
+        if (len + 1 >= size) return false;
+        out[len++] = *path;
+    }
+    while (len > 1 && out[len - 1] == '/') len--;
+    out[len] = '\0';
+    return true;
+}
+
+// The path that was meant, where a base URL has a slash, or a folder such as /v1, too many or too
+// few. False: none is near.
+static bool path_near(const char *path, char *out, size_t size) {
+    char tidy[128], longer[sizeof tidy + 3];
+    if (!path_tidy(path, tidy, sizeof tidy)) return false;
+    const char *rest = strchr(tidy + 1, '/');
+    snprintf(longer, sizeof longer, "/v1%s", tidy);
+    const char *const candidates[] = {tidy, longer, rest ? rest : ""};
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+        if (strlen(candidates[i]) < 2 || !route_path(candidates[i])) continue;
+        unicode_quote(candidates[i], strlen(candidates[i]), out, size);
+        return true;
+    }
+    return false;
+}
+
 static bool route_check(struct call *call) {
     if (call->route) return true;
     if (call->allow[0]) {
         return call_refuse(call, 405, NULL, "method_not_allowed", "%s takes %s, not %s", call->path,
                            call->allow, head_method(&call->head));
     }
-    char shown[128];
+    char shown[128], near[128];
     const char *why = absent_find(call->path);
     unicode_quote(call->path, strlen(call->path), shown, sizeof shown);
-    return call_refuse(call, 404, NULL, "not_found", "There is no %s%s%s", shown, why ? ": " : "",
-                       why ? why : "");
+    if (why) return call_refuse(call, 404, NULL, "not_found", "There is no %s: %s", shown, why);
+    if (path_near(call->path, near, sizeof near))
+        return call_refuse(call, 404, NULL, "not_found", "There is no %s; did you mean %s?", shown,
+                           near);
+    return call_refuse(call, 404, NULL, "not_found", "There is no %s", shown);
 }
 
 // Without a key, unknown and known paths get the same answer.
@@ -85,14 +118,20 @@ static bool origin_check(struct call *call) {
     const struct server_config *config = &call->server->config;
     char named[300];
     const char *host = host_of(call, named, sizeof named);
+    char shown[128];
     if (!gate_host(config, host)) {
+        unicode_quote(host, strlen(host), shown, sizeof shown);
         return call_refuse(call, 403, NULL, "host_not_allowed",
-                           "The Host header names no host of this server; --allow-host adds one");
+                           "The Host header, %s, names no host of this server; --allow-host adds "
+                           "one",
+                           shown);
     }
-    if (!gate_origin(config, call_header(call, "Origin"), host, &call->cors)) {
+    const char *origin = call_header(call, "Origin");
+    if (!gate_origin(config, origin, host, &call->cors)) {
         call->cors = false;
+        unicode_quote(origin, strlen(origin), shown, sizeof shown);
         return call_refuse(call, 403, NULL, "origin_not_allowed",
-                           "Pages of this origin may not call; --cors-origin adds one");
+                           "Pages of the origin %s may not call; --cors-origin adds one", shown);
     }
     return true;
 }
@@ -103,6 +142,35 @@ static bool size_check(struct call *call) {
     return call_refuse(call, 413, NULL, "body_too_large",
                        "The body has %llu bytes, at most %zu are taken", (unsigned long long)bytes,
                        call->server->config.body_bytes_max);
+}
+
+// The first coding of a Content-Encoding that is not identity; its length is 0 where there is none.
+static size_t coding_find(const char *value, const char **out) {
+    static const char plain[] = "identity";
+    while (*value) {
+        value += strspn(value, " \t,");
+        const size_t len = strcspn(value, " \t,");
+        *out = value;
+        if (len && (len != sizeof plain - 1 || strncasecmp(value, plain, len))) return len;
+        value += len;
+    }
+    return 0;
+}
+
+// A packed body is not taken for a plain one.
+static bool coding_check(struct call *call) {
+    const struct head *head = &call->head;
+    for (const char *name = head_next(head, NULL); name; name = head_next(head, name)) {
+        const char *coding = NULL;
+        if (strcasecmp(name, "Content-Encoding")) continue;
+        const size_t len = coding_find(field_value(name), &coding);
+        if (!len) continue;
+        char shown[64];
+        unicode_quote(coding, len, shown, sizeof shown);
+        return call_refuse(call, 415, NULL, "unsupported_encoding",
+                           "Content-Encoding: %s is not taken: send the body as it is", shown);
+    }
+    return true;
 }
 
 static bool is_preflight(const struct call *call) {
@@ -118,8 +186,9 @@ void request_head(struct call *call, bool too_many) {
     if (origin_check(call) && size_check(call)) {
         if (is_preflight(call)) {
             call->status = 204;
-        } else if (key_check(call) && route_check(call) && place_check(call, too_many)) {
-            request_phase(call);
+        } else if (key_check(call) && route_check(call) && place_check(call, too_many) &&
+                   request_phase(call) && head_has_body(&call->head)) {
+            coding_check(call);
         }
     }
     if (call->status != 405) call->allow[0] = '\0';

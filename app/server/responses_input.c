@@ -57,11 +57,8 @@ static bool custom_call_read(struct conversation *conversation, const struct fie
 }
 
 static bool output_read(struct conversation *conversation, const struct fields *item) {
-    const char *id;
-    size_t len;
-    if (!conversation_string(item, "call_id", INPUT_ID_BYTES_MAX, &id, &len)) return false;
-    conversation_open_result(conversation, id);
-    return conversation_parts(conversation, item, "output", "input_text|output_text");
+    return conversation_open_result(conversation, item, "call_id") &&
+           conversation_parts(conversation, item, "output", "input_text|output_text");
 }
 
 // One of the lists of texts that a reasoning item has.

@@ -35,3 +35,9 @@ const struct route *route_find(const char *method, const char *path, char *allow
     }
     return NULL;
 }
+
+const char *route_path(const char *path) {
+    for (int i = 0; i < ROUTES; i++)
+        if (path_matches(routes[i].path, path)) return routes[i].path;
+    return NULL;
+}

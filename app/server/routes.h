@@ -23,6 +23,9 @@ struct route {
 const struct route *route_find(const char *method, const char *path, char *allow,
                                size_t allow_size);
 
+// The path of the first route that the path has, whatever its method; NULL: there is none.
+const char *route_path(const char *path);
+
 #define ROUTE_AT_ONCE(method, path, access, api, always, handler) void handler(struct call *call);
 #define ROUTE_PREPARE(method, path, api, handler)                 void handler(struct call *call);
 #include "routes.def"

@@ -380,7 +380,8 @@ static uint64_t call_look(struct call *call, uint64_t now_ns) {
     const uint64_t end_ns =
         config->request_s > 0 ? call->start_ns + (uint64_t)(config->request_s * 1e9) : 0;
     if (end_ns && now_ns >= end_ns) {
-        call_refuse(call, 504, NULL, NULL, "The request took longer than it may");
+        call_refuse(call, 504, NULL, "timeout",
+                    "The request took longer than the server's --request-timeout allows");
         refused_end(call);
         return 0;
     }

@@ -23,7 +23,7 @@ echo '{"schema":"other"}' >other.json
 refused 2 "other.json: no document of the schema" explain other.json
 echo '{"schema":"runnel.request","version":1' >cut.json
 refused 2 "cut.json: offset 39" explain cut.json
-refused 2 "nowhere/t.json: No such file" run -p a -n 1 --trace nowhere/t.json
+refused 2 "--trace: nowhere/t.json: No such file" run -p a -n 1 --trace nowhere/t.json
 refused 2 "--trace-limit belongs to --trace, which is missing" run -p a -n 1 --trace-limit 3
 refused 2 "--trace-limit belongs to --trace, which is missing" serve --port 0 --trace-limit 3
 refused 2 "is the file that --model reads" run -m "$SMALL" -p a -n 1 --trace "$SMALL"

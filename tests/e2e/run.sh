@@ -94,6 +94,8 @@ run run -p "Once upon a time" -q --choice "a fox" --choice "a hare" --ignore-eos
 expect "--choice" grep -qxE 'a (fox|hare)' out
 run run -p "Once upon a time" -q --regex '[0-9]{3}-[0-9]{2}'
 expect "--regex" grep -qxE '[0-9]{3}-[0-9]{2}' out
+refused 2 "--grammar: 'root = \"a\"' is neither a grammar, .* nor a file: No such file" run -p x --grammar 'root = "a"'
+refused 2 "--json-schema: '\[1]' is neither a JSON object nor a file: No such file" run -p x --json-schema '[1]'
 run run -p "Once upon a time" -q --grammar 'root ::= "<" [a-c]{2} ">"'
 expect "--grammar" grep -qxE '<[a-c]{2}>' out
 run run -p "Once upon a time" -q --grammar 'start: "<" A~2 ">"
@@ -178,7 +180,8 @@ expect "and is named" grep -q "^runnel: standard output: No space left" err
 
 # --logits: a bad path is known before anything runs, and a file that the run reads is refused. A
 # refused request leaves an existing file as it was, and creates none.
-refused 1 "/nonexistent/x: No such file" run -p a -n 1 --logits /nonexistent/x
+refused 2 "--logits: /nonexistent/x: No such file" run -p a -n 1 --logits /nonexistent/x
+RUNNEL_LOGITS=. refused 2 "RUNNEL_LOGITS: .: Is a directory" run -p a -n 1
 refused 1 "/dev/full: No space left" run -p a -n 8 --logits /dev/full
 cp "$TINY" model.gguf
 ln model.gguf hard.gguf

@@ -74,7 +74,16 @@ equal "-q leaves the line that it is ready" 1 "$(wc -l <said)"
 expect "with colour where that is asked for" grep -q $'^runnel: one is ready at \033' said
 ask GET /v1/models '' >answer
 equal "each name is listed once" 2 "$(grep -o '"id":' answer | wc -l)"
+for request in "GET /v1/completions" "DELETE /v1/models/a-name" "HEAD /health" "GET /a-secret"; do
+    ask "${request% *}" "${request#* }" '' >/dev/null
+done
 stop TERM 0
+expect "the log has the route of a 405" grep -q '"method":"GET","route":"/v1/completions","status":405' log
+expect "and no more of a path than the route has" grep -q '"method":"DELETE","route":"/v1/models/\*","status":405' log
+expect "HEAD is no GET" grep -q '"method":"HEAD","route":"/health","status":200' log
+expect "an unknown path is not written" grep -q '"method":"GET","route":null,"status":404' log
+expect "-v: $(cat said)" grep -q ' GET /v1/completions 405 in' said
+expect "-v, an unknown path: $(cat said)" grep -q ' GET (no route) 404 in' said
 expect "the access log has the request" grep -q '"route":"/v1/models","status":200' log
 expect "-v: a line of it for people: $(cat said)" grep -q '^[0-9:]* GET /v1/models 200 in [0-9.]* ms$' said
 
@@ -141,12 +150,17 @@ refused 2 "--port: '99999' is not a whole number from 0 to 65535" serve --port 9
 refused 2 "--host 0.0.0.0: others than this machine could connect, so --api-key" serve --host 0.0.0.0
 refused 2 "none/log: No such file" serve --host 0.0.0.0 --allow-anyone --access-log none/log
 refused 2 "--host: '' is not an address" serve --host ''
+for host in https://chat.example chat.example:80 chat.example/ 'chat example'; do
+    refused 2 "--allow-host: '$host' is not a name such as chat.example" serve -m nosuch.gguf --allow-host "$host"
+done
+refused 2 "nosuch.gguf: No such file" serve -m nosuch.gguf --allow-host chat.example --allow-host ::1
 refused 2 "none: No such file" serve --api-key-file none
 refused 2 "empty: holds no key" serve --api-key-file empty
 refused 2 "--tls-cert is given without --tls-key" serve --tls-cert junk
 refused 2 "none.pem: No such file" serve --tls-cert none.pem --tls-key none.pem
 refused 2 "junk: holds no CERTIFICATE" serve --tls-cert junk --tls-key junk
-refused 2 "none/log: No such file" serve --access-log none/log
+refused 2 "--access-log: none/log: No such file" serve --access-log none/log
+refused 2 "--trace: none/trace: No such file" serve --trace none/trace
 refused 2 "bad.conf:1: unknown option 'prot'; did you mean 'port'" serve --config bad.conf
 refused 2 "none.jinja: No such file" serve --chat-template none.jinja
 refused 2 "--chat-template: 'chatmal' is neither a file nor a template of ours" serve --chat-template chatmal

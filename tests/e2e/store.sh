@@ -36,9 +36,9 @@ equal "with memory alone: $(cat err)" "0 0" "$code $(json out cached_tokens)"
 json out text >text.memory
 expect "the same text" cmp text.without text.memory
 
-refused 1 "page store no/such/folder: No such file or directory" run -m "$TINY" -p a --page-store no/such/folder
+refused 2 "page store no/such/folder: No such file or directory" run -m "$TINY" -p a --page-store no/such/folder
 : >file
-refused 1 "page store file: Not a directory" run -m "$TINY" -p a --page-store file
+refused 2 "page store file: Not a directory" run -m "$TINY" -p a --page-store file
 refused 2 "a page store needs the prefix cache, which is off" serve -m "$TINY" --port 0 -q --page-store pages --no-prefix-cache
 
 # start: serves; leaves pid and port.

@@ -97,4 +97,28 @@ done
 refused 2 "--prompt-ids: an id is missing after the last comma" run --prompt-ids "1,2, "
 refused 2 "4000 .*1024" run --prompt-ids "$(yes 5 | head -n 4000 | paste -sd,)"
 refused 2 "20 .*16" run -c 16 --prompt-ids "$(yes 5 | head -n 20 | paste -sd,)"
+
+# A byte order mark at the start of a file for a parser is skipped. In a prompt it is text.
+marked() { printf '\357\273\277%s\n' "$2" >"$1"; }
+marked mark.gbnf 'root ::= "ab"'
+marked mark.schema '{"const":"ab"}'
+marked mark.structure '{"type":"structural_tag","format":{"type":"const_string","value":"ab"}}'
+for shape in --grammar:ab --json-schema:'"ab"' --structure:ab; do
+    run run -p x -q "${shape%%:*}" "mark.$(sed 's/--grammar/gbnf/;s/--json-//;s/--//' <<<"${shape%%:*}")"
+    equal "${shape%%:*} with a mark: $(cat err)" "0 ${shape#*:}" "$code $(cat out)"
+done
+marked mark.conf 'max-tokens = 3'
+run run -p x --json --ignore-eos --config mark.conf
+equal "--config with a mark: $(cat err)" "0 3" "$code $(json out output_tokens)"
+marked messages.json '[{"role":"user","content":"Hi"}]'
+marked mark.jinja '{{ messages[0].content }}{{ tools[0].function.name if tools }}'
+marked tools.json '[{"type":"function","function":{"name":"f"}}]'
+run run --messages messages.json --chat-template mark.jinja --tools tools.json -n 0 --json
+equal "a conversation with marks: $(cat err)" "0 $("$BIN" tokenize -p Hif)" "$code $(json out prompt_ids)"
+marked mark.jsonl '"a"'
+"$BIN" tokenize --jsonl <mark.jsonl >out 2>err
+equal "lines of JSON with a mark: $(cat err)" "$("$BIN" tokenize -p a)" "$(cat out)"
+marked keys '# a mark alone is no key'
+refused 2 "keys: holds no key" serve -m nosuch.gguf --port 0 --api-key-file keys
+equal "a prompt keeps its mark" "$("$BIN" tokenize -p "$(cat keys)")" "$(printf '%s' "$(cat keys)" | "$BIN" tokenize)"
 finish

@@ -170,7 +170,7 @@ CASE(a_connection_is_used_again_and_its_end_is_told_from_a_bad_reply) {
     url.port = fake.port;
     assert_int_equal(client_host_open(&url, &host, NULL), RN_OK);
     client_request_write(&request, &url, "GET", NULL, NULL, 0);
-    assert_true(client_connection_open(c, &host));
+    assert_true(client_connection_open(c, &host, 0));
     for (int i = 0; i < 2; i++) {
         request_run(c, &request);
         check(client_connection_done(c) && c->state == CONNECTION_IDLE, "%d: %s", i, c->error);

@@ -363,33 +363,93 @@ CASE(integers_of_any_size_are_numbers) {
         assert_true(json_equal(x, json_array_get(json_object_get(json, "y"), 0)));
         assert_string_equal(json_string_value(json_object_get(json, "s")),
                             "\"99999999999999999999");
-        check(!world->call.has_big_seed, "%s: a seed inside of another value", body);
+        check(!*world->call.big_seed[0].text && !*world->call.big_seed[1].text,
+              "%s: a seed inside of another value", body);
         world_destroy(world);
     }
+}
+
+CASE(a_byte_order_mark_is_skipped) {
+    struct world *world = world_create("\xEF\xBB\xBF{\"x\":7}");
+    assert_int_equal(json_integer_value(json_object_get(world->call.json, "x")), 7);
+    world_destroy(world);
+    world = world_create("\xEF\xBB\xBF{\"x\":}");
+    expect_refusal(world, "x", "(at byte 9");
+    world_destroy(world);
+}
+
+CASE(an_empty_body_is_called_so) {
+    static const char *const bodies[] = {"", " \r\n\t", "\xEF\xBB\xBF"};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct world *world = world_create(bodies[i]);
+        assert_null(world->call.json);
+        check(world->call.status == 400 && strstr(world->call.out.data, "the body is empty"),
+              "body %zu: %.*s", i, (int)world->call.out.len, world->call.out.data);
+        world_destroy(world);
+    }
+}
+
+CASE(a_number_beyond_doubles_is_named) {
+    static const struct {
+        const char *body, *param, *message;
+    } cases[] = {
+        {"{\"temperature\":1e400}", "temperature", "temperature: the number 1e400 is out of range"},
+        {"{\"a\":{\"b\":[1,-1.5E+999 , 2]}}", "a.b[1]", "a.b[1]: the number -1.5E+999 is"},
+        {"{\"x\":123456789e1000000000000000000000000}", "x",
+         "the number 123456789e1000000000000000000000... is out"},
+        {"{\"big\":99999999999999999999,\"x\":1e309}", "x", "x: the number 1e309 is out of range"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world *world = world_create(cases[i].body);
+        assert_null(world->call.json);
+        expect_refusal(world, cases[i].param, cases[i].message);
+        world_destroy(world);
+    }
+    struct world *world = world_create("1e400"); // at no place
+    assert_null(world->call.json);
+    check(world->call.status == 400, "%d", world->call.status);
+    check(strstr(world->call.out.data, "\"message\":\"the number 1e400 is out of range"), "%.*s",
+          (int)world->call.out.len, world->call.out.data);
+    world_destroy(world);
 }
 
 CASE(a_seed_beyond_63_bits_is_exact) {
     static const struct {
         const char *body;
-        uint64_t seed; // 0: not beyond
+        uint64_t seed;    // 0: not beyond, or too far
+        int where;        // of the two seeds
+        const char *text; // of one that is too far; else ""
     } cases[] = {
-        {"{\"seed\":9223372036854775807}", 0},
-        {"{\"seed\":9223372036854775808}", 9223372036854775808u},
-        {"{\"a\":[{}],\"seed\" : 18446744073709551615,\"b\":1}", UINT64_MAX},
-        {"{\"big\":99999999999999999999,\"seed\":12345678901234567891}", 12345678901234567891u},
-        {"{\"seed\":12345678901234567891,\"big\":99999999999999999999}", 12345678901234567891u},
-        {"{\"seed\":18446744073709551616}", 0},
-        {"{\"seed\":-9223372036854775809}", 0},
-        {"{\"seed\":1,\"seeds\":18446744073709551615}", 0},
-        {"{\"seed\":[18446744073709551615]}", 0},
+        {"{\"seed\":9223372036854775807}", 0, 0, ""},
+        {"{\"seed\":9223372036854775808}", 9223372036854775808u, 0, ""},
+        {"{\"a\":[{}],\"seed\" : 18446744073709551615,\"b\":1}", UINT64_MAX, 0, ""},
+        {"{\"big\":99999999999999999999,\"seed\":12345678901234567891}", 12345678901234567891u, 0,
+         ""},
+        {"{\"seed\":12345678901234567891,\"big\":99999999999999999999}", 12345678901234567891u, 0,
+         ""},
+        {"{\"seed\":1,\"seeds\":18446744073709551615}", 0, 0, ""},
+        {"{\"seed\":[18446744073709551615]}", 0, 0, ""},
+        {"{\"seed\":{\"seed\":18446744073709551615}}", 0, 0, ""},
+        {"{\"options\":{\"a\":{},\"seed\":18446744073709551615}}", UINT64_MAX, 1, ""},
+        {"{\"options\":[18446744073709551615]}", 0, 1, ""},
+        {"{\"options\":{\"seed\":{\"seed\":18446744073709551615}}}", 0, 1, ""},
+        {"{\"seed\":18446744073709551616}", 0, 0, "18446744073709551616"},
+        {"{\"seed\":-9223372036854775809}", 0, 0, "-9223372036854775809"},
+        {"{\"options\":{\"seed\":-9223372036854775809}}", 0, 1, "-9223372036854775809"},
+        {"{\"seed\":1234567890123456789012345678901}", 0, 0, "1234567890123456789012345678..."},
+        {"{\"seed\":12345678901234567890123456789012345}", 0, 0, "1234567890123456789012345678..."},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world *world = world_create(cases[i].body);
         const struct call *call = &world->call;
         check(call->json, "%s: %d", cases[i].body, call->status);
-        check(call->has_big_seed == (cases[i].seed != 0), "%s", cases[i].body);
-        check(call->big_seed == cases[i].seed, "%s: %llu", cases[i].body,
-              (unsigned long long)call->big_seed);
+        const struct json_big *big = &call->big_seed[cases[i].where];
+        check(big->fits == (cases[i].seed != 0), "%s", cases[i].body);
+        check(!big->fits || big->value == cases[i].seed, "%s: %llu", cases[i].body,
+              (unsigned long long)big->value);
+        check(!*call->big_seed[!cases[i].where].text, "%s: the other seed", cases[i].body);
+        check(big->fits || strcmp(big->text, cases[i].text) == 0, "%s: %s", cases[i].body,
+              big->text);
         world_destroy(world);
     }
 }
@@ -447,14 +507,14 @@ CASE(any_text_is_searched_for_integers) {
             text[i] = alphabet[random_next(&random) % (sizeof alphabet - 1)];
         text[len] = '\0';
         memcpy(before, text, len + 1);
-        uint64_t seed = 0;
-        json_integers_fit(text, len, "seed", &seed);
+        struct json_big seed = {.place = "seed"};
+        json_integers_fit(text, len, &seed, 1);
         assert_int_equal(strlen(text), len);
         for (size_t i = 0; i < len; i++)
             check(text[i] == before[i] || (before[i] >= '0' && before[i] <= '9'), "%s: %s", before,
                   text);
         memcpy(before, text, len + 1);
-        json_integers_fit(text, len, "seed", &seed);
+        json_integers_fit(text, len, &seed, 1);
         assert_string_equal(text, before);
         free(text);
     }

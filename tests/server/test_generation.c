@@ -164,7 +164,7 @@ CASE(test_a_stream_that_takes_too_long_says_so_and_its_connection_ends) {
     assert_true(reply.closed);
     reply_free(&reply);
     reply_expect(serve_post(serve, "/v1/completions", "{\"prompt\":\"a\",\"timeout_ms\":0.001}"),
-                 504, "");
+                 504, "longer than its timeout_ms, or the server's --request-timeout, allows");
     serve_expect_idle(serve);
 }
 

@@ -49,12 +49,13 @@ CASE(blocks_become_chat_messages) {
          "type':'tool_use','id':'t2','name':'put','input':{}}]},{'role':'user','content':[{'type':'"
          "tool_result','tool_use_id':'t1','content':'sun'},{'type':'tool_result','tool_use_id':'t2'"
          ",'is_error':true,'content':[{'type':'text','text':'e'},{'type':'text','text':'f'}]},{'"
-         "type':'tool_result','tool_use_id':'t9'},{'type':'text','text':'go'}]}]}",
+         "type':'tool_result','tool_use_id':'t2'},{'type':'text','text':'go'}]}]}",
          "[{'role':'user','content':'w?'},{'role':'assistant','content':'so','reasoning_content':'"
          "hm','tool_calls':[{'id':'t1','type':'function','function':{'name':'get','arguments':{'x':"
          "1}}},{'id':'t2','type':'function','function':{'name':'put','arguments':{}}}]},{'role':'"
          "tool','content':'sun','tool_call_id':'t1','name':'get'},{'role':'tool','content':'e\\nf',"
-         "'tool_call_id':'t2','name':'put'},{'role':'tool','content':'','tool_call_id':'t9'},{'"
+         "'tool_call_id':'t2','name':'put'},{'role':'tool','content':'','tool_call_id':'t2','name':"
+         "'put'},{'"
          "role':'user','content':'go'}]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -101,9 +102,12 @@ CASE(wrong_conversations_are_refused_by_place) {
          "messages[1].content[0].type: "},
         {MESSAGE("{'role':'user','content':[{'type':'tool_result'}]}"),
          "messages[1].content[0].tool_use_id: is required"},
-        {MESSAGE("{'role':'user','content':[{'type':'tool_result','tool_use_id':'t','content':[{'"
-                 "type':'image'}]}]}"),
-         "messages[1].content[0].content[0].type: "},
+        {MESSAGE("{'role':'user','content':[{'type':'tool_result','tool_use_id':'t9'}]}"),
+         "messages[1].content[0].tool_use_id: 't9' is the id of no call before this result"},
+        {MESSAGE("{'role':'assistant','content':[{'type':'tool_use','id':'t','name':'f','input':{}"
+                 "}]},{'role':'user','content':[{'type':'tool_result','tool_use_id':'t','content':"
+                 "[{'type':'image'}]}]}"),
+         "messages[2].content[0].content[0].type: "},
         {MESSAGE(
              "{'role':'assistant','content':[{'type':'tool_use','id':'t','name':'','input':{}}]}"),
          "messages[1].content[0].name: "},
@@ -124,6 +128,20 @@ CASE(wrong_conversations_are_refused_by_place) {
 #undef MESSAGE
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refusal(messages_prepare, cases[i][0], NULL, cases[i][1]);
+}
+
+CASE(a_prompt_beyond_the_context_gets_the_words_that_clients_match) {
+    char body[2048] = "{'max_tokens':9,'messages':[{'role':'user','content':'";
+    for (int i = 0; i < 300; i++) strcat(body, "a b ");
+    strcat(body, "'}]}");
+    const json_t *answer = answered(messages_prepare, body, 400);
+    const char *message = string_at(answer, "error.message");
+    int n_tokens = 0, n_ctx = 0;
+    check(sscanf(message, "prompt is too long: %d tokens > %d maximum. This", &n_tokens, &n_ctx) ==
+                  2 &&
+              n_tokens >= 600 && n_ctx == 256,
+          "%s", message);
+    check(strstr(message, "This model's maximum context length is 256 tokens."), "%s", message);
 }
 
 CASE(last_assistant_message_is_a_prefill_unless_it_is_empty) {

@@ -166,6 +166,15 @@ CASE(a_model_without_marks_does_not_think) {
     served.marks = marks;
 }
 
+CASE(a_template_without_tools_takes_none) {
+    const char *source = served.tmpl_source;
+    served.tmpl_source = "{{ messages[0].content }}";
+    refusal_expect(ollama_chat,
+                   "{" MESSAGES ",'tools':[{'type':'function','function':{'name':'f'}}]}", 400,
+                   "'tale' does not support tools");
+    served.tmpl_source = source;
+}
+
 CASE(names_have_the_tag_latest_or_none) {
     static const char *const good[] = {"tale", "tale:latest", "org/third:latest", ""};
     static const char *const bad[] = {"tale:", "tale:late", "tal", "tale:latest:latest", ":latest"};

@@ -43,6 +43,12 @@ static const struct reading readings[] = {
      "[{'role':'assistant','content':'No'}," USER "]", NULL, NULL, true, false},
     {MSGS("{'role':'function','name':'f','content':'3'}"),
      "[{'role':'tool','name':'f','content':'3'}]", NULL, NULL, true, false},
+    // ids that a result may have where calls have none, or the result has none
+    {MSGS("{'role':'assistant','content':'','tool_calls':[{'function':{'name':'f'}}]},{'role':'"
+          "tool','tool_call_id':'x','content':'a'}," USER ",{'role':'tool','content':'b'}"),
+     "[{'role':'assistant','content':'','tool_calls':[{'function':{'name':'f','arguments':{}}}]},{'"
+     "role':'tool','tool_call_id':'x','content':'a'}," USER ",{'role':'tool','content':'b'}]",
+     NULL, NULL, true, false},
     // other members that templates read stay
     {MSGS(SAID(",'reasoning_content':'why','tool_calls':[]") "," USER),
      "[" SAID(",'reasoning_content':'why'") "," USER "]", NULL, NULL, true, false},
@@ -126,6 +132,13 @@ static const struct refusal refusals[] = {
      "messages[0].content[0].type", "input_audio"},
     {MSGS("{'role':'user','content':'x','name':1}"), "messages[0].name", "1"},
     {MSGS("{'role':'tool','content':'x','tool_call_id':{}}"), "messages[0].tool_call_id", "{}"},
+    {MSGS(USER ",{'role':'tool','content':'x','tool_call_id':'1'}"), "messages[1].role",
+     "must be a response to a preceding message"},
+    {MSGS(SAID(",'tool_calls':[]") ",{'role':'tool','content':'x'}"), "messages[1].role",
+     "must be a response to a preceding message"},
+    {MSGS(SAID(",'tool_calls':[{'id':'1','function':{'name':'f'}}]") ",{'role':'tool','content':'x'"
+                                                                     ",'tool_call_id':'2'}"),
+     "messages[1].tool_call_id", "'2' is the id of no call before this result"},
     {MSGS(SAID(",'function_call':{'name':'f'}")), "messages[0].function_call", "tool_calls"},
     {MSGS(SAID(",'tool_calls':[1]")), "messages[0].tool_calls[0]", "got 1"},
     {MSGS(SAID(",'tool_calls':[{'type':'mcp'}]")), "messages[0].tool_calls[0].type", "mcp"},

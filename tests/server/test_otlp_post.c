@@ -1,6 +1,9 @@
 // Posts to a collector: answers that are too large, no HTTP, cut off or never come cost a post its
 // time at most, and the problem is named.
 // label: threads memory
+#define _GNU_SOURCE 1 // RTLD_NEXT
+#include <dlfcn.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -155,6 +158,95 @@ CASE(test_changes_alone_are_told) {
     }
     assert_int_equal(heard.n, 1);
     otlp_collector_free(client);
+}
+
+// The name "several.test" has these addresses, in this order.
+static const char *const *several;
+static int n_lookups; // of that name
+
+static const char several_name[] = "several.test";
+
+int getaddrinfo(const char *restrict name, const char *restrict port,
+                const struct addrinfo *restrict hints, struct addrinfo **restrict out) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!name || strcmp(name, several_name)) return real(name, port, hints, out);
+    n_lookups++;
+    for (const char *const *at = several; *at; at++) {
+        assert_int_equal(real(*at, port, hints, out), 0);
+        while (*out) out = &(*out)->ai_next;
+    }
+    return 0;
+}
+
+static struct otlp_collector *several_open(int port, struct heard *heard) {
+    char text[64];
+    struct client_url url;
+    rn_error err = {0};
+    snprintf(text, sizeof text, "http://%s:%d/v1/traces", several_name, port);
+    assert_int_equal(client_url_parse(text, &url, &err), RN_OK);
+    struct otlp_collector *client = otlp_collector_create(&url, "", on_told, heard);
+    assert_non_null(client);
+    return client;
+}
+
+CASE(test_an_address_that_refuses_is_followed_by_the_next) {
+    static const char *const addresses[] = {"::1", "127.0.0.2", "127.0.0.1", NULL};
+    struct collector collector = {.head = OK, .n_requests = 2};
+    struct heard heard = {.n = 0};
+    several = addresses;
+    n_lookups = 0;
+    collector_start(&collector);
+    struct otlp_collector *client = several_open(collector.port, &heard);
+    for (int i = 0; i < 2; i++) {
+        struct otlp_reply reply = {.retry_after_ms = -1};
+        otlp_collector_post(client, "{}", 2, 20000, &reply);
+        check(reply.status == 200, "post %d: status %d, '%s'", i, reply.status, heard.text);
+    }
+    assert_int_equal(n_lookups, 1); // the address that works is kept
+    otlp_collector_free(client);
+    collector_end(&collector);
+}
+
+// At this address and port connections are neither taken nor refused: the queue of a listener that
+// accepts nothing is full.
+struct silence {
+    int listen_fd, fd[4];
+};
+
+static void silence_start(struct silence *silence, const char *address, int port) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    assert_int_equal(inet_pton(AF_INET, address, &at.sin_addr), 1);
+    silence->listen_fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(silence->listen_fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(silence->listen_fd, 0), 0);
+    for (int i = 0; i < 4; i++) {
+        silence->fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        if (connect(silence->fd[i], (struct sockaddr *)&at, sizeof at))
+            assert_int_equal(errno, EINPROGRESS);
+    }
+}
+
+static void silence_end(const struct silence *silence) {
+    for (int i = 0; i < 4; i++) close(silence->fd[i]);
+    close(silence->listen_fd);
+}
+
+CASE(test_an_address_that_is_silent_leaves_time_for_the_next) {
+    static const char *const addresses[] = {"127.0.0.2", "127.0.0.1", NULL};
+    struct collector collector = {.head = OK, .n_requests = 1};
+    struct silence silence;
+    struct heard heard = {.n = 0};
+    struct otlp_reply reply = {.retry_after_ms = -1};
+    several = addresses;
+    collector_start(&collector);
+    silence_start(&silence, addresses[0], collector.port);
+    struct otlp_collector *client = several_open(collector.port, &heard);
+    otlp_collector_post(client, "{}", 2, 2000, &reply);
+    check(reply.status == 200, "status %d, '%s'", reply.status, heard.text);
+    otlp_collector_free(client);
+    silence_end(&silence);
+    collector_end(&collector);
 }
 
 // A stop ends a post that waits, and silences it.

@@ -503,6 +503,14 @@ CASE(what_is_absent_is_the_servers) {
     world_destroy(world);
 }
 
+CASE(embedded_prompts_are_refused) {
+    expect_refusal("{\"prompt_embeds\":\"gASV\"}", FAMILY_COMPLETIONS, 400, "prompt_embeds",
+                   "\"gASV\" is not supported");
+    struct world *world = world_of("{\"prompt_embeds\":null}", FAMILY_COMPLETIONS);
+    assert_true(world->ok);
+    world_destroy(world);
+}
+
 CASE(the_later_name_of_a_limit_wins) {
     struct world *world = world_of("{\"max_completion_tokens\":5,\"max_tokens\":9}", FAMILY_CHAT);
     assert_int_equal(world->params.max_tokens, 5);
@@ -511,6 +519,10 @@ CASE(the_later_name_of_a_limit_wins) {
     assert_true(world->ok && world->params.max_tokens == -1);
     assert_true(world->params.sampling.repetition_penalty == 1.5f);
     world_destroy(world);
+    world = world_of("{\"max_tokens\":-1}", FAMILY_CHAT); // as LM Studio's and llama.cpp's clients
+    assert_true(world->ok && world->params.max_tokens == -1);
+    world_destroy(world);
+    expect_refusal("{\"max_tokens\":-2}", FAMILY_CHAT, 400, "max_tokens", "-2 is not between -1");
     expect_refusal("{}", FAMILY_MESSAGES, 400, "max_tokens", "max_tokens: field required");
     expect_refusal("{\"max_tokens\":null}", FAMILY_MESSAGES, 400, "max_tokens", "field required");
     expect_refusal("{\"max_tokens\":0}", FAMILY_MESSAGES, 400, "max_tokens", "0 is not between 1");
@@ -535,6 +547,9 @@ CASE(seeds_are_any_integer) {
         {"{\"seed\":-1}", FAMILY_NATIVE, false, 0},
         {"{\"seed\":4294967295}", FAMILY_NATIVE, false, 0},
         {"{\"seed\":7}", FAMILY_NATIVE, true, 7},
+        {"{\"options\":{\"seed\":12345678901234567891}}", FAMILY_OLLAMA, true,
+         12345678901234567891u},
+        {"{\"options\":{\"seed\":18446744073709551615}}", FAMILY_OLLAMA, false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world *world = world_of(cases[i].body, cases[i].family);
@@ -545,8 +560,13 @@ CASE(seeds_are_any_integer) {
     }
     expect_refusal("{\"seed\":1.5}", FAMILY_CHAT, 400, "seed", "expected an integer, got 1.5");
     expect_refusal("{\"seed\":18446744073709551616}", FAMILY_CHAT, 400, "seed",
-                   "1.8446744073709552e19 is not between -9223372036854775808 and "
+                   "18446744073709551616 is not between -9223372036854775808 and "
                    "18446744073709551615");
+    // A double cannot tell it from the least seed.
+    expect_refusal("{\"seed\":-9223372036854775809}", FAMILY_NATIVE, 400, "seed",
+                   "-9223372036854775809 is not between -9223372036854775808 and");
+    expect_refusal("{\"options\":{\"seed\":-9223372036854775809}}", FAMILY_OLLAMA, 400,
+                   "options.seed", "-9223372036854775809 is not between -9223372036854775808 and");
     expect_refusal("{\"seed\":-9223372036854775809.0e1}", FAMILY_CHAT, 400, "seed",
                    "is not between -9223372036854775808 and 18446744073709551615");
 }

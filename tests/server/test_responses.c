@@ -34,14 +34,15 @@ CASE(items_become_chat_messages) {
          "annotations':[]}]},{'type':'function_call','call_id':'c1','name':'get','arguments':'{"
          "\\\"x\\\":1}'},{'type':'function_call','call_id':'c2','name':'put','arguments':''},{'"
          "type':'function_call','call_id':'c3','name':'cut','arguments':'{'},{'type':'function_"
-         "call_output','call_id':'c1','output':'sun'},{'type':'function_call_output','call_id':'c9'"
+         "call_output','call_id':'c1','output':'sun'},{'type':'function_call_output','call_id':'c3'"
          ",'output':[{'type':'input_text','text':'e'}]},{'type':'reasoning','summary':[{'type':'"
          "summary_text','text':'s'}]},{'role':'assistant','content':'end'}]}",
          "[{'role':'user','content':'w?'},{'role':'assistant','content':'so','reasoning_content':'"
          "hm','tool_calls':[{'id':'c1','type':'function','function':{'name':'get','arguments':{'x':"
          "1}}},{'id':'c2','type':'function','function':{'name':'put','arguments':{}}},{'id':'c3','"
          "type':'function','function':{'name':'cut','arguments':'{'}}]},{'role':'tool','content':'"
-         "sun','tool_call_id':'c1','name':'get'},{'role':'tool','content':'e','tool_call_id':'c9'},"
+         "sun','tool_call_id':'c1','name':'get'},{'role':'tool','content':'e','tool_call_id':'c3','"
+         "name':'cut'},"
          "{'role':'assistant','content':'end','reasoning_content':'s'}]"},
         {"{'input':[{'type':'custom_tool_call','call_id':'c1','name':'p','input':'a'},{'type':'"
          "custom_tool_call_output','call_id':'c1','output':'b'}]}",
@@ -81,8 +82,13 @@ CASE(wrong_requests_are_refused_by_field) {
          "input[0].content[0].text", "is required"},
         {"{'input':[{'type':'item_reference','id':'x'}]}", "input[0].type", "'item_reference'"},
         {"{'input':[{'type':'function_call','name':'x'}]}", "input[0].call_id", "is required"},
-        {"{'input':[{'type':'function_call_output','call_id':'x'}]}", "input[0].output",
-         "is required"},
+        {"{'input':[{'type':'function_call','call_id':'x','name':'f','arguments':''},{'type':'"
+         "function_call_output','call_id':'x'}]}",
+         "input[1].output", "is required"},
+        {"{'input':[{'type':'function_call_output','call_id':'x','output':'a'}]}",
+         "input[0].call_id", "'x' is the id of no call before this result"},
+        {"{'input':[{'type':'custom_tool_call_output','call_id':'y','output':'a'}]}",
+         "input[0].call_id", "'y' is the id of no call before this result"},
         {"{'input':[{'type':'reasoning','summary':[3]}]}", "input[0].summary[0]", "got 3"},
         {"{'input':'a','instructions':[]}", "instructions", "expected a string"},
         {"{'input':'a','tools':[{'type':'web_search'}]}", "tools[0].type", "'web_search'"},

@@ -97,11 +97,31 @@ CASE(a_turn_continues_the_conversation_that_it_names) {
     answer(*state, 0, "GET", path_of(whole, "", path), NULL, 404);
 }
 
+CASE(a_result_belongs_to_a_call_that_is_kept) {
+    static const char result[] =
+        "'input':[{'type':'function_call_output','call_id':'c','output':'e'}]";
+    const json_t *first =
+        answer(*state, 0, "POST", "/v1/responses",
+               "{" ASKED ",'input':[{'role':'user','content':'d'},{'type':'function_call','call_id'"
+               ":'c','name':'f','arguments':'{}'}]}",
+               200);
+    const json_t *second = turn(*state, first, result);
+    turn(*state, second, result);
+    const json_t *other =
+        answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'d'}", 200);
+    char body[512];
+    snprintf(body, sizeof body, "{" ASKED ",'previous_response_id':'%s',%s}",
+             string_at(other, "id"), result);
+    expect_json(answer(*state, 0, "POST", "/v1/responses", body, 400), "error.param",
+                "'input[0].call_id'");
+}
+
 CASE(a_response_is_shown_as_it_was_sent_and_deleted) {
     const json_t *first =
         answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'abc'}", 200);
     const json_t *second = turn(*state, first,
-                                "'input':[{'role':'user','content':'d'},{'type':"
+                                "'input':[{'type':'function_call','call_id':'c','name':'f','"
+                                "arguments':'{}'},{'role':'user','content':'d'},{'type':"
                                 "'function_call_output','call_id':'c','output':'e',"
                                 "'id':'own'}]");
     char path[128];
@@ -109,7 +129,7 @@ CASE(a_response_is_shown_as_it_was_sent_and_deleted) {
           "another response");
     const json_t *items =
         answer(*state, 0, "GET", path_of(second, "/input_items?order=asc", path), NULL, 200);
-    assert_int_equal(json_array_size(at_path(items, "data")), 4); // two of the turn before it
+    assert_int_equal(json_array_size(at_path(items, "data")), 5); // two of the turn before it
     expect_json(json_array_get(at_path(items, "data"), 0), "content",
                 "[{'type':'input_text','text':'abc'}]");
     expect_json(json_array_get(at_path(items, "data"), 1), "role", "'assistant'");

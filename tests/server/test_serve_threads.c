@@ -69,7 +69,7 @@ CASE_WITH(test_nothing_is_written_for_those_who_hung_up, serve_setup, serve_tear
     for (int minor = 0; minor < 2; minor++) {
         const double before = serve_gauge(serve, "vllm:generation_tokens_total");
         const int fd = serve_ask(serve, versions[minor], "/v1/completions", body, false);
-        serve_await(serve, "runnel:choices_submitted", CHOICES);
+        serve_await_some(serve, "runnel:choices_submitted"); // all are there for a moment only
         close(fd);
         serve_expect_idle(serve);
         const double written = serve_gauge(serve, "vllm:generation_tokens_total") - before;

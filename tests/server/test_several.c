@@ -397,7 +397,8 @@ CASE(test_a_request_waits_only_as_long_as_it_may) {
     config.request_s = 0.05;
     set->load_ms = 300;
     set_start(set, config, 1);
-    reply_expect(serve_finish(ask(set, 0, 4, false)), 504, "longer than it may");
+    reply_expect(serve_finish(ask(set, 0, 4, false)), 504,
+                 "longer than the server's --request-timeout allows");
     set_stop(set);
 }
 

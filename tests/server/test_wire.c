@@ -465,6 +465,87 @@ CASE(head_sends_no_body) {
     ROWS(rows, taken);
 }
 
+CASE(a_packed_body_is_refused_and_not_read_as_a_plain_one) {
+#define PACKED(value, body)                                                                        \
+    ROW(POST "Connection: close\r\nContent-Encoding: " value "\r\n" body, 415)
+    static const struct row rows[] = {
+        PACKED("gzip", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("GZIP", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("identity, br", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("identity\r\nContent-Encoding: zstd", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("identitys", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("gzip", CHUNK "4\r\n\x1F\x8B\x08\n\r\n0\r\n\r\n"),
+    };
+    ROWS(rows, refused);
+#undef PACKED
+#define PLAIN(value)                                                                               \
+    ROW(POST "Content-Encoding: " value "\r\nContent-Length: 15\r\n\r\n" BODY LAST, 200)
+    static const struct row plain[] = {
+        PLAIN("identity"),
+        PLAIN("Identity , identity"),
+        PLAIN(""),
+        ROW("GET /health HTTP/1.1\r\n" HOST "Content-Encoding: gzip\r\n\r\n" LAST, 200),
+    };
+    ROWS(plain, taken);
+#undef PLAIN
+    static const char packed[] =
+        POST "Content-Encoding: x-gzip\r\nContent-Length: 15\r\nConnection: close\r\n\r\n" BODY;
+    const int fd = serve_connect(*state);
+    serve_send(fd, packed, sizeof packed - 1);
+    struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+    check(strstr(reply.data, "\r\nAccept-Encoding: identity\r\n"), "%s", reply.data);
+    check(strstr(reply.data, "Content-Encoding: x-gzip is not taken"), "%s", reply.data);
+    reply_free(&reply);
+    close(fd);
+}
+
+CASE(a_path_that_is_nearly_right_is_told_the_right_one) {
+    static const char *const paths[][2] = {
+        {"/v1/chat/completions/", "/v1/chat/completions"},
+        {"//v1/chat/completions", "/v1/chat/completions"},
+        {"/v1/v1/messages", "/v1/messages"},
+        {"/api/v1//completions/", "/v1/completions"},
+        {"/responses", "/v1/responses"},
+        {"/v1/tokenize", "/tokenize"},
+        {"/v1", NULL},
+        {"///", NULL},
+        {"/v1/none", NULL},
+        {"/health/?x=/v1/models", "/health"},
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char text[256], hint[128];
+        const int fd = serve_connect(*state);
+        snprintf(text, sizeof text, "GET %s HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n",
+                 paths[i][0]);
+        snprintf(hint, sizeof hint, "; did you mean %s?\"",
+                 paths[i][1] ? paths[i][1] : "another path");
+        serve_send(fd, text, strlen(text));
+        struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+        check(strstr(reply.data, " 404 ") && !strstr(reply.data, hint) == !paths[i][1], "%s: %s",
+              paths[i][0], reply.data);
+        check(paths[i][1] || !strstr(reply.data, "mean"), "%s: %s", paths[i][0], reply.data);
+        reply_free(&reply);
+        close(fd);
+    }
+}
+
+CASE(a_strange_host_or_origin_is_named) {
+    static const char *const asked[][2] = {
+        {"GET /health HTTP/1.1\r\nHost: evil.example:80\r\nConnection: close\r\n\r\n",
+         "The Host header, evil.example:80, names no host"},
+        {GET "Origin: https://evil.example\r\nConnection: close\r\n\r\n",
+         "Pages of the origin https://evil.example may not call"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        const int fd = serve_connect(*state);
+        serve_send(fd, asked[i][0], strlen(asked[i][0]));
+        struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
+        check(strstr(reply.data, " 403 ") && strstr(reply.data, asked[i][1]), "%s", reply.data);
+        reply_free(&reply);
+        close(fd);
+    }
+}
+
 CASE(requests_behind_each_other_are_answered_in_order) {
     enum { N = 100 };
     static struct answers answers;

@@ -84,13 +84,13 @@ rn_status page_dir_open(const char *path, const struct page_io *io, struct page_
     char text[128];
     *out = (struct page_dir){.fd = -1, .io = io ? io : &page_io_system, .salt = entropy_u64()};
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return err_set(err, RN_ERR_IO, "page store %s: %s", err_path(path),
+        return err_set(err, RN_ERR_ARG, "page store %s: %s", err_path(path),
                        strerror_r(errno, text, sizeof text));
     out->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (out->fd < 0 || faccessat(out->fd, ".", R_OK | W_OK | X_OK, 0) != 0) {
         const int code = errno;
         page_dir_close(out);
-        return err_set(err, RN_ERR_IO, "page store %s: %s", err_path(path),
+        return err_set(err, RN_ERR_ARG, "page store %s: %s", err_path(path),
                        strerror_r(code, text, sizeof text));
     }
     static const char *const folders[] = {"tmp", "models", "slots"};
