@@ -12,6 +12,7 @@
 enum {
     MAX_TURNS = 128, // that one pass over the waiting sequences finds
     PROMPT_END = 8,  // tokens of a prompt that the next turn may not share
+    LOOK_STEPS = 8,  // from one look at the waiting sequences to the next, without a change
 };
 
 // ---------------------------------------------------------------- places
@@ -418,12 +419,19 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
     return true;
 }
 
+// After a change, and now and then. Running sequences give pages back as they go on, and evaluate
+// blocks that a waiting one shares. Such room has no change of its own: most of it serves nobody.
+static bool is_to_look(struct engine *engine) {
+    if (engine->n_waiting == 0) return false;
+    return engine->changes || ++engine->n_unlooked >= LOOK_STEPS;
+}
+
 // In turn, as many as there are places for, and one more that may take another's place. A sequence
 // that was preempted meanwhile may go before the next, and an admitted choice may have made others
 // ready. So the turns are looked at again until no sequence is ready or one does not fit.
 static void admit(struct engine *engine, uint64_t now) {
     if (engine->n_waiting == 0) engine_block(engine, ACCOUNT_BLOCKS, now);
-    if (engine->n_waiting == 0 || !engine->changes) return;
+    if (!is_to_look(engine)) return;
     uint64_t promised = promised_to_all(engine);
     enum account_block block = ACCOUNT_BLOCKS;
     for (bool fits = true; fits;) {
@@ -438,6 +446,7 @@ static void admit(struct engine *engine, uint64_t now) {
     engine_block(engine, block, now);
     if (block == ACCOUNT_PAGES) engine->page_holder = engine_page_holder(engine, 0);
     engine->changes = 0;
+    engine->n_unlooked = 0;
 }
 
 void engine_admit(struct engine *engine) {

@@ -80,7 +80,7 @@ struct waiter {
 };
 
 // Admission stops when no waiting sequence is ready, or the next one does not fit. It looks at them
-// again after one of these changes.
+// again after one of these changes, or after a few steps.
 enum engine_change {
     CHANGE_WAITING = 1 << 0, // a sequence joined the waiting ones
     CHANGE_RUNNING = 1 << 1, // a running sequence left its place and its pages
@@ -145,6 +145,7 @@ struct engine {
     struct seq *leaving;    // over, with steps in flight; linked by next
     struct seq *done;       // finished; their events may still be read
     unsigned changes;       // since admission stopped: enum engine_change
+    int n_unlooked;         // steps since then
     uint64_t next_deadline; // no sequence has an earlier deadline; UINT64_MAX: none has one
 
     // promise.c
