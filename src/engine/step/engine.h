@@ -151,8 +151,10 @@ struct engine {
     // promise.c
     int n_bounded, n_unchecked; // live sequences with a bound; n_unchecked: new ones
     double usual_output;        // tokens of texts that ended by themselves, smoothed; 0: unknown
-    struct player *players;     // [max_live] scratch of a forecast
-    int *player_chunk;          // [max_live] the same
+    // scratch of a forecast
+    struct player *players;       // [max_seqs]
+    int *player_chunk;            // [max_seqs]
+    struct seq **players_waiting; // [max_live]
 
     int depth;                               // steps that may be in flight
     struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them
