@@ -1,6 +1,9 @@
 // Admission where memory is short: a sequence that waits for pages starts as soon as there is room
 // for it, whatever made the room. No other sequence has to come or to end for that.
+// label: threads
 #include "bare_engine.h"
+#include "data_file.h"
+#include "fake/fake_backend.h"
 #include "streams.h"
 
 enum { CTX = 512, VOCAB = 512, PAGE = KV_PAGE_TOKENS };
@@ -81,6 +84,54 @@ CASE(a_prompt_that_others_share_makes_room) {
                                        .speculate = "off"};
     run_two(streams_engine(model, &options), &first, &second);
     rn_model_close(model);
+}
+
+// ---------------------------------------------------------------- memory of each group's own
+
+// The number behind a key of a file's metadata.
+static void set_number(const struct data_file *file, const char *key, uint32_t number) {
+    const size_t n_key = strlen(key), type = 4;
+    uint8_t *at = file->data;
+    while (memcmp(at, key, n_key) != 0)
+        assert_true(++at + n_key + type + sizeof number < file->data + file->size);
+    memcpy(at + n_key + type, &number, sizeof number);
+}
+
+// The memory is divided for long texts, so many short ones fill that of the windows alone. As many
+// run as it has pages for. The others wait: they would only take each other's pages.
+CASE(a_group_without_pages_admits_nobody) {
+    enum { LONGEST = 16384, WINDOW = 512, CHUNK = 256, CONTEXTS = 3, N = 40, PROMPT = 200 };
+    static struct stream s[N];
+    static int32_t own[N][PROMPT];
+    const struct data_file file = data_file_read(TEST_DATA "/golden/gemma3/model.gguf");
+    rn_model *model;
+    rn_error err = {0};
+    set_number(&file, "gemma3.attention.sliding_window", WINDOW);
+    set_number(&file, "gemma3.context_length", LONGEST);
+    check(!rn_model_open_memory("gemma3", file.data, file.size, &model, &err), "%s", err.message);
+    rn_engine_options options = {.max_seqs = 32, .batch_tokens = CHUNK, .speculate = "off"};
+    rn_engine *engine = streams_engine(model, &options);
+    options.kv_bytes = CONTEXTS * kv_need(&engine->engine.kv_config, LONGEST, CHUNK);
+    rn_engine_destroy(engine);
+    bare_class = &backend_fake;
+    engine = streams_engine(model, &options);
+    bare_class = NULL;
+    const struct kv_config *config = &engine->engine.kv_config;
+    assert_true(config->group[1].kind == KV_WINDOW && config->group[1].max_pages < 100);
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < PROMPT; k++) own[i][k] = 3 + (i * 31 + k * 7 + i * k) % 200;
+        rn_request request = request_of(PROMPT, 100);
+        request.prompt = own[i];
+        streams_submit(engine, &request, &s[i]);
+    }
+    streams_drain(engine, s, N);
+    for (int i = 0; i < N; i++) assert_int_equal(s[i].n_ids, 100);
+    const int preemptions = (int)streams_stats(engine).preemptions;
+    check(preemptions < N, "%d preemptions of %d sequences", preemptions, N);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    free(file.data);
 }
 
 TEST_PROGRAM(admission) { return cases_run(fill_prompt, NULL); }

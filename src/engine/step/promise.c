@@ -49,7 +49,7 @@ struct player {
     int pos;    // evaluated positions
     int prompt; // positions to evaluate before its next token
     int left;   // tokens to write after that
-    uint64_t bytes;
+    struct kv_amount need;
 };
 
 struct play {
@@ -62,7 +62,7 @@ struct play {
     int n_waiting;
     struct player next; // the first of them, once has_next
     bool has_next;
-    uint64_t held, budget;
+    struct kv_amount held, most;
     double ns; // since its submit
     double factor;
 };
@@ -76,7 +76,7 @@ static struct player player_of(const struct engine *engine, const struct seq *se
     p.pos = runs ? seq_next(seq)
                  : kv_peek(engine->kv, seq->token, seq->n_token, seq->salt, seq->n_salt);
     p.prompt = seq_known(seq) - p.pos;
-    p.bytes = kv_need(&engine->kv_config, seq->n_token + 1, engine->batch_tokens);
+    p.need = kv_need_amount(&engine->kv_config, seq->n_token + 1, engine->batch_tokens);
     if (runs && seq_is_stream(seq)) p.prompt = 0;
     return p;
 }
@@ -91,16 +91,13 @@ static void play_insert(struct play *play, const struct player *player) {
 // Running sequences, and waiting ones that go before this one, which is the last of them. Returns
 // the number of sequences that go before it.
 static int play_begin(struct play *play, const struct engine *engine, struct seq *seq) {
-    struct kv_stats stats;
     int n_before = 0;
-    kv_get_stats(engine->kv, &stats);
     *play = (struct play){.engine = engine,
                           .own = seq,
                           .player = engine->players,
                           .waiting = engine->players_waiting,
-                          .held = stats.held_bytes,
-                          .budget = stats.budget,
                           .factor = draft_factor(engine)};
+    kv_get_amounts(engine->kv, &play->held, &play->most);
     for (int i = 0; i < engine->n_running; i++) {
         if (engine->running[i]->is_paused) continue;
         const struct player player = player_of(engine, engine->running[i], true);
@@ -134,6 +131,12 @@ static bool allows(const struct play *play, const struct player *more) {
     return price_of_exact(&engine->price, &shape) <= room * (double)bound;
 }
 
+static bool has_room(const struct play *play, const struct player *more) {
+    struct kv_amount sum = play->held;
+    kv_amount_add(&sum, &more->need);
+    return kv_amount_fits(&sum, &play->most);
+}
+
 // In turn. A waiting sequence is looked at closely when it is the next one.
 static void play_admit(struct play *play) {
     const struct engine *engine = play->engine;
@@ -141,17 +144,17 @@ static void play_admit(struct play *play) {
         const struct player *next = &play->next;
         if (!play->has_next) play->next = player_of(engine, play->waiting[0], false);
         play->has_next = true;
-        if (play->n > 0 && (play->held + next->bytes > play->budget || !allows(play, next))) return;
+        if (play->n > 0 && (!has_room(play, next) || !allows(play, next))) return;
         play->has_next = false;
         engine_turns_pop(engine, play->waiting, play->n_waiting--);
         play_insert(play, next);
-        play->held += next->bytes;
+        kv_amount_add(&play->held, &next->need);
     }
 }
 
 static void play_remove(struct play *play, int at) {
     play->has_ended |= play->player[at].seq == play->own;
-    play->held -= play->player[at].bytes < play->held ? play->player[at].bytes : play->held;
+    kv_amount_take(&play->held, &play->player[at].need);
     play->n--;
     for (int i = at; i < play->n; i++) play->player[i] = play->player[i + 1];
 }
