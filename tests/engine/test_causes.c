@@ -378,6 +378,29 @@ CASE(a_preemption) {
     rn_engine_destroy(engine);
 }
 
+// The tokens that were lost are counted apart: they are no prompt, and no text.
+CASE(tokens_that_a_preemption_took_are_computed_again) {
+    enum { PROMPT = 20, FIRST = 40, SECOND = 30, MAX = 200 };
+    static rn_step step[MAX];
+    rn_engine *engine = new_engine(&(rn_engine_options){
+        .n_threads = 1, .max_seqs = 2, .n_ctx = 64, .kv_pages = 3, .no_prefix_cache = true});
+    rn_request request = request_for(1, PROMPT, FIRST);
+    submit(engine, &request);
+    request = request_for(2, PROMPT, SECOND);
+    finish(engine, submit(engine, &request));
+    const int n = (int)rn_engine_steps(engine, 0, step, MAX);
+    int n_prompt = 0, n_again = 0, n_stream = 0;
+    for (int i = 0; i < n; i++) {
+        n_prompt += (int)step[i].prompt_tokens;
+        n_again += (int)step[i].again_tokens;
+        n_stream += (int)step[i].stream_tokens;
+    }
+    assert_int_equal(n_prompt, 2 * PROMPT);
+    assert_int_equal(n_again, KV_PAGE_TOKENS); // it lost a page when it needed the next one
+    assert_int_equal(n_stream, FIRST - 1 + SECOND - 1);
+    rn_engine_destroy(engine);
+}
+
 static double mask_ms;
 
 static void slow_mask(void *ctx, int choice, uint64_t *allowed, int n_vocab) { pass_ms(mask_ms); }

@@ -260,6 +260,43 @@ CASE(a_refusal_comes_at_once_and_has_the_numbers) {
     rn_engine_destroy(engine);
 }
 
+// Of a long queue: running ones, waiting ones of all turns, but none of lower priority.
+CASE(a_refusal_counts_the_sequences_that_go_before) {
+    enum { RUNNING = 4, WAITING = 300, LOWER = 30 };
+    static struct got others[RUNNING + WAITING];
+    static const int32_t prompt[8] = {5, 6, 7, 8, 9, 10, 11, 12};
+    struct got got = {0};
+    rn_engine *engine = warm_engine(&got);
+    for (int i = 0; i < RUNNING + WAITING; i++) {
+        const rn_request request = {.prompt = prompt,
+                                    .n_prompt = 1 + (size_t)i % 8,
+                                    .max_tokens = 150,
+                                    .ignore_eos = true,
+                                    .priority = i < RUNNING   ? 1
+                                                : i % 10 == 0 ? -1
+                                                              : i % 2,
+                                    .data = &others[i]};
+        uint64_t id;
+        bool busy;
+        assert_int_equal(rn_engine_submit(engine, &request, &id, NULL), RN_OK);
+        if (i == RUNNING - 1) rn_engine_step(engine, &busy);
+    }
+    assert_int_equal(engine->engine.n_running, RUNNING);
+    got = ask_one(engine, &(struct ask){.n_prompt = 100, .n_out = 4, .ttft_ms = 2000}, 1);
+    char expected[80];
+    snprintf(expected, sizeof expected, "%d sequences go before it, and 100 tokens",
+             RUNNING + WAITING - LOWER);
+    check(got.refused && strstr(got.reason, expected), "%s", got.reason);
+    got = ask_one(engine, &(struct ask){.n_prompt = 100, .n_out = 4, .ttft_ms = 60000}, 1);
+    check(!got.refused && got.n_tokens == 4 && got.ttft_ms <= 60000, "%s", got.reason);
+    for (bool busy = true; busy;) {
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    for (int i = 0; i < RUNNING + WAITING; i++) assert_int_equal(others[i].n_tokens, 150);
+    rn_engine_destroy(engine);
+}
+
 // Every choice of a refused request ends.
 CASE(all_choices_of_a_request_are_refused_together) {
     struct got got = {0};

@@ -232,4 +232,54 @@ CASE(texts_come_back_from_the_hosts_memory) {
     bare_store_always = false;
 }
 
+// As many requests as the store has fetches are paused while their pages are read. Others that want
+// the same pages, or pages of their own, or none, go on.
+CASE(paused_requests_keep_no_other_from_the_store) {
+    enum { PAUSED = STORE_FETCHES, OTHERS = 3, FIRST = 100, OUTPUT = 4, MOST_STEPS = 100 };
+    static struct stream got[PAUSED + OTHERS];
+    static int32_t text[PAUSED + OTHERS][FIRST];
+    static const int like[OTHERS] = {0, PAUSED, PAUSED + 1}; // the last one is new
+    rn_model *model = open_model(0);
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = PAUSED + OTHERS + 1,
+                                                                   .n_ctx = LONGEST,
+                                                                   .speculate = "off",
+                                                                   .page_store_memory = 64 << 20});
+    rn_request request = {.n_prompt = FIRST, .max_tokens = OUTPUT, .ignore_eos = true};
+    bare_store_always = true;
+    engine->engine.store_always = true;
+    for (int i = 0; i < PAUSED + 2; i++) {
+        for (int k = 0; k < FIRST; k++) text[i][k] = some_token(i, k);
+        request.prompt = text[i];
+        if (i <= PAUSED) streams_run(engine, &request, got);
+    }
+    page_store_settle(engine->engine.store, 10000);
+    rn_engine_forget_prefixes(engine);
+    for (int i = 0; i < PAUSED; i++) {
+        request.prompt = text[i];
+        streams_submit(engine, &request, &got[i]);
+    }
+    streams_step(engine, got, PAUSED, 0, 0);
+    assert_int_equal(engine->engine.n_fetching, PAUSED);
+    for (int i = 0; i < PAUSED; i++) rn_engine_pause(engine, got[i].id, true);
+    for (int i = 0; i < OTHERS; i++) {
+        request.prompt = text[like[i]];
+        streams_submit(engine, &request, &got[PAUSED + i]);
+    }
+    for (int step = 0; step < MOST_STEPS; step++)
+        streams_step(engine, got, PAUSED + OTHERS, step, 0);
+    for (int i = 0; i < PAUSED + OTHERS; i++)
+        check(got[i].n_ids == (i < PAUSED ? 0 : OUTPUT), "request %d has %d tokens", i,
+              got[i].n_ids);
+    check(got[PAUSED + 1].timings.stored_tokens > 0 && got[PAUSED].timings.cached_tokens > 0,
+          "%d tokens came from the store, %d from another request",
+          got[PAUSED + 1].timings.stored_tokens, got[PAUSED].timings.cached_tokens);
+    for (int i = 0; i < PAUSED; i++) rn_engine_pause(engine, got[i].id, false);
+    streams_drain(engine, got, PAUSED + OTHERS);
+    for (int i = 0; i < PAUSED; i++)
+        assert_true(got[i].n_ids == OUTPUT && got[i].timings.stored_tokens > 0);
+    bare_store_always = false;
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
 TEST_PROGRAM(store_turns) { return cases_run(NULL, NULL); }

@@ -304,3 +304,12 @@ void kv_get_stats(const struct kv *kv, struct kv_stats *out) {
     out->held_bytes = kv->held_bytes;
     out->cached_bytes = kv->cached_bytes;
 }
+
+void kv_get_amounts(const struct kv *kv, struct kv_amount *held, struct kv_amount *most) {
+    *held = (struct kv_amount){.bytes = kv->held_bytes};
+    *most = (struct kv_amount){.bytes = kv->budget};
+    for (int g = 0; g < kv->n_group; g++) {
+        held->pages[g] = kv->group[g].n_held;
+        most->pages[g] = kv->group[g].n_page;
+    }
+}

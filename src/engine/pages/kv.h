@@ -250,6 +250,21 @@ uint64_t kv_need(const struct kv_config *config, int n_positions, int chunk);
 uint32_t kv_table_pages(const struct kv_config *config, const struct kv_table *table, int g);
 uint64_t kv_table_bytes(const struct kv_config *config, const struct kv_table *table);
 
+// Bytes of all groups together; of each group with memory of its own its pages too. Bytes that one
+// of those has left are of no use to another.
+struct kv_amount {
+    uint64_t bytes;
+    uint64_t pages[PLAN_MAX_KV_GROUPS];
+};
+// kv_need in both units. Of a recurrent group's pages it has the state alone.
+struct kv_amount kv_need_amount(const struct kv_config *config, int n_positions, int chunk);
+struct kv_amount kv_table_amount(const struct kv_config *config, const struct kv_table *table);
+// What tables and copies hold, and the most that they can.
+void kv_get_amounts(const struct kv *kv, struct kv_amount *held, struct kv_amount *most);
+void kv_amount_add(struct kv_amount *sum, const struct kv_amount *more);
+void kv_amount_take(struct kv_amount *sum, const struct kv_amount *less); // at least 0 stays
+bool kv_amount_fits(const struct kv_amount *amount, const struct kv_amount *room);
+
 // Clears and copies since the last call, in order; valid until the next kv_grow, before which they
 // are to be done. A page is the target of at most one of them.
 const struct batch_page *kv_take_ops(struct kv *kv, int *n);

@@ -88,3 +88,39 @@ uint64_t kv_table_bytes(const struct kv_config *config, const struct kv_table *t
         bytes += kv_table_pages(config, table, g) * config->group[g].page_bytes;
     return bytes;
 }
+
+struct kv_amount kv_need_amount(const struct kv_config *config, int n_positions, int chunk) {
+    struct kv_amount need = {.bytes = kv_need(config, n_positions, chunk)};
+    for (int g = 0; g < config->n_group; g++) {
+        if (!config->group[g].max_pages) continue;
+        const bool is_state = config->group[g].kind == KV_RECURRENT;
+        need.pages[g] = is_state ? 1 : group_need(config, g, n_positions, chunk);
+    }
+    return need;
+}
+
+struct kv_amount kv_table_amount(const struct kv_config *config, const struct kv_table *table) {
+    struct kv_amount held = {.bytes = kv_table_bytes(config, table)};
+    for (int g = 0; g < config->n_group; g++)
+        if (config->group[g].max_pages) held.pages[g] = kv_table_pages(config, table, g);
+    return held;
+}
+
+void kv_amount_add(struct kv_amount *sum, const struct kv_amount *more) {
+    sum->bytes += more->bytes;
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) sum->pages[g] += more->pages[g];
+}
+
+static uint64_t less_of(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+void kv_amount_take(struct kv_amount *sum, const struct kv_amount *less) {
+    sum->bytes = less_of(sum->bytes, less->bytes);
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++)
+        sum->pages[g] = less_of(sum->pages[g], less->pages[g]);
+}
+
+bool kv_amount_fits(const struct kv_amount *amount, const struct kv_amount *room) {
+    bool fits = amount->bytes <= room->bytes;
+    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) fits &= amount->pages[g] <= room->pages[g];
+    return fits;
+}

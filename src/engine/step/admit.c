@@ -12,6 +12,7 @@
 enum {
     MAX_TURNS = 128, // that one pass over the waiting sequences finds
     PROMPT_END = 8,  // tokens of a prompt that the next turn may not share
+    LOOK_STEPS = 8,  // from one look at the waiting sequences to the next, without a change
 };
 
 // ---------------------------------------------------------------- places
@@ -269,23 +270,24 @@ bool engine_table_begin(struct engine *engine, struct seq *seq) {
 
 // ---------------------------------------------------------------- room
 
-// The bytes that its known tokens and one more take together.
-static uint64_t needed_by(const struct engine *engine, const struct seq *seq) {
-    const int n = seq->n_token < seq->limit ? seq->n_token + 1 : seq->n_token;
+// What its known tokens and n_more take together.
+static struct kv_amount needed_by(const struct engine *engine, const struct seq *seq, int n_more) {
+    const int left = seq->limit - seq->n_token, n = seq->n_token + (n_more < left ? n_more : left);
     const int rest = n - seq->n_done;
-    return kv_need(&engine->kv_config, n,
-                   rest < engine->batch_tokens ? rest : engine->batch_tokens);
+    return kv_need_amount(&engine->kv_config, n,
+                          rest < engine->batch_tokens ? rest : engine->batch_tokens);
 }
 
-static uint64_t held_by(const struct engine *engine, const struct seq *seq) {
-    return kv_table_bytes(&engine->kv_config, &seq->table);
+static struct kv_amount held_by(const struct engine *engine, const struct seq *seq) {
+    return kv_table_amount(&engine->kv_config, &seq->table);
 }
 
 uint64_t engine_page_holder(const struct engine *engine, uint64_t except) {
     uint64_t most = 0, request = 0;
     for (int i = 0; i < engine->n_running; i++) {
         const struct seq *seq = engine->running[i];
-        const uint64_t bytes = seq->id == except ? 0 : held_by(engine, seq);
+        const uint64_t bytes =
+            seq->id == except ? 0 : kv_table_bytes(&engine->kv_config, &seq->table);
         if (bytes <= most) continue;
         most = bytes;
         request = seq->id;
@@ -293,30 +295,57 @@ uint64_t engine_page_holder(const struct engine *engine, uint64_t except) {
     return request;
 }
 
-// The bytes that a running sequence will want: the rest of its prompt, at least the next page of
-// each group. Without this, a new sequence would take the pages that a prompt in progress needs.
-static uint64_t promised_to(const struct engine *engine, const struct seq *seq) {
+// What a running sequence will want: the rest of its prompt, at least the next page of each group.
+// Without this, a new sequence would take the pages that a prompt in progress needs. Where groups
+// have memory of their own, none of a group that gives a page back for each that it takes.
+static struct kv_amount promised_to(const struct engine *engine, const struct seq *seq) {
+    const struct kv_config *config = &engine->kv_config;
+    const struct kv_amount held = held_by(engine, seq);
+    const struct kv_amount later = needed_by(engine, seq, KV_PAGE_TOKENS);
+    struct kv_amount want = needed_by(engine, seq, 1);
     uint64_t page_bytes = 0;
-    for (int g = 0; g < engine->kv_config.n_group; g++)
-        page_bytes += engine->kv_config.group[g].page_bytes;
-    const uint64_t need = needed_by(engine, seq), held = held_by(engine, seq);
-    return need > held + page_bytes ? need - held : page_bytes;
+    kv_amount_take(&want, &held);
+    for (int g = 0; g < config->n_group; g++) {
+        page_bytes += config->group[g].page_bytes;
+        if (want.pages[g] == 0 && later.pages[g] > held.pages[g]) want.pages[g] = 1;
+    }
+    if (want.bytes < page_bytes) want.bytes = page_bytes;
+    return want;
 }
 
-static uint64_t promised_to_all(const struct engine *engine) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < engine->n_running; i++) bytes += promised_to(engine, engine->running[i]);
-    return bytes;
+static struct kv_amount promised_to_all(const struct engine *engine) {
+    struct kv_amount sum = {0};
+    for (int i = 0; i < engine->n_running; i++) {
+        const struct kv_amount promised = promised_to(engine, engine->running[i]);
+        kv_amount_add(&sum, &promised);
+    }
+    return sum;
+}
+
+// Room for a sequence: beside the held pages, and its own.
+static struct kv_amount room_for(const struct engine *engine, const struct seq *seq) {
+    struct kv_amount held, room;
+    const struct kv_amount own = held_by(engine, seq);
+    kv_get_amounts(engine->kv, &held, &room);
+    kv_amount_take(&room, &held);
+    kv_amount_add(&room, &own);
+    return room;
+}
+
+static bool needs_fit(const struct engine *engine, const struct seq *seq,
+                      const struct kv_amount *promised, const struct kv_amount *room) {
+    struct kv_amount wanted = needed_by(engine, seq, 1);
+    kv_amount_add(&wanted, promised);
+    return kv_amount_fits(&wanted, room);
 }
 
 // Whether there is a place for it, and its pages fit beside the held and promised ones.
-static bool has_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
+static bool has_room(const struct engine *engine, const struct seq *seq,
+                     const struct kv_amount *promised) {
     if (engine->n_running == 0) return true;
     if (engine->n_running == engine->max_seqs) return false;
-    struct kv_stats stats;
-    kv_get_stats(engine->kv, &stats);
-    return needed_by(engine, seq) + promised <=
-           stats.budget - stats.held_bytes + held_by(engine, seq);
+    const struct kv_amount room = room_for(engine, seq);
+    return needs_fit(engine, seq, promised, &room);
 }
 
 // Whether `other` makes way for it: a paused sequence, or one of lower priority.
@@ -326,22 +355,22 @@ static bool makes_way(const struct seq *other, const struct seq *seq) {
 
 // Whether it has room once every sequence that may make way did, so that none does in vain. Pages
 // that those share are counted more than once, so a yes may be wrong; a no is right.
-static bool could_have_room(const struct engine *engine, const struct seq *seq, uint64_t promised) {
-    struct kv_stats stats;
-    kv_get_stats(engine->kv, &stats);
-    uint64_t have = stats.budget - stats.held_bytes + held_by(engine, seq);
+static bool could_have_room(const struct engine *engine, const struct seq *seq,
+                            const struct kv_amount *promised) {
+    struct kv_amount room = room_for(engine, seq), staying = *promised;
     int n_staying = 0;
     for (int i = 0; i < engine->n_running; i++) {
         const struct seq *other = engine->running[i];
         if (makes_way(other, seq)) {
-            have += held_by(engine, other);
-            promised -= promised_to(engine, other);
+            const struct kv_amount its = held_by(engine, other), want = promised_to(engine, other);
+            kv_amount_add(&room, &its);
+            kv_amount_take(&staying, &want);
         } else {
             n_staying++;
         }
     }
     if (n_staying == 0) return true;
-    return n_staying < engine->max_seqs && needed_by(engine, seq) + promised <= have;
+    return n_staying < engine->max_seqs && needs_fit(engine, seq, &staying, &room);
 }
 
 // Whether all places are taken by sequences that need not make way.
@@ -350,15 +379,16 @@ static bool is_full_for(const struct engine *engine, const struct seq *seq) {
     return !makes_way(engine->running[engine_victim(engine, 0)], seq);
 }
 
-static bool make_room(struct engine *engine, const struct seq *seq, uint64_t *promised) {
-    if (has_room(engine, seq, *promised)) return true;
-    if (!could_have_room(engine, seq, *promised)) return false;
+static bool make_room(struct engine *engine, const struct seq *seq, struct kv_amount *promised) {
+    if (has_room(engine, seq, promised)) return true;
+    if (!could_have_room(engine, seq, promised)) return false;
     engine->land_first = engine->n_flight > 0;
     if (engine->land_first) return false;
-    while (!has_room(engine, seq, *promised)) {
+    while (!has_room(engine, seq, promised)) {
         const int victim = engine_victim(engine, 0);
         if (victim < 0 || !makes_way(engine->running[victim], seq)) return false;
-        *promised -= promised_to(engine, engine->running[victim]);
+        const struct kv_amount want = promised_to(engine, engine->running[victim]);
+        kv_amount_take(promised, &want);
         engine_preempt(engine, victim, seq->id);
     }
     return true;
@@ -391,8 +421,8 @@ static bool lacks_cache(struct engine *engine, const struct seq *seq) {
 }
 
 // Admits it; false: it does not fit, and every sequence behind it waits too, for what *block says.
-static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint64_t *promised,
-                      enum account_block *block) {
+static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now,
+                      struct kv_amount *promised, enum account_block *block) {
     *block = ACCOUNT_PLACES;
     if (is_full_for(engine, seq)) return false; // spares the search for its prefix
     if (!engine_keeps_promises(engine, seq)) return false;
@@ -414,8 +444,16 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
     *block = ACCOUNT_BLOCKS;
     waiting_remove(engine, seq);
     start(engine, seq, found, now);
-    *promised += promised_to(engine, seq);
+    const struct kv_amount want = promised_to(engine, seq);
+    kv_amount_add(promised, &want);
     return true;
+}
+
+// After a change, and now and then. Running sequences give pages back as they go on, and evaluate
+// blocks that a waiting one shares. Such room has no change of its own: most of it serves nobody.
+static bool is_to_look(struct engine *engine) {
+    if (engine->n_waiting == 0) return false;
+    return engine->changes || ++engine->n_unlooked >= LOOK_STEPS;
 }
 
 // In turn, as many as there are places for, and one more that may take another's place. A sequence
@@ -423,8 +461,8 @@ static bool admit_one(struct engine *engine, struct seq *seq, uint64_t now, uint
 // ready. So the turns are looked at again until no sequence is ready or one does not fit.
 static void admit(struct engine *engine, uint64_t now) {
     if (engine->n_waiting == 0) engine_block(engine, ACCOUNT_BLOCKS, now);
-    if (engine->n_waiting == 0 || !engine->changes) return;
-    uint64_t promised = promised_to_all(engine);
+    if (!is_to_look(engine)) return;
+    struct kv_amount promised = promised_to_all(engine);
     enum account_block block = ACCOUNT_BLOCKS;
     for (bool fits = true; fits;) {
         struct seq *next[MAX_TURNS];
@@ -438,6 +476,7 @@ static void admit(struct engine *engine, uint64_t now) {
     engine_block(engine, block, now);
     if (block == ACCOUNT_PAGES) engine->page_holder = engine_page_holder(engine, 0);
     engine->changes = 0;
+    engine->n_unlooked = 0;
 }
 
 void engine_admit(struct engine *engine) {

@@ -80,7 +80,7 @@ struct waiter {
 };
 
 // Admission stops when no waiting sequence is ready, or the next one does not fit. It looks at them
-// again after one of these changes.
+// again after one of these changes, or after a few steps.
 enum engine_change {
     CHANGE_WAITING = 1 << 0, // a sequence joined the waiting ones
     CHANGE_RUNNING = 1 << 1, // a running sequence left its place and its pages
@@ -145,13 +145,16 @@ struct engine {
     struct seq *leaving;    // over, with steps in flight; linked by next
     struct seq *done;       // finished; their events may still be read
     unsigned changes;       // since admission stopped: enum engine_change
+    int n_unlooked;         // steps since then
     uint64_t next_deadline; // no sequence has an earlier deadline; UINT64_MAX: none has one
 
     // promise.c
     int n_bounded, n_unchecked; // live sequences with a bound; n_unchecked: new ones
     double usual_output;        // tokens of texts that ended by themselves, smoothed; 0: unknown
-    struct player *players;     // [max_live] scratch of a forecast
-    int *player_chunk;          // [max_live] the same
+    // scratch of a forecast
+    struct player *players;       // [max_seqs]
+    int *player_chunk;            // [max_seqs]
+    struct seq **players_waiting; // [max_live]
 
     int depth;                               // steps that may be in flight
     struct flight flight[BACKEND_MAX_DEPTH]; // from first_flight on, n_flight of them

@@ -43,22 +43,26 @@ static double draft_factor(const struct engine *engine) {
 
 // ---------------------------------------------------------------- the play
 
+// A running sequence.
 struct player {
     const struct seq *seq;
     int pos;    // evaluated positions
     int prompt; // positions to evaluate before its next token
     int left;   // tokens to write after that
-    uint64_t bytes;
-    bool runs;
+    struct kv_amount need;
 };
 
 struct play {
     const struct engine *engine;
     const struct seq *own; // whose times are asked for
     bool has_first, has_ended;
-    struct player *player; // in turn
-    int n, n_running;
-    uint64_t held, budget;
+    struct player *player; // [n] in turn
+    int n;
+    struct seq **waiting; // [n_waiting] their turns, see engine_turns_init
+    int n_waiting;
+    struct player next; // the first of them, once has_next
+    bool has_next;
+    struct kv_amount held, most;
     double ns; // since its submit
     double factor;
 };
@@ -68,49 +72,48 @@ static uint64_t play_now(const struct play *play) {
 }
 
 static struct player player_of(const struct engine *engine, const struct seq *seq, bool runs) {
-    struct player p = {.seq = seq, .runs = runs, .left = expected_left(engine, seq)};
+    struct player p = {.seq = seq, .left = expected_left(engine, seq)};
     p.pos = runs ? seq_next(seq)
                  : kv_peek(engine->kv, seq->token, seq->n_token, seq->salt, seq->n_salt);
     p.prompt = seq_known(seq) - p.pos;
-    p.bytes = kv_need(&engine->kv_config, seq->n_token + 1, engine->batch_tokens);
+    p.need = kv_need_amount(&engine->kv_config, seq->n_token + 1, engine->batch_tokens);
     if (runs && seq_is_stream(seq)) p.prompt = 0;
     return p;
 }
 
-static void play_insert(struct play *play, struct player player) {
+static void play_insert(struct play *play, const struct player *player) {
     int at = play->n++;
-    for (; at > 0 && engine_goes_first(play->engine, player.seq, play->player[at - 1].seq); at--)
+    for (; at > 0 && engine_goes_first(play->engine, player->seq, play->player[at - 1].seq); at--)
         play->player[at] = play->player[at - 1];
-    play->player[at] = player;
-    play->n_running += player.runs;
+    play->player[at] = *player;
 }
 
-// Running sequences, and waiting ones that go before this one.
-static void play_begin(struct play *play, const struct engine *engine, const struct seq *seq) {
-    struct kv_stats stats;
-    kv_get_stats(engine->kv, &stats);
+// Running sequences, and waiting ones that go before this one, which is the last of them. Returns
+// the number of sequences that go before it.
+static int play_begin(struct play *play, const struct engine *engine, struct seq *seq) {
+    int n_before = 0;
     *play = (struct play){.engine = engine,
                           .own = seq,
                           .player = engine->players,
-                          .held = stats.held_bytes,
-                          .budget = stats.budget,
+                          .waiting = engine->players_waiting,
                           .factor = draft_factor(engine)};
-    for (int i = 0; i < engine->n_running; i++)
-        if (!engine->running[i]->is_paused)
-            play_insert(play, player_of(engine, engine->running[i], true));
+    kv_get_amounts(engine->kv, &play->held, &play->most);
+    for (int i = 0; i < engine->n_running; i++) {
+        if (engine->running[i]->is_paused) continue;
+        const struct player player = player_of(engine, engine->running[i], true);
+        play_insert(play, &player);
+        n_before += engine_goes_first(engine, player.seq, seq);
+    }
     for (int i = 0; i < engine->n_waiting; i++) {
         const struct waiter *waiter = &engine->waiting[i];
         if (waiter->seq == seq || waiter->is_paused) continue;
         if (engine_goes_first(engine, waiter->seq, seq))
-            play_insert(play, player_of(engine, waiter->seq, false));
+            play->waiting[play->n_waiting++] = waiter->seq;
     }
-    play_insert(play, player_of(engine, seq, false));
-}
-
-static struct player *play_find(struct play *play, const struct seq *seq) {
-    for (int i = 0; i < play->n; i++)
-        if (play->player[i].seq == seq) return &play->player[i];
-    return NULL;
+    n_before += play->n_waiting;
+    play->waiting[play->n_waiting++] = seq;
+    engine_turns_init(engine, play->waiting, play->n_waiting);
+    return n_before;
 }
 
 // Rule 2, over the players.
@@ -120,33 +123,38 @@ static bool allows(const struct play *play, const struct player *more) {
     uint64_t bound = UINT64_MAX;
     for (int i = 0; i < play->n; i++) {
         const struct player *p = &play->player[i];
-        if (!p->runs && p != more) continue;
         batch_shape_add(engine->plan, &shape, p->pos + p->prompt, 1, 1);
-        if (p != more && p->seq->bound && p->seq->bound->token_ns < bound)
-            bound = p->seq->bound->token_ns;
+        if (p->seq->bound && p->seq->bound->token_ns < bound) bound = p->seq->bound->token_ns;
     }
     if (bound == UINT64_MAX) return true;
+    batch_shape_add(engine->plan, &shape, more->pos + more->prompt, 1, 1);
     return price_of_exact(&engine->price, &shape) <= room * (double)bound;
 }
 
+static bool has_room(const struct play *play, const struct player *more) {
+    struct kv_amount sum = play->held;
+    kv_amount_add(&sum, &more->need);
+    return kv_amount_fits(&sum, &play->most);
+}
+
+// In turn. A waiting sequence is looked at closely when it is the next one.
 static void play_admit(struct play *play) {
     const struct engine *engine = play->engine;
-    for (int i = 0; i < play->n; i++) {
-        struct player *p = &play->player[i];
-        if (p->runs) continue;
-        if (play->n_running == engine->max_seqs) return;
-        if (play->n_running > 0 && (play->held + p->bytes > play->budget || !allows(play, p)))
-            return;
-        p->runs = true;
-        play->n_running++;
-        play->held += p->bytes;
+    while (play->n_waiting > 0 && play->n < engine->max_seqs) {
+        const struct player *next = &play->next;
+        if (!play->has_next) play->next = player_of(engine, play->waiting[0], false);
+        play->has_next = true;
+        if (play->n > 0 && (!has_room(play, next) || !allows(play, next))) return;
+        play->has_next = false;
+        engine_turns_pop(engine, play->waiting, play->n_waiting--);
+        play_insert(play, next);
+        kv_amount_add(&play->held, &next->need);
     }
 }
 
 static void play_remove(struct play *play, int at) {
     play->has_ended |= play->player[at].seq == play->own;
-    play->held -= play->player[at].bytes < play->held ? play->player[at].bytes : play->held;
-    play->n_running--;
+    kv_amount_take(&play->held, &play->player[at].need);
     play->n--;
     for (int i = at; i < play->n; i++) play->player[i] = play->player[i + 1];
 }
@@ -157,7 +165,7 @@ static int streams_shape(const struct play *play, int k, struct batch_shape *sha
     *shape = (struct batch_shape){0};
     for (int i = 0; i < play->n; i++) {
         const struct player *p = &play->player[i];
-        if (!p->runs || p->prompt > 0) continue;
+        if (p->prompt > 0) continue;
         batch_shape_add(play->engine->plan, shape, p->pos + k, 1, 1);
         n++;
     }
@@ -169,7 +177,7 @@ static uint64_t play_bound(const struct play *play) {
     uint64_t bound = UINT64_MAX;
     for (int i = 0; i < play->n; i++) {
         const struct player *p = &play->player[i];
-        if (!p->runs || p->prompt > 0) continue;
+        if (p->prompt > 0) continue;
         if (play->engine->itl_ns < bound) bound = play->engine->itl_ns;
         bound = tighter(bound, p->seq);
     }
@@ -185,7 +193,7 @@ static int prompts_shape(const struct play *play, int n_streams, struct batch_sh
     for (int i = 0; i < play->n; i++) chunk[i] = 0;
     for (int i = 0; i < play->n; i++) {
         const struct player *p = &play->player[i];
-        if (!p->runs || p->prompt == 0 || tokens <= 0) continue;
+        if (p->prompt == 0 || tokens <= 0) continue;
         int take = p->prompt < tokens ? p->prompt : tokens;
         if (bound != UINT64_MAX)
             take = price_chunk(&engine->price, engine->plan, shape, p->pos, take, bound);
@@ -206,7 +214,6 @@ static void play_streams(struct play *play) {
     bool has_prompts = false;
     for (int i = 0; i < play->n; i++) {
         const struct player *p = &play->player[i];
-        if (!p->runs) continue;
         has_prompts |= p->prompt > 0;
         if (p->prompt == 0 && p->left < k) k = p->left;
     }
@@ -216,7 +223,7 @@ static void play_streams(struct play *play) {
     play->ns += play->factor * k * price_of_exact(&play->engine->price, &shape);
     for (int i = play->n - 1; i >= 0; i--) {
         struct player *p = &play->player[i];
-        if (!p->runs || p->prompt > 0) continue;
+        if (p->prompt > 0) continue;
         p->pos += k;
         p->left -= k;
         if (p->left <= 0) play_remove(play, i);
@@ -234,7 +241,7 @@ static void play_step(struct play *play) {
     play->ns += price_of_exact(&play->engine->price, &shape);
     for (int i = play->n - 1; i >= 0; i--) {
         struct player *p = &play->player[i];
-        if (!p->runs || (p->prompt > 0 && chunk[i] == 0)) continue;
+        if (p->prompt > 0 && chunk[i] == 0) continue;
         const int n = p->prompt > 0 ? chunk[i] : 1;
         p->pos += n;
         p->prompt = p->prompt > 0 ? p->prompt - n : 0;
@@ -245,13 +252,13 @@ static void play_step(struct play *play) {
     }
 }
 
-void engine_forecast(const struct engine *engine, const struct seq *seq, uint64_t now,
-                     double first_ns, double token_ns, struct forecast *out) {
+void engine_forecast(const struct engine *engine, struct seq *seq, uint64_t now, double first_ns,
+                     double token_ns, struct forecast *out) {
     struct play play;
-    play_begin(&play, engine, seq);
-    const struct player *own = play_find(&play, seq);
-    const int n_more = own->left - 1; // tokens behind the first
-    *out = (struct forecast){.n_before = (int)(own - play.player), .n_prompt = own->prompt};
+    const int n_before = play_begin(&play, engine, seq);
+    const struct player own = player_of(engine, seq, false);
+    const int n_more = own.left - 1; // tokens behind the first
+    *out = (struct forecast){.n_before = n_before, .n_prompt = own.prompt};
     play.ns = (double)(now - seq->account.sum.submit_ns);
     if (engine->n_flight > 0) // it lands first
         play.ns += price_of_exact(&engine->price, &engine->flight[engine->first_flight].shape);
@@ -363,14 +370,16 @@ void engine_bound_leave(struct engine *engine, const struct seq *seq, rn_finish 
 }
 
 rn_status engine_promises_init(struct engine *engine, rn_error *err) {
-    const size_t n = (size_t)engine->max_live;
-    engine->players = calloc(n, sizeof *engine->players);
-    engine->player_chunk = calloc(n, sizeof *engine->player_chunk);
-    if (engine->players && engine->player_chunk) return RN_OK;
+    const size_t n = (size_t)engine->max_live, seqs = (size_t)engine->max_seqs;
+    engine->players = calloc(seqs, sizeof *engine->players);
+    engine->player_chunk = calloc(seqs, sizeof *engine->player_chunk);
+    engine->players_waiting = calloc(n, sizeof(struct seq *));
+    if (engine->players && engine->player_chunk && engine->players_waiting) return RN_OK;
     return err_set(err, RN_ERR_NOMEM, "no memory for the forecasts of %zu sequences", n);
 }
 
 void engine_promises_deinit(struct engine *engine) {
     free(engine->players);
     free(engine->player_chunk);
+    free(engine->players_waiting);
 }

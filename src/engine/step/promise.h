@@ -32,8 +32,8 @@ void engine_bound_leave(struct engine *engine, const struct seq *seq, rn_finish 
 void engine_check_bounds(struct engine *engine, uint64_t now);
 // The prediction. It ends early when the first token is later than first_ns, or the others come
 // more slowly than every token_ns.
-void engine_forecast(const struct engine *engine, const struct seq *seq, uint64_t now,
-                     double first_ns, double token_ns, struct forecast *out);
+void engine_forecast(const struct engine *engine, struct seq *seq, uint64_t now, double first_ns,
+                     double token_ns, struct forecast *out);
 
 // Rule 1: the longest step that running streams allow; UINT64_MAX: any.
 uint64_t engine_step_bound(const struct engine *engine);

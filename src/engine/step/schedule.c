@@ -185,8 +185,18 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     if (bound_ns < share->bound_ns) share->bound_ns = bound_ns;
 }
 
+// A paused prompt keeps nobody waiting: its pages arrive, others may use them, and another prompt
+// gets its fetch.
+static void land_paused(struct engine *engine) {
+    for (int i = 0; engine->n_fetching > 0 && i < engine->n_running; i++) {
+        struct seq *seq = engine->running[i];
+        if (seq->is_paused && seq->fetch) engine_fetch_lands(engine, seq);
+    }
+}
+
 static void give_prompts(struct engine *engine, struct share *share) {
     int n = 0;
+    land_paused(engine);
     for (int i = 0; i < engine->n_running; i++)
         if (is_prompt(engine->running[i])) engine->prompts[n++] = engine->running[i];
     engine_turns_init(engine, engine->prompts, n);
