@@ -104,6 +104,7 @@ const struct matmul_way matmul_ways[MATMUL_WAYS] = {
     {.fetch = FETCH_L2, .ahead = 4096},
     {.fetch = FETCH_L2, .ahead = 8192},
     {.fetch = FETCH_NTA, .ahead = 2048},
+    {.fetch = FETCH_NTA, .ahead = 4096},
     {.fetch = FETCH_BOTH, .ahead = 8192},
     {.fetch = FETCH_BOTH, .ahead = 16384},
     {.fetch = FETCH_NONE, .wide = true},
