@@ -18,6 +18,7 @@
 
 enum {
     QUADS = 8,        // of a block of 32 columns
+    TURNS = 4,        // tokens whose integer sums take turns
     AHEAD = 4096,     // bytes from the line that is read to the line that is requested
     STEP_BLOCKS = 8,  // blocks between two preparations of starts and offsets
     PANEL_LEAST = 96, // tokens that pay for a panel
@@ -126,20 +127,26 @@ INLINE __m512 fma_onto(__m512 acc, __m512 a, __m512 b) {
     return acc;
 }
 
-// acc of one token and block, the spans in order: acc = fmaf((float)dot, scale * d, acc), then
-// acc = fmaf(offset, d * sum, acc). at: the place of the token's block.
-INLINE __m512 block_add(__m512 acc, const __m512i *q, const __m512 *scale, const __m512 *min,
-                        const int8_t *xq, const float *d, const int32_t *start, const float *offset,
-                        const int span, const bool offsets) {
+// acc of n neighbouring tokens and a block, the spans in order: acc = fmaf((float)dot, scale * d,
+// acc), then acc = fmaf(offset, d * sum, acc). xq, d, start and offset are those of the first
+// token. The sums of several tokens take turns, so that none waits for its own last product.
+INLINE void block_add(__m512 *acc, const __m512i *q, const __m512 *scale, const __m512 *min,
+                      const int8_t *xq, const float *d, const int32_t *start, const float *offset,
+                      const int n, const int span, const bool offsets) {
     const int spans = 32 / span, quads = span / 4;
     for (int s = 0; s < spans; s++) {
-        __m512i sum = offsets ? _mm512_setzero_si512() : _mm512_set1_epi32(start[s]);
-        for (int i = s * quads; i < (s + 1) * quads; i++) sum = dot(sum, q[i], xq + 4 * i);
-        const __m512 product = _mm512_mul_ps(scale[s], _mm512_set1_ps(*d));
-        acc = fma_onto(acc, _mm512_cvtepi32_ps(sum), product);
-        if (offsets) acc = _mm512_fmadd_ps(min[s], _mm512_set1_ps(offset[s]), acc);
+        __m512i sum[TURNS];
+        for (int j = 0; j < n; j++)
+            sum[j] = offsets ? _mm512_setzero_si512() : _mm512_set1_epi32(start[j * spans + s]);
+        for (int i = s * quads; i < (s + 1) * quads; i++)
+            for (int j = 0; j < n; j++) sum[j] = dot(sum[j], q[i], xq + 32 * j + 4 * i);
+        for (int j = 0; j < n; j++) {
+            const __m512 product = _mm512_mul_ps(scale[s], _mm512_set1_ps(d[j]));
+            acc[j] = fma_onto(acc[j], _mm512_cvtepi32_ps(sum[j]), product);
+            if (offsets)
+                acc[j] = _mm512_fmadd_ps(min[s], _mm512_set1_ps(offset[j * spans + s]), acc[j]);
+        }
     }
-    return acc;
 }
 
 // n tokens from `token` on, all in one tile of the activations.
@@ -151,6 +158,7 @@ INLINE void tile_block(const struct codec *c, const struct matmul_args *args, co
     const struct matmul_x x = matmul_x_of(args->n, token, args->cols);
     const int64_t stride = x.stride, within = token % MATMUL_TILE;
     const int spans = 32 / c->span;
+    const int turns = c->span == 32 ? TURNS : 1; // two scales leave too few registers
     __m512 acc[MATMUL_TILE];
     UNROLL for (int j = 0; j < n; j++) acc[j] = _mm512_setzero_ps();
     for (int64_t b0 = 0; b0 < blocks; b0 += STEP_BLOCKS) {
@@ -167,10 +175,10 @@ INLINE void tile_block(const struct codec *c, const struct matmul_args *args, co
             c->codes(unit, block, q);
             c->scales(unit, block, scale);
             if (c->offsets) c->mins(unit, block, min);
-            UNROLL for (int j = 0; j < n; j++) {
-                acc[j] = block_add(acc[j], q, scale, min, args->xq + 32 * (at + j),
-                                   args->xd + at + j, start + (local + j) * spans,
-                                   offset + (local + j) * spans, c->span, c->offsets);
+            UNROLL for (int j = 0; j < n; j += turns) {
+                block_add(acc + j, q, scale, min, args->xq + 32 * (at + j), args->xd + at + j,
+                          start + (local + j) * spans, offset + (local + j) * spans,
+                          n - j < turns ? n - j : turns, c->span, c->offsets);
             }
         }
     }
