@@ -139,8 +139,8 @@ enum {
     ROWS_MOST = VALUE_QUERIES * WEIGHT_ROWS,
 };
 
-// The scales of block d / ATTENTION_CHUNK as f32. A scale that is not finite becomes 0: a query that
-// sees it has a score that is not a number, and so has its result.
+// The scales of block d / ATTENTION_CHUNK as f32. A scale that is not finite becomes 0: a query
+// that sees it has a score that is not a number, and so has its result.
 static void scales_make(const struct attention_state *st, int d, float *scale) {
     const v16 top = v_set(INFINITY), zero = v_set(0);
     for (int t = st->page_a * KV_PAGE_TOKENS; t < st->page_b * KV_PAGE_TOKENS; t += 16) {

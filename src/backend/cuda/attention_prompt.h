@@ -16,7 +16,7 @@ enum {
     PROMPT_ITEMS_AT = 128,
     // of the queries' first 128 elements, and of the next ones: 8 instructions of each team
     PROMPT_KEY_BYTES = 2 * 8 * (2048 + 32),
-    PROMPT_SCRATCH = 8 << 10,    // where running results are not in shared memory
+    PROMPT_SCRATCH = 8 << 10, // where running results are not in shared memory
     PROMPT_DIM_MAX = 256,
     // running results of a block where they are not in shared memory
     PROMPT_STATE = PROMPT_QUERIES * PROMPT_DIM_MAX * 4,
