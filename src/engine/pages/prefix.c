@@ -38,9 +38,9 @@ rn_status prefix_init(struct kv *kv, int max_tables, rn_error *err) {
     kv->n_bucket = 1;
     while (kv->n_bucket < kv->n_node) kv->n_bucket *= 2;
     kv->node = calloc(kv->n_node, sizeof *kv->node);
-    kv->node_seen = calloc(kv->n_node, sizeof *kv->node_seen);
+    kv->node_mark = calloc(kv->n_node, sizeof *kv->node_mark);
     kv->bucket = calloc(kv->n_bucket, sizeof *kv->bucket);
-    if (!kv->node || !kv->node_seen || !kv->bucket)
+    if (!kv->node || !kv->node_mark || !kv->bucket)
         return err_set(err, RN_ERR_NOMEM, "no memory for %u blocks of prefixes", kv->n_node);
     kv->hash_mask = UINT64_MAX;
     kv->node[KV_ROOT].hash = entropy_u64();
@@ -50,7 +50,7 @@ rn_status prefix_init(struct kv *kv, int max_tables, rn_error *err) {
 
 void prefix_deinit(struct kv *kv) {
     free(kv->node);
-    free(kv->node_seen);
+    free(kv->node_mark);
     free(kv->bucket);
 }
 
