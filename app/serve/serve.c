@@ -133,13 +133,13 @@ static int origins_check(const struct serve *serve) {
     return APP_OK;
 }
 
-// A name alone: with a scheme, a path, a port or a blank it would never match.
+// A name alone: with a scheme, a path, a port, brackets or a blank it would never match.
 static int hosts_check(const struct serve *serve) {
     const struct option_value *given = &serve->options->value[OPT_ALLOW_HOST];
     for (int i = 0; i < given->n_list; i++) {
         const char *text = given->list[i], *colon = strchr(text, ':');
         const bool has_port = colon && !strchr(colon + 1, ':'); // an IPv6 address has more
-        if (!strpbrk(text, "/ \t") && !has_port) continue;
+        if (!strpbrk(text, "/[ \t") && !has_port) continue;
         char name[64];
         return app_fail(APP_USAGE,
                         "%s: '%s' is not a name such as chat.example, without scheme and port",

@@ -88,10 +88,10 @@ static bool prompt_check(struct call *call, const struct generation *generation,
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
     if (prompt->n_ids + writes <= (size_t)n_ctx) return true;
-    char theirs[96] = ""; // the words that Anthropic's clients match
+    char theirs[96] = ""; // the words that Anthropic's clients match; they subtract the numbers
     if (call_api_of(call) == API_ANTHROPIC)
         snprintf(theirs, sizeof theirs, "prompt is too long: %zu tokens > %d maximum. ",
-                 prompt->n_ids, n_ctx);
+                 prompt->n_ids, n_ctx - writes);
     return call_refuse(call, 400, what, "context_length_exceeded",
                        "%sThis model's maximum context length is %d tokens. However, your messages "
                        "resulted in %zu tokens. Please reduce the length of the messages.",

@@ -153,6 +153,7 @@ refused 2 "--host: '' is not an address" serve --host ''
 for host in https://chat.example chat.example:80 chat.example/ 'chat example'; do
     refused 2 "--allow-host: '$host' is not a name such as chat.example" serve -m nosuch.gguf --allow-host "$host"
 done
+refused 2 "::1.:80' is not a name such as chat.example" serve -m nosuch.gguf --allow-host '[::1]:80'
 refused 2 "nosuch.gguf: No such file" serve -m nosuch.gguf --allow-host chat.example --allow-host ::1
 refused 2 "none: No such file" serve --api-key-file none
 refused 2 "empty: holds no key" serve --api-key-file empty

@@ -187,9 +187,10 @@ static inline enum page_fetch_state world_fetch(struct store_world *w, struct pa
 // ---------------------------------------------------------------- a system that fails
 
 struct bad_system {
-    struct page_io io;             // ctx is this
-    _Atomic long left;             // calls before it ends
-    _Atomic bool is_over, is_full; // the process was killed; the disk has no room
+    struct page_io io;                // ctx is this
+    _Atomic long left;                // calls before it ends
+    _Atomic bool is_over, is_full;    // the process was killed; the disk has no room
+    _Atomic int open_code, read_code; // reading fails, for the time being; 0: it does not
 };
 
 // Whether a call takes place; half: it is the last one, and only a part of it does.
@@ -207,11 +208,15 @@ static inline int bad_fail(int code) {
 }
 
 static inline int bad_open(void *ctx, int dir, const char *name, int flags) {
+    struct bad_system *bad = ctx;
     bool half;
+    if (bad->open_code && !(flags & O_CREAT)) return bad_fail(bad->open_code);
     return bad_goes(ctx, &half) ? page_io_system.open(NULL, dir, name, flags) : bad_fail(EIO);
 }
 static inline ssize_t bad_read(void *ctx, int fd, void *to, size_t n) {
+    struct bad_system *bad = ctx;
     bool half;
+    if (bad->read_code) return bad_fail(bad->read_code);
     return bad_goes(ctx, &half) ? page_io_system.read(NULL, fd, to, n) : bad_fail(EIO);
 }
 static inline ssize_t bad_write(void *ctx, int fd, const void *from, size_t n) {

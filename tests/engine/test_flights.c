@@ -195,6 +195,39 @@ CASE(what_a_dropped_row_wrote_is_not_findable) {
     }
 }
 
+// A request is cancelled while a step of it is in flight. Returns the tokens of its text that
+// another request finds then.
+static int found_behind_cancelled(enum fake_fault fault) {
+    enum { PROMPT = 40, WHOLE = 90, MORE = 10 };
+    rn_request cut = world_request(0, PROMPT, 100);
+    world_alone(RECURRENT, &cut, 1);
+    reset();
+    rn_engine *engine = world_engine(RECURRENT, (rn_engine_options){0});
+    streams_submit(engine, &cut, &got[0]);
+    world_steps(engine, 1, 5);
+    if (fault) fake_fail_at(fault, 1);
+    world_steps(engine, 1, 1);
+    rn_engine_cancel(engine, got[0].id);
+    streams_drain(engine, got, 1);
+    assert_int_equal(fake_control.n_fault, fault != FAKE_NONE);
+    assert_int_equal(got[0].status, RN_ERR_CANCELLED);
+    rn_request whole = world_request(1, WHOLE, MORE);
+    memcpy(world_prompt[1], world_prompt[0], PROMPT * sizeof *world_prompt[0]);
+    memcpy(world_prompt[1] + PROMPT, want[0].ids, (WHOLE - PROMPT) * sizeof *want[0].ids);
+    streams_run(engine, &whole, &got[1]);
+    assert_memory_equal(got[1].ids, want[0].ids + WHOLE - PROMPT, MORE * sizeof *want[0].ids);
+    rn_engine_destroy(engine);
+    return got[1].timings.cached_tokens;
+}
+
+// The state behind a step that failed, for the sequence or as a whole, serves nobody.
+CASE(a_sequence_that_left_keeps_no_state_of_a_step_that_failed) {
+    const int n = found_behind_cancelled(FAKE_NONE);
+    check(n > 40, "%d tokens were found", n);
+    check(found_behind_cancelled(FAKE_SEQ) < 40, "the sequence failed");
+    check(found_behind_cancelled(FAKE_STEP) < 40, "the step failed");
+}
+
 static uint64_t fake_now_ns;
 
 static uint64_t fake_now(void *ctx) {

@@ -284,6 +284,115 @@ CASE(a_disk_that_stays_full_is_said_once_and_its_end_too) {
     world_free(w);
 }
 
+// Until the page is found; false: it is not within seconds.
+static bool waits_for(const struct page_store *store, const struct page_name *name) {
+    for (int i = 0; i < 1000 && !page_store_has(store, name); i++) usleep(10000);
+    return page_store_has(store, name);
+}
+
+// A page that the system did not read is not asked for again and again, and not lost either. Its
+// file still counts.
+CASE(a_page_that_cannot_be_read_for_a_while_is_not_forgotten) {
+    enum { PAGES = 4 };
+    static const int open_code[] = {EMFILE, 0, ENOMEM}, read_code[] = {0, EIO, 0};
+    for (int i = 0; i < 3; i++) {
+        struct store_world *w = world_make(20 + (uint64_t)i);
+        struct bad_system bad;
+        bad_init(&bad, LONG_MAX);
+        struct page_store *store = world_open_as(w, "toy", 1 << 20, &bad.io);
+        const struct page_name first = world_name(store, 0, 0), next = world_name(store, 0, 1);
+        for (int n = 0; n < PAGES; n++) world_offer(w, store, 0, n, (uint32_t)n);
+        world_drain(store);
+        bad.open_code = open_code[i];
+        bad.read_code = read_code[i];
+        assert_int_equal(world_fetch(w, store, 0, PAGES), FETCH_FAILED);
+        assert_true(!page_store_has(store, &first) && page_store_has(store, &next));
+        rn_store_stats stats;
+        page_store_get_stats(store, &stats);
+        assert_true(stats.pages == PAGES && stats.errors == 1 && stats.removed == 0);
+        page_store_look_often(store);
+        usleep(100000);
+        assert_false(page_store_has(store, &first)); // its time is far
+        page_store_get_stats(store, &stats);
+        assert_true(stats.pages == PAGES && stats.errors == 1);
+        store->pause_ms = 1;
+        page_store_hide(store, &first);
+        bad.open_code = bad.read_code = 0;
+        assert_true(waits_for(store, &first));
+        assert_int_equal(world_fetch(w, store, 0, PAGES), FETCH_DONE);
+        page_store_destroy(store);
+        world_free(w);
+    }
+}
+
+// The same at the start of a server, which reads the facts of all pages.
+CASE(facts_that_cannot_be_read_for_a_while_are_read_later) {
+    enum { PAGES = 4 };
+    struct store_world *w = world_make(23);
+    struct bad_system bad;
+    struct page_store *store = world_open(w);
+    for (int n = 0; n < PAGES; n++) world_offer(w, store, 0, n, (uint32_t)n);
+    page_store_destroy(store);
+    bad_init(&bad, LONG_MAX);
+    bad.open_code = ENFILE;
+    store = world_open_as(w, "toy", 1 << 20, &bad.io);
+    rn_store_stats stats = {0};
+    for (int i = 0; i < 1000 && stats.errors < PAGES; i++) {
+        usleep(10000);
+        page_store_get_stats(store, &stats);
+    }
+    assert_true(stats.errors == PAGES && stats.pages == PAGES);
+    page_store_look_often(store);
+    usleep(100000);
+    page_store_get_stats(store, &stats);
+    assert_int_equal(stats.errors, PAGES); // not tried again yet
+    pthread_mutex_lock(&store->lock);
+    store->pause_ms = 1;
+    pthread_mutex_unlock(&store->lock);
+    for (int n = 0; n < PAGES; n++) {
+        const struct page_name name = world_name(store, 0, n);
+        page_store_hide(store, &name);
+    }
+    bad.open_code = 0;
+    for (int n = 0; n < PAGES; n++) {
+        const struct page_name name = world_name(store, 0, n);
+        assert_true(waits_for(store, &name));
+    }
+    assert_int_equal(world_fetch(w, store, 0, PAGES), FETCH_DONE);
+    bool is_known = false;
+    for (int i = 0; i < 1000 && !is_known; i++) {
+        usleep(10000);
+        pthread_mutex_lock(&store->lock);
+        is_known = true;
+        for (uint32_t at = 0; at < store->index.n_entry; at++)
+            is_known &= store->index.entry[at].is_known;
+        pthread_mutex_unlock(&store->lock);
+    }
+    assert_true(is_known);
+    page_store_destroy(store);
+    world_free(w);
+}
+
+// A page that is computed again is stored again, and found at once.
+CASE(a_page_that_could_not_be_read_is_written_anew) {
+    struct store_world *w = world_make(24);
+    struct page_store *store = world_open(w);
+    const struct page_name name = world_name(store, 0, 0);
+    world_offer(w, store, 0, 0, 0);
+    world_drain(store);
+    page_store_hide(store, &name);
+    assert_false(page_store_has(store, &name));
+    world_offer(w, store, 0, 0, 0);
+    world_drain(store);
+    assert_int_equal(world_fetch(w, store, 0, 1), FETCH_DONE);
+    rn_store_stats stats;
+    page_store_get_stats(store, &stats);
+    assert_true(stats.written == 2 && stats.pages == 1);
+    assert_int_equal(store->index.entry[page_index_find(&store->index, &name)].again_ns, 0);
+    page_store_destroy(store);
+    world_free(w);
+}
+
 CASE(old_pages_make_room_and_the_size_is_kept) {
     struct store_world *w = world_make(9);
     const uint64_t most = 10 * world_bytes[0];

@@ -322,6 +322,118 @@ CASE(all_choices_of_a_request_are_refused_together) {
     rn_engine_destroy(engine);
 }
 
+// ---------------------------------------------------------------- bursts
+
+static uint64_t now_that_runs(void *ctx) {
+    (void)ctx;
+    return fake.now_ns += 300000; // a forecast takes at least so long
+}
+
+// How many of the requests were looked at, or have ended.
+static int count_checked(const rn_engine *engine, const struct got *got, int n) {
+    int n_open = 0;
+    for (int i = 0; i < n; i++) n_open += !got[i].ended;
+    for (int i = 0; i < engine->engine.n_waiting; i++)
+        n_open -= engine->engine.waiting[i].is_unchecked;
+    int n_ended = 0;
+    for (int i = 0; i < n; i++) n_ended += got[i].ended;
+    return n_open + n_ended;
+}
+
+// A step looks at a few of them. None is forgotten, or runs before it was looked at, and all get
+// the answer that they get alone.
+CASE(a_burst_of_bounded_requests_does_not_hold_a_step_up) {
+    enum { BURST = 60, MOST = 4 };
+    static struct got got[BURST], others;
+    rn_engine *engine = warm_engine(&others);
+    engine->engine.clock.now = now_that_runs;
+    for (int i = 0; i < BURST; i++) {
+        const struct ask ask = {.n_prompt = 40,
+                                .n_out = 2,
+                                .ttft_ms = i % 3 ? 1e6 : 0.01, // that is over already
+                                .tpot_ms = i % 3 == 2 ? 1e6 : 0};
+        submit(engine, &ask, &got[i], i);
+    }
+    int n_checked = 0, n_steps = 0;
+    for (bool busy = true; busy; n_steps++) {
+        check(n_steps < 1000, "the engine is busy with nothing");
+        assert_int_equal(rn_engine_step(engine, &busy), RN_OK);
+        collect(engine);
+        const int n = count_checked(engine, got, BURST);
+        check(n > n_checked || n_checked == BURST, "step %d looked at none", n_steps);
+        check(n - n_checked <= MOST, "step %d looked at %d requests", n_steps, n - n_checked);
+        n_checked = n;
+        for (int i = 0; i < engine->engine.n_running; i++)
+            assert_true(engine->engine.running[i]->bound->is_checked);
+    }
+    assert_int_equal(n_checked, BURST);
+    assert_false(engine->engine.has_unchecked);
+    for (int i = 0; i < BURST; i++)
+        check(got[i].ended && got[i].refused == (i % 3 == 0) && got[i].n_tokens == (i % 3 ? 2 : 0),
+              "request %d: %s", i, got[i].reason);
+    rn_engine_destroy(engine);
+}
+
+// One that is cancelled before it was looked at leaves nothing to look at.
+CASE(requests_that_end_before_they_were_looked_at_leave_nothing_behind) {
+    static struct got got[20], others;
+    rn_engine *engine = warm_engine(&others);
+    engine->engine.clock.now = now_that_runs;
+    const int32_t prompt[] = {5, 6, 7, 8};
+    uint64_t id[20];
+    bool busy = true;
+    for (int i = 0; i < 20; i++) {
+        const rn_request request = {.prompt = prompt,
+                                    .n_prompt = 4,
+                                    .n = 2,
+                                    .max_tokens = 2,
+                                    .ignore_eos = true,
+                                    .ttft_ms = 1e6,
+                                    .data = &got[i]};
+        assert_int_equal(rn_engine_submit(engine, &request, &id[i], NULL), RN_OK);
+    }
+    rn_engine_step(engine, &busy);
+    collect(engine);
+    assert_true(engine->engine.has_unchecked);
+    for (int i = 0; i < 20; i++) rn_engine_cancel(engine, id[i]);
+    for (int n = 0; busy; n++) {
+        check(n < 50, "the engine is busy with nothing");
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    assert_false(engine->engine.has_unchecked);
+    assert_int_equal(engine->engine.n_bounded, 0);
+    rn_engine_destroy(engine);
+}
+
+// Paused requests are looked at too, but run in no step: the engine goes on to the one behind them.
+CASE(a_burst_of_paused_requests_keeps_no_other_waiting) {
+    enum { PAUSED = 20 };
+    static struct got got[PAUSED + 1], others;
+    rn_engine *engine = warm_engine(&others);
+    engine->engine.clock.now = now_that_runs;
+    const int32_t prompt[] = {5, 6, 7, 8};
+    uint64_t id[PAUSED + 1];
+    for (int i = 0; i <= PAUSED; i++) {
+        const rn_request request = {.prompt = prompt,
+                                    .n_prompt = 4,
+                                    .max_tokens = 2,
+                                    .ignore_eos = true,
+                                    .ttft_ms = 1e6,
+                                    .data = &got[i]};
+        assert_int_equal(rn_engine_submit(engine, &request, &id[i], NULL), RN_OK);
+        if (i < PAUSED) rn_engine_pause(engine, id[i], true);
+    }
+    bool busy = true;
+    for (int n = 0; busy; n++) {
+        check(n < 50, "the engine is busy with nothing");
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    assert_true(got[PAUSED].ended && !got[PAUSED].refused && !got[0].ended);
+    rn_engine_destroy(engine);
+}
+
 // ---------------------------------------------------------------- cached shares
 
 CASE(a_prompt_that_is_not_cached_is_handed_back) {

@@ -282,4 +282,111 @@ CASE(paused_requests_keep_no_other_from_the_store) {
     rn_model_close(model);
 }
 
+// A request that was preempted, and lost its pages, looks for them in the store once more.
+CASE(a_preempted_request_gets_its_pages_from_the_store) {
+    enum { FIRST = 100, OUTPUT = 12, BEFORE = 3 };
+    static struct stream got[2], want;
+    rn_model *model = open_model(0);
+    int32_t text[2][FIRST];
+    for (int i = 0; i < 2 * FIRST; i++) text[i / FIRST][i % FIRST] = some_token(i / FIRST, i);
+    run(model, NULL, NULL, text[0], FIRST, OUTPUT, &want);
+    bare_store_always = true;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 1,
+                                                                   .n_ctx = LONGEST,
+                                                                   .speculate = "off",
+                                                                   .page_store_memory = 64 << 20});
+    rn_request request = {.prompt = text[0],
+                          .n_prompt = FIRST,
+                          .max_tokens = OUTPUT,
+                          .ignore_eos = true};
+    streams_submit(engine, &request, &got[0]);
+    while (got[0].n_ids < BEFORE) streams_step(engine, got, 1, 0, 0);
+    request.prompt = text[1];
+    request.priority = 1;
+    streams_submit(engine, &request, &got[1]);
+    while (got[1].n_ids == 0) streams_step(engine, got, 2, 0, 0);
+    page_store_settle(engine->engine.store, 10000);
+    rn_engine_forget_prefixes(engine);
+    streams_drain(engine, got, 2);
+    rn_store_stats stats;
+    assert_true(rn_engine_get_store_stats(engine, &stats));
+    check(got[0].timings.preemptions == 1 && stats.hits == FIRST / PAGE,
+          "%d preemptions, %d pages from the store", got[0].timings.preemptions, (int)stats.hits);
+    streams_check_same(&want, &got[0]);
+    bare_store_always = false;
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
+// A step in flight may still use pages that a fetch gets, so they are not read before it has
+// landed.
+CASE(no_page_is_read_beside_a_step_that_may_use_it) {
+    enum { FIRST = 100, OUTPUT = 30 };
+    static struct stream got[2], want;
+    rn_model *model = open_model(0);
+    int32_t text[2][FIRST];
+    for (int i = 0; i < 2 * FIRST; i++) text[i / FIRST][i % FIRST] = some_token(i / FIRST, i);
+    bare_store_always = true;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2,
+                                                                   .n_ctx = LONGEST,
+                                                                   .speculate = "off",
+                                                                   .page_store_memory = 64 << 20});
+    const struct engine *inside = &engine->engine;
+    rn_request request = {.prompt = text[0],
+                          .n_prompt = FIRST,
+                          .max_tokens = OUTPUT,
+                          .ignore_eos = true};
+    streams_run(engine, &request, &want);
+    page_store_settle(engine->engine.store, 10000);
+    rn_engine_forget_prefixes(engine);
+    request.prompt = text[1];
+    streams_submit(engine, &request, &got[1]);
+    while (got[1].n_ids < 2) streams_step(engine, got, 2, 0, 0);
+    const bool is_flying = inside->n_flight > 0; // on a device
+    assert_int_equal(is_flying, inside->depth > 1);
+    request.prompt = text[0];
+    streams_submit(engine, &request, &got[0]);
+    streams_step(engine, got, 2, 0, 0);
+    assert_int_equal(inside->n_fetching, 1);
+    const struct seq *seq = inside->running[0]->fetch ? inside->running[0] : inside->running[1];
+    assert_int_equal(atomic_load(&seq->fetch->state) == FETCH_FREE, is_flying);
+    streams_drain(engine, got, 2);
+    assert_true(got[0].timings.stored_tokens == FIRST / PAGE * PAGE);
+    streams_check_same(&want, &got[0]);
+    bare_store_always = false;
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
+// Without prices the costs of the pages decide. A request that was refused does not ask again.
+CASE(a_request_asks_the_reader_once_where_computing_is_faster) {
+    static struct stream got;
+    struct store_folder folder = store_folder_make();
+    rn_model *model = open_model(0);
+    int32_t text[200];
+    for (int i = 0; i < 200; i++) text[i] = some_token(2, i);
+    run(model, folder.path, NULL, text, 200, 4, &got);
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_ctx = LONGEST,
+                                                                   .speculate = "off",
+                                                                   .page_store = folder.path});
+    struct page_store *store = engine->engine.store;
+    atomic_store(&store->ns_per_byte[TIER_FILES], 60e9); // a minute for a byte
+    pthread_mutex_lock(&store->lock);
+    for (uint32_t at = 0; at < store->index.n_entry; at++) { // as the writer would learn
+        store->index.entry[at].is_known = true;
+        store->index.entry[at].worth = 1;
+    }
+    assert_true(store->index.n_page >= 6);
+    pthread_mutex_unlock(&store->lock);
+    const rn_request request = {.prompt = text, .n_prompt = 200, .max_tokens = 4};
+    streams_run(engine, &request, &got);
+    rn_store_stats stats;
+    assert_true(rn_engine_get_store_stats(engine, &stats));
+    check(stats.refused == 1 && stats.hits == 0, "%d refused, %d read", (int)stats.refused,
+          (int)stats.hits);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+    store_folder_remove(&folder);
+}
+
 TEST_PROGRAM(store_turns) { return cases_run(NULL, NULL); }

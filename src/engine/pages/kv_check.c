@@ -16,7 +16,7 @@ void kv_check_begin(struct kv *kv) {
     kv->sound = true;
     for (int g = 0; g < kv->n_group; g++)
         memset(kv->group[g].seen, 0, kv->group[g].n_used * sizeof *kv->group[g].seen);
-    memset(kv->node_seen, 0, kv->n_node_used * sizeof *kv->node_seen);
+    memset(kv->node_mark, 0, kv->n_node_used * sizeof *kv->node_mark);
 }
 
 static void check_table_pages(struct kv *kv, const struct kv_table *table, int g) {
@@ -74,7 +74,7 @@ void kv_check_table(struct kv *kv, const struct kv_table *table) {
     for (int g = 0; g < kv->n_group; g++) check_table_pages(kv, table, g);
     for (int g = 0; g < kv->n_group; g++) check_table_states(kv, table, g);
     check_table_chain(kv, table);
-    if (table->node != KV_ROOT && table->node < kv->n_node_used) kv->node_seen[table->node]++;
+    if (table->node != KV_ROOT && table->node < kv->n_node_used) kv->node_mark[table->node]++;
 }
 
 // --- pages: 1 to 4 ---
@@ -181,7 +181,7 @@ static void check_node(struct kv *kv, uint32_t at) {
         expect(kv,
                node->page[g] < kv->group[g].n_used && kv->group[g].page[node->page[g]].node == at);
     }
-    expect(kv, node->n_page == n_page && node->n_table == kv->node_seen[at]);
+    expect(kv, node->n_page == n_page && node->n_table == kv->node_mark[at]);
     expect(kv, node->n_page > 0 || node->n_child > 0 || node->n_table > 0);
     const bool has_parent =
         node->parent < kv->n_node_used && (node->parent == KV_ROOT || kv->node[node->parent].used);
@@ -215,13 +215,13 @@ static void check_nodes(struct kv *kv) {
         check_node(kv, at);
     }
     expect(kv, count_in_buckets(kv) == n_used);
-    memset(kv->node_seen, 0, kv->n_node_used * sizeof *kv->node_seen);
+    memset(kv->node_mark, 0, kv->n_node_used * sizeof *kv->node_mark);
     for (uint32_t at = 1; at < kv->n_node_used; at++)
         if (kv->node[at].used && kv->node[at].parent < kv->n_node_used)
-            kv->node_seen[kv->node[at].parent]++;
+            kv->node_mark[kv->node[at].parent]++;
     for (uint32_t at = 0; at < kv->n_node_used; at++)
         if (at == KV_ROOT || kv->node[at].used)
-            expect(kv, kv->node[at].n_child == kv->node_seen[at]);
+            expect(kv, kv->node[at].n_child == kv->node_mark[at]);
     uint32_t n_free = 0;
     for (uint32_t at = kv->free_node; at != KV_ROOT; at = kv->node[at].next) {
         expect(kv, at < kv->n_node_used && !kv->node[at].used && n_free < kv->n_node_used);

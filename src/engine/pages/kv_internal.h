@@ -62,6 +62,8 @@ struct kv_teller {
     void *ctx;
     uint32_t epoch;   // of the marks of nodes; 0: none is valid
     uint32_t walk;    // the next node to tell again; KV_ROOT: none
+    int walk_most;    // changes that the walk tells in a step
+    bool is_behind;   // blocks are left for another walk
     bool is_lost;     // the listener had no room
     bool has_changes; // since the last settled ones
 };
@@ -86,7 +88,7 @@ struct kv {
     uint32_t *bucket;     // [n_bucket], a power of two
     uint32_t n_bucket;
     uint64_t hash_mask;  // all ones; tests force collisions
-    uint32_t *node_seen; // [n_node] the check's
+    uint32_t *node_mark; // [n_node] scratch of the check, and of the naming of chains
     bool sound;          // the check's
     struct kv_stats stats;
     struct kv_teller teller;

@@ -38,9 +38,9 @@ rn_status prefix_init(struct kv *kv, int max_tables, rn_error *err) {
     kv->n_bucket = 1;
     while (kv->n_bucket < kv->n_node) kv->n_bucket *= 2;
     kv->node = calloc(kv->n_node, sizeof *kv->node);
-    kv->node_seen = calloc(kv->n_node, sizeof *kv->node_seen);
+    kv->node_mark = calloc(kv->n_node, sizeof *kv->node_mark);
     kv->bucket = calloc(kv->n_bucket, sizeof *kv->bucket);
-    if (!kv->node || !kv->node_seen || !kv->bucket)
+    if (!kv->node || !kv->node_mark || !kv->bucket)
         return err_set(err, RN_ERR_NOMEM, "no memory for %u blocks of prefixes", kv->n_node);
     kv->hash_mask = UINT64_MAX;
     kv->node[KV_ROOT].hash = entropy_u64();
@@ -50,7 +50,7 @@ rn_status prefix_init(struct kv *kv, int max_tables, rn_error *err) {
 
 void prefix_deinit(struct kv *kv) {
     free(kv->node);
-    free(kv->node_seen);
+    free(kv->node_mark);
     free(kv->bucket);
 }
 
@@ -377,7 +377,8 @@ void kv_commit(struct kv *kv, struct kv_table *table, const int32_t *token, int 
 }
 
 // The node that the last block's pages are to be registered at: the tail's, or that of a full
-// block. KV_ROOT: there is none. A page that another text registered stays there.
+// block. KV_ROOT: there is none. A page that has a node already has this one: only a table of the
+// same tokens can have left it there, because a write takes a page from its node, or a copy of it.
 static uint32_t last_node(struct kv *kv, const struct kv_table *table, const int32_t *token,
                           int n_done) {
     const uint32_t n_full = (uint32_t)n_done / KV_PAGE_TOKENS;
@@ -385,12 +386,7 @@ static uint32_t last_node(struct kv *kv, const struct kv_table *table, const int
     if (table->unlisted || table->n_node != n_full) return KV_ROOT;
     if (n_tail == 0) return table->node;
     const struct key key = key_of(table->node, token + (size_t)n_full * KV_PAGE_TOKENS, n_tail);
-    const uint32_t known = find(kv, &key);
-    for (int g = 0; g < kv->n_group; g++) {
-        const uint32_t node = kv->group[g].page[table->page[g][n_full]].node;
-        if (node != KV_ROOT && node != known) return KV_ROOT;
-    }
-    return known != KV_ROOT ? known : find_or_add(kv, &key);
+    return find_or_add(kv, &key);
 }
 
 void kv_retire(struct kv *kv, struct kv_table *table, const int32_t *token, int n_done) {

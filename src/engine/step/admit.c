@@ -32,7 +32,9 @@ static void waiting_add(struct engine *engine, struct seq *seq) {
         (struct waiter){.seq = seq,
                         .turn = turn_of(seq),
                         .is_paused = seq->is_paused,
-                        .follows = seq->choices.index > 0 && !seq->was_admitted};
+                        .follows = seq->choices.index > 0 && !seq->was_admitted,
+                        .is_unchecked =
+                            seq->bound && !seq->bound->is_checked && seq->choices.index == 0};
     engine_wait_begin(engine, seq);
     engine_changed(engine, CHANGE_WAITING);
 }
@@ -229,7 +231,7 @@ static const struct seq *leader_of(const struct seq *seq) {
 
 // Choices wait until the first has evaluated their prompt.
 static bool is_ready(const struct waiter *waiter) {
-    if (waiter->is_paused) return false;
+    if (waiter->is_paused || waiter->is_unchecked) return false;
     return !waiter->follows || !waiter->seq->family->leader || leader_of(waiter->seq);
 }
 

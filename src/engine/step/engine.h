@@ -75,8 +75,9 @@ struct turn {
 struct waiter {
     struct seq *seq;
     struct turn turn;
-    bool is_paused; // the sequence's
-    bool follows;   // ready when the first choice of its request has evaluated the prompt
+    bool is_paused;    // the sequence's
+    bool follows;      // ready when the first choice of its request has evaluated the prompt
+    bool is_unchecked; // its bounds: it is ready when they were looked at (promise.h)
 };
 
 // Admission stops when no waiting sequence is ready, or the next one does not fit. It looks at them
@@ -149,8 +150,9 @@ struct engine {
     uint64_t next_deadline; // no sequence has an earlier deadline; UINT64_MAX: none has one
 
     // promise.c
-    int n_bounded, n_unchecked; // live sequences with a bound; n_unchecked: new ones
-    double usual_output;        // tokens of texts that ended by themselves, smoothed; 0: unknown
+    int n_bounded;       // live sequences with a bound
+    bool has_unchecked;  // some of the waiting ones may be unchecked
+    double usual_output; // tokens of texts that ended by themselves, smoothed; 0: unknown
     // scratch of a forecast
     struct player *players;       // [max_seqs]
     int *player_chunk;            // [max_seqs]

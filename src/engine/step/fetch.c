@@ -11,9 +11,8 @@
 
 #include "engine/step/engine.h"
 
-enum {
-    MAX_FETCHES = 3
-}; // of a sequence: a file that fails is forgotten, and a shorter prefix left
+// Of a sequence: a file that fails is not found again, and a shorter prefix is left.
+enum { MAX_FETCHES = 3 };
 
 // ---------------------------------------------------------------- prices
 

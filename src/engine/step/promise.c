@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// That a step spends on the forecasts of requests that have just arrived, but for one of them. Of a
+// burst the others wait for the next step, and are not admitted before.
+enum { CHECK_NS = 1000000 };
+
 // Prices are averages: the schedule keeps a promise with some room.
 static const double room = 0.95;
 
@@ -336,28 +340,35 @@ static bool is_refused(const struct engine *engine, struct seq *seq, uint64_t no
     return true;
 }
 
-void engine_check_bounds(struct engine *engine, uint64_t now) {
-    if (engine->n_unchecked == 0) return;
-    // the oldest first: its promise holds when the next one is looked at
-    for (;;) {
-        struct seq *first = NULL;
-        for (int i = 0; i < engine->n_waiting; i++) {
-            struct seq *seq = engine->waiting[i].seq;
-            if (!seq->bound || seq->bound->is_checked || seq->choices.index > 0) continue;
-            if (!first || seq->id < first->id) first = seq;
-        }
-        if (!first) break;
-        first->bound->is_checked = true;
-        if (engine->price.n_point > 0 && is_refused(engine, first, now))
-            engine_refuse(engine, first, RN_FINISH_ERROR, RN_ERR_BOUND, first->bound->reason);
+static struct waiter *oldest_unchecked(struct engine *engine) {
+    struct waiter *first = NULL;
+    for (int i = 0; i < engine->n_waiting; i++) {
+        struct waiter *waiter = &engine->waiting[i];
+        if (waiter->is_unchecked && (!first || waiter->turn.id < first->turn.id)) first = waiter;
     }
-    engine->n_unchecked = 0;
+    return first;
+}
+
+void engine_check_bounds(struct engine *engine, uint64_t now) {
+    if (!engine->has_unchecked) return;
+    // the oldest first: its promise holds when the next one is looked at
+    for (uint64_t at = now; at - now < CHECK_NS; at = engine_now(engine)) {
+        struct waiter *const first = oldest_unchecked(engine);
+        engine->has_unchecked = first != NULL;
+        if (!first) return;
+        struct seq *const seq = first->seq;
+        first->is_unchecked = false;
+        seq->bound->is_checked = true;
+        engine_changed(engine, CHANGE_WAITING);
+        if (engine->price.n_point > 0 && is_refused(engine, seq, now))
+            engine_refuse(engine, seq, RN_FINISH_ERROR, RN_ERR_BOUND, seq->bound->reason);
+    }
 }
 
 void engine_bound_enter(struct engine *engine, const struct seq *seq) {
     if (!seq->bound) return;
     engine->n_bounded++;
-    engine->n_unchecked++;
+    engine->has_unchecked = true;
 }
 
 void engine_bound_leave(struct engine *engine, const struct seq *seq, rn_finish finish) {

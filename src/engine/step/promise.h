@@ -28,7 +28,8 @@ void engine_promises_deinit(struct engine *engine);
 // A sequence has arrived; has ended.
 void engine_bound_enter(struct engine *engine, const struct seq *seq);
 void engine_bound_leave(struct engine *engine, const struct seq *seq, rn_finish finish);
-// Sequences with a bound that have just arrived: they are refused, or stay.
+// Sequences with a bound that have just arrived: they are refused, or stay. Where there are many,
+// some are looked at in the next steps.
 void engine_check_bounds(struct engine *engine, uint64_t now);
 // The prediction. It ends early when the first token is later than first_ns, or the others come
 // more slowly than every token_ns.

@@ -112,7 +112,7 @@ static void step(struct engine *engine, uint64_t begin) {
         engine->land_first = false;
         engine_changed(engine, CHANGE_LANDED);
     }
-    engine->is_busy = made || flew || engine->n_event > 0;
+    engine->is_busy = made || flew || engine->n_event > 0 || engine->has_unchecked;
 }
 
 // Sequences whose events were read are over. A step without events may have brought some that left

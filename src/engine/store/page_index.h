@@ -17,6 +17,7 @@ struct page_entry {
     uint32_t n_child;
     uint32_t turn; // changes with every use of the entry, so that old ranks in the heap are noticed
     uint64_t born, parent_born; // numbers of pages, so that a parent that has gone is noticed
+    uint64_t again_ns; // the system failed to read it: when it is tried again; 0: it is not
     uint64_t bytes;
     int64_t used_ns;
     double worth, rank; // ns that a byte saves

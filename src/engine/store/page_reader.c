@@ -43,7 +43,8 @@ static struct page_blob *from_memory(struct page_store *store, const struct page
     return NULL;
 }
 
-// The page from its file; NULL: there is none, or a wrong one, which is removed. Memory keeps it.
+// The page from its file; NULL: there is none, or a wrong one, which is removed, or the system
+// failed. Memory keeps it.
 static struct page_blob *from_file(struct page_store *store, const struct page_name *name) {
     if (!page_store_has_files(store)) return NULL;
     struct page_blob *blob = page_store_blob(store, name->group, store->read_buffer);
@@ -56,8 +57,12 @@ static struct page_blob *from_file(struct page_store *store, const struct page_n
     }
     if (status == PAGE_FILE_BAD) page_file_remove(&store->dir, name);
     if (status == PAGE_FILE_BAD) page_count(&store->count.removed, 1);
-    if (status == PAGE_FILE_ERROR) page_count(&store->count.errors, 1);
-    page_store_forget(store, name);
+    if (status == PAGE_FILE_ERROR) {
+        page_count(&store->count.errors, 1);
+        page_store_hide(store, name);
+    } else {
+        page_store_forget(store, name);
+    }
     if (blob != store->read_buffer) page_blob_release(blob);
     return NULL;
 }

@@ -19,7 +19,8 @@
 enum {
     TEXTS_MOST = 4096,
     DRAIN_MS = 5000,
-    PAUSE_MS = 30000, // a full disk is not tried more often
+    PAUSE_MS =
+        30000, // a full disk, or a page that the system did not read, is not tried more often
     OFTEN_MS = 60000,
     AT_ONCE = 256 << 20, // bytes of a model that are hashed first
 };
@@ -145,6 +146,16 @@ void page_store_forget(struct page_store *store, const struct page_name *name) {
     pthread_mutex_lock(&store->lock);
     const uint32_t at = page_index_find(&store->index, name);
     if (at != PAGE_NONE) page_index_remove(&store->index, at);
+    page_known_remove(&store->known, name);
+    pthread_mutex_unlock(&store->lock);
+}
+
+void page_store_hide(struct page_store *store, const struct page_name *name) {
+    pthread_mutex_lock(&store->lock);
+    const uint32_t at = page_index_find(&store->index, name);
+    if (at != PAGE_NONE)
+        store->index.entry[at].again_ns = clock_ns() + (uint64_t)store->pause_ms * 1000000u;
+    store->has_hidden |= at != PAGE_NONE;
     page_known_remove(&store->known, name);
     pthread_mutex_unlock(&store->lock);
 }

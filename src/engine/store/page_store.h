@@ -82,7 +82,8 @@ struct page_item {
     struct page_name name;
     uint32_t page, block; // block: the caller's
 };
-// FAILED: a page was missing or wrong, and is forgotten. REFUSED: computing is faster.
+// FAILED: a page was missing or wrong, and is forgotten; or the system failed to read it, and it is
+// not found for a while. REFUSED: computing is faster.
 enum page_fetch_state { FETCH_FREE, FETCH_ASKED, FETCH_DONE, FETCH_FAILED, FETCH_REFUSED };
 struct page_fetch {
     struct page_item *item; // [n_group * max_blocks]

@@ -34,7 +34,7 @@ struct page_store {
     struct backend *backend;
     const struct weights *weights;
     int n_group, max_texts;
-    int pause_ms; // without writing, when the disk has failed
+    int pause_ms; // when the disk has failed: without writing, and until a page is read again
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS], max_page_bytes, max_bytes;
     char *identity;
     void (*note)(void *ctx, const char *line);
@@ -49,8 +49,9 @@ struct page_store {
     _Atomic uint64_t often_ns;              // until then the folder is looked at often
     _Atomic bool is_full;                   // the disk is, or fails: nothing is written for a while
 
-    pthread_mutex_t lock; // of index and known; the step never takes it
+    pthread_mutex_t lock; // of index, known and has_hidden; the step never takes it
     struct page_index index;
+    bool has_hidden;                      // some pages may be hidden
     _Atomic uint64_t n_files, file_bytes; // of the index
     int64_t part_changed[PAGE_DIR_PARTS]; // the writer's, as of the last scan
 
@@ -90,6 +91,8 @@ void page_store_say(const struct page_store *store, const char *format, ...) RN_
 void page_store_wake(struct page_store *store);
 // The file is gone, or is to go: it is forgotten.
 void page_store_forget(struct page_store *store, const struct page_name *name);
+// The system failed to read the file, which may be all right: nobody finds it for a while.
+void page_store_hide(struct page_store *store, const struct page_name *name);
 void *page_writer_main(void *store);
 void *page_reader_main(void *store);
 // page_writer.c: the hash of the model, remembered or computed; false: it was stopped, or failed.

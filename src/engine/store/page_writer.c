@@ -100,6 +100,28 @@ void page_store_scan(struct page_store *store) {
     if (is_any) drop_unseen(store, is_part);
 }
 
+// Pages that the system failed to read can be found again when their time has come.
+static void show_hidden(struct page_store *store) {
+    const uint64_t now = clock_ns();
+    pthread_mutex_lock(&store->lock);
+    const bool is_any = store->has_hidden;
+    store->has_hidden = false;
+    for (uint32_t at = 0; is_any && at < store->index.n_entry; at++) {
+        struct page_entry *entry = &store->index.entry[at];
+        if (!entry->is_used || entry->again_ns == 0) continue;
+        store->has_hidden |= entry->again_ns > now;
+        if (entry->again_ns > now) continue;
+        entry->again_ns = 0;
+        page_known_add(&store->known, &entry->name);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+// Whether the facts of a page are to be read now.
+static bool is_to_learn(const struct page_entry *entry) {
+    return entry->is_used && !entry->is_known && entry->again_ns == 0;
+}
+
 // The facts of pages that were found. They decide the order of eviction alone, so they are read
 // after the pages can be used. False: there were none.
 static bool learn(struct page_store *store) {
@@ -108,9 +130,7 @@ static bool learn(struct page_store *store) {
     bool learned = false;
     for (uint32_t at = 0;; at++) {
         pthread_mutex_lock(&store->lock);
-        while (at < store->index.n_entry &&
-               (!store->index.entry[at].is_used || store->index.entry[at].is_known))
-            at++;
+        while (at < store->index.n_entry && !is_to_learn(&store->index.entry[at])) at++;
         const bool is_over = at >= store->index.n_entry;
         if (!is_over) name = store->index.entry[at].name;
         pthread_mutex_unlock(&store->lock);
@@ -121,10 +141,15 @@ static bool learn(struct page_store *store) {
             page_file_remove(&store->dir, &name);
             page_count(&store->count.removed, 1);
         }
-        if (status != PAGE_FILE_OK) page_store_forget(store, &name);
+        if (status == PAGE_FILE_ERROR) {
+            page_count(&store->count.errors, 1);
+            page_store_hide(store, &name);
+        } else if (status != PAGE_FILE_OK) {
+            page_store_forget(store, &name);
+        }
         pthread_mutex_lock(&store->lock);
         const uint32_t here = page_index_find(&store->index, &name);
-        if (here != PAGE_NONE && !store->index.entry[here].is_known) {
+        if (status == PAGE_FILE_OK && here != PAGE_NONE && !store->index.entry[here].is_known) {
             page_index_learn(&store->index, here, &facts);
             page_index_use(&store->index, here);
         }
@@ -185,8 +210,11 @@ static void write_page(struct page_store *store, const struct page_facts *facts,
     store->retry_ns = 0;
     store->part_changed[facts->name.key.at[0]] = -1;
     pthread_mutex_lock(&store->lock);
-    if (page_index_add(&store->index, &facts->name, facts->bytes, facts) != PAGE_NONE)
+    const uint32_t at = page_index_add(&store->index, &facts->name, facts->bytes, facts);
+    if (at != PAGE_NONE) {
+        store->index.entry[at].again_ns = 0;
         page_known_add(&store->known, &facts->name);
+    }
     publish_sizes(store);
     pthread_mutex_unlock(&store->lock);
     page_count(&store->count.written, 1);
@@ -240,6 +268,7 @@ static void become_ready(struct page_store *store) {
 
 static void look_around(struct page_store *store) {
     page_store_scan(store);
+    show_hidden(store);
     learn(store);
     make_room(store, 0);
 }
