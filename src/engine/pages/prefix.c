@@ -377,8 +377,7 @@ void kv_commit(struct kv *kv, struct kv_table *table, const int32_t *token, int 
 }
 
 // The node that the last block's pages are to be registered at: the tail's, or that of a full
-// block. KV_ROOT: there is none. A page that has a node already has this one: only a table of the
-// same tokens can have left it there, because a write takes a page from its node, or a copy of it.
+// block. KV_ROOT: there is none. A page that another text registered stays there.
 static uint32_t last_node(struct kv *kv, const struct kv_table *table, const int32_t *token,
                           int n_done) {
     const uint32_t n_full = (uint32_t)n_done / KV_PAGE_TOKENS;
@@ -386,7 +385,12 @@ static uint32_t last_node(struct kv *kv, const struct kv_table *table, const int
     if (table->unlisted || table->n_node != n_full) return KV_ROOT;
     if (n_tail == 0) return table->node;
     const struct key key = key_of(table->node, token + (size_t)n_full * KV_PAGE_TOKENS, n_tail);
-    return find_or_add(kv, &key);
+    const uint32_t known = find(kv, &key);
+    for (int g = 0; g < kv->n_group; g++) {
+        const uint32_t node = kv->group[g].page[table->page[g][n_full]].node;
+        if (node != KV_ROOT && node != known) return KV_ROOT;
+    }
+    return known != KV_ROOT ? known : find_or_add(kv, &key);
 }
 
 void kv_retire(struct kv *kv, struct kv_table *table, const int32_t *token, int n_done) {
