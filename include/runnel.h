@@ -54,6 +54,7 @@ typedef struct rn_model_info {
     // generation settings of the file; where it has none: temperature 0.8, top-p 0.95, the rest off
     float temperature, top_p, min_p, repeat_penalty;
     int top_k;
+    const char *block_path; // of the file that rn_model_attach added; NULL: none
 } rn_model_info;
 
 // A GGUF file, any part of a split one, or a Hugging Face folder.
@@ -63,6 +64,13 @@ rn_status rn_model_open_memory(const char *name, const void *data, size_t size, 
                                rn_error *err);
 // The vocabulary alone: for files without tensors, or to save time.
 rn_status rn_model_open_vocab(const char *path, rn_model **out, rn_error *err);
+// Adds a draft block that is in a file of its own, such as an assistant of Gemma 4: the drafter
+// "mtp" of the model's engines, all of which are created afterwards. It reads the model's keys and
+// values and has none itself. RN_ERR_ARG: the file is a model, for rn_engine_options.draft, or the
+// model has a block. After another error the model can only be closed.
+rn_status rn_model_attach(rn_model *model, const char *path, rn_error *err);
+// Whether a file is such a block; false where it cannot be read.
+bool rn_model_is_block(const char *path);
 void rn_model_close(rn_model *model);
 const rn_model_info *rn_model_get_info(const rn_model *model);
 

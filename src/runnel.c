@@ -132,6 +132,30 @@ rn_status rn_model_open_memory(const char *name, const void *data, size_t size, 
     return status ? status : open_model(weights, WITH_ALL, out, err);
 }
 
+rn_status rn_model_attach(rn_model *model, const char *path, rn_error *err) {
+    struct weights *weights;
+    if (!model->has_plan)
+        return err_set(err, RN_ERR_ARG, "the model was opened for its vocabulary alone");
+    rn_status status = model_weights_open(path, &weights, err);
+    if (status) return status;
+    status = model_attach(&model->model, weights, err);
+    if (status == RN_ERR_ARG) {
+        weights_close(weights);
+        return status;
+    }
+    model->block = weights; // the plan may have parts of it
+    model->info.block_path = weights_path(weights);
+    return status;
+}
+
+bool rn_model_is_block(const char *path) {
+    struct weights *weights;
+    if (model_weights_open(path, &weights, NULL)) return false;
+    const bool is_block = model_is_draft_block(weights);
+    weights_close(weights);
+    return is_block;
+}
+
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err) {
     struct weights *weights;
     *out = NULL;
@@ -208,6 +232,7 @@ void rn_model_close(rn_model *model) {
     if (model->tokenizer) tokenizer_destroy(model->tokenizer);
     free(model->chat_template);
     weights_close(model->weights);
+    if (model->block) weights_close(model->block);
     free(model);
 }
 

@@ -12,7 +12,7 @@
 #include "weights/weights.h"
 
 struct rn_model {
-    struct weights *weights;
+    struct weights *weights, *block; // block: of rn_model_attach; NULL: none
     struct tokenizer *tokenizer;
     char *chat_template; // NULL: none
     struct model model;  // valid when has_plan

@@ -3,6 +3,7 @@
 #ifndef RN_TESTS_FAMILY_MIXES_H
 #define RN_TESTS_FAMILY_MIXES_H
 
+#include "assistant_model.h"
 #include "golden_families.h"
 #include "hybrid_mixes.h"
 
@@ -55,6 +56,25 @@ static inline rn_model *family_open_variant(const struct family_variant *variant
     rn_model *model = g.model;
     g.model = NULL;
     golden_unload(&g);
+    return model;
+}
+
+// Models with an assistant that reads their keys: one that is hardly ever right, one that always
+// is.
+static const struct family_assisted {
+    const char *label, *name;
+    bool is_echo;
+    int window;
+} family_assisted[] = {
+    {"gemma4-e2b, window of 40, assistant", "gemma4-e2b", false, 40},
+    {"gemma4-31b, assistant, echo", "gemma4-31b", true, 0},
+};
+enum { FAMILY_ASSISTED = sizeof family_assisted / sizeof *family_assisted };
+
+static inline rn_model *family_open_assisted(const struct family_assisted *which) {
+    struct assistant a = assistant_make_with(which->name, which->is_echo, which->window);
+    rn_model *model = assistant_open(&a);
+    assistant_remove(&a);
     return model;
 }
 

@@ -3,16 +3,16 @@
 #ifndef RN_TESTS_GLM4_BLOCK_H
 #define RN_TESTS_GLM4_BLOCK_H
 
+#include "block_texts.h"
 #include "data_file.h"
 #include "gguf_copy.h"
-#include "streams.h"
 
 // The reference models, whose sizes are the same.
 static const struct which {
     const char *name, *arch;
 } whole = {"glm4_moe", "glm4moe"}, latent = {"glm4_moe_lite", "deepseek2"};
 
-enum { EMBD = 64, VOCAB = 512, LAYERS = 2, TEXT = 40, N_TEXTS = 4 };
+enum { EMBD = 64, VOCAB = 512, LAYERS = 2 };
 
 // The tensors that such a layer has beside those of a layer.
 static const struct {
@@ -91,50 +91,14 @@ static inline struct data_folder gguf_make(struct which which, bool is_echo) {
     return folder;
 }
 
-static inline void run_texts(const rn_model *model, const char *speculate, struct stream *stream,
-                             rn_engine_stats *stats) {
-    static int32_t prompt[N_TEXTS][120];
-    static const int lengths[N_TEXTS] = {1, 30, 33, 120};
-    const rn_engine_options options = {
-        .speculate = speculate, .draft_min = 3, .draft_max = 3, .max_seqs = N_TEXTS, .n_ctx = 256};
-    rn_engine *engine = streams_engine(model, &options);
-    for (int i = 0; i < N_TEXTS; i++) {
-        uint32_t seed = (uint32_t)i + 1;
-        for (int k = 0; k < lengths[i]; k++) {
-            seed = seed * 1664525u + 1013904223u;
-            prompt[i][k] = (int32_t)((seed >> 12) % (VOCAB - 32)) + 8;
-        }
-        rn_request request = {.prompt = prompt[i],
-                              .n_prompt = (size_t)lengths[i],
-                              .max_tokens = TEXT,
-                              .ignore_eos = true};
-        if (i % 2) {
-            request.sampling.temperature = 0.8f;
-            request.sampling.seed = 3;
-            request.sampling.has_seed = true;
-        }
-        if (i == 0) request.draft_max = -1; // a stream that need not wait for the host
-        streams_submit(engine, &request, &stream[i]);
-        // streams are out of step, as those that come over time
-        for (int step = 0; step < 3; step++) streams_step(engine, stream, i + 1, step, 0);
-    }
-    streams_drain(engine, stream, N_TEXTS);
-    *stats = streams_stats(engine);
-    rn_engine_destroy(engine);
-}
-
-// Drafts do not change the texts. Returns the numbers of drafted tokens.
+// Of the model at the path.
 static inline rn_draft_stats check_texts(const char *path, struct stream *got) {
-    static struct stream want[N_TEXTS];
-    rn_engine_stats stats;
     rn_error err = {0};
     rn_model *model;
     check(rn_model_open(path, &model, &err) == RN_OK, "%s", err.message);
-    run_texts(model, "off", want, &stats);
-    run_texts(model, "mtp", got, &stats);
-    for (int i = 0; i < N_TEXTS; i++) streams_check_same(&want[i], &got[i]);
+    const rn_draft_stats stats = block_texts_check(model, got);
     rn_model_close(model);
-    return stats.draft[RN_DRAFTER_MTP];
+    return stats;
 }
 
 static inline rn_draft_stats check_gguf(struct which which, bool is_echo, struct stream *got) {

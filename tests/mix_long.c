@@ -106,11 +106,11 @@ static uint64_t run_hybrids(int n, uint64_t seed, const char *only) {
 }
 
 // Closes the model.
-static uint64_t run_family(const char *name, rn_model *model, int n, uint64_t seed,
+static uint64_t run_family(const char *name, rn_model *model, bool has_block, int n, uint64_t seed,
                            const char *only) {
     const int first = (int)family_seed(name);
-    const uint64_t mismatches = run_model(name, model, false, false, family_kv_type(name), first, n,
-                                          seed * 10000 + family_seed(name), only);
+    const uint64_t mismatches = run_model(name, model, false, has_block, family_kv_type(name),
+                                          first, n, seed * 10000 + family_seed(name), only);
     rn_model_close(model);
     return mismatches;
 }
@@ -123,13 +123,21 @@ static uint64_t run_families(const char *which, int n, uint64_t seed, const char
     for (int i = 0; golden_families[i]; i++) {
         if (!all && strcmp(which, golden_families[i]) != 0) continue;
         mismatches +=
-            run_family(golden_families[i], family_open(golden_families[i]), n, seed, only);
+            run_family(golden_families[i], family_open(golden_families[i]), false, n, seed, only);
         found = true;
     }
     for (int i = 0; i < FAMILY_VARIANTS; i++) {
         const struct family_variant *variant = &family_variants[i];
         if (!all && strcmp(which, variant->label) != 0) continue;
-        mismatches += run_family(variant->label, family_open_variant(variant), n, seed, only);
+        mismatches +=
+            run_family(variant->label, family_open_variant(variant), false, n, seed, only);
+        found = true;
+    }
+    for (int i = 0; i < FAMILY_ASSISTED; i++) {
+        const struct family_assisted *assisted = &family_assisted[i];
+        if (!all && strcmp(which, assisted->label) != 0) continue;
+        mismatches +=
+            run_family(assisted->label, family_open_assisted(assisted), true, n, seed, only);
         found = true;
     }
     check(found, "%s is not in families.def", which);

@@ -247,7 +247,7 @@ static inline void recurrent_plan(struct recurrent_builder *b) {
     struct plan *plan = b->plan;
     float inv_freq[RECURRENT_DIM / 2];
     for (int i = 0; i < RECURRENT_DIM / 2; i++) inv_freq[i] = 1.0f / (float)(1 << i);
-    const struct plan_rope angles = {ROPE_HALVES, RECURRENT_DIM, inv_freq, 1};
+    const struct plan_rope angles = {ROPE_HALVES, RECURRENT_DIM, inv_freq, 1, 0};
     recurrent_groups(plan, b->n_state);
     const int rope = plan_add_rope(plan, &angles);
     const int x = plan_add_buffer(plan, "x", RECURRENT_EMBD, ROWS_TOKENS);

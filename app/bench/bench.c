@@ -107,6 +107,16 @@ int bench_model_open(enum bench_source source, const char *name, rn_model **out)
     return status ? open_fail(status, &err) : APP_OK;
 }
 
+static int block_attach(const char *name, rn_model *model) {
+    rn_error err = {0};
+    char *path = NULL;
+    const int code = model_path_find(name, true, &path);
+    if (code) return code;
+    const rn_status status = rn_model_attach(model, path, &err);
+    free(path);
+    return status ? open_fail(status, &err) : APP_OK;
+}
+
 static rn_status model_check(const struct bench_config *config, const struct bench_model *from,
                              rn_error *err) {
     const struct measure *measure = measures[config->measure];
@@ -136,6 +146,7 @@ static int models_run(struct bench *bench) {
         struct bench_place place = {.bench = bench, .source = &config->model[i]};
         rn_model *model = NULL;
         code = bench_model_open(place.source->source, place.source->name, &model);
+        if (!code && config->block) code = block_attach(config->block, model);
         if (!code) {
             place.model = model;
             place.info = rn_model_get_info(model);

@@ -50,6 +50,7 @@ struct bench_config {
     bool sample;               // as the model's file says; otherwise greedy
     bool has_prompt;           // --n-prompt was given
     const char *draft;         // the draft model's path; NULL: none was given
+    const char *block;         // of a draft block, which is attached to the models; draft is NULL
     bool no_draft;             // not even the embedded one's
     const char *draft_backend; // where it runs; NULL: where the model does
     int draft_device;

@@ -418,6 +418,18 @@ static int device_find(const struct options *options, struct bench_config *confi
     return APP_OK;
 }
 
+// A draft block is a part of the models, and no model.
+static int block_find(struct bench_config *config) {
+    char *path = NULL;
+    const int code = config->draft ? model_path_find(config->draft, true, &path) : APP_OK;
+    if (path && rn_model_is_block(path)) {
+        config->block = config->draft;
+        config->draft = NULL;
+    }
+    free(path);
+    return code;
+}
+
 static int config_read(const struct options *options, struct bench_config *out) {
     static int (*const checks[])(const struct options *, const struct bench_config *) = {
         [MEASURE_STEPS] = steps_check,
@@ -430,6 +442,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
     if (!code) code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out);
     if (!code) code = models_find(out);
     if (!code && !out->n_models) out->n_models = 1; // the embedded one
+    if (!code) code = block_find(out);
     if (!code) code = lists_read(options, out);
     if (!code) tour_defaults(options, out);
     if (!code) code = rules_check(options, out);

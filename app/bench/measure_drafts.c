@@ -253,7 +253,7 @@ static int variant_run(struct bed *bed, int n_threads) {
 // Whether the model has a block that drafts, and the device runs it.
 static bool has_block(const struct bench_place *place) {
     const struct plan *plan = tools_plan(place->model);
-    return plan->n_op_all > plan->n_op && place->bench->config->device.runs_blocks;
+    return plan_has_block(plan) && place->bench->config->device.runs_blocks;
 }
 
 // The variants in the order of the rows; out may be NULL. Returns how many. Drafters that were

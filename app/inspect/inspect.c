@@ -115,7 +115,7 @@ bool inspect_is_block(const struct inspect *inspect, const struct tensor_view *t
 
 void inspect_block(const struct inspect *inspect, struct inspect_block *out) {
     *out = (struct inspect_block){0};
-    if (!inspect->plan || inspect->plan->n_op_all == inspect->plan->n_op) return;
+    if (!inspect->plan || !plan_has_block(inspect->plan)) return;
     for (int i = 0; i < weights_tensor_count(inspect->weights); i++) {
         const struct tensor_view *tensor = weights_tensor_at(inspect->weights, i);
         if (layer_of(tensor) != inspect->model->n_layer) continue;

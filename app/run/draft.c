@@ -13,7 +13,7 @@
 
 static const char *const drafters[] = {"model", "lookup", "shared", "mtp", "shape"};
 
-enum { DRAFTER_MODEL, DRAFTERS = sizeof drafters / sizeof *drafters };
+enum { DRAFTER_MODEL, DRAFTER_MTP = 3, DRAFTERS = sizeof drafters / sizeof *drafters };
 
 // The drafter whose name starts at text, -1: none.
 static int drafter_at(const char *text, size_t len) {
@@ -69,14 +69,37 @@ void draft_engine_options(const struct options *options, const rn_model *draft,
 
 // ---------------------------------------------------------------- the model
 
-static int file_open(const struct options *options, const char *path, rn_model **out) {
+// It runs where the model does, as a part of it.
+static int block_attach(const struct options *options, unsigned wanted, const char *path,
+                        rn_model *model, rn_error *err) {
+    char name[64], other[64];
+    if (!(wanted & 1u << DRAFTER_MTP))
+        return app_fail(APP_USAGE, "%s: %s is a draft block, and %s leaves 'mtp' out",
+                        option_name(options, OPT_DRAFT, name), err_path(path),
+                        option_name(options, OPT_SPECULATE, other));
+    if (option_text(options, OPT_DRAFT_BACKEND))
+        return app_fail(APP_USAGE, "%s: %s is a draft block, which runs where the model does",
+                        option_name(options, OPT_DRAFT_BACKEND, name), err_path(path));
+    rn_model_attach(model, path, err);
+    return APP_OK;
+}
+
+static int path_open(const struct options *options, unsigned wanted, const char *path,
+                     rn_model *model, rn_model **out, rn_error *err) {
+    if (rn_model_is_block(path)) return block_attach(options, wanted, path, model, err);
+    if (wanted & 1u << DRAFTER_MODEL) rn_model_open(path, out, err);
+    return APP_OK;
+}
+
+static int file_open(const struct options *options, unsigned wanted, const char *path,
+                     rn_model *model, rn_model **out) {
     rn_error err = {0};
     char name[64], *found = NULL;
-    const int code = model_path_find(path, true, &found);
+    int code = model_path_find(path, true, &found);
     if (code) return code;
-    const rn_status status = rn_model_open(found, out, &err);
+    code = path_open(options, wanted, found, model, out, &err);
     free(found);
-    if (status == RN_OK) return APP_OK;
+    if (code || err.status == RN_OK) return code;
     // other programs call --draft-max by this name
     const bool is_number = path[strspn(path, "0123456789")] == '\0';
     return app_fail(err.status == RN_ERR_NOMEM ? APP_FAILED : APP_USAGE, "%s: %s%s",
@@ -92,16 +115,17 @@ int draft_open_embedded(rn_model **out) {
     return app_fail_error(&err);
 }
 
-int draft_open(const struct options *options, rn_model **out) {
+int draft_open(const struct options *options, rn_model *model, rn_model **out) {
     const char *path = option_text(options, OPT_DRAFT);
     unsigned wanted;
     *out = NULL;
     int code = wanted_get(options, &wanted);
     if (!code) code = lengths_check(options);
     if (!code) code = app_belongs(options, OPT_DRAFT_DEVICE, OPT_DRAFT_BACKEND);
-    if (code || !(wanted & 1u << DRAFTER_MODEL)) return code;
     const bool none = path && !strcmp(path, "none");
-    if (path && !none) return file_open(options, path, out);
+    const bool reads = wanted & (1u << DRAFTER_MODEL | 1u << DRAFTER_MTP);
+    if (!code && path && !none && reads) return file_open(options, wanted, path, model, out);
+    if (code || !(wanted & 1u << DRAFTER_MODEL)) return code;
     const bool embedded =
         !option_given(options, OPT_MODEL) && !option_given(options, OPT_SYNTHETIC);
     if (!none && embedded) return draft_open_embedded(out);

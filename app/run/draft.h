@@ -5,9 +5,10 @@
 #include "app.h"
 
 // Checks the options and opens the draft model: the file of --draft, or the embedded model's own
-// draft model where the embedded model is used. *out NULL: there is none, or it is not wanted. On
-// failure the error has been printed and the exit code is returned.
-int draft_open(const struct options *options, rn_model **out);
+// draft model where the embedded model is used. A file that is a draft block is attached to the
+// model instead. *out NULL: there is no draft model, or it is not wanted. On failure the error has
+// been printed and the exit code is returned.
+int draft_open(const struct options *options, rn_model *model, rn_model **out);
 int draft_open_embedded(rn_model **out); // the embedded model's own
 // Fills the fields of the engine's options; draft NULL: none.
 void draft_engine_options(const struct options *options, const rn_model *draft,

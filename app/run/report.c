@@ -349,8 +349,9 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
     }
 }
 
-void report_print_drafters(const rn_engine_info *engine, const rn_model_info *draft,
-                           const struct term *term) {
+void report_print_drafters(const rn_engine_info *engine, const rn_model_info *model,
+                           const rn_model_info *draft, const struct term *term) {
+    const char *path = draft ? draft->path : model->block_path;
     fprintf(stderr, "%s  drafts       ", term_dim(term->err_color));
     if (*engine->drafters) {
         fprintf(stderr, "up to %d token%s, by %s", engine->draft_max, plural(engine->draft_max),
@@ -358,9 +359,9 @@ void report_print_drafters(const rn_engine_info *engine, const rn_model_info *dr
     } else {
         fputs("none", stderr);
     }
-    if (draft) {
-        fputs("; the model is ", stderr);
-        term_print_escaped(stderr, draft->path, strlen(draft->path), SIZE_MAX);
+    if (path) {
+        fputs(draft ? "; the model is " : "; the block is ", stderr);
+        term_print_escaped(stderr, path, strlen(path), SIZE_MAX);
     }
     fprintf(stderr, "%s\n", term_reset(term->err_color));
 }

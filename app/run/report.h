@@ -28,9 +28,9 @@ void report_print_line(const struct report *report, const struct term *term);
 void report_print_plan(const rn_memory_plan *plan, const struct term *term);
 // The memory of serving: weights, KV of a token and of a context, and the number of users that fit.
 void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct term *term);
-// One dim line: the drafters, and the draft model; draft NULL: none.
-void report_print_drafters(const rn_engine_info *engine, const rn_model_info *draft,
-                           const struct term *term);
+// One dim line: the drafters, and the draft model; draft NULL: none. Or the model's draft block.
+void report_print_drafters(const rn_engine_info *engine, const rn_model_info *model,
+                           const rn_model_info *draft, const struct term *term);
 // Adds the figures to object; undefined ones are null. False: out of memory.
 bool report_json(const struct report *report, json_t *object);
 

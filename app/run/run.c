@@ -334,7 +334,7 @@ static int run_steps(struct run *run, struct prompt *prompt) {
     if (code) return code;
     const uint64_t start = clock_ns();
     if ((code = app_open_model(run->options, false, &run->model))) return code;
-    if ((code = draft_open(run->options, &run->draft))) return code;
+    if ((code = draft_open(run->options, run->model, &run->draft))) return code;
     run->load_ms = (double)(clock_ns() - start) / 1e6;
     code = sampling_get(run->options, rn_model_get_info(run->model), &run->sampling);
     if (code) return code;

@@ -35,7 +35,7 @@ int serve_model_describe(struct serve_model *model) {
 
 int serve_model_open(struct serve_model *model) {
     const int code = serve_model_describe(model);
-    return code ? code : draft_open(model->options, &model->draft);
+    return code ? code : draft_open(model->options, model->model, &model->draft);
 }
 
 const char *serve_model_template(const struct serve_model *model) {
@@ -83,8 +83,8 @@ static int engine_create(struct serve_model *model) {
 static void drafters_print(const struct serve_model *model) {
     rn_engine_info info;
     rn_engine_get_info(model->engine, &info);
-    report_print_drafters(&info, model->draft ? rn_model_get_info(model->draft) : NULL,
-                          model->term);
+    report_print_drafters(&info, rn_model_get_info(model->model),
+                          model->draft ? rn_model_get_info(model->draft) : NULL, model->term);
 }
 
 static void speeds_measure(struct serve_model *model) {

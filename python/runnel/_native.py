@@ -46,6 +46,7 @@ class ModelInfo(Structure):
         (c_uint64, "n_params file_bytes weight_bytes"),
         (c_float, "temperature top_p min_p repeat_penalty"),
         (c_int, "top_k"),
+        (c_char_p, "block_path"),
     )
 
 
@@ -301,6 +302,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "rn_status_text": (c_char_p, c_int),
     "rn_model_open": (c_int, c_char_p, POINTER(_P), "err"),
     "rn_model_open_vocab": (c_int, c_char_p, POINTER(_P), "err"),
+    "rn_model_attach": (c_int, _P, c_char_p, "err"),
+    "rn_model_is_block": (c_bool, c_char_p),
     "rn_model_close": (None, _P),
     "rn_model_get_info": (POINTER(ModelInfo), _P),
     "rn_model_chat_template": (c_char_p, _P),

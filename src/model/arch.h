@@ -28,6 +28,7 @@ struct builder {
     struct kv_place state[MODEL_MAX_LAYER]; // [n_layer] of the recurrence
     int last_mixer; // the last layer in which rows meet: behind it, only out rows are computed
     int mixers;     // blocks of that layer in which rows meet, and that are not built yet
+    const struct model *target; // of a draft block in a file of its own: its model; else NULL
     // Tensors that are missing are added to these weights, with the shape that they should have;
     // NULL: a missing tensor is an error. The same weights as above.
     struct weights *describe;
@@ -38,6 +39,9 @@ struct arch {
     const char *name; // general.architecture
     bool is_hybrid;   // layers may be without attention or feed-forward, and differ in them
     bool has_nextn;   // files may end with blocks that predict further tokens: hparams.n_nextn
+    // Files of it are draft blocks, for models of this architecture: no text comes from them alone.
+    // build() adds the block's ops behind the model's. NULL: they are models
+    const char *drafts_for;
     // Reads the hyper-parameters that are the architecture's own (the common part is read), and
     // refuses a file that it cannot run. Layers that differ are made different here.
     rn_status (*read)(struct hparams *hp, const struct weights *weights, rn_error *err);
@@ -198,6 +202,7 @@ int build_frequencies(struct builder *b, const struct hparams_rope *rope);
 // --- stack.c: the frame around the layers ---
 // Buffers, KV groups and frequencies; called before arch->build.
 void stack_begin(struct builder *b);
+void stack_ropes(struct builder *b); // the frequencies alone
 // Embedding, layers, head with an RMS norm.
 void stack_build(struct builder *b);
 // Its parts.

@@ -407,6 +407,7 @@ void build_attention(struct builder *b, const struct layer *l, int q, int out,
     op.kv.n_head = l->n_head;
     op.kv.scale = l->attn_scale;
     op.kv.softcap = l->attn_softcap;
+    op.kv.ahead = b->target != NULL;
     op_add(b, &op);
 }
 

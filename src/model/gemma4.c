@@ -60,7 +60,7 @@ static rn_status read_shared(struct hparams *hp, const struct weights *weights, 
     return s;
 }
 
-static rn_status gemma4_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
+rn_status gemma4_read_layers(struct hparams *hp, const struct weights *weights, rn_error *err) {
     static const char *const required[] = {"attention.sliding_window",
                                            "attention.sliding_window_pattern"};
     const struct hparams_defaults defaults = {.rope_style = ROPE_HALVES,
@@ -74,16 +74,21 @@ static rn_status gemma4_read(struct hparams *hp, const struct weights *weights, 
     hp->embd_scale = sqrtf((float)hp->n_embd);
     hp->layer[0].attn_scale = 1;
     if ((s = hparams_decoder(hp, weights, &defaults, err))) return s;
+    for (int i = 0; i < hp->n_layer; i++)
+        if (hp->layer[i].n_ff == 0)
+            return hparams_fail(weights, "feed_forward_length", err, "is missing for layer %d", i);
+    return read_heads(hp, weights, err);
+}
+
+static rn_status gemma4_read(struct hparams *hp, const struct weights *weights, rn_error *err) {
+    rn_status s;
+    if ((s = gemma4_read_layers(hp, weights, err))) return s;
     if ((s = hparams_router(hp, weights, ROUTE_SOFTMAX, err))) return s;
     if ((s = hparams_refuse(weights, "expert_shared_feed_forward_length", "a shared expert", err)))
         return s;
     if ((s = hparams_int(weights, "embedding_length_per_layer_input", 0, 1 << 16, false,
                          &hp->n_embd_layer, err)))
         return s;
-    for (int i = 0; i < hp->n_layer; i++)
-        if (hp->layer[i].n_ff == 0)
-            return hparams_fail(weights, "feed_forward_length", err, "is missing for layer %d", i);
-    if ((s = read_heads(hp, weights, err))) return s;
     return read_shared(hp, weights, err);
 }
 

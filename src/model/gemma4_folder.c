@@ -2,7 +2,7 @@
 #include "model/gemma4.h"
 
 // Heads are not read as head_dim and num_key_value_heads alone say: the layers differ.
-static const struct hf_key gemma4_keys[] = {
+const struct hf_key gemma4_keys[] = {
     {"num_attention_heads", NULL, "attention.head_count", HF_INT, 1, 1 << 16, HF_REQUIRED, 0, 0},
     {"rms_norm_eps", NULL, "attention.layer_norm_rms_epsilon", HF_FLOAT, 0, 1, 1e-6, 0, 0},
     {"final_logit_softcapping", NULL, "final_logit_softcapping", HF_FLOAT, HF_POSITIVE, HF_ABSENT,
@@ -11,17 +11,17 @@ static const struct hf_key gemma4_keys[] = {
     {0},
 };
 
-static const struct hf_setting gemma4_settings[] = {
+const struct hf_setting gemma4_settings[] = {
     {"attention_bias", 0, 0, "false"},
     {0},
 };
 
-static const struct hf_scaling gemma4_scalings[] = {
+const struct hf_scaling gemma4_scalings[] = {
     {"proportional", hf_scaling_proportional},
     {0},
 };
 
-static const struct hf_tensor gemma4_tensors[] = {
+const struct hf_tensor gemma4_tensors[] = {
     {"layers.#.post_attention_layernorm.weight", "blk.#.post_attention_norm.weight", hf_map_view},
     {"layers.#.pre_feedforward_layernorm.weight", "blk.#.ffn_norm.weight", hf_map_view},
     {"layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight", hf_map_view},
@@ -52,13 +52,10 @@ static const struct hf_tensor gemma4_experts[] = {
     {0},
 };
 
-#define GEMMA4_CLASS(own_window)                                                                   \
-    .keys = {hf_keys_size, gemma4_keys}, .settings = gemma4_settings, .activation = &gemma_gelu,   \
-    .window = {.mark = gemma4_mark_window, .size = own_window},                                    \
-    .rope = {.theta = 1e6, .theta_local = 10000, .scalings = gemma4_scalings}, .head_dim = 256,    \
-    .is_tied = true, .read = gemma4_read_config,                                                   \
-    .tensors = {gemma4_tensors,   gemma4_experts,      hf_tensors_decoder,                         \
-                hf_tensors_norms, hf_tensors_qk_norms, hf_tensors_mlp}
+#define GEMMA4_CLASS(window)                                                                       \
+    GEMMA4_ROWS(window), .read = gemma4_read_config,                                               \
+                         .tensors = {gemma4_tensors,   gemma4_experts,      hf_tensors_decoder,    \
+                                     hf_tensors_norms, hf_tensors_qk_norms, hf_tensors_mlp}
 
 const struct hf_class gemma4_classes[] = {
     {.name = "Gemma4ForCausalLM", .model_type = "gemma4_text", GEMMA4_CLASS(512)},

@@ -27,7 +27,6 @@ static const char *part_of(const char *name, size_t len) {
     static const struct {
         const char *name, *why;
     } parts[] = {
-        {"gemma4-assistant", "it drafts for Gemma 4 from that model's keys and values"},
         {"clip", "it reads images or sound for another file, which has the language model"},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -58,10 +57,19 @@ static rn_status find_arch(const struct weights *weights, const struct arch **ou
     return RN_OK;
 }
 
+static rn_status find_model(const struct weights *weights, const struct arch **out, rn_error *err) {
+    const rn_status status = find_arch(weights, out, err);
+    if (status || !(*out)->drafts_for) return status;
+    return err_set(err, RN_ERR_UNSUPPORTED,
+                   "%s: '%s' is no model of its own: it drafts for models of '%s', whose keys and "
+                   "values it reads",
+                   weights_name(weights), (*out)->name, (*out)->drafts_for);
+}
+
 // Tensors that take part in every model; others (of images, of rope at another length) may be left.
 static bool is_essential(const char *name) {
-    static const char *const starts[] = {"blk.", "output", "token_embd", "position_embd",
-                                         "per_layer_"};
+    static const char *const starts[] = {"blk.",          "output",     "token_embd",
+                                         "position_embd", "per_layer_", "nextn."};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (strncmp(name, starts[i], strlen(starts[i])) == 0) return true;
     return false;
@@ -136,8 +144,59 @@ rn_status model_init_arch(struct model *model, const struct arch *arch,
 
 rn_status model_init(struct model *model, const struct weights *weights, rn_error *err) {
     const struct arch *arch = NULL;
-    const rn_status status = find_arch(weights, &arch, err);
+    const rn_status status = find_model(weights, &arch, err);
     return status ? status : model_init_arch(model, arch, weights, err);
+}
+
+bool model_is_draft_block(const struct weights *weights) {
+    const struct arch *arch = NULL;
+    return find_arch(weights, &arch, NULL) == RN_OK && arch->drafts_for;
+}
+
+static rn_status check_target(const struct model *model, const struct arch *arch,
+                              const struct weights *weights, rn_error *err) {
+    if (!arch->drafts_for)
+        return err_set(err, RN_ERR_ARG, "%s: a model of '%s' is no draft block",
+                       weights_name(weights), arch->name);
+    if (strcmp(arch->drafts_for, model->arch->name) != 0)
+        return err_set(err, RN_ERR_MODEL, "%s drafts for models of '%s', not of '%s'",
+                       weights_name(weights), arch->drafts_for, model->arch->name);
+    if (plan_has_block(&model->plan))
+        return err_set(err, RN_ERR_ARG, "%s: the model has a draft block already",
+                       weights_name(weights));
+    return RN_OK;
+}
+
+// The block's own numbers are needed only while its ops are made.
+static rn_status attach(struct model *model, struct model *block, const struct weights *weights,
+                        rn_error *err) {
+    struct builder b = {.weights = weights,
+                        .model = block,
+                        .target = model,
+                        .plan = &model->plan,
+                        .err = err,
+                        .layer = -1};
+    b.used = calloc((size_t)weights_tensor_count(weights) + 1, sizeof *b.used);
+    if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
+    plan_begin_draft(&model->plan);
+    stack_ropes(&b);
+    if (!b.status) block->arch->build(&b);
+    if (!b.status) b.status = plan_finish(&model->plan, err);
+    if (!b.status) b.status = check_all_used(&b);
+    free(b.used);
+    return b.status;
+}
+
+rn_status model_attach(struct model *model, const struct weights *weights, rn_error *err) {
+    struct model *block = calloc(1, sizeof *block);
+    if (!block) return err_set(err, RN_ERR_NOMEM, "no memory for a draft block");
+    rn_status s = find_arch(weights, &block->arch, err);
+    if (!s) s = check_target(model, block->arch, weights, err);
+    if (!s) s = hparams_common(&block->hp, weights, block->arch, err);
+    if (!s) s = block->arch->read(&block->hp, weights, err);
+    if (!s) s = attach(model, block, weights, err);
+    free(block);
+    return s;
 }
 
 // The plan is built once for the shapes of its tensors, and thrown away.
@@ -146,7 +205,7 @@ static rn_status describe_tensors(struct weights *weights, rn_error *err) {
     const struct arch *arch = NULL;
     if (!model) return err_set(err, RN_ERR_NOMEM, "no memory for a model");
     plan_init(&model->plan);
-    rn_status s = find_arch(weights, &arch, err);
+    rn_status s = find_model(weights, &arch, err);
     if (!s) s = hparams_common(&model->hp, weights, arch, err);
     if (!s) s = arch->read(&model->hp, weights, err);
     if (!s) {

@@ -83,7 +83,8 @@ int build_frequencies(struct builder *b, const struct hparams_rope *rope) {
     const struct plan_rope added = {.style = rope->style,
                                     .n_rot = rope->n_rot,
                                     .inv_freq = inv_freq,
-                                    .magnitude = magnitude(rope)};
+                                    .magnitude = magnitude(rope),
+                                    .ahead = b->target != NULL};
     const int index = b->status ? PLAN_NONE : plan_add_rope(b->plan, &added);
     free(inv_freq);
     return index;

@@ -101,7 +101,7 @@ static void add_groups(struct builder *b) {
 }
 
 // The frequencies that some layer uses.
-static void add_ropes(struct builder *b) {
+void stack_ropes(struct builder *b) {
     const struct hparams *hp = &b->model->hp;
     for (int r = 0; r < MODEL_MAX_ROPE; r++) {
         bool wanted = false;
@@ -113,7 +113,7 @@ static void add_ropes(struct builder *b) {
 void stack_begin(struct builder *b) {
     b->plan->logits = declare_buffers(b);
     add_groups(b);
-    add_ropes(b);
+    stack_ropes(b);
 }
 
 void stack_embed(struct builder *b) {

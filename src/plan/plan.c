@@ -156,6 +156,8 @@ static void check_kv(const struct plan *plan, const struct op *op) {
         assert(op->weight == PLAN_NONE || plan->weight[op->weight].cols == op->kv.n_head);
         assert(plan->buffer[op->in[0]].width == op->kv.n_head * group->dim_k);
         assert(plan->buffer[op->out].width == op->kv.n_head * group->dim_v);
+        assert(op->kv.ahead == 0 || (plan->in_draft && group->kind != KV_CHUNK));
+        assert(group->kind == KV_FULL || op->kv.ahead < group->window);
     }
     (void)group;
 }
@@ -394,6 +396,21 @@ void plan_add_op(struct plan *plan, const struct op *op) {
 void plan_begin_draft(struct plan *plan) {
     assert(!plan->in_draft);
     plan->in_draft = true;
+}
+
+bool plan_has_block(const struct plan *plan) { return plan->n_op_all > plan->n_op; }
+
+bool plan_block_reads(const struct plan *plan) {
+    return plan_has_block(plan) && plan->n_group_all == plan->n_group;
+}
+
+bool plan_rope_is_used(const struct plan *plan, int rope, bool in_block) {
+    return (in_block && plan_block_reads(plan)) == (plan->rope[rope].ahead > 0);
+}
+
+int op_window(const struct plan *plan, const struct op *op) {
+    const struct plan_kv_group *group = &plan->group[op->kv.group];
+    return group->kind == KV_FULL ? 0 : group->window - op->kv.ahead;
 }
 
 rn_status plan_finish(struct plan *plan, rn_error *err) {

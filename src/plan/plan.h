@@ -68,6 +68,7 @@ struct plan_rope {
     int n_rot;             // rotated elements of each head, the first ones
     const float *inv_freq; // [n_rot / 2], scaling applied
     float magnitude;       // multiplies cos and sin (yarn); 1 otherwise
+    int ahead;             // is added to a row's position; see op.kv
 };
 
 enum kv_kind { KV_FULL, KV_WINDOW, KV_RECURRENT, KV_CHUNK };
@@ -158,6 +159,9 @@ struct op {
             int n_head;       // ATTENTION: query heads
             float scale;      // ATTENTION: of the scores
             float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none
+            int ahead; // ATTENTION: the query stands that far behind its row's position, which is
+                       // the last one that it sees: a window begins later. 1 in a draft block that
+                       // reads the model's keys; 0 elsewhere
         } kv;
         // Ops with a state, see docs/HYBRID.md. All start like kv.
         //   CONV   in[0]: channels. weight: [channels, taps]
@@ -286,6 +290,14 @@ void plan_add_op(struct plan *plan, const struct op *op);
 // that ask for it (batch.is_draft) run these ops instead of the model's; both leave their results
 // in `logits` and `hidden`. The block's INPUT rows are hidden rows, of the model or of its own.
 void plan_begin_draft(struct plan *plan);
+// Whether the plan has a draft block, and whether that one reads the model's keys and values
+// instead of keeping its own.
+bool plan_has_block(const struct plan *plan);
+bool plan_block_reads(const struct plan *plan);
+// Whether the model's ops, or those of its draft block, use a rope.
+bool plan_rope_is_used(const struct plan *plan, int rope, bool in_block);
+// The window of an ATTENTION; 0: it sees everything.
+int op_window(const struct plan *plan, const struct op *op);
 rn_status plan_finish(struct plan *plan, rn_error *err);
 
 #endif

@@ -234,7 +234,7 @@ static void fixture_init(struct fixture *f, enum format_id format) {
     const int logits = plan_add_buffer(&f->plan, "logits", N_VOCAB, ROWS_LOGITS);
     float inv_freq[DIM / 2];
     for (int i = 0; i < DIM / 2; i++) inv_freq[i] = 1.0f / (float)(1 << i);
-    const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
+    const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1, 0};
     add_embed(f, tokens.x);
     add_layers(f, tokens, last, plan_add_rope(&f->plan, &rope));
     add_norm(f, last.x, last.h, N_EMBD);

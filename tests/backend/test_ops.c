@@ -307,7 +307,7 @@ CASE(rope_equals_the_reference) {
             for (int j = 0; j < dims[i][1] / 2; j++)
                 inv_freq[j] = (float)pow(10000, -2.0 * j / dims[i][1]);
             const struct plan_rope rope = {(enum rope_style)style, dims[i][1], inv_freq,
-                                           i % 2 ? 1.0f : 1.25f};
+                                           i % 2 ? 1.0f : 1.25f, 0};
             float *x = floats(n_head * dim), *want = floats(n_head * dim);
             float *got = floats(n_head * dim);
             float table[128], want_table[128];
@@ -330,7 +330,7 @@ CASE(rope_equals_the_reference) {
 CASE(rope_rotates_each_pair_by_its_angle) {
     const float inv_freq[2] = {1.0f, 0.1f};
     for (int style = ROPE_INTERLEAVED; style <= ROPE_HALVES; style++) {
-        const struct plan_rope rope = {(enum rope_style)style, 4, inv_freq, 1};
+        const struct plan_rope rope = {(enum rope_style)style, 4, inv_freq, 1, 0};
         float table[4], x[5] = {1, 2, 3, 4, 5};
         reference_rope_table(&rope, 7, table);
         reference_rope(&rope, table, 1, 5, x);

@@ -12,13 +12,19 @@
 
 static struct mix_random now;
 
+#ifdef TEST_ASYNC // that backend runs no block
+enum { RUNS_BLOCKS = 0 };
+#else
+enum { RUNS_BLOCKS = 1 };
+#endif
+
 // Closes the model.
-static void run(const char *name, rn_model *model) {
+static void run(const char *name, rn_model *model, bool has_block) {
     const uint64_t seed = family_seed(name);
     struct mix_totals totals = {0};
     now.state = seed;
     bare_clock = (struct engine_clock){hybrid_now, &now};
-    hybrid_run(model, false, family_kv_type(name), seed, (int)seed, N_REQUESTS, 0, &totals);
+    hybrid_run(model, has_block, family_kv_type(name), seed, (int)seed, N_REQUESTS, 0, &totals);
     bare_clock = (struct engine_clock){0};
     rn_model_close(model);
     hybrid_print(name, &totals);
@@ -31,11 +37,16 @@ static void run(const char *name, rn_model *model) {
     assert_true(totals.preemptions > 0 && totals.cancelled > 0 && totals.forks > 0);
 }
 
-static void gives_the_same_in_company(void **state) { run(*state, family_open(*state)); }
+static void gives_the_same_in_company(void **state) { run(*state, family_open(*state), false); }
 
 CASE(windows_of_several_pages_give_the_same_in_company) {
     for (int i = 0; i < FAMILY_VARIANTS; i++)
-        run(family_variants[i].label, family_open_variant(&family_variants[i]));
+        run(family_variants[i].label, family_open_variant(&family_variants[i]), false);
+}
+
+CASE(models_with_an_assistant_give_the_same_in_company) {
+    for (int i = 0; i < FAMILY_ASSISTED; i++)
+        run(family_assisted[i].label, family_open_assisted(&family_assisted[i]), RUNS_BLOCKS);
 }
 
 TEST_PROGRAM(family_mix) {

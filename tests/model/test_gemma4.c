@@ -512,7 +512,7 @@ CASE(heads_of_several_sizes_are_refused) {
 
 CASE(parts_of_other_models_are_refused_by_name) {
     static const char *const rows[][2] = {
-        {"gemma4-assistant", "'gemma4-assistant' is not supported: it drafts for Gemma 4"},
+        {"gemma4-assistant", "'gemma4-assistant' is no model of its own: it drafts for models of"},
         {"clip", "'clip' is not supported: it reads images or sound for another file"},
     };
     for (int i = 0; i < COUNT(rows); i++) {

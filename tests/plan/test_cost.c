@@ -40,7 +40,7 @@ static void build(struct plan *plan, enum kv_kind kind, int window) {
                                    .cols = EMBD,
                                    .bytes = HEADS_KV * DIM * EMBD * 2};
     const int we = plan_add_weight(plan, &embd), wkv = plan_add_weight(plan, &wk);
-    const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1};
+    const struct plan_rope rope = {ROPE_HALVES, DIM, inv_freq, 1, 0};
     plan_add_rope(plan, &rope);
     const struct plan_kv_group group = {kind, LAYERS, HEADS_KV, DIM, DIM, window, 0, 0, false};
     const int g = plan_add_kv_group(plan, &group);

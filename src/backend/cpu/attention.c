@@ -47,7 +47,7 @@ static struct attention_args args_of(const struct attention_job *job, const stru
         .dim_k = group->dim_k,
         .dim_v = group->dim_v,
         .is_latent = group->is_latent,
-        .window = group->kind == KV_FULL ? 0 : group->window,
+        .window = op_window(b->plan, op),
         .is_chunked = group->kind == KV_CHUNK,
         .scale = op->kv.scale,
         .softcap = op->kv.softcap,

@@ -336,10 +336,13 @@ static void rope_tables(void *ctx, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const struct cpu_rows_job *job = ctx;
     const struct cpu_backend *b = job->b;
-    for (int i = 0; i < b->plan->n_rope; i++)
+    for (int i = 0; i < b->plan->n_rope; i++) {
+        const struct plan_rope *rope = &b->plan->rope[i];
+        if (!plan_rope_is_used(b->plan, i, b->batch->is_draft)) continue;
         for (int64_t r = begin; r < end; r++)
-            b->ops->rope_table(&b->plan->rope[i], b->batch->pos[r],
-                               b->rope_table[i] + r * b->plan->rope[i].n_rot);
+            b->ops->rope_table(rope, b->batch->pos[r] + rope->ahead,
+                               b->rope_table[i] + r * rope->n_rot);
+    }
 }
 
 void cpu_rows_run(struct cpu_backend *b, pool_fn fn, struct cpu_rows_job *job, int64_t n_rows,

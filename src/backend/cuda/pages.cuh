@@ -10,7 +10,7 @@ DEV_CALL void rope_table_run(const struct stage_rows_op &s, const struct step &s
     const int n_pairs = s.n_rot / 2;
     const int64_t n = (int64_t)n_rows * n_pairs, stride = (int64_t)gridDim.x * BLOCK_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; i < n; i += stride) {
-        const float angle = (float)step.pos[i / n_pairs] * s.inv_freq[i % n_pairs];
+        const float angle = (float)(step.pos[i / n_pairs] + s.offset) * s.inv_freq[i % n_pairs];
         double sine, cosine;
         rmath_sincos((double)angle, &sine, &cosine);
         float2 turn;

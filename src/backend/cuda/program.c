@@ -107,12 +107,14 @@ static void begin_add(struct compiler *c) {
     s->flags = STAGE_JOINS;
     for (int r = 0; r < c->plan->n_rope; r++) {
         const struct plan_rope *rope = &c->plan->rope[r];
+        if (!plan_rope_is_used(c->plan, r, c->first > 0)) continue;
         s = stage_add(c, STAGE_ROPE_TABLE, NULL, "rope table");
         s->flags = STAGE_JOINS;
         s->row = (struct stage_rows_op){
             .out = (float *)(void *)(c->b->memory + c->b->layout.rope_at[r]),
             .inv_freq = (const float *)(const void *)(c->b->weights + c->b->layout.inv_freq_at[r]),
             .n_rot = rope->n_rot,
+            .offset = rope->ahead,
             .magnitude = rope->magnitude};
     }
 }

@@ -95,7 +95,7 @@ static struct stage_attention attention_of(const struct compiler *c, const struc
                                 .ratio = op->kv.n_head / group->n_head_kv,
                                 .dim_k = group->dim_k,
                                 .dim_v = group->dim_v,
-                                .window = group->kind == KV_FULL ? 0 : group->window,
+                                .window = op_window(plan, op),
                                 .is_chunk = group->kind == KV_CHUNK,
                                 .scale = op->kv.scale,
                                 .softcap = op->kv.softcap,

@@ -167,7 +167,7 @@ struct stage_rows_op {
     int32_t n_used;                     // WEIGH, COMBINE
     int32_t codec, unit_bytes, n_units; // EMBED
     int32_t n_rows_table;               // EMBED: rows of the table
-    int32_t length, offset;             // TEMPER
+    int32_t length, offset;             // TEMPER; ROPE_TABLE: the offset is added to positions
     float scale, cap;      // scale: of EMBED; of NORM, afterwards: 0 where there is none
     float xielu[4];        // GATE of that kind: above, below, linear, eps
     int32_t n_parts, len;  // COLUMNS; ld_in2: a part of in, dim: of out

@@ -46,7 +46,7 @@ static uint64_t table_blocks(const struct batch_seq *seq) {
 
 // The page tables of the groups that the batch's ops have: the model's, or the draft block's.
 static int group_first(const struct plan *plan, const struct batch *batch) {
-    return batch->is_draft ? plan->n_group : 0;
+    return batch->is_draft && !plan_block_reads(plan) ? plan->n_group : 0;
 }
 static int group_end(const struct plan *plan, const struct batch *batch) {
     return batch->is_draft ? plan->n_group_all : plan->n_group;

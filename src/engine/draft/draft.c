@@ -114,10 +114,11 @@ static rn_status create_model(struct draft *draft, const struct draft_config *co
 // Where the model has a block, and its backend runs it: engine_plan has seen to that.
 static rn_status create_block(struct draft *draft, rn_error *err) {
     const struct draft_host *host = &draft->host;
-    if (host->block_page_bytes == 0) return RN_OK;
+    if (!host->has_block) return RN_OK;
     const struct drafter_block_config block = {.plan = host->plan,
                                                .tokenizer = host->tokenizer,
                                                .backend = host->backend,
+                                               .kv = host->kv,
                                                .pool = host->pool,
                                                .n_ctx = host->n_ctx,
                                                .max_seqs = host->max_seqs,
@@ -127,7 +128,9 @@ static rn_status create_block(struct draft *draft, rn_error *err) {
                                                .scratch = host->scratch,
                                                .now = host->now,
                                                .now_ctx = host->now_ctx};
-    return drafter_block_create(&block, &draft->drafter[RN_DRAFTER_MTP], err);
+    struct drafter **out = &draft->drafter[RN_DRAFTER_MTP];
+    return plan_block_reads(host->plan) ? drafter_reader_create(&block, out, err)
+                                        : drafter_block_create(&block, out, err);
 }
 
 static rn_status create_drafters(struct draft *draft, const struct draft_config *config,

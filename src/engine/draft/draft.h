@@ -42,8 +42,9 @@ struct draft_host {
     int n_ctx, max_seqs, batch_tokens, logit_rows;
     uint64_t itl_ns;            // bound of a step while streams run; UINT64_MAX: none
     uint64_t draft_kv_bytes;    // for the pages of a draft model
-    uint64_t block_kv_bytes;    // for those of the plan's draft block
-    uint64_t block_page_bytes;  // of one of them; 0: no block can run
+    bool has_block;             // the plan's draft block can run
+    uint64_t block_kv_bytes;    // for its pages; 0: it has none of its own
+    uint64_t block_page_bytes;  // of one of them
     uint64_t (*now)(void *ctx); // ns
     void *now_ctx;
 };

@@ -138,9 +138,11 @@ struct drafter_block_config {
     const struct plan *plan;
     const struct tokenizer *tokenizer;
     struct backend *backend;
+    struct kv *kv; // the model's pages; for a block that reads them
     struct pool *pool;
     int n_ctx, max_seqs, batch_tokens;
-    uint64_t page_bytes, kv_bytes; // of a page of the block's group; of all
+    uint64_t page_bytes,
+        kv_bytes; // of a page of the block's group; of all. 0: it reads the model's
     struct choice_scratch *scratch;
     uint64_t (*now)(void *ctx);
     void *now_ctx;
@@ -148,6 +150,9 @@ struct drafter_block_config {
 enum { DRAFTER_TAIL = BUDGET_HIDDEN_ROWS }; // it keeps the last ones of a sequence
 rn_status drafter_block_create(const struct drafter_block_config *config, struct drafter **out,
                                rn_error *err);
+// The same where the block reads the model's keys and values.
+rn_status drafter_reader_create(const struct drafter_block_config *config, struct drafter **out,
+                                rn_error *err);
 
 // Its costs are measured before it returns. RN_ERR_MODEL: its vocabulary is another one.
 rn_status drafter_model_create(const struct drafter_model_config *config, struct drafter **out,

@@ -89,7 +89,7 @@ bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot,
 // ---------------------------------------------------------------- the price of its steps
 
 static double price_ns(const struct drafter_model *d, int n_tokens, int n_logits) {
-    const struct batch_shape shape = drafter_model_shape(n_tokens, n_logits);
+    const struct batch_shape shape = drafting_shape(n_tokens, n_logits);
     return (double)price_of(&d->price, &shape);
 }
 

@@ -17,11 +17,9 @@
 #ifndef RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 #define RN_ENGINE_DRAFT_DRAFTER_MODEL_H
 
-#include "engine/draft/drafter.h"
+#include "engine/draft/drafting.h"
 #include "engine/price/price.h"
-#include "engine/request/seq.h"
 #include "model/model.h"
-#include "text/tokenizer.h"
 
 // Tokens that a slot may be behind its sequence and still follow it: a verified draft leaves that
 // many.
@@ -41,12 +39,9 @@ struct drafter_slot {
 
 // One sequence in a round.
 struct drafter_part {
-    struct draft_job *job;
+    struct drafting text;
     struct drafter_slot *slot;
-    int n_rows;     // known tokens that are read
-    int n_made;     // tokens drafted
-    int n_advanced; // of them, the number that the constraint was moved over
-    bool ends;
+    int n_rows;          // known tokens that are read
     const float *hidden; // of a block: its own, at the last row
 };
 
@@ -68,7 +63,7 @@ struct drafter_model {
     struct drafter_slot *slot; // [max_seqs]
     uint64_t clock;            // offers so far
     struct cost_rates rates;   // of the plan
-    struct price price;        // of its steps, in shapes without attention: see drafter_model_shape
+    struct price price;        // of its steps, in shapes without attention: see drafting_shape
 
     // of a round
     struct drafter_part *part;    // [max_seqs]
@@ -92,12 +87,6 @@ void drafter_slot_free(struct drafter_model *d, struct drafter_slot *slot);
 // Whether n positions can be grown after the done ones, or behind the draft so far; slots unused
 // for long are given up for it.
 bool drafter_slot_room(struct drafter_model *d, const struct drafter_slot *slot, int n);
-
-// A step of the draft model as its price knows it. Attention is left out, because an offer does not
-// know how deep the other sequences are: the averages include it.
-static inline struct batch_shape drafter_model_shape(int n_tokens, int n_logits) {
-    return (struct batch_shape){.n_tokens = n_tokens, .n_out = n_logits, .n_logits = n_logits};
-}
 
 // The positions that the slot's table is behind the known tokens.
 static inline int drafter_slot_behind(const struct drafter_model *d,

@@ -31,8 +31,8 @@ static void add(struct drafter_model *d, const struct drafter_part *part, int fi
                                    .state_from = kv_state_from(&part->slot->table, first_pos),
                                    .first_pos = first_pos,
                                    .n_tokens = n,
-                                   .token = part->job->seq->token + part->slot->base + first_pos +
-                                            d->is_block,
+                                   .token = part->text.job->seq->token + part->slot->base +
+                                            first_pos + d->is_block,
                                    .n_out = is_out});
     if (d->is_block) drafter_block_rows(d, part, first_pos, n);
     for (int row = first_row; row < first_row + n; row++)
@@ -43,13 +43,8 @@ static void add(struct drafter_model *d, const struct drafter_part *part, int fi
 // How the next token of each active sequence is chosen. Only ids that both models have can come.
 static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
     struct drafter_model *d = ctx;
-    for (int64_t i = begin; i < end; i++) {
-        const struct drafter_part *part = d->active[i];
-        const struct seq *seq = part->job->seq;
-        struct choice *choice = &d->choice[i];
-        choice_describe(&d->scratch[worker], &seq->choices, seq->n_token + part->n_made, 0, choice);
-        if (choice->n_vocab > d->n_vocab) choice->n_vocab = d->n_vocab;
-    }
+    for (int64_t i = begin; i < end; i++)
+        drafting_describe(&d->active[i]->text, &d->scratch[worker], d->n_vocab, &d->choice[i]);
 }
 
 // The tokens of a failed sequence are unknown.
@@ -65,7 +60,7 @@ static bool all_ran(const struct drafter_model *d) {
 static bool batch_run(struct drafter_model *d) {
     bool takes_time = false;
     for (int i = 0; i < d->n_active; i++)
-        takes_time |= choice_needs_history(&d->active[i]->job->seq->choices);
+        takes_time |= choice_needs_history(&d->active[i]->text.job->seq->choices);
     if (takes_time)
         pool_run(d->pool, describe_some, d, d->n_active, 1);
     else
@@ -108,7 +103,7 @@ static void plan_round(struct drafter_model *d, struct draft_job *jobs, int n_jo
         }
         assert(!slot->table.marked);
         slot->used = d->clock;
-        d->part[d->n_part++] = (struct drafter_part){.job = &jobs[i], .slot = slot};
+        d->part[d->n_part++] = (struct drafter_part){.text.job = &jobs[i], .slot = slot};
     }
     int room = d->batch_tokens;
     for (int far = 0; far < 2; far++) {
@@ -126,7 +121,7 @@ static void run_known(struct drafter_model *d) {
     begin(d);
     for (int i = 0; i < d->n_part; i++) {
         struct drafter_part *part = &d->part[i];
-        struct draft_job *job = part->job;
+        struct draft_job *job = part->text.job;
         const bool is_out =
             part->n_rows > 0 && job->n > 0 && part->n_rows == drafter_slot_behind(d, part->slot);
         if (is_out)
@@ -141,38 +136,26 @@ static void run_known(struct drafter_model *d) {
         struct drafter_part *part = &d->part[i];
         if (part->n_rows == 0) continue;
         part->slot->n_done += part->n_rows;
-        kv_commit(d->kv, &part->slot->table, part->job->seq->token, part->slot->n_done);
+        kv_commit(d->kv, &part->slot->table, part->text.job->seq->token, part->slot->n_done);
     }
 }
 
 // ---------------------------------------------------------------- drafted tokens
 
-static void take_one(struct drafter_model *d, struct drafter_part *part, int32_t token) {
-    struct seq *seq = part->job->seq;
-    assert(token < d->n_target);
-    part->ends = token < 0;
-    if (part->ends) return;
-    seq->token[seq->n_token + part->n_made++] = token;
-    part->ends = part->n_made == part->job->n || seq_ends_with(seq, d->target_tokenizer, token);
-    if (part->ends) return;
-    choice_advance(&seq->choices, seq->n_token + part->n_made - 1, token);
-    part->n_advanced++;
-}
-
 // Pages for the rest of a draft, or for as much of it as there are.
 static void plan_tries(struct drafter_model *d, struct drafter_part *part) {
     struct drafter_slot *slot = part->slot;
-    const int wanted = part->job->n - 1;
+    const int wanted = part->text.job->n - 1;
     kv_mark(d->kv, &slot->table, slot->n_done);
     slot->n_tried = 0;
     int n = wanted;
     if (!drafter_slot_room(d, slot, wanted)) n = kv_room(d->kv, &slot->table, slot->n_done, wanted);
     if (n > 0 && kv_grow(d->kv, &slot->table, slot->n_done, n)) {
-        part->job->n = n + 1;
+        part->text.job->n = n + 1;
         return;
     }
     kv_settle(d->kv, &slot->table, slot->n_done, slot->n_done);
-    part->ends = true;
+    part->text.ends = true;
 }
 
 static void take_all(struct drafter_model *d, int place) {
@@ -180,10 +163,11 @@ static void take_all(struct drafter_model *d, int place) {
     int n = 0;
     for (int i = 0; i < d->n_active; i++) {
         struct drafter_part *part = d->active[i];
-        take_one(d, part, token[i]);
+        assert(token[i] < d->n_target);
+        drafting_take(&part->text, d->target_tokenizer, token[i]);
         if (d->is_block) part->hidden = d->result.hidden[i];
-        if (!part->ends && place == 0) plan_tries(d, part);
-        if (!part->ends) d->active[n++] = part;
+        if (!part->text.ends && place == 0) plan_tries(d, part);
+        if (!part->text.ends) d->active[n++] = part;
     }
     d->n_active = n;
 }
@@ -197,16 +181,6 @@ static void run_drafted(struct drafter_model *d) {
     batch_run(d);
 }
 
-// Their numbers of tokens, and constraints back to where they stood.
-static void finish(struct drafter_model *d) {
-    for (int i = 0; i < d->n_part; i++) {
-        const struct drafter_part *part = &d->part[i];
-        const struct seq *seq = part->job->seq;
-        part->job->n = part->n_made;
-        choice_rollback(&seq->choices, part->n_advanced);
-    }
-}
-
 // ---------------------------------------------------------------- the round
 
 void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_jobs) {
@@ -217,12 +191,11 @@ void drafter_model_draft(struct drafter *drafter, struct draft_job *jobs, int n_
     for (int place = 0; d->n_active > 0; place++) {
         if (place > 0) run_drafted(d);
         if (d->n_active == 0) break; // it failed
-        const struct batch_shape shape =
-            drafter_model_shape(d->builder.batch.n_tokens, d->n_active);
+        const struct batch_shape shape = drafting_shape(d->builder.batch.n_tokens, d->n_active);
         take_all(d, place);
         const uint64_t now_ns = d->now(d->now_ctx);
         price_learn(&d->price, &shape, now_ns - begin_ns);
         begin_ns = now_ns;
     }
-    finish(d);
+    for (int i = 0; i < d->n_part; i++) drafting_finish(&d->part[i].text);
 }

@@ -16,6 +16,7 @@ static void learn_guesses(struct draft *draft, const struct seq_work *work, int3
 int draft_hidden_rows(const struct draft *draft, const struct seq_work *work) {
     if (!draft || !draft->drafter[RN_DRAFTER_MTP] || !work->seq->draft || work->seq->pooling)
         return 0;
+    if (plan_block_reads(draft->host.plan)) return 0; // the last out row is all that it wants
     // the last DRAFTER_TAIL of the known positions
     const int first = seq_known(work->seq) - DRAFTER_TAIL - work->first_pos;
     const int n = work->n_tokens - work->n_out - (first > 0 ? first : 0);

@@ -94,9 +94,9 @@ static rn_status resolve(const struct budget_request *request, struct budget_siz
 
 // Rows that are kept for the plan's draft block.
 static uint64_t hidden_bytes(const struct plan *plan, int max_seqs) {
-    if (plan->n_op_all == plan->n_op) return 0;
-    return (uint64_t)max_seqs * BUDGET_HIDDEN_ROWS * (uint64_t)plan->buffer[plan->hidden].width *
-           sizeof(float);
+    if (!plan_has_block(plan)) return 0;
+    const uint64_t rows = plan_block_reads(plan) ? 1 : BUDGET_HIDDEN_ROWS;
+    return (uint64_t)max_seqs * rows * (uint64_t)plan->buffer[plan->hidden].width * sizeof(float);
 }
 
 // As the backend says.
@@ -403,6 +403,7 @@ rn_status budget_choose(const struct budget_request *request, struct budget *out
         return refuse_context(request, out, &config, n_fitting, is_given, err);
     out->sizes.n_ctx = n_fitting;
     out->context_bytes = kv_need(&config, n_fitting, 1);
+    out->has_block = !request->no_block && plan_has_block(request->plan);
     if (!request->no_block)
         out->block_kv_bytes =
             budget_block_bytes(request->plan, &out->kv, out->kv_bytes, out->sizes.n_ctx);

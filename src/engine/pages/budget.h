@@ -40,7 +40,8 @@ struct budget_request {
     } beside; // a draft model, which takes its part of the same memory unless it is apart
 };
 
-// Hidden rows of a sequence that are kept for the plan's draft block.
+// Hidden rows of a sequence that are kept for the plan's draft block; one, where it reads the
+// model's keys.
 enum { BUDGET_HIDDEN_ROWS = 128 };
 
 struct budget {
@@ -54,7 +55,8 @@ struct budget {
     uint64_t context_bytes;    // bytes that a lone sequence of n_ctx positions needs
     struct kv_bytes kv;        // a page of each group
     double block_share;        // KV bytes of the plan's draft block for each of kv_bytes
-    uint64_t block_kv_bytes;   // of its pages; 0: the plan has none
+    uint64_t block_kv_bytes;   // of its pages; 0: there are none
+    bool has_block;            // the plan's draft block runs
     struct {
         int n_ctx; // positions of a sequence that it can follow
         uint64_t weight_bytes, step_bytes, kv_bytes;

@@ -21,7 +21,7 @@ static const struct model *draft_of(const struct engine_config *config) {
 static rn_status block_find(const struct model *model, const struct engine_config *config,
                             const struct backend_place *place, bool *out, rn_error *err) {
     const bool is_wanted = config->draft.drafters & 1u << RN_DRAFTER_MTP;
-    const bool is_there = model->plan.n_op_all > model->plan.n_op;
+    const bool is_there = plan_has_block(&model->plan);
     *out = is_wanted && is_there && place->device.runs_blocks;
     if (*out || !is_wanted || config->draft.is_auto) return RN_OK;
     return err_set(err, RN_ERR_ARG, "speculate: 'mtp' drafts with a block of the model, and %s",
@@ -58,7 +58,8 @@ static rn_status read_config(struct engine *engine, const struct model *model,
     if (status) return status;
     engine->kv_bytes = budget.kv;
     // the draft block runs on the same device while a step is made, so no other is in flight
-    engine->depth = budget.block_kv_bytes ? 1 : engine->place.device.depth;
+    engine->has_block = budget.has_block;
+    engine->depth = engine->has_block ? 1 : engine->place.device.depth;
     assert(engine->depth >= 1 && engine->depth <= BACKEND_MAX_DEPTH);
     engine->n_ctx = budget.sizes.n_ctx;
     engine->max_seqs = budget.sizes.max_seqs;
@@ -166,6 +167,7 @@ static rn_status create_draft(struct engine *engine, const struct engine_config 
                                     .logit_rows = engine->logit_rows,
                                     .itl_ns = engine->itl_ns,
                                     .draft_kv_bytes = engine->draft_kv_bytes,
+                                    .has_block = engine->has_block,
                                     .block_kv_bytes = engine->block_kv_bytes,
                                     .block_page_bytes =
                                         engine->block_kv_bytes

@@ -125,7 +125,8 @@ struct engine {
     struct divider divider;  // of a step's time
     struct price price;      // of a step
     struct draft *draft;     // NULL: nothing is drafted
-    uint64_t block_kv_bytes; // of the plan's draft block; 0: it does not run
+    bool has_block;          // the plan's draft block runs
+    uint64_t block_kv_bytes; // of its pages; 0: there are none
     uint64_t draft_kv_bytes; // for the pages of a draft model
     struct engine_clock clock;
     struct page_store *store; // NULL: none
