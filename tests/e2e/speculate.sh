@@ -97,6 +97,27 @@ cp out plain
 answer --draft "$TINY" --draft-min 3
 equal "a model beside itself: ids" "$(json plain ids)" "$(json out ids)"
 
+# An assistant of Gemma 4 is a part of the model, in a file of its own.
+"$ASSISTANT_MAKE" . || fail "the assistant cannot be written"
+sampling=(-m model.gguf --prompt-ids "$ids" --temp 0 --ignore-eos)
+answer --speculate off
+cp out plain
+answer --draft assistant.gguf --speculate mtp --draft-min 3 --draft-max 3
+equal "an assistant: ids" "$(json plain ids)" "$(json out ids)"
+expect "it drafts" test "$(json out draft_tokens)" -gt 40
+equal "and is right" "$(json out draft_tokens)" "$(json out accepted_tokens)"
+run run -p a -n 1 -m assistant.gguf
+expect "alone it is no model" grep -q "'gemma4-assistant' is no model of its own: it drafts for models of 'gemma4'" err
+refused 2 "--draft: assistant.gguf drafts for models of 'gemma4', not of 'llama'" \
+    run -p a -m "$TINY" --draft assistant.gguf
+refused 2 "--draft: assistant.gguf is a draft block, and --speculate leaves 'mtp' out" \
+    run -p a -m model.gguf --draft assistant.gguf --speculate model
+refused 2 "--draft-backend: assistant.gguf is a draft block, which runs where the model does" \
+    run -p a -m model.gguf --draft assistant.gguf --draft-backend cpu
+run bench -m model.gguf --draft assistant.gguf --speculate --drafters mtp --draft-lengths 3 -n 16 -r 1 -q --output csv
+equal "bench takes it" 0 "$code"
+expect "as mtp" grep -q "mtp" out
+
 # Options from a file, and under the names of other programs.
 sampling=(-p "$story" --chat --temp 0)
 printf 'speculate = off\ndraft-min = 4\n' >off.conf

@@ -8,6 +8,7 @@
 #include "bare_engine.h"
 #include "drafter_world.h"
 #include "plan/batch.h"
+#include "weights/folder.h"
 
 enum { TOKENS = 70, BLOCKS = TOKENS / KV_PAGE_TOKENS + 1, WIDEST = 256, TEXT = 60, VOCAB = 512 };
 
@@ -219,8 +220,9 @@ static void define(const struct definition *d, int32_t token, double *hidden, in
 }
 
 // Rows at several positions in one batch, and rows that take the hidden row of those before.
-static void check_logits(const char *name) {
-    struct assistant a = assistant_make(name, false);
+static void check_logits(struct assistant *assistant) {
+    const struct assistant a = *assistant;
+    const char *name = a.path;
     rn_model *model = assistant_open(&a);
     static const int last[] = {0, 3, 8, 11, 12, 31, 32, 45, TOKENS - 2};
     enum { ROWS = sizeof last / sizeof *last };
@@ -267,11 +269,108 @@ static void check_logits(const char *name) {
     }
     bench_deinit(&bench);
     rn_model_close(model);
-    assistant_remove(&a);
 }
 
 CASE(logits_and_hidden_rows_are_those_of_the_definition) {
-    for (int i = 0; i < MODELS; i++) check_logits(models[i]);
+    for (int i = 0; i < MODELS; i++) {
+        struct assistant a = assistant_make(models[i], false);
+        check_logits(&a);
+        assistant_remove(&a);
+    }
+}
+
+// ---------------------------------------------------------------- folders
+
+// As published: a config around that of the text model, and tensors that a draft does not need.
+static const char config[] =
+    "{'architectures': ['Gemma4AssistantForCausalLM'], 'model_type': 'gemma4_assistant', "
+    "'backbone_hidden_size': 48, 'use_ordered_embeddings': true, 'num_centroids': 8, "
+    "'centroid_intermediate_top_k': 2, 'tie_word_embeddings': true, 'text_config': {"
+    "'model_type': 'gemma4_text', 'hidden_size': 24, 'intermediate_size': 40, "
+    "'num_hidden_layers': 3, 'num_attention_heads': 2, 'num_key_value_heads': 1, 'head_dim': 16, "
+    "'global_head_dim': 32, 'vocab_size': 512, 'max_position_embeddings': 512, "
+    "'rms_norm_eps': 1e-6, 'sliding_window': 8, 'num_kv_shared_layers': 3, "
+    "'layer_types': ['sliding_attention', 'sliding_attention', 'full_attention'], "
+    "'hidden_size_per_layer_input': 0, 'vocab_size_per_layer_input': 0, "
+    "'enable_moe_block': false, 'use_double_wide_mlp': false, 'attention_k_eq_v': false, "
+    "'hidden_activation': 'gelu_pytorch_tanh', 'rope_parameters': {'full_attention': "
+    "{'partial_rotary_factor': 0.25, 'rope_theta': 1000000.0, 'rope_type': 'proportional'}, "
+    "'sliding_attention': {'rope_theta': 10000.0, 'rope_type': 'default'}}}}";
+
+static void published_name(const char *name, char *out, size_t size) {
+    static const char *const names[][2] = {
+        {"nextn.pre_projection.weight", "pre_projection.weight"},
+        {"nextn.post_projection.weight", "post_projection.weight"},
+        {"output_norm.weight", "model.norm.weight"},
+        {"token_embd.weight", "model.embed_tokens.weight"},
+        {"attn_norm.weight", "input_layernorm.weight"},
+        {"attn_q.weight", "self_attn.q_proj.weight"},
+        {"attn_q_norm.weight", "self_attn.q_norm.weight"},
+        {"attn_output.weight", "self_attn.o_proj.weight"},
+        {"post_attention_norm.weight", "post_attention_layernorm.weight"},
+        {"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
+        {"ffn_gate.weight", "mlp.gate_proj.weight"},
+        {"ffn_up.weight", "mlp.up_proj.weight"},
+        {"ffn_down.weight", "mlp.down_proj.weight"},
+        {"post_ffw_norm.weight", "post_feedforward_layernorm.weight"},
+        {"layer_output_scale.weight", "layer_scalar"},
+    };
+    int layer = -1, at = 0;
+    sscanf(name, "blk.%1d.%n", &layer, &at);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name + at, names[i][0]) != 0) continue;
+        if (layer < 0)
+            snprintf(out, size, "%s", names[i][1]);
+        else
+            snprintf(out, size, "model.layers.%d.%s", layer, names[i][1]);
+        return;
+    }
+    check(false, "%s", name);
+}
+
+static struct data_folder folder_make(const struct assistant *a) {
+    static char header[1 << 14];
+    static uint8_t data[1 << 18];
+    const struct data_folder folder = data_folder_make();
+    size_t len = 1, bytes = 0;
+    header[0] = '{';
+    for (int i = 0; i < a->n_tensors; i++) {
+        const struct assistant_tensor *t = &a->tensor[i];
+        const size_t n = (size_t)t->cols * (size_t)(t->rows ? t->rows : 1) * sizeof(float);
+        char name[96], shape[32];
+        published_name(t->name, name, sizeof name);
+        if (t->rows)
+            snprintf(shape, sizeof shape, "%d,%d", t->rows, t->cols);
+        else
+            snprintf(shape, sizeof shape, "%d", t->cols);
+        check(bytes + n <= sizeof data, "%s", name);
+        len += (size_t)snprintf(header + len, sizeof header - len,
+                                "'%s':{'dtype':'F32','shape':[%s],'data_offsets':[%zu,%zu]},", name,
+                                shape, bytes, bytes + n);
+        memcpy(data + bytes, t->data, n);
+        bytes += n;
+    }
+    snprintf(header + len, sizeof header - len,
+             "'masked_embedding.token_ordering':{'dtype':'I64','shape':[512],'data_offsets':[%zu,"
+             "%zu]},'masked_embedding.centroids.weight':{'dtype':'F32','shape':[8,24],"
+             "'data_offsets':[%zu,%zu]}}",
+             bytes, bytes + 4096, bytes + 4096, bytes + 4096 + 768);
+    folder_text(&folder, "config.json", config);
+    st_write_raw(&folder, "model.safetensors", header, data, bytes + 4096 + 768);
+    return folder;
+}
+
+CASE(a_folder_is_the_same_assistant) {
+    struct assistant a = assistant_make("gemma4-e2b", false);
+    const struct data_folder folder = folder_make(&a);
+    char path[DATA_PATH_BYTES];
+    memcpy(path, a.path, sizeof path);
+    snprintf(a.path, sizeof a.path, "%s", folder.path);
+    assert_true(rn_model_is_block(a.path));
+    check_logits(&a);
+    data_folder_remove(&folder);
+    memcpy(a.path, path, sizeof path);
+    assistant_remove(&a);
 }
 
 // ---------------------------------------------------------------- the drafter
