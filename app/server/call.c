@@ -437,9 +437,10 @@ json_t *call_json(struct call *call) {
     body_skip_mark(call);
     call->json = body_load(call, &problem);
     if (!call->json && json_error_code(&problem) == json_error_numeric_overflow) {
-        call->big_seed[0].place = "seed";
-        call->big_seed[1].place = "options.seed";
-        json_integers_fit(call->body, call->body_len, call->big_seed, 2);
+        call->big_seed[SEED_BODY].place = "seed";
+        call->big_seed[SEED_OPTIONS].place = "options.seed";
+        call->big_seed[SEED_SETTINGS].place = "sampling_params.seed";
+        json_integers_fit(call->body, call->body_len, call->big_seed, SEED_PLACES);
         call->json = body_load(call, &problem);
     }
     if (call->json && !json_starved && json_is_object(call->json)) return call->json;

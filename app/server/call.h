@@ -49,6 +49,10 @@ struct json_big {
     char text[32]; // as it was sent, shortened; "": it was none
 };
 
+// The places of a seed in a body: its own, in Ollama's options, in the settings of
+// /inference/v1/generate.
+enum { SEED_BODY, SEED_OPTIONS, SEED_SETTINGS, SEED_PLACES };
+
 struct route;
 struct generation;
 
@@ -80,11 +84,11 @@ struct call {
     size_t body_cost;   // its share of server->counts.body_bytes
     size_t answer_cost; // its share of answer_bytes: the larger one of the next two
     size_t answer_reserved, answer_kept;
-    size_t answer_cost_max;        // the most it was
-    size_t out_counted;            // of answer_kept, bytes of out
-    json_t *json;                  // the body, parsed by call_json; lives as long as the call
-    struct json_big big_seed[2];   // "seed" in the body, and in its "options"
-    struct generation *generation; // the work for the engine; NULL: none
+    size_t answer_cost_max; // the most it was
+    size_t out_counted;     // of answer_kept, bytes of out
+    json_t *json;           // the body, parsed by call_json; lives as long as the call
+    struct json_big big_seed[SEED_PLACES]; // where a seed of the body is one
+    struct generation *generation;         // the work for the engine; NULL: none
 
     // the answer
     enum call_state state;

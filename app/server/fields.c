@@ -450,7 +450,8 @@ static bool walk_is_at(const struct walk *walk, const char *place) {
 }
 
 // The length of the number at the text's start where it is an integer that int64_t does not hold,
-// else 0. A sign and 18 digits always fit.
+// and a double does, else 0: the parser refuses and names what no double holds. A sign and 18
+// digits always fit.
 static size_t big_integer(const char *text, size_t len) {
     enum { DIGITS_FIT = 18 };
     size_t n = len && *text == '-';
@@ -459,7 +460,7 @@ static size_t big_integer(const char *text, size_t len) {
     if (n - first <= DIGITS_FIT || (n < len && strchr(".eE", text[n]))) return 0;
     errno = 0;
     strtoll(text, NULL, 10);
-    return errno ? n : 0;
+    return errno && isfinite(strtod(text, NULL)) ? n : 0;
 }
 
 // Rewrites the integer of len bytes as a real of the same length: 17 digits, which are all that a

@@ -43,9 +43,9 @@ const char *json_shown(const json_t *value, char out[JSON_SHOWN_BYTES]);
 // "messages[2].content" where text is wrong at offset, found from the text alone; "": at the top.
 void json_path_at(const char *text, size_t len, size_t offset, char *out, size_t out_size);
 
-// Makes reals, as JavaScript does, of the integers that int64_t does not hold, so that the text can
-// be parsed. text is NUL-terminated behind its len bytes. Such an integer at the place of one of
-// big[n_big] is noted there.
+// Makes reals, as JavaScript does, of the integers that int64_t does not hold and a double does, so
+// that the text can be parsed. text is NUL-terminated behind its len bytes. Such an integer at the
+// place of one of big[n_big] is noted there.
 void json_integers_fit(char *text, size_t len, struct json_big *big, size_t n_big);
 
 #endif

@@ -164,6 +164,7 @@ static json_t *settings_join(struct call *call, const json_t *body) {
         }
     }
     if (!all) call_refuse_memory(call);
+    call->big_seed[SEED_BODY] = call->big_seed[SEED_SETTINGS]; // the settings are read as a body
     return all;
 }
 

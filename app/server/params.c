@@ -306,7 +306,7 @@ static bool read_seed(const struct fields *fields, const struct row *row, const 
     if (!json_is_given(fields->object, name)) return true;
     const json_t *given = json_object_get(fields->object, name);
     const double real = json_is_real(given) ? json_real_value(given) : 0;
-    const struct json_big *big = &fields->call->big_seed[*fields->path ? 1 : 0];
+    const struct json_big *big = &fields->call->big_seed[*fields->path ? SEED_OPTIONS : SEED_BODY];
     out->sampling.has_seed = true;
     if (*big->text) {
         out->sampling.seed = big->value;

@@ -330,6 +330,9 @@ CASE(broken_json_is_refused_where_it_breaks) {
     }
 }
 
+#define TENS_5  "12345678901234567890123456789012345678901234567890"
+#define TENS_30 TENS_5 TENS_5 TENS_5 TENS_5 TENS_5 TENS_5
+
 CASE(integers_of_any_size_are_numbers) {
     static const struct {
         const char *x; // a value
@@ -343,11 +346,14 @@ CASE(integers_of_any_size_are_numbers) {
         {"18446744073709551616", 0x1p64},
         {"123456789012345678901234567890", 123456789012345678901234567890.0},
         {"-123456789012345678901234567890", -123456789012345678901234567890.0},
+        {"1797693134862315700" TENS_5 TENS_5 TENS_5 TENS_5 TENS_5
+         "1234567890123456789012345678901234567890",
+         1797693134862315700e290},
         {"18446744073709551615.0", 0x1p64},
         {"18446744073709551615e1", 0x1p64 * 10},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[256];
+        char body[2048];
         snprintf(body, sizeof body,
                  "{\"s\":\"\\\"99999999999999999999\",\"x\":%s,\"y\":[%s , {\"seed\":%s}]}",
                  cases[i].x, cases[i].x, cases[i].x);
@@ -398,6 +404,13 @@ CASE(a_number_beyond_doubles_is_named) {
         {"{\"x\":123456789e1000000000000000000000000}", "x",
          "the number 123456789e1000000000000000000000... is out"},
         {"{\"big\":99999999999999999999,\"x\":1e309}", "x", "x: the number 1e309 is out of range"},
+        // integers are named as they were sent, too
+        {"{\"big\":99999999999999999999,\"x\":-" TENS_30 "1234567890}", "x",
+         "x: the number -1234567890123456789012345678901... is out of range"},
+        {"{\"seed\":" TENS_30 "1234567890,\"y\":1}", "seed",
+         "seed: the number 12345678901234567890123456789012... is out of range"},
+        {"{\"\u00e9\":[2," TENS_30 "1234567890]}", "\u00e9[1]",
+         "[1]: the number 12345678901234567890123456789012... is out of range"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct world *world = world_create(cases[i].body);

@@ -81,6 +81,32 @@ CASE(a_stream_has_the_tokens_of_an_answer) {
                  2);
 }
 
+// The tokens of a request whose settings have this seed. beside: members of the body before them.
+static const json_t *seeded(const struct serve *serve, const char *beside, const char *seed) {
+    char body[256];
+    snprintf(body, sizeof body, "{%s%s,\"temperature\":1,\"seed\":%s}}", beside, &ASKED[1], seed);
+    return at_path(parsed(serve_post(serve, PATH, body), 200), "choices.0.token_ids");
+}
+
+CASE(a_seed_is_exact_and_that_of_the_settings) {
+    static const struct {
+        const char *beside, *seed, *same; // same: the 64 bits of the seed with a sign
+    } cases[] = {
+        {"", "12345678901234567891", "-6101065172474983725"}, // no double
+        {"\"seed\":12345678901234567890,", "12345678901234567891", "-6101065172474983725"},
+        {"\"seed\":12345678901234567891,", "3", "3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const json_t *got = seeded(*state, cases[i].beside, cases[i].seed);
+        check(json_equal(got, seeded(*state, "", cases[i].same)), "case %zu: other tokens", i);
+    }
+    parsed(serve_post(*state, PATH, ASKED ",\"seed\":18446744073709551615}}"), 200);
+    const json_t *answer =
+        parsed(serve_post(*state, PATH, ASKED ",\"seed\":-9223372036854775809}}"), 400);
+    check(strstr(string_at(answer, "error.message"), "-9223372036854775809 is not between"), "%s",
+          string_at(answer, "error.message"));
+}
+
 CASE(a_rendered_request_gives_the_same_text) {
     static const char body[] =
         "{\"prompt\":\"Once upon\",\"max_tokens\":9,\"temperature\":1,\"seed\":4}";

@@ -163,8 +163,10 @@ CASE(test_a_stream_that_takes_too_long_says_so_and_its_connection_ends) {
           "%.500s", reply.data);
     assert_true(reply.closed);
     reply_free(&reply);
-    reply_expect(serve_post(serve, "/v1/completions", "{\"prompt\":\"a\",\"timeout_ms\":0.001}"),
-                 504, "longer than its timeout_ms, or the server's --request-timeout, allows");
+    reply_expect(
+        serve_post(serve, "/v1/completions", "{\"prompt\":\"a\",\"timeout_ms\":0.001}"), 504,
+        "longer than its timeout_ms, or the server's --request-timeout, allows\",\"param\":"
+        "null,\"code\":\"timeout\"");
     serve_expect_idle(serve);
 }
 

@@ -397,8 +397,9 @@ CASE(test_a_request_waits_only_as_long_as_it_may) {
     config.request_s = 0.05;
     set->load_ms = 300;
     set_start(set, config, 1);
-    reply_expect(serve_finish(ask(set, 0, 4, false)), 504,
-                 "longer than the server's --request-timeout allows");
+    reply_expect(
+        serve_finish(ask(set, 0, 4, false)), 504,
+        "longer than the server's --request-timeout allows\",\"param\":null,\"code\":\"timeout\"");
     set_stop(set);
 }
 

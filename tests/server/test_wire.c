@@ -495,6 +495,7 @@ CASE(a_packed_body_is_refused_and_not_read_as_a_plain_one) {
     struct reply reply = serve_receive(fd, true, AT_ONCE_MS);
     check(strstr(reply.data, "\r\nAccept-Encoding: identity\r\n"), "%s", reply.data);
     check(strstr(reply.data, "Content-Encoding: x-gzip is not taken"), "%s", reply.data);
+    check(strstr(reply.data, "\"code\":\"unsupported_encoding\""), "%s", reply.data);
     reply_free(&reply);
     close(fd);
 }
