@@ -144,14 +144,21 @@ static bool size_check(struct call *call) {
                        call->server->config.body_bytes_max);
 }
 
-// The first coding of a Content-Encoding that is not identity; its length is 0 where there is none.
+// Some clients name the charset here, which is no coding: such a body is plain.
+static bool coding_is_plain(const char *coding, size_t len) {
+    static const char *const plain[] = {"identity", "utf-8", "utf8"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (len == strlen(plain[i]) && !strncasecmp(coding, plain[i], len)) return true;
+    return false;
+}
+
+// The first coding of a Content-Encoding that packs; its length is 0 where there is none.
 static size_t coding_find(const char *value, const char **out) {
-    static const char plain[] = "identity";
     while (*value) {
         value += strspn(value, " \t,");
         const size_t len = strcspn(value, " \t,");
         *out = value;
-        if (len && (len != sizeof plain - 1 || strncasecmp(value, plain, len))) return len;
+        if (len && !coding_is_plain(value, len)) return len;
         value += len;
     }
     return 0;

@@ -474,6 +474,8 @@ CASE(a_packed_body_is_refused_and_not_read_as_a_plain_one) {
         PACKED("identity, br", "Content-Length: 15\r\n\r\n" BODY),
         PACKED("identity\r\nContent-Encoding: zstd", "Content-Length: 15\r\n\r\n" BODY),
         PACKED("identitys", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("utf-8, gzip", "Content-Length: 15\r\n\r\n" BODY),
+        PACKED("utf-16", "Content-Length: 15\r\n\r\n" BODY),
         PACKED("gzip", CHUNK "4\r\n\x1F\x8B\x08\n\r\n0\r\n\r\n"),
     };
     ROWS(rows, refused);
@@ -483,6 +485,8 @@ CASE(a_packed_body_is_refused_and_not_read_as_a_plain_one) {
     static const struct row plain[] = {
         PLAIN("identity"),
         PLAIN("Identity , identity"),
+        PLAIN("UTF-8"),
+        PLAIN("utf8, identity"),
         PLAIN(""),
         ROW("GET /health HTTP/1.1\r\n" HOST "Content-Encoding: gzip\r\n\r\n" LAST, 200),
     };
