@@ -393,6 +393,36 @@ CASE(a_page_that_could_not_be_read_is_written_anew) {
     world_free(w);
 }
 
+// Pages of another server that can never be read, as those of another user, take room like all
+// others. So they go as others do when a page needs it.
+CASE(pages_that_cannot_be_read_make_room_too) {
+    enum { PAGES = 10, OWN = 3 };
+    struct store_world *w = world_make(25);
+    const uint64_t most = PAGES * world_bytes[0];
+    struct bad_system bad;
+    bad_init(&bad, LONG_MAX);
+    bad.open_code = EACCES;
+    struct page_store *store = world_open_as(w, "toy", most, &bad.io);
+    struct page_store *other = world_open_as(w, "toy", most, NULL);
+    for (int n = 0; n < PAGES; n++) world_offer(w, other, 0, n, (uint32_t)n);
+    world_drain(other);
+    page_store_destroy(other);
+    page_store_look_often(store);
+    rn_store_stats stats = {0};
+    for (int i = 0; i < 1000 && stats.errors < PAGES; i++) {
+        usleep(10000);
+        page_store_get_stats(store, &stats);
+    }
+    assert_true(stats.errors == PAGES && stats.bytes == most);
+    for (int n = 0; n < OWN; n++) world_offer(w, store, 2, n, (uint32_t)n);
+    world_drain(store);
+    page_store_get_stats(store, &stats);
+    check(stats.written == OWN && stats.dropped == 0, "%d pages were written", (int)stats.written);
+    assert_true(stats.evictions == OWN && stats.bytes == most);
+    page_store_destroy(store);
+    world_free(w);
+}
+
 CASE(old_pages_make_room_and_the_size_is_kept) {
     struct store_world *w = world_make(9);
     const uint64_t most = 10 * world_bytes[0];
