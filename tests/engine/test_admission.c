@@ -118,7 +118,6 @@ static rn_engine *device_engine(const rn_model *model, rn_engine_options options
     bare_class = &backend_fake;
     engine = streams_engine(model, &options);
     bare_class = NULL;
-    assert_true(engine->engine.kv_config.group[1].kind == KV_WINDOW);
     return engine;
 }
 
@@ -133,7 +132,8 @@ CASE(a_group_without_pages_admits_nobody) {
     rn_engine *engine = device_engine(
         model, (rn_engine_options){.max_seqs = 32, .batch_tokens = CHUNK, .speculate = "off"},
         CONTEXTS);
-    assert_true(engine->engine.kv_config.group[1].max_pages < 100);
+    const struct kv_config *config = &engine->engine.kv_config;
+    assert_true(config->group[1].kind == KV_WINDOW && config->group[1].max_pages < 100);
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < PROMPT; k++) own[i][k] = 3 + (i * 31 + k * 7 + i * k) % 200;
         rn_request request = request_of(PROMPT, 100);
@@ -154,7 +154,7 @@ CASE(a_group_without_pages_admits_nobody) {
 // needs its next page, so the other one waits. Where it ends in its last page both run.
 CASE(a_stream_is_promised_its_next_page_of_a_group) {
     enum { LONGEST = 1024, WINDOW = 512 };
-    static const int n_prompt[] = {319, 300}, n_output[] = {40, 18};
+    static const int n_output[] = {40, 18}, n_other[] = {30, 1};
     struct data_file file;
     rn_model *model = open_windows(&file, WINDOW, LONGEST);
     for (int i = 0; i < 2; i++) {
@@ -167,12 +167,13 @@ CASE(a_stream_is_promised_its_next_page_of_a_group) {
                                                               .speculate = "off"},
                                           1);
         assert_int_equal(engine->engine.kv_config.group[1].max_pages, 17);
-        const rn_request first = request_of(n_prompt[i], n_output[i]), second = request_of(223, 1);
+        const rn_request first = request_of(300, n_output[i]);
+        const rn_request second = request_of(223, n_other[i]);
         streams_submit(engine, &first, &s[0]);
         while (s[0].n_ids == 0) streams_step(engine, s, 1, 0, 0);
         streams_submit(engine, &second, &s[1]);
         for (int step = 1; streams_step(engine, s, 2, step, 0);) step++;
-        assert_true(s[0].n_ids == n_output[i] && s[1].n_ids == 1);
+        assert_true(s[0].n_ids == n_output[i] && s[1].n_ids == n_other[i]);
         check((s[1].last_step < s[0].last_step) == (i == 1), "it ends in step %d, the stream in %d",
               s[1].last_step, s[0].last_step);
         assert_int_equal(streams_stats(engine).preemptions, 0);
@@ -181,6 +182,36 @@ CASE(a_stream_is_promised_its_next_page_of_a_group) {
     }
     rn_model_close(model);
     free(file.data);
+}
+
+// Short texts need a page of states each, and no checkpoint. So as many run as there are pages.
+CASE(a_short_text_needs_one_page_of_states) {
+    enum { MOST = 32 };
+    static struct stream s[MOST];
+    rn_model *model = bare_open_states(VOCAB, CTX, BARE_STATES(2));
+    rn_engine *engine = device_engine(model,
+                                      (rn_engine_options){.max_seqs = MOST,
+                                                          .batch_tokens = CHUNK,
+                                                          .n_ctx = CTX,
+                                                          .no_prefix_cache = true,
+                                                          .speculate = "off"},
+                                      1);
+    const struct engine *inside = &engine->engine;
+    int n = 0;
+    for (int g = 0; g < inside->kv_config.n_group; g++)
+        if (inside->kv_config.group[g].kind == KV_RECURRENT)
+            n = (int)inside->kv_config.group[g].max_pages;
+    check(n > 1 && n < MOST, "%d pages of states", n);
+    const rn_request request = request_of(10, 10);
+    for (int i = 0; i < n + 1; i++) streams_submit(engine, &request, &s[i]);
+    streams_step(engine, s, n + 1, 0, 0);
+    assert_int_equal(inside->n_running, n);
+    streams_drain(engine, s, n + 1);
+    for (int i = 0; i < n + 1; i++) assert_int_equal(s[i].n_ids, 10);
+    assert_int_equal(streams_stats(engine).preemptions, 0);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
 }
 
 // ---------------------------------------------------------------- places of lower priority
@@ -212,6 +243,7 @@ CASE(a_sequence_that_makes_way_gives_its_promise_back) {
     assert_int_equal(engine->engine.n_running, HIGH);
     streams_step(engine, s, N, 1, 0);
     assert_int_equal(engine->engine.n_running, N - 1);
+    assert_int_equal(engine->engine.running[1]->id, s[HIGH].id);
     for (int step = 2; streams_step(engine, s, N, step, 0);) step++;
     for (int i = 0; i < N; i++) {
         check(s[i].timings.preemptions == (i == LONG), "%d: %d preemptions", i,
