@@ -854,7 +854,8 @@ typedef struct rn_block_event {
 
 // Called by the step's thread, which it must not stop. The event is valid during the call. False:
 // the listener has no room. Then all is void, and the next step that it can follow begins with
-// RN_BLOCKS_CLEARED; the blocks that are there follow with the steps after it.
+// RN_BLOCKS_CLEARED; the blocks that are there follow with the steps after it. A thread of the
+// engine's own makes these steps also while there are no requests.
 typedef bool (*rn_block_fn)(void *ctx, const rn_block_event *event);
 // Before the first step. RN_ERR_ARG: a step was made.
 rn_status rn_engine_on_blocks(rn_engine *engine, rn_block_fn fn, void *ctx);

@@ -6,7 +6,7 @@
 #include "fake/fake_backend.h"
 #include "streams.h"
 
-enum { CTX = 512, VOCAB = 512, PAGE = KV_PAGE_TOKENS };
+enum { CTX = 512, VOCAB = 512, PAGE = KV_PAGE_TOKENS, CHUNK = 256 };
 
 static int32_t prompt[CTX];
 
@@ -57,17 +57,17 @@ CASE(checkpoints_that_a_prompt_has_passed_make_room) {
 
 // A prompt needs the pages of a chunk beside those of its window, a stream does not.
 CASE(a_window_that_needs_no_more_chunks_makes_room) {
-    enum { CHUNK = 128 };
+    enum { FEW = 128 };
     rn_model *model = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
     const rn_request first = request_of(256, 60), second = request_of(10, 5);
     rn_engine_options options = {.max_seqs = 4,
-                                 .batch_tokens = CHUNK,
+                                 .batch_tokens = FEW,
                                  .n_ctx = 256 + 60,
                                  .no_prefix_cache = true,
                                  .speculate = "off"};
     rn_engine *engine = streams_engine(model, &options);
     const struct kv_config *config = &engine->engine.kv_config;
-    options.kv_bytes = kv_need(config, 256 + 1, CHUNK) + kv_need(config, 10 + 1, 10 + 1) - 1;
+    options.kv_bytes = kv_need(config, 256 + 1, FEW) + kv_need(config, 10 + 1, 10 + 1) - 1;
     rn_engine_destroy(engine);
     run_two(streams_engine(model, &options), &first, &second);
     rn_model_close(model);
@@ -97,25 +97,41 @@ static void set_number(const struct data_file *file, const char *key, uint32_t n
     memcpy(at + n_key + type, &number, sizeof number);
 }
 
-// The memory is divided for long texts, so many short ones fill that of the windows alone. As many
-// run as it has pages for. The others wait: they would only take each other's pages.
-CASE(a_group_without_pages_admits_nobody) {
-    enum { LONGEST = 16384, WINDOW = 512, CHUNK = 256, CONTEXTS = 3, N = 40, PROMPT = 200 };
-    static struct stream s[N];
-    static int32_t own[N][PROMPT];
-    const struct data_file file = data_file_read(TEST_DATA "/golden/gemma3/model.gguf");
+// A model whose windows have that many positions.
+static rn_model *open_windows(struct data_file *file, uint32_t window, uint32_t longest) {
     rn_model *model;
     rn_error err = {0};
-    set_number(&file, "gemma3.attention.sliding_window", WINDOW);
-    set_number(&file, "gemma3.context_length", LONGEST);
-    check(!rn_model_open_memory("gemma3", file.data, file.size, &model, &err), "%s", err.message);
-    rn_engine_options options = {.max_seqs = 32, .batch_tokens = CHUNK, .speculate = "off"};
+    *file = data_file_read(TEST_DATA "/golden/gemma3/model.gguf");
+    set_number(file, "gemma3.attention.sliding_window", window);
+    set_number(file, "gemma3.context_length", longest);
+    check(!rn_model_open_memory("gemma3", file->data, file->size, &model, &err), "%s", err.message);
+    return model;
+}
+
+// An engine on a device, with memory for that many texts of n_ctx positions.
+static rn_engine *device_engine(const rn_model *model, rn_engine_options options, int contexts) {
     rn_engine *engine = streams_engine(model, &options);
-    options.kv_bytes = CONTEXTS * kv_need(&engine->engine.kv_config, LONGEST, CHUNK);
+    const struct engine *inside = &engine->engine;
+    options.kv_bytes =
+        (uint64_t)contexts * kv_need(&inside->kv_config, inside->n_ctx, contexts > 1 ? CHUNK : 1);
     rn_engine_destroy(engine);
     bare_class = &backend_fake;
     engine = streams_engine(model, &options);
     bare_class = NULL;
+    return engine;
+}
+
+// The memory is divided for long texts, so many short ones fill that of the windows alone. As many
+// run as it has pages for. The others wait: they would only take each other's pages.
+CASE(a_group_without_pages_admits_nobody) {
+    enum { LONGEST = 16384, WINDOW = 512, CONTEXTS = 3, N = 40, PROMPT = 200 };
+    static struct stream s[N];
+    static int32_t own[N][PROMPT];
+    struct data_file file;
+    rn_model *model = open_windows(&file, WINDOW, LONGEST);
+    rn_engine *engine = device_engine(
+        model, (rn_engine_options){.max_seqs = 32, .batch_tokens = CHUNK, .speculate = "off"},
+        CONTEXTS);
     const struct kv_config *config = &engine->engine.kv_config;
     assert_true(config->group[1].kind == KV_WINDOW && config->group[1].max_pages < 100);
     for (int i = 0; i < N; i++) {
@@ -132,6 +148,111 @@ CASE(a_group_without_pages_admits_nobody) {
     rn_engine_destroy(engine);
     rn_model_close(model);
     free(file.data);
+}
+
+// Of the windows' 17 pages a stream has ten, and another text takes seven. A stream that writes on
+// needs its next page, so the other one waits. Where it ends in its last page both run.
+CASE(a_stream_is_promised_its_next_page_of_a_group) {
+    enum { LONGEST = 1024, WINDOW = 512 };
+    static const int n_output[] = {40, 18}, n_other[] = {30, 1};
+    struct data_file file;
+    rn_model *model = open_windows(&file, WINDOW, LONGEST);
+    for (int i = 0; i < 2; i++) {
+        static struct stream s[2];
+        rn_engine *engine = device_engine(model,
+                                          (rn_engine_options){.max_seqs = 2,
+                                                              .batch_tokens = CHUNK,
+                                                              .n_ctx = LONGEST,
+                                                              .no_prefix_cache = true,
+                                                              .speculate = "off"},
+                                          1);
+        assert_int_equal(engine->engine.kv_config.group[1].max_pages, 17);
+        const rn_request first = request_of(300, n_output[i]);
+        const rn_request second = request_of(223, n_other[i]);
+        streams_submit(engine, &first, &s[0]);
+        while (s[0].n_ids == 0) streams_step(engine, s, 1, 0, 0);
+        streams_submit(engine, &second, &s[1]);
+        for (int step = 1; streams_step(engine, s, 2, step, 0);) step++;
+        assert_true(s[0].n_ids == n_output[i] && s[1].n_ids == n_other[i]);
+        check((s[1].last_step < s[0].last_step) == (i == 1), "it ends in step %d, the stream in %d",
+              s[1].last_step, s[0].last_step);
+        assert_int_equal(streams_stats(engine).preemptions, 0);
+        streams_check_empty(engine);
+        rn_engine_destroy(engine);
+    }
+    rn_model_close(model);
+    free(file.data);
+}
+
+// Short texts need a page of states each, and no checkpoint. So as many run as there are pages.
+CASE(a_short_text_needs_one_page_of_states) {
+    enum { MOST = 32 };
+    static struct stream s[MOST];
+    rn_model *model = bare_open_states(VOCAB, CTX, BARE_STATES(2));
+    rn_engine *engine = device_engine(model,
+                                      (rn_engine_options){.max_seqs = MOST,
+                                                          .batch_tokens = CHUNK,
+                                                          .n_ctx = CTX,
+                                                          .no_prefix_cache = true,
+                                                          .speculate = "off"},
+                                      1);
+    const struct engine *inside = &engine->engine;
+    int n = 0;
+    for (int g = 0; g < inside->kv_config.n_group; g++)
+        if (inside->kv_config.group[g].kind == KV_RECURRENT)
+            n = (int)inside->kv_config.group[g].max_pages;
+    check(n > 1 && n < MOST, "%d pages of states", n);
+    const rn_request request = request_of(10, 10);
+    for (int i = 0; i < n + 1; i++) streams_submit(engine, &request, &s[i]);
+    streams_step(engine, s, n + 1, 0, 0);
+    assert_int_equal(inside->n_running, n);
+    streams_drain(engine, s, n + 1);
+    for (int i = 0; i < n + 1; i++) assert_int_equal(s[i].n_ids, 10);
+    assert_int_equal(streams_stats(engine).preemptions, 0);
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
+// ---------------------------------------------------------------- places of lower priority
+
+// The rest of a long prompt is promised to it. It makes way with that, so nobody else has to.
+CASE(a_sequence_that_makes_way_gives_its_promise_back) {
+    enum { KEPT, LOW, LONG, HIGH, N };
+    static const rn_request request[N] = {
+        {.n_prompt = 10, .max_tokens = 60, .priority = 1},
+        {.n_prompt = 10, .max_tokens = 60},
+        {.n_prompt = 300, .max_tokens = 5}, // ten pages
+        {.n_prompt = 140, .max_tokens = 5, .priority = 1},
+    };
+    static struct stream s[N];
+    rn_model *model = bare_open(TEST_DATA "/golden/llama/model.gguf");
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = N,
+                                                                   .batch_tokens = 2 * PAGE,
+                                                                   .n_ctx = 15 * PAGE,
+                                                                   .kv_pages = 15,
+                                                                   .no_prefix_cache = true,
+                                                                   .speculate = "off"});
+    for (int i = 0; i < N; i++) {
+        rn_request own = request[i];
+        own.prompt = prompt;
+        own.ignore_eos = true;
+        if (i == HIGH) streams_step(engine, s, i, 0, 0);
+        streams_submit(engine, &own, &s[i]);
+    }
+    assert_int_equal(engine->engine.n_running, HIGH);
+    streams_step(engine, s, N, 1, 0);
+    assert_int_equal(engine->engine.n_running, N - 1);
+    assert_int_equal(engine->engine.running[1]->id, s[HIGH].id);
+    for (int step = 2; streams_step(engine, s, N, step, 0);) step++;
+    for (int i = 0; i < N; i++) {
+        check(s[i].timings.preemptions == (i == LONG), "%d: %d preemptions", i,
+              s[i].timings.preemptions);
+        assert_int_equal(s[i].n_ids, request[i].max_tokens);
+    }
+    streams_check_empty(engine);
+    rn_engine_destroy(engine);
+    rn_model_close(model);
 }
 
 TEST_PROGRAM(admission) { return cases_run(fill_prompt, NULL); }

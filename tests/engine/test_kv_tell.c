@@ -172,6 +172,27 @@ CASE(a_listener_that_takes_little_of_nodes_in_any_order_is_told_too) {
     chain_grows(true, 1000, 150);
 }
 
+// A listener that has no room for some steps, now and then, is told no slower for that afterwards.
+CASE(waiting_for_room_does_not_slow_the_telling_down) {
+    enum { ROUNDS = 8, REFUSED = 10, MOST_STEPS = 30 };
+    struct kv *kv = cache_make(INT32_MAX, 0);
+    struct kv_table table = table_make(kv, 7);
+    grow(kv, &table, 0, BLOCKS - ROUNDS);
+    settle(&listener);
+    for (int i = 0; i < ROUNDS; i++) {
+        listener.room = listener.most = 0;
+        grow(kv, &table, BLOCKS - ROUNDS + i, 1);
+        for (int k = 0; k < REFUSED; k++) settle(&listener);
+        listener.room = listener.most = INT32_MAX;
+        int n = 0;
+        for (; n < 400 && (kv_is_telling(kv) || !knows_all(&listener)); n++) settle(&listener);
+        assert_true(knows_all(&listener) && listener.n_cleared == i + 1);
+        check(n <= MOST_STEPS, "round %d: it took %d steps", i, n);
+    }
+    table_end(kv, &table);
+    kv_destroy(kv);
+}
+
 // A change that is refused in the walk makes all void, too, and the listener is told so.
 CASE(what_is_lost_in_a_walk_makes_all_void) {
     struct kv *kv = cache_make(INT32_MAX, 0);

@@ -68,17 +68,26 @@ static void machine_set(struct price *price, const struct engine *engine) {
     price->ns_per_flop = 0.4e6 / price_attention_ns(price, &shape);
 }
 
-static rn_engine *machine_engine(int max_seqs) {
-    rn_engine *engine = clock_engine_of(tiny, &(rn_engine_options){.max_seqs = max_seqs,
-                                                                   .n_ctx = 192,
-                                                                   .batch_tokens = 64,
-                                                                   .speculate = "off"});
+// The engine's steps take the machine's times, which it knows.
+static void machine_use(rn_engine *engine) {
     fake.cls.submit = table_submit;
     running = &engine->engine;
     machine_set(&machine, &engine->engine);
     engine->engine.price = machine;
+}
+
+// kv_pages 0: enough for all.
+static rn_engine *machine_engine_of(int max_seqs, uint32_t kv_pages) {
+    rn_engine *engine = clock_engine_of(tiny, &(rn_engine_options){.max_seqs = max_seqs,
+                                                                   .n_ctx = 192,
+                                                                   .batch_tokens = 64,
+                                                                   .kv_pages = kv_pages,
+                                                                   .speculate = "off"});
+    machine_use(engine);
     return engine;
 }
+
+static rn_engine *machine_engine(int max_seqs) { return machine_engine_of(max_seqs, 0); }
 
 // ---------------------------------------------------------------- a crowd
 
@@ -295,6 +304,117 @@ CASE(a_refusal_counts_the_sequences_that_go_before) {
     }
     for (int i = 0; i < RUNNING + WAITING; i++) assert_int_equal(others[i].n_tokens, 150);
     rn_engine_destroy(engine);
+}
+
+// Steps until all have ended.
+static void finish(rn_engine *engine) {
+    for (bool busy = true; busy;) {
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    rn_engine_destroy(engine);
+}
+
+// Where memory is short a request waits for the pages of another one, be that one waiting, in its
+// prompt or writing. It does not wait for a third one, which needs one page.
+CASE(a_forecast_waits_for_pages) {
+    static const struct ask small = {.n_prompt = 8, .n_out = 100};
+    static const struct ask large = {.n_prompt = 120, .n_out = 30}; // it ends after 40 ms
+    static const double ttft_ms[] = {20, 80};
+    for (int i = 0; i < 6; i++) {
+        const struct ask ask = {.n_prompt = 100, .n_out = 4, .ttft_ms = ttft_ms[i % 2]};
+        struct got others[2] = {0};
+        rn_engine *engine = machine_engine_of(4, 8);
+        bool busy;
+        submit(engine, &small, &others[0], 0);
+        submit(engine, &large, &others[1], 1);
+        for (int k = 0; k < i / 2 * 2 - 1; k++) rn_engine_step(engine, &busy);
+        collect(engine);
+        const struct got got = ask_one(engine, &ask, 2);
+        check(got.refused == (i % 2 == 0), "case %d: %g ms; %s", i, got.ttft_ms, got.reason);
+        check(got.refused || (got.ttft_ms > ttft_ms[0] && got.ttft_ms <= ttft_ms[1]),
+              "case %d: it took %g ms", i, got.ttft_ms);
+        finish(engine);
+    }
+}
+
+// Of two places one is free when the short texts are over, for they go before the long one, which
+// came first. Where the long one went first, both would be taken for twice as long.
+CASE(a_forecast_takes_the_others_in_turn) {
+    static const struct ask ask = {.n_prompt = 8, .n_out = 4, .ttft_ms = 30};
+    static const int n_out[] = {60, 20, 20};
+    static const int32_t prompt[] = {5, 6, 7, 8};
+    struct got others[3] = {0};
+    rn_engine *engine = machine_engine(2);
+    for (int i = 0; i < 3; i++) {
+        const rn_request request = {.prompt = prompt,
+                                    .n_prompt = 4,
+                                    .max_tokens = n_out[i],
+                                    .ignore_eos = true,
+                                    .priority = i == 0 ? 1 : 2,
+                                    .data = &others[i]};
+        uint64_t id;
+        assert_int_equal(rn_engine_submit(engine, &request, &id, NULL), RN_OK);
+    }
+    const struct got got = ask_one(engine, &ask, 1);
+    check(!got.refused && got.ttft_ms > 20 && got.ttft_ms <= 30, "%g ms; %s", got.ttft_ms,
+          got.reason);
+    finish(engine);
+}
+
+// A window needs the pages of a chunk while its prompt has one left. A stream does not, so another
+// request need not wait for the stream's end.
+CASE(a_forecast_counts_the_window_of_a_stream_without_a_chunk) {
+    enum { FEW = 128, PROMPT = 256, OUTPUT = 60 };
+    static const int32_t prompt[PROMPT] = {5, 6, 7, 8};
+    rn_model *model = bare_open(TEST_DATA "/golden/gemma3/model.gguf");
+    rn_engine_options options = {.max_seqs = 4,
+                                 .batch_tokens = FEW,
+                                 .n_ctx = PROMPT + OUTPUT,
+                                 .no_prefix_cache = true,
+                                 .speculate = "off"};
+    rn_engine *engine = streams_engine(model, &options);
+    const struct kv_config *config = &engine->engine.kv_config;
+    options.kv_bytes = kv_need(config, PROMPT + 1, FEW) + kv_need(config, 10, 10) - 1;
+    rn_engine_destroy(engine);
+    engine = clock_engine_of(model, &options);
+    machine_use(engine);
+    struct got stream = {0};
+    const rn_request request = {.prompt = prompt,
+                                .n_prompt = PROMPT,
+                                .max_tokens = OUTPUT,
+                                .ignore_eos = true,
+                                .data = &stream};
+    uint64_t id;
+    bool busy;
+    assert_int_equal(rn_engine_submit(engine, &request, &id, NULL), RN_OK);
+    while (stream.n_tokens == 0) {
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    const struct got got =
+        ask_one(engine, &(struct ask){.n_prompt = 9, .n_out = 4, .ttft_ms = 20}, 2);
+    check(!got.refused && got.ttft_ms <= 20, "%g ms; %s", got.ttft_ms, got.reason);
+    assert_false(stream.ended);
+    finish(engine);
+    rn_model_close(model);
+}
+
+// Of two that come together the older one is refused, so it takes no time from the younger one.
+CASE(the_older_one_is_looked_at_first) {
+    static const struct ask ask[] = {{.n_prompt = 120, .n_out = 4, .ttft_ms = 1},
+                                     {.n_prompt = 60, .n_out = 4, .ttft_ms = 7}};
+    struct got got[2] = {0}, others;
+    rn_engine *engine = warm_engine(&others);
+    for (int i = 0; i < 2; i++) submit(engine, &ask[i], &got[i], i);
+    while (!got[1].ended) {
+        bool busy;
+        rn_engine_step(engine, &busy);
+        collect(engine);
+    }
+    check(got[0].refused && !got[1].refused && got[1].ttft_ms <= 7, "%g ms; %s", got[1].ttft_ms,
+          got[1].reason);
+    finish(engine);
 }
 
 // Every choice of a refused request ends.

@@ -282,6 +282,51 @@ CASE(paused_requests_keep_no_other_from_the_store) {
     rn_model_close(model);
 }
 
+// A prompt whose pages have come is behind a long one, which takes every step. Another one that
+// goes first wants the same pages, and does not wait for the long one.
+CASE(a_fetch_ends_where_its_prompt_has_no_turn) {
+    enum { LOW, LONG, FIRST, N, PROMPT = 100, LONG_PROMPT = LONGEST - 10 };
+    static const int n_prompt[N] = {PROMPT, LONG_PROMPT, PROMPT}, like[N] = {LOW, LONG, LOW};
+    static struct stream got[N];
+    int32_t text[N][LONG_PROMPT];
+    rn_model *model = open_model(0);
+    bare_store_always = true;
+    rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = N,
+                                                                   .n_ctx = LONGEST,
+                                                                   .batch_tokens = PAGE,
+                                                                   .speculate = "off",
+                                                                   .page_store_memory = 64 << 20});
+    const struct engine *inside = &engine->engine;
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < LONG_PROMPT; k++) text[i][k] = some_token(i, k);
+    rn_request request = {.prompt = text[LOW],
+                          .n_prompt = PROMPT,
+                          .max_tokens = 4,
+                          .ignore_eos = true};
+    streams_run(engine, &request, &got[LOW]);
+    page_store_settle(engine->engine.store, 10000);
+    rn_engine_forget_prefixes(engine);
+    streams_submit(engine, &request, &got[LOW]);
+    streams_step(engine, got, N, 0, 0);
+    assert_int_equal(inside->n_fetching, 1);
+    while (atomic_load(&inside->running[0]->fetch->state) == FETCH_ASKED) usleep(100);
+    for (int i = LONG; i < N; i++) {
+        request.prompt = text[like[i]];
+        request.n_prompt = (size_t)n_prompt[i];
+        request.priority = i;
+        streams_submit(engine, &request, &got[i]);
+    }
+    while (got[FIRST].n_ids == 0 && got[LONG].n_ids == 0) streams_step(engine, got, N, 0, 0);
+    check(got[FIRST].n_ids > 0, "the long prompt was evaluated first");
+    streams_drain(engine, got, N);
+    assert_int_equal(got[LOW].timings.stored_tokens, PROMPT / PAGE * PAGE);
+    assert_int_equal(got[FIRST].timings.cached_tokens, PROMPT / PAGE * PAGE);
+    streams_check_same(&got[LOW], &got[FIRST]);
+    bare_store_always = false;
+    rn_engine_destroy(engine);
+    rn_model_close(model);
+}
+
 // A request that was preempted, and lost its pages, looks for them in the store once more.
 CASE(a_preempted_request_gets_its_pages_from_the_store) {
     enum { FIRST = 100, OUTPUT = 12, BEFORE = 3 };

@@ -12,7 +12,13 @@
 
 #include "base/clock.h"
 
-enum { MIN_EVENTS = 1024, EVENTS_PER_SEQ = 4, FETCH_WAIT_NS = 100000000 };
+enum {
+    MIN_EVENTS = 1024,
+    EVENTS_PER_SEQ = 4,
+    FETCH_WAIT_NS = 100000000,
+    TELL_WAIT_NS =
+        10000000, // between steps that only tell blocks: the listener makes room meanwhile
+};
 
 static void ring_bell(void *ctx) { bell_ring(&((struct driver *)ctx)->bell); }
 
@@ -131,11 +137,14 @@ static bool deliver(struct driver *driver) {
 
 // ---------------------------------------------------------------- the thread
 
-// Until the earliest deadline of a request; a fake clock makes this a guess, which is harmless.
-static uint64_t time_to_deadline(const struct engine *engine) {
-    if (engine->next_deadline == UINT64_MAX) return UINT64_MAX;
+// Until the earliest deadline of a request, or until more blocks are told; a fake clock makes this
+// a guess, which is harmless.
+static uint64_t time_to_step(const struct engine *engine) {
+    const uint64_t most = kv_is_telling(engine->kv) ? TELL_WAIT_NS : UINT64_MAX;
+    if (engine->next_deadline == UINT64_MAX) return most;
     const uint64_t now = engine_now(engine);
-    return engine->next_deadline > now ? engine->next_deadline - now : 0;
+    const uint64_t left = engine->next_deadline > now ? engine->next_deadline - now : 0;
+    return left < most ? left : most;
 }
 
 // Sleeps until the reader made room; it rings when it sees `starved`.
@@ -161,7 +170,7 @@ static void *thread_main(void *arg) {
         }
         if (step(driver)) continue;
         if (ends && !has_requests(engine)) break;
-        bell_wait(&driver->bell, seen, time_to_deadline(engine));
+        bell_wait(&driver->bell, seen, time_to_step(engine));
     }
     atomic_store(&driver->state, DRIVER_STOPPED);
     atomic_store(&driver->raised, false);

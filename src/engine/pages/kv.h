@@ -240,6 +240,8 @@ void kv_forget_prefixes(struct kv *kv);
 void kv_listen(struct kv *kv, rn_block_fn fn, void *ctx);
 // A step has ended: its changes are complete. Tells blocks again where the listener lost some.
 void kv_tell_settled(struct kv *kv);
+// Whether blocks are left to be told with the next steps.
+bool kv_is_telling(const struct kv *kv);
 
 // The bytes that a sequence of n_positions needs at once when it grows by `chunk` positions, or
 // fewer, at a time. A recurrent group needs two pages, the state and one checkpoint. UINT64_MAX:

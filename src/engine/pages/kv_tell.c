@@ -161,3 +161,8 @@ void kv_tell_settled(struct kv *kv) {
     tell(kv, &(rn_block_event){.change = RN_BLOCKS_SETTLED});
     teller->has_changes = false;
 }
+
+bool kv_is_telling(const struct kv *kv) {
+    const struct kv_teller *const teller = &kv->teller;
+    return teller->fn && (teller->is_lost || teller->is_behind || teller->walk != KV_ROOT);
+}

@@ -80,7 +80,9 @@ static struct player player_of(const struct engine *engine, const struct seq *se
     p.pos = runs ? seq_next(seq)
                  : kv_peek(engine->kv, seq->token, seq->n_token, seq->salt, seq->n_salt);
     p.prompt = seq_known(seq) - p.pos;
-    p.need = kv_need_amount(&engine->kv_config, seq->n_token + 1, engine->batch_tokens);
+    const int n = seq->n_token + 1, rest = n > p.pos ? n - p.pos : 1;
+    p.need = kv_need_amount(&engine->kv_config, n,
+                            rest < engine->batch_tokens ? rest : engine->batch_tokens);
     if (runs && seq_is_stream(seq)) p.prompt = 0;
     return p;
 }
@@ -90,6 +92,13 @@ static void play_insert(struct play *play, const struct player *player) {
     for (; at > 0 && engine_goes_first(play->engine, player->seq, play->player[at - 1].seq); at--)
         play->player[at] = play->player[at - 1];
     play->player[at] = *player;
+}
+
+// A running sequence holds a part of what it needs. The rest of a prompt is promised to it.
+static void play_hold(struct play *play, const struct player *player) {
+    const struct kv_amount has = kv_table_amount(&play->engine->kv_config, &player->seq->table);
+    kv_amount_add(&play->held, &player->need);
+    kv_amount_take(&play->held, &has);
 }
 
 // Running sequences, and waiting ones that go before this one, which is the last of them. Returns
@@ -106,6 +115,7 @@ static int play_begin(struct play *play, const struct engine *engine, struct seq
         if (engine->running[i]->is_paused) continue;
         const struct player player = player_of(engine, engine->running[i], true);
         play_insert(play, &player);
+        play_hold(play, &player);
         n_before += engine_goes_first(engine, player.seq, seq);
     }
     for (int i = 0; i < engine->n_waiting; i++) {

@@ -163,7 +163,7 @@ static int bounded_tokens(const struct engine *engine, const struct share *share
 
 static void give_prompt(struct engine *engine, struct share *share, struct seq *seq) {
     seq->is_starved = false;
-    if (seq->fetch && !engine_fetch_lands(engine, seq)) return;
+    if (seq->fetch) return;
     prompt_hit(engine, seq);
     if (prompt_waits(engine, seq) || engine_fetch_begin(engine, seq)) return;
     const int left = seq_known(seq) - seq_next(seq);
@@ -185,18 +185,16 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     if (bound_ns < share->bound_ns) share->bound_ns = bound_ns;
 }
 
-// A paused prompt keeps nobody waiting: its pages arrive, others may use them, and another prompt
-// gets its fetch.
-static void land_paused(struct engine *engine) {
-    for (int i = 0; engine->n_fetching > 0 && i < engine->n_running; i++) {
-        struct seq *seq = engine->running[i];
-        if (seq->is_paused && seq->fetch) engine_fetch_lands(engine, seq);
-    }
+// A prompt that is paused, or has no turn in this step, keeps nobody waiting: its pages arrive,
+// others may use them, and another prompt gets its fetch.
+static void land_fetches(struct engine *engine) {
+    for (int i = 0; engine->n_fetching > 0 && i < engine->n_running; i++)
+        if (engine->running[i]->fetch) engine_fetch_lands(engine, engine->running[i]);
 }
 
 static void give_prompts(struct engine *engine, struct share *share) {
     int n = 0;
-    land_paused(engine);
+    land_fetches(engine);
     for (int i = 0; i < engine->n_running; i++)
         if (is_prompt(engine->running[i])) engine->prompts[n++] = engine->running[i];
     engine_turns_init(engine, engine->prompts, n);

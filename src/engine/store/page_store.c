@@ -153,9 +153,12 @@ void page_store_forget(struct page_store *store, const struct page_name *name) {
 void page_store_hide(struct page_store *store, const struct page_name *name) {
     pthread_mutex_lock(&store->lock);
     const uint32_t at = page_index_find(&store->index, name);
-    if (at != PAGE_NONE)
-        store->index.entry[at].again_ns = clock_ns() + (uint64_t)store->pause_ms * 1000000u;
-    store->has_hidden |= at != PAGE_NONE;
+    if (at != PAGE_NONE) {
+        struct page_entry *entry = &store->index.entry[at];
+        entry->again_ns = clock_ns() + (uint64_t)store->pause_ms * 1000000u;
+        if (!entry->is_known) page_index_use(&store->index, at); // it may go, as worth nothing
+        store->has_hidden = true;
+    }
     page_known_remove(&store->known, name);
     pthread_mutex_unlock(&store->lock);
 }
