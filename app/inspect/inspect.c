@@ -113,6 +113,13 @@ bool inspect_is_block(const struct inspect *inspect, const struct tensor_view *t
     return inspect->model && layer_of(tensor) >= inspect->model->n_layer;
 }
 
+int inspect_fp8_count(const struct weights *weights) {
+    int n = 0;
+    for (int i = 0; i < weights_tensor_count(weights); i++)
+        n += weights_tensor_at(weights, i)->is_fp8;
+    return n;
+}
+
 void inspect_block(const struct inspect *inspect, struct inspect_block *out) {
     *out = (struct inspect_block){0};
     if (!inspect->plan || !plan_has_block(inspect->plan)) return;
@@ -318,6 +325,10 @@ static void head_print(const struct inspect *inspect, const struct term *term) {
                model->architecture, model->n_layer, model->n_embd, model->n_head, model->n_head_kv,
                model->n_ctx_train, model->n_vocab);
     }
+    const int n_fp8 = inspect_fp8_count(weights);
+    if (n_fp8)
+        printf("  %d tensors of 8-bit floats (F8_E4M3) are read as BF16, with their scales\n",
+               n_fp8);
     struct inspect_block block;
     inspect_block(inspect, &block);
     if (block.n_tensors)

@@ -251,6 +251,7 @@ int inspect_json_print(const struct inspect *inspect) {
                     json_put(object, "totals", totals_json(inspect)) &&
                     json_put(object, "metadata", meta_json(weights)) &&
                     json_put(object, "tensors", tensors_json(inspect)) &&
+                    json_put(object, "fp8_tensors", json_integer(inspect_fp8_count(weights))) &&
                     json_put(object, "left_out", left_out_json(weights));
     return json_print(whole(object, ok), JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 }

@@ -88,7 +88,8 @@ static struct plan_weight weight_of(const struct tensor_view *tensor, int64_t ro
                                 .rows = rows,
                                 .cols = cols,
                                 .data = tensor->data,
-                                .bytes = tensor->bytes};
+                                .bytes = tensor->bytes,
+                                .is_fetched = tensor->is_fp8};
 }
 
 // Rows [first, first + n) of a matrix of `total`.
@@ -128,6 +129,12 @@ static int bind_floats(struct builder *b, const char *name, const char *kind, in
         b->status =
             err_set(b->err, RN_ERR_MODEL, "%s: tensor %s: format is %s, expected a float format",
                     weights_name(b->weights), tensor->name, format->name);
+        return PLAN_NONE;
+    }
+    if (tensor->is_fp8) {
+        b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
+                            "%s: tensor %s: 8-bit floats are supported in products alone",
+                            weights_name(b->weights), tensor->name);
         return PLAN_NONE;
     }
     struct plan_weight weight = weight_of(tensor, rows, n);
@@ -194,6 +201,7 @@ static void bind_stacked(struct builder *b, const char *name, int64_t first, int
     }
     weight->name = tensor->name;
     weight->format = tensor->format;
+    weight->is_fetched = tensor->is_fp8;
     weight->bytes = (uint64_t)n * (uint64_t)weight->rows * row_bytes;
 }
 
@@ -247,8 +255,18 @@ void build_input(struct builder *b, int out) {
     op_add(b, &op);
 }
 
+// Rows that are looked up are read in place.
+static bool can_embed(struct builder *b, int weight) {
+    if (stopped(b)) return false;
+    if (b->plan->weight[weight].is_fetched)
+        b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
+                            "%s: tensor %s: 8-bit floats are supported in products alone",
+                            weights_name(b->weights), b->plan->weight[weight].name);
+    return !b->status;
+}
+
 void build_embed(struct builder *b, int out, int weight, float scale) {
-    if (stopped(b)) return;
+    if (!can_embed(b, weight)) return;
     struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);
     op.weight = weight;
     op.embed.scale = scale;
@@ -256,7 +274,7 @@ void build_embed(struct builder *b, int out, int weight, float scale) {
 }
 
 void build_embed_add(struct builder *b, int out, int weight, float scale) {
-    if (stopped(b)) return;
+    if (!can_embed(b, weight)) return;
     struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);
     op.weight = weight;
     op.embed.scale = scale;
@@ -268,6 +286,7 @@ void build_positions(struct builder *b, int out, const char *name) {
     if (stopped(b)) return;
     struct op op = new_op(b, OP_EMBED, PLAN_NONE, out);
     op.weight = bind_matrix(b, name, b->model->hp.n_ctx, width_of(b, out));
+    if (!can_embed(b, op.weight)) return;
     op.embed.scale = 1;
     op.embed.positions = op.embed.add = true;
     op_add(b, &op);

@@ -97,7 +97,9 @@ static rn_status check_all_used(const struct builder *b) {
 
 static rn_status fetch_weights(const void *ctx, const void *data, uint64_t bytes, void *buffer,
                                const void **at, rn_error *err) {
-    return weights_read(ctx, data, bytes, buffer, at, err);
+    const struct model *model = ctx;
+    const bool is_block = model->block && weights_holds(model->block, data);
+    return weights_read(is_block ? model->block : model->weights, data, bytes, buffer, at, err);
 }
 
 // describe: as in struct builder.
@@ -113,7 +115,8 @@ static rn_status build_plan(struct model *model, const struct weights *weights,
     if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
     model->plan.n_vocab = model->hp.n_vocab;
     model->plan.fetch = fetch_weights;
-    model->plan.fetch_ctx = weights;
+    model->plan.fetch_ctx = model;
+    model->weights = weights;
     stack_begin(&b);
     if (!b.status) model->arch->build(&b);
     if (model->arch->has_nextn && !describe) stack_draft(&b);
@@ -178,6 +181,7 @@ static rn_status attach(struct model *model, struct model *block, const struct w
                         .layer = -1};
     b.used = calloc((size_t)weights_tensor_count(weights) + 1, sizeof *b.used);
     if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
+    model->block = weights;
     plan_begin_draft(&model->plan);
     stack_ropes(&b);
     if (!b.status) block->arch->build(&b);

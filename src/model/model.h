@@ -94,6 +94,7 @@ struct model {
     struct hparams hp;
     struct plan plan;
     uint64_t n_params;
+    const struct weights *weights, *block; // of the plan; block: of model_attach; NULL: none
 };
 
 // weights_open_any with the architectures that are known here: a GGUF file or a folder.

@@ -54,6 +54,7 @@ struct plan_weight {
     const void *data;               // NULL with experts
     uint64_t bytes;                 // of the file's format, all experts together
     int n_expert;                   // 0: one matrix
+    bool is_fetched;                // data are addresses for plan_fetch alone
     const void *const *expert_data; // [n_expert], each a matrix [rows, cols]
     bool is_cold; // EMBED alone reads it, a row for a token: it stays in its file, and no memory
                   // is set aside for it

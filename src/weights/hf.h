@@ -25,7 +25,7 @@ void hf_rope_read(struct hf_config *c);
 
 // --- hf_tensors.c, hf_maps.c, hf_copy.c ---
 
-rn_status hf_tensors_map(struct hf_config *c, const struct st_table *table);
+rn_status hf_tensors_map(struct hf_config *c, struct st_table *table);
 
 // While tensors are mapped.
 struct hf_mapper {
@@ -54,6 +54,10 @@ int *hf_mapper_slices(struct hf_mapper *m);
 // dim[n_dims], fastest first.
 rn_status hf_tensor_new(struct hf_config *c, const char *name, enum format_id format, int n_dims,
                         const int64_t *dim, void **data);
+
+// The tensor's numbers as they can be read: in the file, or of 8-bit floats a copy in BF16, in
+// owned memory. NULL: an error.
+const uint8_t *hf_tensor_plain(struct hf_config *c, const struct st_tensor *tensor);
 
 // dst[r][c] = src[c * stride + first + r * step]: elements of `size` bytes, dst of rows x cols.
 void hf_copy_transposed(void *dst, const void *src, int64_t rows, int64_t cols, int64_t stride,

@@ -139,8 +139,10 @@ struct hf_config {
     int64_t n_latent, dim_nope, dim_value;        // of kv_b: its columns, and a head's two parts
     int64_t n_nextn; // layers behind these that may be in the files, and predict further tokens
     bool is_tied;
-    bool is_alone;          // no tensors are read, so their quantization is not checked
-    const float *tap_scale; // [n_tap_scale] factors of a convolution's channels; NULL: none
+    bool is_alone;              // no tensors are read, so their quantization is not checked
+    bool has_fp8;               // tensors may be in F8_E4M3, with scales
+    int64_t fp8_rows, fp8_cols; // of a block of them
+    const float *tap_scale;     // [n_tap_scale] factors of a convolution's channels; NULL: none
     int64_t n_tap_scale;
 };
 

@@ -39,6 +39,13 @@ static bool check_float(struct hf_mapper *m) {
     return ok;
 }
 
+// The same of a tensor whose numbers are read at open.
+static bool check_plain(struct hf_mapper *m) {
+    if (m->tensor->is_fp8)
+        hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype F8_E4M3 is supported for matrices alone");
+    return !m->tensor->is_fp8 && check_float(m);
+}
+
 // The tensor must have these dimensions, slowest first as the files write them; 0 is any.
 static bool check_shape(struct hf_mapper *m, const struct st_tensor *t, int n_dims, int64_t a,
                         int64_t b, int64_t c, int64_t d) {
@@ -91,7 +98,8 @@ static struct tensor_view *view_push(struct hf_mapper *m, const char *name) {
                                  .data = t->data,
                                  .bytes = t->bytes,
                                  .offset = t->offset,
-                                 .file = t->file};
+                                 .file = t->file,
+                                 .is_fp8 = t->is_fp8};
     return view;
 }
 
@@ -100,6 +108,7 @@ void hf_map_view(struct hf_mapper *m) {
     if (!check_float(m)) return;
     hf_mapper_name(m, "", name);
     if (view_push(m, name) && strcmp(name, "token_embd.weight") == 0) {
+        if (!check_plain(m)) return; // its rows are looked up
         if (m->tensor->dim[1] > UINT32_MAX)
             hf_mapper_fail(m, RN_ERR_MODEL, "%" PRId64 " rows are more than a vocabulary can have",
                            m->tensor->dim[1]);
@@ -113,7 +122,7 @@ void hf_map_number(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     void *data;
     if (!check_dtype(m)) return;
-    if (t->bytes != element_bytes(t)) {
+    if (t->bytes != element_bytes(t) || t->is_fp8) {
         hf_mapper_fail(m, RN_ERR_MODEL, "%llu bytes, expected one number",
                        (unsigned long long)t->bytes);
         return;
@@ -126,7 +135,7 @@ void hf_map_number(struct hf_mapper *m) {
 void hf_map_add_one(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     void *data;
-    if (!check_float(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
+    if (!check_plain(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
     hf_mapper_name(m, "", name);
     if (hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
         hf_copy_add_one(data, m->tensor, format_of(m->tensor));
@@ -135,7 +144,7 @@ void hf_map_add_one(struct hf_mapper *m) {
 void hf_map_minus_exp(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     void *data;
-    if (!check_float(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
+    if (!check_plain(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
     hf_mapper_name(m, "", name);
     if (hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
         hf_copy_minus_exp(data, m->tensor, format_of(m->tensor));
@@ -154,7 +163,7 @@ static void taps_scaled(struct hf_mapper *m, const char *name) {
 
 void hf_map_taps(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
-    if (!check_float(m) || !check_shape(m, m->tensor, 3, 0, 1, 0, 0)) return;
+    if (!check_plain(m) || !check_shape(m, m->tensor, 3, 0, 1, 0, 0)) return;
     hf_mapper_name(m, "", name);
     if (m->c->tap_scale) {
         taps_scaled(m, name);
@@ -198,7 +207,7 @@ void hf_map_transposed(struct hf_mapper *m) {
     const struct st_tensor *t = m->tensor;
     char name[HF_GGUF_NAME_MAX];
     void *data;
-    if (!check_float(m) || !check_shape(m, t, 2, 0, 0, 0, 0)) return;
+    if (!check_plain(m) || !check_shape(m, t, 2, 0, 0, 0, 0)) return;
     const int64_t rows = t->dim[0], cols = t->dim[1];
     hf_mapper_name(m, "", name);
     if (hf_tensor_new(m->c, name, format_of(t), 2, (const int64_t[]){cols, rows}, &data) == RN_OK)
@@ -278,14 +287,18 @@ void hf_map_kv_b(struct hf_mapper *m) {
     const void **values;
     if (!check_float(m) || !check_shape(m, t, 2, c->n_head * (nope + value), cols, 0, 0)) return;
     const size_t size = element_bytes(t), head = (size_t)((nope + value) * cols) * size;
+    const uint8_t *data = hf_tensor_plain(m->c, t);
+    if (!data) return;
     hf_mapper_name(m, "k", name);
     if (hf_tensor_new(m->c, name, format_of(t), 3, (const int64_t[]){nope, cols, c->n_head},
                       &keys) != RN_OK)
         return;
     hf_mapper_name(m, "v", name);
-    if (!parts_push(m, name, cols, value, c->n_head, &values)) return;
+    struct tensor_view *view = parts_push(m, name, cols, value, c->n_head, &values);
+    if (!view) return;
+    view->is_fp8 = false;
     for (int64_t h = 0; h < c->n_head; h++) {
-        const uint8_t *from = (const uint8_t *)t->data + (size_t)h * head;
+        const uint8_t *from = data + (size_t)h * head;
         hf_copy_transposed((char *)keys + (size_t)(h * nope * cols) * size, from, cols, nope, cols,
                            0, 1, size);
         values[h] = from + (size_t)(nope * cols) * size;
@@ -334,7 +347,7 @@ static void gate_up_transposed(struct hf_mapper *m, const int64_t first[2], int6
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
     const int64_t ff = c->n_ff_expert, in = c->n_embd;
-    if (!check_float(m) || !check_experts(m, t, 3, in, 2 * ff, 0)) return;
+    if (!check_plain(m) || !check_experts(m, t, 3, in, 2 * ff, 0)) return;
     const size_t size = element_bytes(t);
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
@@ -361,7 +374,7 @@ void hf_map_turns_bias(struct hf_mapper *m) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
-    if (!check_float(m) || !check_experts(m, t, 2, 2 * c->n_ff_expert, 0, 0)) return;
+    if (!check_plain(m) || !check_experts(m, t, 2, 2 * c->n_ff_expert, 0, 0)) return;
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
         void *data;
@@ -378,7 +391,7 @@ void hf_map_turns_down(struct hf_mapper *m) {
     const int64_t ff = c->n_ff_expert, out = c->n_embd;
     char name[HF_GGUF_NAME_MAX];
     void *data;
-    if (!check_float(m) || !check_experts(m, t, 3, ff, out, 0)) return;
+    if (!check_plain(m) || !check_experts(m, t, 3, ff, out, 0)) return;
     const size_t size = element_bytes(t);
     hf_mapper_name(m, "", name);
     if (hf_tensor_new(m->c, name, format_of(t), 3, (const int64_t[]){ff, out, c->n_expert},

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "weights/hf.h"
+#include "weights/fp8.h"
 
 void hf_mapper_fail(struct hf_mapper *m, rn_status status, const char *fmt, ...) {
     if (m->c->status != RN_OK) return;
@@ -159,7 +159,8 @@ static void check_parts(struct hf_mapper *m) {
     }
 }
 
-rn_status hf_tensors_map(struct hf_config *c, const struct st_table *table) {
+rn_status hf_tensors_map(struct hf_config *c, struct st_table *table) {
+    if (c->status == RN_OK) c->status = fp8_adopt(c, table);
     if (c->status != RN_OK) return c->status;
     struct hf_mapper m = {.c = c, .table = table, .n_rows = row_count(c->class)};
     m.n_nextn = nextn_count(c, table);
@@ -170,7 +171,7 @@ rn_status hf_tensors_map(struct hf_config *c, const struct st_table *table) {
     memset(m.slices, 0xff, n_slices * sizeof *m.slices); // -1
     for (int i = 0; c->status == RN_OK && i < table->n; i++) {
         m.tensor = &table->tensors[i];
-        map_one(&m);
+        if (!m.tensor->is_known) map_one(&m);
     }
     check_parts(&m);
     free(m.slices);

@@ -24,6 +24,8 @@ struct st_tensor {
     const uint8_t *data;
     uint64_t bytes, offset; // in the file
     int file;
+    bool is_fp8;   // BF16 that nobody may read in place; see fp8.h
+    bool is_known; // it belongs to another tensor, and is not mapped
 };
 
 // The shards' tensors as the index tells them: which file has which.

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "weights/fp8.h"
 #include "weights/store.h"
 
 static rn_status weights_create(const char *path, struct weights **out, rn_error *err) {
@@ -30,6 +31,8 @@ void store_reset(struct weights *weights) {
         file_map_close(&weights->files[i].map);
         file_close(&weights->files[i].fd);
     }
+    fp8_close(weights);
+    free(weights->fp8);
     arena_deinit(&weights->arena);
     store_metas_deinit(&weights->metas);
     free(weights->files);
@@ -231,10 +234,16 @@ static const struct store_file *file_of(const struct weights *weights, const voi
     return NULL;
 }
 
+bool weights_holds(const struct weights *weights, const void *data) {
+    return fp8_of(weights, data) || file_of(weights, data);
+}
+
 rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
                        void *buffer, const void **at, rn_error *err) {
-    const struct store_file *file = file_of(weights, data);
-    *at = file ? buffer : data;
+    const struct fp8 *fp8 = fp8_of(weights, data);
+    const struct store_file *file = fp8 ? NULL : file_of(weights, data);
+    *at = fp8 || file ? buffer : data;
+    if (fp8) return fp8_read(weights, fp8, data, bytes, buffer, err);
     if (!file) return RN_OK;
     return file_read(file->path, file->fd, (uintptr_t)data - (uintptr_t)file->data, bytes, buffer,
                      err);

@@ -22,6 +22,7 @@ struct tensor_view {
     uint64_t bytes;
     uint64_t offset; // in its file; 0 where it was computed at open
     int file;        // which of weights_file_at
+    bool is_fp8;     // a folder's, of 8-bit floats: it is read by weights_read alone, as BF16
 };
 
 // As GGUF numbers them.
@@ -85,6 +86,9 @@ rn_status weights_describe_end(struct weights *weights, rn_error *err);
 // of threads may read at once.
 rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
                        void *buffer, const void **at, rn_error *err);
+
+// Whether the address is in one of the files, or stands for a tensor of 8-bit floats.
+bool weights_holds(const struct weights *weights, const void *data);
 
 // --- the identity of a model, see weights_hash.c ---
 

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "base/sha256.h"
-#include "weights/store.h"
+#include "weights/fp8.h"
 
 enum { PIECE = 1 << 20 };
 
@@ -60,6 +60,13 @@ static rn_status add_file(struct hashing *h, const struct store_file *file, rn_e
 // Where the bytes are: in a file, which is hashed as a whole, or beside them.
 static rn_status add_data(struct hashing *h, const struct weights *weights, const uint8_t *data,
                           uint64_t n, rn_error *err) {
+    const struct fp8 *fp8 = fp8_of(weights, data);
+    if (fp8) { // its scales are in the files, too
+        add_u64(h, (uint64_t)(data - fp8->at));
+        add_u64(h, (uint64_t)fp8->block_rows);
+        add_u64(h, (uint64_t)fp8->block_cols);
+        data = fp8->code;
+    }
     for (int i = 0; i < weights->n_files; i++) {
         const struct store_file *file = &weights->files[i];
         const uint64_t at = (uintptr_t)data - (uintptr_t)file->data;

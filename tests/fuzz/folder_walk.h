@@ -16,6 +16,20 @@ static inline void walk_ends(const void *at, uint64_t bytes) {
     (void)ends[bytes - 1];
 }
 
+// The same of a part of a tensor. 8-bit floats cannot be read in place.
+static inline void walk_part(const struct weights *weights, const struct tensor_view *tensor,
+                             const void *at, uint64_t bytes) {
+    const void *there;
+    uint16_t both[2];
+    if (!tensor->is_fp8) {
+        walk_ends(at, bytes);
+        return;
+    }
+    const uint8_t *last = (const uint8_t *)at + bytes - sizeof both[1];
+    weights_read(weights, at, sizeof both[0], &both[0], &there, NULL);
+    weights_read(weights, last, sizeof both[1], &both[1], &there, NULL);
+}
+
 static inline const char *walk_view(const struct weights *weights, int index) {
     const struct tensor_view *tensor = weights_tensor_at(weights, index);
     const struct format *format = format_at(tensor->format);
@@ -31,8 +45,8 @@ static inline const char *walk_view(const struct weights *weights, int index) {
     if (!tensor->data == !tensor->parts) return "data or parts";
     const uint64_t slice = tensor->bytes / (uint64_t)tensor->dim[2];
     for (int64_t i = 0; tensor->parts && i < tensor->dim[2]; i++)
-        walk_ends(tensor->parts[i], slice);
-    if (tensor->data) walk_ends(tensor->data, tensor->bytes);
+        walk_part(weights, tensor, tensor->parts[i], slice);
+    if (tensor->data) walk_part(weights, tensor, tensor->data, tensor->bytes);
     if (weights_tensor_find(weights, tensor->name) != tensor) return "tensor find";
     if (tensor->file < 0 || tensor->file >= weights_file_count(weights)) return "file";
     if (tensor->offset > weights_bytes(weights)) return "offset";

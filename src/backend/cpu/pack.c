@@ -37,6 +37,7 @@ struct packing {
     _Atomic uint64_t done; // bytes of the file
     struct region fetched; // [threads, fetched_bytes]
     uint64_t fetched_bytes;
+    const char *unread;  // a weight that would be read in place, and cannot be; NULL: none
     _Atomic bool failed; // the thread that sets it first sets the status and err
     rn_status status;
     rn_error *err;
@@ -94,6 +95,7 @@ static bool measure(struct cpu_backend *b, struct packing *p, uint64_t *packed) 
         struct cpu_weight *own = &b->weight[op->weight];
         if (own->kernel || own->packed || own->expert) continue; // shared by two products
         if (!weight_init(b, weight, own)) return false;
+        if (!own->kernel && weight->is_fetched) p->unread = weight->name;
         uint64_t bytes;
         if (!own->kernel) continue;
         ok &= ck_mul((uint64_t)matrix_bytes(own->kernel, weight), (uint64_t)matrix_count(weight),
@@ -146,6 +148,10 @@ static int slices_compare(const void *a, const void *b) {
 static rn_status prepare(struct cpu_backend *b, struct packing *p) {
     uint64_t packed = 0, bytes;
     if (!measure(b, p, &packed)) packed = UINT64_MAX;
+    if (p->unread)
+        return err_set(p->err, RN_ERR_UNSUPPORTED,
+                       "tensor %s: 8-bit floats need the kernels of AVX2, AVX-512 or NEON",
+                       p->unread);
     rn_status status = region_map(packed, false, "the packed weights", &b->packed, p->err);
     if (status || packed == 0) return status;
     p->slice_bytes =

@@ -1,0 +1,227 @@
+// See fp8.h. Scales have a tensor of their own: NAME_scale_inv or NAME_scale beside NAME. Their
+// shape says what they belong to: the whole matrix, its rows, or blocks of the config's size.
+#define _GNU_SOURCE 1
+#include "weights/fp8.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/checked.h"
+
+enum {
+    CHUNK = 256,  // elements at a time
+    CODES = 256,  // of a byte
+    ALIGN = 4096, // of a tensor's addresses
+};
+
+// ---------------------------------------------------------------- reading
+
+static float code_value(uint8_t code) {
+    const int exponent = code >> 3 & 15, fraction = code & 7;
+    float value =
+        ldexpf((float)(exponent ? 8 + fraction : fraction), (exponent ? exponent : 1) - 10);
+    if (exponent == 15 && fraction == 7) value = NAN;
+    return code & 0x80 ? -value : value;
+}
+
+static float scale_at(const struct fp8 *fp8, int64_t matrix, int64_t row, int64_t col) {
+    const int64_t at = (matrix * fp8->scale_rows + row / fp8->block_rows) * fp8->scale_cols +
+                       col / fp8->block_cols;
+    float scale;
+    if (fp8->is_exponent) return ldexpf(1, fp8->scale[at] - 127);
+    const int size = format_at(fp8->scale_format)->block_bytes;
+    format_decode(fp8->scale_format, fp8->scale + at * size, &scale, 1);
+    return scale;
+}
+
+// Codes become numbers: elements from `first` on, at most CHUNK. Those of a row and a block have
+// one scale.
+static void chunk_decode(const struct fp8 *fp8, const float value[CODES], int64_t first, int n,
+                         const uint8_t *code, void *out) {
+    float number[CHUNK];
+    for (int i = 0, run; i < n; i += run) {
+        const int64_t row = (first + i) / fp8->cols, col = (first + i) % fp8->cols;
+        const int64_t block = fp8->block_cols - col % fp8->block_cols, rest = fp8->cols - col;
+        const int64_t most = block < rest ? block : rest;
+        const float scale = scale_at(fp8, row / fp8->rows, row % fp8->rows, col);
+        run = most < n - i ? (int)most : n - i;
+        for (int k = i; k < i + run; k++) number[k] = value[code[k]] * scale;
+    }
+    format_encode(FORMAT_BF16, number, out, n);
+}
+
+// The codes are read into the second half of the room, and replaced from the front.
+rn_status fp8_read(const struct weights *weights, const struct fp8 *fp8, const void *data,
+                   uint64_t bytes, void *out, rn_error *err) {
+    const struct store_file *file = &weights->files[fp8->file];
+    const uint64_t first = (uint64_t)((const uint8_t *)data - fp8->at) / 2, n = bytes / 2;
+    const uint8_t *code = (const uint8_t *)out + n;
+    float value[CODES];
+    rn_status s;
+    assert(bytes % 2 == 0 && ((const uint8_t *)data - fp8->at) % 2 == 0);
+    const uint64_t at = (uint64_t)(fp8->code - file->data) + first;
+    if (file->fd < 0) // it is in memory
+        memcpy((uint8_t *)out + n, file->data + at, n);
+    else if ((s = file_read(file->path, file->fd, at, n, (uint8_t *)out + n, err)))
+        return s;
+    for (int i = 0; i < CODES; i++) value[i] = code_value((uint8_t)i);
+    for (uint64_t i = 0; i < n; i += CHUNK) {
+        const int count = n - i < CHUNK ? (int)(n - i) : CHUNK;
+        uint8_t own[CHUNK];
+        memcpy(own, code + i, (size_t)count);
+        chunk_decode(fp8, value, (int64_t)(first + i), count, own, (uint8_t *)out + 2 * i);
+    }
+    return RN_OK;
+}
+
+const struct fp8 *fp8_of(const struct weights *weights, const void *data) {
+    const uint8_t *at = data;
+    if ((uintptr_t)at - (uintptr_t)weights->fp8_base >= weights->fp8_bytes) return NULL;
+    int lo = 0, hi = weights->n_fp8 - 1; // the last one that begins at the address or before
+    while (lo < hi) {
+        const int middle = lo + (hi - lo + 1) / 2;
+        if (weights->fp8[middle].at <= at)
+            lo = middle;
+        else
+            hi = middle - 1;
+    }
+    return &weights->fp8[lo];
+}
+
+void fp8_close(struct weights *weights) {
+    if (weights->fp8_bytes) munmap(weights->fp8_base, weights->fp8_bytes);
+}
+
+// ---------------------------------------------------------------- tensors
+
+struct adopting {
+    struct hf_config *c;
+    struct st_table *table;
+    uint64_t bytes; // of addresses so far
+};
+
+static rn_status fail(const struct adopting *a, const struct st_tensor *t, rn_status status,
+                      const char *text) {
+    return err_set(a->c->err, status, "%s: tensor %.128s: %s", a->c->weights->files[t->file].path,
+                   t->name, text);
+}
+
+static struct st_tensor *find(const struct adopting *a, const char *name, const char *end) {
+    char full[ST_NAME_MAX + 1];
+    if ((size_t)snprintf(full, sizeof full, "%s%s", name, end) >= sizeof full) return NULL;
+    const struct st_tensor *found = st_find(a->table, full);
+    return found ? &a->table->tensors[found - a->table->tensors] : NULL;
+}
+
+static bool scale_format_of(const struct st_tensor *scale, struct fp8 *out) {
+    out->is_exponent = strcmp(scale->dtype_name, "F8_E8M0") == 0;
+    out->scale_format = scale->dtype == ST_F32   ? FORMAT_F32
+                        : scale->dtype == ST_F16 ? FORMAT_F16
+                                                 : FORMAT_BF16;
+    return out->is_exponent || scale->dtype == ST_F32 || scale->dtype == ST_F16 ||
+           scale->dtype == ST_BF16;
+}
+
+static int64_t count(const struct st_tensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i < WEIGHTS_MAX_DIMS; i++) n *= t->dim[i];
+    return n;
+}
+
+// A number for each matrix, for each row, or for each block.
+static bool scale_fit(const struct hf_config *c, const struct st_tensor *scale, struct fp8 *out) {
+    const int64_t rows = c->fp8_rows, cols = c->fp8_cols;
+    out->block_rows = out->rows;
+    out->block_cols = out->cols;
+    out->scale_rows = out->scale_cols = 1;
+    if (count(scale) == out->n) return true;
+    out->block_rows = 1;
+    out->scale_rows = out->rows;
+    if (scale->n_dims == 1 && scale->dim[0] == out->rows && out->n == 1) return true;
+    if (scale->dim[0] == 1 && scale->dim[1] == out->rows && scale->dim[2] == out->n) return true;
+    out->block_rows = rows;
+    out->block_cols = cols;
+    out->scale_rows = (out->rows + rows - 1) / rows;
+    out->scale_cols = (out->cols + cols - 1) / cols;
+    return scale->dim[0] == out->scale_cols && scale->dim[1] == out->scale_rows &&
+           scale->dim[2] == (scale->n_dims > 2 ? out->n : 1) && out->n == scale->dim[2];
+}
+
+static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
+    struct weights *weights = a->c->weights;
+    struct st_tensor *scale = find(a, t->name, "_scale_inv");
+    struct fp8 fp8 = {
+        .code = t->data, .file = t->file, .n = t->dim[2], .rows = t->dim[1], .cols = t->dim[0]};
+    uint64_t bytes;
+    if (!scale) scale = find(a, t->name, "_scale");
+    if (!scale)
+        return fail(a, t, RN_ERR_MODEL, "its scale is missing: NAME_scale_inv or NAME_scale");
+    if (t->n_dims < 2 || t->n_dims > 3 || t->bytes == 0)
+        return fail(a, t, RN_ERR_UNSUPPORTED, "F8_E4M3 is supported for matrices alone");
+    if (!scale_format_of(scale, &fp8))
+        return fail(a, scale, RN_ERR_UNSUPPORTED,
+                    "a scale is expected in F32, F16, BF16 or F8_E8M0");
+    if (scale->n_dims > WEIGHTS_MAX_DIMS || scale->bytes == 0 || !scale_fit(a->c, scale, &fp8))
+        return fail(a, scale, RN_ERR_MODEL,
+                    "its shape is not that of scales by matrix, by row, or by block of the "
+                    "config's weight_block_size");
+    fp8.scale = scale->data;
+    if (!ck_mul(t->bytes, 2, &bytes) || !ck_pad(bytes, ALIGN, &bytes) ||
+        !ck_add(a->bytes, bytes, &bytes))
+        return fail(a, t, RN_ERR_MODEL, "the tensors are too large");
+    struct fp8 *grown =
+        store_table_grow(weights->fp8, weights->n_fp8, &weights->cap_fp8, sizeof *grown);
+    if (!grown) return fail(a, t, RN_ERR_NOMEM, "out of memory");
+    weights->fp8 = grown;
+    fp8.at = (const uint8_t *)(uintptr_t)a->bytes; // behind the base
+    grown[weights->n_fp8++] = fp8;
+    a->bytes = bytes;
+    t->bytes *= 2;
+    t->dtype = ST_BF16;
+    t->is_fp8 = scale->is_known = true;
+    return RN_OK;
+}
+
+static bool ends_with(const char *name, const char *end) {
+    const size_t len = strlen(name), end_len = strlen(end);
+    return len >= end_len && strcmp(name + len - end_len, end) == 0;
+}
+
+// Scales of activations and of stored keys and values, which stay in higher precision here.
+static bool is_other_scale(const char *name) {
+    static const char *const ends[] = {".input_scale", ".k_scale",      ".v_scale",
+                                       ".q_scale",     ".output_scale", ".activation_scale"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return true;
+    return false;
+}
+
+rn_status fp8_adopt(struct hf_config *c, struct st_table *table) {
+    struct adopting a = {.c = c, .table = table};
+    struct weights *weights = c->weights;
+    if (!c->has_fp8) return RN_OK;
+    for (int i = 0; i < table->n; i++) {
+        struct st_tensor *t = &table->tensors[i];
+        const bool is_code = strcmp(t->dtype_name, "F8_E4M3") == 0;
+        const rn_status status = is_code ? tensor_adopt(&a, t) : RN_OK;
+        if (status) return status;
+        t->is_known |= is_other_scale(t->name);
+    }
+    if (a.bytes == 0) return RN_OK;
+    void *base = mmap(NULL, a.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return err_set(c->err, RN_ERR_NOMEM,
+                       "%s: no addresses for %" PRIu64 " bytes of weights in F8_E4M3",
+                       weights->name, a.bytes);
+    weights->fp8_base = base;
+    weights->fp8_bytes = a.bytes;
+    for (int i = 0; i < weights->n_fp8; i++)
+        weights->fp8[i].at = (const uint8_t *)base + (uintptr_t)weights->fp8[i].at;
+    for (int i = 0, next = 0; i < table->n; i++)
+        if (table->tensors[i].is_fp8) table->tensors[i].data = weights->fp8[next++].at;
+    return RN_OK;
+}
