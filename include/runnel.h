@@ -67,7 +67,7 @@ rn_status rn_model_open_vocab(const char *path, rn_model **out, rn_error *err);
 // Adds a draft block that is in a file of its own, such as an assistant of Gemma 4: the drafter
 // "mtp" of the model's engines, all of which are created afterwards. It reads the model's keys and
 // values and has none itself. RN_ERR_ARG: the file is a model, for rn_engine_options.draft, or the
-// model has a block. After another error the model can only be closed.
+// model has a block. After an error the model is as it was.
 rn_status rn_model_attach(rn_model *model, const char *path, rn_error *err);
 // Whether a file is such a block; false where it cannot be read.
 bool rn_model_is_block(const char *path);

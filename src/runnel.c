@@ -139,13 +139,13 @@ rn_status rn_model_attach(rn_model *model, const char *path, rn_error *err) {
     rn_status status = model_weights_open(path, &weights, err);
     if (status) return status;
     status = model_attach(&model->model, weights, err);
-    if (status == RN_ERR_ARG) {
+    if (status) {
         weights_close(weights);
         return status;
     }
-    model->block = weights; // the plan may have parts of it
+    model->block = weights;
     model->info.block_path = weights_path(weights);
-    return status;
+    return RN_OK;
 }
 
 bool rn_model_is_block(const char *path) {

@@ -10,6 +10,7 @@
 
 #include "bench/bench.h"
 #include "models/find.h"
+#include "run/draft.h"
 #include "run/engine.h"
 
 enum { MAX_TOKENS = 1 << 24, MAX_SEQS = 4096, BANDWIDTH_MS = 200, BANDWIDTH_OF_TOUR_MS = 100 };
@@ -419,12 +420,13 @@ static int device_find(const struct options *options, struct bench_config *confi
 }
 
 // A draft block is a part of the models, and no model.
-static int block_find(struct bench_config *config) {
+static int block_find(const struct options *options, struct bench_config *config) {
     char *path = NULL;
-    const int code = config->draft ? model_path_find(config->draft, true, &path) : APP_OK;
+    int code = config->draft ? model_path_find(config->draft, true, &path) : APP_OK;
     if (path && rn_model_is_block(path)) {
         config->block = config->draft;
         config->draft = NULL;
+        if (config->draft_backend) code = draft_fail_place(options, path);
     }
     free(path);
     return code;
@@ -442,7 +444,7 @@ static int config_read(const struct options *options, struct bench_config *out) 
     if (!code) code = models_read(options, OPT_SYNTHETIC, SOURCE_SYNTHETIC, out);
     if (!code) code = models_find(out);
     if (!code && !out->n_models) out->n_models = 1; // the embedded one
-    if (!code) code = block_find(out);
+    if (!code) code = block_find(options, out);
     if (!code) code = lists_read(options, out);
     if (!code) tour_defaults(options, out);
     if (!code) code = rules_check(options, out);

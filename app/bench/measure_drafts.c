@@ -142,11 +142,14 @@ static int run_once(struct bed *bed, const struct order *order, double *rate,
 static void row_init(const struct bed *bed, const struct order *order, struct row *row) {
     const struct bench_config *config = bed->place->bench->config;
     const struct variant *variant = &bed->variant;
-    const bool has_draft =
-        bed->draft && (variant->drafter == DRAFTER_MODEL || variant->drafter == DRAFTER_AUTO);
+    const bool is_auto = variant->drafter == DRAFTER_AUTO;
+    const char *block = bed->place->info->block_path;
     bench_row_init(bed->place, TABLE_DRAFTS, row);
     row_text(row, COLUMN_TEST, "speculate");
-    if (has_draft) row_text(row, COLUMN_DRAFT_FILENAME, rn_model_get_info(bed->draft)->path);
+    if (bed->draft && (variant->drafter == DRAFTER_MODEL || is_auto))
+        row_text(row, COLUMN_DRAFT_FILENAME, rn_model_get_info(bed->draft)->path);
+    if (block && (variant->drafter == DRAFTER_MTP || is_auto))
+        row_text(row, COLUMN_DRAFT_FILENAME, block);
     row_text(row, COLUMN_DRAFTER, bench_drafter_name(variant->drafter));
     if (variant->length) row_whole(row, COLUMN_DRAFT_LENGTH, variant->length);
     row_real(row, COLUMN_ACCEPTANCE, variant->acceptance);

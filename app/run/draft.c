@@ -77,17 +77,19 @@ static int block_attach(const struct options *options, unsigned wanted, const ch
         return app_fail(APP_USAGE, "%s: %s is a draft block, and %s leaves 'mtp' out",
                         option_name(options, OPT_DRAFT, name), err_path(path),
                         option_name(options, OPT_SPECULATE, other));
-    if (option_text(options, OPT_DRAFT_BACKEND))
-        return app_fail(APP_USAGE, "%s: %s is a draft block, which runs where the model does",
-                        option_name(options, OPT_DRAFT_BACKEND, name), err_path(path));
+    if (option_text(options, OPT_DRAFT_BACKEND)) return draft_fail_place(options, path);
     rn_model_attach(model, path, err);
     return APP_OK;
 }
 
+// A model that no drafter wants is left closed; a file that cannot be read is an error.
 static int path_open(const struct options *options, unsigned wanted, const char *path,
                      rn_model *model, rn_model **out, rn_error *err) {
     if (rn_model_is_block(path)) return block_attach(options, wanted, path, model, err);
-    if (wanted & 1u << DRAFTER_MODEL) rn_model_open(path, out, err);
+    if (wanted & 1u << DRAFTER_MODEL)
+        rn_model_open(path, out, err);
+    else if (rn_model_attach(model, path, err) == RN_ERR_ARG)
+        *err = (rn_error){0};
     return APP_OK;
 }
 
@@ -145,6 +147,12 @@ void draft_warn_large(const rn_model *draft, const rn_model *model) {
              "than they can save",
              err_path(small->path), human_bytes((double)small->weight_bytes, small_bytes),
              err_path(large->path), human_bytes((double)large->weight_bytes, large_bytes));
+}
+
+int draft_fail_place(const struct options *options, const char *block) {
+    char name[64];
+    return app_fail(APP_USAGE, "%s: %s is a draft block, which runs where the model does",
+                    option_name(options, OPT_DRAFT_BACKEND, name), err_path(block));
 }
 
 int draft_fail(const rn_model *draft, const rn_model *model, const rn_error *err) {

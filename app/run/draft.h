@@ -17,5 +17,7 @@ void draft_engine_options(const struct options *options, const rn_model *draft,
 void draft_warn_large(const rn_model *draft, const rn_model *model);
 // For an error of the engine that names neither file: both, and the error. Returns the exit code.
 int draft_fail(const rn_model *draft, const rn_model *model, const rn_error *err);
+// For a place of its own that was given to a draft block. Returns the exit code.
+int draft_fail_place(const struct options *options, const char *block);
 
 #endif

@@ -95,11 +95,28 @@ static rn_status check_all_used(const struct builder *b) {
     return RN_OK;
 }
 
+// Where the bytes of a plan's weights are: the model's files, and those of a block that was
+// attached (NULL: none). Owned by the plan's arena.
+struct sources {
+    const struct weights *model, *block;
+};
+
 static rn_status fetch_weights(const void *ctx, const void *data, uint64_t bytes, void *buffer,
                                const void **at, rn_error *err) {
-    const struct model *model = ctx;
-    const bool is_block = model->block && weights_holds(model->block, data);
-    return weights_read(is_block ? model->block : model->weights, data, bytes, buffer, at, err);
+    const struct sources *sources = ctx;
+    const rn_status status = weights_read(sources->model, data, bytes, buffer, at, err);
+    if (status || *at != data || !sources->block) return status;
+    return weights_read(sources->block, data, bytes, buffer, at, err);
+}
+
+static rn_status set_sources(struct plan *plan, const struct weights *model,
+                             const struct weights *block, rn_error *err) {
+    struct sources *sources = arena_alloc(&plan->arena, sizeof *sources);
+    if (!sources) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
+    *sources = (struct sources){model, block};
+    plan->fetch = fetch_weights;
+    plan->fetch_ctx = sources;
+    return RN_OK;
 }
 
 // describe: as in struct builder.
@@ -114,10 +131,8 @@ static rn_status build_plan(struct model *model, const struct weights *weights,
     b.used = calloc((size_t)weights_tensor_count(weights) + 1, sizeof *b.used);
     if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
     model->plan.n_vocab = model->hp.n_vocab;
-    model->plan.fetch = fetch_weights;
-    model->plan.fetch_ctx = model;
-    model->weights = weights;
-    stack_begin(&b);
+    b.status = set_sources(&model->plan, weights, NULL, err);
+    if (!b.status) stack_begin(&b);
     if (!b.status) model->arch->build(&b);
     if (model->arch->has_nextn && !describe) stack_draft(&b);
     if (!b.status) b.status = plan_finish(&model->plan, err);
@@ -181,13 +196,18 @@ static rn_status attach(struct model *model, struct model *block, const struct w
                         .layer = -1};
     b.used = calloc((size_t)weights_tensor_count(weights) + 1, sizeof *b.used);
     if (!b.used) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
-    model->block = weights;
+    const struct sources *sources = model->plan.fetch_ctx;
+    struct plan before = model->plan;
+    b.status = set_sources(&model->plan, sources->model, weights, err);
     plan_begin_draft(&model->plan);
-    stack_ropes(&b);
+    if (!b.status) stack_ropes(&b);
     if (!b.status) block->arch->build(&b);
     if (!b.status) b.status = plan_finish(&model->plan, err);
     if (!b.status) b.status = check_all_used(&b);
     free(b.used);
+    if (!b.status) return RN_OK;
+    before.arena = model->plan.arena; // its arrays are as they were, with more behind their ends
+    model->plan = before;
     return b.status;
 }
 

@@ -94,7 +94,6 @@ struct model {
     struct hparams hp;
     struct plan plan;
     uint64_t n_params;
-    const struct weights *weights, *block; // of the plan; block: of model_attach; NULL: none
 };
 
 // weights_open_any with the architectures that are known here: a GGUF file or a folder.
@@ -109,8 +108,8 @@ rn_status model_weights_describe(const char *path, struct weights **out, rn_erro
 // Reads hyper-parameters and builds the plan. weights outlives the model.
 rn_status model_init(struct model *model, const struct weights *weights, rn_error *err);
 // A draft block in a file of its own, and whether a file is one. Its ops are added to the plan of a
-// model that has no block. RN_ERR_ARG: the file is a model, or the model has a block. After another
-// error the model can only be deinitialized. weights outlives the model.
+// model that has no block. RN_ERR_ARG: the file is a model, or the model has a block. After an
+// error the model is as it was; otherwise weights outlives it.
 rn_status model_attach(struct model *model, const struct weights *weights, rn_error *err);
 bool model_is_draft_block(const struct weights *weights);
 void model_deinit(struct model *model);

@@ -62,7 +62,7 @@ static void divide(struct builder *b, const struct hparams_rope *rope, float *in
 }
 
 int build_frequencies(struct builder *b, const struct hparams_rope *rope) {
-    const int n = rope->n_rot / 2, n_ctx = b->model->hp.n_ctx;
+    const int n = rope->n_rot / 2, n_ctx = (b->target ? b->target : b->model)->hp.n_ctx;
     if (b->status || b->plan->failed) return PLAN_NONE;
     float *inv_freq = calloc((size_t)n * 2, sizeof *inv_freq);
     if (!inv_freq) {

@@ -234,10 +234,6 @@ static const struct store_file *file_of(const struct weights *weights, const voi
     return NULL;
 }
 
-bool weights_holds(const struct weights *weights, const void *data) {
-    return fp8_of(weights, data) || file_of(weights, data);
-}
-
 rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
                        void *buffer, const void **at, rn_error *err) {
     const struct fp8 *fp8 = fp8_of(weights, data);

@@ -87,9 +87,6 @@ rn_status weights_describe_end(struct weights *weights, rn_error *err);
 rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
                        void *buffer, const void **at, rn_error *err);
 
-// Whether the address is in one of the files, or stands for a tensor of 8-bit floats.
-bool weights_holds(const struct weights *weights, const void *data);
-
 // --- the identity of a model, see weights_hash.c ---
 
 enum { WEIGHTS_HASH = 16, WEIGHTS_STAMP = 32 };

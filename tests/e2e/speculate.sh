@@ -117,6 +117,11 @@ refused 2 "--draft-backend: assistant.gguf is a draft block, which runs where th
 run bench -m model.gguf --draft assistant.gguf --speculate --drafters mtp --draft-lengths 3 -n 16 -r 1 -q --output csv
 equal "bench takes it" 0 "$code"
 expect "as mtp" grep -q "mtp" out
+expect "and names its file" grep -q "assistant.gguf" out
+refused 2 "--draft-backend: assistant.gguf is a draft block, which runs where the model does" \
+    bench -m model.gguf --draft assistant.gguf --draft-backend cpu --speculate
+head -c 100000 assistant.gguf >cut.gguf
+refused 2 "--draft: cut.gguf: tensor" run -p a -m model.gguf --draft cut.gguf --speculate mtp
 
 # Options from a file, and under the names of other programs.
 sampling=(-p "$story" --chat --temp 0)

@@ -1,6 +1,7 @@
 // The assistant of Gemma 4: its logits and hidden rows against the published definition in double
 // precision, its drafts, and texts that are drafted with it, which are those without drafts.
 #include <math.h>
+#include <unistd.h>
 
 #include "assistant_model.h"
 #include "backend/backend.h"
@@ -619,6 +620,7 @@ static void check_refused(const char *model_path, const char *path, rn_status st
     const rn_status got = rn_model_attach(model, path, &err);
     check(got == status && strstr(err.message, message), "%d, %s; expected %d, %s", got,
           err.message, status, message);
+    assert_null(rn_model_get_info(model)->block_path);
     rn_model_close(model);
 }
 
@@ -646,6 +648,109 @@ CASE(files_that_do_not_fit_are_refused) {
     rn_model_close(model);
     assistant_remove(&a);
     assistant_remove(&b);
+}
+
+// The assistant's file without one tensor, or with another context length.
+static void changed_write(const struct assistant *a, const char *without, uint32_t n_ctx,
+                          float divisor, char path[DATA_PATH_BYTES]) {
+    static const char key[] = "gemma4-assistant.context_length";
+    struct weights *weights;
+    struct writer writer = writer_begin(3);
+    assert_int_equal(weights_open(a->path, &weights, NULL), RN_OK);
+    for (int i = 0; i < weights_meta_count(weights); i++) {
+        const struct meta_view *meta = weights_meta_at(weights, i);
+        if (n_ctx == 0 || strcmp(meta->key, key) != 0) writer_kv_copy(&writer, meta);
+    }
+    if (n_ctx > 0) writer_kv_u32(&writer, key, n_ctx);
+    for (int i = 0; i < weights_tensor_count(weights); i++) {
+        const struct tensor_view *t = weights_tensor_at(weights, i);
+        const uint64_t dims[2] = {(uint64_t)t->dim[0], (uint64_t)t->dim[1]};
+        float divisors[WIDEST];
+        for (int k = 0; k < WIDEST; k++) divisors[k] = divisor;
+        const bool is_freqs = divisor > 0 && strcmp(t->name, "rope_freqs.weight") == 0;
+        if (without && strcmp(t->name, without) == 0) continue;
+        assistant_put(&writer, t->name, (uint32_t)t->n_dims, dims, is_freqs ? divisors : t->data);
+    }
+    weights_close(weights);
+    assistant_write(&writer, a->folder.path, "changed.gguf", path);
+}
+
+// Whatever was built of the block is gone: the model makes engines, and takes another block.
+CASE(a_model_that_refused_a_block_is_as_it_was) {
+    static const char *const without[] = {"nextn.pre_projection.weight", "blk.1.ffn_up.weight",
+                                          "nextn.post_projection.weight"};
+    struct assistant a = assistant_make("gemma4-31b", true);
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        char path[DATA_PATH_BYTES];
+        rn_model *model;
+        rn_error err = {0};
+        changed_write(&a, without[i], 0, 0, path);
+        assert_int_equal(rn_model_open(a.model_path, &model, NULL), RN_OK);
+        const struct plan before = model->model.plan;
+        check(rn_model_attach(model, path, &err) == RN_ERR_MODEL, "%s", err.message);
+        const struct plan *after = &model->model.plan;
+        assert_false(plan_has_block(after));
+        assert_null(rn_model_get_info(model)->block_path);
+        check(after->n_weight == before.n_weight && after->n_buffer == before.n_buffer &&
+                  after->n_rope == before.n_rope && after->hidden == before.hidden,
+              "%s: %d weights, %d buffers, %d ropes", without[i], after->n_weight, after->n_buffer,
+              after->n_rope);
+        rn_engine *engine = streams_engine(model, &(rn_engine_options){.max_seqs = 2});
+        rn_engine_destroy(engine);
+        check(rn_model_attach(model, a.path, &err) == RN_OK, "%s", err.message);
+        engine = streams_engine(model, &(rn_engine_options){.speculate = "mtp", .max_seqs = 2});
+        rn_engine_destroy(engine);
+        rn_model_close(model);
+    }
+    assistant_remove(&a);
+}
+
+// Its own block stays, whatever the other file's fault is.
+CASE(a_second_block_is_refused) {
+    struct assistant a = assistant_make("gemma4-31b", true);
+    rn_model *model = assistant_open(&a);
+    rn_error err = {0};
+    assert_int_equal(rn_model_attach(model, a.path, &err), RN_ERR_ARG);
+    const char name[] = "unknown.gguf";
+    char path[DATA_PATH_BYTES];
+    struct writer writer = writer_begin(3);
+    writer_kv_str(&writer, "general.architecture", "unheard-of");
+    assistant_write(&writer, a.folder.path, name, path);
+    assert_int_equal(rn_model_attach(model, path, &err), RN_ERR_UNSUPPORTED);
+    assert_string_equal(rn_model_get_info(model)->block_path, a.path);
+    assert_true(plan_has_block(&model->model.plan));
+    rn_model_close(model);
+    assistant_remove(&a);
+}
+
+// As of the model's own file: the load reads, and does not map.
+CASE(a_block_that_is_cut_while_it_loads_is_an_error) {
+    struct assistant a = assistant_make("gemma4-31b", true);
+    rn_model *model = assistant_open(&a);
+    rn_engine *engine = NULL;
+    rn_error err = {0};
+    assert_int_equal(truncate(a.path, 4096), 0);
+    assert_int_equal(rn_engine_create(model, &(rn_engine_options){.max_seqs = 2}, &engine, &err),
+                     RN_ERR_IO);
+    check(strstr(err.message, "assistant.gguf") && strstr(err.message, "ends at"), "%s",
+          err.message);
+    rn_model_close(model);
+    assistant_remove(&a);
+}
+
+// Rows have the model's positions, of which the assistant's own context says nothing.
+CASE(angles_are_in_range_at_the_models_positions) {
+    struct assistant a = assistant_make("gemma4-31b", true);
+    char path[DATA_PATH_BYTES];
+    changed_write(&a, NULL, 1, 1.2e-8f, path);
+    check_refused(a.model_path, path, RN_ERR_MODEL, "its angle at position 512 is out of range");
+    changed_write(&a, NULL, 1, 0, path);
+    assert_true(rn_model_is_block(path));
+    rn_model *model;
+    assert_int_equal(rn_model_open(a.model_path, &model, NULL), RN_OK);
+    assert_int_equal(rn_model_attach(model, path, NULL), RN_OK);
+    rn_model_close(model);
+    assistant_remove(&a);
 }
 
 TEST_PROGRAM(assistant) { return cases_run(NULL, NULL); }
