@@ -7,57 +7,17 @@
 #include "backend/backend.h"
 #include "backend/cpu/kv_layout.h"
 #include "bare_engine.h"
+#include "block_bench.h"
 #include "drafter_world.h"
 #include "plan/batch.h"
 #include "weights/folder.h"
 
-enum { TOKENS = 70, BLOCKS = TOKENS / KV_PAGE_TOKENS + 1, WIDEST = 256, TEXT = 60, VOCAB = 512 };
+enum { TOKENS = BENCH_TOKENS, WIDEST = 256, TEXT = 60, VOCAB = 512 };
 
 static const char *const models[] = {"gemma4-e2b", "gemma4-31b", "gemma4-moe"};
 enum { MODELS = sizeof models / sizeof *models };
 
-static void fill_tokens(int32_t *token, int n, uint32_t seed) {
-    for (int i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        token[i] = (int32_t)((seed >> 12) % (VOCAB - 16)) + 8;
-    }
-}
-
 // ---------------------------------------------------------------- the backend
-
-struct bench {
-    struct pool *pool;
-    struct backend *backend;
-    const struct plan *plan;
-    struct batch_builder builder;
-    uint32_t page[PLAN_MAX_KV_GROUPS][BLOCKS], *table[PLAN_MAX_KV_GROUPS];
-};
-
-static void bench_init(struct bench *bench, const struct plan *plan) {
-    const struct backend_class *cls;
-    struct backend_device device;
-    assert_int_equal(pool_create_here(2, false, &bench->pool, NULL), RN_OK);
-    assert_int_equal(backend_find("cpu", 0, &cls, &device, NULL), RN_OK);
-    const struct backend_config config = {.kv_type = "f32",
-                                          .sizes = {TOKENS, TOKENS, TOKENS, false},
-                                          .n_pages = {BLOCKS, BLOCKS, BLOCKS, BLOCKS},
-                                          .pool = bench->pool};
-    assert_int_equal(cls->create(plan, &config, &bench->backend, NULL), RN_OK);
-    assert_int_equal(batch_builder_init(&bench->builder, plan->n_group, TOKENS, TOKENS, TOKENS,
-                                        NULL),
-                     RN_OK);
-    bench->plan = plan;
-    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) {
-        bench->table[g] = bench->page[g];
-        for (uint32_t b = 0; b < BLOCKS; b++) bench->page[g][b] = b;
-    }
-}
-
-static void bench_deinit(struct bench *bench) {
-    batch_builder_deinit(&bench->builder);
-    backend_destroy(bench->backend);
-    pool_destroy(bench->pool);
-}
 
 static void bench_add(struct bench *bench, const int32_t *token, int first, int n) {
     batch_add(&bench->builder, &(struct batch_rows){.page_table = bench->table,
@@ -99,20 +59,6 @@ static void entry_read(struct bench *bench, int group, int pos, int head, struct
     for (int i = 0; i < g->dim_k; i++) out->k[i] = (double)k[i * KV_PAGE_TOKENS + slot];
     for (int i = 0; i < g->dim_v; i++) out->v[i] = (double)v[slot * g->dim_v + i];
     free(page);
-}
-
-static void norm(const double *x, const float *w, int n, double *y) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += x[i] * x[i];
-    const double by = 1 / sqrt(sum / n + 1e-6);
-    for (int i = 0; i < n; i++) y[i] = x[i] * by * (double)w[i];
-}
-
-static void product(const float *w, int rows, int cols, const double *x, double *y) {
-    for (int r = 0; r < rows; r++) {
-        y[r] = 0;
-        for (int c = 0; c < cols; c++) y[r] += (double)w[r * cols + c] * x[c];
-    }
 }
 
 // Layers without a window turn the first quarter of their frequencies alone.
@@ -232,10 +178,10 @@ static void check_logits(struct assistant *assistant) {
     const float *input[ROWS];
     int32_t token[TOKENS], drafted[ROWS];
     struct bench bench;
-    bench_init(&bench, &model->model.plan);
+    bench_init(&bench, &model->model.plan, model->model.plan.n_group);
     const struct definition d = {&a, model, &bench};
     assert_true(plan_block_reads(bench.plan));
-    fill_tokens(token, TOKENS, 3);
+    fill_tokens(token, TOKENS, 3, VOCAB);
     batch_begin(&bench.builder, NULL);
     bench_add(&bench, token, 0, TOKENS);
     struct step_result result = bench_run(&bench);
@@ -444,9 +390,9 @@ static void check_drafts(const char *name) {
     watched.n_drafts = watched.n_tokens = 0;
     cls.draft = watched_draft;
     drafter->cls = &cls;
-    bench_init(&bench, &model->model.plan);
+    bench_init(&bench, &model->model.plan, model->model.plan.n_group);
     for (int i = 0; i < N; i++) {
-        fill_tokens(text[i], FIRST + i, (uint32_t)i + 70);
+        fill_tokens(text[i], FIRST + i, (uint32_t)i + 70, VOCAB);
         const rn_request request = {.prompt = text[i],
                                     .n_prompt = (size_t)(FIRST + i),
                                     .max_tokens = ANSWER - 5 * i,
@@ -479,7 +425,7 @@ CASE(each_of_many_requests_is_drafted_for) {
     for (int i = 0; i < N; i++) {
         static struct stream stream[1];
         int32_t prompt[9];
-        fill_tokens(prompt, 9, (uint32_t)i);
+        fill_tokens(prompt, 9, (uint32_t)i, VOCAB);
         const rn_request request = {.prompt = prompt,
                                     .n_prompt = 9,
                                     .max_tokens = 12,
@@ -514,7 +460,7 @@ static rn_draft_stats check_texts(const struct assistant *a, int n, bool all_gre
     rn_request request[N_TEXTS];
     rn_model *model = assistant_open(a);
     for (int i = 0; i < N_TEXTS; i++) {
-        fill_tokens(prompt[i], lengths[i], (uint32_t)i + 20);
+        fill_tokens(prompt[i], lengths[i], (uint32_t)i + 20, VOCAB);
         request[i] = (rn_request){.prompt = prompt[i],
                                   .n_prompt = (size_t)lengths[i],
                                   .max_tokens = TEXT,

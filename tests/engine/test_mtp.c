@@ -5,12 +5,13 @@
 #include "backend/backend.h"
 #include "backend_here.h"
 #include "bare_engine.h"
+#include "block_bench.h"
 #include "drafter_world.h"
 #include "engine/draft/drafter_model.h"
 #include "mtp_model.h"
 #include "plan/batch.h"
 
-enum { TOKENS = 70, BLOCKS = TOKENS / KV_PAGE_TOKENS + 1, PROMPT = 40, TEXT = 60 };
+enum { TOKENS = BENCH_TOKENS, PROMPT = 40, TEXT = 60 };
 
 static struct mtp_file file;
 
@@ -26,30 +27,9 @@ static int close_file(void **state) {
     return 0;
 }
 
-static void fill_tokens(int32_t *token, int n, uint32_t seed) {
-    for (int i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        token[i] = (int32_t)((seed >> 12) % (MTP_VOCAB - 16)) + 8;
-    }
-}
-
 // ---------------------------------------------------------------- the definition
 
 typedef double row[2 * MTP_HEADS * MTP_DIM];
-
-static void norm(const double *x, const float *w, int n, double *y) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += x[i] * x[i];
-    const double by = 1 / sqrt(sum / n + 1e-6);
-    for (int i = 0; i < n; i++) y[i] = x[i] * by * (double)w[i];
-}
-
-static void product(const float *w, int rows, int cols, const double *x, double *y) {
-    for (int r = 0; r < rows; r++) {
-        y[r] = 0;
-        for (int c = 0; c < cols; c++) y[r] += (double)w[r * cols + c] * x[c];
-    }
-}
 
 static void turn(double *x, int pos) {
     for (int i = 0; i < MTP_ROT / 2; i++) {
@@ -125,38 +105,6 @@ static void define(const struct weights *weights, int32_t next, double *hidden, 
 
 // ---------------------------------------------------------------- the backend
 
-struct bench {
-    struct pool *pool;
-    struct backend *backend;
-    struct batch_builder builder;
-    uint32_t page[PLAN_MAX_KV_GROUPS][BLOCKS], *table[PLAN_MAX_KV_GROUPS];
-};
-
-static void bench_init(struct bench *bench, const struct plan *plan) {
-    const struct backend_class *cls;
-    struct backend_device device;
-    assert_int_equal(pool_create_here(2, false, &bench->pool, NULL), RN_OK);
-    assert_int_equal(backend_find("cpu", 0, &cls, &device, NULL), RN_OK);
-    const struct backend_config config = {.kv_type = "f32",
-                                          .sizes = {TOKENS, TOKENS, 1, false},
-                                          .n_pages = {BLOCKS, BLOCKS, BLOCKS, BLOCKS},
-                                          .pool = bench->pool};
-    assert_int_equal(cls->create(plan, &config, &bench->backend, NULL), RN_OK);
-    assert_int_equal(batch_builder_init(&bench->builder, plan->n_group_all, TOKENS, TOKENS, 1,
-                                        NULL),
-                     RN_OK);
-    for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) {
-        bench->table[g] = bench->page[g];
-        for (uint32_t b = 0; b < BLOCKS; b++) bench->page[g][b] = b;
-    }
-}
-
-static void bench_deinit(struct bench *bench) {
-    batch_builder_deinit(&bench->builder);
-    backend_destroy(bench->backend);
-    pool_destroy(bench->pool);
-}
-
 // Rows [first, first + n) at once; input: of the block.
 static struct step_result bench_run(struct bench *bench, const int32_t *token, int first, int n,
                                     const float *const *input) {
@@ -182,8 +130,8 @@ CASE(the_blocks_logits_are_those_of_its_definition) {
     struct bench bench;
     rn_model *model = bare_open(file.path);
     const struct weights *weights = model->weights;
-    fill_tokens(token, TOKENS + 1, 3);
-    bench_init(&bench, &model->model.plan);
+    fill_tokens(token, TOKENS + 1, 3, MTP_VOCAB);
+    bench_init(&bench, &model->model.plan, model->model.plan.n_group_all);
     assert_true(model->model.plan.n_op_all > model->model.plan.n_op);
     struct step_result result = bench_run(&bench, token, 0, TOKENS, NULL);
     for (int i = 0; i < TOKENS; i++) {
@@ -366,11 +314,11 @@ CASE(drafts_of_the_engine_are_those_of_the_definition) {
     struct drafter_class cls = *watched.cls;
     cls.draft = watched_draft;
     drafter->cls = &cls;
-    bench_init(&watched.bench, &model->model.plan);
+    bench_init(&watched.bench, &model->model.plan, model->model.plan.n_group_all);
     for (int turn = 0, n = FIRST; turn < 2; turn++, n += ANSWER + NEW) {
         for (int i = 0; i < N; i++) {
-            if (turn == 0) fill_tokens(text[i], FIRST, (uint32_t)i + 70);
-            if (turn > 0) fill_tokens(text[i] + n - NEW, NEW, (uint32_t)i + 80);
+            if (turn == 0) fill_tokens(text[i], FIRST, (uint32_t)i + 70, MTP_VOCAB);
+            if (turn > 0) fill_tokens(text[i] + n - NEW, NEW, (uint32_t)i + 80, MTP_VOCAB);
             streams_submit(engine,
                            &(rn_request){.prompt = text[i],
                                          .n_prompt = (size_t)n,
@@ -420,7 +368,7 @@ static rn_engine_stats check_texts(const char *path, int draft_min, int draft_ma
     rn_request request[N_TEXTS];
     rn_model *model = bare_open(path);
     for (int i = 0; i < N_TEXTS; i++) {
-        fill_tokens(prompt[i], lengths[i], (uint32_t)i + 20);
+        fill_tokens(prompt[i], lengths[i], (uint32_t)i + 20, MTP_VOCAB);
         request[i] = text_request(prompt[i], lengths[i], i);
     }
     const rn_engine_options plain = {.speculate = "off", .max_seqs = N_TEXTS, .n_ctx = 512};
