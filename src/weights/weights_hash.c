@@ -149,6 +149,10 @@ bool weights_stamp(const struct weights *weights, uint8_t out[WEIGHTS_STAMP]) {
         sha256_add(&sha, meta->key, strlen(meta->key) + 1);
         if (weights->folder) sha256_add(&sha, meta->data, (size_t)meta->bytes);
     }
+    for (int i = 0; i < weights->n_fp8; i++) { // the config says what a scale belongs to
+        const int64_t numbers[] = {weights->fp8[i].block_rows, weights->fp8[i].block_cols};
+        sha256_add(&sha, numbers, sizeof numbers);
+    }
     sha256_end(&sha, out);
     return true;
 }
