@@ -35,6 +35,8 @@ static const struct shape shapes[] = {
      1e7f, 0, 0},
     {"qwen3.6-35b-a3b", "qwen35moe", 40, 2048, 512, 16, 2, 256, 248320, SHAPE_QK_NORM | SHAPE_DELTA,
      1e7f, 256, 8},
+    {"qwen3.6-35b-a3b-12l", "qwen35moe", 12, 2048, 512, 16, 2, 256, 248320,
+     SHAPE_QK_NORM | SHAPE_DELTA, 1e7f, 256, 8},
     {"lfm2-1.2b", "lfm2", 16, 2048, 8192, 32, 8, 64, 65536, SHAPE_TIED | SHAPE_QK_NORM, 1e6f, 0, 0},
     {"nemotron-nano-9b", "nemotron_h", 56, 4480, 15680, 40, 8, 128, 131072, 0, 1e4f, 0, 0},
     {"granite4-h-tiny", "granitehybrid", 40, 1536, 512, 12, 4, 128, 100352, SHAPE_TIED, 1e4f, 64,
@@ -89,9 +91,8 @@ int latent_rotated(const struct shape *shape) {
 }
 
 static const struct delta deltas[] = {
-    {"qwen3.5-4b", 16, 32, 128},
-    {"qwen3.5-27b", 16, 48, 128},
-    {"qwen3.6-35b-a3b", 16, 32, 128},
+    {"qwen3.5-4b", 16, 32, 128},      {"qwen3.5-27b", 16, 48, 128},
+    {"qwen3.6-35b-a3b", 16, 32, 128}, {"qwen3.6-35b-a3b-12l", 16, 32, 128},
     {"tiny-delta", 2, 4, 32},
 };
 

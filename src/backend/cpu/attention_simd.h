@@ -101,20 +101,32 @@ static void prefetch_lines(const uint8_t *at, int64_t from, int64_t to) {
 
 // ---------------------------------------------------------------- scores
 
+// What is prefetched while a page is scored: the same rows of `at`, one of `every`.
+struct coming {
+    const uint8_t *at;
+    int every;
+};
+
 // n queries against vecs vectors of tokens of a page's keys, s being their scores. Meanwhile next
-// is prefetched, next_bytes for each element of the head; 0: nothing is.
+// is prefetched, next_bytes for each element of the head; 0: nothing is. tile: where the keys go as
+// f32; NULL: nowhere.
 INLINE void score_block(const uint8_t *k, enum kv_type type, int next_bytes, int dim,
-                        const float *q, int n, int vecs, float *s, const uint8_t *next) {
+                        const float *q, int n, int vecs, float *s, struct coming next,
+                        float *tile) {
     const int64_t row_bytes = kv_bytes(KV_PAGE_TOKENS, type);
     v16 acc[ATTENTION_BLOCK][2];
     for (int j = 0; j < n; j++)
         for (int i = 0; i < vecs; i++) acc[j][i] = v_set(0);
-    for (int d = 0; d < dim; d++) {
+    for (int d = 0, wait = 0; d < dim; d++) {
         const int64_t at = d * row_bytes;
         v16 x[2];
         for (int i = 0; i < vecs; i++) x[i] = load_kv(k + at + i * row_bytes / 2, type);
-        if (next_bytes) prefetch(next + (int64_t)d * next_bytes);
-        if (next_bytes > LINE) prefetch(next + (int64_t)d * next_bytes + LINE);
+        for (int i = 0; tile && i < vecs; i++) v_store(tile + d * KV_PAGE_TOKENS + i * 16, x[i]);
+        if (next_bytes && wait-- == 0) {
+            prefetch(next.at + (int64_t)d * next_bytes);
+            if (next_bytes > LINE) prefetch(next.at + (int64_t)d * next_bytes + LINE);
+            wait = next.every - 1;
+        }
         for (int j = 0; j < n; j++) {
             const v16 qj = v_set(q[(int64_t)j * dim + d]);
             for (int i = 0; i < vecs; i++) acc[j][i] = v_fma(qj, x[i], acc[j][i]);
@@ -125,82 +137,96 @@ INLINE void score_block(const uint8_t *k, enum kv_type type, int next_bytes, int
 }
 
 INLINE void score_page(const uint8_t *k, enum kv_type type, int next_bytes, int dim, const float *q,
-                       int n, float *s, const uint8_t *next) {
+                       int n, float *s, struct coming next, float *tile) {
     for (int i = 0; i < 2; i += SCORE_VECS)
         score_block(k + i * kv_bytes(16, type), type, next_bytes, dim, q, n, SCORE_VECS, s + i * 16,
-                    next);
+                    next, tile ? tile + i * 16 : NULL);
 }
 
 typedef void (*score_fn)(const uint8_t *k, int dim, const float *q, int n, float *s,
-                         const uint8_t *next);
+                         struct coming next, float *tile);
 
 #define SCORE(name)                                                                                \
     static void score_##name(const uint8_t *k, int dim, const float *q, int n, float *s,           \
-                             const uint8_t *next) {                                                \
+                             struct coming next, float *tile) {                                    \
+        (void)tile;                                                                                \
         FOR_QUERIES(SCORE_QUERIES, n, SCORE_##name)                                                \
     }
-#define SCORE_f32(c)       score_page(k, KV_F32, 4 * KV_PAGE_TOKENS, dim, q, c, s, next)
-#define SCORE_f16(c)       score_page(k, KV_F16, 2 * KV_PAGE_TOKENS, dim, q, c, s, next)
-#define SCORE_converted(c) score_page(k, KV_F32, 0, dim, q, c, s, next)
+#define SCORE_f32(c)       score_page(k, KV_F32, 4 * KV_PAGE_TOKENS, dim, q, c, s, next, NULL)
+#define SCORE_f16(c)       score_page(k, KV_F16, 2 * KV_PAGE_TOKENS, dim, q, c, s, next, NULL)
+#define SCORE_converted(c) score_page(k, KV_F32, 0, dim, q, c, s, next, NULL)
 SCORE(f32)
 SCORE(f16)
 SCORE(converted)
 
-// The same for codes: elements [d0, d1) share a scale, and begin at q and at zero. A vector of keys
-// is a line: 4 elements of 16 tokens, or 8. The blocks of a head are added up in s.
-INLINE void score_codes(const struct attention_state *st, const uint8_t *k, enum kv_type type,
-                        const uint16_t *scale, int d0, int d1, int first, int n, int vecs, float *s,
-                        const uint8_t *next) {
-    const int step = type == KV_INT4 ? 8 : 4, dim = st->args->dim_k;
-    const int n_block = (dim + st->layout.block_k - 1) / st->layout.block_k;
-    const int block = d0 / st->layout.block_k;
-    const int8_t *q = st->q_code + (int64_t)first * st->padded_k;
+// The same for codes: a block of elements [d0, d1), d0 < d1, which share a scale; q and zero are
+// the queries'. A vector of keys is a line: 4 elements of 16 tokens, or 8. The block is added to
+// sum.
+INLINE void score_codes(const uint8_t *k, enum kv_type type, const uint16_t *scale, int d0, int d1,
+                        const int8_t *q, int64_t ldq, const int32_t *zero, int n_block, int n,
+                        int vecs, v16 (*sum)[2], struct coming next) {
+    const int step = type == KV_INT4 ? 8 : 4;
+    int64_t at = (int64_t)(d0 / step) * KV_PAGE_TOKENS * 4;
     i16 acc[ATTENTION_BLOCK][2];
+    v16 by[2];
     for (int j = 0; j < n; j++)
-        for (int i = 0; i < vecs; i++)
-            acc[j][i] = i_set(st->q_zero[(int64_t)(first + j) * n_block + block]);
-    for (int d = d0; d < d1; d += step) {
-        const int64_t at = (int64_t)(d / step) * KV_PAGE_TOKENS * 4;
+        for (int i = 0; i < vecs; i++) acc[j][i] = i_set(zero[j * n_block]);
+    int d = d0, wait = 0;
+    do { // at least once: then the compiler keeps the sums in registers
         i16 x[2];
         for (int i = 0; i < vecs; i++) x[i] = i_load(k + at + i * LINE);
-        for (int i = 0; next && i < vecs; i++) prefetch(next + at + i * LINE);
+        if (next.at && wait-- == 0) {
+            for (int i = 0; i < vecs; i++) prefetch(next.at + at + i * LINE);
+            wait = next.every - 1;
+        }
         for (int j = 0; j < n; j++) {
             int32_t four[2];
-            memcpy(four, q + (int64_t)j * st->padded_k + d, type == KV_INT4 ? 8 : 4);
+            memcpy(four, q + j * ldq + d, type == KV_INT4 ? 8 : 4);
             for (int i = 0; i < vecs; i++)
                 acc[j][i] = type == KV_INT4 ? i_dot4(acc[j][i], i_low(x[i]), i_set(four[0]))
                                             : i_dot8(acc[j][i], x[i], i_set(four[0]));
             for (int i = 0; type == KV_INT4 && i < vecs; i++)
                 acc[j][i] = i_dot4(acc[j][i], i_high(x[i]), i_set(four[1]));
         }
-    }
-    for (int j = 0; j < n; j++) {
-        for (int i = 0; i < vecs; i++) {
-            float *y = s + j * ATTENTION_SPLIT + i * 16;
-            const v16 by = v_load_f16(scale + block * KV_PAGE_TOKENS + i * 16);
-            const v16 sum = v_fma(i_float(acc[j][i]), by, d0 ? v_load(y) : v_set(0));
-            v_store(y, d1 < dim ? sum : v_mul(sum, v_set(st->q_scale[first + j])));
-        }
-    }
+        d += step, at += KV_PAGE_TOKENS * 4;
+    } while (d < d1);
+    for (int i = 0; i < vecs; i++) by[i] = v_load_f16(scale + i * 16);
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < vecs; i++) sum[j][i] = v_fma(i_float(acc[j][i]), by[i], sum[j][i]);
 }
 
 INLINE void codes_page(const struct attention_state *st, const uint8_t *page, enum kv_type type,
-                       int first, int n, float *s, const uint8_t *next) {
+                       int first, int n, float *s, struct coming next) {
     const int dim = st->args->dim_k, block = st->layout.block_k;
-    const uint16_t *scale = (const uint16_t *)(page + st->layout.scale_k);
-    for (int i = 0; i < 2; i += SCORE_VECS)
-        for (int d = 0; d < dim; d += block)
-            score_codes(st, page + i * LINE, type, scale + i * 16, d,
-                        d + block < dim ? d + block : dim, first, n, SCORE_VECS, s + i * 16,
-                        next ? next + i * LINE : NULL);
+    const int n_block = (dim + block - 1) / block;
+    const int8_t *q = st->q_code + (int64_t)first * st->padded_k;
+    const int32_t *zero = st->q_zero + (int64_t)first * n_block;
+    for (int t = 0; t < KV_PAGE_TOKENS; t += 16 * SCORE_VECS) {
+        const uint16_t *scale = (const uint16_t *)(page + st->layout.scale_k) + t;
+        v16 sum[ATTENTION_BLOCK][2];
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < SCORE_VECS; i++) sum[j][i] = v_set(0);
+        int d = 0, b = 0;
+        do {
+            score_codes(page + t * 4, type, scale + b * KV_PAGE_TOKENS, d,
+                        d + block < dim ? d + block : dim, q, st->padded_k, zero + b, n_block, n,
+                        SCORE_VECS, sum,
+                        (struct coming){next.at ? next.at + t * 4 : NULL, next.every});
+            d += block, b++;
+        } while (d < dim);
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < SCORE_VECS; i++)
+                v_store(s + j * ATTENTION_SPLIT + t + i * 16,
+                        v_mul(sum[j][i], v_set(st->q_scale[first + j])));
+    }
 }
 
 typedef void (*codes_fn)(const struct attention_state *st, const uint8_t *page, int first, int n,
-                         float *s, const uint8_t *next);
+                         float *s, struct coming next);
 
 #define CODES(name)                                                                                \
     static void codes_##name(const struct attention_state *st, const uint8_t *page, int first,     \
-                             int n, float *s, const uint8_t *next) {                               \
+                             int n, float *s, struct coming next) {                                \
         FOR_QUERIES(SCORE_QUERIES, n, CODES_##name)                                                \
     }
 #define CODES_int8(c) codes_page(st, page, KV_INT8, first, c, s, next)
@@ -238,9 +264,9 @@ static void block_scores(const struct attention_state *st, bool convert, int fir
             const int m = n - j < SCORE_QUERIES ? n - j : SCORE_QUERIES;
             float *s = st->score + j * ATTENTION_SPLIT + page * KV_PAGE_TOKENS;
             if (is_coded)
-                codes(st, raw, first + j, m, s, convert ? NULL : next);
+                codes(st, raw, first + j, m, s, (struct coming){convert ? NULL : next, 1});
             else
-                f(k, dim, st->q + (int64_t)(first + j) * dim, m, s, next);
+                f(k, dim, st->q + (int64_t)(first + j) * dim, m, s, (struct coming){next, 1}, NULL);
         }
     }
 }

@@ -2,50 +2,47 @@
 // attention_simd.h. A page has keys alone, and a value is the beginning of its key. All query heads
 // share the one KV head, so a call has many queries for each row that it reads.
 //
-// A split is read from memory once. Its pages are scored one by one against all queries: keys as
-// f32 in a tile of the second-level cache, codes in place. The next page is prefetched meanwhile, a
-// line for each row of the tile. Then ATTENTION_CHUNK elements at a time become values: the pages,
-// which are in the cache now, are transposed into panels, and all queries add them up. The sums of
-// a lane have the order of the other kernels. Sums of int8 values are integers.
+// A split is read from memory once. Its pages are scored one by one against all queries: f32 and
+// codes in place, f16 as f32 in a tile of the second-level cache, which the first block of queries
+// fills as it goes. The next page is prefetched meanwhile, at an even pace: many requests at once
+// hold up the loads behind them, and some are dropped. Then ATTENTION_CHUNK elements at a time
+// become values: the pages, which are in the cache now, are transposed into panels, and all queries
+// add them up. The sums of a lane have the order of the other kernels. Sums of int8 values are
+// integers.
 
 _Static_assert((int)ATTENTION_CHUNK == 2 * (int)PANEL, "a chunk is two panels");
 _Static_assert((int)ATTENTION_CHUNK == (int)KV_LATENT_BLOCK && ATTENTION_CHUNK % KV_BLOCK == 0,
                "a chunk is whole blocks of codes");
 
-#define SCORE_tile(c)     score_page(k, KV_F32, 0, dim, q, c, s, next)
-#define SCORE_tile_f32(c) score_page(k, KV_F32, 4 * KV_PAGE_TOKENS, dim, q, c, s, next)
-#define SCORE_tile_f16(c) score_page(k, KV_F32, 2 * KV_PAGE_TOKENS, dim, q, c, s, next)
-SCORE(tile)
-SCORE(tile_f32)
+#define SCORE_tile_f16(c)  score_page(k, KV_F16, 2 * KV_PAGE_TOKENS, dim, q, c, s, next, tile)
+#define SCORE_tile_rest(c) score_page(k, KV_F32, 2 * KV_PAGE_TOKENS, dim, q, c, s, next, NULL)
 SCORE(tile_f16)
+SCORE(tile_rest)
 
-INLINE void tile_make(const struct attention_state *st, const uint8_t *page, enum kv_type type) {
-    const int64_t n = (int64_t)st->args->dim_k * KV_PAGE_TOKENS;
-    for (int64_t i = 0; i < n; i += 16)
-        v_store(st->key + i, load_kv(page + kv_bytes(i, type), type));
-}
-
-// All queries against one page; next (NULL: nothing) is prefetched by the first of them.
+// All queries against one page. Their blocks take turns at prefetching next.
 static void latent_score(const struct attention_state *st, int page, const uint8_t *next) {
     const enum kv_type type = st->args->type;
     const codes_fn codes = type == KV_INT8 ? codes_int8 : codes_int4;
-    const uint8_t *raw = st->page[page], *tile = (const uint8_t *)st->key;
+    const uint8_t *raw = st->page[page], *k = raw;
     const int dim = st->args->dim_k;
-    score_fn f = type == KV_F16 ? score_tile_f16 : score_tile_f32;
-    if (type == KV_F32) tile_make(st, raw, KV_F32);
-    if (type == KV_F16) tile_make(st, raw, KV_F16);
-    for (int j = st->first; j < st->end; j += SCORE_QUERIES) {
+    const int n_block = (st->end - st->first + SCORE_QUERIES - 1) / SCORE_QUERIES;
+    const int row = st->layout.is_coded ? 4 * KV_PAGE_TOKENS : (int)kv_bytes(KV_PAGE_TOKENS, type);
+    score_fn f = type == KV_F16 ? score_tile_f16 : score_f32;
+    struct coming coming = {next, n_block};
+    for (int j = st->first; j < st->end; j += SCORE_QUERIES, coming.at += row) {
         const int n = st->end - j < SCORE_QUERIES ? st->end - j : SCORE_QUERIES;
         float *s = st->score + (int64_t)(j - st->first) * ATTENTION_SPLIT + page * KV_PAGE_TOKENS;
         int a, b; // rows ascend, so the block's last query sees furthest
         visible(st, j + n - 1, &a, &b);
         if (page * KV_PAGE_TOKENS >= b) continue;
-        if (st->layout.is_coded)
-            codes(st, raw, j, n, s, next);
-        else
-            f(tile, dim, st->q + (int64_t)j * dim, n, s, next);
-        f = score_tile;
-        next = NULL;
+        if (st->layout.is_coded) {
+            codes(st, raw, j, n, s, coming);
+            continue;
+        }
+        f(k, dim, st->q + (int64_t)j * dim, n, s, coming, st->key);
+        if (type == KV_F32) continue;
+        f = score_tile_rest;
+        k = (const uint8_t *)st->key;
     }
 }
 
@@ -87,12 +84,15 @@ INLINE void chunk_numbers(const struct attention_state *st, const uint8_t *page,
                           int d, int half, float *y) {
     for (int e = 0; e < ATTENTION_CHUNK && d + e < st->args->dim_v; e += 16) {
         float *row = y + e / PANEL * (ATTENTION_SPLIT * PANEL) + e % PANEL;
+        const uint8_t *at = page + kv_bytes((int64_t)(d + e) * KV_PAGE_TOKENS + half, type);
+        const int n = st->args->dim_v - d - e;
         v16 x[16];
-        for (int i = 0; i < 16; i++) {
-            const int64_t at = (int64_t)(d + e + i) * KV_PAGE_TOKENS + half;
-            x[i] =
-                d + e + i < st->args->dim_v ? load_kv(page + kv_bytes(at, type), type) : v_set(0);
-        }
+        if (n >= 16)
+            for (int i = 0; i < 16; i++)
+                x[i] = load_kv(at + i * kv_bytes(KV_PAGE_TOKENS, type), type);
+        else
+            for (int i = 0; i < 16; i++)
+                x[i] = i < n ? load_kv(at + i * kv_bytes(KV_PAGE_TOKENS, type), type) : v_set(0);
         v_transpose(x);
         for (int t = 0; t < 16; t++) v_store(row + t * PANEL, x[t]);
     }
@@ -173,22 +173,29 @@ static void panels_make(const struct attention_state *st, int d, uint8_t *panel)
     }
 }
 
-// The weights of a query, whose probabilities are p, as whole numbers; what one of them stands for.
-static float weights_make(const struct attention_state *st, const float *p, const float *scale,
-                          uint8_t *row) {
+// The largest weight of a query, whose probabilities are p.
+INLINE float weight_top(const struct attention_state *st, const float *p, const float *scale) {
     const int t0 = st->page_a * KV_PAGE_TOKENS, t1 = st->page_b * KV_PAGE_TOKENS;
-    float weight[ATTENTION_SPLIT];
-    v16 top = v_set(0);
-    for (int t = t0; t < t1; t += 16) {
-        const v16 w = v_mul(v_load(p + t), v_load(scale + t));
-        top = v_max(w, top);
-        v_store(weight + t, w);
-    }
-    const float most = v_fold_max(top);
+    v16 top[2] = {v_set(0), v_set(0)};
+    for (int t = t0; t < t1; t += 32)
+        for (int i = 0; i < 2; i++)
+            top[i] = v_max(v_mul(v_load(p + t + 16 * i), v_load(scale + t + 16 * i)), top[i]);
+    return v_fold_max(v_max(top[0], top[1]));
+}
+
+// The weights of a query as whole numbers; most is the largest.
+INLINE void weights_make(const struct attention_state *st, const float *p, const float *scale,
+                         float most, uint8_t *row) {
+    const int t0 = st->page_a * KV_PAGE_TOKENS, t1 = st->page_b * KV_PAGE_TOKENS;
     const v16 factor = v_set(weight_factor(most)), magic = v_set(WEIGHT_MAGIC);
-    for (int t = t0; t < t1; t += 16)
-        i_weights_store(row, t, v_fma(v_load(weight + t), factor, magic));
-    return most / (float)WEIGHT_MOST;
+    for (int t = t0; t < t1; t += 32) {
+        v16 x[2];
+        for (int i = 0; i < 2; i++) {
+            const v16 w = v_mul(v_load(p + t + 16 * i), v_load(scale + t + 16 * i));
+            x[i] = v_fma(w, factor, magic);
+        }
+        i_weights_store(row, t, x);
+    }
 }
 
 // n rows of weights with `vecs` vectors of a panel's elements, lines [l0, l1).
@@ -229,20 +236,23 @@ static void code_values(const struct attention_state *st, const uint8_t *panel, 
     const int page_lines = KV_PAGE_TOKENS / 4 * QUAD_LINES;
     const int l0 = st->page_a * page_lines, l1 = st->page_b * page_lines;
     int32_t sum[ROWS_MOST * ATTENTION_CHUNK];
-    float step[VALUE_QUERIES];
+    float most[VALUE_QUERIES];
+    // all maxima first, so that no query waits for its own
+    for (int j = 0; j < n; j++) most[j] = weight_top(st, p + j * ATTENTION_SPLIT, scale);
     for (int j = 0; j < n; j++)
-        step[j] = weights_make(st, p + j * ATTENTION_SPLIT, scale,
-                               (uint8_t *)(row + j * WEIGHT_ROWS * SPLIT_LINES));
+        weights_make(st, p + j * ATTENTION_SPLIT, scale, most[j],
+                     (uint8_t *)(row + j * WEIGHT_ROWS * SPLIT_LINES));
     for (int j = 0; j < n * WEIGHT_ROWS; j += VALUE_QUERIES) {
         const int left = n * WEIGHT_ROWS - j;
         mac_rows(panel, row + j * SPLIT_LINES, l0, l1, left < VALUE_QUERIES ? left : VALUE_QUERIES,
                  sum + j * ATTENTION_CHUNK);
     }
     for (int j = 0; j < n; j++) {
+        const v16 step = v_set(most[j] / (float)WEIGHT_MOST);
         float *o = st->part.o + (int64_t)(first + j) * st->padded_v + d;
         for (int i = 0; i < ATTENTION_CHUNK && d + i < st->padded_v; i += 16) {
             const int32_t *at = sum + j * WEIGHT_ROWS * ATTENTION_CHUNK + i;
-            v_store(o + i, v_mul(i_float(i_total(at, ATTENTION_CHUNK)), v_set(step[j])));
+            v_store(o + i, v_mul(i_float(i_total(at, ATTENTION_CHUNK)), step));
         }
     }
 }

@@ -17,13 +17,15 @@
 #include "backend/cpu/matmul_tile.h"
 
 enum {
-    QUADS = 8,        // of a block of 32 columns
-    TURNS = 4,        // tokens whose integer sums take turns
-    AHEAD = 4096,     // bytes from the line that is read to the line that is requested
-    STEP_BLOCKS = 8,  // blocks between two preparations of starts and offsets
-    PANEL_LEAST = 96, // tokens that pay for a panel
-    TILE_MAX = 8,     // tokens of a tile whose weights are one group
-    PANEL_BLOCKS = 16 // of a panel: those of two groups stay in the first-level cache
+    QUADS = 8,         // of a block of 32 columns
+    TURNS = 4,         // tokens whose integer sums take turns
+    AHEAD_NEAR = 4096, // bytes from the line that is read to the line that is requested
+    AHEAD = 8192,      // the same where a token has few bytes: reading waits for arithmetic
+    TOKEN_BYTES = 72,  // of a block for each token, at most, for that
+    STEP_BLOCKS = 8,   // blocks between two preparations of starts and offsets
+    PANEL_LEAST = 96,  // tokens that pay for a panel
+    TILE_MAX = 8,      // tokens of a tile whose weights are one group
+    PANEL_BLOCKS = 16  // of a panel: those of two groups stay in the first-level cache
 };
 
 // The scales of a unit of 256 columns: scale * d and min * dmin, span after span.
@@ -64,12 +66,13 @@ static __attribute__((noinline, unused)) void rows_store(const struct matmul_arg
     _mm512_mask_storeu_ps(out, mask, y);
 }
 
-// Prefetches the bytes 4 KiB ahead into the second-level cache: the buffers of the first are too
-// few for memory's latency. One token alone is better left to the hardware. Addresses past the end
-// of the weights do no harm.
+// Prefetches the bytes ahead into the second-level cache, for n tokens: the buffers of the first
+// are too few for memory's latency. One token alone is better left to the hardware. Addresses past
+// the end of the weights do no harm.
 INLINE void prefetch(const uint8_t *w, int bytes, const int n) {
+    const int ahead = bytes > n * TOKEN_BYTES ? AHEAD_NEAR : AHEAD;
     for (int i = 0; n > 1 && i < bytes; i += PACK_VECTOR)
-        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)w + ahead + i, _MM_HINT_T1);
 }
 
 // Of count (block, token) places from `at` on, with spans of 16 two each: -zero * sum, or, where
@@ -251,7 +254,7 @@ INLINE void pair_decode(const struct codec *c, const uint8_t *w, int64_t partner
     for (int g = 0; g < 2; g++, w += partner) {
         const uint8_t *unit = w + b / c->unit_blocks * c->unit_bytes;
         __m512 scale[2], min[2];
-        prefetch(w + coming, bytes, 2);
+        prefetch(w + coming, bytes, MATMUL_TILE);
         // Hardware loses one of two streams where they are a multiple of pages apart.
         for (int i = 0; i < bytes; i += PACK_VECTOR)
             _mm_prefetch((const char *)w + (b + 2) * bytes + i, _MM_HINT_T0);
@@ -313,7 +316,8 @@ INLINE void panel_decode(const struct codec *c, const uint8_t *w, int64_t first,
         const int block = (int)(b % c->unit_blocks);
         __m512i q[QUADS];
         __m512 scale[2], min[2];
-        prefetch(w + b * (c->unit_bytes / c->unit_blocks), c->unit_bytes / c->unit_blocks, 2);
+        prefetch(w + b * (c->unit_bytes / c->unit_blocks), c->unit_bytes / c->unit_blocks,
+                 MATMUL_TILE);
         c->codes(unit, block, q);
         for (int j = 0; j < QUADS; j++) {
             if (minus) q[j] = _mm512_sub_epi8(q[j], _mm512_set1_epi8((char)minus));

@@ -250,13 +250,16 @@ static inline void i_quad_store(uint8_t *line, int64_t stride, i16 x) {
     i_store((int32_t *)(line + stride),
             (i16){_mm256_srai_epi16(x.lo, 8), _mm256_srai_epi16(x.hi, 8)});
 }
-static inline void i_weights_store(uint8_t *row, int t, v16 x) {
+static inline void i_weights_part(uint8_t *row, int t, v16 x) {
     const __m256i low = _mm256_set1_epi32(0xffff);
     const __m256i lo = _mm256_and_si256(_mm256_castps_si256(x.lo), low);
     const __m256i hi = _mm256_and_si256(_mm256_castps_si256(x.hi), low);
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
     const __m256i pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
     _mm256_storeu_si256((__m256i *)(row + 2 * t), pairs);
+}
+static inline void i_weights_store(uint8_t *row, int t, const v16 x[2]) {
+    for (int i = 0; i < 2; i++) i_weights_part(row, t + 16 * i, x[i]);
 }
 static inline i16 i_mac(i16 acc, i16 x, i16 w) {
     return (i16){_mm256_add_epi32(acc.lo, _mm256_madd_epi16(x.lo, w.lo)),

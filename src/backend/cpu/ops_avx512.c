@@ -113,10 +113,14 @@ static inline i16 i_load(const uint8_t *x) { return _mm512_loadu_si512(x); }
 static inline i16 i_low(i16 x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
 static inline i16 i_high(i16 x) { return i_low(_mm512_srli_epi16(x, 4)); }
 static inline v16 i_float(i16 x) { return _mm512_cvtepi32_ps(x); }
-static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
-    return _mm512_dpbusd_epi32(acc, _mm512_xor_si512(x, _mm512_set1_epi8(-128)), q);
+// As the intrinsic, for which gcc 12 copies the sums of a loop twice, and spills some of them.
+static inline i16 i_dot4(i16 acc, i16 x, i16 q) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(q));
+    return acc;
 }
-static inline i16 i_dot4(i16 acc, i16 x, i16 q) { return _mm512_dpbusd_epi32(acc, x, q); }
+static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
+    return i_dot4(acc, _mm512_xor_si512(x, _mm512_set1_epi8(-128)), q);
+}
 
 static inline v16 v_of_codes(i16 x) { return FLOAT(x); }
 static inline void v_transpose(v16 x[16]) {
@@ -162,10 +166,13 @@ static inline void i_quad_store(uint8_t *line, int64_t stride, i16 x) {
     _mm512_storeu_si512(line, _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
     _mm512_storeu_si512(line + stride, _mm512_srai_epi16(x, 8));
 }
-static inline void i_weights_store(uint8_t *row, int t, v16 x) {
-    const __m256i words = _mm512_cvtepi32_epi16(INT(x));
-    const __m256i pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
-    _mm256_storeu_si256((__m256i *)(row + 2 * t), pairs);
+// Words 0, 2, 1, 3 of each quad: the low halves of the lanes.
+static inline void i_weights_store(uint8_t *row, int t, const v16 x[2]) {
+    const __m512i order =
+        _mm512_set_epi16(0x3e, 0x3a, 0x3c, 0x38, 0x36, 0x32, 0x34, 0x30, 0x2e, 0x2a, 0x2c, 0x28,
+                         0x26, 0x22, 0x24, 0x20, 0x1e, 0x1a, 0x1c, 0x18, 0x16, 0x12, 0x14, 0x10,
+                         0x0e, 0x0a, 0x0c, 0x08, 0x06, 0x02, 0x04, 0x00);
+    _mm512_storeu_si512(row + 2 * t, _mm512_permutex2var_epi16(INT(x[0]), order, INT(x[1])));
 }
 static inline i16 i_mac(i16 acc, i16 x, i16 w) { return _mm512_dpwssd_epi32(acc, x, w); }
 static inline i16 i_total(const int32_t *sum, int next) {

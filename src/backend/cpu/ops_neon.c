@@ -194,13 +194,16 @@ static inline void i_quad_store(uint8_t *line, int64_t stride, i16 x) {
     i_store((int32_t *)line, x);
 }
 // A row of the high parts, then one of the low parts.
-static inline void i_weights_store(uint8_t *row, int t, v16 x) {
+static inline void i_weights_part(uint8_t *row, int t, v16 x) {
     uint16x4_t word[4];
     for (int i = 0; i < 4; i++) word[i] = vmovn_u32(vreinterpretq_u32_f32(x.val[i]));
     const uint16x8_t a = vcombine_u16(word[0], word[1]), b = vcombine_u16(word[2], word[3]);
     const uint8x16_t low = vcombine_u8(vmovn_u16(a), vmovn_u16(b));
     vst1q_u8(row + t, vcombine_u8(vshrn_n_u16(a, WEIGHT_BITS), vshrn_n_u16(b, WEIGHT_BITS)));
     vst1q_u8(row + ATTENTION_SPLIT + t, vandq_u8(low, vdupq_n_u8((1 << WEIGHT_BITS) - 1)));
+}
+static inline void i_weights_store(uint8_t *row, int t, const v16 x[2]) {
+    for (int i = 0; i < 2; i++) i_weights_part(row, t + 16 * i, x[i]);
 }
 static inline i16 i_mac(i16 acc, i16 x, i16 w) { return i_dot8(acc, x, w); }
 static inline i16 i_total(const int32_t *sum, int next) {

@@ -14,7 +14,7 @@
 // v_of_codes (the bits of an i16), v_transpose (16 vectors: lane i of x[j] and lane j of x[i]).
 // For sums of int8 values over tokens: i_quads (4 lines of 16 tokens, 4 elements each, to 4 quads
 // of tokens, 16 elements each, a lane being an element), i_quad_store (a quad as QUAD_LINES lines
-// of a panel), i_weights_store (the whole numbers of 16 tokens to a row: a 32-bit word meets a
+// of a panel), i_weights_store (the whole numbers of 32 tokens to a row: a 32-bit word meets a
 // line, and a query has 2 / QUAD_LINES such rows), i_mac (adds the products of a line's lanes and
 // one word), i_store, i_total (16 sums of a query; its second row's are `next` words behind).
 // Constants: SCORE_QUERIES and SCORE_VECS, VALUE_QUERIES and VALUE_VECS(n): a block of attention,
