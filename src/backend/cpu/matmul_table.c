@@ -25,7 +25,7 @@
     KERNEL(id, AVX512, layout,                                                                     \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_panel_avx512),                                                      \
-           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "vnni 1x16, panel 2x4"))
+           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "1x16, panel 2x4"))
 #define FLOAT_AMX(id, n, layout)                                                                   \
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
@@ -47,7 +47,7 @@
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_panel_avx512),                                                      \
-           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "vnni 1x16, panel 2x4"))
+           SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "1x16, panel 2x4"))
 #define FLOAT_NEON(id, n, layout)                                                                  \
     KERNEL(id, NEON, layout,                                                                       \
            SHAPES(matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon, matmul_##n##_neon),     \
