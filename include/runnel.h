@@ -4,10 +4,10 @@
 // Calls return a status. Calls with an rn_error, which may be NULL, fill it with one line that
 // names the offending value. If a create or open fails there is nothing to free and *out is NULL.
 //
-// Threads: a model is immutable and may be shared. An engine takes rn_engine_submit, _cancel,
-// _pause, _forget_prefixes and _get_stats from any thread at any moment. Its steps are run either
-// by a thread of its own (rn_engine_start, rn_engine_wait) or by the caller (rn_engine_step,
-// rn_engine_next_event), one thread at a time.
+// Threads: a model is immutable once it has an engine, and may be shared. An engine takes
+// rn_engine_submit, _cancel, _pause, _forget_prefixes and _get_stats from any thread at any moment.
+// Its steps are run either by a thread of its own (rn_engine_start, rn_engine_wait) or by the
+// caller (rn_engine_step, rn_engine_next_event), one thread at a time.
 //
 // The tokens of a request depend on the model, its prompt, its sampling settings, its shape, its
 // constraint and its seed alone. They never depend on other requests, how the prompt was cut, the

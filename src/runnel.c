@@ -150,7 +150,7 @@ rn_status rn_model_attach(rn_model *model, const char *path, rn_error *err) {
 
 bool rn_model_is_block(const char *path) {
     struct weights *weights;
-    if (model_weights_open(path, &weights, NULL)) return false;
+    if (model_weights_open_vocab(path, &weights, NULL)) return false;
     const bool is_block = model_is_draft_block(weights);
     weights_close(weights);
     return is_block;

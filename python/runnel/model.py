@@ -41,8 +41,8 @@ class Model:
     def attach(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Adds a draft block that is in a file of its own, such as an assistant of Gemma 4.
 
-        The drafter ``mtp`` of engines that are created afterwards uses it. A model that drafts is
-        given to an engine instead, as ``draft``.
+        It is called before the model's first engine, whose drafter ``mtp`` uses the block. A model
+        that drafts is given to an engine instead, as ``draft``.
         """
         lib.model_attach(self.handle, os.fsencode(path))
         self._info = native.as_dict(lib.model_get_info(self.handle).contents)

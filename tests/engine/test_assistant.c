@@ -226,6 +226,18 @@ CASE(logits_and_hidden_rows_are_those_of_the_definition) {
     }
 }
 
+static void check_refused(const char *model_path, const char *path, rn_status status,
+                          const char *message) {
+    rn_model *model;
+    rn_error err = {0};
+    check(rn_model_open(model_path, &model, &err) == RN_OK, "%s", err.message);
+    const rn_status got = rn_model_attach(model, path, &err);
+    check(got == status && strstr(err.message, message), "%d, %s; expected %d, %s", got,
+          err.message, status, message);
+    assert_null(rn_model_get_info(model)->block_path);
+    rn_model_close(model);
+}
+
 // ---------------------------------------------------------------- folders
 
 // As published: a config around that of the text model, and tensors that a draft does not need.
@@ -315,6 +327,11 @@ CASE(a_folder_is_the_same_assistant) {
     snprintf(a.path, sizeof a.path, "%s", folder.path);
     assert_true(rn_model_is_block(a.path));
     check_logits(&a);
+    char tensors[2 * DATA_PATH_BYTES];
+    snprintf(tensors, sizeof tensors, "%s/model.safetensors", folder.path);
+    assert_int_equal(remove(tensors), 0);
+    assert_true(rn_model_is_block(a.path)); // the config says it: tensors are not read for it
+    check_refused(a.model_path, a.path, RN_ERR_MODEL, "model.safetensors");
     data_folder_remove(&folder);
     memcpy(a.path, path, sizeof path);
     assistant_remove(&a);
@@ -556,18 +573,6 @@ CASE(an_assistant_without_the_last_hidden_row_offers_nothing) {
     rn_engine_destroy(engine);
     rn_model_close(model);
     assistant_remove(&a);
-}
-
-static void check_refused(const char *model_path, const char *path, rn_status status,
-                          const char *message) {
-    rn_model *model;
-    rn_error err = {0};
-    check(rn_model_open(model_path, &model, &err) == RN_OK, "%s", err.message);
-    const rn_status got = rn_model_attach(model, path, &err);
-    check(got == status && strstr(err.message, message), "%d, %s; expected %d, %s", got,
-          err.message, status, message);
-    assert_null(rn_model_get_info(model)->block_path);
-    rn_model_close(model);
 }
 
 CASE(files_that_do_not_fit_are_refused) {
