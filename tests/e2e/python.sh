@@ -6,6 +6,8 @@ command -v python3 >/dev/null || { echo "there is no python3"; exit 77; }
 
 export RUNNEL_LIBRARY=$BUILD/librunnel.so.0 PYTHONPATH=$ROOT/python PYTHONDONTWRITEBYTECODE=1
 cp "$SMALL" model.gguf
+mkdir pair
+"$ASSISTANT_MAKE" pair || fail "the assistant cannot be written"
 python3 -W error -X faulthandler "$ROOT/tests/e2e/python_package.py" >log 2>&1
 status=$?
 equal "the package's tests: $(grep -v '^\.' log | tail -n 60)" 0 $status

@@ -194,6 +194,30 @@ class Texts(WithEngine):
                 runnel.Engine(vocab)
 
 
+class Assistants(unittest.TestCase):
+    def complete(self, model, speculate):
+        with runnel.Engine(model, max_seqs=2, n_ctx=128, speculate=speculate, draft_min=2, draft_max=2) as engine:
+            return engine.complete([5, 9, 12], max_tokens=20, greedy=True, ignore_eos=True)
+
+    def test_an_attached_block_drafts_and_the_text_stays(self):
+        with runnel.Model("pair/model.gguf") as model:
+            self.assertIsNone(model.info["block_path"])
+            model.attach("pair/assistant.gguf")
+            self.assertEqual(model.info["block_path"], "pair/assistant.gguf")
+            plain, drafted = self.complete(model, "off"), self.complete(model, "mtp")
+            self.assertEqual(plain.tokens, drafted.tokens)
+            self.assertGreater(drafted.timings.accepted_tokens, 5)
+            with self.assertRaisesRegex(runnel.ArgumentError, "draft block already"):
+                model.attach("pair/assistant.gguf")
+
+    def test_a_block_that_does_not_fit_leaves_the_model_as_it_was(self):
+        with runnel.Model("model.gguf") as model:
+            with self.assertRaisesRegex(runnel.ModelError, "drafts for models of 'gemma4'"):
+                model.attach("pair/assistant.gguf")
+            with runnel.Engine(model, max_seqs=1, n_ctx=64) as engine:
+                self.assertEqual(len(engine.complete("Once", max_tokens=3).tokens), 3)
+
+
 class Together(WithEngine):
     def test_threads(self):
         want = {i: self.engine.complete(f"Story {i}", max_tokens=12, seed=i).text for i in range(12)}
