@@ -1,4 +1,5 @@
 # A conversation on a terminal: turns, commands, Ctrl-C and Ctrl-D, the history.
+# label: waits
 . "$(dirname "$0")/lib.sh"
 export NO_COLOR=1 TERM=xterm XDG_STATE_HOME=$work/state
 export DIALOGUE_COLUMNS=1000 # answers are compared whole; one case has an edge
