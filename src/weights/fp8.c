@@ -32,7 +32,7 @@ static float scale_at(const struct fp8 *fp8, int64_t matrix, int64_t row, int64_
     const int64_t at = (matrix * fp8->scale_rows + row / fp8->block_rows) * fp8->scale_cols +
                        col / fp8->block_cols;
     float scale;
-    if (fp8->is_exponent) return ldexpf(1, fp8->scale[at] - 127);
+    if (fp8->is_exponent) return fp8->scale[at] == 255 ? NAN : ldexpf(1, fp8->scale[at] - 127);
     const int size = format_at(fp8->scale_format)->block_bytes;
     format_decode(fp8->scale_format, fp8->scale + at * size, &scale, 1);
     return scale;
@@ -117,7 +117,9 @@ static struct st_tensor *find(const struct adopting *a, const char *name, const 
     return found ? &a->table->tensors[found - a->table->tensors] : NULL;
 }
 
+// A scale that is itself codes with a scale is none: it may have become BF16 before.
 static bool scale_format_of(const struct st_tensor *scale, struct fp8 *out) {
+    if (scale->is_fp8) return false;
     out->is_exponent = strcmp(scale->dtype_name, "F8_E8M0") == 0;
     out->scale_format = scale->dtype == ST_F32   ? FORMAT_F32
                         : scale->dtype == ST_F16 ? FORMAT_F16
@@ -169,7 +171,11 @@ static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
         return fail(a, scale, RN_ERR_MODEL,
                     "its shape is not that of scales by matrix, by row, or by block of the "
                     "config's weight_block_size");
-    fp8.scale = scale->data;
+    // A copy: where the file is cut later, reading the mapping would end the process.
+    uint8_t *numbers =
+        scale->bytes <= SIZE_MAX / 2 ? arena_alloc(&weights->arena, (size_t)scale->bytes) : NULL;
+    if (!numbers) return fail(a, scale, RN_ERR_NOMEM, "out of memory");
+    fp8.scale = memcpy(numbers, scale->data, (size_t)scale->bytes);
     if (!ck_mul(t->bytes, 2, &bytes) || !ck_pad(bytes, ALIGN, &bytes) ||
         !ck_add(a->bytes, bytes, &bytes))
         return fail(a, t, RN_ERR_MODEL, "the tensors are too large");

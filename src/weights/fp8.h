@@ -14,9 +14,9 @@ struct fp8 {
     int64_t n, rows, cols;
     // Of each matrix [scale_rows, scale_cols], in that format; a scale is that of block_rows rows
     // and block_cols columns.
-    const uint8_t *scale;
+    const uint8_t *scale; // in the weights' arena
     enum format_id scale_format;
-    bool is_exponent; // a scale is a byte, 2^(byte - 127), and scale_format is not used
+    bool is_exponent; // a scale is a byte, 2^(byte - 127) or of 255 NaN; scale_format is not used
     int64_t scale_rows, scale_cols, block_rows, block_cols;
 };
 

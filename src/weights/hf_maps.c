@@ -262,7 +262,8 @@ void hf_map_expert(struct hf_mapper *m) {
         if (!parts_push(m, name, t->dim[0], t->dim[1], c->n_expert, &parts)) return;
         *slices = c->weights->n_tensors - 1;
     }
-    const struct tensor_view *view = &c->weights->tensors[*slices];
+    struct tensor_view *view = &c->weights->tensors[*slices];
+    view->is_fp8 |= t->is_fp8;
     if (view->format != format_of(t) || view->dim[0] != t->dim[0] || view->dim[1] != t->dim[1]) {
         hf_mapper_fail(m, RN_ERR_MODEL,
                        "%s [%" PRId64 ", %" PRId64 "], other experts have %s [%" PRId64 ", %" PRId64
