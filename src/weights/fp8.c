@@ -1,5 +1,6 @@
-// See fp8.h. Scales have a tensor of their own: NAME_scale_inv or NAME_scale beside NAME. Their
-// shape says what they belong to: the whole matrix, its rows, or blocks of the config's size.
+// See fp8.h. Scales have a tensor of their own: NAME_scale_inv, NAME_scale or NAME_weight_scale
+// beside NAME. Their shape says what they belong to: all matrices of the tensor, each of them, its
+// rows, or blocks of the config's size.
 #define _GNU_SOURCE 1
 #include "weights/fp8.h"
 
@@ -134,13 +135,15 @@ static int64_t count(const struct st_tensor *t) {
     return n;
 }
 
-// A number for each matrix, for each row, or for each block.
+// A number for all, for each matrix, for each row, or for each block.
 static bool scale_fit(const struct hf_config *c, const struct st_tensor *scale, struct fp8 *out) {
     const int64_t rows = c->fp8_rows, cols = c->fp8_cols;
     out->block_rows = out->rows;
     out->block_cols = out->cols;
     out->scale_rows = out->scale_cols = 1;
     if (count(scale) == out->n) return true;
+    out->scale_rows = 0; // from one matrix to the next
+    if (count(scale) == 1) return true;
     out->block_rows = 1;
     out->scale_rows = out->rows;
     if (scale->n_dims == 1 && scale->dim[0] == out->rows && out->n == 1) return true;
@@ -160,6 +163,7 @@ static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
         .code = t->data, .file = t->file, .n = t->dim[2], .rows = t->dim[1], .cols = t->dim[0]};
     uint64_t bytes;
     if (!scale) scale = find(a, t->name, "_scale");
+    if (!scale) scale = find(a, t->name, "_weight_scale"); // of fused experts
     if (!scale)
         return fail(a, t, RN_ERR_MODEL, "its scale is missing: NAME_scale_inv or NAME_scale");
     if (t->n_dims < 2 || t->n_dims > 3 || t->bytes == 0)
@@ -199,8 +203,11 @@ static bool ends_with(const char *name, const char *end) {
 
 // Scales of activations and of stored keys and values, which stay in higher precision here.
 static bool is_other_scale(const char *name) {
-    static const char *const ends[] = {".input_scale", ".k_scale",      ".v_scale",
-                                       ".q_scale",     ".output_scale", ".activation_scale"};
+    static const char *const ends[] = {
+        ".input_scale",      ".k_scale",        ".v_scale",
+        ".q_scale",          ".output_scale",   ".activation_scale",
+        "_proj_input_scale", ".input_scale_ub", "_proj_activation_scale",
+    };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(name, ends[i])) return true;
     return false;

@@ -13,7 +13,7 @@ struct fp8 {
     int file;
     int64_t n, rows, cols;
     // Of each matrix [scale_rows, scale_cols], in that format; a scale is that of block_rows rows
-    // and block_cols columns.
+    // and block_cols columns. scale_rows is 0 where all matrices have one and the same.
     const uint8_t *scale; // in the weights' arena
     enum format_id scale_format;
     bool is_exponent; // a scale is a byte, 2^(byte - 127) or of 255 NaN; scale_format is not used

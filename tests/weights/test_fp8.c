@@ -163,6 +163,7 @@ CASE(shapes_and_not_counts_tell_blocks_from_rows) {
 CASE(other_programs_names_of_it_are_known) {
     static const char *const names[] = {
         ", 'quantization_config': {'quant_method': 'fp8', 'activation_scheme': 'static'}",
+        ", 'quantization_config': {'quant_method': 'fp8', 'fmt': 'float8_e4m3fn'}", // MiniMax M2
         ", 'quantization_config': {'quant_method': 'fbgemm_fp8'}",
         ", 'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'FP8'}",
         ", 'quantization_config': {'quant_method': 'compressed-tensors', "
@@ -180,6 +181,9 @@ CASE(other_programs_names_of_it_are_known) {
         // scales of activations and of KV pages belong to nothing here
         st_entry(&image, "model.layers.0.self_attn.q_proj.input_scale", "F32", "", &one, 4);
         st_entry(&image, "model.layers.0.self_attn.k_scale", "F32", "", &one, 4);
+        st_entry(&image, "model.layers.0.mlp.experts.gate_up_proj_activation_scale", "F32", "",
+                 &one, 4);
+        st_entry(&image, "model.layers.0.mlp.experts.down_proj_input_scale", "F32", "", &one, 4);
         struct weights *weights = open_image(&image, names[i]);
         part_read(weights, 0, ELEMENTS, got);
         assert_int_equal(got[1], expected(1, 1));
@@ -225,6 +229,63 @@ CASE(a_tensor_with_any_expert_in_codes_is_one_of_codes) {
         const struct tensor_view *t = weights_tensor_find(weights, "blk.0.ffn_up_exps.weight");
         assert_non_null(t);
         assert_true(t->is_fp8);
+        weights_close(weights);
+    }
+}
+
+// Classes whose experts are one tensor with the other order of axes: where they were quantized,
+// they are one by one, or that tensor with one scale.
+CASE(experts_of_the_other_order_are_read) {
+    static const struct {
+        const char *class_name, *at;
+    } classes[] = {
+        {"Llama4ForCausalLM", "model.layers.0.feed_forward"},
+        {"Qwen3VLMoeForConditionalGeneration", "model.language_model.layers.0.mlp"},
+    };
+    static const struct {
+        const char *name, *gguf;
+    } matrices[] = {{"gate_proj", "blk.0.ffn_gate_exps.weight"},
+                    {"up_proj", "blk.0.ffn_up_exps.weight"}};
+    static struct st_image image;
+    const float scale = 0.37f;
+    char name[160], of[160];
+    fill();
+    for (size_t k = 0; k < sizeof classes / sizeof *classes; k++) {
+        for (int i = 0; i < 2 * EXPERTS; i++) {
+            snprintf(name, sizeof name, "%s.experts.%d.%s.weight", classes[k].at, i / 2,
+                     matrices[i % 2].name);
+            snprintf(of, sizeof of, "%.120s_scale", name);
+            st_entry(&image, name, "F8_E4M3", "6,8", codes + 7 * i, EXPERT);
+            st_entry(&image, of, "F32", "", &scale, 4);
+        }
+        struct weights *weights = open_experts(&image, classes[k].class_name);
+        for (int i = 0; i < 2 * EXPERTS; i++) {
+            const struct tensor_view *t = weights_tensor_find(weights, matrices[i % 2].gguf);
+            uint16_t got[EXPERT];
+            const void *at;
+            assert_non_null(t);
+            assert_int_equal(weights_read(weights, t->parts[i / 2], sizeof got, got, &at, NULL),
+                             RN_OK);
+            for (int j = 0; j < EXPERT; j++) assert_int_equal(got[j], expected(7 * i + j, scale));
+        }
+        weights_close(weights);
+
+        snprintf(name, sizeof name, "%s.experts.gate_up_proj", classes[k].at);
+        snprintf(of, sizeof of, "%.120s_weight_scale", name);
+        st_entry(&image, name, "F8_E4M3", "2,8,12", codes, EXPERTS * EMBD * 2 * WIDTH);
+        st_entry(&image, of, "F32", "", &scale, 4);
+        weights = open_experts(&image, classes[k].class_name);
+        for (int i = 0; i < 2 * EXPERTS; i++) {
+            const struct tensor_view *t = weights_tensor_find(weights, matrices[i % 2].gguf);
+            assert_non_null(t);
+            assert_true(!t->is_fp8 && t->format == FORMAT_BF16);
+            const uint16_t *got = (const uint16_t *)t->data + i / 2 * EXPERT;
+            for (int r = 0; r < WIDTH; r++)
+                for (int c = 0; c < EMBD; c++)
+                    assert_int_equal(got[r * EMBD + c],
+                                     expected((i / 2 * EMBD + c) * 2 * WIDTH + i % 2 * WIDTH + r,
+                                              scale));
+        }
         weights_close(weights);
     }
 }
