@@ -122,6 +122,12 @@ static const struct hf_tensor llama4_tensors[] = {
      hf_map_view},
     {"layers.#.feed_forward.shared_expert.down_proj.weight", "blk.#.ffn_down_shexp.weight",
      hf_map_view},
+    // one by one, where a folder's matrices were quantized
+    {"layers.#.feed_forward.experts.#.gate_proj.weight", "blk.#.ffn_gate_exps.weight",
+     hf_map_expert},
+    {"layers.#.feed_forward.experts.#.up_proj.weight", "blk.#.ffn_up_exps.weight", hf_map_expert},
+    {"layers.#.feed_forward.experts.#.down_proj.weight", "blk.#.ffn_down_exps.weight",
+     hf_map_expert},
     {"layers.#.feed_forward.experts.gate_up_proj", "blk.#.ffn_@_exps.weight",
      hf_map_columns_gate_up},
     {"layers.#.feed_forward.experts.down_proj", "blk.#.ffn_down_exps.weight", hf_map_turns_down},

@@ -26,6 +26,10 @@ static const struct hf_setting qwen3vlmoe_settings[] = {
 
 static const struct hf_tensor qwen3vlmoe_tensors[] = {
     {"layers.#.mlp.gate.weight", "blk.#.ffn_gate_inp.weight", hf_map_view},
+    // one by one, where a folder's matrices were quantized
+    {"layers.#.mlp.experts.#.gate_proj.weight", "blk.#.ffn_gate_exps.weight", hf_map_expert},
+    {"layers.#.mlp.experts.#.up_proj.weight", "blk.#.ffn_up_exps.weight", hf_map_expert},
+    {"layers.#.mlp.experts.#.down_proj.weight", "blk.#.ffn_down_exps.weight", hf_map_expert},
     {"layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_@_exps.weight", hf_map_columns_gate_up},
     {"layers.#.mlp.experts.down_proj", "blk.#.ffn_down_exps.weight", hf_map_turns_down},
     {"visual.*", NULL, hf_map_left_out},

@@ -1,5 +1,6 @@
-// See fp8.h. Scales have a tensor of their own: NAME_scale_inv or NAME_scale beside NAME. Their
-// shape says what they belong to: the whole matrix, its rows, or blocks of the config's size.
+// See fp8.h. Scales have a tensor of their own: NAME_scale_inv, NAME_scale or NAME_weight_scale
+// beside NAME. Their shape says what they belong to: all matrices of the tensor, each of them, its
+// rows, or blocks of the config's size.
 #define _GNU_SOURCE 1
 #include "weights/fp8.h"
 
@@ -32,7 +33,7 @@ static float scale_at(const struct fp8 *fp8, int64_t matrix, int64_t row, int64_
     const int64_t at = (matrix * fp8->scale_rows + row / fp8->block_rows) * fp8->scale_cols +
                        col / fp8->block_cols;
     float scale;
-    if (fp8->is_exponent) return ldexpf(1, fp8->scale[at] - 127);
+    if (fp8->is_exponent) return fp8->scale[at] == 255 ? NAN : ldexpf(1, fp8->scale[at] - 127);
     const int size = format_at(fp8->scale_format)->block_bytes;
     format_decode(fp8->scale_format, fp8->scale + at * size, &scale, 1);
     return scale;
@@ -117,7 +118,9 @@ static struct st_tensor *find(const struct adopting *a, const char *name, const 
     return found ? &a->table->tensors[found - a->table->tensors] : NULL;
 }
 
+// A scale that is itself codes with a scale is none: it may have become BF16 before.
 static bool scale_format_of(const struct st_tensor *scale, struct fp8 *out) {
+    if (scale->is_fp8) return false;
     out->is_exponent = strcmp(scale->dtype_name, "F8_E8M0") == 0;
     out->scale_format = scale->dtype == ST_F32   ? FORMAT_F32
                         : scale->dtype == ST_F16 ? FORMAT_F16
@@ -132,13 +135,15 @@ static int64_t count(const struct st_tensor *t) {
     return n;
 }
 
-// A number for each matrix, for each row, or for each block.
+// A number for all, for each matrix, for each row, or for each block.
 static bool scale_fit(const struct hf_config *c, const struct st_tensor *scale, struct fp8 *out) {
     const int64_t rows = c->fp8_rows, cols = c->fp8_cols;
     out->block_rows = out->rows;
     out->block_cols = out->cols;
     out->scale_rows = out->scale_cols = 1;
     if (count(scale) == out->n) return true;
+    out->scale_rows = 0; // from one matrix to the next
+    if (count(scale) == 1) return true;
     out->block_rows = 1;
     out->scale_rows = out->rows;
     if (scale->n_dims == 1 && scale->dim[0] == out->rows && out->n == 1) return true;
@@ -158,6 +163,7 @@ static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
         .code = t->data, .file = t->file, .n = t->dim[2], .rows = t->dim[1], .cols = t->dim[0]};
     uint64_t bytes;
     if (!scale) scale = find(a, t->name, "_scale");
+    if (!scale) scale = find(a, t->name, "_weight_scale"); // of fused experts
     if (!scale)
         return fail(a, t, RN_ERR_MODEL, "its scale is missing: NAME_scale_inv or NAME_scale");
     if (t->n_dims < 2 || t->n_dims > 3 || t->bytes == 0)
@@ -169,7 +175,11 @@ static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
         return fail(a, scale, RN_ERR_MODEL,
                     "its shape is not that of scales by matrix, by row, or by block of the "
                     "config's weight_block_size");
-    fp8.scale = scale->data;
+    // A copy: where the file is cut later, reading the mapping would end the process.
+    uint8_t *numbers =
+        scale->bytes <= SIZE_MAX / 2 ? arena_alloc(&weights->arena, (size_t)scale->bytes) : NULL;
+    if (!numbers) return fail(a, scale, RN_ERR_NOMEM, "out of memory");
+    fp8.scale = memcpy(numbers, scale->data, (size_t)scale->bytes);
     if (!ck_mul(t->bytes, 2, &bytes) || !ck_pad(bytes, ALIGN, &bytes) ||
         !ck_add(a->bytes, bytes, &bytes))
         return fail(a, t, RN_ERR_MODEL, "the tensors are too large");
@@ -193,8 +203,11 @@ static bool ends_with(const char *name, const char *end) {
 
 // Scales of activations and of stored keys and values, which stay in higher precision here.
 static bool is_other_scale(const char *name) {
-    static const char *const ends[] = {".input_scale", ".k_scale",      ".v_scale",
-                                       ".q_scale",     ".output_scale", ".activation_scale"};
+    static const char *const ends[] = {
+        ".input_scale",      ".k_scale",        ".v_scale",
+        ".q_scale",          ".output_scale",   ".activation_scale",
+        "_proj_input_scale", ".input_scale_ub", "_proj_activation_scale",
+    };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(name, ends[i])) return true;
     return false;

@@ -13,10 +13,10 @@ struct fp8 {
     int file;
     int64_t n, rows, cols;
     // Of each matrix [scale_rows, scale_cols], in that format; a scale is that of block_rows rows
-    // and block_cols columns.
-    const uint8_t *scale;
+    // and block_cols columns. scale_rows is 0 where all matrices have one and the same.
+    const uint8_t *scale; // in the weights' arena
     enum format_id scale_format;
-    bool is_exponent; // a scale is a byte, 2^(byte - 127), and scale_format is not used
+    bool is_exponent; // a scale is a byte, 2^(byte - 127) or of 255 NaN; scale_format is not used
     int64_t scale_rows, scale_cols, block_rows, block_cols;
 };
 

@@ -139,7 +139,7 @@ static bool is_fp8(struct hf_config *c, const struct hf_object *quantization, co
         const char *method, *key, *value; // key NULL: the method alone; a missing value is fine
         const char *other;
     } kinds[] = {
-        {"fp8", "fmt", "e4m3", "e4m3"},
+        {"fp8", "fmt", "e4m3", "float8_e4m3fn"},
         {"fbgemm_fp8", NULL, NULL, NULL},
         {"modelopt", "quant_algo", "FP8", "FP8"},
         {"compressed-tensors", "format", "float-quantized", "naive-quantized"},

@@ -3,10 +3,11 @@
 // hf_tensors.c through the rows.
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "weights/hf.h"
+#include "weights/fp8.h"
 
 // --- checks ---
 
@@ -262,7 +263,8 @@ void hf_map_expert(struct hf_mapper *m) {
         if (!parts_push(m, name, t->dim[0], t->dim[1], c->n_expert, &parts)) return;
         *slices = c->weights->n_tensors - 1;
     }
-    const struct tensor_view *view = &c->weights->tensors[*slices];
+    struct tensor_view *view = &c->weights->tensors[*slices];
+    view->is_fp8 |= t->is_fp8;
     if (view->format != format_of(t) || view->dim[0] != t->dim[0] || view->dim[1] != t->dim[1]) {
         hf_mapper_fail(m, RN_ERR_MODEL,
                        "%s [%" PRId64 ", %" PRId64 "], other experts have %s [%" PRId64 ", %" PRId64
@@ -341,25 +343,56 @@ void hf_map_experts_down(struct hf_mapper *m) {
     hf_map_view(m);
 }
 
+// A tensor of an expert's matrices that is copied, one after the other.
+struct expert_reader {
+    struct hf_mapper *m;
+    uint64_t bytes; // of a matrix
+    uint8_t *room;  // [bytes] for 8-bit floats; NULL: they are read in the file
+};
+
+static bool experts_begin(struct hf_mapper *m, struct expert_reader *out) {
+    const uint64_t bytes = m->tensor->bytes / (uint64_t)m->c->n_expert;
+    *out = (struct expert_reader){.m = m, .bytes = bytes};
+    if (!m->tensor->is_fp8) return true;
+    out->room = malloc((size_t)bytes);
+    if (!out->room) hf_mapper_fail(m, RN_ERR_NOMEM, "out of memory");
+    return out->room != NULL;
+}
+
+// NULL: an error.
+static const uint8_t *expert_at(struct expert_reader *r, int64_t expert) {
+    struct hf_config *c = r->m->c;
+    const uint8_t *data = r->m->tensor->data + (uint64_t)expert * r->bytes;
+    if (!r->room) return data;
+    if (c->status == RN_OK)
+        c->status = fp8_read(c->weights, fp8_of(c->weights, data), data, r->bytes, r->room, c->err);
+    return c->status == RN_OK ? r->room : NULL;
+}
+
 // Of [experts, in, 2 ff] the columns [first], [first + step], ... become the rows of gate and up.
 static void gate_up_transposed(struct hf_mapper *m, const int64_t first[2], int64_t step) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
     const int64_t ff = c->n_ff_expert, in = c->n_embd;
-    if (!check_plain(m) || !check_experts(m, t, 3, in, 2 * ff, 0)) return;
+    struct expert_reader reader;
+    void *data[2];
+    if (!check_float(m) || !check_experts(m, t, 3, in, 2 * ff, 0)) return;
     const size_t size = element_bytes(t);
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
-        void *data;
         hf_mapper_name(m, which[i], name);
         const int64_t dim[] = {in, ff, c->n_expert};
-        if (hf_tensor_new(m->c, name, format_of(t), 3, dim, &data) != RN_OK) return;
-        for (int64_t e = 0; e < c->n_expert; e++)
-            hf_copy_transposed((char *)data + (size_t)(e * ff * in) * size,
-                               t->data + (size_t)(e * in * 2 * ff) * size, ff, in, 2 * ff, first[i],
-                               step, size);
+        if (hf_tensor_new(m->c, name, format_of(t), 3, dim, &data[i]) != RN_OK) return;
     }
+    if (!experts_begin(m, &reader)) return;
+    for (int64_t e = 0; e < c->n_expert; e++) {
+        const uint8_t *from = expert_at(&reader, e);
+        for (int i = 0; from && i < 2; i++)
+            hf_copy_transposed((char *)data[i] + (size_t)(e * ff * in) * size, from, ff, in, 2 * ff,
+                               first[i], step, size);
+    }
+    free(reader.room);
 }
 
 void hf_map_turns_gate_up(struct hf_mapper *m) {
@@ -389,17 +422,23 @@ void hf_map_turns_down(struct hf_mapper *m) {
     const struct hf_config *c = m->c;
     const struct st_tensor *t = m->tensor;
     const int64_t ff = c->n_ff_expert, out = c->n_embd;
+    struct expert_reader reader;
     char name[HF_GGUF_NAME_MAX];
     void *data;
-    if (!check_plain(m) || !check_experts(m, t, 3, ff, out, 0)) return;
+    if (!check_float(m) || !check_experts(m, t, 3, ff, out, 0)) return;
     const size_t size = element_bytes(t);
     hf_mapper_name(m, "", name);
     if (hf_tensor_new(m->c, name, format_of(t), 3, (const int64_t[]){ff, out, c->n_expert},
                       &data) != RN_OK)
         return;
-    for (int64_t e = 0; e < c->n_expert; e++)
-        hf_copy_transposed((char *)data + (size_t)(e * ff * out) * size,
-                           t->data + (size_t)(e * ff * out) * size, out, ff, out, 0, 1, size);
+    if (!experts_begin(m, &reader)) return;
+    for (int64_t e = 0; e < c->n_expert; e++) {
+        const uint8_t *from = expert_at(&reader, e);
+        if (from)
+            hf_copy_transposed((char *)data + (size_t)(e * ff * out) * size, from, out, ff, out, 0,
+                               1, size);
+    }
+    free(reader.room);
 }
 
 // The scales of the nibbles, checked, or NULL. `rows` of `blocks` blocks for each expert.

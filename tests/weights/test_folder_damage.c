@@ -119,7 +119,7 @@ CASE(changed_bytes_of_families_never_crash) {
 }
 
 CASE(changed_bytes_of_folders_in_codes_never_crash) {
-    static const char *const names[] = {"qwen3", "deepseek_v3", "qwen3_5_moe"};
+    static const char *const names[] = {"qwen3", "deepseek_v3", "qwen3_5_moe", "llama4"};
     srand(10);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct data_folder folder[2];

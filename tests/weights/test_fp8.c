@@ -11,6 +11,7 @@
 
 #include "base/half.h"
 #include "folder.h"
+#include "weights/synthetic.h"
 
 enum { ROWS = 7, COLS = 37, ELEMENTS = ROWS * COLS };
 
@@ -123,6 +124,23 @@ CASE(a_weight_is_its_code_times_its_scale) {
     check_scales(MATRIX "_scale_inv", "F8_E8M0", "3,3", exponent, sizeof exponent, of_exponent);
 }
 
+// The exponents at the ends of the range: the smallest is a subnormal float, the largest no number.
+CASE(scales_of_one_byte_are_powers_of_two) {
+    static struct st_image image;
+    const uint8_t exponent[9] = {0, 1, 254, 255};
+    uint16_t got[ELEMENTS];
+    fill();
+    matrix_add(&image);
+    st_entry(&image, MATRIX "_scale_inv", "F8_E8M0", "3,3", exponent, sizeof exponent);
+    struct weights *weights = open_image(&image, FP8);
+    part_read(weights, 0, ELEMENTS, got);
+    for (int i = 0; i < 16; i++) assert_int_equal(got[i], expected(i, ldexpf(1, -127)));
+    for (int i = 16; i < 32; i++) assert_int_equal(got[i], expected(i, ldexpf(1, -126)));
+    for (int i = 32; i < COLS; i++) assert_int_equal(got[i], expected(i, ldexpf(1, 127)));
+    for (int i = 0; i < 16; i++) assert_int_equal(got[3 * COLS + i] & 0x7fff, 0x7fc0);
+    weights_close(weights);
+}
+
 // As many scales as rows are scales of blocks where their shape is that of blocks.
 CASE(shapes_and_not_counts_tell_blocks_from_rows) {
     static struct st_image image;
@@ -145,6 +163,7 @@ CASE(shapes_and_not_counts_tell_blocks_from_rows) {
 CASE(other_programs_names_of_it_are_known) {
     static const char *const names[] = {
         ", 'quantization_config': {'quant_method': 'fp8', 'activation_scheme': 'static'}",
+        ", 'quantization_config': {'quant_method': 'fp8', 'fmt': 'float8_e4m3fn'}", // MiniMax M2
         ", 'quantization_config': {'quant_method': 'fbgemm_fp8'}",
         ", 'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'FP8'}",
         ", 'quantization_config': {'quant_method': 'compressed-tensors', "
@@ -162,10 +181,111 @@ CASE(other_programs_names_of_it_are_known) {
         // scales of activations and of KV pages belong to nothing here
         st_entry(&image, "model.layers.0.self_attn.q_proj.input_scale", "F32", "", &one, 4);
         st_entry(&image, "model.layers.0.self_attn.k_scale", "F32", "", &one, 4);
+        st_entry(&image, "model.layers.0.mlp.experts.gate_up_proj_activation_scale", "F32", "",
+                 &one, 4);
+        st_entry(&image, "model.layers.0.mlp.experts.down_proj_input_scale", "F32", "", &one, 4);
         struct weights *weights = open_image(&image, names[i]);
         part_read(weights, 0, ELEMENTS, got);
         assert_int_equal(got[1], expected(1, 1));
         assert_int_equal(weights_tensor_count(weights), 1);
+        weights_close(weights);
+    }
+}
+
+enum { EXPERTS = 2, WIDTH = 6, EMBD = 8, EXPERT = WIDTH * EMBD };
+
+#define MOE                                                                                        \
+    ", 'num_local_experts': 2, 'num_experts': 2, 'num_experts_per_tok': 1, "                       \
+    "'moe_intermediate_size': 6" FP8
+
+static struct weights *open_experts(struct st_image *image, const char *class_name) {
+    struct data_folder folder = data_folder_make();
+    config_write(&folder, class_name, MOE);
+    st_write(&folder, "model.safetensors", image);
+    memset(image, 0, sizeof *image);
+    struct weights *weights = folder_open(&folder);
+    data_folder_remove(&folder);
+    return weights;
+}
+
+// Only reading all experts as codes reads these. The first one does not speak for the others.
+CASE(a_tensor_with_any_expert_in_codes_is_one_of_codes) {
+    static struct st_image image;
+    static const uint16_t plain[EXPERT];
+    const float one = 1;
+    for (int order = 0; order < 2; order++) {
+        for (int e = 0; e < EXPERTS; e++) {
+            char name[96], scale[128];
+            snprintf(name, sizeof name, "model.layers.0.mlp.experts.%d.up_proj.weight", e);
+            snprintf(scale, sizeof scale, "%.90s_scale", name);
+            if (e != order) {
+                st_entry(&image, name, "BF16", "6,8", plain, sizeof plain);
+                continue;
+            }
+            st_entry(&image, name, "F8_E4M3", "6,8", codes, EXPERT);
+            st_entry(&image, scale, "F32", "", &one, 4);
+        }
+        struct weights *weights = open_experts(&image, "Qwen3MoeForCausalLM");
+        const struct tensor_view *t = weights_tensor_find(weights, "blk.0.ffn_up_exps.weight");
+        assert_non_null(t);
+        assert_true(t->is_fp8);
+        weights_close(weights);
+    }
+}
+
+// Classes whose experts are one tensor with the other order of axes: where they were quantized,
+// they are one by one, or that tensor with one scale.
+CASE(experts_of_the_other_order_are_read) {
+    static const struct {
+        const char *class_name, *at;
+    } classes[] = {
+        {"Llama4ForCausalLM", "model.layers.0.feed_forward"},
+        {"Qwen3VLMoeForConditionalGeneration", "model.language_model.layers.0.mlp"},
+    };
+    static const struct {
+        const char *name, *gguf;
+    } matrices[] = {{"gate_proj", "blk.0.ffn_gate_exps.weight"},
+                    {"up_proj", "blk.0.ffn_up_exps.weight"}};
+    static struct st_image image;
+    const float scale = 0.37f;
+    char name[160], of[160];
+    fill();
+    for (size_t k = 0; k < sizeof classes / sizeof *classes; k++) {
+        for (int i = 0; i < 2 * EXPERTS; i++) {
+            snprintf(name, sizeof name, "%s.experts.%d.%s.weight", classes[k].at, i / 2,
+                     matrices[i % 2].name);
+            snprintf(of, sizeof of, "%.120s_scale", name);
+            st_entry(&image, name, "F8_E4M3", "6,8", codes + 7 * i, EXPERT);
+            st_entry(&image, of, "F32", "", &scale, 4);
+        }
+        struct weights *weights = open_experts(&image, classes[k].class_name);
+        for (int i = 0; i < 2 * EXPERTS; i++) {
+            const struct tensor_view *t = weights_tensor_find(weights, matrices[i % 2].gguf);
+            uint16_t got[EXPERT];
+            const void *at;
+            assert_non_null(t);
+            assert_int_equal(weights_read(weights, t->parts[i / 2], sizeof got, got, &at, NULL),
+                             RN_OK);
+            for (int j = 0; j < EXPERT; j++) assert_int_equal(got[j], expected(7 * i + j, scale));
+        }
+        weights_close(weights);
+
+        snprintf(name, sizeof name, "%s.experts.gate_up_proj", classes[k].at);
+        snprintf(of, sizeof of, "%.120s_weight_scale", name);
+        st_entry(&image, name, "F8_E4M3", "2,8,12", codes, EXPERTS * EMBD * 2 * WIDTH);
+        st_entry(&image, of, "F32", "", &scale, 4);
+        weights = open_experts(&image, classes[k].class_name);
+        for (int i = 0; i < 2 * EXPERTS; i++) {
+            const struct tensor_view *t = weights_tensor_find(weights, matrices[i % 2].gguf);
+            assert_non_null(t);
+            assert_true(!t->is_fp8 && t->format == FORMAT_BF16);
+            const uint16_t *got = (const uint16_t *)t->data + i / 2 * EXPERT;
+            for (int r = 0; r < WIDTH; r++)
+                for (int c = 0; c < EMBD; c++)
+                    assert_int_equal(got[r * EMBD + c],
+                                     expected((i / 2 * EMBD + c) * 2 * WIDTH + i % 2 * WIDTH + r,
+                                              scale));
+        }
         weights_close(weights);
     }
 }
@@ -220,6 +340,15 @@ CASE(what_does_not_fit_is_refused_by_name) {
     matrix_add(&image);
     st_entry(&image, MATRIX "_scale_inv", "F32", "0", scale, 0);
     refused(&image, FP8, RN_ERR_MODEL, "q_proj.weight_scale_inv: its shape is not that of scales");
+    // codes are no scale, with a scale of their own or without
+    for (int i = 0; i < 2; i++) {
+        st_entry(&image, MATRIX "_scale_inv", "F8_E4M3", "3,3", codes, 9);
+        matrix_add(&image);
+        if (i) st_entry(&image, MATRIX "_scale_inv_scale", "F32", "", scale, 4);
+        refused(&image, FP8, i ? RN_ERR_UNSUPPORTED : RN_ERR_MODEL,
+                i ? "weight_scale_inv: a scale is expected in F32"
+                  : "weight_scale_inv: its scale is missing");
+    }
     st_entry(&image, "model.layers.0.input_layernorm.weight", "F8_E4M3", "8", codes, 8);
     st_entry(&image, "model.layers.0.input_layernorm.weight_scale", "F32", "", scale, 4);
     refused(&image, FP8, RN_ERR_UNSUPPORTED, "F8_E4M3 is supported for matrices alone");
@@ -269,6 +398,43 @@ CASE(a_cut_file_is_an_error) {
     assert_int_equal(weights_read(weights, t->data, t->bytes, got, &at, NULL), RN_ERR_IO);
     weights_close(weights);
     data_folder_remove(&folder);
+}
+
+// Scales are taken at open: codes that are still there can be read.
+CASE(a_file_without_its_scales_ends_no_process) {
+    static struct st_image image;
+    static const uint16_t other[64 * 128];
+    const float one = 1;
+    uint16_t got[ELEMENTS];
+    char path[DATA_PATH_BYTES];
+    fill();
+    matrix_add(&image);
+    st_entry(&image, "model.layers.1.self_attn.q_proj.weight", "BF16", "64,128", other,
+             sizeof other);
+    st_entry(&image, MATRIX "_scale", "F32", "", &one, 4);
+    const struct data_folder folder = folder_of(&image, FP8);
+    struct weights *weights = folder_open(&folder);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder.path);
+    assert_int_equal(truncate(path, 4096), 0);
+    part_read(weights, 0, ELEMENTS, got);
+    for (int i = 0; i < ELEMENTS; i++) assert_int_equal(got[i], expected(i, 1));
+    weights_close(weights);
+    data_folder_remove(&folder);
+}
+
+// Once it has another format, as for a plan, its bytes are elsewhere.
+CASE(a_tensor_of_another_format_is_not_one_of_codes) {
+    static struct st_image image;
+    const float one = 1;
+    rn_error err = {0};
+    fill();
+    matrix_add(&image);
+    st_entry(&image, MATRIX "_scale", "F32", "", &one, 4);
+    struct weights *weights = open_image(&image, FP8);
+    check(weights_reformat(weights, "q8_0", &err) == RN_OK, "%s", err.message);
+    const struct tensor_view *t = weights_tensor_find(weights, "blk.0.attn_q.weight");
+    assert_true(t && !t->is_fp8);
+    weights_close(weights);
 }
 
 TEST_PROGRAM(fp8) { return cases_run(NULL, NULL); }
