@@ -141,7 +141,7 @@ static inline void assistant_lists(struct writer *writer, const struct hparams *
     writer_put(&writer->kv, is_local, sizeof is_local);
 }
 
-// The keys of the model's file, without those that differ.
+// The keys that the assistant's file has as the model's does.
 static inline void assistant_keys(struct writer *writer, const struct assistant *a,
                                   const struct hparams *hp, const struct weights *model) {
     static const char *const others[] = {"block_count",

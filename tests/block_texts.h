@@ -31,7 +31,7 @@ static inline void block_texts_run(const rn_model *model, const char *speculate,
         }
         if (i == 0) request.draft_max = -1; // a stream that need not wait for the host
         streams_submit(engine, &request, &stream[i]);
-        // streams are out of step, as those that come over time
+        // requests come one after the other, so their streams are out of step
         for (int step = 0; step < 3; step++) streams_step(engine, stream, i + 1, step, 0);
     }
     streams_drain(engine, stream, N_TEXTS);

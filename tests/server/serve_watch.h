@@ -26,7 +26,7 @@ static inline void serve_sleep_ms(int ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
-// Waits until the gauge is not 0, without a pause: what it counts may end soon.
+// Waits until the gauge is not 0, without a pause: the work behind it may end soon.
 static inline void serve_await_some(const struct serve *serve, const char *name) {
     const uint64_t end_ns = clock_ns() + SERVE_PATIENCE_MS * UINT64_C(1000000);
     while (serve_gauge(serve, name) == 0) check(clock_ns() < end_ns, "%s stays 0", name);
