@@ -160,8 +160,8 @@ struct op {
             int n_head;       // ATTENTION: query heads
             float scale;      // ATTENTION: of the scores
             float softcap;    // ATTENTION: cap * tanh(s / cap); 0: none
-            int ahead; // ATTENTION: the query stands that far behind its row's position, which is
-                       // the last one that it sees: a window begins later. 1 in a draft block that
+            int ahead; // ATTENTION: the query's position is that far after its row's, which is the
+                       // last one that it sees: a window begins later. 1 in a draft block that
                        // reads the model's keys; 0 elsewhere
         } kv;
         // Ops with a state, see docs/HYBRID.md. All start like kv.

@@ -61,11 +61,10 @@ static rn_status add_file(struct hashing *h, const struct store_file *file, rn_e
 static rn_status add_data(struct hashing *h, const struct weights *weights, const uint8_t *data,
                           uint64_t n, rn_error *err) {
     const struct fp8 *fp8 = fp8_of(weights, data);
-    if (fp8) { // its scales are in the files, too
-        add_u64(h, (uint64_t)(data - fp8->at));
+    if (fp8) { // its codes and scales are in the files
         add_u64(h, (uint64_t)fp8->block_rows);
         add_u64(h, (uint64_t)fp8->block_cols);
-        data = fp8->code;
+        data = fp8->code + (data - fp8->at) / 2;
     }
     for (int i = 0; i < weights->n_files; i++) {
         const struct store_file *file = &weights->files[i];
