@@ -181,8 +181,8 @@ typedef struct rn_engine_options {
     const char *backend; // NULL or "auto": the best available one; "cpu"; the name of a plug-in, or
                          // its path
     int device;          // which device of that backend, from 0 on
-    const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512",
-                         // "amx", "neon"
+    const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512bw",
+                         // "avx512", "amx", "neon"
     const char *kv_type; // NULL: the backend's default; "f16", "f32", "int8", "int4", or others
                          // that a backend has
     const char *state_type; // of recurrent layers: NULL or "f32"; "bf16" takes half, and is less

@@ -134,7 +134,7 @@ static __attribute__((target("avx512f"))) float peak_avx512(void) {
 
 // Billions of floating-point operations per second, a fused multiply-add being two.
 static double peak(const struct cpu_ops *ops) {
-    const bool wide = ops->isa == ISA_AVX512 || ops->isa == ISA_AMX;
+    const bool wide = ops->isa >= ISA_AVX512BW && ops->isa <= ISA_AMX;
     volatile float sink = 0;
     double best = 0;
     for (int i = 0; i < 3; i++) {

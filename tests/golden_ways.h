@@ -38,7 +38,8 @@ static inline bool golden_check_way(const struct golden *g, const rn_engine_opti
 // Neighbouring sets differ in threads and KV types, and each set has all pairs of those two over
 // four chunks.
 static inline void golden_check_ways(const struct golden *g) {
-    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon"};
+    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512bw",
+                                       "avx512", "amx",  "neon"};
     static const int chunks[GOLDEN_CHUNKS] = {512, 7, 16, 1};
     struct golden_run first[GOLDEN_KV_TYPES] = {{0}};
     int n_isas = 0;

@@ -351,8 +351,9 @@ CASE(the_passes_are_those_of_the_instruction_set) {
     static const struct {
         enum cpu_isa isa;
         const char *name;
-    } cases[] = {{ISA_SCALAR, "base"},   {ISA_AVX2, "avx2"},  {ISA_AVXVNNI, "avx2"},
-                 {ISA_AVX512, "avx512"}, {ISA_AMX, "avx512"}, {ISA_NEON, "base"}};
+    } cases[] = {{ISA_SCALAR, "base"},       {ISA_AVX2, "avx2"},       {ISA_AVXVNNI, "avx2"},
+                 {ISA_AVX512BW, "avx512bw"}, {ISA_AVX512, "avx512bw"}, {ISA_AMX, "avx512bw"},
+                 {ISA_NEON, "base"}};
     for (int i = 0; i < ISA_COUNT; i++) {
         if (!ops_at(cases[i].isa)) continue;
         const struct choose_passes *passes = choose_passes_for(cases[i].isa);

@@ -227,7 +227,8 @@ CASE(bits_do_not_depend_on_the_batch) {
                                                 {FORMAT_MXFP4, FORMAT_MXFP4},
                                                 {FORMAT_Q8_0, FORMAT_F32},
                                                 {FORMAT_F32, FORMAT_MXFP4}};
-    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon"};
+    static const char *const isas[] = {"scalar", "avx2", "avxvnni", "avx512bw",
+                                       "avx512", "amx",  "neon"};
     static const int chunks[] = {1, 4, TOKENS};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i += TEST_FOR_RACES ? 3 : 1) {
         struct fixture f;

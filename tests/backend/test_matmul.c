@@ -17,9 +17,11 @@ static const char *const fill_names[FILL_COUNT] = {"tame", "extreme", "wild", "s
 // More than the instruction sets: AVX-VNNI's kernels as matmul_evex.h has them, and AMX's over the
 // model of matmul_amx_model.h.
 enum { KERNELS_EVEX = ISA_COUNT, KERNELS_AMX_MODEL, KERNELS_COUNT };
-static const char *const isa_names[KERNELS_COUNT] = {"scalar",          "avx2",          "avxvnni",
-                                                     "avx512",          "amx",           "neon",
-                                                     "avxvnni as evex", "amx as a model"};
+static const char *const isa_names[KERNELS_COUNT] = {"scalar",        "avx2",
+                                                     "avxvnni",       "avx512bw",
+                                                     "avx512",        "amx",
+                                                     "neon",          "avxvnni as evex",
+                                                     "amx as a model"};
 static const int row_counts[] = {1, 3, 15, 16, 17, 33, 100};
 static const int token_counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13,
                                    14, 15, 16, 17, 31, 32, 33, 47, 97, 98, 99, 258};

@@ -47,6 +47,7 @@ static const struct parity table[] = {
 #endif
     {.way = {.name = "cpu", .variant = "avx2", .n_threads = 3}, .reference = SCALAR},
     {.way = {.name = "cpu", .variant = "avxvnni", .n_threads = 2}, .reference = SCALAR},
+    {.way = {.name = "cpu", .variant = "avx512bw", .n_threads = 3}, .reference = SCALAR},
     {.way = {.name = "cpu", .variant = "avx512", .n_threads = 1}, .reference = SCALAR},
     {.way = {.name = "cpu", .variant = "amx", .n_threads = 2}, .reference = SCALAR},
     {.way = {.name = "cpu", .variant = "neon", .n_threads = 2}, .reference = SCALAR},

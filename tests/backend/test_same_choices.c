@@ -22,8 +22,9 @@ static const struct variant {
     int n_threads;
 } variants[] = {
     {&backend_cpu, "scalar", 1}, // the first is what the others are compared with
-    {&backend_cpu, "scalar", 3}, {&backend_cpu, "avx2", 2}, {&backend_cpu, "avxvnni", 2},
-    {&backend_cpu, "avx512", 2}, {&backend_cpu, "amx", 2},  {&backend_cpu, "neon", 2},
+    {&backend_cpu, "scalar", 3},   {&backend_cpu, "avx2", 2},   {&backend_cpu, "avxvnni", 2},
+    {&backend_cpu, "avx512bw", 2}, {&backend_cpu, "avx512", 2}, {&backend_cpu, "amx", 2},
+    {&backend_cpu, "neon", 2},
 #if !defined(TEST_EMULATED)
     {&backend_fake, NULL, 2},
 #endif

@@ -17,8 +17,8 @@ for kv in f32 f16 int8 int4; do
     # one row of 512 floats for each of 22 prompt tokens and 19 of the 20 sampled ones
     equal "$kv: one row of logits per evaluated position" $(((22 + 19) * 512 * 4)) \
         "$(stat -c %s logits.$kv)"
-    for isa in scalar avx2 avx512 amx; do
-        flag=${isa/avx512/avx512_vnni}
+    for isa in scalar avx2 avx512bw avx512 amx; do
+        flag=${isa/%avx512/avx512_vnni}
         if [ $isa != scalar ] && ! grep -qw "${flag/amx/amx_int8}" /proc/cpuinfo; then continue; fi
         for threads in 1 2; do
             for batch in $([ $kv = f16 ] && echo 1 7 16 512 || echo $((threads * 3))); do

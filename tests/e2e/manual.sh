@@ -53,7 +53,7 @@ completed() {
 equal "a command" "serve" "$(completed runnel s)"
 equal "an option" "--port" "$(completed runnel serve --po)"
 equal "an option of another command is none" "" "$(completed runnel run --po)"
-equal "a choice" "avx2 avx512 avxvnni" "$(completed runnel run --isa av)"
+equal "a choice" "avx2 avx512 avx512bw avxvnni" "$(completed runnel run --isa av)"
 equal "a choice after =" "int4 int8" "$(completed runnel run --kv-type = int)"
 equal "a file" "complete.bash complete.fish complete.zsh" "$(completed runnel run --file complete.)"
 touch a.gguf a.txt

@@ -14,7 +14,7 @@ const struct choose_passes *const choose_passes_all[] = {
     &choose_passes_base,
 #if defined(__x86_64__)
     &choose_passes_avx2,
-    &choose_passes_avx512,
+    &choose_passes_avx512bw,
 #endif
     NULL,
 };
@@ -25,9 +25,10 @@ const struct choose_passes *choose_passes_for(enum cpu_isa isa) {
     case ISA_AVX2:
     case ISA_AVXVNNI:
         return &choose_passes_avx2;
+    case ISA_AVX512BW:
     case ISA_AVX512:
     case ISA_AMX:
-        return &choose_passes_avx512;
+        return &choose_passes_avx512bw;
 #endif
     default:
         return &choose_passes_base;

@@ -87,7 +87,7 @@ struct choose_passes {
 
 extern const struct choose_passes choose_passes_base;
 #if defined(__x86_64__)
-extern const struct choose_passes choose_passes_avx2, choose_passes_avx512;
+extern const struct choose_passes choose_passes_avx2, choose_passes_avx512bw;
 #endif
 
 // The tables of this program, from the slowest to the fastest; NULL at the end.

@@ -10,7 +10,16 @@
 
 #include "plan/plan.h"
 
-enum cpu_isa { ISA_SCALAR, ISA_AVX2, ISA_AVXVNNI, ISA_AVX512, ISA_AMX, ISA_NEON, ISA_COUNT };
+enum cpu_isa {
+    ISA_SCALAR,
+    ISA_AVX2,
+    ISA_AVXVNNI,
+    ISA_AVX512BW,
+    ISA_AVX512,
+    ISA_AMX,
+    ISA_NEON,
+    ISA_COUNT
+};
 
 enum {
     MATMUL_GROUP = 16, // rows interleaved

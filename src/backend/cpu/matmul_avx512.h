@@ -11,106 +11,16 @@
 #ifndef RN_BACKEND_CPU_MATMUL_AVX512_H
 #define RN_BACKEND_CPU_MATMUL_AVX512_H
 
-#include <immintrin.h>
+#include "backend/cpu/matmul_base_avx512.h"
 
-#include "backend/cpu/matmul_table.h"
-#include "backend/cpu/matmul_tile.h"
+#define MATMUL_SUFFIX avx512
 
 enum {
-    QUADS = 8,         // of a block of 32 columns
-    TURNS = 4,         // tokens whose integer sums take turns
-    AHEAD_NEAR = 4096, // bytes from the line that is read to the line that is requested
-    AHEAD = 8192,      // the same where a token has few bytes: reading waits for arithmetic
-    TOKEN_BYTES = 72,  // of a block for each token, at most, for that
-    STEP_BLOCKS = 8,   // blocks between two preparations of starts and offsets
-    PANEL_LEAST = 96,  // tokens that pay for a panel
-    TILE_MAX = 8,      // tokens of a tile whose weights are one group
-    PANEL_BLOCKS = 16  // of a panel: those of two groups stay in the first-level cache
+    TURNS = 4,        // tokens whose integer sums take turns
+    PANEL_LEAST = 96, // tokens that pay for a panel
+    // Blocks of a row whose starts, two for each, fit the scratch in whole vectors.
+    ONE_BLOCKS = MATMUL_SCRATCH_BYTES / 8 - 16,
 };
-
-// The scales of a unit of 256 columns: scale * d and min * dmin, span after span.
-struct header {
-    _Alignas(64) int8_t scale[16][MATMUL_GROUP], min[16][MATMUL_GROUP];
-    __m512 d, dmin;
-};
-
-// How a format's packed unit becomes numbers. block: of 32 columns, inside the unit. Formats with
-// spans of 16 have two scales and offsets for a block.
-struct codec {
-    int span, zero;
-    bool offsets; // then zero is 0
-    int unit_blocks, unit_bytes;
-    void (*codes)(const uint8_t *unit, int block, __m512i q[QUADS]); // q + zero
-    void (*scales)(const uint8_t *unit, int block, __m512 scale[2]);
-    void (*mins)(const uint8_t *unit, int block, __m512 offset[2]);
-    // For one token. NULL: codes. Else the second half of the quads, and their sum, is 16 times too
-    // large.
-    void (*codes_one)(const uint8_t *unit, int block, __m512i q[QUADS]);
-    void (*header)(const uint8_t *unit, struct header *out); // NULL: scales, mins
-};
-
-INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
-
-INLINE __m512 load_f16(const uint8_t *p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-
-static __attribute__((noinline, unused)) void rows_store(const struct matmul_args *args, __m512 y,
-                                                         int64_t row, int token) {
-    const int64_t left = args->rows - row;
-    const __mmask16 mask = left >= MATMUL_GROUP ? 0xffff : (__mmask16)((1u << left) - 1);
-    float *out = args->y + token * args->ldy + row;
-    if (args->scale != 1.0f) y = _mm512_mul_ps(y, _mm512_set1_ps(args->scale));
-    if (args->bias) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, args->bias + row));
-    if (args->add) y = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), y);
-    _mm512_mask_storeu_ps(out, mask, y);
-}
-
-// Prefetches the bytes ahead into the second-level cache, for n tokens: the buffers of the first
-// are too few for memory's latency. One token alone is better left to the hardware. Addresses past
-// the end of the weights do no harm.
-INLINE void prefetch(const uint8_t *w, int bytes, const int n) {
-    const int ahead = bytes > n * TOKEN_BYTES ? AHEAD_NEAR : AHEAD;
-    for (int i = 0; n > 1 && i < bytes; i += PACK_VECTOR)
-        _mm_prefetch((const char *)w + ahead + i, _MM_HINT_T1);
-}
-
-// Of count (block, token) places from `at` on, with spans of 16 two each: -zero * sum, or, where
-// the format has offsets (and no zero), d * sum.
-INLINE void starts_make(const struct matmul_args *args, int64_t at, int count, const int span,
-                        const int zero, const bool offsets, int32_t *start, float *offset) {
-    const int16_t *sums = args->xsum + 2 * at;
-    const float *d = args->xd + at;
-    for (int i = 0; i < count; i += 16) {
-        const int left = count - i;
-        const __mmask16 mask = left >= 16 ? 0xffff : (__mmask16)((1u << left) - 1);
-        const __m512i pairs = _mm512_maskz_loadu_epi32(mask, sums + 2 * i);
-        const __m512 scale = _mm512_maskz_loadu_ps(mask, d + i);
-        if (span == 32) {
-            const __m512i sum = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-            const __m512i from = _mm512_madd_epi16(pairs, _mm512_set1_epi16((short)-zero));
-            if (offsets)
-                _mm512_store_ps(offset + i, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)));
-            else
-                _mm512_store_si512(start + i, from);
-            continue;
-        }
-        const __m512i twice_low = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-        const __m512i twice_high = _mm512_add_epi32(twice_low, _mm512_set1_epi32(8));
-        const __m512i low = _mm512_cvtepi16_epi32(_mm512_castsi512_si256(pairs));
-        const __m512i high = _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(pairs, 1));
-        const __m512i minus = _mm512_set1_epi32(-zero);
-        if (!offsets) {
-            _mm512_store_si512(start + 2 * i, _mm512_mullo_epi32(low, minus));
-            _mm512_store_si512(start + 2 * i + 16, _mm512_mullo_epi32(high, minus));
-        } else {
-            const __m512 d0 = _mm512_permutexvar_ps(twice_low, scale);
-            const __m512 d1 = _mm512_permutexvar_ps(twice_high, scale);
-            _mm512_store_ps(offset + 2 * i, _mm512_mul_ps(d0, _mm512_cvtepi32_ps(low)));
-            _mm512_store_ps(offset + 2 * i + 16, _mm512_mul_ps(d1, _mm512_cvtepi32_ps(high)));
-        }
-    }
-}
 
 // sum + the dot products of a quad of q with four bytes of x. With gcc 12 the broadcast becomes a
 // load of its own; as the instruction's operand it is free.
@@ -125,18 +35,43 @@ INLINE __m512i dot(__m512i sum, __m512i q, const int8_t *x) {
 #endif
 }
 
-INLINE __m512 fma_onto(__m512 acc, __m512 a, __m512 b) {
-    __asm__("vfmadd231ps %1, %2, %0" : "+v"(acc) : "v"(a), "v"(b));
-    return acc;
+// For one token.
+INLINE void one_codes(const struct codec *c, const uint8_t *unit, int block, __m512i *q) {
+    (c->codes_one ? c->codes_one : c->codes)(unit, block, q);
+}
+
+// sum, which begins at start, and the products of a span of one token. A sum of 8 quads is two
+// chains. Loads must stay in order, so quads that are loaded one by one alternate.
+INLINE __m512i one_dot(const struct codec *c, const int32_t *start, const __m512i *q,
+                       const int8_t *x) {
+    __m512i sum = c->offsets ? _mm512_setzero_si512() : _mm512_set1_epi32(*start);
+    __m512i more = _mm512_setzero_si512();
+    if (c->span == 16) {
+        for (int i = 0; i < QUADS / 2; i++) sum = dot(sum, q[i], x + 4 * i);
+        return sum;
+    }
+    if (!c->codes_one) {
+        for (int i = 0; i < QUADS; i += 2) {
+            sum = dot(sum, q[i], x + 4 * i);
+            more = dot(more, q[i + 1], x + 4 * i + 4);
+        }
+        return _mm512_add_epi32(sum, more);
+    }
+    for (int i = 0; i < QUADS / 2; i++) {
+        sum = dot(sum, q[i], x + 4 * i);
+        more = dot(more, q[i + 4], x + 4 * i + 16);
+    }
+    return _mm512_add_epi32(sum, _mm512_srai_epi32(more, 4));
 }
 
 // acc of n neighbouring tokens and a block, the spans in order: acc = fmaf((float)dot, scale * d,
 // acc), then acc = fmaf(offset, d * sum, acc). xq, d, start and offset are those of the first
 // token. The sums of several tokens take turns, so that none waits for its own last product.
-INLINE void block_add(__m512 *acc, const __m512i *q, const __m512 *scale, const __m512 *min,
-                      const int8_t *xq, const float *d, const int32_t *start, const float *offset,
-                      const int n, const int span, const bool offsets) {
-    const int spans = 32 / span, quads = span / 4;
+INLINE void block_add(const struct codec *c, __m512 *acc, const __m512i *q, const __m512 *scale,
+                      const __m512 *min, const int8_t *xq, const float *d, const int32_t *start,
+                      const float *offset, const int n) {
+    const int spans = 32 / c->span, quads = c->span / 4;
+    const bool offsets = c->offsets;
     for (int s = 0; s < spans; s++) {
         __m512i sum[TURNS];
         for (int j = 0; j < n; j++)
@@ -152,48 +87,12 @@ INLINE void block_add(__m512 *acc, const __m512i *q, const __m512 *scale, const 
     }
 }
 
-// n tokens from `token` on, all in one tile of the activations.
-INLINE void tile_block(const struct codec *c, const struct matmul_args *args, const uint8_t *w,
-                       int64_t row, int token, const int n) {
-    _Alignas(64) int32_t start[STEP_BLOCKS * MATMUL_TILE * 2];
-    _Alignas(64) float offset[STEP_BLOCKS * MATMUL_TILE * 2];
-    const int64_t blocks = args->cols / MATMUL_SPAN;
-    const struct matmul_x x = matmul_x_of(args->n, token, args->cols);
-    const int64_t stride = x.stride, within = token % MATMUL_TILE;
-    const int spans = 32 / c->span;
-    const int turns = c->span == 32 ? TURNS : 1; // two scales leave too few registers
-    __m512 acc[MATMUL_TILE];
-    UNROLL for (int j = 0; j < n; j++) acc[j] = _mm512_setzero_ps();
-    for (int64_t b0 = 0; b0 < blocks; b0 += STEP_BLOCKS) {
-        const int count = blocks - b0 < STEP_BLOCKS ? (int)(blocks - b0) : STEP_BLOCKS;
-        starts_make(args, x.first - within + b0 * stride, count * (int)stride, c->span, c->zero,
-                    c->offsets, start, offset);
-        for (int i = 0; i < count; i++) {
-            const int64_t b = b0 + i, at = x.first + b * stride, local = i * stride + within;
-            const uint8_t *unit = w + b / c->unit_blocks * c->unit_bytes;
-            const int block = (int)(b % c->unit_blocks);
-            __m512i q[QUADS];
-            __m512 scale[2], min[2];
-            prefetch(w + b * (c->unit_bytes / c->unit_blocks), c->unit_bytes / c->unit_blocks, n);
-            c->codes(unit, block, q);
-            c->scales(unit, block, scale);
-            if (c->offsets) c->mins(unit, block, min);
-            UNROLL for (int j = 0; j < n; j += turns) {
-                block_add(acc + j, q, scale, min, args->xq + 32 * (at + j), args->xd + at + j,
-                          start + (local + j) * spans, offset + (local + j) * spans,
-                          n - j < turns ? n - j : turns, c->span, c->offsets);
-            }
-        }
-    }
-    UNROLL for (int j = 0; j < n; j++) rows_store(args, acc[j], row, token + j);
-}
+#include "backend/cpu/matmul_tiles_avx512.h"
 
 // ---------------------------------------------------------------- two groups
 
 // Two groups share each load of an activation: Zen 5 and Xeons make two products a cycle, and no
 // more than two loads. A block, token and group then costs 10 or 11 products and 6 to 8 loads.
-enum { PAIR_TOKENS = 4 }; // whose sums are in registers
-
 // The codes of a block of two groups, and their scales.
 struct pair_block {
     __m512i q[2][QUADS];
@@ -332,31 +231,6 @@ INLINE void panel_decode(const struct codec *c, const uint8_t *w, int64_t first,
     }
 }
 
-// As rows_store of groups [g0, g0 + groups) and n tokens from `token` on. A token's groups are
-// neighbours in memory. sums: of the first group, [n][16]; the others are `stride` apart.
-static inline __attribute__((unused)) void sums_store(const struct matmul_args *args,
-                                                      const float *sums, int64_t stride, int64_t g0,
-                                                      int groups, int token, int n) {
-    __mmask16 mask[MATMUL_PANEL_GROUPS];
-    __m512 bias[MATMUL_PANEL_GROUPS];
-    const __m512 scale = _mm512_set1_ps(args->scale);
-    for (int g = 0; g < groups; g++) {
-        const int64_t row = (g0 + g) * MATMUL_GROUP, left = args->rows - row;
-        mask[g] = left >= MATMUL_GROUP ? 0xffff : (__mmask16)((1u << left) - 1);
-        if (args->bias) bias[g] = _mm512_maskz_loadu_ps(mask[g], args->bias + row);
-    }
-    for (int t = 0; t < n; t++) {
-        float *out = args->y + (token + t) * args->ldy + g0 * MATMUL_GROUP;
-        for (int g = 0; g < groups; g++, out += MATMUL_GROUP) {
-            __m512 y = _mm512_load_ps(sums + g * stride + t * MATMUL_GROUP);
-            if (args->scale != 1.0f) y = _mm512_mul_ps(y, scale);
-            if (args->bias) y = _mm512_add_ps(y, bias[g]);
-            if (args->add) y = _mm512_add_ps(_mm512_maskz_loadu_ps(mask[g], out), y);
-            _mm512_mask_storeu_ps(out, mask[g], y);
-        }
-    }
-}
-
 // Blocks [first, first + count) of the group that begins at w.
 typedef void (*panel_decode_fn)(const uint8_t *w, int64_t first, int count, struct panel *panel);
 
@@ -373,12 +247,6 @@ MATMUL_BLOCKS(X)
 void matmul_panel_avx512(const struct matmul_args *args, int64_t group_begin, int64_t group_end,
                          int64_t group_bytes, int span, int zero, bool offsets,
                          panel_decode_fn decode);
-
-#define TILE_BLOCK(name, n)                                                                        \
-    static void name##_tile_##n(const struct matmul_args *args, const uint8_t *w, int64_t row,     \
-                                int token) {                                                       \
-        tile_block(&codec_##name, args, w, row, token, n);                                         \
-    }
 
 // The functions of a format, from codec_<name> and the layout's name.
 #define MATMUL_BLOCK(name, layout)                                                                 \

@@ -2,12 +2,13 @@
 // matmul_layout.h). Reached through matmul_table.c.
 #if defined(__x86_64__)
 
-#include "backend/cpu/matmul_avx512.h"
 #include "backend/cpu/matmul_codes_avx512.h"
 #include "backend/cpu/matmul_one_avx512.h"
 #include "backend/cpu/matmul_table.h"
 #include "quant/iq4_nl.h"
 #include "quant/mxfp4.h"
+
+enum { MXFP4_ZERO = 12 }; // its levels are -12 to 12
 
 INLINE void pair_scales(const uint8_t *unit, int block, __m512 *scale) {
     scale[0] = load_f16(unit + PACK_HALVES * block);
@@ -48,12 +49,12 @@ INLINE void codes_q5_1(const uint8_t *unit, int block, __m512i *q) {
 
 INLINE void codes_iq4_nl(const uint8_t *unit, int block, __m512i *q) {
     codes_q4_0(unit, block, q);
-    codes_levels(iq4_nl_level, q);
+    codes_levels(iq4_nl_level, 128, q);
 }
 
 INLINE void codes_mxfp4(const uint8_t *unit, int block, __m512i *q) {
     codes_nibbles(unit + MXFP4_CODES + PACK_NIBBLES * block, q);
-    codes_levels(mxfp4_level, q);
+    codes_levels(mxfp4_level, MXFP4_ZERO, q);
 }
 
 // 2^(e - 128), as mxfp4_scale.
@@ -64,9 +65,10 @@ INLINE void scales_mxfp4(const uint8_t *unit, int block, __m512 *scale) {
     scale[0] = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_cvtepi32_ps(exponent));
 }
 
-#define CODEC(name, layout, offset, zero_point, scale_fn, min_fn, codes_fn)                        \
+#define CODEC(name, layout, code_bits, offset, zero_point, scale_fn, min_fn, codes_fn)             \
     static const struct codec codec_##name = {                                                     \
         .span = 32,                                                                                \
+        .bits = code_bits,                                                                         \
         .zero = zero_point,                                                                        \
         .offsets = offset,                                                                         \
         .unit_blocks = UNIT_COLS_##layout / 32,                                                    \
@@ -78,12 +80,12 @@ INLINE void scales_mxfp4(const uint8_t *unit, int block, __m512 *scale) {
     };                                                                                             \
     MATMUL_BLOCK(name, layout) MATMUL_ONE(name, layout)
 
-CODEC(q8_0, q8_0, false, 128, pair_scales, NULL, NULL)
-CODEC(q4_0, q4_0, false, 8, pair_scales, NULL, halves_q4_0)
-CODEC(q4_1, q4_1, true, 0, pair_scales, pair_mins, halves_q4_1)
-CODEC(q5_0, q5_0, false, 16, pair_scales, NULL, NULL)
-CODEC(q5_1, q5_1, true, 0, pair_scales, pair_mins, NULL)
-CODEC(iq4_nl, q4_0, false, 128, pair_scales, NULL, NULL)
-CODEC(mxfp4, mxfp4, false, 128, scales_mxfp4, NULL, NULL)
+CODEC(q8_0, q8_0, 8, false, 128, pair_scales, NULL, NULL)
+CODEC(q4_0, q4_0, 4, false, 8, pair_scales, NULL, halves_q4_0)
+CODEC(q4_1, q4_1, 4, true, 0, pair_scales, pair_mins, halves_q4_1)
+CODEC(q5_0, q5_0, 5, false, 16, pair_scales, NULL, NULL)
+CODEC(q5_1, q5_1, 5, true, 0, pair_scales, pair_mins, NULL)
+CODEC(iq4_nl, q4_0, 8, false, 128, pair_scales, NULL, NULL)
+CODEC(mxfp4, mxfp4, 5, false, MXFP4_ZERO, scales_mxfp4, NULL, NULL)
 
 #endif

@@ -3,7 +3,11 @@
 #ifndef RN_BACKEND_CPU_MATMUL_CODES_AVX512_H
 #define RN_BACKEND_CPU_MATMUL_CODES_AVX512_H
 
+#if defined(__AVX512VNNI__)
 #include "backend/cpu/matmul_avx512.h"
+#else
+#include "backend/cpu/matmul_avx512bw.h"
+#endif
 
 INLINE void codes_nibbles(const uint8_t *w, __m512i *q) {
     const __m512i low = _mm512_set1_epi8(15);
@@ -41,10 +45,10 @@ INLINE void codes_fives(const uint8_t *w, __m512i *q) {
     for (int i = 0; i < QUADS; i++) q[i] = or_and(q[i], bit_move(plane, i, 4), fifth);
 }
 
-// Nibbles to their levels + 128.
-INLINE void codes_levels(const int8_t level[16], __m512i *q) {
-    const __m128i plus = _mm_set1_epi8((char)0x80);
-    const __m128i one = _mm_xor_si128(_mm_loadu_si128((const __m128i *)level), plus);
+// Nibbles to their levels + zero.
+INLINE void codes_levels(const int8_t level[16], const int zero, __m512i *q) {
+    const __m128i plus = _mm_set1_epi8((char)zero);
+    const __m128i one = _mm_add_epi8(_mm_loadu_si128((const __m128i *)level), plus);
     const __m512i table = _mm512_broadcast_i32x4(one);
     for (int i = 0; i < QUADS; i++) q[i] = _mm512_shuffle_epi8(table, q[i]);
 }

@@ -2,7 +2,6 @@
 // matmul_layout.h). Reached through matmul_table.c.
 #if defined(__x86_64__)
 
-#include "backend/cpu/matmul_avx512.h"
 #include "backend/cpu/matmul_codes_avx512.h"
 #include "backend/cpu/matmul_one_avx512.h"
 #include "backend/cpu/matmul_table.h"
@@ -218,12 +217,14 @@ INLINE void header_iq4_xs(const uint8_t *unit, struct header *out) {
 
 INLINE void codes_iq4_xs(const uint8_t *unit, int block, __m512i *q) {
     codes_nibbles(unit + IQ4_XS_CODES + PACK_NIBBLES * block, q);
-    codes_levels(iq4_nl_level, q);
+    codes_levels(iq4_nl_level, 128, q);
 }
 
-#define CODEC(name, columns, offset, zero_point, scale_fn, min_fn, header_fn, codes_fn)            \
+#define K_CODEC(name, columns, code_bits, offset, zero_point, scale_fn, min_fn, header_fn,         \
+                codes_fn)                                                                          \
     static const struct codec codec_##name = {                                                     \
         .span = columns,                                                                           \
+        .bits = code_bits,                                                                         \
         .zero = zero_point,                                                                        \
         .offsets = offset,                                                                         \
         .unit_blocks = UNIT_COLS_##name / 32,                                                      \
@@ -236,11 +237,11 @@ INLINE void codes_iq4_xs(const uint8_t *unit, int block, __m512i *q) {
     };                                                                                             \
     MATMUL_BLOCK(name, name) MATMUL_ONE(name, name)
 
-CODEC(q4_k, 32, true, 0, k_scales, k_mins, header_k, halves_q4_k)
-CODEC(q5_k, 32, true, 0, k_scales, k_mins, header_k, NULL)
-CODEC(q6_k, 16, false, 32, scales_q6_k, NULL, header_q6_k, NULL)
-CODEC(q2_k, 16, true, 0, scales_q2_k, mins_q2_k, header_q2_k, NULL)
-CODEC(q3_k, 16, false, 4, scales_q3_k, NULL, header_q3_k, NULL)
-CODEC(iq4_xs, 32, false, 128, scales_iq4_xs, NULL, header_iq4_xs, NULL)
+K_CODEC(q4_k, 32, 4, true, 0, k_scales, k_mins, header_k, halves_q4_k)
+K_CODEC(q5_k, 32, 5, true, 0, k_scales, k_mins, header_k, NULL)
+K_CODEC(q6_k, 16, 6, false, 32, scales_q6_k, NULL, header_q6_k, NULL)
+K_CODEC(q2_k, 16, 4, true, 0, scales_q2_k, mins_q2_k, header_q2_k, NULL)
+K_CODEC(q3_k, 16, 4, false, 4, scales_q3_k, NULL, header_q3_k, NULL)
+K_CODEC(iq4_xs, 32, 8, false, 128, scales_iq4_xs, NULL, header_iq4_xs, NULL)
 
 #endif

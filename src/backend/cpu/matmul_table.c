@@ -16,21 +16,25 @@
      .name = name_shapes,                                                                          \
      .has_ways = ISA_##isa_id != ISA_NEON},
 
-#define FLOAT_AVX512(id, n, layout)                                                                \
-    KERNEL(id, AVX512, layout,                                                                     \
-           SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
-                  matmul_##n##_avx512),                                                            \
+// Floats use no VNNI: the sets that have it take the kernels of AVX512BW.
+#define FLOAT_AVX512BW_AS(id, n, layout, isa)                                                      \
+    KERNEL(id, isa, layout,                                                                        \
+           SHAPES(matmul_##n##_one_avx512bw, matmul_##n##_avx512bw, matmul_##n##_avx512bw,         \
+                  matmul_##n##_avx512bw),                                                          \
            SHAPES("fma 2x1", "fma 2x8", "fma 2x8", "fma 2x8"))
+#define FLOAT_AVX512BW(id, n, layout) FLOAT_AVX512BW_AS(id, n, layout, AVX512BW)
+#define FLOAT_AVX512(id, n, layout)   FLOAT_AVX512BW_AS(id, n, layout, AVX512)
+#define FLOAT_AMX(id, n, layout)      FLOAT_AVX512BW_AS(id, n, layout, AMX)
+#define BLOCK_AVX512BW(id, n, layout)                                                              \
+    KERNEL(id, AVX512BW, layout,                                                                   \
+           SHAPES(matmul_##n##_one_avx512bw, matmul_##n##_avx512bw, matmul_##n##_avx512bw,         \
+                  matmul_##n##_panel_avx512bw),                                                    \
+           SHAPES("maddubs 1x1", "maddubs 1x8", "maddubs 1x16", "1x16, panel 2x4"))
 #define BLOCK_AVX512(id, n, layout)                                                                \
     KERNEL(id, AVX512, layout,                                                                     \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
                   matmul_##n##_panel_avx512),                                                      \
            SHAPES("vnni 1x1", "vnni 1x8", "vnni 1x16, 2x4", "1x16, panel 2x4"))
-#define FLOAT_AMX(id, n, layout)                                                                   \
-    KERNEL(id, AMX, layout,                                                                        \
-           SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_avx512,               \
-                  matmul_##n##_avx512),                                                            \
-           SHAPES("fma 2x1", "fma 2x8", "fma 2x8", "fma 2x8"))
 #define BLOCK_AMX(id, n, layout)                                                                   \
     KERNEL(id, AMX, layout,                                                                        \
            SHAPES(matmul_##n##_one_avx512, matmul_##n##_avx512, matmul_##n##_amx,                  \
@@ -80,9 +84,9 @@
 static const struct matmul_kernel kernels[] = {
 #if defined(__x86_64__)
     MATMUL_FLOATS(FLOAT_AVX2) MATMUL_BLOCKS(BLOCK_AVX2) MATMUL_FLOATS(FLOAT_AVXVNNI)
-        MATMUL_BLOCKS(BLOCK_AVXVNNI) MATMUL_FLOATS(FLOAT_AVX512) MATMUL_BLOCKS(BLOCK_AVX512)
-            MATMUL_FLOATS(FLOAT_AMX) MATMUL_BLOCKS_32(BLOCK_AMX) SPANS_AMX(Q6_K, q6_k, q6_k)
-                MATMUL_UNTILED(UNTILED_AMX)
+        MATMUL_BLOCKS(BLOCK_AVXVNNI) MATMUL_FLOATS(FLOAT_AVX512BW) MATMUL_BLOCKS(BLOCK_AVX512BW)
+            MATMUL_FLOATS(FLOAT_AVX512) MATMUL_BLOCKS(BLOCK_AVX512) MATMUL_FLOATS(FLOAT_AMX)
+                MATMUL_BLOCKS_32(BLOCK_AMX) SPANS_AMX(Q6_K, q6_k, q6_k) MATMUL_UNTILED(UNTILED_AMX)
 #elif defined(__aarch64__)
     MATMUL_FLOATS(FLOAT_NEON) MATMUL_BLOCKS(BLOCK_NEON)
 #endif

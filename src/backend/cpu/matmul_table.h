@@ -38,13 +38,14 @@ typedef void matmul_run_fn(const struct matmul_args *args, int64_t group_begin, 
 
 #if defined(__x86_64__)
 #define X(id, name, layout)                                                                        \
-    matmul_run_fn matmul_##name##_one_avx512, matmul_##name##_avx512, matmul_##name##_avx2;
+    matmul_run_fn matmul_##name##_one_avx512bw, matmul_##name##_avx512bw, matmul_##name##_avx2;
 MATMUL_FLOATS(X)
 #undef X
 #define X(id, name, layout)                                                                        \
     matmul_run_fn matmul_##name##_one_avx512, matmul_##name##_avx512,                              \
-        matmul_##name##_panel_avx512, matmul_##name##_avx2, matmul_##name##_panel_avx2,            \
-        matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni;
+        matmul_##name##_panel_avx512, matmul_##name##_one_avx512bw,                                \
+        matmul_##name##_panel_avx512bw, matmul_##name##_avx512bw, matmul_##name##_avx2,            \
+        matmul_##name##_panel_avx2, matmul_##name##_avxvnni, matmul_##name##_panel_avxvnni;
 MATMUL_BLOCKS(X)
 #undef X
 #define X(id, name, layout) matmul_run_fn matmul_##name##_amx;

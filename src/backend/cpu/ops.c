@@ -7,14 +7,15 @@
 static const struct cpu_ops *const tables[ISA_COUNT] = {
     [ISA_SCALAR] = &ops_scalar,
 #if defined(__x86_64__)
-    [ISA_AVX2] = &ops_avx2,     [ISA_AVXVNNI] = &ops_avxvnni,
+    [ISA_AVX2] = &ops_avx2,     [ISA_AVXVNNI] = &ops_avxvnni, [ISA_AVX512BW] = &ops_avx512bw,
     [ISA_AVX512] = &ops_avx512, [ISA_AMX] = &ops_amx,
 #elif defined(__aarch64__)
     [ISA_NEON] = &ops_neon,
 #endif
 };
 
-static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon"};
+static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avx512bw",
+                                             "avx512", "amx",  "neon"};
 
 const char *ops_name(enum cpu_isa isa) { return names[isa]; }
 

@@ -191,7 +191,7 @@ struct cpu_ops {
 
 extern const struct cpu_ops ops_scalar;
 #if defined(__x86_64__)
-extern const struct cpu_ops ops_avx2, ops_avxvnni, ops_avx512, ops_amx;
+extern const struct cpu_ops ops_avx2, ops_avxvnni, ops_avx512bw, ops_avx512, ops_amx;
 #elif defined(__aarch64__)
 extern const struct cpu_ops ops_neon;
 #endif

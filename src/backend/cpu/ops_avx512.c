@@ -1,5 +1,6 @@
-// The ops for AVX-512 (F, BW, VL, DQ, VNNI): the primitives of ops_simd.h on one register of 16
-// floats, the quantizer, and the table. Must run only where is_here() says so.
+// The ops for AVX-512 (F, BW, VL, DQ): the primitives of ops_simd.h on one register of 16 floats,
+// the quantizer, and the tables. Compiled with VNNI, and once more without (ops_avx512bw.c). Must
+// run only where is_here() says so.
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -107,12 +108,13 @@ static inline v16 v_load_i4(const uint8_t *x, bool high) {
 }
 
 typedef __m512i i16;
-enum { DOT8_ZERO = 128, DOT4_ZERO = 8 };
 static inline i16 i_set(int32_t x) { return _mm512_set1_epi32(x); }
 static inline i16 i_load(const uint8_t *x) { return _mm512_loadu_si512(x); }
 static inline i16 i_low(i16 x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
 static inline i16 i_high(i16 x) { return i_low(_mm512_srli_epi16(x, 4)); }
 static inline v16 i_float(i16 x) { return _mm512_cvtepi32_ps(x); }
+#if defined(__AVX512VNNI__)
+enum { DOT8_ZERO = 128, DOT4_ZERO = 8 };
 // As the intrinsic, for which gcc 12 copies the sums of a loop twice, and spills some of them.
 static inline i16 i_dot4(i16 acc, i16 x, i16 q) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(q));
@@ -121,6 +123,22 @@ static inline i16 i_dot4(i16 acc, i16 x, i16 q) {
 static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
     return i_dot4(acc, _mm512_xor_si512(x, _mm512_set1_epi8(-128)), q);
 }
+static inline i16 i_mac(i16 acc, i16 x, i16 w) { return _mm512_dpwssd_epi32(acc, x, w); }
+#else
+enum { DOT8_ZERO = 0, DOT4_ZERO = 8 };
+// x unsigned; the sum of two products fits 16 bits: 2 * 127 * 127, or 2 * 15 * 127.
+static inline i16 i_dot4(i16 acc, i16 x, i16 q) {
+    const __m512i pairs = _mm512_maddubs_epi16(x, q);
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+static inline i16 i_dot8(i16 acc, i16 x, i16 q) { // the sign of a code goes to q
+    q = _mm512_mask_sub_epi8(q, _mm512_movepi8_mask(x), _mm512_setzero_si512(), q);
+    return i_dot4(acc, _mm512_abs_epi8(x), q);
+}
+static inline i16 i_mac(i16 acc, i16 x, i16 w) {
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(x, w));
+}
+#endif
 
 static inline v16 v_of_codes(i16 x) { return FLOAT(x); }
 static inline void v_transpose(v16 x[16]) {
@@ -174,7 +192,6 @@ static inline void i_weights_store(uint8_t *row, int t, const v16 x[2]) {
                          0x0e, 0x0a, 0x0c, 0x08, 0x06, 0x02, 0x04, 0x00);
     _mm512_storeu_si512(row + 2 * t, _mm512_permutex2var_epi16(INT(x[0]), order, INT(x[1])));
 }
-static inline i16 i_mac(i16 acc, i16 x, i16 w) { return _mm512_dpwssd_epi32(acc, x, w); }
 static inline i16 i_total(const int32_t *sum, int next) {
     (void)next;
     return _mm512_loadu_si512(sum);
@@ -235,15 +252,18 @@ static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
 
 static bool is_here(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni");
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-static bool is_here_amx(void) { return is_here() && x86_takes_amx_int8(); }
+#if defined(__AVX512VNNI__)
+
+static bool is_here_vnni(void) { return is_here() && __builtin_cpu_supports("avx512vnni"); }
+
+static bool is_here_amx(void) { return is_here_vnni() && x86_takes_amx_int8(); }
 
 const struct cpu_ops ops_avx512 = {.isa = ISA_AVX512,
                                    .name = "avx512",
-                                   .is_here = is_here,
+                                   .is_here = is_here_vnni,
                                    SIMD_FUNCTIONS(simd_attention)};
 
 void attention_avx512_tiles(const struct attention_args *args, float *scratch,
@@ -260,6 +280,15 @@ const struct cpu_ops ops_amx = {.isa = ISA_AMX,
                                 .name = "amx",
                                 .is_here = is_here_amx,
                                 SIMD_FUNCTIONS(amx_attention)};
+
+#else
+
+const struct cpu_ops ops_avx512bw = {.isa = ISA_AVX512BW,
+                                     .name = "avx512bw",
+                                     .is_here = is_here,
+                                     SIMD_FUNCTIONS(simd_attention)};
+
+#endif
 
 #else
 typedef int ops_avx512_is_empty; // ISO C wants a declaration

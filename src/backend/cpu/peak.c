@@ -35,8 +35,9 @@ const struct peak_loop peak_scalar_f32 = {scalar_f32, PEAK_CHAINS};
 
 static const struct peak_loop *loop_find(enum cpu_isa isa, bool integer) {
 #if defined(__x86_64__)
-    if (isa == ISA_AMX) return integer ? &peak_amx_int8 : &peak_avx512_f32;
-    if (isa == ISA_AVX512) return integer ? &peak_avx512_int8 : &peak_avx512_f32;
+    if (isa == ISA_AMX) return integer ? &peak_amx_int8 : &peak_avx512bw_f32;
+    if (isa == ISA_AVX512) return integer ? &peak_avx512_int8 : &peak_avx512bw_f32;
+    if (isa == ISA_AVX512BW) return integer ? &peak_avx512bw_int8 : &peak_avx512bw_f32;
     if (isa == ISA_AVXVNNI) return integer ? &peak_avxvnni_int8 : &peak_avx2_f32;
     if (isa == ISA_AVX2) return integer ? &peak_avx2_int8 : &peak_avx2_f32;
 #elif defined(__aarch64__)

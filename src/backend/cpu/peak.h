@@ -16,7 +16,8 @@ extern const struct peak_loop peak_scalar_int8, peak_scalar_f32;
 #if defined(__x86_64__)
 extern const struct peak_loop peak_avx2_int8, peak_avx2_f32;
 extern const struct peak_loop peak_avxvnni_int8;
-extern const struct peak_loop peak_avx512_int8, peak_avx512_f32;
+extern const struct peak_loop peak_avx512bw_int8, peak_avx512bw_f32;
+extern const struct peak_loop peak_avx512_int8;
 extern const struct peak_loop peak_amx_int8;
 #elif defined(__aarch64__)
 extern const struct peak_loop peak_neon_int8, peak_neon_f32;

@@ -1,4 +1,5 @@
-// The arithmetic peak with AVX-512: vpdpbusd does 64 multiply-adds, a float FMA 16.
+// The arithmetic peak with AVX-512-VNNI: vpdpbusd does 64 multiply-adds. Floats are those of
+// peak_avx512bw.c.
 #if defined(__AVX512VNNI__)
 #include <immintrin.h>
 
@@ -17,21 +18,7 @@ static uint64_t int8_run(int64_t n_rounds) {
     return (uint64_t)_mm512_reduce_add_epi64(all);
 }
 
-static uint64_t f32_run(int64_t n_rounds) {
-    __m512 sum[PEAK_CHAINS];
-    const __m512 half = _mm512_set1_ps(0.5f), one = _mm512_set1_ps(1);
-    for (int i = 0; i < PEAK_CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
-    for (int64_t n = 0; n < n_rounds; n++) {
-#pragma GCC unroll 12
-        for (int i = 0; i < PEAK_CHAINS; i++) sum[i] = _mm512_fmadd_ps(sum[i], half, one);
-    }
-    __m512 all = sum[0];
-    for (int i = 1; i < PEAK_CHAINS; i++) all = _mm512_add_ps(all, sum[i]);
-    return (uint64_t)_mm512_reduce_add_ps(all);
-}
-
 const struct peak_loop peak_avx512_int8 = {int8_run, PEAK_CHAINS * 64};
-const struct peak_loop peak_avx512_f32 = {f32_run, PEAK_CHAINS * 16};
 #else
 typedef int peak_avx512_unused; // another architecture
 #endif

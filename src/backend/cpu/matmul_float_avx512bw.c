@@ -1,11 +1,10 @@
-// Matrix products of float formats with AVX-512. A lane is a row of the group; a tile is up to 8
-// tokens over two groups, which share each load of an activation. Per lane the operations are
-// matmul_reference()'s. In prefill this runs at the rate of the fma units. Packed layouts:
-// matmul_layout.h. Reached through matmul_table.c.
+// Matrix products of float formats with AVX-512, with VNNI and without. A lane is a row of the
+// group; a tile is up to 8 tokens over two groups, which share each load of an activation. Per lane
+// the operations are matmul_reference()'s. In prefill this runs at the rate of the fma units.
+// Packed layouts: matmul_layout.h. Reached through matmul_table.c.
 #if defined(__x86_64__)
 
-#include "backend/cpu/matmul_avx512.h"
-#include "backend/cpu/matmul_one_avx512.h"
+#include "backend/cpu/matmul_runs_avx512.h"
 #include "backend/cpu/matmul_table.h"
 
 // --- float formats: acc = fmaf(w[k], x[k], acc), k ascending ---
@@ -108,8 +107,8 @@ static void one_float_run(const struct matmul_args *args, int64_t begin, int64_t
     ONE_FLOAT(name, 1, column_bytes)                                                               \
     ONE_FLOAT(name, 2, column_bytes)                                                               \
     ONE_FLOAT(name, 4, column_bytes)                                                               \
-    void matmul_##name##_one_avx512(const struct matmul_args *args, int64_t group_begin,           \
-                                    int64_t group_end) {                                           \
+    void matmul_##name##_one_avx512bw(const struct matmul_args *args, int64_t group_begin,         \
+                                      int64_t group_end) {                                         \
         static const one_float_fn fn[] = {name##_one_1, name##_one_2, name##_one_4};               \
         one_float_run(args, group_begin, group_end, matmul_group_bytes_##size(args->cols), fn);    \
     }
@@ -138,8 +137,8 @@ static void one_float_run(const struct matmul_args *args, int64_t begin, int64_t
     TILE_FLOAT(name, 6, 2, size, column_bytes)                                                     \
     TILE_FLOAT(name, 7, 2, size, column_bytes)                                                     \
     TILE_FLOAT(name, 8, 2, size, column_bytes)                                                     \
-    void matmul_##name##_avx512(const struct matmul_args *args, int64_t group_begin,               \
-                                int64_t group_end) {                                               \
+    void matmul_##name##_avx512bw(const struct matmul_args *args, int64_t group_begin,             \
+                                  int64_t group_end) {                                             \
         static const tile_fn one[TILE_MAX] = {name##_1x1, name##_1x2, name##_1x3, name##_1x4,      \
                                               name##_1x5, name##_1x6, name##_1x7, name##_1x8};     \
         static const tile_fn two[TILE_MAX] = {name##_2x1, name##_2x2, name##_2x3, name##_2x4,      \
