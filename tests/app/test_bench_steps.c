@@ -122,7 +122,7 @@ CASE(test_kernels_are_the_same_in_every_format) {
     assert_int_equal(occurrences(caught.out, "\n"), n + 1);
     bench_ran("--kernels", &caught);
     assert_int_equal(occurrences(caught.out, "\n"), n + 2);
-    assert_non_null(strstr(caught.out, "\n| Q4_0   | scalar  | yes  | reference, slow | "));
+    assert_non_null(strstr(caught.out, "\n| Q4_0   | scalar   | yes  | reference, slow | "));
     const size_t width = strcspn(caught.out, "\n");
     for (const char *line = caught.out; *line; line += width + 1)
         check(strcspn(line, "\n") == width, "not aligned: %.80s", line);
