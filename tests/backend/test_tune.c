@@ -8,21 +8,26 @@
 
 enum { DEFAULT_NS = 100000 };
 
+typedef uint64_t (*times_fn)(int way, int call);
+
 struct machine {
-    uint64_t (*times)(int way, int call);
+    times_fn times, alone; // of all threads, of one
     int n_calls;
 };
 
-static uint64_t machine_pass(void *ctx, int way) {
+static uint64_t machine_pass(void *ctx, int way, bool alone, int turn) {
     struct machine *m = ctx;
     check(way >= 0 && way < MATMUL_WAYS, "way %d", way);
-    return m->times(way, m->n_calls++);
+    check(turn >= 0 && turn < TUNE_TURNS, "turn %d", turn);
+    return (alone ? m->alone : m->times)(way, m->n_calls++);
 }
 
-static int choose(uint64_t (*times)(int, int), double *gain) {
-    struct machine m = {.times = times};
-    return tune_choose(machine_pass, &m, gain);
+static int choose_of_two(times_fn times, times_fn alone, double *gain) {
+    struct machine m = {.times = times, .alone = alone};
+    return tune_choose(&(struct tune_passes){machine_pass, &m}, gain);
 }
+
+static int choose(times_fn times, double *gain) { return choose_of_two(times, times, gain); }
 
 static uint64_t times_alike(int way, int call) { return DEFAULT_NS; }
 
@@ -59,9 +64,34 @@ CASE(the_fastest_way_is_chosen) {
     check(fabs(gain - 1.25) < 0.01, "gain %g", gain);
 }
 
+// With one thread, ways 1, 4 and 6 are better than the default.
+static uint64_t times_alone(int way, int call) {
+    static const uint64_t percent[] = {[1] = 70, [4] = 80, [6] = 90};
+    return way == 1 || way == 4 || way == 6 ? DEFAULT_NS * percent[way] / 100 : DEFAULT_NS;
+}
+
+// With all, way 1 is worse.
+static uint64_t times_one_worse(int way, int call) {
+    return way == 1 ? DEFAULT_NS * 5 / 4 : DEFAULT_NS;
+}
+
+// With all, way 6 is better than the default, and way 4 as good as way 6.
+static uint64_t times_two_better(int way, int call) {
+    return way == 6 ? DEFAULT_NS * 80 / 100 : way == 4 ? DEFAULT_NS * 81 / 100 : DEFAULT_NS;
+}
+
+CASE(one_thread_decides_between_ways_that_are_alike) {
+    double gain;
+    assert_int_equal(choose_of_two(times_one_worse, times_alone, &gain), 4);
+    check(gain == 1, "gain %g", gain);
+    assert_int_equal(choose_of_two(times_two_better, times_alone, &gain), 4);
+    check(fabs(gain - 1 / 0.81) < 0.01, "gain %g", gain);
+    assert_int_equal(choose_of_two(times_one_better, times_alone, &gain), 6);
+}
+
 CASE(the_default_stays_where_no_way_is_clearly_faster) {
-    uint64_t (*const times[])(int, int) = {times_alike, times_little_better, times_all_worse,
-                                           times_phases, times_lucky_once};
+    const times_fn times[] = {times_alike, times_little_better, times_all_worse, times_phases,
+                              times_lucky_once};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         double gain;
         check(choose(times[i], &gain) == 0, "machine %d", (int)i);

@@ -29,6 +29,12 @@ struct cpu_buffer {
     int64_t ld;  // floats from row to row
 };
 
+enum {
+    CPU_CHUNK_BYTES = 128 << 10, // of weights that a thread takes at a time, at most
+    // The same for float formats, whose kernels read several runs side by side: long ones.
+    CPU_CHUNK_BYTES_FLOAT = 512 << 10,
+};
+
 // One product of a stage; the stage's row groups count through its products.
 struct cpu_matmul {
     const struct matmul_kernel *kernel;

@@ -46,7 +46,7 @@ struct matmul_way {
     bool wide; // twice as many runs of groups are read side by side
 };
 
-enum { MATMUL_WAYS = 14 };
+enum { MATMUL_WAYS = 16 };
 extern const struct matmul_way matmul_ways[MATMUL_WAYS]; // tune.c chooses one of them
 
 struct matmul_args {

@@ -52,10 +52,10 @@ INLINE void tile_float(const struct matmul_args *args, const uint8_t *w, int64_t
 // One token: a chain of fmas for each of the runs, whose latency more runs hide.
 INLINE void one_float(const struct matmul_args *args, const uint8_t *w, int64_t row,
                       const struct runs *runs, const int streams, weight_fn weight,
-                      const int column_bytes) {
+                      const int column_bytes, const enum matmul_fetch kind) {
     enum { LINES = 2 };
     const int step = LINES * PACK_VECTOR / column_bytes;
-    const struct matmul_way way = args->way;
+    const int ahead = args->way.ahead;
     const float *x = args->x;
     const bool is_last = row == runs->last_row && streams > 1;
     const int64_t tail = is_last ? args->cols - NEXT_BYTES / column_bytes : args->cols;
@@ -64,7 +64,7 @@ INLINE void one_float(const struct matmul_args *args, const uint8_t *w, int64_t 
     for (int s = 0; s < streams; s++) acc[s] = _mm512_setzero_ps();
     for (; k + step <= args->cols; k += step, w += LINES * PACK_VECTOR) {
         for (int s = 0; s < streams; s++) {
-            fetch(w + s * runs->bytes, LINES, &way);
+            fetch(w + s * runs->bytes, LINES, kind, ahead);
             if (k >= tail) fetch_next(w + s * runs->bytes, LINES, runs, streams);
         }
         UNROLL for (int i = 0; i < step; i++) {
@@ -100,7 +100,8 @@ static void one_float_run(const struct matmul_args *args, int64_t begin, int64_t
 #define ONE_FLOAT(name, streams, column_bytes)                                                     \
     static void name##_one_##streams(const struct matmul_args *args, const uint8_t *w,             \
                                      int64_t row, const struct runs *runs) {                       \
-        one_float(args, w, row, runs, streams, weight_##name, column_bytes);                       \
+        FETCH_SWITCH(args->way.fetch, one_float, args, w, row, runs, streams, weight_##name,       \
+                     column_bytes)                                                                 \
     }
 
 #define MATMUL_ONE_FLOAT(name, size, column_bytes)                                                 \

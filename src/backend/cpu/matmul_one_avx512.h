@@ -66,9 +66,9 @@ INLINE int tail_blocks(const struct codec *c) {
 
 // A group of each run; w and row are those of the first run's.
 INLINE void one_groups(const struct codec *c, const struct one *one, const uint8_t *w, int64_t row,
-                       const struct runs *runs, const int streams) {
+                       const struct runs *runs, const int streams, const enum matmul_fetch kind) {
     const int64_t blocks = one->args->cols / MATMUL_SPAN;
-    const struct matmul_way way = one->args->way;
+    const int ahead = one->args->way.ahead;
     const int step = c->header ? HEADER_STEP : c->unit_blocks;
     const int64_t tail = row == runs->last_row && streams > 1 ? blocks - tail_blocks(c) : blocks;
     struct header header[ONE_STREAMS];
@@ -82,7 +82,7 @@ INLINE void one_groups(const struct codec *c, const struct one *one, const uint8
             for (int s = 0; s < streams; s++) {
                 const uint8_t *unit = w + s * runs->bytes;
                 const uint8_t *line = unit + lines_before(c, i0) * PACK_VECTOR;
-                fetch(line, lines_before(c, step), &way);
+                fetch(line, lines_before(c, step), kind, ahead);
                 if (b + i0 >= tail) fetch_next(line, lines_before(c, step), runs, streams);
                 UNROLL for (int i = 0; i < step; i++) {
                     acc[s] = one_block(c, one, acc[s], unit, &header[s], i0 + i, b + i0 + i);
@@ -119,11 +119,11 @@ static inline void one_run(const struct one *one, int64_t begin, int64_t end, in
 #define MATMUL_ONE(name, layout)                                                                   \
     static void name##_one_1(const struct one *one, const uint8_t *w, int64_t row,                 \
                              const struct runs *runs) {                                            \
-        one_groups(&codec_##name, one, w, row, runs, 1);                                           \
+        FETCH_SWITCH(one->args->way.fetch, one_groups, &codec_##name, one, w, row, runs, 1)        \
     }                                                                                              \
     static void name##_one_2(const struct one *one, const uint8_t *w, int64_t row,                 \
                              const struct runs *runs) {                                            \
-        one_groups(&codec_##name, one, w, row, runs, 2);                                           \
+        FETCH_SWITCH(one->args->way.fetch, one_groups, &codec_##name, one, w, row, runs, 2)        \
     }                                                                                              \
     void MATMUL_NAME(name##_one)(const struct matmul_args *args, int64_t begin, int64_t end) {     \
         const int64_t blocks = args->cols / MATMUL_SPAN;                                           \

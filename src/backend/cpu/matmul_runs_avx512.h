@@ -11,22 +11,39 @@ enum {
     NEXT_BYTES = 2048, // of a run that are requested before it begins
 };
 
-// Requests `lines` lines; `at` is the address that is read now.
-INLINE void fetch(const uint8_t *at, const int lines, const struct matmul_way *way) {
-    const char *p = (const char *)at + way->ahead;
-    if (way->fetch == FETCH_NONE) return;
-    if (way->fetch == FETCH_L1) {
-        for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T0);
-    } else if (way->fetch == FETCH_L2) {
-        for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T1);
-    } else if (way->fetch == FETCH_BOTH) {
-        const char *near = (const char *)at + way->ahead / FETCH_NEAR;
-        for (int i = 0; i < lines; i++) _mm_prefetch(near + PACK_VECTOR * i, _MM_HINT_T0);
-        for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T1);
-    } else {
-        for (int i = 0; i < lines; i++) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_NTA);
+// Requests `lines` lines in the way's kind, which is a constant where this is used; `at` is the
+// address that is read now.
+INLINE void fetch(const uint8_t *at, const int lines, const enum matmul_fetch kind, int ahead) {
+    const char *p = (const char *)at + ahead, *near = (const char *)at + ahead / FETCH_NEAR;
+    for (int i = 0; i < lines && kind == FETCH_BOTH; i++)
+        _mm_prefetch(near + PACK_VECTOR * i, _MM_HINT_T0);
+    for (int i = 0; i < lines; i++) {
+        if (kind == FETCH_L1) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T0);
+        if (kind == FETCH_L2 || kind == FETCH_BOTH) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_T1);
+        if (kind == FETCH_NTA) _mm_prefetch(p + PACK_VECTOR * i, _MM_HINT_NTA);
     }
 }
+
+// Calls read(..., kind), with a copy of it for each kind. Asked in a loop over lines, the kind
+// takes registers and branches, and all requests together were slower than none.
+#define FETCH_SWITCH(kind, read, ...)                                                              \
+    switch (kind) {                                                                                \
+    case FETCH_NONE:                                                                               \
+        read(__VA_ARGS__, FETCH_NONE);                                                             \
+        break;                                                                                     \
+    case FETCH_L1:                                                                                 \
+        read(__VA_ARGS__, FETCH_L1);                                                               \
+        break;                                                                                     \
+    case FETCH_L2:                                                                                 \
+        read(__VA_ARGS__, FETCH_L2);                                                               \
+        break;                                                                                     \
+    case FETCH_NTA:                                                                                \
+        read(__VA_ARGS__, FETCH_NTA);                                                              \
+        break;                                                                                     \
+    case FETCH_BOTH:                                                                               \
+        read(__VA_ARGS__, FETCH_BOTH);                                                             \
+        break;                                                                                     \
+    }
 
 // A call cuts its groups into runs of equal length, which are read side by side.
 struct runs {

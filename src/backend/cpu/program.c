@@ -16,10 +16,7 @@
 #include "base/ticks.h"
 
 enum {
-    CHUNK_WORK = 2048,       // elements of a chunk, at least: so that taking it costs little
-    CHUNK_BYTES = 128 << 10, // of weights that a thread takes at a time, at most
-    // The same for float formats, whose kernels read several runs side by side: long ones.
-    CHUNK_BYTES_FLOAT = 512 << 10,
+    CHUNK_WORK = 2048,      // elements of a chunk, at least: so that taking it costs little
     TILE_BYTES = 256 << 10, // of activations that should stay in a core's cache
     CHUNKS_PER_THREAD = 8,  // so that a core that is taken away stalls little
 };
@@ -89,7 +86,7 @@ static void slow_note(struct cpu_backend *b, enum format_id format) {
 // have the same groups.
 static int64_t group_chunk(const struct cpu_backend *b, const struct cpu_stage *stage,
                            uint64_t bytes, bool plain, int64_t n_heads) {
-    const uint64_t chunk_bytes = plain ? CHUNK_BYTES_FLOAT : CHUNK_BYTES;
+    const uint64_t chunk_bytes = plain ? CPU_CHUNK_BYTES_FLOAT : CPU_CHUNK_BYTES;
     const int64_t most = (int64_t)(chunk_bytes / (bytes / (uint64_t)stage->n_groups + 1));
     const int64_t even = stage->n_groups * n_heads / (pool_size(b->pool) * CHUNKS_PER_THREAD);
     const int64_t chunk = even < most ? even : most;

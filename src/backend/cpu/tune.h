@@ -7,14 +7,19 @@
 #include "backend/cpu/region.h"
 #include "base/pool.h"
 
-enum { TUNE_PAIRS = 9 }; // of passes, before a way is chosen
+enum { TUNE_TURNS = 9 }; // pairs of passes, before a way is chosen
 
-// One pass of a way, by its index in matmul_ways; returns the nanoseconds that it took.
-typedef uint64_t (*tune_pass_fn)(void *ctx, int way);
+// Passes of a way, by its index in matmul_ways, with all threads or with one alone; run returns the
+// nanoseconds that one took, as if all had the same bytes. Those of a turn read alike.
+struct tune_passes {
+    uint64_t (*run)(void *ctx, int way, bool alone, int turn);
+    void *ctx;
+};
 
-// The index of the way whose passes are fastest. The first way is the default: another one must be
-// clearly faster. gain: the default's time over the chosen way's.
-int tune_choose(tune_pass_fn pass, void *ctx, double *gain);
+// The index of the way whose passes are fastest with all threads. Of ways that are alike, it is the
+// fastest with one. The first way is the default: another one must be clearly faster.
+// gain: the default's time over the chosen way's, with all threads.
+int tune_choose(const struct tune_passes *passes, double *gain);
 
 // The fastest way here, on memory that holds no weights: only its size matters.
 rn_status tune_region(struct pool *pool, const struct matmul_kernel *kernel,
