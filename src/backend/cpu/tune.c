@@ -20,6 +20,7 @@ enum {
     LEAST_BYTES = 64 << 20, // of a format's weights, and more than all caches
     CANDIDATES = 3,         // the ways that seem fastest are tried again
     LIKE_PERCENT = 2,       // of the default's time, by which ways that are alike may differ
+    GAIN_PERCENT = 1,       // of its time, which one of those has to gain
 };
 
 // ---------------------------------------------------------------- choosing
@@ -70,7 +71,7 @@ static int candidates_find(const struct tune_passes *p, struct candidate *out) {
 int tune_choose(const struct tune_passes *p, double *gain) {
     const double like = LIKE_PERCENT / 100.0;
     struct candidate candidate[MATMUL_WAYS];
-    double least = 1, least_alone = 1;
+    double least = 1, least_alone = 1 - GAIN_PERCENT / 100.0;
     int best = 0;
     *gain = 1;
     p->run(p->ctx, 0, false, 0); // wakes the threads
