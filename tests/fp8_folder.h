@@ -13,13 +13,13 @@ enum { FP8_BLOCK_SIZE = 16, FP8_NAME = 160, FP8_PROMPT = 40 };
 
 // A tensor of a folder that is being written.
 struct fp8_entry {
-    char name[FP8_NAME], dtype[12], shape[64];
+    char name[FP8_NAME + 32], dtype[12], shape[64];
     uint8_t *data;
     size_t bytes;
 };
 
 struct fp8_image {
-    struct fp8_entry entry[1024];
+    struct fp8_entry entry[2048];
     int n;
 };
 

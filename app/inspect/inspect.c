@@ -113,10 +113,10 @@ bool inspect_is_block(const struct inspect *inspect, const struct tensor_view *t
     return inspect->model && layer_of(tensor) >= inspect->model->n_layer;
 }
 
-int inspect_fp8_count(const struct weights *weights) {
+int inspect_codes_count(const struct weights *weights, enum tensor_codes codes) {
     int n = 0;
     for (int i = 0; i < weights_tensor_count(weights); i++)
-        n += weights_tensor_at(weights, i)->is_fp8;
+        n += weights_tensor_at(weights, i)->codes == codes;
     return n;
 }
 
@@ -325,10 +325,14 @@ static void head_print(const struct inspect *inspect, const struct term *term) {
                model->architecture, model->n_layer, model->n_embd, model->n_head, model->n_head_kv,
                model->n_ctx_train, model->n_vocab);
     }
-    const int n_fp8 = inspect_fp8_count(weights);
+    const int n_fp8 = inspect_codes_count(weights, CODES_FP8),
+              n_integers = inspect_codes_count(weights, CODES_INTEGERS);
     if (n_fp8)
         printf("  %d tensors of 8-bit floats (F8_E4M3) are read as BF16, with their scales\n",
                n_fp8);
+    if (n_integers)
+        printf("  %d tensors of packed integers are read as the formats below, with their scales\n",
+               n_integers);
     struct inspect_block block;
     inspect_block(inspect, &block);
     if (block.n_tensors)

@@ -68,8 +68,8 @@ struct inspect_block {
 void inspect_block(const struct inspect *inspect, struct inspect_block *out);
 // Whether the tensor is one of such a block's. False where runnel cannot run the model.
 bool inspect_is_block(const struct inspect *inspect, const struct tensor_view *tensor);
-// Tensors of 8-bit floats, which are listed as the BF16 that they are read as.
-int inspect_fp8_count(const struct weights *weights);
+// Tensors of codes, which are listed as the format that they are read as.
+int inspect_codes_count(const struct weights *weights, enum tensor_codes codes);
 
 int inspect_json_print(const struct inspect *inspect);
 

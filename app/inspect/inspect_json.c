@@ -235,6 +235,10 @@ static json_t *files_json(const struct weights *weights) {
     return whole(array, ok);
 }
 
+static json_t *codes_json(const struct weights *weights, enum tensor_codes codes) {
+    return json_integer(inspect_codes_count(weights, codes));
+}
+
 static json_t *template_json(const char *text) {
     return text ? json_text(text, strlen(text)) : json_null();
 }
@@ -251,7 +255,8 @@ int inspect_json_print(const struct inspect *inspect) {
                     json_put(object, "totals", totals_json(inspect)) &&
                     json_put(object, "metadata", meta_json(weights)) &&
                     json_put(object, "tensors", tensors_json(inspect)) &&
-                    json_put(object, "fp8_tensors", json_integer(inspect_fp8_count(weights))) &&
+                    json_put(object, "fp8_tensors", codes_json(weights, CODES_FP8)) &&
+                    json_put(object, "integer_tensors", codes_json(weights, CODES_INTEGERS)) &&
                     json_put(object, "left_out", left_out_json(weights));
     return json_print(whole(object, ok), JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 }

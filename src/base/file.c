@@ -116,6 +116,14 @@ rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, v
     return RN_OK;
 }
 
+rn_status file_check_size(const char *path, int fd, uint64_t size, rn_error *err) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) return fail_errno(path, errno, err);
+    if ((uint64_t)info.st_size >= size) return RN_OK;
+    return err_set(err, RN_ERR_IO, "%s: has %llu bytes, and had %llu when it was opened",
+                   err_path(path), (unsigned long long)info.st_size, (unsigned long long)size);
+}
+
 void file_close(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
@@ -145,9 +153,14 @@ bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b) {
            a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
-void file_map_drop(const struct file_map *map) {
-    if (map->data) madvise((void *)(uintptr_t)map->data, map->size, MADV_DONTNEED);
+static void map_advise(const struct file_map *map, int advice) {
+    const uintptr_t before = (uintptr_t)map->data % (uintptr_t)sysconf(_SC_PAGESIZE);
+    if (map->data) madvise((void *)((uintptr_t)map->data - before), map->size + before, advice);
 }
+
+void file_map_drop(const struct file_map *map) { map_advise(map, MADV_DONTNEED); }
+
+void file_map_want(const struct file_map *map) { map_advise(map, MADV_WILLNEED); }
 
 void file_map_close(struct file_map *map) {
     if (map->data) munmap((void *)(uintptr_t)map->data, map->size);

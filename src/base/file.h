@@ -16,8 +16,11 @@ rn_status file_map_open_read(const char *path, struct file_map *out, int *fd, rn
 // A file that a folder may do without: where it is not there, *out is empty (data NULL). A dangling
 // link exists, and fails; so does a file of more than max bytes.
 rn_status file_map_open_optional(const char *path, size_t max, struct file_map *out, rn_error *err);
-// Takes a file's pages out of this process; they come back from the file when touched.
+// Takes the pages of a mapping, or of a part of one, out of this process; they come back from the
+// file when touched.
 void file_map_drop(const struct file_map *map);
+// Asks the disk for the pages of a mapping, or of a part of one, and does not wait.
+void file_map_want(const struct file_map *map);
 void file_map_close(struct file_map *map);
 
 // Copies a range of the file to dst. Beside a mapping: no page of it becomes resident, and a file
@@ -25,6 +28,9 @@ void file_map_close(struct file_map *map);
 // of threads may read at once; path is for messages.
 rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, void *dst,
                     rn_error *err);
+// RN_ERR_IO: the file has fewer bytes than `size` by now, so that a mapping of them would raise a
+// signal.
+rn_status file_check_size(const char *path, int fd, uint64_t size, rn_error *err);
 void file_close(int *fd); // -1 is fine
 
 // The state of a file: equal stamps mean that nobody changed it in between. A change moves its

@@ -89,7 +89,7 @@ static struct plan_weight weight_of(const struct tensor_view *tensor, int64_t ro
                                 .cols = cols,
                                 .data = tensor->data,
                                 .bytes = tensor->bytes,
-                                .is_fetched = tensor->is_fp8};
+                                .is_fetched = tensor->codes != CODES_NONE};
 }
 
 // Rows [first, first + n) of a matrix of `total`.
@@ -131,10 +131,11 @@ static int bind_floats(struct builder *b, const char *name, const char *kind, in
                     weights_name(b->weights), tensor->name, format->name);
         return PLAN_NONE;
     }
-    if (tensor->is_fp8) {
-        b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
-                            "%s: tensor %s: 8-bit floats are supported in products alone",
-                            weights_name(b->weights), tensor->name);
+    if (tensor->codes != CODES_NONE) {
+        b->status =
+            err_set(b->err, RN_ERR_UNSUPPORTED,
+                    "%s: tensor %s: quantized tensors of a folder are supported in products alone",
+                    weights_name(b->weights), tensor->name);
         return PLAN_NONE;
     }
     struct plan_weight weight = weight_of(tensor, rows, n);
@@ -201,7 +202,7 @@ static void bind_stacked(struct builder *b, const char *name, int64_t first, int
     }
     weight->name = tensor->name;
     weight->format = tensor->format;
-    weight->is_fetched = tensor->is_fp8;
+    weight->is_fetched = tensor->codes != CODES_NONE;
     weight->bytes = (uint64_t)n * (uint64_t)weight->rows * row_bytes;
 }
 
@@ -259,9 +260,10 @@ void build_input(struct builder *b, int out) {
 static bool can_embed(struct builder *b, int weight) {
     if (stopped(b)) return false;
     if (b->plan->weight[weight].is_fetched)
-        b->status = err_set(b->err, RN_ERR_UNSUPPORTED,
-                            "%s: tensor %s: 8-bit floats are supported in products alone",
-                            weights_name(b->weights), b->plan->weight[weight].name);
+        b->status =
+            err_set(b->err, RN_ERR_UNSUPPORTED,
+                    "%s: tensor %s: quantized tensors of a folder are supported in products alone",
+                    weights_name(b->weights), b->plan->weight[weight].name);
     return !b->status;
 }
 

@@ -1,22 +1,18 @@
 // See fp8.h. Scales have a tensor of their own: NAME_scale_inv, NAME_scale or NAME_weight_scale
 // beside NAME. Their shape says what they belong to: all matrices of the tensor, each of them, its
 // rows, or blocks of the config's size.
-#define _GNU_SOURCE 1
-#include "weights/fp8.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/checked.h"
+#include "weights/derived.h"
 
 enum {
-    CHUNK = 256,  // elements at a time
-    CODES = 256,  // of a byte
-    ALIGN = 4096, // of a tensor's addresses
+    CHUNK = 256, // elements at a time
+    CODES = 256, // of a byte
 };
 
 // ---------------------------------------------------------------- reading
@@ -56,18 +52,19 @@ static void chunk_decode(const struct fp8 *fp8, const float value[CODES], int64_
 }
 
 // The codes are read into the second half of the room, and replaced from the front.
-rn_status fp8_read(const struct weights *weights, const struct fp8 *fp8, const void *data,
+rn_status fp8_read(const struct weights *weights, const struct derived *derived, uint64_t at,
                    uint64_t bytes, void *out, rn_error *err) {
-    const struct store_file *file = &weights->files[fp8->file];
-    const uint64_t first = (uint64_t)((const uint8_t *)data - fp8->at) / 2, n = bytes / 2;
+    const struct fp8 *fp8 = &derived->fp8;
+    const struct store_file *file = &weights->files[derived->file];
+    const uint64_t first = at / 2, n = bytes / 2;
     const uint8_t *code = (const uint8_t *)out + n;
     float value[CODES];
     rn_status s;
-    assert(bytes % 2 == 0 && ((const uint8_t *)data - fp8->at) % 2 == 0);
-    const uint64_t at = (uint64_t)(fp8->code - file->data) + first;
+    assert(bytes % 2 == 0 && at % 2 == 0);
+    const uint64_t place = (uint64_t)(derived->code - file->data) + first;
     if (file->fd < 0) // it is in memory
-        memcpy((uint8_t *)out + n, file->data + at, n);
-    else if ((s = file_read(file->path, file->fd, at, n, (uint8_t *)out + n, err)))
+        memcpy((uint8_t *)out + n, file->data + place, n);
+    else if ((s = file_read(file->path, file->fd, place, n, (uint8_t *)out + n, err)))
         return s;
     for (int i = 0; i < CODES; i++) value[i] = code_value((uint8_t)i);
     for (uint64_t i = 0; i < n; i += CHUNK) {
@@ -79,22 +76,9 @@ rn_status fp8_read(const struct weights *weights, const struct fp8 *fp8, const v
     return RN_OK;
 }
 
-const struct fp8 *fp8_of(const struct weights *weights, const void *data) {
-    const uint8_t *at = data;
-    if ((uintptr_t)at - (uintptr_t)weights->fp8_base >= weights->fp8_bytes) return NULL;
-    int lo = 0, hi = weights->n_fp8 - 1; // the last one that begins at the address or before
-    while (lo < hi) {
-        const int middle = lo + (hi - lo + 1) / 2;
-        if (weights->fp8[middle].at <= at)
-            lo = middle;
-        else
-            hi = middle - 1;
-    }
-    return &weights->fp8[lo];
-}
-
-void fp8_close(struct weights *weights) {
-    if (weights->fp8_bytes) munmap(weights->fp8_base, weights->fp8_bytes);
+void fp8_numbers(const struct fp8 *fp8, uint64_t *out) {
+    out[0] = (uint64_t)fp8->block_rows;
+    out[1] = (uint64_t)fp8->block_cols;
 }
 
 // ---------------------------------------------------------------- tensors
@@ -102,7 +86,6 @@ void fp8_close(struct weights *weights) {
 struct adopting {
     struct hf_config *c;
     struct st_table *table;
-    uint64_t bytes; // of addresses so far
 };
 
 static rn_status fail(const struct adopting *a, const struct st_tensor *t, rn_status status,
@@ -120,7 +103,7 @@ static struct st_tensor *find(const struct adopting *a, const char *name, const 
 
 // A scale that is itself codes with a scale is none: it may have become BF16 before.
 static bool scale_format_of(const struct st_tensor *scale, struct fp8 *out) {
-    if (scale->is_fp8) return false;
+    if (scale->codes != CODES_NONE) return false;
     out->is_exponent = strcmp(scale->dtype_name, "F8_E8M0") == 0;
     out->scale_format = scale->dtype == ST_F32   ? FORMAT_F32
                         : scale->dtype == ST_F16 ? FORMAT_F16
@@ -137,7 +120,7 @@ static int64_t count(const struct st_tensor *t) {
 
 // A number for all, for each matrix, for each row, or for each block.
 static bool scale_fit(const struct hf_config *c, const struct st_tensor *scale, struct fp8 *out) {
-    const int64_t rows = c->fp8_rows, cols = c->fp8_cols;
+    const int64_t rows = c->quant.fp8_rows, cols = c->quant.fp8_cols;
     out->block_rows = out->rows;
     out->block_cols = out->cols;
     out->scale_rows = out->scale_cols = 1;
@@ -159,9 +142,7 @@ static bool scale_fit(const struct hf_config *c, const struct st_tensor *scale, 
 static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
     struct weights *weights = a->c->weights;
     struct st_tensor *scale = find(a, t->name, "_scale_inv");
-    struct fp8 fp8 = {
-        .code = t->data, .file = t->file, .n = t->dim[2], .rows = t->dim[1], .cols = t->dim[0]};
-    uint64_t bytes;
+    struct fp8 fp8 = {.n = t->dim[2], .rows = t->dim[1], .cols = t->dim[0]};
     if (!scale) scale = find(a, t->name, "_scale");
     if (!scale) scale = find(a, t->name, "_weight_scale"); // of fused experts
     if (!scale)
@@ -180,61 +161,23 @@ static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
         scale->bytes <= SIZE_MAX / 2 ? arena_alloc(&weights->arena, (size_t)scale->bytes) : NULL;
     if (!numbers) return fail(a, scale, RN_ERR_NOMEM, "out of memory");
     fp8.scale = memcpy(numbers, scale->data, (size_t)scale->bytes);
-    if (!ck_mul(t->bytes, 2, &bytes) || !ck_pad(bytes, ALIGN, &bytes) ||
-        !ck_add(a->bytes, bytes, &bytes))
-        return fail(a, t, RN_ERR_MODEL, "the tensors are too large");
-    struct fp8 *grown =
-        store_table_grow(weights->fp8, weights->n_fp8, &weights->cap_fp8, sizeof *grown);
-    if (!grown) return fail(a, t, RN_ERR_NOMEM, "out of memory");
-    weights->fp8 = grown;
-    fp8.at = (const uint8_t *)(uintptr_t)a->bytes; // behind the base
-    grown[weights->n_fp8++] = fp8;
-    a->bytes = bytes;
-    t->bytes *= 2;
+    if (!ck_mul(t->bytes, 2, &t->bytes)) return fail(a, t, RN_ERR_MODEL, "the tensor is too large");
+    struct derived *derived = derived_push(weights, t, CODES_FP8);
+    if (!derived) return fail(a, t, RN_ERR_NOMEM, "out of memory");
+    derived->fp8 = fp8;
     t->dtype = ST_BF16;
-    t->is_fp8 = scale->is_known = true;
+    scale->is_known = true;
     return RN_OK;
-}
-
-static bool ends_with(const char *name, const char *end) {
-    const size_t len = strlen(name), end_len = strlen(end);
-    return len >= end_len && strcmp(name + len - end_len, end) == 0;
-}
-
-// Scales of activations and of stored keys and values, which stay in higher precision here.
-static bool is_other_scale(const char *name) {
-    static const char *const ends[] = {
-        ".input_scale",      ".k_scale",        ".v_scale",
-        ".q_scale",          ".output_scale",   ".activation_scale",
-        "_proj_input_scale", ".input_scale_ub", "_proj_activation_scale",
-    };
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(name, ends[i])) return true;
-    return false;
 }
 
 rn_status fp8_adopt(struct hf_config *c, struct st_table *table) {
     struct adopting a = {.c = c, .table = table};
-    struct weights *weights = c->weights;
-    if (!c->has_fp8) return RN_OK;
+    if (!c->quant.has_fp8) return RN_OK;
     for (int i = 0; i < table->n; i++) {
         struct st_tensor *t = &table->tensors[i];
         const bool is_code = strcmp(t->dtype_name, "F8_E4M3") == 0;
         const rn_status status = is_code ? tensor_adopt(&a, t) : RN_OK;
         if (status) return status;
-        t->is_known |= is_other_scale(t->name);
     }
-    if (a.bytes == 0) return RN_OK;
-    void *base = mmap(NULL, a.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return err_set(c->err, RN_ERR_NOMEM,
-                       "%s: no addresses for %" PRIu64 " bytes of weights in F8_E4M3",
-                       weights->name, a.bytes);
-    weights->fp8_base = base;
-    weights->fp8_bytes = a.bytes;
-    for (int i = 0; i < weights->n_fp8; i++)
-        weights->fp8[i].at = (const uint8_t *)base + (uintptr_t)weights->fp8[i].at;
-    for (int i = 0, next = 0; i < table->n; i++)
-        if (table->tensors[i].is_fp8) table->tensors[i].data = weights->fp8[next++].at;
     return RN_OK;
 }

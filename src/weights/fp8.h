@@ -1,6 +1,5 @@
 // Matrices of 8-bit floats (E4M3) with scales, as folders have them: a weight is its code times the
-// scale of its block, row or matrix. They become BF16 while they are read (weights_read). Until
-// then a tensor has addresses without memory: nobody may read it in place.
+// scale of its block, row or matrix. They become BF16 while they are read; see derived.h.
 #ifndef RN_WEIGHTS_FP8_H
 #define RN_WEIGHTS_FP8_H
 
@@ -8,9 +7,6 @@
 
 // A tensor of n matrices [rows, cols], one after the other.
 struct fp8 {
-    const uint8_t *at;   // its addresses, two bytes for an element
-    const uint8_t *code; // in a file's mapping
-    int file;
     int64_t n, rows, cols;
     // Of each matrix [scale_rows, scale_cols], in that format; a scale is that of block_rows rows
     // and block_cols columns. scale_rows is 0 where all matrices have one and the same.
@@ -24,11 +20,10 @@ struct fp8 {
 // marks scales as known. Does nothing where the config has no such codes.
 rn_status fp8_adopt(struct hf_config *c, struct st_table *table);
 
-// NULL: the address is in none of them.
-const struct fp8 *fp8_of(const struct weights *weights, const void *data);
-// [data, data + bytes), which is in that tensor, as BF16 into out.
-rn_status fp8_read(const struct weights *weights, const struct fp8 *fp8, const void *data,
+// The bytes from `at` on of the tensor in BF16, into out.
+struct derived;
+rn_status fp8_read(const struct weights *weights, const struct derived *derived, uint64_t at,
                    uint64_t bytes, void *out, rn_error *err);
-void fp8_close(struct weights *weights); // gives the addresses back
+void fp8_numbers(const struct fp8 *fp8, uint64_t *out); // see derived_numbers
 
 #endif

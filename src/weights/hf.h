@@ -1,8 +1,8 @@
 // A Hugging Face folder on its way to the form of a GGUF file; for the hf_*.c files alone. Files
 // are found by hf_folder.c, and hf_value.c takes values out of JSON. The metadata come from
-// config.json by hf_config.c and hf_rope.c. The row of each tensor is found by hf_tensors.c and
-// carried out by hf_maps.c; hf_copy.c computes tensors that the files have in another form. All of
-// them run the rows of hf_arch.h and know no model.
+// config.json by hf_config.c, hf_rope.c and hf_quant.c. The row of each tensor is found by
+// hf_tensors.c and carried out by hf_maps.c; hf_copy.c computes tensors that the files have in
+// another form. All of them run the rows of hf_arch.h and know no model.
 #ifndef RN_WEIGHTS_HF_H
 #define RN_WEIGHTS_HF_H
 
@@ -12,16 +12,19 @@
 // --- hf_value.c ---
 
 void hf_put_string(struct hf_config *c, const char *suffix, const char *value);
+// The index-th member's value; text is NULL where there are no more.
+struct hf_value hf_member_at(const struct hf_object *object, int index);
 // Metadata under any key; the data are copied.
 rn_status hf_put(struct weights *weights, const char *key, enum meta_type type, const void *data,
                  size_t bytes, rn_error *err);
 
-// --- hf_config.c, hf_rope.c ---
+// --- hf_config.c, hf_rope.c, hf_quant.c ---
 
 // Only the metadata of the class, for a vocabulary: false when it is unknown.
 bool hf_config_class(struct hf_config *c, const char *text, size_t len);
 void hf_config_read(struct hf_config *c, const char *text, size_t len);
 void hf_rope_read(struct hf_config *c);
+void hf_quant_read(struct hf_config *c);
 
 // --- hf_tensors.c, hf_maps.c, hf_copy.c ---
 
@@ -55,8 +58,8 @@ int *hf_mapper_slices(struct hf_mapper *m);
 rn_status hf_tensor_new(struct hf_config *c, const char *name, enum format_id format, int n_dims,
                         const int64_t *dim, void **data);
 
-// The tensor's numbers as they can be read: in the file, or of 8-bit floats a copy in BF16, in
-// owned memory. NULL: an error.
+// The tensor's numbers as they can be read: in the file, or of codes a copy in its format, in owned
+// memory. NULL: an error.
 const uint8_t *hf_tensor_plain(struct hf_config *c, const struct st_tensor *tensor);
 
 // dst[r][c] = src[c * stride + first + r * step]: elements of `size` bytes, dst of rows x cols.

@@ -121,6 +121,22 @@ struct hf_object {
     const struct hf_object *under; // has the keys that this one has not; NULL: none
 };
 
+// What quantization_config says.
+enum hf_integers {
+    HF_INTEGERS_NONE,
+    HF_INTEGERS_GPTQ,   // qweight packed by inputs, qzeros, scales, g_idx
+    HF_INTEGERS_AWQ,    // qweight packed by outputs in an order of its own, qzeros, scales
+    HF_INTEGERS_PACKED, // weight_packed or 8-bit integers, weight_scale, weight_zero_point
+};
+struct hf_quant {
+    bool has_fp8;               // tensors may be in F8_E4M3, with scales
+    int64_t fp8_rows, fp8_cols; // of a block of them
+    enum hf_integers integers;  // how tensors of integers are stored
+    int64_t group;              // inputs that have a scale; 0: the tensors' shapes say it
+    int zero_add;               // that a stored zero point lacks
+    bool needs_order;           // tensors without the groups of their inputs are refused
+};
+
 // The first error is kept in status and stops the rest: every call below returns at once then, with
 // a harmless value.
 struct hf_config {
@@ -139,10 +155,9 @@ struct hf_config {
     int64_t n_latent, dim_nope, dim_value;        // of kv_b: its columns, and a head's two parts
     int64_t n_nextn; // layers behind these that may be in the files, and predict further tokens
     bool is_tied;
-    bool is_alone;              // no tensors are read, so their quantization is not checked
-    bool has_fp8;               // tensors may be in F8_E4M3, with scales
-    int64_t fp8_rows, fp8_cols; // of a block of them
-    const float *tap_scale;     // [n_tap_scale] factors of a convolution's channels; NULL: none
+    bool is_alone;          // no tensors are read, so their quantization is not checked
+    struct hf_quant quant;  // of the tensors
+    const float *tap_scale; // [n_tap_scale] factors of a convolution's channels; NULL: none
     int64_t n_tap_scale;
 };
 

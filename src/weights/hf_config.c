@@ -117,63 +117,6 @@ static void settings_check(struct hf_config *c) {
             hf_fail_value(c, RN_ERR_UNSUPPORTED, &c->root, set->name, set->expected);
 }
 
-enum { FP8_BLOCK = 128 };
-
-// The size of the blocks that have a scale each, where the config says it.
-static void fp8_block_read(struct hf_config *c, const struct hf_object *quantization) {
-    const struct hf_object root = c->root;
-    double size[2];
-    c->fp8_rows = c->fp8_cols = FP8_BLOCK;
-    if (!hf_has(c, quantization, "weight_block_size")) return;
-    c->root = *quantization;
-    if (hf_numbers(c, "weight_block_size", 1, 1 << 20, size, 2)) {
-        c->fp8_rows = (int64_t)size[0];
-        c->fp8_cols = (int64_t)size[1];
-    }
-    c->root = root;
-}
-
-// Folders of E4M3 with scales: how the method calls them. Others have other codes.
-static bool is_fp8(struct hf_config *c, const struct hf_object *quantization, const char *method) {
-    static const struct {
-        const char *method, *key, *value; // key NULL: the method alone; a missing value is fine
-        const char *other;
-    } kinds[] = {
-        {"fp8", "fmt", "e4m3", "float8_e4m3fn"},
-        {"fbgemm_fp8", NULL, NULL, NULL},
-        {"modelopt", "quant_algo", "FP8", "FP8"},
-        {"compressed-tensors", "format", "float-quantized", "naive-quantized"},
-    };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        char value[CLASS_NAME_MAX] = "";
-        if (strcmp(kinds[i].method, method) != 0) continue;
-        if (kinds[i].key) hf_string(c, quantization, kinds[i].key, value, sizeof value);
-        if (!kinds[i].key || strcmp(value, kinds[i].value) == 0 ||
-            strcmp(value, kinds[i].other) == 0)
-            return true;
-        return !value[0] && strcmp(method, "fp8") == 0;
-    }
-    return false;
-}
-
-static void quantization_check(struct hf_config *c) {
-    if (c->is_alone || !hf_has(c, &c->root, "quantization_config")) return;
-    struct hf_object quantization;
-    char method[CLASS_NAME_MAX];
-    hf_object_read(c, hf_find(c, &c->root, "quantization_config"), &quantization);
-    hf_string(c, &quantization, "quant_method", method, sizeof method);
-    if (c->class->quant_method && strcmp(method, c->class->quant_method) == 0) return;
-    c->has_fp8 = is_fp8(c, &quantization, method);
-    if (c->has_fp8) {
-        fp8_block_read(c, &quantization);
-        return;
-    }
-    hf_fail(c, RN_ERR_UNSUPPORTED,
-            "quantization_config: quant_method %s is not supported; a folder in BF16 or a GGUF "
-            "file is",
-            method[0] ? method : "(none)");
-}
-
 static void activation_check(struct hf_config *c) {
     const struct hf_activation *activation = c->class->activation;
     char name[CLASS_NAME_MAX];
@@ -439,7 +382,7 @@ void hf_config_read(struct hf_config *c, const char *text, size_t len) {
     if (c->status != RN_OK) return;
     text_config_read(c);
     settings_check(c);
-    quantization_check(c);
+    hf_quant_read(c);
     activation_check(c);
     keys_read(c);
     if (c->status != RN_OK) return;

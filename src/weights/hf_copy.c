@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/rmath.h"
-#include "weights/fp8.h"
+#include "weights/derived.h"
 
 rn_status hf_tensor_new(struct hf_config *c, const char *name, enum format_id format, int n_dims,
                         const int64_t *dim, void **data) {
@@ -33,15 +33,15 @@ rn_status hf_tensor_new(struct hf_config *c, const char *name, enum format_id fo
 }
 
 const uint8_t *hf_tensor_plain(struct hf_config *c, const struct st_tensor *tensor) {
-    if (!tensor->is_fp8) return tensor->data;
+    if (tensor->codes == CODES_NONE) return tensor->data;
     const struct weights *weights = c->weights;
     uint8_t *copy = arena_alloc(&c->weights->arena, (size_t)tensor->bytes);
     if (!copy)
         c->status = err_set(c->err, RN_ERR_NOMEM, "%s: tensor %s: out of memory", weights->name,
                             tensor->name);
     else
-        c->status = fp8_read(weights, fp8_of(weights, tensor->data), tensor->data, tensor->bytes,
-                             copy, c->err);
+        c->status = derived_read(weights, &weights->derived[tensor->derived], tensor->data,
+                                 tensor->bytes, copy, c->err);
     return c->status == RN_OK ? copy : NULL;
 }
 

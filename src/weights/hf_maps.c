@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "weights/fp8.h"
+#include "weights/derived.h"
 
 // --- checks ---
 
 static const enum format_id formats[] = {
-    [ST_F32] = FORMAT_F32, [ST_F16] = FORMAT_F16, [ST_BF16] = FORMAT_BF16};
+    [ST_F32] = FORMAT_F32,   [ST_F16] = FORMAT_F16,   [ST_BF16] = FORMAT_BF16,
+    [ST_Q4_0] = FORMAT_Q4_0, [ST_Q5_0] = FORMAT_Q5_0, [ST_Q8_0] = FORMAT_Q8_0};
 
 static enum format_id format_of(const struct st_tensor *tensor) { return formats[tensor->dtype]; }
 
@@ -22,13 +23,15 @@ static size_t element_bytes(const struct st_tensor *tensor) {
 
 static bool check_dtype(struct hf_mapper *m) {
     const struct st_tensor *t = m->tensor;
-    if (t->dtype == ST_F32 || t->dtype == ST_F16 || t->dtype == ST_BF16) return true;
+    if (t->dtype == ST_F32 || t->dtype == ST_F16 || t->dtype == ST_BF16 ||
+        t->codes == CODES_INTEGERS)
+        return true;
     hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype %s is not supported, only F32, F16 and BF16",
                    t->dtype_name);
     return false;
 }
 
-// A float tensor of one to four dimensions, none empty.
+// A tensor of one to four dimensions, none empty.
 static bool check_float(struct hf_mapper *m) {
     const struct st_tensor *t = m->tensor;
     if (!check_dtype(m)) return false;
@@ -42,9 +45,10 @@ static bool check_float(struct hf_mapper *m) {
 
 // The same of a tensor whose numbers are read at open.
 static bool check_plain(struct hf_mapper *m) {
-    if (m->tensor->is_fp8)
-        hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype F8_E4M3 is supported for matrices alone");
-    return !m->tensor->is_fp8 && check_float(m);
+    if (m->tensor->codes == CODES_NONE) return check_float(m);
+    hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "dtype %s is supported for matrices alone",
+                   m->tensor->dtype_name);
+    return false;
 }
 
 // The tensor must have these dimensions, slowest first as the files write them; 0 is any.
@@ -100,7 +104,7 @@ static struct tensor_view *view_push(struct hf_mapper *m, const char *name) {
                                  .bytes = t->bytes,
                                  .offset = t->offset,
                                  .file = t->file,
-                                 .is_fp8 = t->is_fp8};
+                                 .codes = t->codes};
     return view;
 }
 
@@ -123,7 +127,7 @@ void hf_map_number(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     void *data;
     if (!check_dtype(m)) return;
-    if (t->bytes != element_bytes(t) || t->is_fp8) {
+    if (t->bytes != element_bytes(t) || t->codes != CODES_NONE) {
         hf_mapper_fail(m, RN_ERR_MODEL, "%llu bytes, expected one number",
                        (unsigned long long)t->bytes);
         return;
@@ -264,7 +268,7 @@ void hf_map_expert(struct hf_mapper *m) {
         *slices = c->weights->n_tensors - 1;
     }
     struct tensor_view *view = &c->weights->tensors[*slices];
-    view->is_fp8 |= t->is_fp8;
+    if (t->codes != CODES_NONE) view->codes = t->codes;
     if (view->format != format_of(t) || view->dim[0] != t->dim[0] || view->dim[1] != t->dim[1]) {
         hf_mapper_fail(m, RN_ERR_MODEL,
                        "%s [%" PRId64 ", %" PRId64 "], other experts have %s [%" PRId64 ", %" PRId64
@@ -298,7 +302,7 @@ void hf_map_kv_b(struct hf_mapper *m) {
     hf_mapper_name(m, "v", name);
     struct tensor_view *view = parts_push(m, name, cols, value, c->n_head, &values);
     if (!view) return;
-    view->is_fp8 = false;
+    view->codes = CODES_NONE;
     for (int64_t h = 0; h < c->n_head; h++) {
         const uint8_t *from = data + (size_t)h * head;
         hf_copy_transposed((char *)keys + (size_t)(h * nope * cols) * size, from, cols, nope, cols,
@@ -347,13 +351,13 @@ void hf_map_experts_down(struct hf_mapper *m) {
 struct expert_reader {
     struct hf_mapper *m;
     uint64_t bytes; // of a matrix
-    uint8_t *room;  // [bytes] for 8-bit floats; NULL: they are read in the file
+    uint8_t *room;  // [bytes] for codes; NULL: they are read in the file
 };
 
 static bool experts_begin(struct hf_mapper *m, struct expert_reader *out) {
     const uint64_t bytes = m->tensor->bytes / (uint64_t)m->c->n_expert;
     *out = (struct expert_reader){.m = m, .bytes = bytes};
-    if (!m->tensor->is_fp8) return true;
+    if (m->tensor->codes == CODES_NONE) return true;
     out->room = malloc((size_t)bytes);
     if (!out->room) hf_mapper_fail(m, RN_ERR_NOMEM, "out of memory");
     return out->room != NULL;
@@ -365,7 +369,8 @@ static const uint8_t *expert_at(struct expert_reader *r, int64_t expert) {
     const uint8_t *data = r->m->tensor->data + (uint64_t)expert * r->bytes;
     if (!r->room) return data;
     if (c->status == RN_OK)
-        c->status = fp8_read(c->weights, fp8_of(c->weights, data), data, r->bytes, r->room, c->err);
+        c->status = derived_read(c->weights, &c->weights->derived[r->m->tensor->derived], data,
+                                 r->bytes, r->room, c->err);
     return c->status == RN_OK ? r->room : NULL;
 }
 

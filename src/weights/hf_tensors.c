@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "weights/fp8.h"
+#include "weights/derived.h"
 
 void hf_mapper_fail(struct hf_mapper *m, rn_status status, const char *fmt, ...) {
     if (m->c->status != RN_OK) return;
@@ -123,18 +123,26 @@ static int64_t nextn_count(const struct hf_config *c, const struct st_table *tab
     return count;
 }
 
-static void map_one(struct hf_mapper *m) {
-    const char *name = name_bare(m->tensor->name);
+static const char *name_of(const struct st_tensor *t) { return t->as ? t->as : t->name; }
+
+// The tensor's row, its layer and its expert. *n_layer is the number of layers that it may be of.
+static void row_match(struct hf_mapper *m, int64_t *n_layer) {
+    const char *name = name_bare(name_of(m->tensor));
     m->number[0] = m->number[1] = 0;
     m->row = row_find(m, name);
-    int64_t n_layer = m->c->n_layer;
+    *n_layer = m->c->n_layer;
     if (starts_with(&name, MTP)) { // the block behind the layers
         if (!m->row) m->row = row_find(m, name);
-        m->number[0] += n_layer;
-        n_layer += m->n_nextn;
+        m->number[0] += *n_layer;
+        *n_layer += m->n_nextn;
     } else if (m->c->n_nextn > 0) {
-        n_layer += m->n_nextn;
+        *n_layer += m->n_nextn;
     }
+}
+
+static void map_one(struct hf_mapper *m) {
+    int64_t n_layer;
+    row_match(m, &n_layer);
     if (!m->row) {
         hf_mapper_fail(m, RN_ERR_UNSUPPORTED, "no tensor of this name is known for %s", m->c->arch);
     } else if (m->number[0] >= n_layer) {
@@ -159,8 +167,38 @@ static void check_parts(struct hf_mapper *m) {
     }
 }
 
+// --- formats of integers ---
+
+// Experts of one tensor have one format. `pass` 0 finds in `widest` the one that has the values of
+// all; pass 1 gives it to them. Numbers are needed where a matrix is cut by columns.
+static void format_agree(struct hf_mapper *m, struct st_tensor *t, int *widest, int pass) {
+    struct weights *weights = m->c->weights;
+    int64_t n_layer;
+    m->tensor = t;
+    row_match(m, &n_layer);
+    if (!m->row || m->number[0] >= n_layer) return;
+    if (m->row->map == hf_map_kv_b) integers_widen(weights, t, integers_plain(weights, t));
+    if (m->row->map != hf_map_expert) return;
+    int *of = &widest[hf_mapper_slices(m) - m->slices];
+    const int rank = integers_rank(t->dtype);
+    if (pass == 0 && rank > *of) *of = rank;
+    if (pass == 1 && rank < *of) integers_widen(weights, t, integers_dtype(*of));
+}
+
+static void formats_agree(struct hf_mapper *m, struct st_table *table, size_t n_slices) {
+    if (m->c->quant.integers == HF_INTEGERS_NONE || m->c->status != RN_OK) return;
+    int *widest = calloc(n_slices + 1, sizeof *widest);
+    if (!widest)
+        m->c->status = err_set(m->c->err, RN_ERR_NOMEM, "%s: out of memory", m->c->weights->name);
+    for (int pass = 0; widest && pass < 2; pass++)
+        for (int i = 0; i < table->n; i++)
+            if (table->tensors[i].codes == CODES_INTEGERS)
+                format_agree(m, &table->tensors[i], widest, pass);
+    free(widest);
+}
+
 rn_status hf_tensors_map(struct hf_config *c, struct st_table *table) {
-    if (c->status == RN_OK) c->status = fp8_adopt(c, table);
+    if (c->status == RN_OK) c->status = derived_adopt(c, table);
     if (c->status != RN_OK) return c->status;
     struct hf_mapper m = {.c = c, .table = table, .n_rows = row_count(c->class)};
     m.n_nextn = nextn_count(c, table);
@@ -169,6 +207,8 @@ rn_status hf_tensors_map(struct hf_config *c, struct st_table *table) {
     m.slices = malloc((n_slices + 1) * sizeof *m.slices);
     if (!m.slices) return err_set(c->err, RN_ERR_NOMEM, "%s: out of memory", c->weights->name);
     memset(m.slices, 0xff, n_slices * sizeof *m.slices); // -1
+    formats_agree(&m, table, n_slices);
+    if (c->status == RN_OK) c->status = derived_place(c, table);
     for (int i = 0; c->status == RN_OK && i < table->n; i++) {
         m.tensor = &table->tensors[i];
         if (!m.tensor->is_known) map_one(&m);

@@ -96,6 +96,10 @@ struct hf_value hf_find(struct hf_config *c, const struct hf_object *object, con
     return found;
 }
 
+struct hf_value hf_member_at(const struct hf_object *object, int index) {
+    return index < object->n ? object->member[index].value : (struct hf_value){0};
+}
+
 static bool is_null(struct hf_value value) {
     return value.len == 4 && memcmp(value.text, "null", 4) == 0;
 }

@@ -12,8 +12,9 @@ enum {
     ST_MAX_NAME_BYTES = 48 << 20, // of the index and of the files together
 };
 
-// Types that a view can have, and U8, which MXFP4 comes in; others are known by name alone.
-enum st_dtype { ST_F32, ST_F16, ST_BF16, ST_U8, ST_OTHER };
+// Types that a view can have, and U8, which MXFP4 comes in; others are known by name alone. Blocks
+// are made of codes (integers.h); no file has a tensor of them.
+enum st_dtype { ST_F32, ST_F16, ST_BF16, ST_Q4_0, ST_Q5_0, ST_Q8_0, ST_U8, ST_OTHER };
 
 struct st_tensor {
     const char *name;
@@ -24,8 +25,10 @@ struct st_tensor {
     const uint8_t *data;
     uint64_t bytes, offset; // in the file
     int file;
-    bool is_fp8;   // BF16 that nobody may read in place; see fp8.h
-    bool is_known; // it belongs to another tensor, and is not mapped
+    const char *as;          // the name that it is mapped by; NULL: its own
+    enum tensor_codes codes; // if there are any, nobody may read it in place; see derived.h
+    int derived;             // which of the weights' derived tensors it is then
+    bool is_known;           // it belongs to another tensor, and is not mapped
 };
 
 // The shards' tensors as the index tells them: which file has which.

@@ -15,7 +15,7 @@ enum {
     STORE_MAX_FILES = 4096,
 };
 
-struct fp8;
+struct derived;
 
 struct store_name {
     const char *name;
@@ -53,10 +53,11 @@ struct weights {
     struct store_name *tensor_names; // the same, sorted by name
     int n_tensors, cap_tensors;
     uint64_t name_bytes;
-    struct fp8 *fp8; // [n_fp8] by their addresses, which are in [fp8_base, fp8_base + fp8_bytes)
-    int n_fp8, cap_fp8;
-    void *fp8_base;
-    uint64_t fp8_bytes;
+    // [n_derived] by their addresses, which are in [derived_base, derived_base + derived_bytes)
+    struct derived *derived;
+    int n_derived, cap_derived;
+    void *derived_base;
+    uint64_t derived_bytes;
     struct weights_left_out left_out[STORE_MAX_LEFT_OUT]; // [n_left_out]
     int n_left_out;
 };

@@ -232,7 +232,7 @@ rn_status weights_reformat(struct weights *weights, const char *format, rn_error
         if (is_matrix(t)) {
             t->data = NULL;
             t->parts = NULL;
-            t->is_fp8 = false;
+            t->codes = CODES_NONE;
             t->format = format_fit(mix_format(&mix, t->name, spot, is_tied), t->dim[0]);
         } else if (!t->data) {
             t->format = FORMAT_F32;

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "weights/fp8.h"
-#include "weights/store.h"
+#include "weights/derived.h"
 
 static rn_status weights_create(const char *path, struct weights **out, rn_error *err) {
     *out = NULL;
@@ -31,8 +30,8 @@ void store_reset(struct weights *weights) {
         file_map_close(&weights->files[i].map);
         file_close(&weights->files[i].fd);
     }
-    fp8_close(weights);
-    free(weights->fp8);
+    derived_close(weights);
+    free(weights->derived);
     arena_deinit(&weights->arena);
     store_metas_deinit(&weights->metas);
     free(weights->files);
@@ -236,10 +235,10 @@ static const struct store_file *file_of(const struct weights *weights, const voi
 
 rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
                        void *buffer, const void **at, rn_error *err) {
-    const struct fp8 *fp8 = fp8_of(weights, data);
-    const struct store_file *file = fp8 ? NULL : file_of(weights, data);
-    *at = fp8 || file ? buffer : data;
-    if (fp8) return fp8_read(weights, fp8, data, bytes, buffer, err);
+    const struct derived *derived = derived_of(weights, data);
+    const struct store_file *file = derived ? NULL : file_of(weights, data);
+    *at = derived || file ? buffer : data;
+    if (derived) return derived_read(weights, derived, data, bytes, buffer, err);
     if (!file) return RN_OK;
     return file_read(file->path, file->fd, (uintptr_t)data - (uintptr_t)file->data, bytes, buffer,
                      err);

@@ -10,6 +10,13 @@
 
 enum { WEIGHTS_MAX_DIMS = 4 };
 
+// What a folder has in place of a tensor's numbers.
+enum tensor_codes {
+    CODES_NONE,
+    CODES_FP8,      // 8-bit floats
+    CODES_INTEGERS, // packed integers with scales
+};
+
 struct tensor_view {
     const char *name; // NUL-terminated
     enum format_id format;
@@ -20,9 +27,9 @@ struct tensor_view {
     // each of bytes / dim[2]. NULL: all of it is at data.
     const void *const *parts;
     uint64_t bytes;
-    uint64_t offset; // in its file; 0 where it was computed at open
-    int file;        // which of weights_file_at
-    bool is_fp8;     // a folder's, of 8-bit floats: it is read by weights_read alone, as BF16
+    uint64_t offset;         // in its file; 0 where it was computed at open
+    int file;                // which of weights_file_at
+    enum tensor_codes codes; // if there are any, it is read by weights_read alone
 };
 
 // As GGUF numbers them.

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "base/sha256.h"
-#include "weights/fp8.h"
+#include "weights/derived.h"
 
 enum { PIECE = 1 << 20 };
 
@@ -60,11 +60,13 @@ static rn_status add_file(struct hashing *h, const struct store_file *file, rn_e
 // Where the bytes are: in a file, which is hashed as a whole, or beside them.
 static rn_status add_data(struct hashing *h, const struct weights *weights, const uint8_t *data,
                           uint64_t n, rn_error *err) {
-    const struct fp8 *fp8 = fp8_of(weights, data);
-    if (fp8) { // its codes and scales are in the files
-        add_u64(h, (uint64_t)fp8->block_rows);
-        add_u64(h, (uint64_t)fp8->block_cols);
-        data = fp8->code + (data - fp8->at) / 2;
+    const struct derived *derived = derived_of(weights, data);
+    if (derived) { // its codes and scales are in the files
+        uint64_t number[DERIVED_NUMBERS];
+        derived_numbers(derived, number);
+        add(h, number, sizeof number);
+        add_u64(h, (uint64_t)(data - derived->at));
+        data = derived->code;
     }
     for (int i = 0; i < weights->n_files; i++) {
         const struct store_file *file = &weights->files[i];
@@ -148,9 +150,10 @@ bool weights_stamp(const struct weights *weights, uint8_t out[WEIGHTS_STAMP]) {
         sha256_add(&sha, meta->key, strlen(meta->key) + 1);
         if (weights->folder) sha256_add(&sha, meta->data, (size_t)meta->bytes);
     }
-    for (int i = 0; i < weights->n_fp8; i++) { // the config says what a scale belongs to
-        const int64_t numbers[] = {weights->fp8[i].block_rows, weights->fp8[i].block_cols};
-        sha256_add(&sha, numbers, sizeof numbers);
+    for (int i = 0; i < weights->n_derived; i++) { // the config says what the codes mean
+        uint64_t number[DERIVED_NUMBERS];
+        derived_numbers(&weights->derived[i], number);
+        sha256_add(&sha, number, sizeof number);
     }
     sha256_end(&sha, out);
     return true;

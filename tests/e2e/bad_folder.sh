@@ -84,8 +84,8 @@ fresh
 sed -i 's/"hidden_size": 64/"hidden_size": 64, "hidden_size": 64/' f/config.json
 bad 'f/config.json: offset [0-9]*: hidden_size is there twice'
 fresh
-sed -i 's/"hidden_size": 64/"hidden_size": 64, "quantization_config": {"quant_method": "gptq"}/' f/config.json
-bad 'f/config.json: quantization_config: quant_method gptq is not supported; a folder in BF16 or a GGUF file is'
+sed -i 's/"hidden_size": 64/"hidden_size": 64, "quantization_config": {"quant_method": "hqq"}/' f/config.json
+bad 'f/config.json: quantization_config: quant_method hqq is not supported; a folder in BF16 or a GGUF file is'
 fresh
 sed -i 's/"hidden_size": 64/"hidden_size": 128/' f/config.json
 bad 'f: tensor .*' # shapes that the config does not fit

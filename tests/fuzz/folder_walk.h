@@ -16,18 +16,18 @@ static inline void walk_ends(const void *at, uint64_t bytes) {
     (void)ends[bytes - 1];
 }
 
-// The same of a part of a tensor. 8-bit floats cannot be read in place.
+// The same of a part of a tensor. Codes cannot be read in place.
 static inline void walk_part(const struct weights *weights, const struct tensor_view *tensor,
                              const void *at, uint64_t bytes) {
     const void *there;
-    uint16_t both[2];
-    if (!tensor->is_fp8) {
+    uint8_t block[64];
+    const uint64_t one = (uint64_t)format_at(tensor->format)->block_bytes;
+    if (tensor->codes == CODES_NONE) {
         walk_ends(at, bytes);
         return;
     }
-    const uint8_t *last = (const uint8_t *)at + bytes - sizeof both[1];
-    weights_read(weights, at, sizeof both[0], &both[0], &there, NULL);
-    weights_read(weights, last, sizeof both[1], &both[1], &there, NULL);
+    weights_read(weights, at, one, block, &there, NULL);
+    weights_read(weights, (const uint8_t *)at + bytes - one, one, block, &there, NULL);
 }
 
 static inline const char *walk_view(const struct weights *weights, int index) {

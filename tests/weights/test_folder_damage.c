@@ -1,7 +1,7 @@
 // Folders with changed bytes, in the config and in the header of the tensors: they are refused with
 // a message that names the file, or everything that they give can be read.
-#include "fp8_folder.h"
 #include "fuzz/folder_walk.h"
+#include "integers_folder.h"
 #include "model/arch.h"
 #include "model/model.h"
 #include "weights/hf.h"
@@ -125,6 +125,25 @@ CASE(changed_bytes_of_folders_in_codes_never_crash) {
         struct data_folder folder[2];
         fp8_folders_make(names[i], folder);
         check_changed_folder(names[i], folder_load_path(folder[0].path));
+        for (int k = 0; k < 2; k++) data_folder_remove(&folder[k]);
+    }
+}
+
+CASE(changed_bytes_of_folders_in_integers_never_crash) {
+    static const struct {
+        const char *name;
+        struct integers_way way;
+    } cases[] = {
+        {"qwen3", {.kind = KIND_GPTQ, .bits = 4, .group = 32, .has_order = true}},
+        {"deepseek_v3", {.kind = KIND_AWQ, .bits = 4, .group = 16, .has_zeros = true}},
+        {"qwen3moe", {.kind = KIND_PACKED, .bits = 4, .group = 32, .has_zeros = true}},
+        {"mixtral", {.kind = KIND_BYTES, .bits = 8}},
+    };
+    srand(11);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct data_folder folder[2];
+        integers_folders_make(cases[i].name, &cases[i].way, false, folder);
+        check_changed_folder(cases[i].name, folder_load_path(folder[0].path));
         for (int k = 0; k < 2; k++) data_folder_remove(&folder[k]);
     }
 }

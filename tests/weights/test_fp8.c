@@ -65,7 +65,7 @@ static void part_read(const struct weights *weights, int first, int n, uint16_t 
     const void *at;
     rn_error err = {0};
     assert_non_null(t);
-    assert_true(t->is_fp8 && t->format == FORMAT_BF16 && t->bytes == 2 * ELEMENTS);
+    assert_true(t->codes == CODES_FP8 && t->format == FORMAT_BF16 && t->bytes == 2 * ELEMENTS);
     check(weights_read(weights, (const uint8_t *)t->data + 2 * first, (uint64_t)(2 * n), out, &at,
                        &err) == RN_OK,
           "%s", err.message);
@@ -228,7 +228,7 @@ CASE(a_tensor_with_any_expert_in_codes_is_one_of_codes) {
         struct weights *weights = open_experts(&image, "Qwen3MoeForCausalLM");
         const struct tensor_view *t = weights_tensor_find(weights, "blk.0.ffn_up_exps.weight");
         assert_non_null(t);
-        assert_true(t->is_fp8);
+        assert_true(t->codes == CODES_FP8);
         weights_close(weights);
     }
 }
@@ -278,7 +278,7 @@ CASE(experts_of_the_other_order_are_read) {
         for (int i = 0; i < 2 * EXPERTS; i++) {
             const struct tensor_view *t = weights_tensor_find(weights, matrices[i % 2].gguf);
             assert_non_null(t);
-            assert_true(!t->is_fp8 && t->format == FORMAT_BF16);
+            assert_true(t->codes == CODES_NONE && t->format == FORMAT_BF16);
             const uint16_t *got = (const uint16_t *)t->data + i / 2 * EXPERT;
             for (int r = 0; r < WIDTH; r++)
                 for (int c = 0; c < EMBD; c++)
@@ -360,15 +360,16 @@ CASE(what_does_not_fit_is_refused_by_name) {
     refused(&image, "", RN_ERR_UNSUPPORTED, "dtype F8_E4M3 is not supported");
     st_entry(&image, MATRIX, "F16", SHAPE, word, sizeof word);
     refused(&image, ", 'quantization_config': {'quant_method': 'fp8', 'fmt': 'e5m2'}",
-            RN_ERR_UNSUPPORTED, "quant_method fp8 is not supported");
+            RN_ERR_UNSUPPORTED, "quant_method fp8 with fmt e5m2 is not supported");
     st_entry(&image, MATRIX, "F16", SHAPE, word, sizeof word);
     refused(&image, ", 'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4'}",
-            RN_ERR_UNSUPPORTED, "quant_method modelopt is not supported");
+            RN_ERR_UNSUPPORTED, "quant_method modelopt with quant_algo NVFP4 is not supported");
     st_entry(&image, MATRIX, "F16", SHAPE, word, sizeof word);
     refused(&image,
             ", 'quantization_config': {'quant_method': 'compressed-tensors', "
-            "'format': 'pack-quantized'}",
-            RN_ERR_UNSUPPORTED, "quant_method compressed-tensors is not supported");
+            "'format': 'nvfp4-pack-quantized'}",
+            RN_ERR_UNSUPPORTED,
+            "quant_method compressed-tensors with format nvfp4-pack-quantized is not supported");
     st_entry(&image, MATRIX, "F16", SHAPE, word, sizeof word);
     refused(&image,
             ", 'quantization_config': {'quant_method': 'fp8', 'weight_block_size': [0, 128]}",
@@ -433,7 +434,7 @@ CASE(a_tensor_of_another_format_is_not_one_of_codes) {
     struct weights *weights = open_image(&image, FP8);
     check(weights_reformat(weights, "q8_0", &err) == RN_OK, "%s", err.message);
     const struct tensor_view *t = weights_tensor_find(weights, "blk.0.attn_q.weight");
-    assert_true(t && !t->is_fp8);
+    assert_true(t && t->codes == CODES_NONE);
     weights_close(weights);
 }
 

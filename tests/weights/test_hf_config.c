@@ -605,8 +605,8 @@ CASE(gpt2_has_its_own_names) {
 }
 
 CASE(quantized_folders_are_refused_by_method) {
-    config_refused("LlamaForCausalLM", ", 'quantization_config': {'quant_method': 'awq'}",
-                   RN_ERR_UNSUPPORTED, "quant_method awq is not supported");
+    config_refused("LlamaForCausalLM", ", 'quantization_config': {'quant_method': 'hqq'}",
+                   RN_ERR_UNSUPPORTED, "quant_method hqq is not supported");
     config_refused("LlamaForCausalLM", ", 'quantization_config': {}", RN_ERR_UNSUPPORTED,
                    "quant_method (none) is not supported");
     char more[256];

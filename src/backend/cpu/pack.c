@@ -150,7 +150,7 @@ static rn_status prepare(struct cpu_backend *b, struct packing *p) {
     if (!measure(b, p, &packed)) packed = UINT64_MAX;
     if (p->unread)
         return err_set(p->err, RN_ERR_UNSUPPORTED,
-                       "tensor %s: 8-bit floats need the kernels of AVX2, AVX-512 or NEON",
+                       "tensor %s: a quantized folder needs the kernels of AVX2, AVX-512 or NEON",
                        p->unread);
     rn_status status = region_map(packed, false, "the packed weights", &b->packed, p->err);
     if (status || packed == 0) return status;

@@ -1,0 +1,244 @@
+// See integers.h. Here they are decoded; integers_adopt.c finds them in a folder. Codes, zero
+// points and scales are read in the files' mappings: the rows of a matrix may be packed across, so
+// that a few rows are a few bytes of every page.
+#include "weights/integers.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "quant/q4_0.h"
+#include "quant/q5_0.h"
+#include "quant/q8_0.h"
+#include "weights/derived.h"
+
+enum {
+    BLOCK = 32,
+    TILE = 256, // rows at a time, so that a packed line of memory is used while it is in the cache
+    TILE_NUMBERS = 16, // the same where whole rows are filled column by column
+};
+
+// ---------------------------------------------------------------- one code
+
+struct place {
+    int64_t at; // byte
+    int shift;
+};
+
+// The word's bits begin at k codes.
+static struct place place_of(int64_t word, int64_t word_bytes, int k, int bits) {
+    return (struct place){word * word_bytes + k * bits / 8, k * bits % 8};
+}
+
+static struct place row_place(const struct packed *p, int64_t row) {
+    static const uint8_t mixed[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    const int k = (int)(row % p->row_per);
+    return place_of(row / p->row_per, p->row_bytes, p->is_mixed ? mixed[k] : k, p->bits);
+}
+
+static struct place col_place(const struct packed *p, int64_t col) {
+    return place_of(col / p->col_per, p->col_bytes, (int)(col % p->col_per), p->bits);
+}
+
+static uint8_t code_at(const struct packed *p, struct place row, struct place col) {
+    const uint8_t byte = p->data[row.at + col.at] ^ p->flip;
+    return (uint8_t)(byte >> (row.shift + col.shift) & ((1 << p->bits) - 1));
+}
+
+int integers_zero(const struct integers *in, int64_t row, int64_t group) {
+    if (!in->zero.data) return in->zero.all;
+    return code_at(&in->zero, row_place(&in->zero, row), col_place(&in->zero, group)) +
+           in->zero_add;
+}
+
+// ---------------------------------------------------------------- rows
+
+// What rows [row, row + n) have for the columns of a group.
+struct rows {
+    const struct integers *in;
+    int64_t row, group;
+    int n;
+    struct place place[TILE];
+    int16_t zero[TILE];
+    float scale[TILE];
+};
+
+static void rows_init(struct rows *rows, const struct integers *in, int64_t row, int n) {
+    rows->in = in;
+    rows->row = row;
+    rows->n = n;
+    rows->group = -1;
+    for (int r = 0; r < n; r++) rows->place[r] = row_place(&in->code, row + r);
+}
+
+static void rows_group(struct rows *rows, int64_t group) {
+    const struct integers *in = rows->in;
+    const int size = format_at(in->scale_format)->block_bytes;
+    if (rows->group == group) return;
+    rows->group = group;
+    for (int r = 0; r < rows->n; r++) {
+        const int64_t at = (rows->row + r) * in->scale_row + group * in->scale_col;
+        rows->zero[r] = (int16_t)integers_zero(in, rows->row + r, group);
+        format_decode(in->scale_format, in->scale + at * size, &rows->scale[r], 1);
+    }
+}
+
+// Codes of a block of columns. The order is that of the memory.
+static void block_codes(const struct rows *rows, int64_t col, uint8_t code[TILE][BLOCK]) {
+    const struct packed *p = &rows->in->code;
+    struct place place[BLOCK];
+    for (int c = 0; c < BLOCK; c++) place[c] = col_place(p, col + c);
+    if (p->row_bytes > p->col_bytes) {
+        for (int r = 0; r < rows->n; r++)
+            for (int c = 0; c < BLOCK; c++) code[r][c] = code_at(p, rows->place[r], place[c]);
+    } else {
+        for (int c = 0; c < BLOCK; c++)
+            for (int r = 0; r < rows->n; r++) code[r][c] = code_at(p, rows->place[r], place[c]);
+    }
+}
+
+static void q4_0_make(const uint8_t code[BLOCK], int zero, uint16_t d, struct q4_0_block *out) {
+    const int add = 8 - zero;
+    out->d = d;
+    for (int i = 0; i < BLOCK / 2; i++)
+        out->qs[i] = (uint8_t)((code[i] + add) | (code[i + BLOCK / 2] + add) << 4);
+}
+
+static void q5_0_make(const uint8_t code[BLOCK], int zero, uint16_t d, struct q5_0_block *out) {
+    uint8_t level[BLOCK];
+    out->d = d;
+    for (int i = 0; i < BLOCK; i++) level[i] = (uint8_t)(code[i] + 16 - zero);
+    five_bits_put(level, out->bits);
+}
+
+static void q8_0_make(const uint8_t code[BLOCK], int zero, uint16_t d, struct q8_0_block *out) {
+    out->d = d;
+    for (int i = 0; i < BLOCK; i++) out->q[i] = (int8_t)(code[i] - zero);
+}
+
+static void block_make(enum format_id format, const uint8_t code[BLOCK], int zero, uint16_t d,
+                       void *out) {
+    if (format == FORMAT_Q4_0)
+        q4_0_make(code, zero, d, out);
+    else if (format == FORMAT_Q5_0)
+        q5_0_make(code, zero, d, out);
+    else
+        q8_0_make(code, zero, d, out);
+}
+
+// Columns [from, to) of the rows as blocks.
+static void rows_blocks(struct rows *rows, int64_t from, int64_t to, uint8_t *out,
+                        uint64_t row_bytes) {
+    const struct integers *in = rows->in;
+    const int size = format_at(in->format)->block_bytes;
+    uint8_t code[TILE][BLOCK];
+    for (int64_t col = from; col < to; col += BLOCK, out += size) {
+        rows_group(rows, col / in->group);
+        block_codes(rows, col, code);
+        for (int r = 0; r < rows->n; r++)
+            block_make(in->format, code[r], rows->zero[r], f32_to_f16(rows->scale[r]),
+                       out + (uint64_t)r * row_bytes);
+    }
+}
+
+// A column of the rows as numbers, of the group that they have at hand.
+static void rows_column(const struct rows *rows, int64_t col, uint8_t *out, uint64_t row_bytes) {
+    const struct packed *p = &rows->in->code;
+    const struct place place = col_place(p, col);
+    float number[TILE];
+    uint16_t half[TILE];
+    for (int r = 0; r < rows->n; r++)
+        number[r] = (float)(code_at(p, rows->place[r], place) - rows->zero[r]) * rows->scale[r];
+    format_encode(rows->in->format, number, half, rows->n);
+    for (int r = 0; r < rows->n; r++)
+        memcpy(out + (uint64_t)r * row_bytes, &half[r], sizeof half[r]);
+}
+
+// Columns [from, to) of the rows as numbers, group after group.
+static void rows_numbers(struct rows *rows, int64_t from, int64_t to, uint8_t *out,
+                         uint64_t row_bytes) {
+    const struct integers *in = rows->in;
+    for (int64_t group = 0; group < in->n_group; group++) {
+        const int64_t begin = in->first ? in->first[group] : group * in->group;
+        const int64_t end = in->first ? in->first[group + 1] : begin + in->group; // or behind `to`
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t col = in->order ? in->order[i] : i;
+            if (col < from || col >= to) continue;
+            rows_group(rows, group);
+            rows_column(rows, col, out + 2 * (col - from), row_bytes);
+        }
+    }
+}
+
+static void part_decode(const struct integers *in, int64_t row, int64_t n, int64_t from, int64_t to,
+                        uint8_t *out) {
+    const uint64_t row_bytes = format_row_bytes(in->format, in->cols);
+    const bool is_blocks = format_at(in->format)->span > 0;
+    const int step = is_blocks ? TILE : TILE_NUMBERS;
+    struct rows rows;
+    for (int64_t end = row + n; row < end; row += step, out += (uint64_t)step * row_bytes) {
+        rows_init(&rows, in, row, end - row < step ? (int)(end - row) : step);
+        if (is_blocks)
+            rows_blocks(&rows, from, to, out, row_bytes);
+        else
+            rows_numbers(&rows, from, to, out, row_bytes);
+    }
+}
+
+// ---------------------------------------------------------------- any part of a tensor
+
+static rn_status files_check(const struct weights *weights, const struct derived *derived,
+                             rn_error *err) {
+    const struct integers *in = &derived->integers;
+    const int all[] = {derived->file, in->scale_file, in->zero.data ? in->zero.file : -1};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const struct store_file *file = all[i] < 0 ? NULL : &weights->files[all[i]];
+        if (!file || file->fd < 0 || (i > 0 && all[i] == all[i - 1])) continue;
+        const rn_status status = file_check_size(file->path, file->fd, file->size, err);
+        if (status) return status;
+    }
+    return RN_OK;
+}
+
+// The first rows ask the disk for all codes, whose pages all rows need. Behind the last ones the
+// pages go.
+static void pages_keep(const struct weights *weights, const struct derived *derived, bool is_first,
+                       bool is_last) {
+    const struct integers *in = &derived->integers;
+    const uint64_t bits = (uint64_t)in->rows * (uint64_t)in->cols * (uint64_t)in->code.bits;
+    const struct file_map map = {.data = derived->code, .size = (size_t)(bits / 8)};
+    if (weights->files[derived->file].fd < 0) return;
+    if (is_first) file_map_want(&map);
+    if (is_last) file_map_drop(&map);
+}
+
+rn_status integers_read(const struct weights *weights, const struct derived *derived, uint64_t at,
+                        uint64_t bytes, void *out, rn_error *err) {
+    const struct integers *in = &derived->integers;
+    const struct format *format = format_at(in->format);
+    const uint64_t row_bytes = format_row_bytes(in->format, in->cols),
+                   size = (uint64_t)format->block_bytes, end = at + bytes;
+    const rn_status status = files_check(weights, derived, err);
+    uint8_t *to = out;
+    assert(at % size == 0 && bytes % size == 0);
+    if (status) return status;
+    pages_keep(weights, derived, at == 0, false);
+    for (uint64_t n; at < end; at += n, to += n) { // a part of a row, or rows
+        const uint64_t row = at / row_bytes, from = at % row_bytes, rest = row_bytes - from;
+        const bool is_whole = from == 0 && end - at >= row_bytes;
+        n = is_whole ? (end - at) / row_bytes * row_bytes : end - at < rest ? end - at : rest;
+        const uint64_t until = is_whole ? row_bytes : from + n;
+        part_decode(in, (int64_t)row, is_whole ? (int64_t)(n / row_bytes) : 1,
+                    (int64_t)(from / size) * format->block, (int64_t)(until / size) * format->block,
+                    to);
+    }
+    pages_keep(weights, derived, false, end == (uint64_t)in->rows * row_bytes);
+    return RN_OK;
+}
+
+void integers_numbers(const struct integers *in, uint64_t *out) {
+    out[0] = in->format;
+    out[1] = (uint64_t)in->group;
+    out[2] = (uint64_t)in->zero_add;
+    out[3] = (uint64_t)in->code.is_mixed;
+}
