@@ -62,9 +62,11 @@ struct tools_ways {
     struct region packed; // larger than the caches
 };
 
+// Ordinary numbers as scales: some formats' zeros are too small for a product at full speed.
 static void touch(void *ctx, int64_t begin, int64_t end, int worker) {
+    enum { ORDINARY = 0x35 };
     (void)worker;
-    memset((uint8_t *)ctx + begin, 0, (size_t)(end - begin));
+    memset((uint8_t *)ctx + begin, ORDINARY, (size_t)(end - begin));
 }
 
 static rn_status ways_init(struct tools_ways *ways, int n_threads, rn_error *err) {
