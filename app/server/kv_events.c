@@ -55,7 +55,7 @@ enum {
     PEER_BYTES = 256,  // of a message that a peer sends
     PEER_ID_BYTES = 255,
     BACKLOG = 64,
-    REPLAYS_MAX = 8,        // at a time; further requests are forgotten
+    REPLAYS_MAX = 8,        // at a time; further requests wait in the socket
     REPLAY_BURST = 256,     // messages of a replay between two looks at the ring
     REPLAY_STILL_MS = 5000, // a peer that takes nothing for this time is given up
     SEQUENCE_BYTES = 8,
@@ -252,7 +252,7 @@ static void request_take(struct kv_events *events) {
         n_parts++;
         if (events->zmq.getsockopt(events->router, ZMQ_RCVMORE, &more, &size)) return;
     }
-    if (!ok || n_parts != 3 || events->n_replays == REPLAYS_MAX) return;
+    if (!ok || n_parts != 3) return;
     for (int i = 0; i < SEQUENCE_BYTES; i++) replay.next = replay.next << 8 | start[i];
     events->replay[events->n_replays++] = replay;
 }
@@ -265,14 +265,16 @@ static void *publish(void *arg) {
     zmq_pollitem_t item[2] = {{.fd = events->fd, .events = ZMQ_POLLIN},
                               {.socket = events->router, .events = ZMQ_POLLIN}};
     while (!atomic_load(&events->stopping)) {
-        events->zmq.poll(item, events->router ? 2 : 1, events->n_replays ? REPLAY_MS : IDLE_MS);
+        const bool has_room = events->router && events->n_replays < REPLAYS_MAX;
+        item[1].revents = 0;
+        events->zmq.poll(item, has_room ? 2 : 1, events->n_replays ? REPLAY_MS : IDLE_MS);
         uint64_t count;
         if (item[0].revents) {
             const ssize_t n = read(events->fd, &count, sizeof count);
             (void)n;
         }
         ring_take(events);
-        for (int i = 0; events->router && item[1].revents && i < REQUESTS; i++)
+        for (int i = 0; item[1].revents && events->n_replays < REPLAYS_MAX && i < REQUESTS; i++)
             request_take(events);
         replays_advance(events);
     }

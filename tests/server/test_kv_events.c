@@ -197,6 +197,23 @@ CASE(peers_that_do_not_read_do_not_stop_the_others) {
     world_close(world);
 }
 
+// More requests at once than replays are served at a time.
+CASE(every_request_for_a_replay_is_answered) {
+    enum { ASKED = 40 };
+    struct world *world = world_open(model, "a", 12, NULL);
+    work(world, 6, 6);
+    replay_all(world);
+    void *dealer = socket_open(world, ZMQ_DEALER, world->replay);
+    for (int i = 0; i < ASKED; i++) replay_ask(dealer, (uint64_t)i % 4);
+    for (int n_ended = 0; n_ended < ASKED;) {
+        struct message message = message_take(dealer, true);
+        n_ended += message.sequence == UINT64_MAX;
+        free(message.data);
+    }
+    zmq_close(dealer);
+    world_close(world);
+}
+
 CASE(only_so_many_batches_are_kept) {
     const struct kv_events_config config = {.keep_batches = 4};
     struct world *world = world_open(model, "a", 12, &config);
