@@ -206,7 +206,8 @@ static rn_status gptq_read(struct adopting *a, const struct st_tensor *scales) {
     rn_status s;
     if (!zeros) return fail(a, codes, RN_ERR_MODEL, "its zero points are missing: NAME.qzeros");
     scales_by_group(in, scales);
-    const int64_t bits = zeros->dim[0] * WORD_BITS / in->rows;
+    const int64_t words = zeros->dim[0]; // any number, where the tensor is empty
+    const int64_t bits = words <= in->rows ? words * WORD_BITS / in->rows : 0;
     if (bits != 2 && bits != 4 && bits != 8) return fail_bits(a, zeros);
     if ((s = check_words(a, zeros, in->n_group, words_of(in->rows, (int)bits)))) return s;
     if ((s = check_words(a, codes, codes->dim[1], in->rows))) return s;

@@ -373,6 +373,7 @@ static void check_fault(const struct fault *fault) {
     entry_data(&image, fault->end, &entry);
     if (fault->dtype) snprintf(entry->dtype, sizeof entry->dtype, "%s", fault->dtype);
     if (fault->shape) snprintf(entry->shape, sizeof entry->shape, "%s", fault->shape);
+    if (fault->shape && strncmp(fault->shape, "0,", 2) == 0) entry->bytes = 0;
     if (!fault->dtype && !fault->shape)
         snprintf(entry->name, sizeof entry->name, "model.rotary_emb.inv_freq");
     fp8_image_write(&image, &folder);
@@ -404,6 +405,9 @@ CASE(parts_that_do_not_fit_are_refused_by_name) {
         {&gptq_way, ".qzeros", NULL, "5,3", RN_ERR_MODEL, "shape [5, 3] of 2"},
         {&gptq_way, ".qzeros", NULL, "15", RN_ERR_UNSUPPORTED, "neither 2, 4 nor 8 bits"},
         {&gptq_way, ".qzeros", "F32", NULL, RN_ERR_UNSUPPORTED, "packed integers are expected in"},
+        {&gptq_way, ".qzeros", NULL, "0,9223372036854775807", RN_ERR_UNSUPPORTED,
+         "9223372036854775807 words for 40 outputs"},
+        {&gptq_way, ".qzeros", NULL, "0,5", RN_ERR_MODEL, "shape [0, 5] of 2 dimensions"},
         {&gptq_way, ".qweight", NULL, "40,24", RN_ERR_MODEL, "shape [40, 24] of 2 dimensions"},
         {&gptq_way, ".qweight", NULL, "960", RN_ERR_MODEL, "qweight: shape"},
         {&gptq_way, ".qweight", NULL, "24,40,1", RN_ERR_MODEL, "qweight: shape"},
