@@ -96,7 +96,7 @@ static void gptq_method(struct hf_config *c, const struct hf_object *quant, cons
     bits_check(c, quant, method, "248");
     group_read(c, quant);
     c->quant.integers = HF_INTEGERS_GPTQ;
-    c->quant.zero_add = is_second ? 0 : 1;
+    c->quant.is_less_one = !is_second;
     c->quant.needs_order = hf_bool(c, quant, "desc_act", false) && c->quant.group > 0;
 }
 

@@ -218,7 +218,8 @@ static rn_status gptq_read(struct adopting *a, const struct st_tensor *scales) {
                                .row_bytes = WORD_BYTES,
                                .col_bytes = WORD_BYTES * in->rows};
     zeros_by_group(in, zeros);
-    in->zero_add = a->c->quant.zero_add;
+    // 1 was subtracted from whole words, so a zero point of 0 borrows from its neighbour.
+    if (a->c->quant.is_less_one) in->zero.word_add = UINT32_MAX / ((1U << bits) - 1);
     return RN_OK;
 }
 
@@ -354,7 +355,7 @@ static void bytes_range(const struct integers *in, int *least, int *most) {
     const struct packed *p = &in->zero;
     const int64_t n = in->rows * p->bits / 8 * in->n_group;
     bool seen[BYTES] = {0};
-    for (int64_t i = 0; i < n; i++) seen[p->data[i] ^ p->flip] = true;
+    for (int64_t i = 0; i < n; i++) seen[integers_byte(p, i)] = true;
     for (int byte = 0; byte < BYTES; byte++)
         for (int shift = 0; seen[byte] && shift < 8; shift += p->bits)
             range_add((byte >> shift & ((1 << p->bits) - 1)) + in->zero_add, least, most);

@@ -150,11 +150,11 @@ CASE(zero_points_choose_the_format) {
         {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 7},
         {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 8},
         {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 9},
-        {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 16},
+        {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 15},
         {.kind = KIND_GPTQ, .bits = 8, .group = 64, .has_zeros = true, .zero = 127},
         {.kind = KIND_GPTQ, .bits = 8, .group = 64, .has_zeros = true, .zero = 128},
         {.kind = KIND_GPTQ, .bits = 8, .group = 64, .has_zeros = true, .zero = 129},
-        {.kind = KIND_GPTQ, .bits = 2, .group = 64, .has_zeros = true, .zero = 4},
+        {.kind = KIND_GPTQ, .bits = 2, .group = 64, .has_zeros = true, .zero = 3},
     };
     fill();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) check_way(&ways[i], ROWS, COLS);
