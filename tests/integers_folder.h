@@ -196,8 +196,13 @@ static inline void integers_config(const struct integers_way *way, char *text, s
                                           "'pack-quantized'",
                                           "'quant_method': 'compressed-tensors', 'format': "
                                           "'int-quantized'"};
-    snprintf(text, size, "{%s, 'bits': %d, 'group_size': %d, 'desc_act': %s}", methods[way->kind],
-             way->bits, way->group ? way->group : -1, way->has_order ? "true" : "false");
+    const bool is_scheme = way->kind == KIND_PACKED || way->kind == KIND_BYTES;
+    snprintf(text, size,
+             is_scheme ? "{%s, 'config_groups': {'group_0': {'weights': {'num_bits': %d, "
+                         "'group_size': %d, 'actorder': %s}}}}"
+                       : "{%s, 'bits': %d, 'group_size': %d, 'desc_act': %s}",
+             methods[way->kind], way->bits, way->group ? way->group : -1,
+             way->has_order ? "true" : "false");
     for (char *at = text; (at = strchr(at, '\''));) *at = '"';
 }
 

@@ -110,14 +110,18 @@ static rn_status scales_check(struct adopting *a, const struct st_tensor *t) {
     return RN_OK;
 }
 
-// The columns of a group follow from the number of groups. The last one may be shorter.
+// The columns of a group: the config's number where it gives as many groups, and the last one may
+// be shorter. Other sizes follow from the number of groups, and must be powers of two: any other
+// quotient is more likely a size with a shorter last group. compressed-tensors has no sizes but
+// those of its schemes.
 static rn_status group_fit(struct adopting *a, const struct st_tensor *scales) {
     struct integers *in = &a->in;
-    const int64_t told = a->c->quant.group, n = in->n_group;
-    in->group = n == 1                                       ? in->cols
-                : told > 0 && (in->cols - 1) / told + 1 == n ? told
-                : in->cols % n == 0                          ? in->cols / n
-                                                             : 0;
+    const int64_t told = a->c->quant.group, n = in->n_group, even = in->cols / n;
+    const bool is_free = told == 0 || a->c->quant.integers != HF_INTEGERS_PACKED;
+    in->group = n == 1                                                                ? in->cols
+                : told > 0 && (in->cols - 1) / told + 1 == n                          ? told
+                : is_free && even > 0 && even * n == in->cols && !(even & (even - 1)) ? even
+                                                                                      : 0;
     if (in->group > 0) return RN_OK;
     char text[160];
     snprintf(text, sizeof text,
@@ -318,7 +322,8 @@ static rn_status packed_read(struct adopting *a, const struct st_tensor *scales)
     const struct st_tensor *codes = a->codes;
     rn_status s = shape_read(a);
     if (s) return s;
-    const int bits = words_of(in->cols, 4) == codes->dim[0] ? 4 : 8;
+    const int told = a->c->quant.bits;
+    const int bits = told ? told : words_of(in->cols, 4) == codes->dim[0] ? 4 : 8;
     if ((s = check_words(a, codes, in->rows, words_of(in->cols, bits)))) return s;
     if ((s = scales_by_row(a, scales))) return s;
     in->code = (struct packed){.bits = bits,

@@ -133,12 +133,14 @@ CASE(every_layout_gives_what_its_codes_stand_for) {
         {.kind = KIND_AWQ, .bits = 4},
         {.kind = KIND_PACKED, .bits = 4, .group = 32},
         {.kind = KIND_PACKED, .bits = 4, .group = 64, .has_zeros = true},
+        {.kind = KIND_PACKED, .bits = 4, .group = 128}, // 2 groups, not of 96
         {.kind = KIND_PACKED, .bits = 4, .group = 32, .is_bf16 = true},
         {.kind = KIND_PACKED, .bits = 4, .group = 32, .has_order = true, .is_bf16 = true},
         {.kind = KIND_PACKED, .bits = 8},
         {.kind = KIND_PACKED, .bits = 8, .group = 32, .has_zeros = true},
         {.kind = KIND_BYTES, .bits = 8},
         {.kind = KIND_BYTES, .bits = 8, .is_bf16 = true},
+        {.kind = KIND_BYTES, .bits = 8, .group = 128},
     };
     fill();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) check_way(&ways[i], ROWS, COLS);
@@ -477,16 +479,59 @@ CASE(numbers_that_cannot_be_are_refused) {
     refused(&image, &gptq_way, "qweight: its NAME.weight is there too");
 }
 
-static void config_fault(const char *quant, rn_status status, const char *message) {
+static struct data_folder told_folder(const char *quant, const struct integers_way *way) {
     const struct data_folder folder = data_folder_make();
     static struct fp8_image image;
     char text[512];
     snprintf(text, sizeof text, ", 'quantization_config': {%s}", quant);
     config_write(&folder, "Qwen3ForCausalLM", text);
-    image_make(&image, &gptq_way);
+    image_make(&image, way);
     fp8_image_write(&image, &folder);
+    return folder;
+}
+
+static void told_fault(const char *quant, const struct integers_way *way, rn_status status,
+                       const char *message) {
+    const struct data_folder folder = told_folder(quant, way);
     folder_refused(&folder, status, message);
     data_folder_remove(&folder);
+}
+
+static void config_fault(const char *quant, rn_status status, const char *message) {
+    told_fault(quant, &gptq_way, status, message);
+}
+
+#define SCHEME(name, bits, group)                                                                  \
+    "'" name "': {'weights': {'num_bits': " bits ", 'group_size': " group "}}"
+#define SCHEMES(list)                                                                              \
+    "'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {" list "}"
+
+// The config's groups and bits are believed where the shapes can be those of others.
+CASE(sizes_that_the_config_denies_are_refused) {
+    const struct integers_way short_last = {.kind = KIND_GPTQ, .bits = 4, .group = 128};
+    struct integers_way packed = packed_way;
+    told_fault("'quant_method': 'awq'",
+               &(struct integers_way){.kind = KIND_AWQ, .bits = 4, .group = 128}, RN_ERR_MODEL,
+               "2 groups do not fit 192 inputs and group_size 0");
+    told_fault("'quant_method': 'gptq', 'group_size': 32", &short_last, RN_ERR_MODEL,
+               "2 groups do not fit 192 inputs and group_size 32");
+    told_fault(SCHEMES(SCHEME("a", "4", "32")), &packed, RN_ERR_MODEL,
+               "3 groups do not fit 192 inputs and group_size 32");
+    told_fault(SCHEMES(SCHEME("a", "4", "0")), &packed, RN_ERR_MODEL, "group_size is 0");
+    told_fault(SCHEMES(SCHEME("a", "8", "64")), &packed, RN_ERR_MODEL, "expected [40, 48]");
+    packed.group = 128;
+    told_fault(SCHEMES(SCHEME("a", "4", "128") ", " SCHEME("b", "8", "64")), &packed, RN_ERR_MODEL,
+               "2 groups do not fit 192 inputs and group_size 0");
+    static const char *const fine[] = {
+        SCHEMES(SCHEME("a", "4", "128") ", " SCHEME("b", "4", "-1")),
+        SCHEMES(SCHEME("a", "8", "null") ", " SCHEME("b", "4", "128")),
+        SCHEMES(SCHEME("a", "4", "128") ", 'b': {'weights': {'type': 'float', 'group_size': 16}}"),
+    };
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+        const struct data_folder folder = told_folder(fine[i], &packed);
+        weights_close(folder_open(&folder));
+        data_folder_remove(&folder);
+    }
 }
 
 CASE(methods_that_are_not_known_are_refused_by_name) {
@@ -507,6 +552,9 @@ CASE(methods_that_are_not_known_are_refused_by_name) {
         {"'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'a': "
          "{'weights': null}, 'b': {'weights': {'type': 'int', 'num_bits': 7}}}",
          "num_bits 7"},
+        {"'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'a': "
+         "{'weights': {'num_bits': 2}}}",
+         "num_bits 2"},
         {"'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'transform_config': "
          "{'config_groups': {}}",
          "transform_config of rotations"},
