@@ -132,22 +132,29 @@ static rn_status group_fit(struct adopting *a, const struct st_tensor *scales) {
 
 // ---------------------------------------------------------------- groups of inputs
 
-static bool is_in_order(const struct integers *in, const int32_t *group) {
+// Of an input.
+static int32_t group_at(const struct st_tensor *t, int64_t input) {
+    int32_t group;
+    memcpy(&group, t->data + input * (int64_t)sizeof group, sizeof group);
+    return group;
+}
+
+static bool is_in_order(const struct integers *in, const struct st_tensor *t) {
     for (int64_t i = 0; i < in->cols; i++)
-        if (group[i] != i / in->group) return false;
+        if (group_at(t, i) != i / in->group) return false;
     return true;
 }
 
 // Columns by their groups, and in these as they come.
-static rn_status order_make(struct adopting *a, const struct st_tensor *t, const int32_t *group) {
+static rn_status order_make(struct adopting *a, const struct st_tensor *t) {
     struct integers *in = &a->in;
     struct arena *arena = &a->c->weights->arena;
     int32_t *order = arena_array(arena, (size_t)in->cols, sizeof *order);
     int32_t *first = arena_array(arena, (size_t)in->n_group + 2, sizeof *first);
-    if (!order || !first) return fail(a, t, RN_ERR_NOMEM, "out of memory");
-    for (int64_t i = 0; i < in->cols; i++) first[group[i] + 2]++;
+    if (!order || !first || in->cols > INT32_MAX) return fail(a, t, RN_ERR_NOMEM, "out of memory");
+    for (int64_t i = 0; i < in->cols; i++) first[group_at(t, i) + 2]++;
     for (int64_t g = 2; g < in->n_group + 2; g++) first[g] += first[g - 1];
-    for (int64_t i = 0; i < in->cols; i++) order[first[group[i] + 1]++] = (int32_t)i;
+    for (int64_t i = 0; i < in->cols; i++) order[first[group_at(t, i) + 1]++] = (int32_t)i;
     in->order = order;
     in->first = first;
     return RN_OK;
@@ -160,19 +167,16 @@ static rn_status order_read(struct adopting *a, const char *end) {
     if (!t) return RN_OK;
     if (strcmp(t->dtype_name, "I32") != 0 || t->n_dims != 1 || t->dim[0] != in->cols)
         return fail(a, t, RN_ERR_MODEL, "a group in I32 is expected for each input");
-    int32_t *group = arena_array(&a->c->weights->arena, (size_t)in->cols, sizeof *group);
-    if (!group || in->cols > INT32_MAX) return fail(a, t, RN_ERR_NOMEM, "out of memory");
-    memcpy(group, t->data, (size_t)in->cols * sizeof *group);
     for (int64_t i = 0; i < in->cols; i++)
-        if (group[i] == -1) return RN_OK;
+        if (group_at(t, i) == -1) return RN_OK;
     for (int64_t i = 0; i < in->cols; i++) {
-        if (group[i] >= 0 && group[i] < in->n_group) continue;
+        if (group_at(t, i) >= 0 && group_at(t, i) < in->n_group) continue;
         char text[120];
         snprintf(text, sizeof text, "input %" PRId64 " is of group %d, there are %" PRId64, i,
-                 group[i], in->n_group);
+                 group_at(t, i), in->n_group);
         return fail(a, t, RN_ERR_MODEL, text);
     }
-    return is_in_order(in, group) ? RN_OK : order_make(a, t, group);
+    return is_in_order(in, t) ? RN_OK : order_make(a, t);
 }
 
 // ---------------------------------------------------------------- layouts
