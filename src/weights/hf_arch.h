@@ -135,7 +135,7 @@ struct hf_quant {
     int64_t group;              // inputs that have a scale; 0: the tensors' shapes say it
     int bits;                   // of packed codes, where all have the same; 0: the shapes say it
     bool is_less_one;           // stored zero points are
-    bool needs_order;           // tensors without the groups of their inputs are refused
+    bool needs_order;           // tensors of several groups must say which inputs are theirs
 };
 
 // The first error is kept in status and stops the rest: every call below returns at once then, with

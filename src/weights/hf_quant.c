@@ -98,7 +98,7 @@ static void gptq_method(struct hf_config *c, const struct hf_object *quant, cons
     c->quant.group = group_read(c, quant);
     c->quant.integers = HF_INTEGERS_GPTQ;
     c->quant.is_less_one = !is_second;
-    c->quant.needs_order = hf_bool(c, quant, "desc_act", false) && c->quant.group > 0;
+    c->quant.needs_order = hf_bool(c, quant, "desc_act", false);
 }
 
 static void awq_method(struct hf_config *c, const struct hf_object *quant, const char *method) {

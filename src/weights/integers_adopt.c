@@ -160,14 +160,15 @@ static rn_status order_make(struct adopting *a, const struct st_tensor *t) {
     return RN_OK;
 }
 
-// The groups that a tensor gives the inputs. -1 of any means that they are in order.
+// The groups that a tensor gives the inputs. In compressed-tensors -1 of any means that they are in
+// order.
 static rn_status order_read(struct adopting *a, const char *end) {
     const struct integers *in = &a->in;
     const struct st_tensor *t = part_find(a, end);
     if (!t) return RN_OK;
     if (strcmp(t->dtype_name, "I32") != 0 || t->n_dims != 1 || t->dim[0] != in->cols)
         return fail(a, t, RN_ERR_MODEL, "a group in I32 is expected for each input");
-    for (int64_t i = 0; i < in->cols; i++)
+    for (int64_t i = 0; a->c->quant.integers == HF_INTEGERS_PACKED && i < in->cols; i++)
         if (group_at(t, i) == -1) return RN_OK;
     for (int64_t i = 0; i < in->cols; i++) {
         if (group_at(t, i) >= 0 && group_at(t, i) < in->n_group) continue;
@@ -464,7 +465,7 @@ static rn_status tensor_adopt(struct adopting *a, const struct layout *layout) {
         (s = scales_check(a, scales)) || (s = order_read(a, layout->order)))
         return s;
     a->in.code.data = t->data;
-    if (a->c->quant.needs_order && !part_find(a, layout->order))
+    if (a->c->quant.needs_order && a->in.n_group > 1 && !part_find(a, layout->order))
         return fail(a, t, RN_ERR_MODEL, "its g_idx is missing, the config has desc_act");
     bias_forget(a);
     const enum st_dtype dtype = dtype_choose(a);

@@ -290,18 +290,22 @@ CASE(scales_that_blocks_cannot_hold_give_numbers) {
     }
 }
 
-// Groups that a tensor gives in order are runs; so are those of a tensor that has -1.
+// Groups that a tensor gives in order are runs; so are those of a tensor of compressed-tensors that
+// has -1.
 CASE(groups_in_order_are_runs) {
     static struct fp8_image image;
     image_make(&image, &gptq_way);
     int32_t *group = entry_data(&image, ".g_idx", NULL);
     group[COLS - 1]--;
     assert_int_equal(format_opened(&image, &gptq_way), FORMAT_F16);
-    image_make(&image, &gptq_way);
-    group = entry_data(&image, ".g_idx", NULL);
-    for (int i = 0; i < COLS; i++) group[i] = 0;
+    const struct integers_way packed = {.kind = KIND_PACKED,
+                                        .bits = 4,
+                                        .group = 64,
+                                        .has_order = true};
+    image_make(&image, &packed);
+    group = entry_data(&image, ".weight_g_idx", NULL);
     group[COLS - 1] = -1;
-    assert_int_equal(format_opened(&image, &gptq_way), FORMAT_Q4_0);
+    assert_int_equal(format_opened(&image, &packed), FORMAT_Q4_0);
     image_make(&image, &gptq_way);
     struct fp8_entry *entry;
     entry_data(&image, ".g_idx", &entry);
@@ -456,6 +460,9 @@ CASE(numbers_that_cannot_be_are_refused) {
     image_make(&image, &gptq_way);
     ((int32_t *)entry_data(&image, ".g_idx", NULL))[9] = -2;
     refused(&image, &gptq_way, "g_idx: input 9 is of group -2");
+    image_make(&image, &gptq_way);
+    ((int32_t *)entry_data(&image, ".g_idx", NULL))[COLS - 1] = -1;
+    refused(&image, &gptq_way, "g_idx: input 191 is of group -1");
     for (int i = 0; i < 2; i++) {
         image_make(&image, &packed_way);
         ((int64_t *)entry_data(&image, ".weight_shape", NULL))[i] = i ? -1 : INT64_MAX;
@@ -479,15 +486,19 @@ CASE(numbers_that_cannot_be_are_refused) {
     refused(&image, &gptq_way, "qweight: its NAME.weight is there too");
 }
 
-static struct data_folder told_folder(const char *quant, const struct integers_way *way) {
+static struct data_folder folder_of(const char *quant, struct fp8_image *image) {
     const struct data_folder folder = data_folder_make();
-    static struct fp8_image image;
     char text[512];
     snprintf(text, sizeof text, ", 'quantization_config': {%s}", quant);
     config_write(&folder, "Qwen3ForCausalLM", text);
-    image_make(&image, way);
-    fp8_image_write(&image, &folder);
+    fp8_image_write(image, &folder);
     return folder;
+}
+
+static struct data_folder told_folder(const char *quant, const struct integers_way *way) {
+    static struct fp8_image image;
+    image_make(&image, way);
+    return folder_of(quant, &image);
 }
 
 static void told_fault(const char *quant, const struct integers_way *way, rn_status status,
@@ -568,6 +579,25 @@ CASE(methods_that_are_not_known_are_refused_by_name) {
     // of another method the tensors are unknown
     config_fault("'quant_method': 'compressed-tensors', 'format': 'pack-quantized'",
                  RN_ERR_UNSUPPORTED, "no tensor of this name is known");
+}
+
+// The inputs of one group need no groups, whatever the config says.
+CASE(groups_in_an_order_of_their_own_are_needed) {
+    static struct fp8_image image;
+    for (int i = 0; i < 2; i++) {
+        const struct integers_way way = {.kind = KIND_GPTQ, .bits = 4, .group = i ? 0 : 64};
+        struct fp8_entry *entry;
+        image_make(&image, &way);
+        entry_data(&image, ".g_idx", &entry);
+        snprintf(entry->name, sizeof entry->name, "model.rotary_emb.inv_freq");
+        const struct data_folder folder =
+            folder_of("'quant_method': 'gptq', 'desc_act': true", &image);
+        if (i == 0)
+            folder_refused(&folder, RN_ERR_MODEL, "qweight: its g_idx is missing");
+        else
+            weights_close(folder_open(&folder));
+        data_folder_remove(&folder);
+    }
 }
 
 // Zero points as bytes with a sign: beside packed codes, and beside codes of this kind.
