@@ -158,6 +158,10 @@ static inline void integers_by_row_add(struct fp8_image *image, const char *stem
     const int64_t dims[] = {m->rows, m->cols};
     char shape[64];
     integers_scales_add(image, stem, ".weight_scale", m, false);
+    snprintf(shape, sizeof shape, "%d", m->cols);
+    if (m->way.has_order)
+        fp8_entry_add(image, stem, ".weight_g_idx", "I32", shape, m->group,
+                      (size_t)m->cols * sizeof *m->group);
     if (m->way.kind == KIND_BYTES) {
         uint8_t *bytes = calloc((size_t)(m->rows * m->cols), 1);
         assert_non_null(bytes);
@@ -173,10 +177,6 @@ static inline void integers_by_row_add(struct fp8_image *image, const char *stem
     if (m->way.has_zeros)
         integers_words_add(image, stem, ".weight_zero_point", m->zero, m->rows, m->n_group,
                            m->way.bits, 0, false, 0);
-    snprintf(shape, sizeof shape, "%d", m->cols);
-    if (m->way.has_order)
-        fp8_entry_add(image, stem, ".weight_g_idx", "I32", shape, m->group,
-                      (size_t)m->cols * sizeof *m->group);
 }
 
 // The tensors of the matrix X.

@@ -1,8 +1,8 @@
 // Finds the matrices of packed integers in a folder. Each has a tensor of codes and others beside
 // it: X.qweight has X.scales, X.qzeros and maybe X.g_idx; X.weight_packed has X.weight_scale,
-// X.weight_shape, and maybe X.weight_zero_point and X.weight_g_idx; X.weight in I8 has
-// X.weight_scale. Numbers of inputs, outputs and bits follow from the shapes. All numbers but the
-// codes are read here once: they are checked, and they decide the format. See integers.h.
+// X.weight_shape, and maybe X.weight_zero_point and X.weight_g_idx; X.weight in I8 has the same
+// without X.weight_shape. Numbers of inputs, outputs and bits follow from the shapes. All numbers
+// but the codes are read here once: they are checked, and they decide the format. See integers.h.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -164,7 +164,7 @@ static rn_status order_make(struct adopting *a, const struct st_tensor *t) {
 // order.
 static rn_status order_read(struct adopting *a, const char *end) {
     const struct integers *in = &a->in;
-    const struct st_tensor *t = part_find(a, end);
+    const struct st_tensor *t = end ? part_find(a, end) : NULL;
     if (!t) return RN_OK;
     if (strcmp(t->dtype_name, "I32") != 0 || t->n_dims != 1 || t->dim[0] != in->cols)
         return fail(a, t, RN_ERR_MODEL, "a group in I32 is expected for each input");
@@ -451,8 +451,8 @@ static rn_status name_make(struct adopting *a) {
 
 struct layout {
     enum hf_integers kind;
-    const char *end, *dtype; // of the tensor of codes; dtype NULL: any
-    const char *scales, *order;
+    const char *end, *dtype;    // of the tensor of codes; dtype NULL: any
+    const char *scales, *order; // order NULL: inputs are always in order
     rn_status (*read)(struct adopting *a, const struct st_tensor *scales);
 };
 
@@ -482,9 +482,9 @@ static rn_status tensor_adopt(struct adopting *a, const struct layout *layout) {
 static const struct layout *layout_of(struct adopting *a, const struct st_tensor *t) {
     static const struct layout layouts[] = {
         {HF_INTEGERS_GPTQ, ".qweight", NULL, ".scales", ".g_idx", gptq_read},
-        {HF_INTEGERS_AWQ, ".qweight", NULL, ".scales", "", awq_read},
+        {HF_INTEGERS_AWQ, ".qweight", NULL, ".scales", NULL, awq_read},
         {HF_INTEGERS_PACKED, ".weight_packed", NULL, ".weight_scale", ".weight_g_idx", packed_read},
-        {HF_INTEGERS_PACKED, ".weight", "I8", ".weight_scale", "", bytes_read},
+        {HF_INTEGERS_PACKED, ".weight", "I8", ".weight_scale", ".weight_g_idx", bytes_read},
     };
     const size_t len = strlen(t->name);
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {

@@ -141,6 +141,7 @@ CASE(every_layout_gives_what_its_codes_stand_for) {
         {.kind = KIND_BYTES, .bits = 8},
         {.kind = KIND_BYTES, .bits = 8, .is_bf16 = true},
         {.kind = KIND_BYTES, .bits = 8, .group = 128},
+        {.kind = KIND_BYTES, .bits = 8, .group = 32, .has_order = true},
     };
     fill();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) check_way(&ways[i], ROWS, COLS);
@@ -437,12 +438,17 @@ CASE(parts_that_do_not_fit_are_refused_by_name) {
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) check_fault(&faults[i]);
 }
 
-static void refused(struct fp8_image *image, const struct integers_way *way, const char *message) {
+static void refused_as(struct fp8_image *image, const struct integers_way *way, rn_status status,
+                       const char *message) {
     const struct data_folder folder = data_folder_make();
     config_of(&folder, way, "Qwen3ForCausalLM", "");
     fp8_image_write(image, &folder);
-    folder_refused(&folder, RN_ERR_MODEL, message);
+    folder_refused(&folder, status, message);
     data_folder_remove(&folder);
+}
+
+static void refused(struct fp8_image *image, const struct integers_way *way, const char *message) {
+    refused_as(image, way, RN_ERR_MODEL, message);
 }
 
 CASE(numbers_that_cannot_be_are_refused) {
@@ -481,6 +487,13 @@ CASE(numbers_that_cannot_be_are_refused) {
     snprintf(entry->shape, sizeof entry->shape, "7,40");
     entry->bytes = (size_t)7 * 40 * 4;
     refused(&image, &gptq_way, "3 groups do not fit 56 inputs and group_size 64");
+    for (int i = 0; i < 2; i++) { // AWQ has no order
+        const struct integers_way awq = {.kind = KIND_AWQ, .bits = 4, .group = 64};
+        const int32_t group[COLS] = {0};
+        image_make(&image, &awq);
+        fp8_entry_add(&image, STEM, i ? ".g_idx" : "", "I32", "192", group, sizeof group);
+        refused_as(&image, &awq, RN_ERR_UNSUPPORTED, "no tensor of this name is known");
+    }
     image_make(&image, &gptq_way);
     fp8_entry_add(&image, STEM, ".weight", "F32", "40,192", numbers, sizeof numbers);
     refused(&image, &gptq_way, "qweight: its NAME.weight is there too");
