@@ -103,7 +103,7 @@ static void gptq_method(struct hf_config *c, const struct hf_object *quant, cons
 
 static void awq_method(struct hf_config *c, const struct hf_object *quant, const char *method) {
     char format[WORD_MAX];
-    const char *key = either(c, quant, "version", "format");
+    const char *key = either(c, quant, "version", either(c, quant, "checkpoint_format", "format"));
     hf_string(c, quant, key, format, sizeof format);
     if (format[0] && strcmp(format, "gemm") != 0 && strcmp(format, "GEMM") != 0)
         refuse(c, method, key, format);

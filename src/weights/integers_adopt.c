@@ -281,6 +281,8 @@ static rn_status shape_read(struct adopting *a) {
         memcpy(small, t->data, sizeof small);
         dim[0] = small[0];
         dim[1] = small[1];
+    } else {
+        return fail(a, t, RN_ERR_UNSUPPORTED, "a shape is expected in I64 or I32");
     }
     a->in.rows = dim[0];
     a->in.cols = dim[1];
