@@ -12,6 +12,7 @@
 
 #include "folder.h"
 #include "integers_folder.h"
+#include "weights/store.h"
 
 enum { ROWS = 40, COLS = 192, ELEMENTS = ROWS * COLS, ROOM = 4 * ELEMENTS };
 
@@ -291,6 +292,60 @@ CASE(scales_that_blocks_cannot_hold_give_numbers) {
     }
 }
 
+// The last of all zero points is enough, in whole words and behind them.
+CASE(one_zero_point_chooses_the_format) {
+    static struct fp8_image image;
+    static const struct integers_way ways[] = {
+        {.kind = KIND_GPTQ, .bits = 4, .group = 64},
+        {.kind = KIND_PACKED, .bits = 4, .group = 64, .has_zeros = true, .zero = 8},
+    };
+    fill();
+    for (int i = 0; i < 4; i++) {
+        const int rows = i < 2 ? ROWS : 37;
+        const struct integers_way *way = &ways[i % 2];
+        struct integers_matrix m = integers_matrix_make(way, rows, COLS, numbers);
+        m.zero[rows * m.n_group - 1] = 9;
+        integers_add(&image, STEM, &m);
+        assert_int_equal(format_opened(&image, way), FORMAT_Q5_0);
+        integers_matrix_free(&m);
+    }
+}
+
+// Of a matrix one number, in any of the formats; rows and columns in another integer.
+CASE(other_shapes_of_scales_are_read) {
+    static struct fp8_image image;
+    const struct integers_way way = {.kind = KIND_BYTES, .bits = 8};
+    static const struct {
+        const char *shape;
+        float scale;
+        enum format_id format;
+    } cases[] = {{"1", 0.5f, FORMAT_Q8_0}, {"1,1", 0.25f, FORMAT_Q8_0}, {"1", 0.1f, FORMAT_BF16}};
+    fill();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct integers_matrix m = integers_matrix_make(&way, ROWS, COLS, numbers);
+        struct fp8_entry *entry;
+        for (int r = 0; r < ROWS; r++) m.scale[r] = cases[i].scale;
+        integers_add(&image, STEM, &m);
+        memcpy(entry_data(&image, ".weight_scale", &entry), &cases[i].scale, sizeof(float));
+        snprintf(entry->dtype, sizeof entry->dtype, "F32");
+        snprintf(entry->shape, sizeof entry->shape, "%s", cases[i].shape);
+        entry->bytes = sizeof(float);
+        struct weights *weights = open_image(&image, &way, "Qwen3ForCausalLM", "");
+        const struct tensor_view *t = weights_tensor_find(weights, TENSOR);
+        assert_true(t && t->format == cases[i].format);
+        check_part(weights, t->data, t->format, &m, 0, ELEMENTS / format_at(t->format)->block);
+        weights_close(weights);
+        integers_matrix_free(&m);
+    }
+    const int32_t dims[] = {ROWS, COLS};
+    struct fp8_entry *entry;
+    image_make(&image, &packed_way);
+    memcpy(entry_data(&image, ".weight_shape", &entry), dims, sizeof dims);
+    snprintf(entry->dtype, sizeof entry->dtype, "I32");
+    entry->bytes = sizeof dims;
+    assert_int_equal(format_opened(&image, &packed_way), FORMAT_Q5_0);
+}
+
 // Groups that a tensor gives in order are runs; so are those of a tensor of compressed-tensors that
 // has -1.
 CASE(groups_in_order_are_runs) {
@@ -358,6 +413,35 @@ CASE(scales_and_the_method_are_part_of_the_identity) {
     assert_memory_equal(a, again, sizeof a);
     assert_memory_not_equal(a, b, sizeof a);
     assert_memory_not_equal(a, c, sizeof a);
+    data_folder_remove(&folder);
+}
+
+static void identity_of(const struct data_folder *folder, const struct integers_way *told,
+                        uint8_t hash[WEIGHTS_HASH], uint8_t stamp[WEIGHTS_STAMP]) {
+    config_of(folder, told, "Qwen3ForCausalLM", "");
+    struct weights *weights = folder_open(folder);
+    assert_int_equal(weights_hash(weights, NULL, hash, NULL), RN_OK);
+    weights->files[0].stamp.is_settled = true; // it is too young by itself
+    assert_true(weights_stamp(weights, stamp));
+    weights_close(weights);
+}
+
+// The same file again: 2 groups of 192 inputs are of 96 or of 128.
+CASE(the_config_alone_is_part_of_the_identity) {
+    static struct fp8_image image;
+    uint8_t hash[3][WEIGHTS_HASH], stamp[3][WEIGHTS_STAMP];
+    struct integers_way way = {.kind = KIND_PACKED, .bits = 4, .group = 96};
+    const struct data_folder folder = data_folder_make();
+    image_make(&image, &way);
+    fp8_image_write(&image, &folder);
+    for (int i = 0; i < 3; i++) {
+        way.group = i == 2 ? 128 : 96;
+        identity_of(&folder, &way, hash[i], stamp[i]);
+    }
+    assert_memory_equal(hash[0], hash[1], WEIGHTS_HASH);
+    assert_memory_equal(stamp[0], stamp[1], WEIGHTS_STAMP);
+    assert_memory_not_equal(hash[0], hash[2], WEIGHTS_HASH);
+    assert_memory_not_equal(stamp[0], stamp[2], WEIGHTS_STAMP);
     data_folder_remove(&folder);
 }
 
@@ -460,6 +544,10 @@ CASE(numbers_that_cannot_be_are_refused) {
     image_make(&image, &gptq_way);
     ((uint16_t *)entry_data(&image, ".scales", NULL))[119] = 0xfc00;
     refused(&image, &gptq_way, "q_proj.scales: scale 119 is -inf");
+    const struct integers_way many = {.kind = KIND_GPTQ, .bits = 4, .group = 16};
+    image_make(&image, &many);
+    ((uint16_t *)entry_data(&image, ".scales", NULL))[479] = 0x7c00;
+    refused(&image, &many, "q_proj.scales: scale 479 is inf");
     image_make(&image, &gptq_way);
     ((int32_t *)entry_data(&image, ".g_idx", NULL))[9] = 3;
     refused(&image, &gptq_way, "g_idx: input 9 is of group 3, there are 3");
@@ -722,6 +810,45 @@ CASE(a_cut_file_is_an_error) {
         struct weights *weights = folder_open(&folder);
         const struct tensor_view *t = weights_tensor_find(weights, TENSOR);
         snprintf(path, sizeof path, "%s/model.safetensors", folder.path);
+        assert_int_equal(truncate(path, 64), 0);
+        assert_int_equal(weights_read(weights, t->data, t->bytes, room, &at, NULL), RN_ERR_IO);
+        weights_close(weights);
+        data_folder_remove(&folder);
+    }
+}
+
+// The same of scales and of zero points, which may be in files of their own.
+CASE(a_cut_file_of_another_part_is_an_error) {
+    static struct fp8_image image, other;
+    static uint8_t room[ROOM];
+    static const char *const ends[] = {".scales", ".qzeros"};
+    for (int i = 0; i < 2; i++) {
+        const struct data_folder folder = data_folder_make();
+        char from[DATA_PATH_BYTES], path[DATA_PATH_BYTES], map[1024] = "";
+        struct fp8_entry *entry;
+        const void *at;
+        config_of(&folder, &gptq_way, "Qwen3ForCausalLM", "");
+        image_make(&image, &gptq_way);
+        for (int k = 0; k < image.n; k++)
+            snprintf(map + strlen(map), sizeof map - strlen(map), "%s'%s': '%s.safetensors'",
+                     k ? ", " : "", image.entry[k].name,
+                     strstr(image.entry[k].name, ends[i]) ? "other" : "most");
+        entry_data(&image, ends[i], &entry);
+        other.entry[other.n++] = *entry;
+        *entry = image.entry[--image.n];
+        fp8_image_write(&image, &folder);
+        snprintf(from, sizeof from, "%s/model.safetensors", folder.path);
+        snprintf(path, sizeof path, "%s/most.safetensors", folder.path);
+        assert_int_equal(rename(from, path), 0);
+        fp8_image_write(&other, &folder);
+        snprintf(path, sizeof path, "%s/other.safetensors", folder.path);
+        assert_int_equal(rename(from, path), 0);
+        char index[1200];
+        snprintf(index, sizeof index, "{'weight_map': {%s}}", map);
+        folder_text(&folder, "model.safetensors.index.json", index);
+        struct weights *weights = folder_open(&folder);
+        const struct tensor_view *t = weights_tensor_find(weights, TENSOR);
+        assert_int_equal(weights_read(weights, t->data, t->bytes, room, &at, NULL), RN_OK);
         assert_int_equal(truncate(path, 64), 0);
         assert_int_equal(weights_read(weights, t->data, t->bytes, room, &at, NULL), RN_ERR_IO);
         weights_close(weights);
