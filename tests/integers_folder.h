@@ -55,7 +55,7 @@ static inline struct integers_matrix integers_matrix_make(const struct integers_
         m.scale[i] = integers_scale_round(way, m.scale[i]);
         m.zero[i] = (uint8_t)(!way->has_zeros ? middle
                               : way->zero     ? way->zero
-                                              : 1 + (i * 5 + 2) % most);
+                                              : (i * 5 + 3) % (most + 1));
     }
     for (int i = 0; i < rows * cols; i++) {
         const int at = i / cols * m.n_group + m.group[i % cols];
@@ -95,21 +95,22 @@ static inline uint32_t *integers_pack(const uint8_t *code, int rows, int cols, i
     return words;
 }
 
-static inline uint8_t *integers_transposed(const uint8_t *from, int rows, int cols, int add) {
+static inline uint8_t *integers_transposed(const uint8_t *from, int rows, int cols) {
     uint8_t *out = calloc((size_t)(rows * cols), 1);
     assert_non_null(out);
-    for (int i = 0; i < rows * cols; i++)
-        out[i % cols * rows + i / cols] = (uint8_t)(from[i] + add);
+    for (int i = 0; i < rows * cols; i++) out[i % cols * rows + i / cols] = from[i];
     return out;
 }
 
+// less: what is subtracted from each word.
 static inline void integers_words_add(struct fp8_image *image, const char *stem, const char *end,
                                       const uint8_t *code, int rows, int cols, int bits, int along,
-                                      bool mixed) {
+                                      bool mixed, uint32_t less) {
     int down, across;
     char shape[64];
     uint32_t *words = integers_pack(code, rows, cols, bits, along, mixed, &down, &across);
     snprintf(shape, sizeof shape, "%d,%d", down, across);
+    for (int i = 0; i < down * across; i++) words[i] -= less;
     fp8_entry_add(image, stem, end, "I32", shape, words, (size_t)(down * across) * sizeof *words);
     free(words);
 }
@@ -135,13 +136,14 @@ static inline void integers_scales_add(struct fp8_image *image, const char *stem
 static inline void integers_by_group_add(struct fp8_image *image, const char *stem,
                                          const struct integers_matrix *m) {
     const bool is_awq = m->way.kind == KIND_AWQ;
-    uint8_t *code = integers_transposed(m->code, m->rows, m->cols, 0);
-    uint8_t *zero =
-        integers_transposed(m->zero, m->rows, m->n_group, m->way.kind == KIND_GPTQ ? -1 : 0);
+    uint8_t *code = integers_transposed(m->code, m->rows, m->cols);
+    uint8_t *zero = integers_transposed(m->zero, m->rows, m->n_group);
+    const uint32_t ones = UINT32_MAX / ((1U << m->way.bits) - 1); // 1 in each code
     char shape[64];
-    integers_words_add(image, stem, ".qweight", code, m->cols, m->rows, m->way.bits, is_awq,
-                       is_awq);
-    integers_words_add(image, stem, ".qzeros", zero, m->n_group, m->rows, m->way.bits, 1, is_awq);
+    integers_words_add(image, stem, ".qweight", code, m->cols, m->rows, m->way.bits, is_awq, is_awq,
+                       0);
+    integers_words_add(image, stem, ".qzeros", zero, m->n_group, m->rows, m->way.bits, 1, is_awq,
+                       m->way.kind == KIND_GPTQ ? ones : 0);
     integers_scales_add(image, stem, ".scales", m, true);
     snprintf(shape, sizeof shape, "%d", m->cols);
     if (!is_awq)
@@ -156,6 +158,10 @@ static inline void integers_by_row_add(struct fp8_image *image, const char *stem
     const int64_t dims[] = {m->rows, m->cols};
     char shape[64];
     integers_scales_add(image, stem, ".weight_scale", m, false);
+    snprintf(shape, sizeof shape, "%d", m->cols);
+    if (m->way.has_order)
+        fp8_entry_add(image, stem, ".weight_g_idx", "I32", shape, m->group,
+                      (size_t)m->cols * sizeof *m->group);
     if (m->way.kind == KIND_BYTES) {
         uint8_t *bytes = calloc((size_t)(m->rows * m->cols), 1);
         assert_non_null(bytes);
@@ -166,15 +172,11 @@ static inline void integers_by_row_add(struct fp8_image *image, const char *stem
         return;
     }
     integers_words_add(image, stem, ".weight_packed", m->code, m->rows, m->cols, m->way.bits, 1,
-                       false);
+                       false, 0);
     fp8_entry_add(image, stem, ".weight_shape", "I64", "2", dims, sizeof dims);
     if (m->way.has_zeros)
         integers_words_add(image, stem, ".weight_zero_point", m->zero, m->rows, m->n_group,
-                           m->way.bits, 0, false);
-    snprintf(shape, sizeof shape, "%d", m->cols);
-    if (m->way.has_order)
-        fp8_entry_add(image, stem, ".weight_g_idx", "I32", shape, m->group,
-                      (size_t)m->cols * sizeof *m->group);
+                           m->way.bits, 0, false, 0);
 }
 
 // The tensors of the matrix X.
@@ -194,8 +196,13 @@ static inline void integers_config(const struct integers_way *way, char *text, s
                                           "'pack-quantized'",
                                           "'quant_method': 'compressed-tensors', 'format': "
                                           "'int-quantized'"};
-    snprintf(text, size, "{%s, 'bits': %d, 'group_size': %d, 'desc_act': %s}", methods[way->kind],
-             way->bits, way->group ? way->group : -1, way->has_order ? "true" : "false");
+    const bool is_scheme = way->kind == KIND_PACKED || way->kind == KIND_BYTES;
+    snprintf(text, size,
+             is_scheme ? "{%s, 'config_groups': {'group_0': {'weights': {'num_bits': %d, "
+                         "'group_size': %d, 'actorder': %s}}}}"
+                       : "{%s, 'bits': %d, 'group_size': %d, 'desc_act': %s}",
+             methods[way->kind], way->bits, way->group ? way->group : -1,
+             way->has_order ? "true" : "false");
     for (char *at = text; (at = strchr(at, '\''));) *at = '"';
 }
 

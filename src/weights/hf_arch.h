@@ -133,8 +133,9 @@ struct hf_quant {
     int64_t fp8_rows, fp8_cols; // of a block of them
     enum hf_integers integers;  // how tensors of integers are stored
     int64_t group;              // inputs that have a scale; 0: the tensors' shapes say it
-    int zero_add;               // that a stored zero point lacks
-    bool needs_order;           // tensors without the groups of their inputs are refused
+    int bits;                   // of packed codes, where all have the same; 0: the shapes say it
+    bool is_less_one;           // stored zero points are
+    bool needs_order;           // tensors of several groups must say which inputs are theirs
 };
 
 // The first error is kept in status and stops the rest: every call below returns at once then, with

@@ -63,10 +63,11 @@ static void modelopt_method(struct hf_config *c, const struct hf_object *quant,
 
 // ---------------------------------------------------------------- integers
 
-static void group_read(struct hf_config *c, const struct hf_object *quant) {
+// 0: a group is a row, or nothing is said.
+static int64_t group_read(struct hf_config *c, const struct hf_object *quant) {
     const int64_t group = hf_int(c, quant, "group_size", -1, GROUP_MAX, -1);
     if (group == 0) hf_fail_value(c, RN_ERR_MODEL, quant, "group_size", "-1 or a positive integer");
-    c->quant.group = group > 0 ? group : 0;
+    return group > 0 ? group : 0;
 }
 
 // all: the digits that are known.
@@ -94,20 +95,20 @@ static void gptq_method(struct hf_config *c, const struct hf_object *quant, cons
     if (hf_bool(c, quant, "is_marlin_format", false)) refuse(c, method, "is_marlin_format", "true");
     if (format[0] && strcmp(format, "gptq") != 0 && !is_second) refuse(c, method, key, format);
     bits_check(c, quant, method, "248");
-    group_read(c, quant);
+    c->quant.group = group_read(c, quant);
     c->quant.integers = HF_INTEGERS_GPTQ;
-    c->quant.zero_add = is_second ? 0 : 1;
-    c->quant.needs_order = hf_bool(c, quant, "desc_act", false) && c->quant.group > 0;
+    c->quant.is_less_one = !is_second;
+    c->quant.needs_order = hf_bool(c, quant, "desc_act", false);
 }
 
 static void awq_method(struct hf_config *c, const struct hf_object *quant, const char *method) {
     char format[WORD_MAX];
-    const char *key = either(c, quant, "version", "format");
+    const char *key = either(c, quant, "version", either(c, quant, "checkpoint_format", "format"));
     hf_string(c, quant, key, format, sizeof format);
     if (format[0] && strcmp(format, "gemm") != 0 && strcmp(format, "GEMM") != 0)
         refuse(c, method, key, format);
     bits_check(c, quant, method, "4");
-    group_read(c, quant);
+    c->quant.group = group_read(c, quant);
     c->quant.integers = HF_INTEGERS_AWQ;
 }
 
@@ -124,8 +125,21 @@ static void autoround_method(struct hf_config *c, const struct hf_object *quant,
         refuse(c, method, "packing_format", format);
 }
 
+// A positive number that schemes may share.
+struct shared {
+    int64_t value;
+    bool differs;
+};
+
+static void shared_add(struct shared *shared, int64_t value) {
+    if (value == 0) return;
+    shared->differs |= shared->value && shared->value != value;
+    shared->value = value;
+}
+
 // Packed codes of another width would have the offset of another.
-static void scheme_check(struct hf_config *c, struct hf_value value, const char *method) {
+static void scheme_read(struct hf_config *c, struct hf_value value, const char *method,
+                        struct shared *widths, struct shared *groups) {
     struct hf_object group, weights;
     char type[WORD_MAX];
     hf_object_read(c, value, &group);
@@ -133,20 +147,26 @@ static void scheme_check(struct hf_config *c, struct hf_value value, const char 
     hf_object_read(c, hf_find(c, &group, "weights"), &weights);
     hf_string(c, &weights, "type", type, sizeof type);
     const int64_t bits = hf_int(c, &weights, "num_bits", 1, 32, 8);
-    if (strcmp(type, "int") == 0 && bits != 4 && bits != 8)
+    if (type[0] && strcmp(type, "int") != 0) return;
+    if (bits != 4 && bits != 8)
         hf_fail(c, RN_ERR_UNSUPPORTED,
                 "quantization_config: quant_method %s with num_bits %lld is not supported; a "
                 "folder in BF16 or a GGUF file is",
                 method, (long long)bits);
+    shared_add(widths, bits);
+    shared_add(groups, group_read(c, &weights));
 }
 
-static void schemes_check(struct hf_config *c, const struct hf_object *quant, const char *method) {
+static void schemes_read(struct hf_config *c, const struct hf_object *quant, const char *method) {
     struct hf_object groups;
+    struct shared width = {0}, group = {0};
     if (hf_has(c, quant, "config_groups")) {
         hf_object_read(c, hf_find(c, quant, "config_groups"), &groups);
         for (int i = 0; c->status == RN_OK && hf_member_at(&groups, i).text; i++)
-            scheme_check(c, hf_member_at(&groups, i), method);
+            scheme_read(c, hf_member_at(&groups, i), method, &width, &group);
     }
+    c->quant.bits = width.differs ? 0 : (int)width.value;
+    c->quant.group = group.differs ? 0 : group.value;
     if (!hf_has(c, quant, "transform_config")) return;
     hf_object_read(c, hf_find(c, quant, "transform_config"), &groups);
     if (groups.n > 0) refuse(c, method, "transform_config", "of rotations");
@@ -168,7 +188,7 @@ static void compressed_method(struct hf_config *c, const struct hf_object *quant
         if (strcmp(format, formats[i].format) != 0) continue;
         if (formats[i].has_fp8) fp8_read_block(c, quant);
         if (formats[i].has_integers) c->quant.integers = HF_INTEGERS_PACKED;
-        schemes_check(c, quant, method);
+        schemes_read(c, quant, method);
         return;
     }
     refuse(c, method, "format", format);

@@ -14,6 +14,7 @@
 
 enum {
     BLOCK = 32,
+    WORD = sizeof(uint32_t),
     TILE = 256, // rows at a time, so that a packed line of memory is used while it is in the cache
     TILE_NUMBERS = 16, // the same where whole rows are filled column by column
 };
@@ -40,15 +41,25 @@ static struct place col_place(const struct packed *p, int64_t col) {
     return place_of(col / p->col_per, p->col_bytes, (int)(col % p->col_per), p->bits);
 }
 
+uint8_t integers_byte(const struct packed *p, int64_t at) {
+    uint32_t word;
+    if (!p->word_add) return p->data[at] ^ p->flip;
+    memcpy(&word, p->data + (at - at % WORD), sizeof word);
+    return (uint8_t)((word + p->word_add) >> 8 * (at % WORD));
+}
+
+// Of codes, which have nothing to add.
 static uint8_t code_at(const struct packed *p, struct place row, struct place col) {
     const uint8_t byte = p->data[row.at + col.at] ^ p->flip;
     return (uint8_t)(byte >> (row.shift + col.shift) & ((1 << p->bits) - 1));
 }
 
 int integers_zero(const struct integers *in, int64_t row, int64_t group) {
-    if (!in->zero.data) return in->zero.all;
-    return code_at(&in->zero, row_place(&in->zero, row), col_place(&in->zero, group)) +
-           in->zero_add;
+    const struct packed *p = &in->zero;
+    if (!p->data) return p->all;
+    const struct place r = row_place(p, row), g = col_place(p, group);
+    const int byte = integers_byte(p, r.at + g.at);
+    return (byte >> (r.shift + g.shift) & ((1 << p->bits) - 1)) + in->zero_add;
 }
 
 // ---------------------------------------------------------------- rows
@@ -239,6 +250,6 @@ rn_status integers_read(const struct weights *weights, const struct derived *der
 void integers_numbers(const struct integers *in, uint64_t *out) {
     out[0] = in->format;
     out[1] = (uint64_t)in->group;
-    out[2] = (uint64_t)in->zero_add;
+    out[2] = (uint64_t)in->zero_add + in->zero.word_add;
     out[3] = (uint64_t)in->code.is_mixed;
 }

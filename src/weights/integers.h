@@ -14,6 +14,7 @@ struct packed {
     int file;
     int bits, all;
     uint8_t flip;                 // stored with these bits inverted
+    uint32_t word_add;            // to a stored word, with carries
     bool is_mixed;                // outputs of a word are in the order of AWQ
     int row_per, col_per;         // codes of a word
     int64_t row_bytes, col_bytes; // to the next word
@@ -27,7 +28,7 @@ struct integers {
     // groups are runs of columns.
     const int32_t *order, *first;
     struct packed code, zero;
-    int zero_add;         // that a stored zero point lacks
+    int zero_add;         // to a zero point
     const uint8_t *scale; // in a file's mapping
     int scale_file;
     enum format_id scale_format;
@@ -52,7 +53,8 @@ rn_status integers_read(const struct weights *weights, const struct derived *der
                         uint64_t bytes, void *out, rn_error *err);
 void integers_numbers(const struct integers *in, uint64_t *out); // see derived_numbers
 
-// For the two files: the zero point of a row and a group.
+// For the two files: the zero point of a row and a group. The byte that is stored at an offset.
 int integers_zero(const struct integers *in, int64_t row, int64_t group);
+uint8_t integers_byte(const struct packed *p, int64_t at);
 
 #endif

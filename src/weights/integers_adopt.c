@@ -1,8 +1,8 @@
 // Finds the matrices of packed integers in a folder. Each has a tensor of codes and others beside
 // it: X.qweight has X.scales, X.qzeros and maybe X.g_idx; X.weight_packed has X.weight_scale,
-// X.weight_shape, and maybe X.weight_zero_point and X.weight_g_idx; X.weight in I8 has
-// X.weight_scale. Numbers of inputs, outputs and bits follow from the shapes. All numbers but the
-// codes are read here once: they are checked, and they decide the format. See integers.h.
+// X.weight_shape, and maybe X.weight_zero_point and X.weight_g_idx; X.weight in I8 has the same
+// without X.weight_shape. Numbers of inputs, outputs and bits follow from the shapes. All numbers
+// but the codes are read here once: they are checked, and they decide the format. See integers.h.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -110,14 +110,18 @@ static rn_status scales_check(struct adopting *a, const struct st_tensor *t) {
     return RN_OK;
 }
 
-// The columns of a group follow from the number of groups. The last one may be shorter.
+// The columns of a group: the config's number where it gives as many groups, and the last one may
+// be shorter. Other sizes follow from the number of groups, and must be powers of two: any other
+// quotient is more likely a size with a shorter last group. compressed-tensors has no sizes but
+// those of its schemes.
 static rn_status group_fit(struct adopting *a, const struct st_tensor *scales) {
     struct integers *in = &a->in;
-    const int64_t told = a->c->quant.group, n = in->n_group;
-    in->group = n == 1                                       ? in->cols
-                : told > 0 && (in->cols - 1) / told + 1 == n ? told
-                : in->cols % n == 0                          ? in->cols / n
-                                                             : 0;
+    const int64_t told = a->c->quant.group, n = in->n_group, even = in->cols / n;
+    const bool is_free = told == 0 || a->c->quant.integers != HF_INTEGERS_PACKED;
+    in->group = n == 1                                                                ? in->cols
+                : told > 0 && (in->cols - 1) / told + 1 == n                          ? told
+                : is_free && even > 0 && even * n == in->cols && !(even & (even - 1)) ? even
+                                                                                      : 0;
     if (in->group > 0) return RN_OK;
     char text[160];
     snprintf(text, sizeof text,
@@ -128,47 +132,52 @@ static rn_status group_fit(struct adopting *a, const struct st_tensor *scales) {
 
 // ---------------------------------------------------------------- groups of inputs
 
-static bool is_in_order(const struct integers *in, const int32_t *group) {
+// Of an input.
+static int32_t group_at(const struct st_tensor *t, int64_t input) {
+    int32_t group;
+    memcpy(&group, t->data + input * (int64_t)sizeof group, sizeof group);
+    return group;
+}
+
+static bool is_in_order(const struct integers *in, const struct st_tensor *t) {
     for (int64_t i = 0; i < in->cols; i++)
-        if (group[i] != i / in->group) return false;
+        if (group_at(t, i) != i / in->group) return false;
     return true;
 }
 
 // Columns by their groups, and in these as they come.
-static rn_status order_make(struct adopting *a, const struct st_tensor *t, const int32_t *group) {
+static rn_status order_make(struct adopting *a, const struct st_tensor *t) {
     struct integers *in = &a->in;
     struct arena *arena = &a->c->weights->arena;
     int32_t *order = arena_array(arena, (size_t)in->cols, sizeof *order);
     int32_t *first = arena_array(arena, (size_t)in->n_group + 2, sizeof *first);
-    if (!order || !first) return fail(a, t, RN_ERR_NOMEM, "out of memory");
-    for (int64_t i = 0; i < in->cols; i++) first[group[i] + 2]++;
+    if (!order || !first || in->cols > INT32_MAX) return fail(a, t, RN_ERR_NOMEM, "out of memory");
+    for (int64_t i = 0; i < in->cols; i++) first[group_at(t, i) + 2]++;
     for (int64_t g = 2; g < in->n_group + 2; g++) first[g] += first[g - 1];
-    for (int64_t i = 0; i < in->cols; i++) order[first[group[i] + 1]++] = (int32_t)i;
+    for (int64_t i = 0; i < in->cols; i++) order[first[group_at(t, i) + 1]++] = (int32_t)i;
     in->order = order;
     in->first = first;
     return RN_OK;
 }
 
-// The groups that a tensor gives the inputs. -1 of any means that they are in order.
+// The groups that a tensor gives the inputs. In compressed-tensors -1 of any means that they are in
+// order.
 static rn_status order_read(struct adopting *a, const char *end) {
     const struct integers *in = &a->in;
-    const struct st_tensor *t = part_find(a, end);
+    const struct st_tensor *t = end ? part_find(a, end) : NULL;
     if (!t) return RN_OK;
     if (strcmp(t->dtype_name, "I32") != 0 || t->n_dims != 1 || t->dim[0] != in->cols)
         return fail(a, t, RN_ERR_MODEL, "a group in I32 is expected for each input");
-    int32_t *group = arena_array(&a->c->weights->arena, (size_t)in->cols, sizeof *group);
-    if (!group || in->cols > INT32_MAX) return fail(a, t, RN_ERR_NOMEM, "out of memory");
-    memcpy(group, t->data, (size_t)in->cols * sizeof *group);
-    for (int64_t i = 0; i < in->cols; i++)
-        if (group[i] == -1) return RN_OK;
+    for (int64_t i = 0; a->c->quant.integers == HF_INTEGERS_PACKED && i < in->cols; i++)
+        if (group_at(t, i) == -1) return RN_OK;
     for (int64_t i = 0; i < in->cols; i++) {
-        if (group[i] >= 0 && group[i] < in->n_group) continue;
+        if (group_at(t, i) >= 0 && group_at(t, i) < in->n_group) continue;
         char text[120];
         snprintf(text, sizeof text, "input %" PRId64 " is of group %d, there are %" PRId64, i,
-                 group[i], in->n_group);
+                 group_at(t, i), in->n_group);
         return fail(a, t, RN_ERR_MODEL, text);
     }
-    return is_in_order(in, group) ? RN_OK : order_make(a, t, group);
+    return is_in_order(in, t) ? RN_OK : order_make(a, t);
 }
 
 // ---------------------------------------------------------------- layouts
@@ -206,7 +215,8 @@ static rn_status gptq_read(struct adopting *a, const struct st_tensor *scales) {
     rn_status s;
     if (!zeros) return fail(a, codes, RN_ERR_MODEL, "its zero points are missing: NAME.qzeros");
     scales_by_group(in, scales);
-    const int64_t bits = zeros->dim[0] * WORD_BITS / in->rows;
+    const int64_t words = zeros->dim[0]; // any number, where the tensor is empty
+    const int64_t bits = words <= in->rows ? words * WORD_BITS / in->rows : 0;
     if (bits != 2 && bits != 4 && bits != 8) return fail_bits(a, zeros);
     if ((s = check_words(a, zeros, in->n_group, words_of(in->rows, (int)bits)))) return s;
     if ((s = check_words(a, codes, codes->dim[1], in->rows))) return s;
@@ -217,7 +227,8 @@ static rn_status gptq_read(struct adopting *a, const struct st_tensor *scales) {
                                .row_bytes = WORD_BYTES,
                                .col_bytes = WORD_BYTES * in->rows};
     zeros_by_group(in, zeros);
-    in->zero_add = a->c->quant.zero_add;
+    // 1 was subtracted from whole words, so a zero point of 0 borrows from its neighbour.
+    if (a->c->quant.is_less_one) in->zero.word_add = UINT32_MAX / ((1U << bits) - 1);
     return RN_OK;
 }
 
@@ -270,6 +281,8 @@ static rn_status shape_read(struct adopting *a) {
         memcpy(small, t->data, sizeof small);
         dim[0] = small[0];
         dim[1] = small[1];
+    } else {
+        return fail(a, t, RN_ERR_UNSUPPORTED, "a shape is expected in I64 or I32");
     }
     a->in.rows = dim[0];
     a->in.cols = dim[1];
@@ -316,7 +329,8 @@ static rn_status packed_read(struct adopting *a, const struct st_tensor *scales)
     const struct st_tensor *codes = a->codes;
     rn_status s = shape_read(a);
     if (s) return s;
-    const int bits = words_of(in->cols, 4) == codes->dim[0] ? 4 : 8;
+    const int told = a->c->quant.bits;
+    const int bits = told ? told : words_of(in->cols, 4) == codes->dim[0] ? 4 : 8;
     if ((s = check_words(a, codes, in->rows, words_of(in->cols, bits)))) return s;
     if ((s = scales_by_row(a, scales))) return s;
     in->code = (struct packed){.bits = bits,
@@ -353,7 +367,7 @@ static void bytes_range(const struct integers *in, int *least, int *most) {
     const struct packed *p = &in->zero;
     const int64_t n = in->rows * p->bits / 8 * in->n_group;
     bool seen[BYTES] = {0};
-    for (int64_t i = 0; i < n; i++) seen[p->data[i] ^ p->flip] = true;
+    for (int64_t i = 0; i < n; i++) seen[integers_byte(p, i)] = true;
     for (int byte = 0; byte < BYTES; byte++)
         for (int shift = 0; seen[byte] && shift < 8; shift += p->bits)
             range_add((byte >> shift & ((1 << p->bits) - 1)) + in->zero_add, least, most);
@@ -439,8 +453,8 @@ static rn_status name_make(struct adopting *a) {
 
 struct layout {
     enum hf_integers kind;
-    const char *end, *dtype; // of the tensor of codes; dtype NULL: any
-    const char *scales, *order;
+    const char *end, *dtype;    // of the tensor of codes; dtype NULL: any
+    const char *scales, *order; // order NULL: inputs are always in order
     rn_status (*read)(struct adopting *a, const struct st_tensor *scales);
 };
 
@@ -453,7 +467,7 @@ static rn_status tensor_adopt(struct adopting *a, const struct layout *layout) {
         (s = scales_check(a, scales)) || (s = order_read(a, layout->order)))
         return s;
     a->in.code.data = t->data;
-    if (a->c->quant.needs_order && !part_find(a, layout->order))
+    if (a->c->quant.needs_order && a->in.n_group > 1 && !part_find(a, layout->order))
         return fail(a, t, RN_ERR_MODEL, "its g_idx is missing, the config has desc_act");
     bias_forget(a);
     const enum st_dtype dtype = dtype_choose(a);
@@ -470,9 +484,9 @@ static rn_status tensor_adopt(struct adopting *a, const struct layout *layout) {
 static const struct layout *layout_of(struct adopting *a, const struct st_tensor *t) {
     static const struct layout layouts[] = {
         {HF_INTEGERS_GPTQ, ".qweight", NULL, ".scales", ".g_idx", gptq_read},
-        {HF_INTEGERS_AWQ, ".qweight", NULL, ".scales", "", awq_read},
+        {HF_INTEGERS_AWQ, ".qweight", NULL, ".scales", NULL, awq_read},
         {HF_INTEGERS_PACKED, ".weight_packed", NULL, ".weight_scale", ".weight_g_idx", packed_read},
-        {HF_INTEGERS_PACKED, ".weight", "I8", ".weight_scale", "", bytes_read},
+        {HF_INTEGERS_PACKED, ".weight", "I8", ".weight_scale", ".weight_g_idx", bytes_read},
     };
     const size_t len = strlen(t->name);
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {

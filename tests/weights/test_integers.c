@@ -1,6 +1,5 @@
 // Matrices of packed integers: every layout gives the blocks or numbers that its codes, zero points
-// and scales stand for, in any part; experts of one tensor agree on a format; folders that do not
-// fit are refused.
+// and scales stand for, in any part; experts of one tensor agree on a format.
 // label: memory
 #include "check.h"
 
@@ -8,22 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "folder.h"
-#include "integers_folder.h"
-
-enum { ROWS = 40, COLS = 192, ELEMENTS = ROWS * COLS, ROOM = 4 * ELEMENTS };
-
-#define STEM   "model.layers.0.self_attn.q_proj"
-#define TENSOR "blk.0.attn_q.weight"
-
-static float numbers[ELEMENTS];
-
-static void fill(void) {
-    srand(5);
-    for (int i = 0; i < ELEMENTS; i++) numbers[i] = (float)(rand() % 2001 - 1000) / 1000;
-}
+#include "integers_image.h"
+#include "weights/store.h"
 
 // The format that a matrix becomes, decided again by its codes.
 static enum format_id format_of(const struct integers_matrix *m) {
@@ -40,24 +26,6 @@ static enum format_id format_of(const struct integers_matrix *m) {
            : low >= -16 && high <= 15   ? FORMAT_Q5_0
            : low >= -128 && high <= 127 ? FORMAT_Q8_0
                                         : plain;
-}
-
-static void config_of(const struct data_folder *folder, const struct integers_way *way,
-                      const char *class_name, const char *more) {
-    char quant[256], text[512];
-    integers_config(way, quant, sizeof quant);
-    snprintf(text, sizeof text, ", 'quantization_config': %s%s", quant, more);
-    config_write(folder, class_name, text);
-}
-
-static struct weights *open_image(struct fp8_image *image, const struct integers_way *way,
-                                  const char *class_name, const char *more) {
-    const struct data_folder folder = data_folder_make();
-    config_of(&folder, way, class_name, more);
-    fp8_image_write(image, &folder);
-    struct weights *weights = folder_open(&folder);
-    data_folder_remove(&folder);
-    return weights;
 }
 
 // Whole blocks [first, first + n) of what begins at data, as numbers.
@@ -133,12 +101,15 @@ CASE(every_layout_gives_what_its_codes_stand_for) {
         {.kind = KIND_AWQ, .bits = 4},
         {.kind = KIND_PACKED, .bits = 4, .group = 32},
         {.kind = KIND_PACKED, .bits = 4, .group = 64, .has_zeros = true},
+        {.kind = KIND_PACKED, .bits = 4, .group = 128}, // 2 groups, not of 96
         {.kind = KIND_PACKED, .bits = 4, .group = 32, .is_bf16 = true},
         {.kind = KIND_PACKED, .bits = 4, .group = 32, .has_order = true, .is_bf16 = true},
         {.kind = KIND_PACKED, .bits = 8},
         {.kind = KIND_PACKED, .bits = 8, .group = 32, .has_zeros = true},
         {.kind = KIND_BYTES, .bits = 8},
         {.kind = KIND_BYTES, .bits = 8, .is_bf16 = true},
+        {.kind = KIND_BYTES, .bits = 8, .group = 128},
+        {.kind = KIND_BYTES, .bits = 8, .group = 32, .has_order = true},
     };
     fill();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) check_way(&ways[i], ROWS, COLS);
@@ -150,11 +121,11 @@ CASE(zero_points_choose_the_format) {
         {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 7},
         {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 8},
         {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 9},
-        {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 16},
+        {.kind = KIND_GPTQ, .bits = 4, .group = 64, .has_zeros = true, .zero = 15},
         {.kind = KIND_GPTQ, .bits = 8, .group = 64, .has_zeros = true, .zero = 127},
         {.kind = KIND_GPTQ, .bits = 8, .group = 64, .has_zeros = true, .zero = 128},
         {.kind = KIND_GPTQ, .bits = 8, .group = 64, .has_zeros = true, .zero = 129},
-        {.kind = KIND_GPTQ, .bits = 2, .group = 64, .has_zeros = true, .zero = 4},
+        {.kind = KIND_GPTQ, .bits = 2, .group = 64, .has_zeros = true, .zero = 3},
     };
     fill();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) check_way(&ways[i], ROWS, COLS);
@@ -232,31 +203,6 @@ CASE(experts_of_one_tensor_agree_on_a_format) {
     check_experts(&five, &half, FORMAT_F16);
 }
 
-static void *entry_data(struct fp8_image *image, const char *end, struct fp8_entry **out) {
-    for (int i = 0; i < image->n; i++) {
-        struct fp8_entry *e = &image->entry[i];
-        const size_t len = strlen(e->name), tail = strlen(end);
-        if (len < tail || strcmp(e->name + len - tail, end) != 0) continue;
-        if (out) *out = e;
-        return e->data;
-    }
-    check(false, "%s is in no image", end);
-    return NULL;
-}
-
-static const struct integers_way gptq_way = {.kind = KIND_GPTQ, .bits = 4, .group = 64};
-static const struct integers_way packed_way = {.kind = KIND_PACKED,
-                                               .bits = 4,
-                                               .group = 64,
-                                               .has_zeros = true};
-
-static void image_make(struct fp8_image *image, const struct integers_way *way) {
-    fill();
-    struct integers_matrix m = integers_matrix_make(way, ROWS, COLS, numbers);
-    integers_add(image, STEM, &m);
-    integers_matrix_free(&m);
-}
-
 static enum format_id format_opened(struct fp8_image *image, const struct integers_way *way) {
     struct weights *weights = open_image(image, way, "Qwen3ForCausalLM", "");
     const struct tensor_view *t = weights_tensor_find(weights, TENSOR);
@@ -288,18 +234,76 @@ CASE(scales_that_blocks_cannot_hold_give_numbers) {
     }
 }
 
-// Groups that a tensor gives in order are runs; so are those of a tensor that has -1.
+// The last of all zero points is enough, in whole words and behind them.
+CASE(one_zero_point_chooses_the_format) {
+    static struct fp8_image image;
+    static const struct integers_way ways[] = {
+        {.kind = KIND_GPTQ, .bits = 4, .group = 64},
+        {.kind = KIND_PACKED, .bits = 4, .group = 64, .has_zeros = true, .zero = 8},
+    };
+    fill();
+    for (int i = 0; i < 4; i++) {
+        const int rows = i < 2 ? ROWS : 37;
+        const struct integers_way *way = &ways[i % 2];
+        struct integers_matrix m = integers_matrix_make(way, rows, COLS, numbers);
+        m.zero[rows * m.n_group - 1] = 9;
+        integers_add(&image, STEM, &m);
+        assert_int_equal(format_opened(&image, way), FORMAT_Q5_0);
+        integers_matrix_free(&m);
+    }
+}
+
+// Of a matrix one number, in any of the formats; rows and columns in another integer.
+CASE(other_shapes_of_scales_are_read) {
+    static struct fp8_image image;
+    const struct integers_way way = {.kind = KIND_BYTES, .bits = 8};
+    static const struct {
+        const char *shape;
+        float scale;
+        enum format_id format;
+    } cases[] = {{"1", 0.5f, FORMAT_Q8_0}, {"1,1", 0.25f, FORMAT_Q8_0}, {"1", 0.1f, FORMAT_BF16}};
+    fill();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct integers_matrix m = integers_matrix_make(&way, ROWS, COLS, numbers);
+        struct fp8_entry *entry;
+        for (int r = 0; r < ROWS; r++) m.scale[r] = cases[i].scale;
+        integers_add(&image, STEM, &m);
+        memcpy(entry_data(&image, ".weight_scale", &entry), &cases[i].scale, sizeof(float));
+        snprintf(entry->dtype, sizeof entry->dtype, "F32");
+        snprintf(entry->shape, sizeof entry->shape, "%s", cases[i].shape);
+        entry->bytes = sizeof(float);
+        struct weights *weights = open_image(&image, &way, "Qwen3ForCausalLM", "");
+        const struct tensor_view *t = weights_tensor_find(weights, TENSOR);
+        assert_true(t && t->format == cases[i].format);
+        check_part(weights, t->data, t->format, &m, 0, ELEMENTS / format_at(t->format)->block);
+        weights_close(weights);
+        integers_matrix_free(&m);
+    }
+    const int32_t dims[] = {ROWS, COLS};
+    struct fp8_entry *entry;
+    image_make(&image, &packed_way);
+    memcpy(entry_data(&image, ".weight_shape", &entry), dims, sizeof dims);
+    snprintf(entry->dtype, sizeof entry->dtype, "I32");
+    entry->bytes = sizeof dims;
+    assert_int_equal(format_opened(&image, &packed_way), FORMAT_Q5_0);
+}
+
+// Groups that a tensor gives in order are runs; so are those of a tensor of compressed-tensors that
+// has -1.
 CASE(groups_in_order_are_runs) {
     static struct fp8_image image;
     image_make(&image, &gptq_way);
     int32_t *group = entry_data(&image, ".g_idx", NULL);
     group[COLS - 1]--;
     assert_int_equal(format_opened(&image, &gptq_way), FORMAT_F16);
-    image_make(&image, &gptq_way);
-    group = entry_data(&image, ".g_idx", NULL);
-    for (int i = 0; i < COLS; i++) group[i] = 0;
+    const struct integers_way packed = {.kind = KIND_PACKED,
+                                        .bits = 4,
+                                        .group = 64,
+                                        .has_order = true};
+    image_make(&image, &packed);
+    group = entry_data(&image, ".weight_g_idx", NULL);
     group[COLS - 1] = -1;
-    assert_int_equal(format_opened(&image, &gptq_way), FORMAT_Q4_0);
+    assert_int_equal(format_opened(&image, &packed), FORMAT_Q4_0);
     image_make(&image, &gptq_way);
     struct fp8_entry *entry;
     entry_data(&image, ".g_idx", &entry);
@@ -354,168 +358,33 @@ CASE(scales_and_the_method_are_part_of_the_identity) {
     data_folder_remove(&folder);
 }
 
-// ---------------------------------------------------------------- faults
+static void identity_of(const struct data_folder *folder, const struct integers_way *told,
+                        uint8_t hash[WEIGHTS_HASH], uint8_t stamp[WEIGHTS_STAMP]) {
+    config_of(folder, told, "Qwen3ForCausalLM", "");
+    struct weights *weights = folder_open(folder);
+    assert_int_equal(weights_hash(weights, NULL, hash, NULL), RN_OK);
+    weights->files[0].stamp.is_settled = true; // it is too young by itself
+    assert_true(weights_stamp(weights, stamp));
+    weights_close(weights);
+}
 
-struct fault {
-    const struct integers_way *way;
-    const char *end;           // of the entry's name
-    const char *dtype, *shape; // that it has instead; NULL: its own. Both NULL: it is not there
-    rn_status status;
-    const char *message;
-};
-
-static void check_fault(const struct fault *fault) {
+// The same file again: 2 groups of 192 inputs are of 96 or of 128.
+CASE(the_config_alone_is_part_of_the_identity) {
     static struct fp8_image image;
-    struct fp8_entry *entry;
+    uint8_t hash[3][WEIGHTS_HASH], stamp[3][WEIGHTS_STAMP];
+    struct integers_way way = {.kind = KIND_PACKED, .bits = 4, .group = 96};
     const struct data_folder folder = data_folder_make();
-    config_of(&folder, fault->way, "Qwen3ForCausalLM", "");
-    image_make(&image, fault->way);
-    entry_data(&image, fault->end, &entry);
-    if (fault->dtype) snprintf(entry->dtype, sizeof entry->dtype, "%s", fault->dtype);
-    if (fault->shape) snprintf(entry->shape, sizeof entry->shape, "%s", fault->shape);
-    if (!fault->dtype && !fault->shape)
-        snprintf(entry->name, sizeof entry->name, "model.rotary_emb.inv_freq");
+    image_make(&image, &way);
     fp8_image_write(&image, &folder);
-    folder_refused(&folder, fault->status, fault->message);
-    data_folder_remove(&folder);
-}
-
-CASE(parts_that_do_not_fit_are_refused_by_name) {
-    static const struct integers_way order = {.kind = KIND_GPTQ,
-                                              .bits = 4,
-                                              .group = 64,
-                                              .has_order = true};
-    static const struct integers_way awq = {.kind = KIND_AWQ, .bits = 4, .group = 64};
-    static const struct integers_way bytes = {.kind = KIND_BYTES, .bits = 8};
-    static const struct fault faults[] = {
-        {&gptq_way, ".scales", NULL, NULL, RN_ERR_MODEL, "qweight: its scales are missing"},
-        {&gptq_way, ".qzeros", NULL, NULL, RN_ERR_MODEL, "qweight: its zero points are missing"},
-        {&awq, ".qzeros", NULL, NULL, RN_ERR_MODEL, "qweight: its zero points are missing"},
-        {&order, ".g_idx", NULL, NULL, RN_ERR_MODEL, "qweight: its g_idx is missing"},
-        {&packed_way, ".weight_shape", NULL, NULL, RN_ERR_MODEL, "its shape is missing"},
-        {&packed_way, ".weight_scale", NULL, NULL, RN_ERR_MODEL, "its scales are missing"},
-        {&bytes, ".weight_scale", NULL, NULL, RN_ERR_MODEL, "its scales are missing"},
-        {&gptq_way, ".scales", "I16", NULL, RN_ERR_UNSUPPORTED, "scales: scales are expected in"},
-        {&gptq_way, ".scales", NULL, "120", RN_ERR_UNSUPPORTED, "neither 2, 4 nor 8 bits"},
-        {&gptq_way, ".scales", NULL, "3,40,1", RN_ERR_MODEL, "scales are expected to be a matrix"},
-        {&gptq_way, ".scales", NULL, "1,120", RN_ERR_UNSUPPORTED, "neither 2, 4 nor 8 bits"},
-        {&gptq_way, ".scales", NULL, "40,3", RN_ERR_UNSUPPORTED, "neither 2, 4 nor 8 bits"},
-        {&gptq_way, ".scales", NULL, "5,24", RN_ERR_UNSUPPORTED, "neither 2, 4 nor 8 bits"},
-        {&gptq_way, ".qzeros", NULL, "5,3", RN_ERR_MODEL, "shape [5, 3] of 2"},
-        {&gptq_way, ".qzeros", NULL, "15", RN_ERR_UNSUPPORTED, "neither 2, 4 nor 8 bits"},
-        {&gptq_way, ".qzeros", "F32", NULL, RN_ERR_UNSUPPORTED, "packed integers are expected in"},
-        {&gptq_way, ".qweight", NULL, "40,24", RN_ERR_MODEL, "shape [40, 24] of 2 dimensions"},
-        {&gptq_way, ".qweight", NULL, "960", RN_ERR_MODEL, "qweight: shape"},
-        {&gptq_way, ".qweight", NULL, "24,40,1", RN_ERR_MODEL, "qweight: shape"},
-        {&gptq_way, ".qweight", "U32", NULL, RN_ERR_UNSUPPORTED, "qweight: packed integers are"},
-        {&gptq_way, ".g_idx", NULL, "192,1", RN_ERR_MODEL, "a group in I32 is expected for each"},
-        {&gptq_way, ".g_idx", "F32", NULL, RN_ERR_MODEL, "a group in I32 is expected for each"},
-        {&awq, ".qweight", NULL, "96,10", RN_ERR_MODEL, "qweight: shape [96, 10]"},
-        {&awq, ".scales", NULL, "30,4", RN_ERR_MODEL, "outputs are expected in words of 8"},
-        {&awq, ".qzeros", NULL, "5,3", RN_ERR_MODEL, "qzeros: shape [5, 3]"},
-        {&packed_way, ".weight_shape", NULL, "2,1", RN_ERR_MODEL, "two numbers are expected"},
-        {&packed_way, ".weight_shape", "F64", NULL, RN_ERR_MODEL, "[0, 0] does not fit"},
-        {&packed_way, ".weight_scale", NULL, "3,40", RN_ERR_MODEL, "weight_scale: shape [3, 40]"},
-        {&packed_way, ".weight_scale", NULL, "40,3,1", RN_ERR_MODEL, "expected to be a matrix"},
-        {&packed_way, ".weight_scale", NULL, "120", RN_ERR_MODEL, "weight_scale: shape"},
-        {&packed_way, ".weight_packed", NULL, "20,48", RN_ERR_MODEL, "does not fit the 20 rows"},
-        {&packed_way, ".weight_packed", "F32", NULL, RN_ERR_UNSUPPORTED, "expected in I32"},
-        {&packed_way, ".weight_zero_point", NULL, "3,5", RN_ERR_MODEL, "zero_point: shape [3, 5]"},
-        {&bytes, ".weight_scale", NULL, "1,40", RN_ERR_MODEL, "weight_scale: shape [1, 40]"},
-        {&bytes, ".weight", NULL, "7680", RN_ERR_UNSUPPORTED, "I8 is supported for matrices"},
-    };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) check_fault(&faults[i]);
-}
-
-static void refused(struct fp8_image *image, const struct integers_way *way, const char *message) {
-    const struct data_folder folder = data_folder_make();
-    config_of(&folder, way, "Qwen3ForCausalLM", "");
-    fp8_image_write(image, &folder);
-    folder_refused(&folder, RN_ERR_MODEL, message);
-    data_folder_remove(&folder);
-}
-
-CASE(numbers_that_cannot_be_are_refused) {
-    static struct fp8_image image;
-    struct fp8_entry *entry;
-    image_make(&image, &gptq_way);
-    ((uint16_t *)entry_data(&image, ".scales", NULL))[7] = 0x7e00;
-    refused(&image, &gptq_way, "q_proj.scales: scale 7 is nan");
-    image_make(&image, &gptq_way);
-    ((uint16_t *)entry_data(&image, ".scales", NULL))[119] = 0xfc00;
-    refused(&image, &gptq_way, "q_proj.scales: scale 119 is -inf");
-    image_make(&image, &gptq_way);
-    ((int32_t *)entry_data(&image, ".g_idx", NULL))[9] = 3;
-    refused(&image, &gptq_way, "g_idx: input 9 is of group 3, there are 3");
-    image_make(&image, &gptq_way);
-    ((int32_t *)entry_data(&image, ".g_idx", NULL))[9] = -2;
-    refused(&image, &gptq_way, "g_idx: input 9 is of group -2");
-    for (int i = 0; i < 2; i++) {
-        image_make(&image, &packed_way);
-        ((int64_t *)entry_data(&image, ".weight_shape", NULL))[i] = i ? -1 : INT64_MAX;
-        refused(&image, &packed_way, "weight_shape: [");
+    for (int i = 0; i < 3; i++) {
+        way.group = i == 2 ? 128 : 96;
+        identity_of(&folder, &way, hash[i], stamp[i]);
     }
-    image_make(&image, &packed_way);
-    ((int64_t *)entry_data(&image, ".weight_shape", NULL))[1] = 1 << 30;
-    refused(&image, &packed_way, "weight_packed: shape");
-    image_make(&image, &gptq_way); // 3 groups of what?
-    entry_data(&image, ".qweight", &entry);
-    snprintf(entry->shape, sizeof entry->shape, "23,40");
-    entry->bytes = (size_t)23 * 40 * 4;
-    refused(&image, &gptq_way, "a group in I32 is expected for each");
-    image_make(&image, &gptq_way);
-    entry_data(&image, ".qweight", &entry);
-    snprintf(entry->shape, sizeof entry->shape, "7,40");
-    entry->bytes = (size_t)7 * 40 * 4;
-    refused(&image, &gptq_way, "3 groups do not fit 56 inputs and group_size 64");
-    image_make(&image, &gptq_way);
-    fp8_entry_add(&image, STEM, ".weight", "F32", "40,192", numbers, sizeof numbers);
-    refused(&image, &gptq_way, "qweight: its NAME.weight is there too");
-}
-
-static void config_fault(const char *quant, rn_status status, const char *message) {
-    const struct data_folder folder = data_folder_make();
-    static struct fp8_image image;
-    char text[512];
-    snprintf(text, sizeof text, ", 'quantization_config': {%s}", quant);
-    config_write(&folder, "Qwen3ForCausalLM", text);
-    image_make(&image, &gptq_way);
-    fp8_image_write(&image, &folder);
-    folder_refused(&folder, status, message);
+    assert_memory_equal(hash[0], hash[1], WEIGHTS_HASH);
+    assert_memory_equal(stamp[0], stamp[1], WEIGHTS_STAMP);
+    assert_memory_not_equal(hash[0], hash[2], WEIGHTS_HASH);
+    assert_memory_not_equal(stamp[0], stamp[2], WEIGHTS_STAMP);
     data_folder_remove(&folder);
-}
-
-CASE(methods_that_are_not_known_are_refused_by_name) {
-    static const struct {
-        const char *quant, *message;
-    } cases[] = {
-        {"'quant_method': 'gptq', 'bits': 3", "gptq with bits 3"},
-        {"'quant_method': 'gptq', 'bits': 32", "gptq with bits 32"},
-        {"'quant_method': 'gptq', 'checkpoint_format': 'marlin'", "checkpoint_format marlin"},
-        {"'quant_method': 'gptq', 'is_marlin_format': true", "is_marlin_format true"},
-        {"'quant_method': 'awq', 'version': 'gemv'", "awq with version gemv"},
-        {"'quant_method': 'awq', 'bits': 8", "awq with bits 8"},
-        {"'quant_method': 'auto-round', 'packing_format': 'auto_round:llm_compressor'",
-         "auto-round with packing_format auto_round:llm_compressor"},
-        {"'quant_method': 'bitsandbytes'", "quant_method bitsandbytes is not"},
-        {"'quant_method': 'compressed-tensors'", "compressed-tensors with format (none)"},
-        {"'quant_method': 'compressed-tensors', 'format': 'marlin-24'", "format marlin-24"},
-        {"'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'a': "
-         "{'weights': null}, 'b': {'weights': {'type': 'int', 'num_bits': 7}}}",
-         "num_bits 7"},
-        {"'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'transform_config': "
-         "{'config_groups': {}}",
-         "transform_config of rotations"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        config_fault(cases[i].quant, RN_ERR_UNSUPPORTED, cases[i].message);
-    config_fault("'quant_method': 'gptq', 'group_size': 0", RN_ERR_MODEL, "group_size is 0");
-    config_fault("'quant_method': 'gptq', 'group_size': -2", RN_ERR_MODEL, "group_size is -2");
-    config_fault("'quant_method': 'gptq', 'group_size': 99999999999", RN_ERR_MODEL,
-                 "group_size is 99999999999");
-    // of another method the tensors are unknown
-    config_fault("'quant_method': 'compressed-tensors', 'format': 'pack-quantized'",
-                 RN_ERR_UNSUPPORTED, "no tensor of this name is known");
 }
 
 // Zero points as bytes with a sign: beside packed codes, and beside codes of this kind.
@@ -606,28 +475,6 @@ CASE(layouts_of_another_program_are_read) {
         struct weights *weights = folder_open(&folder);
         const struct tensor_view *t = weights_tensor_find(weights, TENSOR);
         assert_true(t && t->format == FORMAT_Q4_0);
-        weights_close(weights);
-        data_folder_remove(&folder);
-    }
-}
-
-// A file that was cut since it was opened is an error, wherever it ends.
-CASE(a_cut_file_is_an_error) {
-    static struct fp8_image image;
-    static uint8_t room[ROOM];
-    const struct integers_way all[] = {gptq_way, packed_way};
-    for (int i = 0; i < 2; i++) {
-        const struct data_folder folder = data_folder_make();
-        char path[DATA_PATH_BYTES];
-        const void *at;
-        config_of(&folder, &all[i], "Qwen3ForCausalLM", "");
-        image_make(&image, &all[i]);
-        fp8_image_write(&image, &folder);
-        struct weights *weights = folder_open(&folder);
-        const struct tensor_view *t = weights_tensor_find(weights, TENSOR);
-        snprintf(path, sizeof path, "%s/model.safetensors", folder.path);
-        assert_int_equal(truncate(path, 64), 0);
-        assert_int_equal(weights_read(weights, t->data, t->bytes, room, &at, NULL), RN_ERR_IO);
         weights_close(weights);
         data_folder_remove(&folder);
     }
