@@ -62,13 +62,14 @@ static void block_scale_extreme(enum format_id format, uint8_t *block, uint64_t 
     if (fields->m >= 0) memcpy(block + fields->m, &halves[random_below(state, COUNT(halves))], 2);
 }
 
-// Two rows of one extreme everywhere: the largest dot products that signed and unsigned quants
-// have.
+// Rows of one extreme everywhere: the largest dot products that signed and unsigned quants have,
+// and those of MXFP4, whose largest level is in the middle of its codes.
 static void rows_extreme(struct problem *p, uint64_t *state) {
+    static const uint8_t row[] = {0x80, 0xff, 0x77};
     const uint64_t block_bytes = (uint64_t)format_at(p->weight.format)->block_bytes;
     const uint64_t row_bytes = format_row_bytes(p->weight.format, p->weight.cols);
-    for (uint64_t at = 0; at < 2 * row_bytes && at < p->weight.bytes; at += block_bytes) {
-        memset(p->file + at, at < row_bytes ? 0x80 : 0xff, block_bytes);
+    for (uint64_t at = 0; at < COUNT(row) * row_bytes && at < p->weight.bytes; at += block_bytes) {
+        memset(p->file + at, row[at / row_bytes], block_bytes);
         block_tame(p->weight.format, p->file + at, state);
     }
 }
