@@ -1,9 +1,13 @@
 // From passes to the way of reading weights: the fastest way is chosen, the default stays where no
-// way is clearly faster, and phases of a shared machine do not decide. Passes are made up.
+// way is clearly faster, and phases of a shared machine do not decide. Passes are made up, or those
+// of a kernel that reads nothing and is slow on purpose.
+// label: threads
 #include "backend/cpu/tune.h"
 
 #include <math.h>
+#include <stdatomic.h>
 
+#include "base/clock.h"
 #include "check.h"
 
 enum { DEFAULT_NS = 100000 };
@@ -80,8 +84,14 @@ static uint64_t times_two_better(int way, int call) {
     return way == 6 ? DEFAULT_NS * 80 / 100 : way == 4 ? DEFAULT_NS * 81 / 100 : DEFAULT_NS;
 }
 
+// With one, all ways are worse than the default, but way 6 less.
+static uint64_t times_alone_worse(int way, int call) {
+    return way == 0 ? DEFAULT_NS : way == 6 ? DEFAULT_NS * 105 / 100 : DEFAULT_NS * 110 / 100;
+}
+
 CASE(one_thread_decides_between_ways_that_are_alike) {
     double gain;
+    assert_int_equal(choose_of_two(times_one_better, times_alone_worse, &gain), 6);
     assert_int_equal(choose_of_two(times_one_worse, times_alone, &gain), 4);
     check(gain == 1, "gain %g", gain);
     assert_int_equal(choose_of_two(times_two_better, times_alone, &gain), 4);
@@ -96,6 +106,119 @@ CASE(the_default_stays_where_no_way_is_clearly_faster) {
         double gain;
         check(choose(times[i], &gain) == 0, "machine %d", (int)i);
         check(gain == 1, "machine %d: gain %g", (int)i, gain);
+    }
+}
+
+// ---------------------------------------------------------------- reading
+
+enum { COLS = 4096, PIECE = 128 << 10, FAST_WAY = 6, SLOW_NS = 5000 };
+
+static int64_t group_bytes(int64_t cols) { return cols; }
+
+static bool is_way(struct matmul_way a, struct matmul_way b) {
+    return a.fetch == b.fetch && a.ahead == b.ahead && a.wide == b.wide;
+}
+
+// The memory of the kernel below, and what its calls were.
+static struct {
+    const uint8_t *base;
+    int64_t n_pieces, last; // last: the piece of the last call; -1: no call yet
+    bool alone;             // one thread calls
+    atomic_uint ways;       // a bit for each way that was called
+    atomic_int faults;
+} reads;
+
+static void expect(bool is_right) {
+    if (!is_right) atomic_fetch_add(&reads.faults, 1);
+}
+
+// Reads no weights. What it writes stays while it waits: other threads have other memory.
+static void slow_run(const struct matmul_args *args, int64_t group_begin, int64_t group_end) {
+    const int64_t rows = group_end * MATMUL_GROUP;
+    const int64_t piece = ((const uint8_t *)args->w - reads.base) / PIECE;
+    const uint64_t start = clock_ns();
+    const float mine = (float)(start % 100003);
+    int64_t *scratch = args->scratch;
+    double zero = 0;
+    int way = 0;
+    while (way < MATMUL_WAYS - 1 && !is_way(args->way, matmul_ways[way])) way++;
+    expect(is_way(args->way, matmul_ways[way]));
+    atomic_fetch_or(&reads.ways, 1u << way);
+    expect(group_begin == 0 && group_end == PIECE / group_bytes(COLS));
+    expect(args->n == 1 && args->cols == COLS && args->rows == rows &&
+           (uintptr_t)scratch % 64 == 0);
+    expect(piece >= 0 && piece < reads.n_pieces);
+    for (int i = 0; i < COLS; i++) zero += fabs((double)args->x[i]) + abs(args->xq[i]);
+    for (int i = 0; i < COLS / 16; i++) zero += fabs((double)args->xd[i / 2]) + abs(args->xsum[i]);
+    expect(zero == 0);
+    for (int64_t i = 0; i < rows; i++) args->y[i] = mine;
+    scratch[0] = scratch[MATMUL_SCRATCH_BYTES / 8 - 1] = (int64_t)start;
+    if (reads.alone) { // the next piece, or at the start of a pass the one behind it
+        const int64_t step = (piece - reads.last + reads.n_pieces) % reads.n_pieces;
+        expect(reads.last < 0 || step == 1 || step == 2);
+        reads.last = piece;
+    }
+    while (way != FAST_WAY && clock_ns() - start < SLOW_NS) {
+    }
+    for (int64_t i = 0; i < rows; i++) expect(args->y[i] == mine);
+    expect(scratch[0] == (int64_t)start && scratch[MATMUL_SCRATCH_BYTES / 8 - 1] == scratch[0]);
+}
+
+// A region of that size, at an address that is not read.
+static struct matmul_way tune_here(int n_threads, uint64_t bytes) {
+    const struct matmul_kernel kernel = {.format = FORMAT_Q4_0,
+                                         .group_bytes = group_bytes,
+                                         .run = {[SHAPE_ONE] = slow_run}};
+    const struct region packed = {.base = (uint8_t *)((uintptr_t)PIECE * 1000), .bytes = bytes};
+    struct matmul_way way = {.ahead = -1};
+    struct pool *pool;
+    double gain;
+    reads.base = packed.base;
+    reads.n_pieces = (int64_t)(bytes / PIECE);
+    reads.last = -1;
+    reads.alone = n_threads == 1;
+    reads.ways = 0;
+    reads.faults = 0;
+    assert_int_equal(pool_create(n_threads, &pool, NULL), RN_OK);
+    assert_int_equal(tune_region(pool, &kernel, &packed, &way, &gain, NULL), RN_OK);
+    pool_destroy(pool);
+    assert_int_equal(reads.faults, 0);
+    check(gain >= 1 && (gain == 1 || !is_way(way, matmul_ways[0])), "gain %g", gain);
+    return way;
+}
+
+static void check_all_ways(void) { assert_int_equal(reads.ways, (1u << MATMUL_WAYS) - 1); }
+
+CASE(passes_read_piece_after_piece_in_each_way) {
+    enum { TRIES = 10 };
+    bool is_chosen = false; // other programs may take the core from its first passes
+    for (int i = 0; i < TRIES && !is_chosen; i++) {
+        is_chosen = is_way(tune_here(1, 64 << 20), matmul_ways[FAST_WAY]);
+        check_all_ways();
+    }
+    assert_true(is_chosen);
+}
+
+CASE(threads_have_results_and_scratch_of_their_own) {
+    tune_here(4, 64 << 20);
+    check_all_ways();
+}
+
+CASE(many_threads_have_memory_enough_to_tell_ways_apart) {
+    enum { MANY = 24 };
+    struct pool *pool;
+    assert_int_equal(pool_create(MANY, &pool, NULL), RN_OK);
+    const uint64_t bytes = tune_bytes(pool);
+    pool_destroy(pool);
+    tune_here(MANY, bytes);
+    check_all_ways();
+}
+
+CASE(the_default_stays_where_memory_is_too_small) {
+    static const uint64_t bytes[] = {0, COLS, PIECE, 5 * PIECE};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        assert_true(is_way(tune_here(2, bytes[i]), matmul_ways[0]));
+        assert_int_equal(reads.ways, 0);
     }
 }
 

@@ -17,6 +17,7 @@ enum {
     LENGTHS = 8,            // of rows, that are told apart
     LEAST_PIECE = 64 << 10, // bytes of a piece
     PASS_BYTES = 2 << 20,   // of a pass, for each thread
+    LEAST_PASSES = 4,       // of all threads, that pieces are enough for before they come again
     LEAST_BYTES = 64 << 20, // of a format's weights, and more than all caches
     CANDIDATES = 3,         // the ways that seem fastest are tried again
     LIKE_PERCENT = 2,       // of the default's time, by which ways that are alike may differ
@@ -215,7 +216,8 @@ static struct length *length_add(struct tuning *t, int64_t cols) {
 
 // Whether the passes of this length find little in the caches.
 static bool is_long(const struct tuning *t, const struct length *l) {
-    return l->n * l->piece_bytes > (int64_t)4 * PASS_BYTES * pool_size(t->pool) && l->n > 1;
+    const int64_t least = (int64_t)LEAST_PASSES * PASS_BYTES * pool_size(t->pool);
+    return l->n * l->piece_bytes > least && l->n > 1;
 }
 
 // Of all pieces. Without memory the default stays.
@@ -232,6 +234,13 @@ static struct matmul_way tuning_run(struct tuning *t, double *gain) {
     free(t->x);
     free(t->y);
     return matmul_ways[best];
+}
+
+uint64_t tune_bytes(const struct pool *pool) {
+    const uint64_t caches = 2 * pool_caches(pool).all;
+    const uint64_t passes = (uint64_t)(LEAST_PASSES + 1) * PASS_BYTES * (uint64_t)pool_size(pool);
+    const uint64_t most = caches > passes ? caches : passes;
+    return most > LEAST_BYTES ? most : LEAST_BYTES;
 }
 
 rn_status tune_region(struct pool *pool, const struct matmul_kernel *kernel,
