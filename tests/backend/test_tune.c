@@ -2,11 +2,15 @@
 // way is clearly faster, and phases of a shared machine do not decide. Passes are made up, or those
 // of a kernel that reads nothing and is slow on purpose.
 // label: threads
+#define _GNU_SOURCE 1
 #include "backend/cpu/tune.h"
 
 #include <math.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "backend/cpu/cpu.h"
 #include "base/clock.h"
 #include "check.h"
 
@@ -220,6 +224,126 @@ CASE(the_default_stays_where_memory_is_too_small) {
         assert_true(is_way(tune_here(2, bytes[i]), matmul_ways[0]));
         assert_int_equal(reads.ways, 0);
     }
+}
+
+// ---------------------------------------------------------------- a backend's weights
+
+enum { WEIGHTS = 5, THREADS = 2, STAGES = 3 };
+
+// Weights that read as zeros, each at the end of its memory: a read past it is a fault. Two lengths
+// of rows, one of them of two experts, are enough of one format together. A matrix of it is too
+// small for a piece, a weight is in no product, and another format has little.
+struct weights {
+    struct plan_weight plan[WEIGHTS];
+    struct cpu_weight own[WEIGHTS];
+    const void *expert[2];
+    void *memory[WEIGHTS + 1];
+    size_t bytes[WEIGHTS + 1]; // with the page behind the end
+};
+
+static const void *matrix_map(struct weights *w, int at, int64_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t whole = ((size_t)bytes + page - 1) / page * page;
+    uint8_t *p = mmap(NULL, whole + page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    assert_int_equal(mprotect(p + whole, page, PROT_NONE), 0);
+    w->memory[at] = p;
+    w->bytes[at] = whole + page;
+    return p + whole - bytes;
+}
+
+static void weights_init(struct weights *w, enum cpu_isa isa) {
+    *w = (struct weights){.plan = {{.format = FORMAT_Q4_0, .rows = 16 * 4001 - 5, .cols = 1024},
+                                   {.format = FORMAT_Q4_0, .rows = 16 * 1001, .cols = 2048},
+                                   {.format = FORMAT_Q4_0, .rows = 7, .cols = 512},
+                                   {.format = FORMAT_Q4_0, .rows = 16 * 9999, .cols = 1024},
+                                   {.format = FORMAT_F16, .rows = 160, .cols = 1024}}};
+    for (int i = 0; i < WEIGHTS; i++) {
+        struct plan_weight *plan = &w->plan[i];
+        struct cpu_weight *own = &w->own[i];
+        const struct matmul_kernel *kernel = matmul_kernel_find(plan->format, isa);
+        plan->bytes = (uint64_t)plan->rows * format_row_bytes(plan->format, plan->cols);
+        if (i == 3 || !kernel) continue; // in no product
+        const int64_t bytes = kernel->group_bytes(plan->cols) * cpu_groups(plan->rows);
+        own->kernel = kernel;
+        own->packed = matrix_map(w, i, bytes);
+        if (i != 1) continue;
+        plan->n_expert = 2;
+        plan->bytes *= 2;
+        w->expert[0] = own->packed;
+        w->expert[1] = matrix_map(w, WEIGHTS, bytes);
+        own->expert = w->expert;
+        own->packed = NULL;
+    }
+}
+
+static void weights_protect(const struct weights *w, int protection) {
+    for (int i = 0; i <= WEIGHTS; i++)
+        if (w->memory[i]) assert_int_equal(mprotect(w->memory[i], w->bytes[i], protection), 0);
+}
+
+static void weights_deinit(struct weights *w) {
+    for (int i = 0; i <= WEIGHTS; i++)
+        if (w->memory[i]) munmap(w->memory[i], w->bytes[i]);
+}
+
+// The last stage is the draft block's, the one before it no product.
+static void backend_tune(struct weights *w, const struct cpu_ops *ops, uint64_t cache_bytes) {
+    const struct matmul_way none = {.fetch = FETCH_BOTH, .ahead = 12345, .wide = true};
+    struct cpu_matmul first[2] = {{.format = FORMAT_Q4_0, .args.way = none},
+                                  {.format = FORMAT_F16, .args.way = none}};
+    struct cpu_matmul last = {.format = FORMAT_Q4_0, .args.way = none};
+    struct cpu_stage stage[STAGES] = {{.n = 2, .matmul = first},
+                                      {.n = 1},
+                                      {.n = 1, .matmul = &last}};
+    const struct plan plan = {.weight = w->plan, .n_weight = WEIGHTS};
+    struct cpu_backend *b = calloc(1, sizeof *b);
+    assert_non_null(b);
+    assert_int_equal(pool_create(THREADS, &b->pool, NULL), RN_OK);
+    b->matmul_scratch = aligned_alloc(64, (size_t)THREADS * MATMUL_SCRATCH_BYTES);
+    assert_non_null(b->matmul_scratch);
+    b->plan = &plan;
+    b->ops = ops;
+    b->weight = w->own;
+    b->stage = stage;
+    b->n_stage = STAGES - 1;
+    b->n_stage_all = STAGES;
+    b->cache_bytes_all = cache_bytes;
+    cpu_tune(b);
+    bool is_known = false;
+    for (int i = 0; i < MATMUL_WAYS; i++)
+        is_known = is_known || is_way(b->way[FORMAT_Q4_0], matmul_ways[i]);
+    assert_true(is_known);
+    for (int format = 0; format < FORMAT_COUNT; format++)
+        if (format != FORMAT_Q4_0) assert_true(is_way(b->way[format], matmul_ways[0]));
+    assert_true(is_way(first[0].args.way, b->way[FORMAT_Q4_0]));
+    assert_true(is_way(first[1].args.way, matmul_ways[0]));
+    assert_true(is_way(last.args.way, b->way[FORMAT_Q4_0]));
+    pool_destroy(b->pool);
+    free(b->matmul_scratch);
+    free(b);
+}
+
+CASE(every_product_has_the_way_of_its_format) {
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const struct cpu_ops *ops = ops_at((enum cpu_isa)isa);
+        struct weights w;
+        if (!ops) continue;
+        weights_init(&w, ops->isa);
+        backend_tune(&w, ops, 0);
+        weights_deinit(&w);
+    }
+}
+
+// All of the format is more than the caches have, each length less.
+CASE(weights_that_the_caches_may_hold_are_not_read) {
+    const struct cpu_ops *ops;
+    struct weights w;
+    assert_int_equal(ops_find(NULL, &ops, NULL), RN_OK);
+    weights_init(&w, ops->isa);
+    weights_protect(&w, PROT_NONE); // a read is a fault
+    backend_tune(&w, ops, 60 << 20);
+    weights_deinit(&w);
 }
 
 CASE(a_way_has_a_name) {

@@ -120,7 +120,8 @@ struct length {
 
 struct tuning {
     struct pool *pool;
-    uint8_t *scratch; // [threads, MATMUL_SCRATCH_BYTES]
+    uint64_t cache_bytes; // of all caches; 0: unknown
+    uint8_t *scratch;     // [threads, MATMUL_SCRATCH_BYTES]
     const struct matmul_kernel *kernel;
     struct piece *piece; // of the format's weights
     int64_t n_piece;
@@ -216,8 +217,9 @@ static struct length *length_add(struct tuning *t, int64_t cols) {
 
 // Whether the passes of this length find little in the caches.
 static bool is_long(const struct tuning *t, const struct length *l) {
-    const int64_t least = (int64_t)LEAST_PASSES * PASS_BYTES * pool_size(t->pool);
-    return l->n * l->piece_bytes > least && l->n > 1;
+    const uint64_t least = (uint64_t)LEAST_PASSES * PASS_BYTES * (uint64_t)pool_size(t->pool);
+    const uint64_t bytes = (uint64_t)(l->n * l->piece_bytes);
+    return bytes > least && bytes > t->cache_bytes && l->n > 1;
 }
 
 // Of all pieces. Without memory the default stays.
@@ -247,7 +249,7 @@ rn_status tune_region(struct pool *pool, const struct matmul_kernel *kernel,
                       const struct region *packed, struct matmul_way *out, double *gain,
                       rn_error *err) {
     enum { COLS = 4096 };
-    struct tuning t = {.pool = pool, .kernel = kernel};
+    struct tuning t = {.pool = pool, .cache_bytes = pool_caches(pool).all, .kernel = kernel};
     const int64_t groups = (int64_t)packed->bytes / kernel->group_bytes(COLS);
     struct region scratch;
     rn_status status = region_map((uint64_t)pool_size(pool) * MATMUL_SCRATCH_BYTES, true,
@@ -294,7 +296,10 @@ static bool has_length(const struct tuning *t, int64_t cols) {
 
 static struct matmul_way format_tune(struct cpu_backend *b, const struct matmul_kernel *kernel,
                                      uint64_t bytes) {
-    struct tuning t = {.pool = b->pool, .kernel = kernel, .scratch = b->matmul_scratch};
+    struct tuning t = {.pool = b->pool,
+                       .cache_bytes = b->cache_bytes_all,
+                       .kernel = kernel,
+                       .scratch = b->matmul_scratch};
     const int64_t cap = (int64_t)(bytes / LEAST_PIECE) + 1;
     struct matmul_way way = {0};
     double gain;
