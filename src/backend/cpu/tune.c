@@ -187,7 +187,7 @@ static uint64_t run_pass(void *ctx, int way, bool alone, int turn) {
     pool_run(t->pool, run_pieces, t, n, alone ? n : 1);
     const uint64_t took = clock_ns() - start;
     l->next = (l->next + n + 1) % l->n;
-    return (uint64_t)((double)took * PASS_BYTES / (double)(n * l->piece_bytes));
+    return (uint64_t)((double)took * PASS_BYTES / (double)(own * l->piece_bytes));
 }
 
 // The groups that a thread takes at a time in a product (program.c).
