@@ -250,9 +250,11 @@ static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
     return (uint64_t)_mm512_reduce_add_epi64(sum[0]);
 }
 
+// All that the file is compiled for: a hypervisor may hide FMA or F16C and leave AVX-512.
 static bool is_here(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("fma") && x86_has_f16c();
 }
 
 #if defined(__AVX512VNNI__)
