@@ -1,9 +1,9 @@
 // Which way a machine reads the weights of one token fastest (matmul_ways): machines differ in
 // their hardware prefetchers and in the number of cache misses that a core can have in flight. The
 // ways are tried at create, with the engine's threads, on the packed weights themselves. This takes
-// milliseconds, so the result is not kept. Each format has a choice of its own, because formats
-// differ in instructions for each byte. Weights that caches may hold are not tried on: the default
-// serves them. Bits never depend on the choice.
+// some 10 ms for each format, so the result is not kept. Each format has a choice of its own,
+// because formats differ in instructions for each byte. Weights that caches may hold are not tried
+// on: the default serves them. Bits never depend on the choice.
 #include "backend/cpu/tune.h"
 
 #include <math.h>
