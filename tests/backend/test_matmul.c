@@ -495,6 +495,12 @@ CASE(packing_writes_every_byte_and_ranges_agree) {
     }
 }
 
+#if defined(__x86_64__)
+static matmul_fn run_of(int format, int isa, int shape) {
+    return matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa)->run[shape];
+}
+#endif
+
 CASE(the_table_has_every_format_and_leaves_scalar_to_the_reference) {
     for (int format = 0; format < FORMAT_COUNT; format++) {
         assert_null(matmul_kernel_find((enum format_id)format, ISA_SCALAR));
@@ -510,6 +516,16 @@ CASE(the_table_has_every_format_and_leaves_scalar_to_the_reference) {
                 assert_non_null(kernel->run[shape]);
                 assert_non_null(kernel->name[shape]);
             }
+        }
+        // Products of bytes are compiled for each set, so that one without VNNI does not meet it.
+        for (int shape = 0; shape < SHAPE_COUNT && format_at((enum format_id)format)->span;
+             shape++) {
+            assert_ptr_not_equal(run_of(format, ISA_AVX2, shape),
+                                 run_of(format, ISA_AVXVNNI, shape));
+            for (int isa = ISA_AVX2; isa <= ISA_AMX; isa++)
+                if (isa != ISA_AVX512BW)
+                    assert_ptr_not_equal(run_of(format, ISA_AVX512BW, shape),
+                                         run_of(format, isa, shape));
         }
         // A matrix is packed once for all of them.
         assert_ptr_equal(matmul_kernel_find((enum format_id)format, ISA_AVX2)->pack,
