@@ -70,14 +70,13 @@ static void touch(void *ctx, int64_t begin, int64_t end, int worker) {
 }
 
 static rn_status ways_init(struct tools_ways *ways, int n_threads, rn_error *err) {
-    enum { LEAST_BYTES = 64 << 20, TOUCH_BYTES = 2 << 20 };
+    enum { TOUCH_BYTES = 2 << 20 };
     const struct cpu_ops *ops;
     rn_status status = ops_find(NULL, &ops, err);
     if (!status) status = pool_create_here(n_threads, false, &ways->pool, err);
     if (status) return status;
     ways->isa = ops->isa;
-    const uint64_t caches = 2 * pool_caches(ways->pool).all, most = memory_available() / 4;
-    const uint64_t wanted = caches > LEAST_BYTES ? caches : LEAST_BYTES;
+    const uint64_t wanted = tune_bytes(ways->pool), most = memory_available() / 4;
     status = region_map(wanted < most ? wanted : most, false, "a test of the kernels",
                         &ways->packed, err);
     if (!status)

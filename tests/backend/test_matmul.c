@@ -62,13 +62,14 @@ static void block_scale_extreme(enum format_id format, uint8_t *block, uint64_t 
     if (fields->m >= 0) memcpy(block + fields->m, &halves[random_below(state, COUNT(halves))], 2);
 }
 
-// Two rows of one extreme everywhere: the largest dot products that signed and unsigned quants
-// have.
+// Rows of one extreme everywhere: the largest dot products that signed and unsigned quants have,
+// and those of MXFP4, whose largest level is in the middle of its codes.
 static void rows_extreme(struct problem *p, uint64_t *state) {
+    static const uint8_t row[] = {0x80, 0xff, 0x77};
     const uint64_t block_bytes = (uint64_t)format_at(p->weight.format)->block_bytes;
     const uint64_t row_bytes = format_row_bytes(p->weight.format, p->weight.cols);
-    for (uint64_t at = 0; at < 2 * row_bytes && at < p->weight.bytes; at += block_bytes) {
-        memset(p->file + at, at < row_bytes ? 0x80 : 0xff, block_bytes);
+    for (uint64_t at = 0; at < COUNT(row) * row_bytes && at < p->weight.bytes; at += block_bytes) {
+        memset(p->file + at, row[at / row_bytes], block_bytes);
         block_tame(p->weight.format, p->file + at, state);
     }
 }
@@ -494,6 +495,12 @@ CASE(packing_writes_every_byte_and_ranges_agree) {
     }
 }
 
+#if defined(__x86_64__)
+static matmul_fn run_of(int format, int isa, int shape) {
+    return matmul_kernel_find((enum format_id)format, (enum cpu_isa)isa)->run[shape];
+}
+#endif
+
 CASE(the_table_has_every_format_and_leaves_scalar_to_the_reference) {
     for (int format = 0; format < FORMAT_COUNT; format++) {
         assert_null(matmul_kernel_find((enum format_id)format, ISA_SCALAR));
@@ -509,6 +516,16 @@ CASE(the_table_has_every_format_and_leaves_scalar_to_the_reference) {
                 assert_non_null(kernel->run[shape]);
                 assert_non_null(kernel->name[shape]);
             }
+        }
+        // Products of bytes are compiled for each set, so that one without VNNI does not meet it.
+        for (int shape = 0; shape < SHAPE_COUNT && format_at((enum format_id)format)->span;
+             shape++) {
+            assert_ptr_not_equal(run_of(format, ISA_AVX2, shape),
+                                 run_of(format, ISA_AVXVNNI, shape));
+            for (int isa = ISA_AVX2; isa <= ISA_AMX; isa++)
+                if (isa != ISA_AVX512BW)
+                    assert_ptr_not_equal(run_of(format, ISA_AVX512BW, shape),
+                                         run_of(format, isa, shape));
         }
         // A matrix is packed once for all of them.
         assert_ptr_equal(matmul_kernel_find((enum format_id)format, ISA_AVX2)->pack,

@@ -126,7 +126,7 @@ static inline i16 i_dot8(i16 acc, i16 x, i16 q) {
 static inline i16 i_mac(i16 acc, i16 x, i16 w) { return _mm512_dpwssd_epi32(acc, x, w); }
 #else
 enum { DOT8_ZERO = 0, DOT4_ZERO = 8 };
-// x unsigned; the sum of two products fits 16 bits: 2 * 127 * 127, or 2 * 15 * 127.
+// x unsigned; the sum of two products fits 16 bits: 2 * 128 * 127, or 2 * 15 * 127.
 static inline i16 i_dot4(i16 acc, i16 x, i16 q) {
     const __m512i pairs = _mm512_maddubs_epi16(x, q);
     return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
@@ -250,9 +250,11 @@ static uint64_t stream_read(const void *data, int64_t bytes, int64_t ahead) {
     return (uint64_t)_mm512_reduce_add_epi64(sum[0]);
 }
 
+// All that the file is compiled for: a hypervisor may hide FMA or F16C and leave AVX-512.
 static bool is_here(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("fma") && x86_has_f16c();
 }
 
 #if defined(__AVX512VNNI__)

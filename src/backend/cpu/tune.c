@@ -1,9 +1,9 @@
 // Which way a machine reads the weights of one token fastest (matmul_ways): machines differ in
 // their hardware prefetchers and in the number of cache misses that a core can have in flight. The
 // ways are tried at create, with the engine's threads, on the packed weights themselves. This takes
-// milliseconds, so the result is not kept. Each format has a choice of its own, because formats
-// differ in instructions for each byte. Weights that caches may hold are not tried on: the default
-// serves them. Bits never depend on the choice.
+// some 10 ms for each format, so the result is not kept. Each format has a choice of its own,
+// because formats differ in instructions for each byte. Weights that caches may hold are not tried
+// on: the default serves them. Bits never depend on the choice.
 #include "backend/cpu/tune.h"
 
 #include <math.h>
@@ -17,6 +17,7 @@ enum {
     LENGTHS = 8,            // of rows, that are told apart
     LEAST_PIECE = 64 << 10, // bytes of a piece
     PASS_BYTES = 2 << 20,   // of a pass, for each thread
+    LEAST_PASSES = 4,       // of all threads, that pieces are enough for before they come again
     LEAST_BYTES = 64 << 20, // of a format's weights, and more than all caches
     CANDIDATES = 3,         // the ways that seem fastest are tried again
     LIKE_PERCENT = 2,       // of the default's time, by which ways that are alike may differ
@@ -119,7 +120,8 @@ struct length {
 
 struct tuning {
     struct pool *pool;
-    uint8_t *scratch; // [threads, MATMUL_SCRATCH_BYTES]
+    uint64_t cache_bytes; // of all caches; 0: unknown
+    uint8_t *scratch;     // [threads, MATMUL_SCRATCH_BYTES]
     const struct matmul_kernel *kernel;
     struct piece *piece; // of the format's weights
     int64_t n_piece;
@@ -185,7 +187,7 @@ static uint64_t run_pass(void *ctx, int way, bool alone, int turn) {
     pool_run(t->pool, run_pieces, t, n, alone ? n : 1);
     const uint64_t took = clock_ns() - start;
     l->next = (l->next + n + 1) % l->n;
-    return (uint64_t)((double)took * PASS_BYTES / (double)(n * l->piece_bytes));
+    return (uint64_t)((double)took * PASS_BYTES / (double)(own * l->piece_bytes));
 }
 
 // The groups that a thread takes at a time in a product (program.c).
@@ -215,7 +217,9 @@ static struct length *length_add(struct tuning *t, int64_t cols) {
 
 // Whether the passes of this length find little in the caches.
 static bool is_long(const struct tuning *t, const struct length *l) {
-    return l->n * l->piece_bytes > (int64_t)4 * PASS_BYTES * pool_size(t->pool) && l->n > 1;
+    const uint64_t least = (uint64_t)LEAST_PASSES * PASS_BYTES * (uint64_t)pool_size(t->pool);
+    const uint64_t bytes = (uint64_t)(l->n * l->piece_bytes);
+    return bytes > least && bytes > t->cache_bytes && l->n > 1;
 }
 
 // Of all pieces. Without memory the default stays.
@@ -234,11 +238,18 @@ static struct matmul_way tuning_run(struct tuning *t, double *gain) {
     return matmul_ways[best];
 }
 
+uint64_t tune_bytes(const struct pool *pool) {
+    const uint64_t caches = 2 * pool_caches(pool).all;
+    const uint64_t passes = (uint64_t)(LEAST_PASSES + 1) * PASS_BYTES * (uint64_t)pool_size(pool);
+    const uint64_t most = caches > passes ? caches : passes;
+    return most > LEAST_BYTES ? most : LEAST_BYTES;
+}
+
 rn_status tune_region(struct pool *pool, const struct matmul_kernel *kernel,
                       const struct region *packed, struct matmul_way *out, double *gain,
                       rn_error *err) {
     enum { COLS = 4096 };
-    struct tuning t = {.pool = pool, .kernel = kernel};
+    struct tuning t = {.pool = pool, .cache_bytes = pool_caches(pool).all, .kernel = kernel};
     const int64_t groups = (int64_t)packed->bytes / kernel->group_bytes(COLS);
     struct region scratch;
     rn_status status = region_map((uint64_t)pool_size(pool) * MATMUL_SCRATCH_BYTES, true,
@@ -285,7 +296,10 @@ static bool has_length(const struct tuning *t, int64_t cols) {
 
 static struct matmul_way format_tune(struct cpu_backend *b, const struct matmul_kernel *kernel,
                                      uint64_t bytes) {
-    struct tuning t = {.pool = b->pool, .kernel = kernel, .scratch = b->matmul_scratch};
+    struct tuning t = {.pool = b->pool,
+                       .cache_bytes = b->cache_bytes_all,
+                       .kernel = kernel,
+                       .scratch = b->matmul_scratch};
     const int64_t cap = (int64_t)(bytes / LEAST_PIECE) + 1;
     struct matmul_way way = {0};
     double gain;

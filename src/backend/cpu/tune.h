@@ -21,6 +21,9 @@ struct tune_passes {
 // gain: the default's time over the chosen way's, with all threads.
 int tune_choose(const struct tune_passes *passes, double *gain);
 
+// The memory that tune_region needs to tell ways apart with these threads.
+uint64_t tune_bytes(const struct pool *pool);
+
 // The fastest way here, on memory that holds no weights: only its size matters.
 rn_status tune_region(struct pool *pool, const struct matmul_kernel *kernel,
                       const struct region *packed, struct matmul_way *out, double *gain,
