@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "base/fma.h"
 #include "quant/floats.h"
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
@@ -83,15 +84,32 @@ uint64_t format_row_bytes(enum format_id id, int64_t n) {
     return (uint64_t)(n / format->block) * (uint64_t)format->block_bytes;
 }
 
-static void block_decode(const struct format *format, const void *block, float *out) {
+static inline __attribute__((always_inline)) void
+blocks_split(const struct format *format, const uint8_t *block, float *out, int64_t n) {
     int8_t q[FORMAT_MAX_BLOCK];
     float scale[FORMAT_MAX_SPANS], offset[FORMAT_MAX_SPANS];
-    format->unpack(block, q, scale, offset);
-    for (int i = 0; i < format->block; i++) {
-        const int span = i / format->span;
-        out[i] = format->has_offset ? fmaf(scale[span], (float)q[i], offset[span])
-                                    : scale[span] * (float)q[i];
+    for (const float *end = out + n; out < end; block += format->block_bytes) {
+        format->unpack(block, q, scale, offset);
+        const int8_t *from = q;
+        for (int span = 0; from < q + format->block; span++) {
+            const float s = scale[span], o = format->has_offset ? offset[span] : 0;
+            if (format->has_offset) {
+                for (int i = 0; i < format->span; i++) *out++ = fmaf(s, (float)*from++, o);
+            } else {
+                for (int i = 0; i < format->span; i++) *out++ = s * (float)*from++;
+            }
+        }
     }
+}
+
+static void blocks_decode(const struct format *format, const uint8_t *block, float *out,
+                          int64_t n) {
+    blocks_split(format, block, out, n);
+}
+
+FMA_TARGET static void blocks_decode_fma(const struct format *format, const uint8_t *block,
+                                         float *out, int64_t n) {
+    blocks_split(format, block, out, n);
 }
 
 void format_decode(enum format_id id, const void *row, float *out, int64_t n) {
@@ -101,10 +119,7 @@ void format_decode(enum format_id id, const void *row, float *out, int64_t n) {
         format->to_f32(row, out, n);
         return;
     }
-    const char *block = row;
-    for (int64_t i = 0; i < n; i += format->block, block += format->block_bytes) {
-        block_decode(format, block, out + i);
-    }
+    (has_fma() ? blocks_decode_fma : blocks_decode)(format, row, out, n);
 }
 
 bool format_can_encode(enum format_id id) { return format_at(id)->encode != NULL; }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/matmul.h"
+#include "base/fma.h"
 #include "base/half.h"
 
 enum { TOKEN_TILE = 64, FLOAT_CHUNK = 256, SUM_SPAN = 16 };
@@ -47,19 +48,10 @@ static void row_float(const struct format *format, const struct matmul_args *arg
     row_float_add(format, args, row, token, n, acc);
 }
 
-// The same where fmaf is an instruction of the machine, although the base architecture lacks it.
-#ifdef __x86_64__
-__attribute__((target("fma"))) static void row_float_fma(const struct format *format,
-                                                         const struct matmul_args *args,
-                                                         const uint8_t *row, int token, int n,
-                                                         float *acc) {
+FMA_TARGET static void row_float_fma(const struct format *format, const struct matmul_args *args,
+                                     const uint8_t *row, int token, int n, float *acc) {
     row_float_add(format, args, row, token, n, acc);
 }
-static bool has_fma(void) { return __builtin_cpu_supports("fma"); }
-#else
-#define row_float_fma row_float
-static bool has_fma(void) { return true; }
-#endif
 
 // One block of one row with one token: the spans in order.
 static float block_accumulate(const struct format *format, const struct matmul_args *args,
