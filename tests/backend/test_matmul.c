@@ -7,6 +7,7 @@
 #include "matmul_amx_model.h"
 #include "matmul_evex.h"
 #include "parts.h"
+#include "upper_halves.h"
 
 // TAME: finite and of ordinary size. EXTREME: quants and activations at the ends of their ranges,
 // where short integers would saturate. WILD: any bits in the weights; NaN, infinities, outliers,
@@ -234,6 +235,8 @@ static float *result_dup(const struct problem *p, const struct matmul_kernel *ke
         const int64_t end = g + groups_per_call < groups ? g + groups_per_call : groups;
         if (kernel) {
             kernel->run[matmul_shape_of(args.n)](&args, g, end);
+            check(!uppers_are_used(), "%s %s, %d tokens: wide registers are in use",
+                  format_at(kernel->format)->name, ops_name(kernel->isa), args.n);
         } else {
             matmul_reference(p->weight.format, &args, g, end);
         }

@@ -61,6 +61,7 @@ static __attribute__((noinline, unused)) void rows_store(const struct matmul_arg
     if (args->bias) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, args->bias + row));
     if (args->add) y = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), y);
     _mm512_mask_storeu_ps(out, mask, y);
+    _mm256_zeroupper(); // gcc leaves out its own where a function takes a wide register
 }
 
 // Prefetches the bytes ahead into the second-level cache, for n tokens: the buffers of the first
