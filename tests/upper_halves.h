@@ -1,13 +1,14 @@
 // What a kernel leaves in the upper halves of the wide registers. Code of the base architecture
 // that runs with halves in use is slow on Intel's CPUs: a mix of its instructions with those of AVX
-// took 100 times as long. Compilers clear them at the end of a function, and miss some.
+// took 100 times as long. Compilers clear them at the end of a function, and miss some. They do so
+// only when they optimize, as they do where tests are optimized.
 #ifndef RN_TESTS_UPPER_HALVES_H
 #define RN_TESTS_UPPER_HALVES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifdef __x86_64__
+#if defined(__x86_64__) && defined(__OPTIMIZE__)
 
 // The upper half of any of ymm0 to ymm15 has a bit that is set. For right after the call.
 __attribute__((noinline, target("avx"))) static bool uppers_are_used(void) {
