@@ -222,20 +222,22 @@ static bool is_long(const struct tuning *t, const struct length *l) {
     return bytes > least && bytes > t->cache_bytes && l->n > 1;
 }
 
-// Of all pieces. Without memory the default stays.
-static struct matmul_way tuning_run(struct tuning *t, double *gain) {
+// Of all pieces. False: the default stays, because there is little to read, or no memory.
+static bool tuning_run(struct tuning *t, struct matmul_way *out, double *gain) {
     const struct tune_passes passes = {run_pass, t};
-    int best = 0, n = 0;
+    int n = 0;
+    *out = matmul_ways[0];
     *gain = 1;
     for (int i = 0; i < t->n_length; i++)
         if (is_long(t, &t->length[i])) t->length[n++] = t->length[i];
     t->n_length = n;
     t->x = calloc((size_t)longest(t) * 4 + 1, sizeof(float));
     t->y = calloc((size_t)pool_size(t->pool), ((size_t)t->y_floats + 1) * sizeof(float));
-    if (n && t->x && t->y) best = tune_choose(&passes, gain);
+    const bool can = n > 0 && t->x && t->y;
+    if (can) *out = matmul_ways[tune_choose(&passes, gain)];
     free(t->x);
     free(t->y);
-    return matmul_ways[best];
+    return can;
 }
 
 uint64_t tune_bytes(const struct pool *pool) {
@@ -259,7 +261,7 @@ rn_status tune_region(struct pool *pool, const struct matmul_kernel *kernel,
     t.piece = calloc((size_t)groups, sizeof *t.piece);
     if (t.piece) {
         cut(&t, length_add(&t, COLS), packed->base, groups, groups);
-        *out = tuning_run(&t, gain);
+        tuning_run(&t, out, gain);
     } else {
         status = err_set(err, RN_ERR_NOMEM, "cannot allocate pieces of weights");
     }
@@ -294,23 +296,23 @@ static bool has_length(const struct tuning *t, int64_t cols) {
     return false;
 }
 
-static struct matmul_way format_tune(struct cpu_backend *b, const struct matmul_kernel *kernel,
-                                     uint64_t bytes) {
+// False: the default stays.
+static bool format_tune(struct cpu_backend *b, const struct matmul_kernel *kernel, uint64_t bytes) {
     struct tuning t = {.pool = b->pool,
                        .cache_bytes = b->cache_bytes_all,
                        .kernel = kernel,
                        .scratch = b->matmul_scratch};
     const int64_t cap = (int64_t)(bytes / LEAST_PIECE) + 1;
-    struct matmul_way way = {0};
+    bool is_tuned = false;
     double gain;
     t.piece = calloc((size_t)cap, sizeof *t.piece);
     for (int i = 0; t.piece && i < b->plan->n_weight && t.n_length < LENGTHS; i++) {
         const int64_t cols = b->plan->weight[i].cols;
         if (is_of(&t, b, i, cols) && !has_length(&t, cols)) cut_weights(&t, b, cols, cap);
     }
-    if (t.piece) way = tuning_run(&t, &gain);
+    if (t.piece) is_tuned = tuning_run(&t, &b->way[kernel->format], &gain);
     free(t.piece);
-    return way;
+    return is_tuned;
 }
 
 static uint64_t format_bytes(const struct cpu_backend *b, const struct matmul_kernel *kernel) {
@@ -320,15 +322,25 @@ static uint64_t format_bytes(const struct cpu_backend *b, const struct matmul_ke
     return bytes;
 }
 
+// Weights that the caches would hold alone are not held where those of another format pass through
+// the caches in each step. They take the way of the format that has the most.
 void cpu_tune(struct cpu_backend *b) {
     const uint64_t least = b->cache_bytes_all > LEAST_BYTES ? b->cache_bytes_all : LEAST_BYTES;
+    bool is_tuned[FORMAT_COUNT] = {false};
+    uint64_t most = 0;
+    struct matmul_way way = matmul_ways[0];
     for (int format = 0; format < FORMAT_COUNT; format++) {
         const struct matmul_kernel *kernel =
             matmul_kernel_find((enum format_id)format, b->ops->isa);
         if (!kernel || !kernel->has_ways) continue;
         const uint64_t bytes = format_bytes(b, kernel);
-        if (bytes > least) b->way[format] = format_tune(b, kernel, bytes);
+        is_tuned[format] = bytes > least && format_tune(b, kernel, bytes);
+        if (!is_tuned[format] || bytes <= most) continue;
+        most = bytes;
+        way = b->way[format];
     }
+    for (int format = 0; format < FORMAT_COUNT; format++)
+        if (!is_tuned[format]) b->way[format] = way;
     for (int i = 0; i < b->n_stage_all; i++)
         for (int j = 0; b->stage[i].matmul && j < b->stage[i].n; j++)
             b->stage[i].matmul[j].args.way = b->way[b->stage[i].matmul[j].format];
