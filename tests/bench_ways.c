@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/ops.h"
 #include "backend/cpu/region.h"
 #include "backend/cpu/tune.h"
@@ -17,8 +18,6 @@
 
 enum {
     COLS = 2048,
-    PIECE_BYTES = 128 << 10, // that a thread takes at a time
-    PIECE_BYTES_FLOAT = 512 << 10,
     PASS_BYTES = 8 << 20, // of a pass, for each thread
     BUFFER_MIN = 512 << 20,
     ROUNDS = 15,
@@ -98,7 +97,8 @@ static void format_print(struct reading *r, uint64_t bytes, int rounds) {
     static double bare[READS][MAX_ROUNDS], rate[MATMUL_WAYS][MAX_ROUNDS];
     const int64_t group_bytes = r->kernel->group_bytes(r->cols);
     const bool is_float = !format_at(r->kernel->format)->span;
-    const int64_t groups = (is_float ? PIECE_BYTES_FLOAT : PIECE_BYTES) / group_bytes / 2 * 2;
+    const int64_t groups =
+        (is_float ? CPU_CHUNK_BYTES_FLOAT : CPU_CHUNK_BYTES) / group_bytes / 2 * 2;
     r->piece_groups = groups < 2 ? 2 : groups;
     r->piece_bytes = r->piece_groups * group_bytes;
     r->n_pieces = (int64_t)bytes / r->piece_bytes;

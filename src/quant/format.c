@@ -85,7 +85,7 @@ uint64_t format_row_bytes(enum format_id id, int64_t n) {
 }
 
 static inline __attribute__((always_inline)) void
-blocks_split(const struct format *format, const uint8_t *block, float *out, int64_t n) {
+blocks_to_f32(const struct format *format, const uint8_t *block, float *out, int64_t n) {
     int8_t q[FORMAT_MAX_BLOCK];
     float scale[FORMAT_MAX_SPANS], offset[FORMAT_MAX_SPANS];
     for (const float *end = out + n; out < end; block += format->block_bytes) {
@@ -104,12 +104,12 @@ blocks_split(const struct format *format, const uint8_t *block, float *out, int6
 
 static void blocks_decode(const struct format *format, const uint8_t *block, float *out,
                           int64_t n) {
-    blocks_split(format, block, out, n);
+    blocks_to_f32(format, block, out, n);
 }
 
 FMA_TARGET static void blocks_decode_fma(const struct format *format, const uint8_t *block,
                                          float *out, int64_t n) {
-    blocks_split(format, block, out, n);
+    blocks_to_f32(format, block, out, n);
 }
 
 void format_decode(enum format_id id, const void *row, float *out, int64_t n) {

@@ -3,7 +3,8 @@
 // ways are tried at create, with the engine's threads, on the packed weights themselves. This takes
 // some 10 ms for each format, so the result is not kept. Each format has a choice of its own,
 // because formats differ in instructions for each byte. Weights that caches may hold are not tried
-// on: the default serves them. Bits never depend on the choice.
+// on: the default serves them, or beside a format that was tried, its way. Bits never depend on the
+// choice.
 #include "backend/cpu/tune.h"
 
 #include <math.h>
