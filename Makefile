@@ -2,16 +2,16 @@
 #   SAN=address|undefined|address,undefined|thread   tests under a sanitizer, in a folder of its own: build-address and so on
 #   PREFIX, DESTDIR                the folders of `make install`
 #   STORY                          the subject of the story of `make run`
+#   CUDA                           off: without the CUDA backend; on: a missing toolkit is an error; auto by default
 #   CUDA_ARCHITECTURES             the GPUs that the CUDA backend is compiled for, such as 90a-real; all by default
-#   CUDA_FEW                       1: some of its kernels only, and these not optimized, to see that they compile
-#   QUICK                          1: `make test-all` takes fewer random cases, fewer tests of emulated kernels, the address
-#                                  sanitizer for the modules that read bytes of others, and no valgrind; CI does so
+#   QUICK                          1: the address sanitizer runs the tests of modules that read bytes of others, and no more
+#                                  (a build folder keeps CUDA, CUDA_ARCHITECTURES and QUICK until they are given again)
 #   FUZZ_SECONDS                   how long `make fuzz` runs each harness
 #   SOAK_MINUTES, SOAK_REQUESTS    how long `make soak` runs, and its most actions
 #   DIFF_REQUESTS, DIFF_SEED       the number of requests that `make http-diff` compares, and their seed
 SAN           ?=
+CUDA          ?=
 CUDA_ARCHITECTURES ?=
-CUDA_FEW      ?=
 QUICK         ?=
 PREFIX        ?= /usr/local
 DESTDIR       ?=
@@ -36,20 +36,25 @@ BUILD := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 # ninja in a folder: one moving line on a terminal; elsewhere only warnings and errors.
 NINJA = set -o pipefail; cd $(1); if [ -t 1 ]; then ninja -j$(JOBS) $(2); else \
         ninja -j$(JOBS) --quiet $(2) | { grep -v '^ninja: no work to do' || true; }; fi
+OPTIONS = $(if $(CUDA),-DRUNNEL_CUDA=$(CUDA)) $(if $(CUDA_ARCHITECTURES),-DRUNNEL_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') \
+          $(if $(QUICK),-DRUNNEL_QUICK=$(QUICK))
 CONFIGURE = mkdir -p $(1); cmake -G Ninja -S . -B $(1) $(2) >$(1)/configure.log 2>&1 || \
             { cat $(1)/configure.log; rm -f $(1)/build.ninja; exit 1; }
 
 .DEFAULT_GOAL := all
-.PHONY: all program built made_data setup clients ready run test test-all memcheck install uninstall deb fuzz http-diff soak soak-streams format format-check help clean
+.PHONY: all given program built made_data setup clients ready run test test-long test-all memcheck install uninstall deb fuzz http-diff soak soak-streams format format-check help clean
 
 all: $(BUILD)/build.ninja ## build the program, the library and the programs that measure; the program is build/runnel
 	@echo "building $(BUILD)/runnel"
 	@$(call NINJA,$(BUILD),installed by_hand)
 
-$(BUILD)/build.ninja:
+# Options are given to cmake again, since they may have changed.
+$(BUILD)/build.ninja: $(if $(strip $(OPTIONS)),given)
 	@case "$(SAN)" in ''|address|undefined|address,undefined|thread) ;; *) \
 	    echo "SAN=$(SAN): expected address, undefined, address,undefined or thread" >&2; exit 2;; esac
-	@$(call CONFIGURE,$(BUILD),$(if $(CUDA_ARCHITECTURES),-DRUNNEL_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') $(if $(CUDA_FEW),-DRUNNEL_CUDA_FEW=ON) $(if $(QUICK),-DRUNNEL_QUICK=ON) $(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
+	@$(call CONFIGURE,$(BUILD),$(OPTIONS) $(if $(SAN),-DRUNNEL_SAN=$(SAN) -DRUNNEL_MADE=$(CURDIR)/build/made))
+
+given:
 
 setup: ## install the Debian packages that are missing
 	@tools/setup
@@ -94,9 +99,12 @@ TEST_JOBS = $$(($(JOBS) + 1))
 test: ready ## build and run the tests; with SAN=... those that the sanitizer is for
 	@tools/test $(BUILD) $(TEST_JOBS) -LE long
 
-test-all: ready ## all tests, the long ones too, then the sanitizers and valgrind
-	@$(if $(QUICK),,TEST_ALL=1) tools/test $(BUILD) $(TEST_JOBS)
-	@$(if $(QUICK),,$(MAKE) -s --no-print-directory memcheck)
+test-long: ready ## the tests that `make test` leaves out, with its numbers of cases
+	@tools/test $(BUILD) $(TEST_JOBS) -L long
+
+test-all: ready ## all tests with all cases, then the sanitizers and valgrind
+	@TEST_ALL=1 tools/test $(BUILD) $(TEST_JOBS)
+	@$(MAKE) -s --no-print-directory memcheck
 	@$(MAKE) -s --no-print-directory SAN=address,undefined test
 	@$(MAKE) -s --no-print-directory SAN=thread test
 

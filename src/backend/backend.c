@@ -1,6 +1,6 @@
 // The table of backends, the choice among these and plug-ins, and code that users of every backend
-// share. "Not here" is told apart from "broken": after an absent plug-in or device the next backend
-// is tried; any other failure ends the choice.
+// share. "Not here" is told apart from "broken": after an absent plug-in, driver or device, or one
+// that finds no memory to be loaded, the next backend is tried. Any other failure ends the choice.
 #include "backend/table.h"
 
 #include <stdio.h>
@@ -94,6 +94,11 @@ static void note_skipped(char *out, size_t size, size_t *at, const char *name, c
     append(out, size, at, *at ? "; " : "", item);
 }
 
+static void note_unloaded(char *out, size_t size, size_t *at, const char *name) {
+    append(out, size, at, *at ? "; " : "", name);
+    append(out, size, at, ": ", "there is no memory to load it");
+}
+
 // Whether the backend refuses the plan; *why has its words.
 static bool is_refused(const struct backend_class *cls, const struct plan *plan, rn_error *why) {
     const struct backend_sizes least = {.max_tokens = 1, .max_logits = 1, .max_seqs = 1};
@@ -131,8 +136,13 @@ rn_status table_best(const char *const *names, int device, const struct plugin_f
     err_set(&fault, RN_ERR_UNSUPPORTED, "backend: there is none here");
     note[0] = '\0';
     for (; *names; names++) {
-        rn_status status = class_find(*names, folders, out, err);
-        if (status) return status;
+        rn_status status = class_find(*names, folders, out, &fault);
+        if (status == RN_ERR_NOMEM) note_unloaded(skipped, sizeof skipped, &at, *names);
+        if (status == RN_ERR_NOMEM || status == RN_ERR_UNSUPPORTED) continue;
+        if (status) {
+            if (err) *err = fault;
+            return status;
+        }
         if (!*out) continue;
         status = device_of(*out, device, out_device, &why, &fault);
         if (!status && is_refused(*out, plan, &why)) {
@@ -149,8 +159,7 @@ rn_status table_best(const char *const *names, int device, const struct plugin_f
             if (err) *err = fault;
             return status;
         }
-        if (!out_device->is_absent)
-            note_skipped(skipped, sizeof skipped, &at, (*out)->name, why.message);
+        note_skipped(skipped, sizeof skipped, &at, (*out)->name, why.message);
     }
     *out = NULL;
     if (err) *err = fault; // of the backend that was tried last

@@ -38,8 +38,6 @@ struct backend_device {
     int depth;        // steps in flight, 1 to BACKEND_MAX_DEPTH; 1: a token never refers to one
     int step_tokens;  // of prompts that fill a step; 0: the host's default is enough
     bool runs_blocks; // plans may have a draft block (plan_begin_draft)
-    bool is_absent;   // with RN_ERR_UNSUPPORTED: the machine has no such hardware at all, so only
-                      // people who ask for it are told
 };
 
 struct backend_sizes {
@@ -158,7 +156,7 @@ struct backend {
 // The contract that a backend in a shared object was built for (plugin.h). The version changes with
 // any change of the structs of backend.h, plan.h, batch.h and pool.c, or of their meaning. The
 // sizes are part of the number, so that most changes are noticed without a new version.
-enum { BACKEND_VERSION = 8 };
+enum { BACKEND_VERSION = 9 };
 #define BACKEND_CONTRACT                                                                           \
     ((unsigned)(BACKEND_VERSION * 1000000u + sizeof(struct backend_class) +                        \
                 sizeof(struct backend_config) + sizeof(struct backend_device) +                    \

@@ -6,14 +6,28 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_MAX = PATH_MAX + PLUGIN_MAX_NAME + 16 };
+enum {
+    FILE_MAX = PATH_MAX + PLUGIN_MAX_NAME + 16,
+    LOADER_BYTES = 1 << 20,   // what the system's loader takes beside a file's image
+    IMAGE_HEADERS = 64,       // parts of a file that may be mapped; more are not looked at
+    DRIVER_BYTES = 128 << 20, // about what a driver's library and its own libraries take
+};
+
+// The drivers that plug-ins need, by the library that each plug-in opens. A plug-in is not mapped
+// where its driver is missing: its machine code would be of no use there.
+static const struct driver {
+    const char *plugin, *library, *title;
+} drivers[] = {{"cuda", "libcuda.so.1", "NVIDIA driver"}};
+enum { N_DRIVERS = sizeof drivers / sizeof *drivers };
 
 // ---------------------------------------------------------------- folders
 
@@ -87,6 +101,50 @@ static const char *load_error(const char *file) {
                : text;
 }
 
+// Whether the process cannot take so many bytes more. A failed dlopen does not say so itself: its
+// words are those of the user's language.
+static bool memory_is_short(size_t bytes) {
+    void *probe = mmap(NULL, bytes + LOADER_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (probe == MAP_FAILED) return true;
+    munmap(probe, bytes + LOADER_BYTES);
+    return false;
+}
+
+// The addresses that a shared object takes when it is loaded; 0: it is no shared object.
+static size_t image_bytes(const char *file) {
+    ElfW(Ehdr) head;
+    ElfW(Phdr) part[IMAGE_HEADERS];
+    size_t end = 0;
+    const int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    if (pread(fd, &head, sizeof head, 0) == sizeof head &&
+        memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_phentsize == sizeof *part) {
+        const ssize_t got = pread(fd, part, sizeof part, (off_t)head.e_phoff);
+        for (ssize_t i = 0; i < head.e_phnum && (i + 1) * (ssize_t)sizeof *part <= got; i++)
+            if (part[i].p_type == PT_LOAD && part[i].p_vaddr + part[i].p_memsz > end)
+                end = part[i].p_vaddr + part[i].p_memsz;
+    }
+    close(fd);
+    return end;
+}
+
+// The library stays loaded, since the plug-in opens it next. RN_ERR_UNSUPPORTED: it is not there.
+static rn_status driver_open(const struct driver *driver, rn_error *err) {
+    if (dlopen(driver->library, RTLD_LAZY | RTLD_LOCAL)) return RN_OK;
+    const char *text = load_error(driver->library);
+    if (strstr(text, strerror(ENOENT)))
+        return err_set(err, RN_ERR_UNSUPPORTED, "no device here (no %s)", driver->title);
+    return err_set(err, memory_is_short(DRIVER_BYTES) ? RN_ERR_NOMEM : RN_ERR_IO,
+                   "the %s cannot be loaded: %s: %s", driver->title, driver->library, text);
+}
+
+static rn_status driver_check(const char *plugin, rn_error *err) {
+    for (int i = 0; i < N_DRIVERS; i++)
+        if (strcmp(drivers[i].plugin, plugin) == 0) return driver_open(&drivers[i], err);
+    return RN_OK;
+}
+
 // The first member that every class has and this one lacks, or NULL.
 static const char *missing_member(const struct backend_class *cls) {
 #define MEMBER(member)                                                                             \
@@ -144,12 +202,17 @@ static rn_status check_file(const char *file, const struct plugin_folders *folde
 // name NULL: the file is the caller's own path.
 static rn_status load(const char *file, const char *name, const struct plugin_folders *folders,
                       const struct backend_class **out, rn_error *err) {
-    const rn_status status = check_file(file, name ? folders : NULL, err);
+    rn_status status = check_file(file, name ? folders : NULL, err);
+    if (!status && name) status = driver_check(name, err);
     if (status) return status;
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        return err_set(err, RN_ERR_IO, "%s cannot be loaded: %s", err_path(file), load_error(file));
-    return class_of(handle, file, name, out, err);
+    if (handle) return class_of(handle, file, name, out, err);
+    const char *text = load_error(file);
+    const size_t bytes = image_bytes(file);
+    if (bytes && memory_is_short(bytes))
+        return err_set(err, RN_ERR_NOMEM, "%s cannot be loaded: no memory for its %zu bytes (%s)",
+                       err_path(file), bytes, text);
+    return err_set(err, RN_ERR_IO, "%s cannot be loaded: %s", err_path(file), text);
 }
 
 // A dangling link exists, and so does a file that this process may not look at.

@@ -3,8 +3,8 @@
 // functions that it uses: the program and the library do not export theirs.
 //
 // A plug-in must load without its device. It opens the driver's library in device(), which gives
-// RN_ERR_UNSUPPORTED where there is no driver. A plug-in that links the driver cannot be loaded
-// there, and is a broken file instead of a device that is not here.
+// RN_ERR_UNSUPPORTED if there is no device. The table of drivers in plugin.c names the library of a
+// known plug-in. If that library is missing, the plug-in's file is not even loaded.
 #ifndef RN_BACKEND_PLUGIN_H
 #define RN_BACKEND_PLUGIN_H
 
@@ -45,7 +45,8 @@ void plugin_folders_init(struct plugin_folders *out);
 bool plugin_is_name(const char *text);
 // The class of a plug-in by its name, or by the path of its file, which then has a '/'. RN_OK and
 // NULL: there is no such file. RN_ERR_ARG: text is neither a name nor a path. RN_ERR_IO: the first
-// such file is broken. A plug-in is loaded once and stays.
+// such file is broken. RN_ERR_NOMEM: there is no memory to load it. RN_ERR_UNSUPPORTED: its driver
+// is not on this machine, looked at for names only. A plug-in is loaded once and stays.
 rn_status plugin_find(const char *text, const struct plugin_folders *folders,
                       const struct backend_class **out, rn_error *err);
 

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/plugin.h"
 #include "base/clock.h"
@@ -28,23 +27,11 @@ enum {
     STEP_TOKENS_SM = 16, // of a step, for each multiprocessor
 };
 
-// Whether the machine has the vendor's kernel driver. Where it has not, a note that the GPU cannot
-// be used would only puzzle.
-static bool driver_is_here(void) {
-#ifdef RN_EMULATED
-    return true;
-#else
-    return access("/dev/nvidiactl", F_OK) == 0 || access("/proc/driver/nvidia", F_OK) == 0 ||
-           access("/dev/dxg", F_OK) == 0;
-#endif
-}
-
 static rn_status device_check(int index, rn_error *err) {
     int n = 0;
     const cudaError_t code = cudaGetDeviceCount(&n);
     if (code || n == 0) {
         cudaGetLastError();
-        if (!driver_is_here()) return err_set(err, RN_ERR_UNSUPPORTED, "no NVIDIA driver");
         return err_set(err, RN_ERR_UNSUPPORTED, "%s",
                        code ? cudaGetErrorString(code) : "there is no GPU");
     }
@@ -66,7 +53,6 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
     struct cudaDeviceProp prop;
     size_t free_bytes, total_bytes;
     const rn_status status = device_check(index, err);
-    out->is_absent = status == RN_ERR_UNSUPPORTED && !driver_is_here();
     if (status) return status;
     cudaError_t code = cudaGetDeviceProperties(&prop, index);
     if (!code) code = cudaSetDevice(index);
