@@ -53,15 +53,16 @@ static int fetch(struct explain *explain, const char *path) {
     struct client_url base, url;
     struct client_reply reply;
     rn_error err = {0};
+    char name[OPTION_NAME_SIZE];
     if (client_url_parse(explain->name, &base, &err)) {
-        char name[OPTION_NAME_SIZE];
         return app_fail(APP_USAGE, "%s: %s", option_name(explain->options, OPT_URL, name),
                         err.message);
     }
     if (!client_url_join(&base, path, &url))
         return app_fail(APP_USAGE, "%s: the address is too long", app_short(explain->name).text);
     if (key && client_bearer_add(headers, key, &err))
-        return app_fail(APP_USAGE, "--api-key: %s", err.message);
+        return app_fail(APP_USAGE, "%s: %s", option_name(explain->options, OPT_API_KEY, name),
+                        err.message);
     if (client_fetch_url(&url, "GET", headers, NULL, 0, FETCH_MS, DOCUMENT_LIMIT, &reply, &err))
         return app_fail(APP_FAILED, "%s", err.message);
     int code = APP_OK;

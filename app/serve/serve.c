@@ -35,9 +35,8 @@ struct serve {
     struct term term;
     bool quiet;
     struct server_config config;
-    struct text key_file;
     struct certificates certificates;
-    const char *keys[KEYS_MAX];
+    char *keys[KEYS_MAX];
     char name[256];
     struct serve_model model;   // of a server of one model
     struct serve_models models; // of --models
@@ -61,29 +60,47 @@ static bool is_loopback(const char *host) {
     return inet_pton(AF_INET, host, bytes) == 1 && bytes[0] == 127;
 }
 
-static int key_add(struct serve *serve, const char *key, const char *from) {
-    if (!*key || strlen(key) > KEY_BYTES) {
-        return app_fail(APP_USAGE, "%s: a key has %zu bytes, expected 1 to %d", from, strlen(key),
+// Takes the key without the blanks around it. The message does not hold the key.
+static int key_add(struct serve *serve, const char *text, const char *from) {
+    static const char blanks[] = " \t\r\n";
+    text += strspn(text, blanks);
+    size_t len = strlen(text);
+    while (len && strchr(blanks, text[len - 1])) len--;
+    if (!len || len > KEY_BYTES) {
+        return app_fail(APP_USAGE, "%s: a key has %zu bytes, expected 1 to %d", from, len,
                         KEY_BYTES);
+    }
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] >= ' ' && text[i] <= '~') continue;
+        return app_fail(APP_USAGE,
+                        "%s: byte %zu of key %d is 0x%02x; a key has printable ASCII characters",
+                        from, i + 1, serve->config.n_keys + 1, (unsigned char)text[i]);
     }
     if (serve->config.n_keys == KEYS_MAX) {
         return app_fail(APP_USAGE, "%s: more than %d keys", from, KEYS_MAX);
     }
+    char *key = strndup(text, len);
+    if (!key) return app_fail(APP_FAILED, "out of memory");
     serve->keys[serve->config.n_keys++] = key;
     return APP_OK;
 }
 
-// One key per line; blanks around a key, empty lines and lines that start with # are ignored.
+static void keys_free(struct serve *serve) {
+    for (int i = 0; i < serve->config.n_keys; i++) free(serve->keys[i]);
+}
+
+// One key per line; empty lines and lines that start with # are ignored.
 static int key_file_read(struct serve *serve, const char *path) {
-    int code = source_read(path, KEY_FILE_BYTES, &serve->key_file);
-    char *rest = serve->key_file.data;
+    struct text file = {0};
+    int code = source_read(path, KEY_FILE_BYTES, &file);
+    char *rest = file.data;
+    if (!code && file.len && memchr(file.data, '\0', file.len))
+        code = app_fail(APP_USAGE, "%s: holds a NUL byte", err_path(path));
     while (!code && rest) {
-        char *line = strsep(&rest, "\n");
-        line += strspn(line, " \t\r");
-        size_t len = strlen(line);
-        while (len && strchr(" \t\r", line[len - 1])) line[--len] = '\0';
-        if (len && *line != '#') code = key_add(serve, line, err_path(path));
+        const char *line = strsep(&rest, "\n"), *begin = line + strspn(line, " \t\r");
+        if (*begin && *begin != '#') code = key_add(serve, begin, err_path(path));
     }
+    text_free(&file);
     if (!code && !serve->config.n_keys) {
         return app_fail(APP_USAGE, "%s: holds no key", err_path(path));
     }
@@ -103,7 +120,7 @@ static int keys_get(struct serve *serve) {
     const char *path = option_text(serve->options, OPT_API_KEY_FILE);
     char name[64];
     int code = APP_OK;
-    serve->config.keys = serve->keys;
+    serve->config.keys = (const char *const *)serve->keys;
     for (int i = 0; !code && i < given->n_list; i++) {
         code = key_add(serve, given->list[i], option_name(serve->options, OPT_API_KEY, name));
     }
@@ -558,7 +575,7 @@ int command_serve(const struct options *options) {
     serve_model_close(&serve.model);
     serve_models_close(&serve.models);
     kv_events_destroy(serve.kv_events);
-    text_free(&serve.key_file);
+    keys_free(&serve);
     trace_close(&serve.trace);
     sinks_close(&serve, false);
     return code;

@@ -110,6 +110,16 @@ for key in first second; do
 done
 stop TERM 0
 
+# The environment's text is read as a file's is.
+export RUNNEL_API_KEY="$(printf ' first \r\nsecond\t\r\n.')"
+start -q
+for key in first second .; do
+    ask GET /v1/models '' "Authorization: Bearer $key" >answer
+    expect "the key '$key' of the environment counts" grep -q '^HTTP/1.1 200 ' answer
+done
+stop TERM 0
+unset RUNNEL_API_KEY
+
 # Accepted requests finish, unless their time is over or a second signal comes.
 # drained WHAT TOKENS SIGNAL CODE AGAIN DONE OPTION...
 drained() {
@@ -157,6 +167,19 @@ refused 2 "::1.:80' is not a name such as chat.example" serve -m nosuch.gguf --a
 refused 2 "nosuch.gguf: No such file" serve -m nosuch.gguf --allow-host chat.example --allow-host ::1
 refused 2 "none: No such file" serve --api-key-file none
 refused 2 "empty: holds no key" serve --api-key-file empty
+printf 'one\0two\n' >keys
+refused 2 "keys: holds a NUL byte" serve -m nosuch.gguf --api-key-file keys
+refused 2 "--api-key: a key has 0 bytes, expected 1 to 512" serve -m nosuch.gguf --api-key ' '
+refused 2 "--api-key: byte 2 of key 2 is 0x0a; a key has printable ASCII characters" \
+    serve -m nosuch.gguf --api-key fine --api-key "$(printf 'k\n2')"
+for key in ' ' "$(printf '\t')" "$(printf '\r\n\r')"; do
+    RUNNEL_API_KEY=$key refused 2 "RUNNEL_API_KEY: a key has 0 bytes, expected 1 to 512" serve -m nosuch.gguf
+done
+RUNNEL_API_KEY=$(printf 'caf\303\251') refused 2 "RUNNEL_API_KEY: byte 4 of key 1 is 0xc3; a key has printable ASCII" \
+    serve -m nosuch.gguf
+expect "the key is not shown" [ -z "$(grep caf err)" ]
+RUNNEL_API_KEY=$(printf 'k1\nk2') refused 2 "RUNNEL_API_KEY: a header's value cannot hold control characters" \
+    explain --url http://127.0.0.1:1
 refused 2 "--tls-cert is given without --tls-key" serve --tls-cert junk
 refused 2 "none.pem: No such file" serve --tls-cert none.pem --tls-key none.pem
 refused 2 "junk: holds no CERTIFICATE" serve --tls-cert junk --tls-key junk
