@@ -2,6 +2,7 @@
 #include "gate.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -41,40 +42,55 @@ bool gate_key(const struct server_config *config, const char *authorization, con
     return found >= 0;
 }
 
-// "name:port", "[v6]:port" without the port and brackets. False: longer than any name.
-static bool host_name(const char *host, char *out, size_t size) {
-    size_t len;
-    if (*host == '[') {
-        host++;
-        len = strcspn(host, "]");
-    } else {
-        len = strcspn(host, ":");
-    }
-    if (len == 0 || len >= size) return false;
-    memcpy(out, host, len);
-    out[len] = '\0';
-    return true;
+// "", or ":" and a port.
+static bool is_port(const char *text) {
+    if (!*text) return true;
+    const size_t digits = strspn(text + 1, "0123456789");
+    if (*text != ':' || !digits || digits > 5 || text[1 + digits]) return false;
+    const long port = strtol(text + 1, NULL, 10);
+    return port > 0 && port <= 65535;
 }
 
-static bool is_address(const char *name) {
+struct host {
+    char name[256]; // without the port and brackets
+    bool is_v6;     // it was in brackets
+};
+
+// "name", "name:port", "[v6]" or "[v6]:port". False: it is none of these, or longer than any name.
+static bool host_read(const char *text, struct host *out) {
+    out->is_v6 = *text == '[';
+    text += out->is_v6;
+    const size_t len = strcspn(text, out->is_v6 ? "]" : ":");
+    if (len == 0 || len >= sizeof out->name || (out->is_v6 && !text[len])) return false;
+    memcpy(out->name, text, len);
+    out->name[len] = '\0';
+    return is_port(text + len + out->is_v6);
+}
+
+static bool is_address(const struct host *host) {
     unsigned char bytes[16];
-    return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
+    return inet_pton(host->is_v6 ? AF_INET6 : AF_INET, host->name, bytes) == 1;
 }
 
 static bool is_local_name(const char *name) {
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     const size_t len = strlen(name), tail = strlen(".localhost");
+    if (name[strspn(name, letters)]) return false;
     return !strcasecmp(name, "localhost") ||
            (len > tail && !strcasecmp(name + len - tail, ".localhost"));
 }
 
-bool gate_host(const struct server_config *config, const char *host) {
-    char name[256];
+bool gate_host(const struct server_config *config, const char *text) {
+    struct host host;
     if (config->n_keys && !config->n_hosts) return true;
-    if (!host) return true; // HTTP/1.0, as load balancers check health; browsers always send one
-    if (!host_name(host, name, sizeof name)) return false;
-    if (is_address(name) || is_local_name(name) || !strcasecmp(name, config->host)) return true;
+    if (!text) return true; // HTTP/1.0, as load balancers check health; browsers always send one
+    if (!host_read(text, &host)) return false;
+    if (is_address(&host)) return true;
+    if (host.is_v6) return false;
+    if (is_local_name(host.name) || !strcasecmp(host.name, config->host)) return true;
     for (int i = 0; i < config->n_hosts; i++) {
-        if (!strcasecmp(name, config->hosts[i])) return true;
+        if (!strcasecmp(host.name, config->hosts[i])) return true;
     }
     return false;
 }

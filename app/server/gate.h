@@ -9,8 +9,10 @@
 // where the server has none. authorization wins.
 bool gate_key(const struct server_config *config, const char *authorization, const char *api_key,
               int *number);
-// Whether a page could have reached us by this name (DNS rebinding): without keys the name must be
-// an address, localhost, the configured host or one of the configured names.
+// Whether the Host header is allowed (DNS rebinding): without keys it must be an address,
+// localhost, a name below localhost, the configured host or one of the configured names, with or
+// without a port. An IPv4 address has four decimal numbers, as browsers send it. NULL: there is no
+// header.
 bool gate_host(const struct server_config *config, const char *host);
 // Whether a page of that origin may call: the server's own, or a configured one. *cors: the answer
 // needs CORS headers. origin NULL: not a page of another site.
