@@ -128,8 +128,9 @@ function update(stream) {
         stream.state === 'prompt'
             ? `${count(stream.done)}/${count(stream.prompt)}`
             : amount(stream.output, 'token');
+    // a stream of another key has no id
     lane.node.title =
-        `${stream.id}, request ${stream.request}, choice ${stream.choice}: ` +
+        `${stream.id ? `${stream.id}, ` : ''}request ${stream.request}, choice ${stream.choice}: ` +
         `${amount(stream.prompt, 'prompt token')}, ${count(stream.cached)} of them cached` +
         lane.drafts;
     lane.node.classList.toggle('done', stream.state === 'done');

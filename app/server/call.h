@@ -24,6 +24,7 @@
 
 #include "jbuf.h"
 #include "otlp_context.h"
+#include "owner.h"
 #include "reader.h"
 #include "runnel.h"
 #include "server_state.h"
@@ -72,7 +73,7 @@ struct call {
     const char *query;         // of the target, as it was sent; NULL: none
     bool head_only;            // the method is HEAD: no byte of the body is sent
     bool cors;                 // the answer is for a page of another site
-    int key;                   // the number of its API key, from 0; 0: there are none
+    struct owner owner;        // its API key
     char id[25];               // random, without a prefix
     char request_id[CALL_REQUEST_ID_BYTES]; // the client's X-Request-Id; "": none
     struct otlp_context trace;              // that it belongs to

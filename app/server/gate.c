@@ -2,6 +2,7 @@
 #include "gate.h"
 
 #include <arpa/inet.h>
+#include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,30 +17,39 @@ static bool same_secret(const char *key, const char *given, size_t given_len) {
     return !differs;
 }
 
-// The number of the key; -1: it is none.
-static int key_find(const struct server_config *config, const char *given) {
+// NULL: it is none of the keys.
+static const char *key_find(const struct server_config *config, const char *given) {
     const size_t len = strlen(given);
-    int found = -1;
+    const char *found = NULL;
     for (int i = 0; i < config->n_keys; i++)
-        if (same_secret(config->keys[i], given, len)) found = i;
-    return len ? found : -1;
+        if (same_secret(config->keys[i], given, len)) found = config->keys[i];
+    return len ? found : NULL;
+}
+
+static struct owner owner_of(const char *key) {
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    struct owner owner;
+    SHA256((const unsigned char *)key, strlen(key), hash);
+    memcpy(&owner.hash, hash, sizeof owner.hash);
+    if (!owner.hash) owner.hash = 1; // 0 stands for no keys
+    return owner;
 }
 
 bool gate_key(const struct server_config *config, const char *authorization, const char *api_key,
-              int *number) {
+              struct owner *owner) {
     static const char bearer[] = "Bearer ";
     const size_t n = sizeof bearer - 1;
-    *number = 0;
+    *owner = (struct owner){0};
     if (!config->n_keys) return true;
-    int found = api_key ? key_find(config, api_key) : -1;
+    const char *found = api_key ? key_find(config, api_key) : NULL;
     if (authorization && !strncasecmp(authorization, bearer, n)) {
         authorization += n;
         while (*authorization == ' ') authorization++;
-        const int key = key_find(config, authorization);
-        if (key >= 0) found = key;
+        const char *key = key_find(config, authorization);
+        if (key) found = key;
     }
-    if (found >= 0) *number = found;
-    return found >= 0;
+    if (found) *owner = owner_of(found);
+    return found != NULL;
 }
 
 // "", or ":" and a port.

@@ -42,10 +42,12 @@ static void leave(struct kept *kept, struct kept_request *request) {
 
 const struct kept_request *kept_newest(const struct kept *kept) { return kept->newest; }
 
-static struct kept_request *find(const struct kept *kept, uint64_t request, const char *id) {
+static struct kept_request *find(const struct kept *kept, struct owner owner, uint64_t request,
+                                 const char *id) {
     struct kept_request *found = NULL;
     for (struct kept_request *at = kept->newest; at; at = at->next) {
         const struct record *record = &at->record;
+        if (!owner_is(at->owner, owner)) continue;
         if (request ? record->request != request
                     : strcmp(record->id, id) != 0 && strcmp(record->x_request_id, id) != 0)
             continue;
@@ -54,8 +56,9 @@ static struct kept_request *find(const struct kept *kept, uint64_t request, cons
     return found;
 }
 
-const struct kept_request *kept_find(const struct kept *kept, uint64_t request, const char *id) {
-    return find(kept, request, id);
+const struct kept_request *kept_find(const struct kept *kept, struct owner owner, uint64_t request,
+                                     const char *id) {
+    return find(kept, owner, request, id);
 }
 
 // NULL: out of memory.
@@ -74,6 +77,7 @@ static struct kept_request *enter(struct kept *kept, const struct stream *stream
                 served->bandwidth, served->peak);
     memcpy(request->record.x_request_id, stream->request_id, sizeof stream->request_id);
     request->record.n = stream->n_choices;
+    request->owner = stream->owner;
     request->record.choice = choice;
     request->places = n;
     request->next = kept->newest;
@@ -85,7 +89,7 @@ static struct kept_request *enter(struct kept *kept, const struct stream *stream
 
 void kept_take(struct kept *kept, const struct stream *stream, const rn_event *event) {
     if (!kept || !kept->places || !event->account || !event->timings) return;
-    struct kept_request *request = find(kept, stream->number, stream->id);
+    struct kept_request *request = find(kept, stream->owner, stream->number, stream->id);
     if (!request) request = enter(kept, stream);
     if (!request) return;
     struct record *record = &request->record;

@@ -2,6 +2,7 @@
 #ifndef RN_SERVER_KEPT_H
 #define RN_SERVER_KEPT_H
 
+#include "owner.h"
 #include "record/record.h"
 #include "server_state.h"
 
@@ -9,7 +10,8 @@ struct stream;
 
 struct kept_request {
     struct record record; // its choices that have ended
-    bool ended;           // all have
+    struct owner owner;
+    bool ended; // all have
     uint64_t submit_ns;
     int places;                       // that it takes: one for each choice that is kept
     struct kept_request *next, *prev; // older, newer
@@ -21,8 +23,9 @@ void kept_destroy(struct kept *kept);
 // A choice of the stream has ended. It is not kept where memory runs out.
 void kept_take(struct kept *kept, const struct stream *stream, const rn_event *event);
 const struct kept_request *kept_newest(const struct kept *kept); // NULL: none
-// By its number (stream->number), or (where that is 0) the first of that response or X-Request-Id;
-// NULL: it is not there.
-const struct kept_request *kept_find(const struct kept *kept, uint64_t number, const char *id);
+// The owner's request of that number (stream->number), or (where that is 0) the first of that
+// response or X-Request-Id; NULL: it is not there.
+const struct kept_request *kept_find(const struct kept *kept, struct owner owner, uint64_t number,
+                                     const char *id);
 
 #endif

@@ -1,6 +1,7 @@
 // The watchers of the engine, and when pictures are taken. A picture is requested every PERIOD_NS
 // and written at a later tick, when the step's thread has taken it. So no thread waits for a step.
-// During a very long step a picture is made from known facts. One text serves all watchers.
+// During a very long step a picture is made from known facts. Figures are for all watchers, and the
+// ids of streams for their owner.
 // Invariant: without watchers only the numbers of the streams are kept.
 #include "live.h"
 
@@ -121,7 +122,7 @@ void live_token(struct live *live, const struct call *call, const struct generat
     if (!live || !live->n_watchers) return;
     char id[CALL_ID_BYTES];
     call_answer_id(call, id);
-    live_streams_token(&live->streams, id, choice->index, event);
+    live_streams_token(&live->streams, id, call->owner, choice->index, event);
 }
 
 // Streams that wait have no event that would name them.
@@ -132,45 +133,12 @@ static void name_streams(struct live *live) {
         const struct stream *of = streams_find(live->served, stream->request);
         if (!of) continue;
         snprintf(stream->id, sizeof stream->id, "%s", of->id);
+        stream->owner = of->owner;
         stream->index = of->first_choice + stream->choice;
     }
 }
 
 // ---------------------------------------------------------------- pictures
-
-static void picture_write(struct live *live, uint64_t time_ns, const rn_engine_stats *stats) {
-    rn_step step[STEPS_SHOWN];
-    const uint64_t before = stats->steps > STEPS_SHOWN ? stats->steps - STEPS_SHOWN : 0;
-    const size_t n_steps = rn_engine_steps(live->served->engine, before, step, STEPS_SHOWN);
-    live_moments_add(&live->moments, time_ns, stats);
-    jbuf_clear(&live->text);
-    live_picture_write(&live->text, &(struct live_picture){.served = live->served,
-                                                           .start_ns = live->start_ns,
-                                                           .streams = &live->streams,
-                                                           .moments = &live->moments,
-                                                           .stats = stats,
-                                                           .step = step,
-                                                           .n_steps = n_steps,
-                                                           .pages = &live->pages,
-                                                           .time_ns = time_ns});
-    live_streams_shown(&live->streams);
-}
-
-static void picture_of_view(struct live *live, const rn_view *view) {
-    live_streams_view(&live->streams, view);
-    name_streams(live);
-    jbuf_clear(&live->pages);
-    live_picture_pages(&live->pages, &live->streams, view->page, view->n_pages);
-    picture_write(live, view->time_ns, view->stats);
-}
-
-// Without the facts that only the step's thread knows: streams and pages are as they were last
-// seen.
-static void picture_of_stats(struct live *live, uint64_t now_ns) {
-    rn_engine_stats stats;
-    rn_engine_get_stats(live->served->engine, &stats);
-    picture_write(live, now_ns, &stats);
-}
 
 static void send_one(struct call *call, const struct jbuf *text) {
     if (call->state == CALL_ENDED) return;            // the server drains
@@ -192,10 +160,19 @@ static void answer_once(struct call *call, const struct jbuf *text) {
     call_end(call);
 }
 
-static void send_all(struct live *live) {
-    if (live->text.failed || live->pages.failed) return;
+// One text serves all watchers of an owner, if they follow each other in the list.
+static void picture_send(struct live *live, const struct live_picture *picture) {
+    struct live_picture own = *picture;
+    bool is_written = false;
     for (int i = live->n_watchers - 1; i >= 0; i--) { // backwards: those of one picture leave
         const struct live_watcher watcher = live->watcher[i];
+        if (!is_written || !owner_is(own.owner, watcher.call->owner)) {
+            own.owner = watcher.call->owner;
+            jbuf_clear(&live->text);
+            live_picture_write(&live->text, &own);
+            is_written = true;
+        }
+        if (live->text.failed || live->pages.failed) continue;
         if (!watcher.once) {
             send_one(watcher.call, &live->text);
             continue;
@@ -203,7 +180,40 @@ static void send_all(struct live *live) {
         live->watcher[i] = live->watcher[--live->n_watchers];
         answer_once(watcher.call, &live->text);
     }
+}
+
+static void picture_take(struct live *live, uint64_t time_ns, const rn_engine_stats *stats) {
+    rn_step step[STEPS_SHOWN];
+    const uint64_t before = stats->steps > STEPS_SHOWN ? stats->steps - STEPS_SHOWN : 0;
+    const size_t n_steps = rn_engine_steps(live->served->engine, before, step, STEPS_SHOWN);
+    live_moments_add(&live->moments, time_ns, stats);
+    picture_send(live, &(struct live_picture){.served = live->served,
+                                              .start_ns = live->start_ns,
+                                              .streams = &live->streams,
+                                              .moments = &live->moments,
+                                              .stats = stats,
+                                              .step = step,
+                                              .n_steps = n_steps,
+                                              .pages = &live->pages,
+                                              .time_ns = time_ns});
+    live_streams_shown(&live->streams);
     if (!live->n_watchers) forget(live);
+}
+
+static void picture_of_view(struct live *live, const rn_view *view) {
+    live_streams_view(&live->streams, view);
+    name_streams(live);
+    jbuf_clear(&live->pages);
+    live_picture_pages(&live->pages, &live->streams, view->page, view->n_pages);
+    picture_take(live, view->time_ns, view->stats);
+}
+
+// Without the facts that only the step's thread knows: streams and pages are as they were last
+// seen.
+static void picture_of_stats(struct live *live, uint64_t now_ns) {
+    rn_engine_stats stats;
+    rn_engine_get_stats(live->served->engine, &stats);
+    picture_take(live, now_ns, &stats);
 }
 
 uint64_t live_tick(struct live *live, uint64_t now_ns) {
@@ -226,6 +236,5 @@ uint64_t live_tick(struct live *live, uint64_t now_ns) {
     } else {
         return now_ns + POLL_NS;
     }
-    send_all(live);
     return live->n_watchers ? live->due_ns : 0;
 }

@@ -195,11 +195,12 @@ static void put_tokens(struct jbuf *out, const struct live_stream *stream, uint6
     jbuf_text(out, "]");
 }
 
-static void put_stream(struct jbuf *out, const struct live_stream *stream, uint64_t start_ns) {
+static void put_stream(struct jbuf *out, const struct live_stream *stream, struct owner owner,
+                       uint64_t start_ns) {
     jbuf_text(out, "{");
     jbuf_put_uint(out, "n", stream->number);
     jbuf_key(out, "id");
-    jbuf_cstring(out, stream->id);
+    jbuf_cstring(out, owner_is(stream->owner, owner) ? stream->id : "");
     jbuf_put_uint(out, "request", stream->request);
     jbuf_put_uint(out, "choice", (uint64_t)stream->index);
     jbuf_key(out, "state");
@@ -229,7 +230,7 @@ static void put_streams(struct jbuf *out, const struct live_picture *picture) {
             const struct live_stream *stream = &picture->streams->stream[i];
             if (!(stream->pictured || stream->ended) || waits(stream) != waiting) continue;
             if (shown++) jbuf_text(out, ",");
-            put_stream(out, stream, picture->start_ns);
+            put_stream(out, stream, picture->owner, picture->start_ns);
         }
     }
     jbuf_text(out, "]");

@@ -25,7 +25,8 @@ void live_moments_add(struct live_moments *moments, uint64_t time_ns, const rn_e
 
 struct live_picture {
     const struct served *served;
-    uint64_t start_ns; // the zero of its times
+    struct owner owner; // who looks: the streams of others have no id
+    uint64_t start_ns;  // the zero of its times
     const struct live_streams *streams;
     const struct live_moments *moments;
     const rn_engine_stats *stats;

@@ -92,12 +92,13 @@ static void token_add(struct live_stream *stream, const rn_event *event) {
         (struct live_token){.time_ns = event->time_ns, .cause = event->cause};
 }
 
-void live_streams_token(struct live_streams *streams, const char *id, int index,
+void live_streams_token(struct live_streams *streams, const char *id, struct owner owner, int index,
                         const rn_event *event) {
     struct live_stream *stream = obtain(streams, event->request, event->choice, event->time_ns);
     if (!stream || stream->ended) return;
     stream->index = index;
     if (!stream->id[0]) strncpy(stream->id, id, LIVE_ID_BYTES - 1);
+    stream->owner = owner;
     if (event->token >= 0) token_add(stream, event);
     if (event->finish == RN_FINISH_NONE) return;
     stream->ended = true;

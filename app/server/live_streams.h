@@ -3,6 +3,7 @@
 #ifndef RN_SERVER_LIVE_STREAMS_H
 #define RN_SERVER_LIVE_STREAMS_H
 
+#include "owner.h"
 #include "runnel.h"
 
 enum { LIVE_TOKENS_MAX = 512, LIVE_ID_BYTES = 48 };
@@ -17,7 +18,8 @@ struct live_stream {
     int choice;             // of the request's
     int index;              // of the call's
     uint64_t number;        // short name, from 1
-    char id[LIVE_ID_BYTES]; // of the answer; "": not known yet
+    char id[LIVE_ID_BYTES]; // of the answer; "": not known yet, and then there is no owner
+    struct owner owner;
     rn_stream_state state;
     int prompt_tokens, cached_tokens, done_tokens, output_tokens;
     int draft_tokens, accepted_tokens;
@@ -38,7 +40,7 @@ struct live_streams {
 
 void live_streams_clear(struct live_streams *streams); // numbers continue
 // A token. It is lost where memory runs out.
-void live_streams_token(struct live_streams *streams, const char *id, int index,
+void live_streams_token(struct live_streams *streams, const char *id, struct owner owner, int index,
                         const rn_event *event);
 // Takes the engine's picture. A stream that is in neither of two pictures has ended.
 void live_streams_view(struct live_streams *streams, const rn_view *view);

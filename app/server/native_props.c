@@ -116,11 +116,18 @@ void native_props(struct call *call) {
 
 // ---------------------------------------------------------------- slots
 
+// is_own: the request is of the owner that asks. Parameters hold texts, such as stop strings and
+// grammars.
 static void busy_write(struct jbuf *out, const struct served *served,
                        const struct generation *generation, const struct generation_choice *choice,
-                       int id) {
+                       int id, bool is_own) {
     const struct stream *stream = generation->stream[choice->prompt];
-    slot_begin(out, served, id, true, native_draft_max(served, &generation->params) > 0);
+    slot_begin(out, served, id, true,
+               is_own ? native_draft_max(served, &generation->params) > 0 : served_drafts(served));
+    if (!is_own) {
+        jbuf_text(out, "}");
+        return;
+    }
     int_write(out, "id_task", stream ? (int64_t)stream->number : -1);
     int_write(out, "n_prompt_tokens", (int64_t)generation->prompt[choice->prompt].n_ids);
     jbuf_key(out, "params");
@@ -132,24 +139,25 @@ static void busy_write(struct jbuf *out, const struct served *served,
 }
 
 static int choices_write(struct jbuf *out, const struct served *served,
-                         const struct generation *generation, int n_busy) {
+                         const struct generation *generation, int n_busy, bool is_own) {
     for (int i = 0; i < generation->n_choices && n_busy < served->engine_info.max_seqs; i++) {
         if (generation->choice[i].ended) continue;
         if (n_busy) jbuf_text(out, ",");
-        busy_write(out, served, generation, &generation->choice[i], n_busy++);
+        busy_write(out, served, generation, &generation->choice[i], n_busy++, is_own);
     }
     return n_busy;
 }
 
 // Choices that already have a token come first: others may still wait for a place.
-static int busy_list(struct jbuf *out, const struct served *served) {
+static int busy_list(struct jbuf *out, const struct served *served, struct owner owner) {
     int n_busy = 0;
     for (int begun = 1; begun >= 0; begun--) {
         for (const struct call *call = served->server->calls; call; call = call->next) {
             if (call->state != CALL_RUNNING && call->state != CALL_STREAMING) continue;
             if (call->served != served || !call->generation || !call->generation->stream) continue;
             if ((call->generation->first_ns != 0) == (begun != 0))
-                n_busy = choices_write(out, served, call->generation, n_busy);
+                n_busy = choices_write(out, served, call->generation, n_busy,
+                                       owner_is(call->owner, owner));
         }
     }
     return n_busy;
@@ -163,7 +171,7 @@ void native_slots(struct call *call) {
     char value[8];
     const char *fail = call_query(call, "fail_on_no_slot", value, sizeof value);
     jbuf_text(out, "[");
-    const int n_busy = busy_list(out, served);
+    const int n_busy = busy_list(out, served, call->owner);
     for (int i = n_busy; i < n_slots; i++) {
         if (i) jbuf_text(out, ",");
         slot_begin(out, served, i, false, served_drafts(served));

@@ -98,7 +98,7 @@ static bool key_check(struct call *call) {
     if (call->route && call->route->access == ROUTE_OPEN) return true;
     const char *key = call_header(call, "x-api-key");
     if (gate_key(&call->server->config, call_header(call, "Authorization"),
-                 key ? key : call_header(call, "api-key"), &call->key))
+                 key ? key : call_header(call, "api-key"), &call->owner))
         return true;
     return call_refuse(call, 401, NULL, "invalid_api_key",
                        "A valid API key is needed: 'Authorization: Bearer KEY'");

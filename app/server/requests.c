@@ -131,9 +131,11 @@ static void put_running(struct jbuf *out, const struct call *call, const struct 
     put_row(out, &row, now_ns);
 }
 
-static void put_calls(struct jbuf *out, const struct server *server, uint64_t now_ns) {
+static void put_calls(struct jbuf *out, const struct server *server, struct owner owner,
+                      uint64_t now_ns) {
     for (const struct call *call = server->calls; call; call = call->next) {
         if (call->state != CALL_RUNNING && call->state != CALL_STREAMING) continue;
+        if (!owner_is(call->owner, owner)) continue;
         const struct generation *generation = call->generation;
         for (int i = 0; generation && generation->stream && i < generation->n_prompts; i++) {
             if (generation->stream[i]) put_running(out, call, generation->stream[i], now_ns);
@@ -172,9 +174,10 @@ void requests_list(struct call *call) {
     const uint64_t now_ns = clock_ns();
     struct jbuf *out = &call->out;
     jbuf_text(out, "{\"requests\":[");
-    put_calls(out, server, now_ns);
+    put_calls(out, server, call->owner, now_ns);
     for (const struct kept_request *at = kept_newest(server->kept); at; at = at->next)
-        if (at->ended) put_kept(out, at, server->loader != NULL, now_ns);
+        if (at->ended && owner_is(at->owner, call->owner))
+            put_kept(out, at, server->loader != NULL, now_ns);
     jbuf_text(out, "]}");
     call_answer(call);
 }
@@ -263,8 +266,8 @@ void requests_trace(struct call *call) {
     }
     if (!format_take(call, &perfetto)) return;
     const uint64_t number = number_of(id);
-    const struct kept_request *kept = kept_find(server->kept, number, id);
-    const struct stream *stream = kept ? NULL : streams_lookup(server, number, id);
+    const struct kept_request *kept = kept_find(server->kept, call->owner, number, id);
+    const struct stream *stream = kept ? NULL : streams_lookup(server, call->owner, number, id);
     if (kept)
         put_record(call, &kept->record, perfetto);
     else if (stream)
@@ -278,7 +281,7 @@ static void view_answer(const struct waiter *waiter, const rn_view *view) {
     struct call *call = waiter->call;
     const struct served *served = call->served;
     const uint64_t number = waiter->number;
-    const struct stream *stream = streams_lookup(call->server, number, "");
+    const struct stream *stream = streams_lookup(call->server, call->owner, number, "");
     struct record record;
     struct record_choice *choice = calloc(1, sizeof *choice);
     if (!choice) {
@@ -308,25 +311,28 @@ static void view_answer(const struct waiter *waiter, const rn_view *view) {
 
 // A view does not have a request that came while its step ran.
 static bool is_running(const struct waiter *waiter) {
-    return streams_lookup(waiter->call->server, waiter->number, "") != NULL;
+    const struct call *call = waiter->call;
+    return streams_lookup(call->server, call->owner, waiter->number, "") != NULL;
 }
 
 // Answers the first waiter, where that is possible.
 static bool first_answer(struct requests *requests, const rn_view *view, uint64_t now_ns) {
     const struct waiter *waiter = &requests->waiter[0];
     const uint64_t waited_ns = now_ns - requests->since_ns;
-    const struct kept_request *kept = kept_find(waiter->call->server->kept, waiter->number, "");
+    struct call *call = waiter->call;
+    const struct kept_request *kept =
+        kept_find(call->server->kept, call->owner, waiter->number, "");
     char id[24];
     snprintf(id, sizeof id, "%llu", (unsigned long long)waiter->number);
     if (kept) {
-        put_record(waiter->call, &kept->record, waiter->perfetto);
+        put_record(call, &kept->record, waiter->perfetto);
     } else if (view && view->account && view->account_request == waiter->request) {
         view_answer(waiter, view);
     } else if (view && waited_ns > OVER_NS && !is_running(waiter)) {
         // its last event is collected by now
-        unknown_refuse(waiter->call, id);
+        unknown_refuse(call, id);
     } else if (waited_ns > PATIENCE_NS) {
-        call_refuse(waiter->call, 503, NULL, NULL, "The step takes too long");
+        call_refuse(call, 503, NULL, NULL, "The step takes too long");
     } else {
         return false;
     }

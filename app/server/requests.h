@@ -1,5 +1,5 @@
-// /requests, the list of running and kept requests, and /requests/ID/trace, the record of one of
-// them. I/O thread only.
+// /requests, the list of the owner's running and kept requests, and /requests/ID/trace, the record
+// of one of them. I/O thread only.
 #ifndef RN_SERVER_REQUESTS_H
 #define RN_SERVER_REQUESTS_H
 

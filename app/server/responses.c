@@ -192,7 +192,7 @@ static void response_keep(struct call *call, size_t head, size_t output, size_t 
     struct state *state = call->generation->own;
     const struct jbuf *out = &call->out;
     if (!state->is_kept || out->failed) return;
-    struct response response = {.key = call->key,
+    struct response response = {.owner = call->owner,
                                 .previous = state->previous,
                                 .input_len = state->input_len,
                                 .output_len = state->items.len - state->input_len,

@@ -76,7 +76,7 @@ bool responses_previous(struct call *call, const json_t *body, struct response *
     *out = NULL;
     if (!field_string(&fields, "previous_response_id", SIZE_MAX, &id, NULL)) return false;
     if (!id) return true;
-    *out = responses_acquire(call->server->responses, id, call->key);
+    *out = responses_acquire(call->server->responses, id, call->owner);
     if (*out) return true;
     char shown[80];
     unicode_quote(id, strlen(id), shown, sizeof shown);
@@ -306,7 +306,7 @@ void responses_get(struct call *call) {
                     "stream: a kept response is not streamed again");
         return;
     }
-    struct response *response = responses_acquire(call->server->responses, id, call->key);
+    struct response *response = responses_acquire(call->server->responses, id, call->owner);
     if (!response) {
         refuse_id(call);
     } else if (*rest) {
@@ -324,7 +324,7 @@ void responses_remove(struct call *call) {
     path_split(call, id, &rest);
     if (*rest) {
         refuse_path(call);
-    } else if (!responses_delete(call->server->responses, id, call->key)) {
+    } else if (!responses_delete(call->server->responses, id, call->owner)) {
         refuse_id(call);
     } else {
         jbuf_printf(&call->out, "{\"id\":\"%s\",\"object\":\"response\",\"deleted\":true}", id);

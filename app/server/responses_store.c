@@ -73,9 +73,9 @@ static void touch(struct responses *store, struct response *response) {
     }
 }
 
-static struct response *find(const struct responses *store, const char *id, int key) {
+static struct response *find(const struct responses *store, const char *id, struct owner owner) {
     for (struct response *at = store->newest; at; at = at->next)
-        if (at->key == key && !strcmp(at->id, id)) return at;
+        if (owner_is(at->owner, owner) && !strcmp(at->id, id)) return at;
     return NULL;
 }
 
@@ -89,10 +89,10 @@ void responses_destroy(struct responses *store) {
     free(store);
 }
 
-struct response *responses_acquire(struct responses *store, const char *id, int key) {
+struct response *responses_acquire(struct responses *store, const char *id, struct owner owner) {
     if (!responses_keeps(store)) return NULL;
     pthread_mutex_lock(&store->lock);
-    struct response *response = find(store, id, key);
+    struct response *response = find(store, id, owner);
     if (response) {
         response->n_references++;
         touch(store, response);
@@ -132,10 +132,10 @@ void responses_keep(struct responses *store, const struct response *from) {
     pthread_mutex_unlock(&store->lock);
 }
 
-bool responses_delete(struct responses *store, const char *id, int key) {
+bool responses_delete(struct responses *store, const char *id, struct owner owner) {
     if (!responses_keeps(store)) return false;
     pthread_mutex_lock(&store->lock);
-    struct response *response = find(store, id, key);
+    struct response *response = find(store, id, owner);
     if (response) forget(store, response);
     pthread_mutex_unlock(&store->lock);
     return response != NULL;

@@ -10,6 +10,7 @@
 #define RN_SERVER_RESPONSES_STORE_H
 
 #include "jbuf.h"
+#include "owner.h"
 
 enum { RESPONSE_ID_BYTES = 48 };
 
@@ -17,7 +18,7 @@ enum { RESPONSE_ID_BYTES = 48 };
 // of the answer. Then comes the response's JSON before the value of "output", and behind it.
 struct response {
     char id[RESPONSE_ID_BYTES];
-    int key;                   // of the server's API keys: the owner
+    struct owner owner;
     struct response *previous; // referred to; NULL: none
     struct jbuf text;
     size_t input_len, output_len, head_len; // of text; the rest is the response's tail
@@ -33,14 +34,14 @@ struct responses;
 struct responses *responses_create(int count_max, size_t bytes_max);
 void responses_destroy(struct responses *store); // nothing refers to a response any more
 bool responses_keeps(const struct responses *store);
-// Refers to the response, for responses_release. NULL: there is none, or it is another key's.
-struct response *responses_acquire(struct responses *store, const char *id, int key);
+// Refers to the response, for responses_release. NULL: there is none, or it is another owner's.
+struct response *responses_acquire(struct responses *store, const char *id, struct owner owner);
 void responses_release(struct responses *store, struct response *response); // NULL: none
 // Keeps a copy of the struct, and takes its text over; another reference to `previous` is taken. A
 // response that is larger than all that may be kept, or for which there is no memory, is not kept.
 void responses_keep(struct responses *store, const struct response *response);
-// False: there is none, or it is another key's.
-bool responses_delete(struct responses *store, const char *id, int key);
+// False: there is none, or it is another owner's.
+bool responses_delete(struct responses *store, const char *id, struct owner owner);
 // How many are in the table, and the bytes of all that are there; NULL: none.
 void responses_count(struct responses *store, int *count, size_t *bytes);
 

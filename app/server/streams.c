@@ -147,6 +147,7 @@ static bool submit_one(struct call *call, int index) {
     *stream = (struct stream){.generation = generation,
                               .call = call,
                               .served = call->served,
+                              .owner = call->owner,
                               .first_choice = index * generation->params.n,
                               .n_choices = generation->params.n};
     call_answer_id(call, stream->id);
@@ -320,10 +321,12 @@ const struct stream *streams_find(const struct served *served, uint64_t request)
     return NULL;
 }
 
-const struct stream *streams_lookup(const struct server *server, uint64_t number, const char *id) {
+const struct stream *streams_lookup(const struct server *server, struct owner owner,
+                                    uint64_t number, const char *id) {
     const struct stream *found = NULL;
     for (int i = 0; i < server->n_served && !found; i++) {
         for (const struct stream *at = server->served[i].streams; at; at = at->next) {
+            if (!owner_is(at->owner, owner)) continue;
             // the list starts with the newest: the first of an answer is its last here
             if (number ? at->number == number : !strcmp(at->id, id) || !strcmp(at->request_id, id))
                 found = at;

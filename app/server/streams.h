@@ -10,6 +10,7 @@ struct stream {
     struct generation *generation; // NULL: given up
     struct call *call;
     struct served *served;
+    struct owner owner;
     char id[CALL_ID_BYTES];                 // of the answer; the call may be gone
     char request_id[CALL_REQUEST_ID_BYTES]; // the client's; "": none
     uint64_t request;                       // the engine's number of it
@@ -20,9 +21,10 @@ struct stream {
     struct stream *next, *prev; // in served->streams
 };
 
-// The engine request of that number, or (where that is 0) the first of that answer or of that
-// X-Request-Id, also of a call that is gone; NULL: it has ended.
-const struct stream *streams_lookup(const struct server *server, uint64_t number, const char *id);
+// The owner's engine request of that number, or (where that is 0) the first of that answer or of
+// that X-Request-Id, also of a call that is gone; NULL: it has ended.
+const struct stream *streams_lookup(const struct server *server, struct owner owner,
+                                    uint64_t number, const char *id);
 // A worker has prepared the call: its generation is submitted, and the call becomes
 // RUNNING or STREAMING; or ENDED, when it is answered or refused (429, 503, 400).
 void streams_start(struct call *call);

@@ -55,16 +55,17 @@ static inline struct server_config serve_config(void) {
     return config;
 }
 
-// max_waiting: the requests that wait beside the four that run.
-static inline void serve_start_with(struct serve *serve, const struct server_config *config,
-                                    int max_waiting) {
+// max_waiting: the requests that wait beside the four that run; page_store NULL: none.
+static inline void serve_start_store(struct serve *serve, const struct server_config *config,
+                                     int max_waiting, const char *page_store) {
     rn_error err = {0};
     // how many events a step has, and so how the chunks of choices follow each other, is not to
     // vary
     const rn_engine_options options = {.n_threads = 1,
                                        .max_seqs = 4,
                                        .max_waiting = max_waiting,
-                                       .speculate = "off"};
+                                       .speculate = "off",
+                                       .page_store = page_store};
     *serve = (struct serve){0};
     check(!server_create(config, &serve->server, &err), "%s", err.message);
     check(!rn_model_open(SERVE_MODEL, &serve->model, &err), "%s", err.message);
@@ -80,6 +81,11 @@ static inline void serve_start_with(struct serve *serve, const struct server_con
     ready.sampling.temperature = 0;
     check(!server_ready(serve->server, &ready, &err), "%s", err.message);
     serve->port = server_port(serve->server);
+}
+
+static inline void serve_start_with(struct serve *serve, const struct server_config *config,
+                                    int max_waiting) {
+    serve_start_store(serve, config, max_waiting, NULL);
 }
 
 static inline void serve_start(struct serve *serve, const struct server_config *config) {

@@ -143,22 +143,26 @@ CASE(test_origins_are_the_servers_own_or_configured) {
     assert_false(gate_origin(&config, "https://app.example.evil", "localhost:8080", &cors));
 }
 
+// The owner that the header gives; the key must open.
+static struct owner owner_by(const struct server_config *config, const char *authorization,
+                             const char *api_key) {
+    struct owner owner = {7};
+    check(gate_key(config, authorization, api_key, &owner), "'%s' does not open", authorization);
+    return owner;
+}
+
 CASE(test_a_key_opens_as_a_whole_alone) {
     struct server_config config = config_of(false);
-    int number = 7;
-    assert_true(gate_key(&config, NULL, NULL, &number)); // none is asked for
-    assert_int_equal(number, 0);
+    struct owner owner;
+    assert_true(owner_is(owner_by(&config, NULL, NULL), (struct owner){0})); // no key is asked for
     config.keys = keys;
     config.n_keys = 2;
-    assert_true(gate_key(&config, "Bearer sk-one", NULL, &number));
-    assert_int_equal(number, 0);
-    assert_true(gate_key(&config, "bearer   sk-another-key", NULL, &number));
-    assert_int_equal(number, 1);
-    assert_true(gate_key(&config, "Bearer sk-another-key", "sk-one", &number));
-    assert_int_equal(number, 1);
-    assert_true(gate_key(&config, NULL, "sk-one", &number));
-    assert_int_equal(number, 0);
-    assert_true(gate_key(&config, "Bearer wrong", "sk-one", &number));
+    const struct owner one = owner_by(&config, "Bearer sk-one", NULL);
+    const struct owner another = owner_by(&config, "bearer   sk-another-key", NULL);
+    assert_false(owner_is(one, another));
+    assert_true(owner_is(owner_by(&config, "Bearer sk-another-key", "sk-one"), another));
+    assert_true(owner_is(owner_by(&config, NULL, "sk-one"), one));
+    assert_true(owner_is(owner_by(&config, "Bearer wrong", "sk-one"), one));
     static const char *const bad[] = {"",
                                       "Bearer",
                                       "Bearer ",
@@ -170,9 +174,25 @@ CASE(test_a_key_opens_as_a_whole_alone) {
                                       "sk-one",
                                       "Bearer sk-onE"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check(!gate_key(&config, bad[i], NULL, &number), "'%s' opened", bad[i]);
-    assert_false(gate_key(&config, NULL, NULL, &number));
-    assert_false(gate_key(&config, NULL, "", &number));
+        check(!gate_key(&config, bad[i], NULL, &owner), "'%s' opened", bad[i]);
+    assert_false(gate_key(&config, NULL, NULL, &owner));
+    assert_false(gate_key(&config, NULL, "", &owner));
+}
+
+// A restart may bring the keys in another order, or more of them.
+CASE(an_owner_is_its_key_and_not_its_place) {
+    static const char *const later[] = {"sk-new", "sk-another-key", "sk-one"};
+    struct server_config before = config_of(false), after = config_of(false);
+    before.keys = keys;
+    before.n_keys = 2;
+    after.keys = later;
+    after.n_keys = 3;
+    for (int i = 0; i < 2; i++) {
+        const struct owner owner = owner_by(&before, NULL, keys[i]);
+        assert_true(owner.hash);
+        assert_true(owner_is(owner, owner_by(&after, NULL, keys[i])));
+        assert_false(owner_is(owner, owner_by(&after, NULL, "sk-new")));
+    }
 }
 
 TEST_PROGRAM(gate) { return cases_run(NULL, NULL); }

@@ -16,7 +16,7 @@ static rn_event token_at(uint64_t request, int choice, uint64_t ms, rn_cause gap
 }
 
 static void feed(struct live_streams *streams, rn_event event) {
-    live_streams_token(streams, "cmpl-x", event.choice, &event);
+    live_streams_token(streams, "cmpl-x", (struct owner){0}, event.choice, &event);
 }
 
 static void show(struct live_streams *streams, uint64_t ms, const rn_stream_view *view, size_t n) {

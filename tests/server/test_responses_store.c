@@ -7,16 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void keep(struct responses *store, const char *id, int key, struct response *previous,
+static struct owner owner_at(uint64_t key) { return (struct owner){key}; }
+
+static void keep(struct responses *store, const char *id, uint64_t key, struct response *previous,
                  size_t bytes) {
-    struct response response = {.key = key, .previous = previous, .input_len = bytes};
+    struct response response = {.owner = owner_at(key), .previous = previous, .input_len = bytes};
     snprintf(response.id, sizeof response.id, "%s", id);
     for (size_t i = 0; i < bytes; i++) jbuf_bytes(&response.text, "x", 1);
     responses_keep(store, &response);
 }
 
-static bool has(struct responses *store, const char *id, int key) {
-    struct response *response = responses_acquire(store, id, key);
+static bool has(struct responses *store, const char *id, uint64_t key) {
+    struct response *response = responses_acquire(store, id, owner_at(key));
     responses_release(store, response);
     return response != NULL;
 }
@@ -41,9 +43,9 @@ CASE(a_response_is_its_keys) {
     keep(store, "b", 1, NULL, 10);
     assert_true(has(store, "a", 0) && has(store, "b", 1));
     assert_false(has(store, "a", 1) || has(store, "b", 0) || has(store, "c", 0));
-    assert_false(responses_delete(store, "a", 1));
-    assert_true(responses_delete(store, "a", 0));
-    assert_false(responses_delete(store, "a", 0) || has(store, "a", 0));
+    assert_false(responses_delete(store, "a", owner_at(1)));
+    assert_true(responses_delete(store, "a", owner_at(0)));
+    assert_false(responses_delete(store, "a", owner_at(0)) || has(store, "a", 0));
     responses_destroy(store);
 }
 
@@ -84,7 +86,7 @@ CASE(a_conversation_longer_than_the_table_continues) {
         snprintf(id, sizeof id, "t%d", i);
         keep(store, id, 0, last, 10);
         responses_release(store, last);
-        last = responses_acquire(store, id, 0);
+        last = responses_acquire(store, id, owner_at(0));
         assert_non_null(last);
     }
     count_expect(store, 4);
@@ -93,7 +95,7 @@ CASE(a_conversation_longer_than_the_table_continues) {
     int turns = 0;
     for (const struct response *at = last; at; at = at->previous) turns++;
     assert_int_equal(turns, 20);
-    assert_true(responses_delete(store, "t19", 0)); // still referred to
+    assert_true(responses_delete(store, "t19", owner_at(0))); // still referred to
     assert_int_equal(last->input_len, 10);
     const size_t before = bytes_of(store);
     responses_release(store, last);
@@ -105,7 +107,7 @@ CASE(a_conversation_longer_than_the_table_continues) {
 CASE(the_oldest_conversation_leaves_as_a_whole) {
     struct responses *store = responses_create(4, 1 << 20);
     keep(store, "a1", 0, NULL, 10);
-    struct response *first = responses_acquire(store, "a1", 0);
+    struct response *first = responses_acquire(store, "a1", owner_at(0));
     keep(store, "b1", 0, NULL, 10);
     keep(store, "a2", 0, first, 10);
     responses_release(store, first);
@@ -119,7 +121,8 @@ CASE(the_oldest_conversation_leaves_as_a_whole) {
 
 CASE(a_store_of_none_keeps_none) {
     struct responses *store = responses_create(0, 1 << 20);
-    assert_false(responses_keeps(store) || has(store, "a", 0) || responses_delete(store, "a", 0));
+    assert_false(responses_keeps(store) || has(store, "a", 0) ||
+                 responses_delete(store, "a", owner_at(0)));
     responses_destroy(store);
     assert_false(responses_keeps(NULL));
 }
