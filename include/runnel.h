@@ -803,19 +803,24 @@ static inline bool rn_engine_get_store_stats(const rn_engine *engine, rn_store_s
 }
 
 // Texts by name in the page store; any thread. A text is its tokens, the salt of its requests, and
-// the name that its user chose: 1 to 1,024 bytes, never a path. RN_ERR_UNSUPPORTED: there is no
-// store, or none in files; RN_ERR_FULL: the model's hash is not known yet.
+// the name that its user chose: 1 to 1,024 bytes, never a path. The same name of another owner
+// (any string of the program; NULL: none) is another text. An owner has up to 1,024 texts, and all
+// owners up to 4,096: the text that was saved or loaded least recently makes room for a new one.
+// RN_ERR_UNSUPPORTED: there is no store, or none in files; RN_ERR_FULL: the model's hash is not
+// known yet.
 // Saves a text whose requests have ended. Waits, for seconds at most, for the pages that are being
 // written. *n_stored: tokens from its start on whose pages are in the store then. Other texts of
-// the name are replaced.
-rn_status rn_engine_save_text(rn_engine *engine, const char *name, const char *salt,
-                              const int32_t *token, size_t n_token, size_t *n_stored,
-                              rn_error *err);
+// the owner and name are replaced.
+rn_status rn_engine_save_text(rn_engine *engine, const char *owner, const char *name,
+                              const char *salt, const int32_t *token, size_t n_token,
+                              size_t *n_stored, rn_error *err);
 // *token is to be freed with rn_free. RN_ERR_ARG: there is none of this name. A request with these
 // tokens as its prompt, this salt and max_tokens 0 brings its pages to memory.
-rn_status rn_engine_load_text(rn_engine *engine, const char *name, char salt[RN_MAX_SALT_BYTES + 1],
-                              int32_t **token, size_t *n_token, rn_error *err);
-bool rn_engine_erase_text(rn_engine *engine, const char *name); // false: there was none
+rn_status rn_engine_load_text(rn_engine *engine, const char *owner, const char *name,
+                              char salt[RN_MAX_SALT_BYTES + 1], int32_t **token, size_t *n_token,
+                              rn_error *err);
+// False: there was none.
+bool rn_engine_erase_text(rn_engine *engine, const char *owner, const char *name);
 
 enum { RN_STEPS_KEPT = 4096 };
 

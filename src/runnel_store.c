@@ -1,7 +1,6 @@
 // Texts by name in the page store: a list of tokens, beside the pages that they are the names of.
 // For programs that save and restore conversations. Names are hashed, so they never become paths.
 #define _GNU_SOURCE 1
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,9 +29,9 @@ static rn_status store_find(const rn_engine *engine, const char *name, struct pa
     return RN_OK;
 }
 
-rn_status rn_engine_save_text(rn_engine *engine, const char *name, const char *salt,
-                              const int32_t *token, size_t n_token, size_t *n_stored,
-                              rn_error *err) {
+rn_status rn_engine_save_text(rn_engine *engine, const char *owner, const char *name,
+                              const char *salt, const int32_t *token, size_t n_token,
+                              size_t *n_stored, rn_error *err) {
     struct page_store *store;
     const rn_status status = store_find(engine, name, &store, err);
     *n_stored = 0;
@@ -49,17 +48,16 @@ rn_status rn_engine_save_text(rn_engine *engine, const char *name, const char *s
     if (bytes) memcpy(text + 1, token, bytes);
     page_store_settle(store, WAIT_MS);
     *n_stored = page_store_covers(store, salt, n_salt, token, n_token);
-    const int code = page_store_save(store, name, strlen(name), text, sizeof *text + bytes);
+    const int code = page_store_save(store, owner, name, text, sizeof *text + bytes);
     free(text);
     if (!code) return RN_OK;
-    if (code == EDQUOT)
-        return err_set(err, RN_ERR_ARG, "the page store has no room for another text: erase one");
     char reason[128];
     return err_set(err, RN_ERR_IO, "page store: %s", strerror_r(code, reason, sizeof reason));
 }
 
-rn_status rn_engine_load_text(rn_engine *engine, const char *name, char salt[RN_MAX_SALT_BYTES + 1],
-                              int32_t **token, size_t *n_token, rn_error *err) {
+rn_status rn_engine_load_text(rn_engine *engine, const char *owner, const char *name,
+                              char salt[RN_MAX_SALT_BYTES + 1], int32_t **token, size_t *n_token,
+                              rn_error *err) {
     struct page_store *store;
     rn_status status = store_find(engine, name, &store, err);
     *token = NULL;
@@ -68,7 +66,7 @@ rn_status rn_engine_load_text(rn_engine *engine, const char *name, char salt[RN_
     const size_t most = sizeof(struct text_head) + (size_t)engine->engine.n_ctx * sizeof **token;
     struct text_head *text = malloc(most);
     if (!text) return err_set(err, RN_ERR_NOMEM, "no memory for a text of %zu bytes", most);
-    const ssize_t n = page_store_load(store, name, strlen(name), text, most);
+    const ssize_t n = page_store_load(store, owner, name, text, most);
     const bool is_fine = n >= (ssize_t)sizeof *text && text->n_salt <= RN_MAX_SALT_BYTES &&
                          (size_t)n == sizeof *text + (size_t)text->n_token * sizeof **token &&
                          text->n_token > 0;
@@ -87,8 +85,7 @@ rn_status rn_engine_load_text(rn_engine *engine, const char *name, char salt[RN_
     return status;
 }
 
-bool rn_engine_erase_text(rn_engine *engine, const char *name) {
+bool rn_engine_erase_text(rn_engine *engine, const char *owner, const char *name) {
     struct page_store *store;
-    return store_find(engine, name, &store, NULL) == RN_OK &&
-           page_store_erase(store, name, strlen(name));
+    return store_find(engine, name, &store, NULL) == RN_OK && page_store_erase(store, owner, name);
 }

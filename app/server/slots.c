@@ -19,14 +19,20 @@ struct slot {
     char salt[RN_MAX_SALT_BYTES + 1];
 };
 
+struct shelf {
+    struct owner owner;
+    struct shelf *next;
+    struct slot slot[]; // [slots->n]
+};
+
 struct slots {
     pthread_mutex_t lock;
     int n;
-    struct slot slot[];
+    struct shelf *shelves; // one for each owner that gave a slot a text
 };
 
 struct slots *slots_create(int n_slots) {
-    struct slots *slots = calloc(1, sizeof *slots + (size_t)n_slots * sizeof *slots->slot);
+    struct slots *slots = calloc(1, sizeof *slots);
     if (!slots) return NULL;
     slots->n = n_slots;
     pthread_mutex_init(&slots->lock, NULL);
@@ -35,7 +41,11 @@ struct slots *slots_create(int n_slots) {
 
 void slots_destroy(struct slots *slots) {
     if (!slots) return;
-    for (int i = 0; i < slots->n; i++) free(slots->slot[i].token);
+    for (struct shelf *shelf = slots->shelves, *next; shelf; shelf = next) {
+        next = shelf->next;
+        for (int i = 0; i < slots->n; i++) free(shelf->slot[i].token);
+        free(shelf);
+    }
     pthread_mutex_destroy(&slots->lock);
     free(slots);
 }
@@ -57,23 +67,51 @@ bool slots_check(struct call *call, struct generation *generation) {
     return true;
 }
 
+// With the lock held. NULL: the owner has none.
+static struct shelf *shelf_find(const struct slots *slots, struct owner owner) {
+    struct shelf *shelf = slots->shelves;
+    while (shelf && !owner_is(shelf->owner, owner)) shelf = shelf->next;
+    return shelf;
+}
+
+// The same, and makes it. NULL: no memory.
+static struct shelf *shelf_obtain(struct slots *slots, struct owner owner) {
+    struct shelf *shelf = shelf_find(slots, owner);
+    if (shelf) return shelf;
+    shelf = calloc(1, sizeof *shelf + (size_t)slots->n * sizeof *shelf->slot);
+    if (!shelf) return NULL;
+    shelf->owner = owner;
+    shelf->next = slots->shelves;
+    return slots->shelves = shelf;
+}
+
 // Takes the tokens over; NULL: the slot is empty then.
-static void slot_set(struct slots *slots, int id, int32_t *token, size_t n, const char *salt) {
+static void slot_set(const struct call *call, int id, int32_t *token, size_t n, const char *salt) {
+    struct slots *slots = call->served->slots;
     pthread_mutex_lock(&slots->lock);
-    struct slot *slot = &slots->slot[id];
-    free(slot->token);
-    *slot = (struct slot){.token = token, .n = token ? n : 0};
-    if (salt) snprintf(slot->salt, sizeof slot->salt, "%s", salt);
+    struct shelf *shelf = token ? shelf_obtain(slots, call->owner) : shelf_find(slots, call->owner);
+    if (shelf) {
+        struct slot *slot = &shelf->slot[id];
+        free(slot->token);
+        *slot = (struct slot){.token = token, .n = token ? n : 0};
+        if (salt) snprintf(slot->salt, sizeof slot->salt, "%s", salt);
+    } else {
+        free(token);
+    }
     pthread_mutex_unlock(&slots->lock);
 }
 
 // A copy of the slot's text; n 0: it has none, or there is no memory.
-static struct slot slot_get(struct slots *slots, int id) {
+static struct slot slot_get(const struct call *call, int id) {
+    struct slots *slots = call->served->slots;
+    struct slot copy = {0};
     pthread_mutex_lock(&slots->lock);
-    struct slot copy = slots->slot[id];
+    const struct shelf *shelf = shelf_find(slots, call->owner);
+    if (shelf) copy = shelf->slot[id];
+    const int32_t *token = copy.token;
     copy.token = copy.n ? malloc(copy.n * sizeof *copy.token) : NULL;
     if (!copy.token) copy.n = 0;
-    if (copy.token) memcpy(copy.token, slots->slot[id].token, copy.n * sizeof *copy.token);
+    if (copy.token) memcpy(copy.token, token, copy.n * sizeof *copy.token);
     pthread_mutex_unlock(&slots->lock);
     return copy;
 }
@@ -88,7 +126,7 @@ void slots_take(struct call *call, const struct generation_choice *choice) {
     if (token) memcpy(token, prompt->ids, prompt->n_ids * sizeof *token);
     if (token && choice->n_tokens)
         memcpy(token + prompt->n_ids, choice->token, (size_t)choice->n_tokens * sizeof *token);
-    slot_set(call->served->slots, id, token, n, generation->params.cache_salt);
+    slot_set(call, id, token, n, generation->params.cache_salt);
 }
 
 // ---------------------------------------------------------------- answers
@@ -117,14 +155,15 @@ static bool refuse_error(struct call *call, const rn_error *err) {
 }
 
 static void save(struct call *call, int id, const char *name) {
-    struct slot slot = slot_get(call->served->slots, id);
+    struct slot slot = slot_get(call, id);
+    char owner[OWNER_NAME];
     size_t n_stored = 0;
     rn_error err = {0};
     if (slot.n == 0)
         call_refuse(call, 400, NULL, "slot_empty",
                     "slot %d has no text: a request with \"id_slot\": %d gives it one", id, id);
-    else if (rn_engine_save_text(call->served->engine, name, slot.salt, slot.token, slot.n,
-                                 &n_stored, &err))
+    else if (rn_engine_save_text(call->served->engine, owner_name(call->owner, owner), name,
+                                 slot.salt, slot.token, slot.n, &n_stored, &err))
         refuse_error(call, &err);
     free(slot.token);
     if (call_refused(call)) return;
@@ -140,10 +179,11 @@ static void save(struct call *call, int id, const char *name) {
 }
 
 static void erase(struct call *call, int id, const char *name) {
-    struct slot slot = slot_get(call->served->slots, id);
-    slot_set(call->served->slots, id, NULL, 0, NULL);
+    struct slot slot = slot_get(call, id);
+    char owner[OWNER_NAME];
+    slot_set(call, id, NULL, 0, NULL);
     free(slot.token);
-    if (name) rn_engine_erase_text(call->served->engine, name);
+    if (name) rn_engine_erase_text(call->served->engine, owner_name(call->owner, owner), name);
     head_write(&call->out, id, name);
     number_write(&call->out, "n_erased", (int64_t)slot.n);
     jbuf_text(&call->out, "}");
@@ -166,7 +206,7 @@ static void restored_write(struct call *call, int i) {
     const struct generation_prompt *prompt = &generation->prompt[0];
     int32_t *token = malloc(prompt->n_ids * sizeof *token);
     if (token) memcpy(token, prompt->ids, prompt->n_ids * sizeof *token);
-    slot_set(call->served->slots, own->id, token, prompt->n_ids, own->salt);
+    slot_set(call, own->id, token, prompt->n_ids, own->salt);
     struct jbuf *out = &call->out;
     head_write(out, own->id, own->name);
     number_write(out, "n_restored", timings->prompt_tokens);
@@ -193,8 +233,10 @@ static void restore(struct call *call, int id, const char *name) {
     own->name = name;
     int32_t *token;
     size_t n;
+    char owner[OWNER_NAME];
     rn_error err = {0};
-    if (rn_engine_load_text(call->served->engine, name, own->salt, &token, &n, &err)) {
+    if (rn_engine_load_text(call->served->engine, owner_name(call->owner, owner), name, own->salt,
+                            &token, &n, &err)) {
         refuse_error(call, &err);
         return;
     }

@@ -1,7 +1,8 @@
 // Slots as llama.cpp's clients know them, on top of the page store. A slot is a number that a
 // request names (id_slot); it remembers the tokens of its last text. Saving it stores them under a
-// name; restoring brings their pages back to memory. Pages are found by their tokens in any case,
-// so a slot is never needed for speed. The I/O thread and workers share the table, under its lock.
+// name; restoring brings their pages back to memory. Each owner has slots and names of its own.
+// Pages are found by their tokens in any case, so a slot is never needed for speed. The I/O thread
+// and workers share the table, under its lock.
 #ifndef RN_SERVER_SLOTS_H
 #define RN_SERVER_SLOTS_H
 

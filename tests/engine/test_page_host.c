@@ -34,8 +34,8 @@ CASE(memory_alone_has_pages_until_it_ends) {
               stats.pages == 0 && stats.written == 0 && stats.errors == 0,
           "%d hits, %d pages", (int)stats.hits, (int)stats.memory_pages);
     char got[8];
-    assert_int_equal(page_store_save(store, "a", 1, "1", 1), ENOTSUP); // texts need files
-    assert_int_equal(page_store_load(store, "a", 1, got, sizeof got), -1);
+    assert_int_equal(page_store_save(store, NULL, "a", "1", 1), ENOTSUP); // texts need files
+    assert_int_equal(page_store_load(store, NULL, "a", got, sizeof got), -1);
     assert_int_equal(store_folder_pages(w->folder.path, NULL, NULL), 0);
     page_store_destroy(store);
     store = world_open_with(w, "toy", 0, 1 << 20, NULL);

@@ -598,37 +598,4 @@ CASE(two_stores_share_a_folder) {
 
 // ---------------------------------------------------------------- small files
 
-CASE(a_slot_is_found_by_its_name_which_is_no_path) {
-    struct store_world *w = world_make(12);
-    struct page_store *store = world_open(w);
-    static const char name[] = "../../etc/passwd", data[] = "tokens";
-    char got[100];
-    assert_int_equal(page_store_load(store, name, strlen(name), got, sizeof got), -1);
-    assert_int_equal(page_store_save(store, name, strlen(name), data, sizeof data), 0);
-    assert_int_equal(page_store_load(store, name, strlen(name), got, 3), -1); // too long
-    assert_int_equal(page_store_load(store, name, strlen(name), got, sizeof got), sizeof data);
-    assert_string_equal(got, data);
-    page_store_destroy(store);
-    store = world_open(w);
-    assert_int_equal(page_store_load(store, name, strlen(name), got, sizeof got), sizeof data);
-    assert_true(page_store_erase(store, name, strlen(name)));
-    assert_false(page_store_erase(store, name, strlen(name)));
-    page_store_destroy(store);
-    world_free(w);
-}
-
-CASE(a_full_shelf_of_slots_takes_old_names_alone) {
-    struct store_world *w = world_make(17);
-    struct page_store *store = world_open(w);
-    assert_int_equal(page_store_save(store, "a", 1, "1", 1), 0);
-    store->max_texts = 1;
-    assert_int_equal(page_store_save(store, "b", 1, "2", 1), EDQUOT);
-    assert_int_equal(page_store_save(store, "a", 1, "3", 1), 0);
-    char got[4];
-    assert_int_equal(page_store_load(store, "a", 1, got, sizeof got), 1);
-    assert_int_equal(got[0], '3');
-    page_store_destroy(store);
-    world_free(w);
-}
-
 TEST_PROGRAM(page_store) { return cases_run(NULL, NULL); }

@@ -71,6 +71,84 @@ static const json_t *got(const struct world *world, int who, const char *path, i
     return parsed(serve_finish(ask(world, keys[who], "", "GET", path, NULL)), status);
 }
 
+static const json_t *posted(const struct world *world, int who, const char *path, const char *body,
+                            int status) {
+    return parsed(serve_finish(ask(world, keys[who], "", "POST", path, body)), status);
+}
+
+// ---------------------------------------------------------------- slots
+
+#define TEXT "the secret of anna is a long text that takes some pages of tokens, and then some more"
+#define SLOT "{'prompt':'" TEXT "','n_predict':4,'ignore_eos':true,'id_slot':%d}"
+
+// Gives the slot a text.
+static void fill(const struct world *world, int who, int slot) {
+    char body[256];
+    snprintf(body, sizeof body, SLOT, slot);
+    posted(world, who, "/completion", body, 200);
+}
+
+static const json_t *act(const struct world *world, int who, int slot, const char *action,
+                         const char *name, int status) {
+    char path[64], body[64] = "";
+    snprintf(path, sizeof path, "/slots/%d?action=%s", slot, action);
+    if (name) snprintf(body, sizeof body, "{'filename':'%s'}", name);
+    return posted(world, who, path, body, status);
+}
+
+static void expect_no_text(const struct world *world, int who, const char *name) {
+    const char *message = string_at(act(world, who, 3, "restore", name, 400), "error.message");
+    check(strstr(message, "there is no text of the name"), "%s", message);
+}
+
+CASE_WITH(a_saved_name_is_its_keys, setup, stop) {
+    const struct world *world = *state;
+    fill(world, ANNA, 0);
+    const json_int_t n = (json_int_t)number_at(act(world, ANNA, 0, "save", "mine", 200), "n_saved");
+    expect_no_text(world, BERT, "mine");
+    assert_int_equal(number_at(act(world, BERT, 1, "erase", "mine", 200), "n_erased"), 0);
+    assert_int_equal(number_at(act(world, ANNA, 1, "restore", "mine", 200), "n_restored"), n);
+    posted(world, BERT, "/completion", "{'prompt':'b','n_predict':1,'id_slot':2}", 200);
+    act(world, BERT, 2, "save", "mine", 200); // a text of its own
+    assert_int_equal(number_at(act(world, ANNA, 1, "restore", "mine", 200), "n_restored"), n);
+    assert_int_equal(number_at(act(world, BERT, 1, "restore", "mine", 200), "n_restored"), 2);
+    act(world, ANNA, 1, "erase", "mine", 200);
+    expect_no_text(world, ANNA, "mine");
+    act(world, BERT, 1, "restore", "mine", 200);
+}
+
+CASE_WITH(a_slot_is_its_keys, setup, stop) {
+    const struct world *world = *state;
+    fill(world, ANNA, 0);
+    expect_json(act(world, BERT, 0, "save", "taken", 400), "error.code", "'slot_empty'");
+    assert_int_equal(number_at(act(world, BERT, 0, "erase", NULL, 200), "n_erased"), 0);
+    posted(world, BERT, "/completion", "{'prompt':'b','n_predict':1,'id_slot':0}", 200);
+    const json_t *saved = act(world, ANNA, 0, "save", "mine", 200);
+    assert_true(number_at(saved, "n_saved") > 20);
+    assert_int_equal(number_at(act(world, BERT, 0, "save", "mine", 200), "n_saved"), 2);
+    assert_int_equal(number_at(act(world, ANNA, 0, "erase", NULL, 200), "n_erased"),
+                     number_at(saved, "n_saved"));
+    expect_json(act(world, ANNA, 0, "save", "mine", 400), "error.code", "'slot_empty'");
+}
+
+// The store outlives the server, and its keys come in another order.
+CASE_WITH(a_name_is_its_keys_after_a_restart, setup, stop) {
+    struct world *world = *state;
+    static const char *const later[] = {"key-of-carla", "key-of-bert", "key-of-anna"};
+    fill(world, ANNA, 0);
+    act(world, ANNA, 0, "save", "mine", 200);
+    serve_stop(&world->serve);
+    begin(world, later, 3);
+    expect_no_text(world, BERT, "mine");
+    act(world, ANNA, 0, "restore", "mine", 200);
+    serve_stop(&world->serve);
+    begin(world, NULL, 0); // without keys there are other names
+    expect_no_text(world, ANNA, "mine");
+    fill(world, ANNA, 0);
+    act(world, ANNA, 0, "save", "all", 200);
+    act(world, BERT, 1, "restore", "all", 200);
+}
+
 // ---------------------------------------------------------------- requests
 
 // The number of requests in the list.

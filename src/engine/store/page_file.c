@@ -308,17 +308,66 @@ void page_small_name(const char *folder, const struct page_key *key, char out[PA
     snprintf(out, PAGE_SMALL_NAME, "%.8s/%s", folder, hex);
 }
 
+void page_small_group_name(const char *folder, const struct page_key *group,
+                           const struct page_key *key, char out[PAGE_SMALL_NAME]) {
+    enum { GROUP_DIGITS = 16 };
+    char hex[2 * SHA256_BYTES + 1], digits[2 * SHA256_BYTES + 1];
+    hex_of(key, hex);
+    hex_of(group, digits);
+    snprintf(out, PAGE_SMALL_NAME, "%.8s/%.*s-%s", folder, GROUP_DIGITS, digits, hex);
+}
+
 bool page_small_has(const struct page_dir *dir, const char *name) {
     return faccessat(dir->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-int page_small_count(const struct page_dir *dir, const char *folder) {
-    int n = 0;
+// The files of a folder, or the ones that start alike, and the oldest of them.
+struct shelf {
+    int n;
+    int64_t used_ns;
+    char oldest[PAGE_SMALL_NAME];
+};
+
+static void shelf_add(struct shelf *shelf, const char *name, int64_t used_ns) {
+    if (shelf->n++ && shelf->used_ns <= used_ns) return;
+    shelf->used_ns = used_ns;
+    snprintf(shelf->oldest, sizeof shelf->oldest, "%s", name);
+}
+
+// prefix: of the names in `alike`, [len].
+static bool shelves_read(const struct page_dir *dir, const char *folder, const char *prefix,
+                         size_t len, struct shelf *alike, struct shelf *all) {
+    *alike = *all = (struct shelf){0};
     DIR *open = folder_open(dir, folder);
-    if (!open) return 0;
-    for (const struct dirent *entry; (entry = readdir(open));) n += entry->d_name[0] != '.';
+    if (!open) return false;
+    for (const struct dirent *entry; (entry = readdir(open));) {
+        struct stat info;
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) >= PAGE_SMALL_NAME - 8) continue;
+        if (fstatat(dirfd(open), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        shelf_add(all, entry->d_name, ns_of(info.st_mtim));
+        if (!strncmp(entry->d_name, prefix, len))
+            shelf_add(alike, entry->d_name, ns_of(info.st_mtim));
+    }
     closedir(open);
-    return n;
+    return true;
+}
+
+void page_small_age(const struct page_dir *dir, const char *name, int most_alike, int most) {
+    const char *prefix = strchr(name, '/') + 1, *dash = strchr(prefix, '-');
+    char folder[PAGE_SMALL_NAME], path[2 * PAGE_SMALL_NAME];
+    struct shelf alike, all;
+    snprintf(folder, sizeof folder, "%.*s", (int)(prefix - 1 - name), name);
+    const size_t len = dash ? (size_t)(dash + 1 - prefix) : 0;
+    while (shelves_read(dir, folder, prefix, len, &alike, &all)) {
+        const bool is_full = alike.n >= most_alike;
+        if (!is_full && all.n < most) break;
+        snprintf(path, sizeof path, "%s/%s", folder, is_full ? alike.oldest : all.oldest);
+        if (dir->io->unlink(dir->io->ctx, dir->fd, path) != 0 && errno != ENOENT) break;
+    }
+}
+
+void page_small_touch(const struct page_dir *dir, const char *name) {
+    utimensat(dir->fd, name, NULL, AT_SYMLINK_NOFOLLOW);
 }
 
 int page_small_put(struct page_dir *dir, const char *name, const void *data, size_t n) {

@@ -82,13 +82,19 @@ void page_dir_clean(const struct page_dir *dir);
 // 0, or the error of the system. The name is one that page_small_name made.
 int page_small_put(struct page_dir *dir, const char *name, const void *data, size_t n);
 bool page_small_has(const struct page_dir *dir, const char *name);
-int page_small_count(const struct page_dir *dir, const char *folder); // files in it
+// A file of that name is to come. While its folder has `most` files, or its group `most_alike`, the
+// one that was written or touched first is removed.
+void page_small_age(const struct page_dir *dir, const char *name, int most_alike, int most);
+void page_small_touch(const struct page_dir *dir, const char *name); // it was used now
 // The length of the file's data, which is in `to`, at most max bytes; -1: it is missing, wrong or
 // larger, or cannot be read. A wrong one is removed.
 ssize_t page_small_get(const struct page_dir *dir, const char *name, void *to, size_t max);
 bool page_small_remove(const struct page_dir *dir, const char *name); // false: there was none
-enum { PAGE_SMALL_NAME = 80 };
+enum { PAGE_SMALL_NAME = 96 };
 // FOLDER/HEX of a key, so that no text of a client is ever part of a path.
 void page_small_name(const char *folder, const struct page_key *key, char out[PAGE_SMALL_NAME]);
+// FOLDER/GROUP-HEX: files of a group start alike.
+void page_small_group_name(const char *folder, const struct page_key *group,
+                           const struct page_key *key, char out[PAGE_SMALL_NAME]);
 
 #endif

@@ -18,6 +18,7 @@
 
 enum {
     TEXTS_MOST = 4096,
+    OWNER_TEXTS_MOST = 1024,
     DRAIN_MS = 5000,
     PAUSE_MS =
         30000, // a full disk, or a page that the system did not read, is not tried more often
@@ -72,6 +73,7 @@ rn_status page_store_create(const struct page_store_config *config, struct page_
     if (!store) return err_set(err, RN_ERR_NOMEM, "no memory for the page store");
     store->dir.fd = -1;
     store->max_texts = TEXTS_MOST;
+    store->max_owner_texts = OWNER_TEXTS_MOST;
     store->pause_ms = PAUSE_MS;
     store->backend = config->backend;
     store->weights = config->weights;
@@ -333,33 +335,44 @@ size_t page_store_covers(const struct page_store *store, const char *salt, size_
     return covered;
 }
 
-// A client's name is hashed: it never becomes a path.
-static bool small_name(const struct page_store *store, const char *name, size_t n_name,
-                       char out[PAGE_SMALL_NAME]) {
+// Names of owners and clients are hashed: they never become paths. The files of an owner start
+// alike, for all models.
+static bool text_path(const struct page_store *store, const char *owner, const char *name,
+                      char out[PAGE_SMALL_NAME]) {
     if (!page_store_is_ready(store) || !page_store_has_files(store)) return false;
-    const struct page_key key = page_key_salt(&store->root, name, n_name);
-    page_small_name("slots", &key, out);
+    struct page_key key = store->root, group = {0};
+    if (owner) {
+        group = page_key_salt(&group, owner, strlen(owner));
+        key = page_key_salt(&key, owner, strlen(owner));
+    }
+    key = page_key_salt(&key, name, strlen(name));
+    if (owner)
+        page_small_group_name("slots", &group, &key, out);
+    else
+        page_small_name("slots", &key, out);
     return true;
 }
 
-int page_store_save(struct page_store *store, const char *name, size_t n_name, const void *data,
+int page_store_save(struct page_store *store, const char *owner, const char *name, const void *data,
                     size_t n) {
     char path[PAGE_SMALL_NAME];
-    if (!small_name(store, name, n_name, path)) return ENOTSUP;
-    if (!page_small_has(&store->dir, path) &&
-        page_small_count(&store->dir, "slots") >= store->max_texts)
-        return EDQUOT; // clients choose names
+    if (!text_path(store, owner, name, path)) return ENOTSUP;
+    if (!page_small_has(&store->dir, path)) // clients choose names
+        page_small_age(&store->dir, path, owner ? store->max_owner_texts : store->max_texts,
+                       store->max_texts);
     return page_small_put(&store->dir, path, data, n);
 }
 
-ssize_t page_store_load(struct page_store *store, const char *name, size_t n_name, void *to,
+ssize_t page_store_load(struct page_store *store, const char *owner, const char *name, void *to,
                         size_t max) {
     char path[PAGE_SMALL_NAME];
-    if (!small_name(store, name, n_name, path)) return -1;
-    return page_small_get(&store->dir, path, to, max);
+    if (!text_path(store, owner, name, path)) return -1;
+    const ssize_t n_read = page_small_get(&store->dir, path, to, max);
+    if (n_read >= 0) page_small_touch(&store->dir, path);
+    return n_read;
 }
 
-bool page_store_erase(struct page_store *store, const char *name, size_t n_name) {
+bool page_store_erase(struct page_store *store, const char *owner, const char *name) {
     char path[PAGE_SMALL_NAME];
-    return small_name(store, name, n_name, path) && page_small_remove(&store->dir, path);
+    return text_path(store, owner, name, path) && page_small_remove(&store->dir, path);
 }

@@ -109,12 +109,13 @@ void page_store_settle(const struct page_store *store, int wait_ms);
 size_t page_store_covers(const struct page_store *store, const char *salt, size_t n_salt,
                          const int32_t *token, size_t n_token);
 
-// Lists of tokens by name, for slots. 0, or the error of the system. ENOTSUP: the store is not
-// ready, or has no folder; EDQUOT: it has too many of them.
-int page_store_save(struct page_store *store, const char *name, size_t n_name, const void *data,
+// Lists of tokens by owner (NULL: none) and name, for slots. 0, or the error of the system.
+// ENOTSUP: the store is not ready, or has no folder. A new text beyond the bounds takes the place
+// of the one that was used least recently, of its owner or of all.
+int page_store_save(struct page_store *store, const char *owner, const char *name, const void *data,
                     size_t n);
-ssize_t page_store_load(struct page_store *store, const char *name, size_t n_name, void *to,
+ssize_t page_store_load(struct page_store *store, const char *owner, const char *name, void *to,
                         size_t max);
-bool page_store_erase(struct page_store *store, const char *name, size_t n_name);
+bool page_store_erase(struct page_store *store, const char *owner, const char *name);
 
 #endif

@@ -33,7 +33,7 @@ struct page_store {
     struct page_host host;
     struct backend *backend;
     const struct weights *weights;
-    int n_group, max_texts;
+    int n_group, max_texts, max_owner_texts;
     int pause_ms; // when the disk has failed: without writing, and until a page is read again
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS], max_page_bytes, max_bytes;
     char *identity;
