@@ -66,7 +66,22 @@ static void stream_free(struct stream *stream) {
     free(stream);
 }
 
-static rn_request request_of(const struct call *call, int index) {
+// A key's users are its own: a request of another key with the same name takes nothing from the
+// share of this user. Requests of a key without a user share one.
+struct user_name {
+    char text[OWNER_NAME + USER_BYTES_MAX + 1];
+};
+
+static const char *user_of(const struct call *call, struct user_name *out) {
+    const char *user = call->generation->params.user;
+    char name[OWNER_NAME];
+    const char *owner = owner_name(call->owner, name);
+    if (!owner) return user;
+    snprintf(out->text, sizeof out->text, "%s %s", owner, user ? user : "");
+    return out->text;
+}
+
+static rn_request request_of(const struct call *call, int index, const char *user) {
     const struct generation *generation = call->generation;
     const struct params *params = &generation->params;
     const double limit_ms = call->server->config.request_s * 1e3;
@@ -100,7 +115,7 @@ static rn_request request_of(const struct call *call, int index) {
         .shape = generation->compiled,
         .constraint = allowed_constraint(generation->stream[index]->allowed),
         .priority = -params->priority, // the engine's are higher first
-        .user = params->user,
+        .user = user,
         .timeout_ms = params->timeout_ms > 0 ? params->timeout_ms : limit_ms,
         .cache_salt = params->cache_salt,
         .pooling = generation->pooling,
@@ -157,7 +172,8 @@ static bool submit_one(struct call *call, int index) {
         return submit_refuse(call, RN_ERR_NOMEM, NULL);
     }
     generation->stream[index] = stream;
-    const rn_request request = request_of(call, index);
+    struct user_name user;
+    const rn_request request = request_of(call, index, user_of(call, &user));
     rn_error err = {0};
     const rn_status status =
         rn_engine_submit(call->served->engine, &request, &stream->request, &err);

@@ -198,7 +198,7 @@ CASE_WITH(a_finished_request_is_its_keys, setup, stop) {
 // Its reader takes nothing more, so the stream is paused in the middle.
 static int run_on(const struct world *world, int who) {
     const int fd = ask_with(world, keys[who], "X-Request-Id: r2\r\n", "POST", "/v1/completions",
-                            "{'prompt':'a','max_tokens':500,'ignore_eos':true,'logprobs':20,"
+                            "{'prompt':'a','max_tokens':400,'ignore_eos':true,'logprobs':20,"
                             "'stream':true,'stop':['a secret of anna']}",
                             true);
     char first[16];
@@ -261,6 +261,36 @@ CASE_WITH(a_running_request_is_its_keys, setup, stop) {
     assert_int_equal(pictured(world, BERT, &n), 1);
     assert_int_equal(n, 0);
     close(fd);
+}
+
+// ---------------------------------------------------------------- users
+
+static double queue_ms(int fd) {
+    return number_at(parsed(serve_finish(fd), 200), "timings.queue_ms");
+}
+
+// Many requests of anna come before one of bert. Whether that one gets a place before most of them.
+static bool bert_overtakes(const struct world *world, const char *user) {
+    enum { MANY = 24, OVERTAKEN = 6 };
+    int fd[MANY];
+    double ms[MANY];
+    char body[128];
+    snprintf(body, sizeof body, "{'prompt':'Once','max_tokens':40,'ignore_eos':true%s}", user);
+    for (int i = 0; i < MANY; i++)
+        fd[i] = ask(world, keys[ANNA], "", "POST", "/v1/completions", body);
+    const double late_ms = queue_ms(ask(world, keys[BERT], "", "POST", "/v1/completions", body));
+    for (int i = 0; i < MANY; i++) ms[i] = queue_ms(fd[i]);
+    return late_ms < ms[MANY - OVERTAKEN];
+}
+
+// The name of a user, or the lack of one, does not put requests of two keys in one queue. A machine
+// that is too busy may have done anna's work before bert's request came.
+CASE_WITH(the_users_of_a_key_are_its_own, setup, stop) {
+    static const char *const users[] = {",'user':'all'", ""};
+    for (int i = 0; i < 2; i++) {
+        int tries = 0;
+        while (!bert_overtakes(*state, users[i])) check(++tries < 10, "user %d", i);
+    }
 }
 
 TEST_PROGRAM(owners) { return cases_run(NULL, NULL); }
