@@ -464,7 +464,7 @@ typedef struct rn_request {
 } rn_request;
 
 // Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped;
-// RN_ERR_DEVICE: its device was lost.
+// RN_ERR_DEVICE, RN_ERR_IO: the engine has ended, see rn_engine_health.
 rn_status rn_engine_submit_sized(rn_engine *engine, const rn_request *request, size_t request_size,
                                  uint64_t *id, rn_error *err);
 static inline rn_status rn_engine_submit(rn_engine *engine, const rn_request *request, uint64_t *id,
@@ -675,7 +675,7 @@ void rn_engine_stop(rn_engine *engine, bool drain);
 // --- the caller's thread ---
 
 // Runs one step over all sequences; *busy is false when there was nothing to do. Collect the events
-// afterwards. RN_ERR_DEVICE: the device was lost; every request has ended with an error.
+// afterwards. RN_ERR_DEVICE: the engine has ended, see rn_engine_health.
 rn_status rn_engine_step(rn_engine *engine, bool *busy);
 // The next event of the last step; false: no more. All are to be collected before the next step,
 // which is refused (RN_ERR_ARG) otherwise.
@@ -697,8 +697,9 @@ static inline rn_status rn_complete(rn_engine *engine, const char *prompt,
     return rn_complete_sized(engine, prompt, request, sizeof *request, text, len, err);
 }
 
-// Any thread. RN_OK, or RN_ERR_DEVICE: the backend has lost its device. Every request has ended
-// with an error, and the engine takes no more.
+// Any thread. RN_OK, or RN_ERR_DEVICE: the backend has lost its device. RN_ERR_IO: a file that
+// steps read was written to, so that the model is no longer the one that was opened; only tables of
+// Gemma 4 are read in steps. Every request has ended with an error, and the engine takes no more.
 rn_status rn_engine_health(const rn_engine *engine, rn_error *err);
 
 typedef struct rn_engine_info {

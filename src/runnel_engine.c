@@ -233,6 +233,7 @@ bool rn_engine_next_event_sized(rn_engine *engine, rn_event *out, size_t event_s
 rn_status rn_engine_health(const rn_engine *engine, rn_error *err) {
     const struct engine *e = &engine->engine;
     if (!atomic_load_explicit(&e->is_lost, memory_order_acquire)) return RN_OK;
+    if (e->loss == RN_ERR_IO) return err_set(err, RN_ERR_IO, "%s", e->fault.message);
     return err_set(err, RN_ERR_DEVICE, "%s: %s", e->backend->cls->name, e->fault.message);
 }
 

@@ -11,6 +11,7 @@
 #include "gguf_copy.h"
 #include "model/model.h"
 #include "runnel_model.h"
+#include "tensor_bytes.h"
 
 enum { ASSISTANT_LAYERS = 3, ASSISTANT_FF = 40, ASSISTANT_TENSORS = 64 };
 
@@ -86,8 +87,8 @@ static inline void assistant_layer(struct assistant *a, int i, int n_head, int d
 // The first half of the stream is the embedding, the rest is 0. So the norm's root is smaller by
 // the root of 2 than the model's, and the head sees what the model's does.
 static inline void assistant_echo(struct assistant *a, const struct weights *model) {
-    const float *embd = weights_tensor_find(model, "token_embd.weight")->data;
-    const float *norm = weights_tensor_find(model, "output_norm.weight")->data;
+    const float *embd = tensor_bytes(model, weights_tensor_find(model, "token_embd.weight"));
+    const float *norm = tensor_bytes(model, weights_tensor_find(model, "output_norm.weight"));
     float *pre = (float *)(uintptr_t)assistant_data(a, "nextn.pre_projection.weight");
     float *out = (float *)(uintptr_t)assistant_data(a, "output_norm.weight");
     float *head = (float *)(uintptr_t)assistant_data(a, "token_embd.weight");
@@ -199,7 +200,7 @@ static inline void assistant_write_model(struct assistant *a, const struct weigh
     }
     writer_kv_u32(&writer, "gemma4.attention.sliding_window", (uint32_t)window);
     for (int i = 0; i < weights_tensor_count(model); i++) {
-        const struct tensor_view *t = weights_tensor_at(model, i);
+        const struct tensor_view brought = tensor_brought(model, i), *t = &brought;
         const bool leads_back = strstr(t->name, "attn_output") || strstr(t->name, "ffn_down") ||
                                 strstr(t->name, ".proj.");
         const bool is_silent = a->is_echo && leads_back;
@@ -236,7 +237,7 @@ static inline struct assistant assistant_make_with(const char *name, bool is_ech
     assistant_keys(&writer, &a, hp, model->weights);
     const struct tensor_view *freqs = weights_tensor_find(model->weights, "rope_freqs.weight");
     assistant_put(&writer, freqs->name, 1, (const uint64_t[]){(uint64_t)freqs->dim[0]},
-                  freqs->data);
+                  tensor_bytes(model->weights, freqs));
     for (int i = 0; i < a.n_tensors; i++) {
         const struct assistant_tensor *t = &a.tensor[i];
         const uint64_t dims[2] = {(uint64_t)t->cols, (uint64_t)t->rows};

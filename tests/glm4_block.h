@@ -6,6 +6,7 @@
 #include "block_texts.h"
 #include "data_file.h"
 #include "gguf_copy.h"
+#include "tensor_bytes.h"
 
 // The reference models, whose sizes are the same.
 static const struct which {
@@ -68,15 +69,15 @@ static inline struct data_folder gguf_make(struct which which, bool is_echo) {
     snprintf(path, sizeof path, TEST_DATA "/golden/%s/model.gguf", which.name);
     snprintf(key, sizeof key, "%s.nextn_predict_layers", which.arch);
     assert_int_equal(weights_open(path, &from, NULL), RN_OK);
-    extra_fill(is_echo, weights_tensor_find(from, "output_norm.weight")->data);
+    extra_fill(is_echo, tensor_bytes(from, weights_tensor_find(from, "output_norm.weight")));
     for (int i = 0; i < weights_meta_count(from); i++) {
         const struct meta_view *meta = weights_meta_at(from, i);
         if (strcmp(meta->key, key) != 0) writer_kv_copy(&writer, meta);
     }
     writer_kv_u32(&writer, key, 1);
     for (int i = 0; i < weights_tensor_count(from); i++) {
-        const struct tensor_view *t = weights_tensor_at(from, i);
-        tensor_copy(&writer, t, is_echo && leads_back(t->name));
+        const struct tensor_view t = tensor_brought(from, i);
+        tensor_copy(&writer, &t, is_echo && leads_back(t.name));
     }
     for (int i = 0; i < N_EXTRA; i++) {
         const uint64_t dims[] = {(uint64_t)extra[i].cols, (uint64_t)extra[i].rows};

@@ -8,6 +8,7 @@
 #include "data_file.h"
 #include "gguf_copy.h"
 #include "model/model.h"
+#include "tensor_bytes.h"
 
 enum {
     MTP_EMBD = 64,
@@ -89,7 +90,7 @@ static inline void mtp_copy(struct writer *writer, const struct weights *from, e
     writer_kv_u32(writer, "qwen35.block_count", MTP_LAYERS + 1);
     writer_kv_u32(writer, "qwen35.nextn_predict_layers", 1);
     for (int i = 0; i < weights_tensor_count(from); i++) {
-        const struct tensor_view *t = weights_tensor_at(from, i);
+        const struct tensor_view brought = tensor_brought(from, i), *t = &brought;
         uint64_t dims[WEIGHTS_MAX_DIMS];
         for (int d = 0; d < t->n_dims; d++) dims[d] = (uint64_t)t->dim[d];
         const bool is_other = form != MTP_RANDOM && mtp_leads_back(t->name);
@@ -131,7 +132,8 @@ static inline struct mtp_file mtp_file_make(enum mtp_form form) {
         char name[64];
         mtp_fill(&file, i, form, &seed);
         if (is_echo && strcmp(t->name, "nextn.shared_head_norm") == 0) // the model's
-            memcpy(file.data[i], weights_tensor_find(from, "output_norm.weight")->data,
+            memcpy(file.data[i],
+                   tensor_bytes(from, weights_tensor_find(from, "output_norm.weight")),
                    MTP_EMBD * sizeof(float));
         snprintf(name, sizeof name, "blk.%d.%s.weight", MTP_LAYERS, t->name);
         writer_tensor(&writer, name, t->rows ? 2 : 1, dims, 0, file.data[i],

@@ -140,8 +140,10 @@ static int steps_run(struct answer *answer, rn_engine *engine, const rn_model *m
     while (!turn.finished) {
         bool busy = false;
         const rn_status status = rn_engine_step(engine, &busy);
-        if (status == RN_ERR_DEVICE && rn_engine_health(engine, &err))
-            return app_fail(APP_FAILED, "the device was lost: %s", err.message);
+        const rn_status health = status ? rn_engine_health(engine, &err) : RN_OK;
+        if (health)
+            return app_fail(APP_FAILED, "%s%s",
+                            health == RN_ERR_IO ? "" : "the device was lost: ", err.message);
         if (status != RN_OK) return app_fail(APP_FAILED, "%s", rn_status_text(status));
         wait_step(wait, engine);
         events_take(&turn, answer);

@@ -538,8 +538,9 @@ static int serve_steps(struct serve *serve) {
     const int ended = server_wait(serve->server);
     if (ended == SERVER_LOST ||
         ended == -SERVER_LOST) { // for the supervisor, which starts a new process
-        rn_engine_health(serve->model.engine, &err);
-        return app_fail(APP_FAILED, "the device was lost: %s", err.message);
+        const rn_status status = rn_engine_health(serve->model.engine, &err);
+        return app_fail(APP_FAILED, "%s%s",
+                        status == RN_ERR_IO ? "" : "the device was lost: ", err.message);
     }
     if (ended < 0) {
         serve->at_once = true;

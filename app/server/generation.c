@@ -310,6 +310,8 @@ struct failure generation_failure(rn_status status) {
         return (struct failure){500, NULL, "step_failed", "The device failed in a step"};
     case RN_ERR_DEVICE:
         return (struct failure){503, NULL, "device_lost", "The device was lost"};
+    case RN_ERR_IO:
+        return (struct failure){503, NULL, "model_changed", "A file of the model was written to"};
     case RN_ERR_BOUND:
         return (struct failure){429, NULL, "slo_unmet", "The bound on time cannot be kept"};
     case RN_ERR_CANCELLED:
@@ -337,6 +339,8 @@ static const char *status_word(rn_status status) {
         return "step_failed";
     case RN_ERR_DEVICE:
         return "device_lost";
+    case RN_ERR_IO:
+        return "model_changed";
     case RN_ERR_BOUND:
         return "slo_unmet";
     default:

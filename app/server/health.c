@@ -2,14 +2,12 @@
 // (/health/live). Answers on the I/O thread from a snapshot, so it does not wait for a step.
 #include "routes.h"
 
-// A device that is lost does not come back in this process. Of several models, the others still
+// An engine that has ended does not come back in this process. Of several models, the others still
 // serve.
 static bool lost_refuse(struct call *call, enum server_phase phase) {
     const struct served *served = call->served;
     if (phase == PHASE_LOADING || !served->engine || served->source) return false;
-    if (rn_engine_health(served->engine, NULL) == RN_OK) return false;
-    call_refuse(call, 503, NULL, "device_lost", "The device was lost");
-    return true;
+    return rn_engine_health(served->engine, NULL) != RN_OK && !served_refuse_lost(call);
 }
 
 // If a step takes too long, the loop is stuck: only a restart helps.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "call.h"
 #include "helpers.h"
 #include "live.h"
 #include "metrics.h"
@@ -72,6 +73,13 @@ struct served *served_find(const struct server *server, const char *name) {
 
 bool served_is_idle(const struct served *served) {
     return !served->users && !served->load && !served->streams;
+}
+
+bool served_refuse_lost(struct call *call) {
+    rn_error err = {0};
+    if (rn_engine_health(call->served->engine, &err) == RN_ERR_IO)
+        return call_refuse(call, 503, NULL, "model_changed", "%s", err.message);
+    return call_refuse(call, 503, NULL, "device_lost", "The device was lost");
 }
 
 uint64_t served_end_ns(const struct served *served) {

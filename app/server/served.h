@@ -107,6 +107,8 @@ bool served_is_named(const struct served *served, const char *name);
 struct served *served_find(const struct server *server, const char *name);
 // Whether nothing is running or on its way: it may be unloaded.
 bool served_is_idle(const struct served *served);
+// Its engine has ended (rn_engine_health). False.
+bool served_refuse_lost(struct call *call);
 // When it is to be unloaded unless a call comes before; 0: never.
 uint64_t served_end_ns(const struct served *served);
 // The counters of all its engines, and the present figures of the one that is there.

@@ -47,9 +47,10 @@ static void drain(struct server *server, int signal_number) {
     http_drain(server->http, false);
 }
 
-// The engine has lost its device: all requests have ended, and only a restart helps. Their answers
-// get some time to be sent, even to slow readers. A server of several models loses only this one.
-static void watch_device(struct server *server, struct served *served) {
+// The engine has ended, with all requests: it lost its device, or a file of the model was written
+// to. Only a new engine helps. Their answers get some time to be sent, even to slow readers. A
+// server of several models loses only this one.
+static void watch_engine(struct server *server, struct served *served) {
     if (server->end_signal == SERVER_LOST || rn_engine_health(served->engine, NULL) == RN_OK)
         return;
     if (served->source) {
@@ -136,7 +137,7 @@ static void handle(struct server *server, const struct epoll_event *event, int n
         } else if (served) {
             if (!served->engine) continue; // it was unloaded in this turn
             streams_collect(served);
-            watch_device(server, served);
+            watch_engine(server, served);
         } else if (from == &server->signal_fd) {
             on_signal(server);
         } else {

@@ -132,7 +132,8 @@ static bool submit_refuse(struct call *call, rn_status status, const rn_error *e
     case RN_ERR_NOMEM:
         return call_refuse_memory(call);
     case RN_ERR_DEVICE:
-        return call_refuse(call, 503, NULL, "device_lost", "The device was lost");
+    case RN_ERR_IO:
+        return served_refuse_lost(call);
     default:
         return call_refuse(call, 400, NULL, NULL, "%s", err->message);
     }

@@ -366,9 +366,11 @@ static uint64_t act(struct server *server, uint64_t now_ns) {
 }
 
 void waiting_lost(struct served *served) {
+    rn_error err = {0};
+    const rn_status status = rn_engine_health(served->engine, &err);
     served->fails = served->is_dismissed = true;
     served->fail_status = 503;
-    reason_set(served, "The device was lost");
+    reason_set(served, status == RN_ERR_IO ? err.message : "The device was lost");
 }
 
 // ---------------------------------------------------------------- time

@@ -1,11 +1,13 @@
-// Read-only mappings of whole regular files, and reads of their parts into memory of the caller's.
-// A mapping lives until file_map_close, with or without its descriptor. Called by the readers of
-// weights and of vocabularies.
+// Regular files as memory, and reads of their parts into memory of the caller's. No file is mapped:
+// a mapping of a file that somebody cuts raises a signal, and one that somebody writes to changes.
+// Called by the readers of weights and of vocabularies.
 #define _GNU_SOURCE 1
 #include "base/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -38,7 +40,8 @@ static rn_status fail_map(const char *path, size_t size, int code, rn_error *err
                    strerror_r(code, text, sizeof text));
 }
 
-static rn_status descriptor_map(const char *path, int fd, struct file_map *out, rn_error *err) {
+static rn_status descriptor_reserve(const char *path, int fd, struct file_image *out,
+                                    rn_error *err) {
     struct stat info;
     if (fstat(fd, &info) != 0) return fail_errno(path, errno, err);
     if (S_ISDIR(info.st_mode)) {
@@ -49,40 +52,69 @@ static rn_status descriptor_map(const char *path, int fd, struct file_map *out, 
     if (info.st_size == 0) return err_set(err, RN_ERR_MODEL, "%s: is empty", err_path(path));
 
     const size_t size = (size_t)info.st_size;
-    void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) return fail_map(path, size, errno, err);
-    *out = (struct file_map){.data = data, .size = size};
+    *out = (struct file_image){.data = data, .size = size};
     return RN_OK;
 }
 
-rn_status file_map_open_read(const char *path, struct file_map *out, int *fd, rn_error *err) {
-    *out = (struct file_map){0};
+rn_status file_image_reserve(const char *path, struct file_image *out, int *fd, rn_error *err) {
+    *out = (struct file_image){0};
     // Without O_NONBLOCK, opening a FIFO waits for a writer that may never come.
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) return fail_open(path, errno, err);
-    const rn_status status = descriptor_map(path, *fd, out, err);
+    const rn_status status = descriptor_reserve(path, *fd, out, err);
     if (status != RN_OK) file_close(fd);
     return status;
 }
 
-rn_status file_map_open(const char *path, struct file_map *out, rn_error *err) {
+// Whole pages around a part of the image: *from to *to.
+static void pages_of(const struct file_image *image, uint64_t at, uint64_t bytes, uint64_t *from,
+                     uint64_t *to) {
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end = at + bytes;
+    assert(at <= image->size && bytes <= image->size - at);
+    *from = at / page * page;
+    *to = end == image->size || end % page == 0 ? end : end + page - end % page;
+    if (*to > image->size) *to = image->size;
+}
+
+rn_status file_image_bring(const struct file_image *image, const char *path, int fd, uint64_t at,
+                           uint64_t bytes, rn_error *err) {
+    uint64_t from, to;
+    if (bytes == 0) return RN_OK;
+    pages_of(image, at, bytes, &from, &to);
+    uint8_t *data = (uint8_t *)(uintptr_t)image->data + from;
+    if (mprotect(data, to - from, PROT_READ | PROT_WRITE) != 0) return fail_errno(path, errno, err);
+    return file_read(path, fd, from, to - from, data, err);
+}
+
+void file_image_drop(const struct file_image *image, uint64_t at, uint64_t bytes) {
+    uint64_t from, to;
+    if (bytes == 0) return;
+    pages_of(image, at, bytes, &from, &to);
+    uint8_t *data = (uint8_t *)(uintptr_t)image->data + from;
+    madvise(data, to - from, MADV_DONTNEED);
+    mprotect(data, to - from, PROT_NONE); // if it fails, the bytes read as zeros
+}
+
+rn_status file_image_open(const char *path, size_t max, struct file_image *out, rn_error *err) {
     int fd;
-    const rn_status status = file_map_open_read(path, out, &fd, err);
+    rn_status status = file_image_reserve(path, out, &fd, err);
+    if (status == RN_OK && out->size > max)
+        status = err_set(err, RN_ERR_MODEL, "%s: has %zu bytes, expected at most %zu",
+                         err_path(path), out->size, max);
+    if (status == RN_OK) status = file_image_bring(out, path, fd, 0, out->size, err);
     file_close(&fd);
+    if (status != RN_OK) file_image_close(out);
     return status;
 }
 
-rn_status file_map_open_optional(const char *path, size_t max, struct file_map *out,
-                                 rn_error *err) {
+rn_status file_image_open_optional(const char *path, size_t max, struct file_image *out,
+                                   rn_error *err) {
     struct stat info;
-    *out = (struct file_map){0};
+    *out = (struct file_image){0};
     if (lstat(path, &info) != 0 && errno == ENOENT) return RN_OK;
-    const rn_status status = file_map_open(path, out, err);
-    if (status != RN_OK || out->size <= max) return status;
-    const size_t size = out->size;
-    file_map_close(out);
-    return err_set(err, RN_ERR_MODEL, "%s: has %zu bytes, expected at most %zu", err_path(path),
-                   size, max);
+    return file_image_open(path, max, out, err);
 }
 
 // Cached pages come at once. Where they end, the disk is asked for the bytes ahead, so that it
@@ -116,14 +148,6 @@ rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, v
     return RN_OK;
 }
 
-rn_status file_check_size(const char *path, int fd, uint64_t size, rn_error *err) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return fail_errno(path, errno, err);
-    if ((uint64_t)info.st_size >= size) return RN_OK;
-    return err_set(err, RN_ERR_IO, "%s: has %llu bytes, and had %llu when it was opened",
-                   err_path(path), (unsigned long long)info.st_size, (unsigned long long)size);
-}
-
 void file_close(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
@@ -153,16 +177,27 @@ bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b) {
            a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
-static void map_advise(const struct file_map *map, int advice) {
-    const uintptr_t before = (uintptr_t)map->data % (uintptr_t)sysconf(_SC_PAGESIZE);
-    if (map->data) madvise((void *)((uintptr_t)map->data - before), map->size + before, advice);
+static void time_text(int64_t ns, char *text, size_t size) {
+    const time_t seconds = (time_t)(ns / 1000000000);
+    struct tm parts;
+    gmtime_r(&seconds, &parts);
+    if (!strftime(text, size, "%Y-%m-%d %H:%M:%S UTC", &parts)) *text = '\0';
 }
 
-void file_map_drop(const struct file_map *map) { map_advise(map, MADV_DONTNEED); }
+rn_status file_check_same(const char *path, int fd, const struct file_stamp *stamp, rn_error *err) {
+    struct file_stamp now;
+    char when[40];
+    const rn_status status = file_stamp(path, fd, &now, err);
+    if (status) return status;
+    if (now.size == stamp->size && now.modified_ns == stamp->modified_ns) return RN_OK;
+    time_text(now.modified_ns, when, sizeof when);
+    return err_set(err, RN_ERR_IO,
+                   "%s: changed since it was opened: has %" PRIu64 " bytes, had %" PRIu64
+                   "; last written %s",
+                   err_path(path), now.size, stamp->size, when);
+}
 
-void file_map_want(const struct file_map *map) { map_advise(map, MADV_WILLNEED); }
-
-void file_map_close(struct file_map *map) {
-    if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
-    *map = (struct file_map){0};
+void file_image_close(struct file_image *image) {
+    if (image->data) munmap((void *)(uintptr_t)image->data, image->size);
+    *image = (struct file_image){0};
 }

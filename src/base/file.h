@@ -1,36 +1,37 @@
-// Read-only file mappings, and reads beside them.
+// The bytes of files: images in memory, and reads.
 #ifndef RN_BASE_FILE_H
 #define RN_BASE_FILE_H
 
 #include "base/status.h"
 
-struct file_map {
+// Addresses for a whole file, and memory for the parts that were read. Reading elsewhere is a fault
+// of the program. What was read stays as it is, whatever happens to the file.
+struct file_image {
     const uint8_t *data;
     size_t size;
 };
 
-// Fails with the path and the reason (missing, a directory, not a regular file, empty).
-rn_status file_map_open(const char *path, struct file_map *out, rn_error *err);
-// The same, and the descriptor for file_read, which file_close ends; -1 when it fails.
-rn_status file_map_open_read(const char *path, struct file_map *out, int *fd, rn_error *err);
+// Reads the file. Fails with the path and the reason (missing, a directory, not a regular file,
+// empty, of more than max bytes).
+rn_status file_image_open(const char *path, size_t max, struct file_image *out, rn_error *err);
 // A file that a folder may do without: where it is not there, *out is empty (data NULL). A dangling
-// link exists, and fails; so does a file of more than max bytes.
-rn_status file_map_open_optional(const char *path, size_t max, struct file_map *out, rn_error *err);
-// Takes the pages of a mapping, or of a part of one, out of this process; they come back from the
-// file when touched.
-void file_map_drop(const struct file_map *map);
-// Asks the disk for the pages of a mapping, or of a part of one, and does not wait.
-void file_map_want(const struct file_map *map);
-void file_map_close(struct file_map *map);
+// link exists, and fails.
+rn_status file_image_open_optional(const char *path, size_t max, struct file_image *out,
+                                   rn_error *err);
+// The addresses alone, and the descriptor for reads, which file_close ends; -1 when it fails.
+rn_status file_image_reserve(const char *path, struct file_image *out, int *fd, rn_error *err);
+// Reads a part of the file to its addresses; bytes of the pages around it come along. One thread at
+// a time for an image.
+rn_status file_image_bring(const struct file_image *image, const char *path, int fd, uint64_t at,
+                           uint64_t bytes, rn_error *err);
+// Gives the memory of a part back, with that of the pages around it. The addresses stay.
+void file_image_drop(const struct file_image *image, uint64_t at, uint64_t bytes);
+void file_image_close(struct file_image *image);
 
-// Copies a range of the file to dst. Beside a mapping: no page of it becomes resident, and a file
-// that was cut since it was mapped is an error, where the mapping would raise a signal. Any number
+// Copies a range of the file to dst. A file that ends before the range does is an error. Any number
 // of threads may read at once; path is for messages.
 rn_status file_read(const char *path, int fd, uint64_t offset, uint64_t bytes, void *dst,
                     rn_error *err);
-// RN_ERR_IO: the file has fewer bytes than `size` by now, so that a mapping of them would raise a
-// signal.
-rn_status file_check_size(const char *path, int fd, uint64_t size, rn_error *err);
 void file_close(int *fd); // -1 is fine
 
 // The state of a file: equal stamps mean that nobody changed it in between. A change moves its
@@ -43,5 +44,11 @@ struct file_stamp {
 };
 rn_status file_stamp(const char *path, int fd, struct file_stamp *out, rn_error *err);
 bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b);
+// RN_ERR_IO: the file was written to since the stamp was taken: it has another size or modification
+// time. Its ctime does not matter here: renaming, unlinking and changing rights move it too.
+// A write is noticed from its begin on, but two writes within a tick of the file system's clock (1
+// to 10 ms) are one. Writes through a shared mapping are noticed when their first page is touched
+// or written back; on tmpfs they are not.
+rn_status file_check_same(const char *path, int fd, const struct file_stamp *stamp, rn_error *err);
 
 #endif

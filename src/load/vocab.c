@@ -1,6 +1,7 @@
 // A model's tokenizer and chat template. The two readers only collect the files' values. This file
 // fills the vocabulary up to the model's size and makes the tokenizer, which checks ids, merges and
-// strings. Owns the mappings and the arena that the source points into, until the tokenizer exists.
+// strings. Owns the files' images and the arena that the source points into, until the tokenizer
+// exists.
 #include "load/vocab.h"
 
 #include <stdlib.h>
@@ -113,7 +114,7 @@ rn_status vocab_load(const struct weights *weights, int32_t n_vocab, struct toke
     *out = NULL;
     if (chat_template) *chat_template = NULL;
     const rn_status status = load(&files, n_vocab, out, chat_template);
-    for (int i = 0; i < files.n_map; i++) file_map_close(&files.map[i]);
+    for (int i = 0; i < files.n_image; i++) file_image_close(&files.image[i]);
     arena_deinit(&files.arena);
     return status;
 }

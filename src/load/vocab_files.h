@@ -13,8 +13,9 @@ struct vocab_files {
     const struct weights *weights;
     rn_error *err;
     struct arena arena;
-    struct file_map map[VOCAB_MAX_FILES]; // the source points into these, besides weights and arena
-    int n_map;
+    struct file_image
+        image[VOCAB_MAX_FILES]; // the source points into these, besides weights and arena
+    int n_image;
     struct vocab_source source;
     struct text_span chat_template; // data is NULL: none
 };

@@ -1,6 +1,6 @@
 // Reads the files of a Hugging Face folder that describe its vocabulary: tokenizer.json or
-// tokenizer.model, tokenizer_config.json, the chat template, and where generation ends. Mappings
-// stay open in vocab_files, because the source points into them.
+// tokenizer.model, tokenizer_config.json, the chat template, and where generation ends. Their
+// images stay in vocab_files, because the source points into them.
 #include <stdio.h>
 #include <string.h>
 
@@ -25,36 +25,36 @@ static rn_status fail_in_folder(const struct folder *f, rn_status status) {
     return status;
 }
 
-// Maps a file of the folder; *out is NULL where there is none.
+// Reads a file of the folder; *out is NULL where there is none.
 static rn_status file_open(const struct folder *f, const char *name, size_t size_max,
-                           const struct file_map **out) {
+                           const struct file_image **out) {
     struct vocab_files *const files = f->files;
     char path[4096];
     *out = NULL;
     if ((size_t)snprintf(path, sizeof path, "%s/%s", f->path, name) >= sizeof path)
         return err_set(files->err, RN_ERR_IO, "%s: the path is too long",
                        weights_name(files->weights));
-    struct file_map *const map = &files->map[files->n_map];
-    const rn_status s = file_map_open_optional(path, size_max, map, files->err);
-    if (s || !map->data) return s;
-    files->n_map++;
-    *out = map;
+    struct file_image *const image = &files->image[files->n_image];
+    const rn_status s = file_image_open_optional(path, size_max, image, files->err);
+    if (s || !image->data) return s;
+    files->n_image++;
+    *out = image;
     return RN_OK;
 }
 
 static rn_status read_vocabulary(const struct folder *f) {
     struct vocab_files *const files = f->files;
-    const struct file_map *map;
-    rn_status s = file_open(f, "tokenizer.json", MAX_JSON, &map);
+    const struct file_image *image;
+    rn_status s = file_open(f, "tokenizer.json", MAX_JSON, &image);
     if (s) return s;
-    if (map) {
-        s = vocab_json_read((const char *)map->data, map->size, &files->arena, &files->source,
+    if (image) {
+        s = vocab_json_read((const char *)image->data, image->size, &files->arena, &files->source,
                             files->err);
         return s ? fail_in_folder(f, s) : RN_OK;
     }
-    if ((s = file_open(f, "tokenizer.model", MAX_MODEL, &map))) return s;
-    if (map) {
-        s = vocab_spm_read(map->data, map->size, &files->arena, &files->source, files->err);
+    if ((s = file_open(f, "tokenizer.model", MAX_MODEL, &image))) return s;
+    if (image) {
+        s = vocab_spm_read(image->data, image->size, &files->arena, &files->source, files->err);
         return s ? fail_in_folder(f, s) : RN_OK;
     }
     return err_set(files->err, RN_ERR_MODEL,
@@ -64,11 +64,12 @@ static rn_status read_vocabulary(const struct folder *f) {
 
 static rn_status read_config(const struct folder *f) {
     struct vocab_files *const files = f->files;
-    const struct file_map *map;
+    const struct file_image *image;
     struct vocab_config config;
-    rn_status s = file_open(f, "tokenizer_config.json", MAX_CONFIG, &map);
-    if (s || !map) return s;
-    s = vocab_config_read((const char *)map->data, map->size, &files->arena, &config, files->err);
+    rn_status s = file_open(f, "tokenizer_config.json", MAX_CONFIG, &image);
+    if (s || !image) return s;
+    s = vocab_config_read((const char *)image->data, image->size, &files->arena, &config,
+                          files->err);
     if (!s) s = vocab_config_apply(&config, &files->arena, &files->source, files->err);
     if (config.chat_template.len) files->chat_template = config.chat_template;
     return s ? fail_in_folder(f, s) : RN_OK;
@@ -77,16 +78,17 @@ static rn_status read_config(const struct folder *f) {
 // chat_template.json is {"chat_template": ...}, as tokenizer_config.json has it.
 static rn_status read_template(const struct folder *f) {
     struct vocab_files *const files = f->files;
-    const struct file_map *map;
+    const struct file_image *image;
     struct vocab_config config;
-    rn_status s = file_open(f, "chat_template.jinja", VOCAB_MAX_TEMPLATE, &map);
+    rn_status s = file_open(f, "chat_template.jinja", VOCAB_MAX_TEMPLATE, &image);
     if (s) return s;
-    if (map) {
-        files->chat_template = (struct text_span){(const char *)map->data, map->size};
+    if (image) {
+        files->chat_template = (struct text_span){(const char *)image->data, image->size};
         return RN_OK;
     }
-    if ((s = file_open(f, "chat_template.json", MAX_TEMPLATE_JSON, &map)) || !map) return s;
-    s = vocab_config_read((const char *)map->data, map->size, &files->arena, &config, files->err);
+    if ((s = file_open(f, "chat_template.json", MAX_TEMPLATE_JSON, &image)) || !image) return s;
+    s = vocab_config_read((const char *)image->data, image->size, &files->arena, &config,
+                          files->err);
     if (s) return fail_in_folder(f, s);
     if (config.chat_template.len) files->chat_template = config.chat_template;
     return RN_OK;
@@ -117,12 +119,12 @@ static bool ends_read(struct jread *r, struct vocab_source *source) {
 
 static rn_status read_ends(const struct folder *f, const char *name, bool *is_found) {
     struct vocab_files *const files = f->files;
-    const struct file_map *map;
+    const struct file_image *image;
     struct jread r;
     struct jread_text key;
-    const rn_status s = file_open(f, name, MAX_CONFIG, &map);
-    if (s || !map) return s;
-    jread_init(&r, (const char *)map->data, map->size);
+    const rn_status s = file_open(f, name, MAX_CONFIG, &image);
+    if (s || !image) return s;
+    jread_init(&r, (const char *)image->data, image->size);
     const int32_t n_before = files->source.n_end;
     if (jread_enter_object(&r))
         while (jread_next_key(&r, &key))

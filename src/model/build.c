@@ -2,6 +2,7 @@
 // added to the plan.
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/arch.h"
@@ -153,8 +154,13 @@ bool bind_values(struct builder *b, const char *name, float *out, int64_t n) {
     const int weight = bind_vector(b, name, n);
     if (b->status || b->plan->failed) return false;
     const struct plan_weight *of = &b->plan->weight[weight];
-    if (of->data) format_decode(of->format, of->data, out, n);
-    return true;
+    const void *at = NULL;
+    uint8_t *room = malloc(of->bytes);
+    if (!room) b->status = err_set(b->err, RN_ERR_NOMEM, "no memory for %s", of->name);
+    if (!b->status) b->status = weights_read(b->weights, of->data, of->bytes, room, &at, b->err);
+    if (at) format_decode(of->format, at, out, n);
+    free(room);
+    return !b->status;
 }
 
 // "ffn_gate.3" of "ffn_gate_exps": a tensor for each expert, as the first Mixtral files have.

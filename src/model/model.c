@@ -109,12 +109,19 @@ static rn_status fetch_weights(const void *ctx, const void *data, uint64_t bytes
     return weights_read(sources->block, data, bytes, buffer, at, err);
 }
 
+static rn_status check_sources(const void *ctx, rn_error *err) {
+    const struct sources *sources = ctx;
+    const rn_status status = weights_check_files(sources->model, err);
+    return status || !sources->block ? status : weights_check_files(sources->block, err);
+}
+
 static rn_status set_sources(struct plan *plan, const struct weights *model,
                              const struct weights *block, rn_error *err) {
     struct sources *sources = arena_alloc(&plan->arena, sizeof *sources);
     if (!sources) return err_set(err, RN_ERR_NOMEM, "no memory for the plan");
     *sources = (struct sources){model, block};
     plan->fetch = fetch_weights;
+    plan->check = check_sources;
     plan->fetch_ctx = sources;
     return RN_OK;
 }

@@ -162,6 +162,16 @@ static void check_kv(const struct plan *plan, const struct op *op) {
     (void)group;
 }
 
+bool plan_on_disk(const struct plan *plan, const struct plan_weight *weight) {
+    const void *data = weight->n_expert ? weight->expert_data[0] : weight->data, *at = data;
+    uint8_t none;
+    return plan->fetch && !plan->fetch(plan->fetch_ctx, data, 0, &none, &at, NULL) && at != data;
+}
+
+rn_status plan_check_files(const struct plan *plan, rn_error *err) {
+    return plan->check ? plan->check(plan->fetch_ctx, err) : RN_OK;
+}
+
 bool op_has_state(enum op_kind kind) {
     return kind == OP_CONV || kind == OP_DELTA || kind == OP_SCAN;
 }

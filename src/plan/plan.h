@@ -56,8 +56,8 @@ struct plan_weight {
     int n_expert;                   // 0: one matrix
     bool is_fetched;                // data are addresses for plan_fetch alone
     const void *const *expert_data; // [n_expert], each a matrix [rows, cols]
-    bool is_cold; // EMBED alone reads it, a row for a token: it stays in its file, and no memory
-                  // is set aside for it
+    bool is_cold; // EMBED alone reads it, a row for a token: it stays in its file, from which each
+                  // row is fetched, and no memory is set aside for it
 };
 
 // How a pair of elements is chosen: GGUF's llama family stores (2i, 2i + 1), others (i, i + n_rot /
@@ -232,10 +232,13 @@ struct op {
     };
 };
 
-// Brings bytes of a weight to a reader that goes through them once, at load: *at is where they are
-// then, data itself or buffer, which has room for them. Several threads may call it at once.
+// Brings bytes of a weight: *at is where they are then, data itself or buffer, which has room for
+// them. With 0 bytes it only tells which of the two. Several threads may call it at once.
 typedef rn_status (*plan_fetch)(const void *ctx, const void *data, uint64_t bytes, void *buffer,
                                 const void **at, rn_error *err);
+// RN_ERR_IO: the bytes that were fetched may be of two models, because a file was written to
+// meanwhile.
+typedef rn_status (*plan_check)(const void *ctx, rn_error *err);
 
 struct plan {
     struct arena arena; // owns the arrays and names below
@@ -253,6 +256,7 @@ struct plan {
     int n_group_all; // with the draft block's
     int n_vocab;
     plan_fetch fetch; // NULL: weights are read in place
+    plan_check check; // after the last fetch; NULL if there is nothing to check
     const void *fetch_ctx;
     bool failed;   // memory ran out while building
     bool in_draft; // while the draft block is built, and afterwards
@@ -261,6 +265,10 @@ struct plan {
                 // none to give
 };
 
+// Whether a weight's bytes are on disk alone: then they have to be fetched.
+bool plan_on_disk(const struct plan *plan, const struct plan_weight *weight);
+// Calls plan->check, if there is one.
+rn_status plan_check_files(const struct plan *plan, rn_error *err);
 // Whether the op reads and writes a page of a recurrent group.
 bool op_has_state(enum op_kind kind);
 // Whether the op multiplies by a weight: MATMUL, EXPERTS, HEADS.

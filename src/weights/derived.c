@@ -19,8 +19,10 @@ struct derived *derived_push(struct weights *weights, struct st_tensor *t,
     weights->derived = grown;
     t->codes = codes;
     t->derived = weights->n_derived++;
-    grown[t->derived] = (struct derived){.code = t->data, .file = t->file, .codes = codes};
-    return &grown[t->derived];
+    struct derived *derived = &grown[t->derived];
+    *derived = (struct derived){.code = t->data, .file = t->file, .codes = codes};
+    if (codes == CODES_INTEGERS) derived->held = integers_held_create();
+    return codes == CODES_INTEGERS && !derived->held ? NULL : derived;
 }
 
 static bool ends_with(const char *name, const char *end) {
@@ -89,6 +91,7 @@ rn_status derived_place(struct hf_config *c, struct st_table *table) {
 
 void derived_close(struct weights *weights) {
     if (weights->derived_bytes) munmap(weights->derived_base, weights->derived_bytes);
+    for (int i = 0; i < weights->n_derived; i++) integers_held_destroy(weights->derived[i].held);
 }
 
 const struct derived *derived_of(const struct weights *weights, const void *data) {

@@ -11,13 +11,14 @@
 struct derived {
     const uint8_t *at;   // its addresses
     uint64_t bytes;      // of them
-    const uint8_t *code; // in the mapping of files[file]
+    const uint8_t *code; // in files[file]
     int file;
     enum tensor_codes codes;
     union {
         struct fp8 fp8;           // CODES_FP8
         struct integers integers; // CODES_INTEGERS
     };
+    struct integers_held *held; // of CODES_INTEGERS
 };
 
 // A new one of these codes for the tensor, whose data are the codes. NULL: no memory.

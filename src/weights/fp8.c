@@ -59,13 +59,10 @@ rn_status fp8_read(const struct weights *weights, const struct derived *derived,
     const uint64_t first = at / 2, n = bytes / 2;
     const uint8_t *code = (const uint8_t *)out + n;
     float value[CODES];
-    rn_status s;
     assert(bytes % 2 == 0 && at % 2 == 0);
     const uint64_t place = (uint64_t)(derived->code - file->data) + first;
-    if (file->fd < 0) // it is in memory
-        memcpy((uint8_t *)out + n, file->data + place, n);
-    else if ((s = file_read(file->path, file->fd, place, n, (uint8_t *)out + n, err)))
-        return s;
+    const rn_status status = store_file_read(file, place, n, (uint8_t *)out + n, err);
+    if (status) return status;
     for (int i = 0; i < CODES; i++) value[i] = code_value((uint8_t)i);
     for (uint64_t i = 0; i < n; i += CHUNK) {
         const int count = n - i < CHUNK ? (int)(n - i) : CHUNK;
@@ -156,11 +153,13 @@ static rn_status tensor_adopt(struct adopting *a, struct st_tensor *t) {
         return fail(a, scale, RN_ERR_MODEL,
                     "its shape is not that of scales by matrix, by row, or by block of the "
                     "config's weight_block_size");
-    // A copy: where the file is cut later, reading the mapping would end the process.
     uint8_t *numbers =
         scale->bytes <= SIZE_MAX / 2 ? arena_alloc(&weights->arena, (size_t)scale->bytes) : NULL;
     if (!numbers) return fail(a, scale, RN_ERR_NOMEM, "out of memory");
-    fp8.scale = memcpy(numbers, scale->data, (size_t)scale->bytes);
+    const struct store_file *file = &weights->files[scale->file];
+    const rn_status status = store_file_read(file, scale->offset, scale->bytes, numbers, a->c->err);
+    if (status) return status;
+    fp8.scale = numbers;
     if (!ck_mul(t->bytes, 2, &t->bytes)) return fail(a, t, RN_ERR_MODEL, "the tensor is too large");
     struct derived *derived = derived_push(weights, t, CODES_FP8);
     if (!derived) return fail(a, t, RN_ERR_NOMEM, "out of memory");

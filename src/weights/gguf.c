@@ -1,5 +1,5 @@
 // Reads GGUF versions 2 and 3, little-endian. The file is hostile until every field was checked:
-// 1. nothing is read except through take(), which knows how many bytes are left;
+// 1. nothing is read except through take(), which knows how many bytes are left and brings them;
 // 2. every size computed from the file goes through base/checked.h, before it is padded or used;
 // 3. counts are never believed: tables grow as entries are found, and are capped (store.h);
 // 4. nothing recurses: arrays of arrays are refused.
@@ -66,7 +66,7 @@ static rn_status take(struct reader *reader, uint64_t bytes, const uint8_t **out
     }
     *out = reader->file->data + reader->at;
     reader->at += bytes;
-    return RN_OK;
+    return store_header_read(reader->weights, reader->file_index, reader->at, reader->err);
 }
 
 static rn_status read_u32(struct reader *reader, uint32_t *out) {

@@ -58,8 +58,8 @@ int *hf_mapper_slices(struct hf_mapper *m);
 rn_status hf_tensor_new(struct hf_config *c, const char *name, enum format_id format, int n_dims,
                         const int64_t *dim, void **data);
 
-// The tensor's numbers as they can be read: in the file, or of codes a copy in its format, in owned
-// memory. NULL: an error.
+// The tensor's numbers as they can be read: brought from the file until the tensor is mapped, or of
+// codes a copy in its format, in owned memory. NULL: an error.
 const uint8_t *hf_tensor_plain(struct hf_config *c, const struct st_tensor *tensor);
 
 // dst[r][c] = src[c * stride + first + r * step]: elements of `size` bytes, dst of rows x cols.
@@ -68,8 +68,8 @@ void hf_copy_transposed(void *dst, const void *src, int64_t rows, int64_t cols, 
 // dst[r] = src[first + r * step]
 void hf_copy_strided(void *dst, const void *src, int64_t count, int64_t first, int64_t step,
                      size_t size);
-void hf_copy_add_one(float *dst, const struct st_tensor *src, enum format_id format);
-void hf_copy_minus_exp(float *dst, const struct st_tensor *src, enum format_id format);
+void hf_copy_add_one(float *dst, const void *src, enum format_id format, int64_t n);
+void hf_copy_minus_exp(float *dst, const void *src, enum format_id format, int64_t n);
 // GGUF's blocks of 17 bytes from the nibbles, 16 bytes for a block, and the scales.
 void hf_copy_mxfp4(uint8_t *dst, const uint8_t *nibbles, const uint8_t *scales, int64_t n_blocks);
 

@@ -33,9 +33,12 @@ rn_status hf_tensor_new(struct hf_config *c, const char *name, enum format_id fo
 }
 
 const uint8_t *hf_tensor_plain(struct hf_config *c, const struct st_tensor *tensor) {
-    if (tensor->codes == CODES_NONE) return tensor->data;
-    const struct weights *weights = c->weights;
-    uint8_t *copy = arena_alloc(&c->weights->arena, (size_t)tensor->bytes);
+    struct weights *weights = c->weights;
+    if (tensor->codes == CODES_NONE) {
+        c->status = store_bring(weights, tensor->data, tensor->bytes, c->err);
+        return c->status == RN_OK ? tensor->data : NULL;
+    }
+    uint8_t *copy = arena_alloc(&weights->arena, (size_t)tensor->bytes);
     if (!copy)
         c->status = err_set(c->err, RN_ERR_NOMEM, "%s: tensor %s: out of memory", weights->name,
                             tensor->name);
@@ -71,14 +74,14 @@ void hf_copy_strided(void *dst, const void *src, int64_t count, int64_t first, i
                (const char *)src + (size_t)(first + i * step) * size, size);
 }
 
-void hf_copy_add_one(float *dst, const struct st_tensor *src, enum format_id format) {
-    format_decode(format, src->data, dst, src->dim[0]);
-    for (int64_t i = 0; i < src->dim[0]; i++) dst[i] += 1;
+void hf_copy_add_one(float *dst, const void *src, enum format_id format, int64_t n) {
+    format_decode(format, src, dst, n);
+    for (int64_t i = 0; i < n; i++) dst[i] += 1;
 }
 
-void hf_copy_minus_exp(float *dst, const struct st_tensor *src, enum format_id format) {
-    format_decode(format, src->data, dst, src->dim[0]);
-    for (int64_t i = 0; i < src->dim[0]; i++) {
+void hf_copy_minus_exp(float *dst, const void *src, enum format_id format, int64_t n) {
+    format_decode(format, src, dst, n);
+    for (int64_t i = 0; i < n; i++) {
         const double x = (double)dst[i];
         dst[i] = x > -700 && x < 700 ? (float)-rmath_exp_double(x) : x < 0 ? -0.0f : -INFINITY;
     }

@@ -1,27 +1,29 @@
 // A Hugging Face folder: config.json, the tensors in model.safetensors or in the files that
-// model.safetensors.index.json names, and generation_config.json where there is one. Finds and maps
-// them, calls their readers, and adds the metadata that come from no config: the name and the
-// sampling defaults. The JSON files are mapped for the time of the opening alone. No name that
+// model.safetensors.index.json names, and generation_config.json where there is one. Finds and
+// opens them, calls their readers, and adds the metadata that come from no config: the name and the
+// sampling defaults. The JSON files are in memory for the time of the opening alone. No name that
 // comes out of a file is used as a path before safetensors.c has checked it. Called by weights.c.
 #define _GNU_SOURCE 1
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/jread.h"
 #include "weights/hf.h"
 
 enum { JSON_MAX = 4 << 20, INDEX_MAX = 64 << 20 };
 
-// A file of the folder, mapped; data is NULL where it is not there.
+// A file of the folder; data is NULL where it is not there.
 struct part {
     char *path;
     const char *name; // the end of path, for messages
-    struct file_map map;
+    struct file_image image;
 };
 
 static void part_close(struct part *part) {
-    file_map_close(&part->map);
+    file_image_close(&part->image);
     free(part->path);
     *part = (struct part){0};
 }
@@ -34,7 +36,7 @@ static rn_status part_open(const struct weights *weights, const char *file, size
         return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
     }
     out->name = err_path(out->path);
-    return file_map_open_optional(out->path, max, &out->map, err);
+    return file_image_open_optional(out->path, max, &out->image, err);
 }
 
 // --- metadata of no config ---
@@ -77,9 +79,9 @@ static rn_status sampling_put(struct weights *weights, const struct part *part, 
     struct hf_config c = {.weights = weights,
                           .err = err,
                           .path = part->name,
-                          .text = (const char *)part->map.data};
+                          .text = (const char *)part->image.data};
     struct hf_object object;
-    hf_object_read(&c, (struct hf_value){c.text, part->map.size}, &object);
+    hf_object_read(&c, (struct hf_value){c.text, part->image.size}, &object);
     double value;
     for (size_t i = 0; c.status == RN_OK && i < sizeof floats / sizeof *floats; i++) {
         if (!sampling_value(&c, &object, floats[i].name, floats[i].min, floats[i].max, &value))
@@ -97,33 +99,40 @@ static rn_status sampling_put(struct weights *weights, const struct part *part, 
 static rn_status sampling_read(struct weights *weights, rn_error *err) {
     struct part part;
     rn_status status = part_open(weights, "generation_config.json", JSON_MAX, &part, err);
-    if (status == RN_OK && part.map.data) status = sampling_put(weights, &part, err);
+    if (status == RN_OK && part.image.data) status = sampling_put(weights, &part, err);
     part_close(&part);
     return status;
 }
 
 // --- tensors ---
 
+// Of the index that names the tensors' files.
+static rn_status index_read(struct st_table *table, rn_error *err) {
+    const struct weights *weights = table->weights;
+    struct part index;
+    rn_status status = part_open(weights, "model.safetensors.index.json", INDEX_MAX, &index, err);
+    if (status == RN_OK && !index.image.data)
+        status = err_set(err, RN_ERR_MODEL,
+                         "%s: neither model.safetensors nor model.safetensors.index.json is in the "
+                         "folder",
+                         weights->name);
+    if (status == RN_OK)
+        status = st_index_read(table, weights->folder, index.name, (const char *)index.image.data,
+                               index.image.size, err);
+    part_close(&index);
+    return status;
+}
+
 // Fills the table from the one file, or from those of the index.
 static rn_status table_read(struct st_table *table, rn_error *err) {
     struct weights *weights = table->weights;
-    struct part single, index = {0};
-    rn_status status = part_open(weights, "model.safetensors", SIZE_MAX, &single, err);
-    const bool is_single = single.map.data != NULL;
-    if (status == RN_OK && is_single) status = store_file_open(weights, single.path, err);
-    part_close(&single);
-    if (status == RN_OK && !is_single) {
-        status = part_open(weights, "model.safetensors.index.json", INDEX_MAX, &index, err);
-        if (status == RN_OK && !index.map.data)
-            status = err_set(err, RN_ERR_MODEL,
-                             "%s: neither model.safetensors nor model.safetensors.index.json is in "
-                             "the folder",
-                             weights->name);
-        if (status == RN_OK)
-            status = st_index_read(table, weights->folder, index.name, (const char *)index.map.data,
-                                   index.map.size, err);
-        part_close(&index);
-    }
+    struct stat info;
+    char *single;
+    if (asprintf(&single, "%s/model.safetensors", weights->folder) < 0)
+        return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
+    const bool is_single = lstat(single, &info) == 0 || errno != ENOENT;
+    rn_status status = is_single ? store_file_open(weights, single, err) : index_read(table, err);
+    free(single);
     for (int i = 0; status == RN_OK && i < weights->n_files; i++)
         status = st_file_read(table, i, err);
     return status == RN_OK ? st_finish(table, err) : status;
@@ -145,9 +154,9 @@ static rn_status config_read(struct weights *weights, const struct part *part,
                           .err = err,
                           .archs = archs,
                           .path = part->name,
-                          .text = (const char *)part->map.data};
+                          .text = (const char *)part->image.data};
     const char *text = c.text;
-    const size_t len = part->map.size;
+    const size_t len = part->image.size;
     if (is_vocab) {
         hf_config_class(&c, text, len);
     } else {
@@ -160,13 +169,13 @@ static rn_status folder_read(struct weights *weights, const struct hf_arch *arch
                              rn_error *err) {
     struct part config;
     rn_status status = part_open(weights, "config.json", JSON_MAX, &config, err);
-    if (status == RN_OK && !config.map.data && !is_vocab)
+    if (status == RN_OK && !config.image.data && !is_vocab)
         status = err_set(err, RN_ERR_MODEL,
                          "%s: is missing; a folder is a model if it has config.json and "
                          "safetensors files",
                          config.name);
     if (status == RN_OK) status = name_put(weights, err);
-    if (status == RN_OK && config.map.data)
+    if (status == RN_OK && config.image.data)
         status = config_read(weights, &config, archs, is_vocab, err);
     if (status == RN_OK) status = sampling_read(weights, err);
     part_close(&config);
@@ -198,20 +207,20 @@ static void embedding_describe(struct hf_config *c) {
 }
 
 rn_status hf_describe(struct weights *weights, const struct hf_arch *archs, rn_error *err) {
-    struct file_map map = {0};
-    rn_status status = file_map_open(weights->path, &map, err);
+    struct file_image image = {0};
+    rn_status status = file_image_open(weights->path, JSON_MAX, &image, err);
     if (status) return status;
     struct hf_config c = {.weights = weights,
                           .err = err,
                           .archs = archs,
                           .path = weights->name,
-                          .text = (const char *)map.data,
+                          .text = (const char *)image.data,
                           .is_alone = true};
     snprintf(weights->container, sizeof weights->container, "config.json");
-    hf_config_read(&c, c.text, map.size);
+    hf_config_read(&c, c.text, image.size);
     if (c.status == RN_OK) embedding_describe(&c);
     status = c.status;
-    file_map_close(&map);
+    file_image_close(&image);
     if (status == RN_OK) status = store_metas_index(&weights->metas, weights->name, err);
     return status == RN_OK ? store_tensors_index(weights, err) : status;
 }

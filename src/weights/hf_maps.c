@@ -132,27 +132,30 @@ void hf_map_number(struct hf_mapper *m) {
                        (unsigned long long)t->bytes);
         return;
     }
+    const void *from = hf_tensor_plain(m->c, t);
     hf_mapper_name(m, "", name);
-    if (hf_tensor_new(m->c, name, FORMAT_F32, 1, &one, &data) == RN_OK)
-        format_decode(format_of(t), t->data, data, 1);
+    if (from && hf_tensor_new(m->c, name, FORMAT_F32, 1, &one, &data) == RN_OK)
+        format_decode(format_of(t), from, data, 1);
 }
 
 void hf_map_add_one(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     void *data;
     if (!check_plain(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
+    const void *from = hf_tensor_plain(m->c, m->tensor);
     hf_mapper_name(m, "", name);
-    if (hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
-        hf_copy_add_one(data, m->tensor, format_of(m->tensor));
+    if (from && hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
+        hf_copy_add_one(data, from, format_of(m->tensor), m->tensor->dim[0]);
 }
 
 void hf_map_minus_exp(struct hf_mapper *m) {
     char name[HF_GGUF_NAME_MAX];
     void *data;
     if (!check_plain(m) || !check_shape(m, m->tensor, 1, 0, 0, 0, 0)) return;
+    const void *from = hf_tensor_plain(m->c, m->tensor);
     hf_mapper_name(m, "", name);
-    if (hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
-        hf_copy_minus_exp(data, m->tensor, format_of(m->tensor));
+    if (from && hf_tensor_new(m->c, name, FORMAT_F32, 1, m->tensor->dim, &data) == RN_OK)
+        hf_copy_minus_exp(data, from, format_of(m->tensor), m->tensor->dim[0]);
 }
 
 // With the factors of the channels, in f32.
@@ -161,8 +164,9 @@ static void taps_scaled(struct hf_mapper *m, const char *name) {
     const int64_t dim[] = {t->dim[0], t->dim[2]};
     float *data;
     if (!check_shape(m, t, 3, m->c->n_tap_scale, 1, 0, 0)) return;
-    if (hf_tensor_new(m->c, name, FORMAT_F32, 2, dim, (void **)&data) != RN_OK) return;
-    format_decode(format_of(t), t->data, data, dim[0] * dim[1]);
+    const void *from = hf_tensor_plain(m->c, t);
+    if (!from || hf_tensor_new(m->c, name, FORMAT_F32, 2, dim, (void **)&data) != RN_OK) return;
+    format_decode(format_of(t), from, data, dim[0] * dim[1]);
     for (int64_t i = 0; i < dim[0] * dim[1]; i++) data[i] *= m->c->tap_scale[i / dim[0]];
 }
 
@@ -214,9 +218,11 @@ void hf_map_transposed(struct hf_mapper *m) {
     void *data;
     if (!check_plain(m) || !check_shape(m, t, 2, 0, 0, 0, 0)) return;
     const int64_t rows = t->dim[0], cols = t->dim[1];
+    const void *from = hf_tensor_plain(m->c, t);
     hf_mapper_name(m, "", name);
-    if (hf_tensor_new(m->c, name, format_of(t), 2, (const int64_t[]){cols, rows}, &data) == RN_OK)
-        hf_copy_transposed(data, t->data, rows, cols, rows, 0, 1, element_bytes(t));
+    if (from &&
+        hf_tensor_new(m->c, name, format_of(t), 2, (const int64_t[]){cols, rows}, &data) == RN_OK)
+        hf_copy_transposed(data, from, rows, cols, rows, 0, 1, element_bytes(t));
 }
 
 // A tensor whose slices of the third dimension are given one by one.
@@ -351,14 +357,12 @@ void hf_map_experts_down(struct hf_mapper *m) {
 struct expert_reader {
     struct hf_mapper *m;
     uint64_t bytes; // of a matrix
-    uint8_t *room;  // [bytes] for codes; NULL: they are read in the file
+    uint8_t *room;  // [bytes]
 };
 
 static bool experts_begin(struct hf_mapper *m, struct expert_reader *out) {
     const uint64_t bytes = m->tensor->bytes / (uint64_t)m->c->n_expert;
-    *out = (struct expert_reader){.m = m, .bytes = bytes};
-    if (m->tensor->codes == CODES_NONE) return true;
-    out->room = malloc((size_t)bytes);
+    *out = (struct expert_reader){.m = m, .bytes = bytes, .room = malloc((size_t)bytes)};
     if (!out->room) hf_mapper_fail(m, RN_ERR_NOMEM, "out of memory");
     return out->room != NULL;
 }
@@ -366,12 +370,11 @@ static bool experts_begin(struct hf_mapper *m, struct expert_reader *out) {
 // NULL: an error.
 static const uint8_t *expert_at(struct expert_reader *r, int64_t expert) {
     struct hf_config *c = r->m->c;
-    const uint8_t *data = r->m->tensor->data + (uint64_t)expert * r->bytes;
-    if (!r->room) return data;
+    const void *at = NULL;
     if (c->status == RN_OK)
-        c->status = derived_read(c->weights, &c->weights->derived[r->m->tensor->derived], data,
-                                 r->bytes, r->room, c->err);
-    return c->status == RN_OK ? r->room : NULL;
+        c->status = weights_read(c->weights, r->m->tensor->data + (uint64_t)expert * r->bytes,
+                                 r->bytes, r->room, &at, c->err);
+    return c->status == RN_OK ? at : NULL;
 }
 
 // Of [experts, in, 2 ff] the columns [first], [first + step], ... become the rows of gate and up.
@@ -413,13 +416,14 @@ void hf_map_turns_bias(struct hf_mapper *m) {
     const struct st_tensor *t = m->tensor;
     static const char *const which[] = {"gate", "up"};
     if (!check_plain(m) || !check_experts(m, t, 2, 2 * c->n_ff_expert, 0, 0)) return;
-    for (int i = 0; i < 2; i++) {
+    const void *from = hf_tensor_plain(m->c, t);
+    for (int i = 0; from && i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
         void *data;
         hf_mapper_name(m, which[i], name);
         const int64_t dim[] = {c->n_ff_expert, c->n_expert};
         if (hf_tensor_new(m->c, name, format_of(t), 2, dim, &data) == RN_OK)
-            hf_copy_strided(data, t->data, c->n_ff_expert * c->n_expert, i, 2, element_bytes(t));
+            hf_copy_strided(data, from, c->n_ff_expert * c->n_expert, i, 2, element_bytes(t));
     }
 }
 
@@ -464,7 +468,7 @@ static const uint8_t *mx_scales(struct hf_mapper *m, int64_t rows, int64_t block
     }
     if (!check_experts(m, t, 4, rows, blocks, 16) || !check_experts(m, scales, 3, rows, blocks, 0))
         return NULL;
-    return scales->data;
+    return hf_tensor_plain(m->c, scales);
 }
 
 // Whether a row's length is whole blocks.
@@ -481,7 +485,8 @@ void hf_map_mxfp4_gate_up(struct hf_mapper *m) {
     const int64_t ff = c->n_ff_expert, in = c->n_embd, blocks = in / 32;
     if (!check_blocks(m, in)) return;
     const uint8_t *scales = mx_scales(m, 2 * ff, blocks);
-    if (!scales) return;
+    const uint8_t *nibbles = scales ? hf_tensor_plain(m->c, m->tensor) : NULL;
+    if (!nibbles) return;
     for (int i = 0; i < 2; i++) {
         char name[HF_GGUF_NAME_MAX];
         void *data;
@@ -490,8 +495,8 @@ void hf_map_mxfp4_gate_up(struct hf_mapper *m) {
         if (hf_tensor_new(m->c, name, FORMAT_MXFP4, 3, dim, &data) != RN_OK) return;
         for (int64_t row = 0; row < ff * c->n_expert; row++) {
             const int64_t from = (2 * row + i) * blocks;
-            hf_copy_mxfp4((uint8_t *)data + row * blocks * 17, m->tensor->data + from * 16,
-                          scales + from, blocks);
+            hf_copy_mxfp4((uint8_t *)data + row * blocks * 17, nibbles + from * 16, scales + from,
+                          blocks);
         }
     }
 }
@@ -503,11 +508,12 @@ void hf_map_mxfp4_down(struct hf_mapper *m) {
     void *data;
     if (!check_blocks(m, ff)) return;
     const uint8_t *scales = mx_scales(m, out, blocks);
-    if (!scales) return;
+    const uint8_t *nibbles = scales ? hf_tensor_plain(m->c, m->tensor) : NULL;
+    if (!nibbles) return;
     hf_mapper_name(m, "", name);
     const int64_t dim[] = {ff, out, c->n_expert};
     if (hf_tensor_new(m->c, name, FORMAT_MXFP4, 3, dim, &data) == RN_OK)
-        hf_copy_mxfp4(data, m->tensor->data, scales, out * c->n_expert * blocks);
+        hf_copy_mxfp4(data, nibbles, scales, out * c->n_expert * blocks);
 }
 
 void hf_map_mxfp4_scales(struct hf_mapper *m) {

@@ -150,6 +150,7 @@ static void map_one(struct hf_mapper *m) {
                        m->c->n_layer);
     } else {
         m->row->map(m);
+        store_bring_end(m->c->weights);
     }
 }
 

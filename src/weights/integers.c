@@ -1,9 +1,9 @@
 // See integers.h. Here they are decoded; integers_adopt.c finds them in a folder. Codes, zero
-// points and scales are read in the files' mappings: the rows of a matrix may be packed across, so
-// that a few rows are a few bytes of every page.
+// points and scales are in memory while a tensor is read.
 #include "weights/integers.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
@@ -198,52 +198,99 @@ static void part_decode(const struct integers *in, int64_t row, int64_t n, int64
 
 // ---------------------------------------------------------------- any part of a tensor
 
-static rn_status files_check(const struct weights *weights, const struct derived *derived,
-                             rn_error *err) {
-    const struct integers *in = &derived->integers;
-    const int all[] = {derived->file, in->scale_file, in->zero.data ? in->zero.file : -1};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const struct store_file *file = all[i] < 0 ? NULL : &weights->files[all[i]];
-        if (!file || file->fd < 0 || (i > 0 && all[i] == all[i - 1])) continue;
-        const rn_status status = file_check_size(file->path, file->fd, file->size, err);
-        if (status) return status;
-    }
-    return RN_OK;
+static uint64_t padded(uint64_t bytes) { return (bytes + WORD - 1) / WORD * WORD; }
+
+// Reads a part into the room; *data is then where it is.
+static rn_status part_bring(const struct weights *weights, int file, uint64_t bytes, uint8_t **room,
+                            const uint8_t **data, rn_error *err) {
+    const struct store_file *from = &weights->files[file];
+    uint8_t *to = *room;
+    *room += padded(bytes);
+    const uint64_t at = (uint64_t)(*data - from->data);
+    *data = to;
+    return store_file_read(from, at, bytes, to, err);
 }
 
-// The first rows ask the disk for all codes, whose pages all rows need. Behind the last ones the
-// pages go.
-static void pages_keep(const struct weights *weights, const struct derived *derived, bool is_first,
-                       bool is_last) {
+static rn_status held_fill(const struct weights *weights, const struct integers *of,
+                           struct integers_held *held, rn_error *err) {
+    struct integers in = *of;
+    const uint64_t zeros = in.zero.data ? in.zero.bytes : 0;
+    uint8_t *room = malloc(padded(in.code.bytes) + padded(in.scale_bytes) + padded(zeros));
+    if (!room) return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
+    held->bytes = room;
+    rn_status s = part_bring(weights, in.code.file, in.code.bytes, &room, &in.code.data, err);
+    if (!s) s = part_bring(weights, in.scale_file, in.scale_bytes, &room, &in.scale, err);
+    if (!s && zeros) s = part_bring(weights, in.zero.file, zeros, &room, &in.zero.data, err);
+    if (!s) return RN_OK;
+    free(held->bytes);
+    held->bytes = NULL;
+    return s;
+}
+
+// The rows of a matrix may be packed across, so that a few rows are a few bytes everywhere. So the
+// first reader brings all of it, and it goes when every byte of the tensor was read.
+static rn_status held_enter(const struct weights *weights, const struct derived *derived,
+                            struct integers *out, rn_error *err) {
     const struct integers *in = &derived->integers;
-    const uint64_t bits = (uint64_t)in->rows * (uint64_t)in->cols * (uint64_t)in->code.bits;
-    const struct file_map map = {.data = derived->code, .size = (size_t)(bits / 8)};
-    if (weights->files[derived->file].fd < 0) return;
-    if (is_first) file_map_want(&map);
-    if (is_last) file_map_drop(&map);
+    struct integers_held *held = derived->held;
+    rn_status status = RN_OK;
+    pthread_mutex_lock(&held->lock);
+    if (!held->bytes) {
+        held->left = (uint64_t)in->rows * format_row_bytes(in->format, in->cols);
+        status = held_fill(weights, in, held, err);
+    }
+    if (!status) held->n_readers++;
+    *out = *in;
+    out->code.data = held->bytes;
+    out->scale = held->bytes + padded(in->code.bytes);
+    if (in->zero.data) out->zero.data = out->scale + padded(in->scale_bytes);
+    pthread_mutex_unlock(&held->lock);
+    return status;
+}
+
+static void held_leave(struct integers_held *held, uint64_t bytes) {
+    pthread_mutex_lock(&held->lock);
+    held->left -= bytes < held->left ? bytes : held->left;
+    if (--held->n_readers == 0 && held->left == 0) {
+        free(held->bytes);
+        held->bytes = NULL;
+    }
+    pthread_mutex_unlock(&held->lock);
+}
+
+struct integers_held *integers_held_create(void) {
+    struct integers_held *held = calloc(1, sizeof *held);
+    if (held) pthread_mutex_init(&held->lock, NULL);
+    return held;
+}
+
+void integers_held_destroy(struct integers_held *held) {
+    if (!held) return;
+    pthread_mutex_destroy(&held->lock);
+    free(held->bytes);
+    free(held);
 }
 
 rn_status integers_read(const struct weights *weights, const struct derived *derived, uint64_t at,
                         uint64_t bytes, void *out, rn_error *err) {
-    const struct integers *in = &derived->integers;
-    const struct format *format = format_at(in->format);
-    const uint64_t row_bytes = format_row_bytes(in->format, in->cols),
+    struct integers in;
+    const struct format *format = format_at(derived->integers.format);
+    const uint64_t row_bytes = format_row_bytes(derived->integers.format, derived->integers.cols),
                    size = (uint64_t)format->block_bytes, end = at + bytes;
-    const rn_status status = files_check(weights, derived, err);
     uint8_t *to = out;
     assert(at % size == 0 && bytes % size == 0);
+    const rn_status status = held_enter(weights, derived, &in, err);
     if (status) return status;
-    pages_keep(weights, derived, at == 0, false);
     for (uint64_t n; at < end; at += n, to += n) { // a part of a row, or rows
         const uint64_t row = at / row_bytes, from = at % row_bytes, rest = row_bytes - from;
         const bool is_whole = from == 0 && end - at >= row_bytes;
         n = is_whole ? (end - at) / row_bytes * row_bytes : end - at < rest ? end - at : rest;
         const uint64_t until = is_whole ? row_bytes : from + n;
-        part_decode(in, (int64_t)row, is_whole ? (int64_t)(n / row_bytes) : 1,
+        part_decode(&in, (int64_t)row, is_whole ? (int64_t)(n / row_bytes) : 1,
                     (int64_t)(from / size) * format->block, (int64_t)(until / size) * format->block,
                     to);
     }
-    pages_keep(weights, derived, false, end == (uint64_t)in->rows * row_bytes);
+    held_leave(derived->held, bytes);
     return RN_OK;
 }
 

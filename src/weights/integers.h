@@ -6,11 +6,14 @@
 #ifndef RN_WEIGHTS_INTEGERS_H
 #define RN_WEIGHTS_INTEGERS_H
 
+#include <pthread.h>
+
 #include "weights/hf.h"
 
 // Codes or zero points: where that of a row and a column is, or that of a row and a group.
 struct packed {
-    const uint8_t *data; // in a file's mapping; NULL: each is `all`
+    const uint8_t *data; // in a file, or in memory (integers_read); NULL: each is `all`
+    uint64_t bytes;
     int file;
     int bits, all;
     uint8_t flip;                 // stored with these bits inverted
@@ -29,7 +32,8 @@ struct integers {
     const int32_t *order, *first;
     struct packed code, zero;
     int zero_add;         // to a zero point
-    const uint8_t *scale; // in a file's mapping
+    const uint8_t *scale; // in a file, or in memory (integers_read)
+    uint64_t scale_bytes;
     int scale_file;
     enum format_id scale_format;
     int64_t scale_row, scale_col; // scales to that of the next row, of the next group
@@ -47,11 +51,21 @@ enum st_dtype integers_dtype(int rank);
 // F16 or BF16, whichever is that of its scales; BF16 for scales in F32.
 enum st_dtype integers_plain(const struct weights *weights, const struct st_tensor *t);
 
+// Codes, zero points and scales in memory, while the tensor is read.
+struct integers_held {
+    pthread_mutex_t lock;
+    uint8_t *bytes; // NULL: they are not there
+    int n_readers;
+    uint64_t left; // bytes of the tensor that were not read since
+};
+
 // The bytes from `at` on of the tensor in its format, whole blocks, into out.
 struct derived;
 rn_status integers_read(const struct weights *weights, const struct derived *derived, uint64_t at,
                         uint64_t bytes, void *out, rn_error *err);
 void integers_numbers(const struct integers *in, uint64_t *out); // see derived_numbers
+struct integers_held *integers_held_create(void);                // NULL: no memory
+void integers_held_destroy(struct integers_held *held);
 
 // For the two files: the zero point of a row and a group. The byte that is stored at an offset.
 int integers_zero(const struct integers *in, int64_t row, int64_t group);

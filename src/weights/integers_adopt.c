@@ -57,6 +57,11 @@ static struct st_tensor *part_find(const struct adopting *a, const char *end) {
     return part;
 }
 
+// So that it can be read here.
+static rn_status part_bring(const struct adopting *a, const struct st_tensor *t) {
+    return store_bring(a->c->weights, t->data, t->bytes, a->c->err);
+}
+
 static bool is_matrix(const struct st_tensor *t, const char *dtype, int64_t rows, int64_t cols) {
     return strcmp(t->dtype_name, dtype) == 0 && t->n_dims == 2 && t->dim[1] == rows &&
            t->dim[0] == cols && t->bytes > 0;
@@ -83,6 +88,7 @@ static rn_status scales_find(struct adopting *a, const char *end, struct st_tens
     if (t->bytes == 0 || t->n_dims < 1 || t->n_dims > 2)
         return fail(a, t, RN_ERR_MODEL, "scales are expected to be a matrix");
     a->in.scale = t->data;
+    a->in.scale_bytes = t->bytes;
     a->in.scale_file = t->file;
     a->in.scale_format = t->dtype == ST_F32   ? FORMAT_F32
                          : t->dtype == ST_F16 ? FORMAT_F16
@@ -94,6 +100,8 @@ static rn_status scales_check(struct adopting *a, const struct st_tensor *t) {
     const int64_t n = t->dim[0] * t->dim[1], size = format_at(a->in.scale_format)->block_bytes;
     float scale[CHUNK];
     char text[80];
+    const rn_status status = part_bring(a, t);
+    if (status) return status;
     a->is_exact = true;
     for (int64_t i = 0; i < n; i += CHUNK) {
         const int64_t count = n - i < CHUNK ? n - i : CHUNK;
@@ -168,6 +176,8 @@ static rn_status order_read(struct adopting *a, const char *end) {
     if (!t) return RN_OK;
     if (strcmp(t->dtype_name, "I32") != 0 || t->n_dims != 1 || t->dim[0] != in->cols)
         return fail(a, t, RN_ERR_MODEL, "a group in I32 is expected for each input");
+    const rn_status status = part_bring(a, t);
+    if (status) return status;
     for (int64_t i = 0; a->c->quant.integers == HF_INTEGERS_PACKED && i < in->cols; i++)
         if (group_at(t, i) == -1) return RN_OK;
     for (int64_t i = 0; i < in->cols; i++) {
@@ -192,6 +202,7 @@ static void scales_by_group(struct integers *in, const struct st_tensor *scales)
 // Zero points of [groups, outputs], packed along the outputs.
 static void zeros_by_group(struct integers *in, const struct st_tensor *zeros) {
     in->zero = (struct packed){.data = zeros->data,
+                               .bytes = zeros->bytes,
                                .file = zeros->file,
                                .bits = in->code.bits,
                                .is_mixed = in->code.is_mixed,
@@ -274,6 +285,8 @@ static rn_status shape_read(struct adopting *a) {
     if (!t) return fail(a, a->codes, RN_ERR_MODEL, "its shape is missing: NAME.weight_shape");
     if (t->n_dims != 1 || t->dim[0] != 2)
         return fail(a, t, RN_ERR_MODEL, "two numbers are expected");
+    const rn_status status = part_bring(a, t);
+    if (status) return status;
     if (strcmp(t->dtype_name, "I64") == 0) {
         memcpy(dim, t->data, sizeof dim);
     } else if (strcmp(t->dtype_name, "I32") == 0) {
@@ -305,6 +318,7 @@ static rn_status zeros_by_row(struct adopting *a) {
     if (is_matrix(zeros, "I8", in->rows, in->n_group)) {
         in->zero_add = in->zero.all - SIGN;
         in->zero = (struct packed){.data = zeros->data,
+                                   .bytes = zeros->bytes,
                                    .file = zeros->file,
                                    .bits = 8,
                                    .flip = SIGN,
@@ -315,6 +329,7 @@ static rn_status zeros_by_row(struct adopting *a) {
         return RN_OK;
     }
     in->zero = (struct packed){.data = zeros->data,
+                               .bytes = zeros->bytes,
                                .file = zeros->file,
                                .bits = bits,
                                .row_per = WORD_BITS / bits,
@@ -431,14 +446,16 @@ enum st_dtype integers_plain(const struct weights *weights, const struct st_tens
 // ---------------------------------------------------------------- all of them
 
 // Programs of GPTQ give every matrix a bias, of zeros where the model has none.
-static void bias_forget(const struct adopting *a) {
+static rn_status bias_forget(const struct adopting *a) {
     char full[2 * ST_NAME_MAX];
     snprintf(full, sizeof full, "%s.bias", a->stem);
     const struct st_tensor *found = st_find(a->table, full);
-    if (!found) return;
-    for (uint64_t i = 0; i < found->bytes; i++)
-        if (found->data[i]) return;
+    if (!found) return RN_OK;
+    const rn_status status = part_bring(a, found);
+    for (uint64_t i = 0; !status && i < found->bytes; i++)
+        if (found->data[i]) return RN_OK;
     a->table->tensors[found - a->table->tensors].is_known = true;
+    return status;
 }
 
 static rn_status name_make(struct adopting *a) {
@@ -467,9 +484,13 @@ static rn_status tensor_adopt(struct adopting *a, const struct layout *layout) {
         (s = scales_check(a, scales)) || (s = order_read(a, layout->order)))
         return s;
     a->in.code.data = t->data;
+    a->in.code.bytes = t->bytes;
+    a->in.code.file = t->file;
     if (a->c->quant.needs_order && a->in.n_group > 1 && !part_find(a, layout->order))
         return fail(a, t, RN_ERR_MODEL, "its g_idx is missing, the config has desc_act");
-    bias_forget(a);
+    if ((s = bias_forget(a))) return s;
+    s = store_bring(a->c->weights, a->in.zero.data, a->in.zero.bytes, a->c->err);
+    if (s) return s;
     const enum st_dtype dtype = dtype_choose(a);
     struct derived *derived = derived_push(a->c->weights, t, CODES_INTEGERS);
     if (!derived) return fail(a, t, RN_ERR_NOMEM, "out of memory");
@@ -509,6 +530,7 @@ rn_status integers_adopt(struct hf_config *c, struct st_table *table) {
         const struct layout *layout = layout_of(&a, &table->tensors[i]);
         a.codes = &table->tensors[i];
         const rn_status status = layout ? tensor_adopt(&a, layout) : RN_OK;
+        store_bring_end(c->weights);
         if (status) return status;
     }
     return RN_OK;

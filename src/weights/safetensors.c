@@ -268,10 +268,13 @@ static rn_status check_overlap(const struct reader *r, int first) {
 }
 
 static rn_status header_find(struct reader *r) {
+    struct weights *weights = r->table->weights;
     uint64_t len;
     if (r->file->size < LENGTH_BYTES)
         return FAIL(r, RN_ERR_MODEL, "truncated: %" PRIu64 " bytes are no safetensors file",
                     r->file->size);
+    rn_status status = store_bring(weights, r->file->data, LENGTH_BYTES, r->err);
+    if (status) return status;
     memcpy(&len, r->file->data, sizeof len);
     if (len > ST_MAX_HEADER || len > r->file->size - LENGTH_BYTES)
         return FAIL(r, RN_ERR_MODEL,
@@ -279,11 +282,12 @@ static rn_status header_find(struct reader *r) {
                     "file's %" PRIu64 ": truncated, or no safetensors file",
                     len, ST_MAX_HEADER, r->file->size - LENGTH_BYTES);
     r->data_start = LENGTH_BYTES + len;
-    jread_init(&r->json, (const char *)r->file->data + LENGTH_BYTES, (size_t)len);
-    return RN_OK;
+    status = store_bring(weights, r->file->data, r->data_start, r->err);
+    if (!status) jread_init(&r->json, (const char *)r->file->data + LENGTH_BYTES, (size_t)len);
+    return status;
 }
 
-rn_status st_file_read(struct st_table *table, int file, rn_error *err) {
+static rn_status header_read(struct st_table *table, int file, rn_error *err) {
     struct reader r = {.table = table,
                        .file = &table->weights->files[file],
                        .file_index = file,
@@ -304,6 +308,12 @@ rn_status st_file_read(struct st_table *table, int file, rn_error *err) {
     jread_finish(&r.json);
     status = json_status(&r);
     return status == RN_OK ? check_overlap(&r, first) : status;
+}
+
+rn_status st_file_read(struct st_table *table, int file, rn_error *err) {
+    const rn_status status = header_read(table, file, err);
+    store_bring_end(table->weights);
+    return status;
 }
 
 // --- the index of several files ---

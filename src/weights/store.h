@@ -13,6 +13,8 @@ enum {
     STORE_MAX_TENSORS = 262144,
     STORE_MAX_NAME_BYTES = 16 << 20, // all keys and tensor names together
     STORE_MAX_FILES = 4096,
+    STORE_MAX_HEADER_BYTES =
+        256 << 20, // of GGUF: keys, vocabulary and tensors' names, of all parts
 };
 
 struct derived;
@@ -22,14 +24,17 @@ struct store_name {
     int index; // in tensors or metas
 };
 
+// Of a file on disk only its first n_here bytes are in memory, and what store_bring brings; the
+// rest comes by store_file_read.
 struct store_file {
-    const uint8_t *data; // the whole file
-    uint64_t size;
-    struct file_map map;     // the memory behind data, if this owns it
-    int fd;                  // of a mapped file, for reads beside the mapping; -1: not a file
-    struct file_stamp stamp; // of a mapped file, when it was opened
-    const char *path;        // the end of its path, for messages
-    const char *name;        // without folders
+    const uint8_t *data; // addresses of the whole file
+    uint64_t size, n_here;
+    struct file_image image; // the memory behind data, if this owns it
+    int fd;                  // of a file on disk; -1: all of it is in memory
+    struct file_stamp stamp; // of a file on disk, when it was opened
+    uint64_t brought, brought_end;
+    const char *path; // the end of its path, for messages
+    const char *name; // without folders
 };
 
 struct store_metas {
@@ -52,7 +57,7 @@ struct weights {
     struct tensor_view *tensors;     // [n_tensors], in the files' order
     struct store_name *tensor_names; // the same, sorted by name
     int n_tensors, cap_tensors;
-    uint64_t name_bytes;
+    uint64_t name_bytes, header_bytes;
     // [n_derived] by their addresses, which are in [derived_base, derived_base + derived_bytes)
     struct derived *derived;
     int n_derived, cap_derived;
@@ -65,11 +70,22 @@ struct weights {
 // Back to the path alone.
 void store_reset(struct weights *weights);
 
-// Maps a file and puts it at the end of the list; its index is n_files - 1 then.
+// Opens a file and puts it at the end of the list; its index is n_files - 1 then.
 rn_status store_file_open(struct weights *weights, const char *path, rn_error *err);
 // The same with memory that outlives the weights; path is used in messages.
 rn_status store_file_add(struct weights *weights, const char *path, const void *data, size_t size,
                          rn_error *err);
+
+// Bytes [at, at + bytes) of the file into dst. Any number of threads may read at once.
+rn_status store_file_read(const struct store_file *file, uint64_t at, uint64_t bytes, void *dst,
+                          rn_error *err);
+// While a model is opened: brings bytes of a file into memory, at their addresses in it. Those of a
+// file in memory, or of none, are there.
+rn_status store_bring(struct weights *weights, const void *data, uint64_t bytes, rn_error *err);
+// Gives back the memory of all that was brought.
+void store_bring_end(struct weights *weights);
+// The first `end` bytes of the file, which has as many, for the reader of its header.
+rn_status store_header_read(struct weights *weights, int file, uint64_t end, rn_error *err);
 
 // A NUL-terminated copy of a name; NULL when there is no memory. The caller keeps name_bytes within
 // STORE_MAX_NAME_BYTES.

@@ -48,7 +48,7 @@ static rn_status map_tensors(struct weights *weights, uint64_t bytes, int rights
         return status;
     }
     const int file = weights->n_files - 1;
-    weights->files[file].map = (struct file_map){raw + before, size};
+    weights->files[file].image = (struct file_image){raw + before, size};
     for (int i = 0; i < weights->n_tensors; i++) {
         struct tensor_view *tensor = &weights->tensors[i];
         if (tensor->data) continue;

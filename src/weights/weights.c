@@ -27,7 +27,7 @@ static rn_status weights_create(const char *path, struct weights **out, rn_error
 
 void store_reset(struct weights *weights) {
     for (int i = 0; i < weights->n_files; i++) {
-        file_map_close(&weights->files[i].map);
+        file_image_close(&weights->files[i].image);
         file_close(&weights->files[i].fd);
     }
     derived_close(weights);
@@ -106,15 +106,6 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Tensors that were rewritten into memory need not be there twice.
-static rn_status folder_open(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
-                             rn_error *err) {
-    const rn_status status = hf_open(weights, archs, is_vocab, err);
-    for (int i = 0; i < weights->n_files; i++)
-        if (weights->files[i].fd >= 0) file_map_drop(&weights->files[i].map);
-    return status;
-}
-
 rn_status weights_open(const char *path, struct weights **out, rn_error *err) {
     struct weights *weights;
     *out = NULL;
@@ -129,7 +120,7 @@ rn_status weights_open_any(const char *path, const struct hf_arch *archs, bool i
     *out = NULL;
     const rn_status status = weights_create(path, &weights, err);
     if (status != RN_OK) return status;
-    return open_end(folder_open(weights, archs, is_vocab, err), weights, out);
+    return open_end(hf_open(weights, archs, is_vocab, err), weights, out);
 }
 
 rn_status weights_describe_config(const char *path, const struct hf_arch *archs,
@@ -201,30 +192,33 @@ rn_status store_file_add(struct weights *weights, const char *path, const void *
     struct store_file *file = file_push(weights, path, err);
     if (!file) return RN_ERR_NOMEM;
     file->data = data;
-    file->size = size;
+    file->size = file->n_here = size;
     return RN_OK;
 }
 
 rn_status store_file_open(struct weights *weights, const char *path, rn_error *err) {
-    struct file_map map;
+    struct file_image image;
     int fd;
-    rn_status status = file_map_open_read(path, &map, &fd, err);
+    rn_status status = file_image_reserve(path, &image, &fd, err);
     if (status != RN_OK) return status;
     struct file_stamp stamp = {0};
     status = file_stamp(path, fd, &stamp, err);
-    if (status == RN_OK) status = store_file_add(weights, path, map.data, map.size, err);
+    if (status == RN_OK) status = store_file_add(weights, path, image.data, image.size, err);
     if (status != RN_OK) {
-        file_map_close(&map);
+        file_image_close(&image);
         file_close(&fd);
         return status;
     }
-    weights->files[weights->n_files - 1].map = map;
-    weights->files[weights->n_files - 1].fd = fd;
-    weights->files[weights->n_files - 1].stamp = stamp;
-    return RN_OK;
+    struct store_file *file = &weights->files[weights->n_files - 1];
+    file->image = image;
+    file->fd = fd;
+    file->stamp = stamp;
+    file->n_here = 0;
+    file->stamp.size = file->size; // between the two looks at it the size may have changed
+    return file_check_same(file->path, fd, &file->stamp, err);
 }
 
-// The file whose mapping holds an address; NULL: none.
+// The file on disk that has an address; NULL: none.
 static const struct store_file *file_of(const struct weights *weights, const void *data) {
     for (int i = 0; i < weights->n_files; i++) {
         const struct store_file *file = &weights->files[i];
@@ -240,8 +234,60 @@ rn_status weights_read(const struct weights *weights, const void *data, uint64_t
     *at = derived || file ? buffer : data;
     if (derived) return derived_read(weights, derived, data, bytes, buffer, err);
     if (!file) return RN_OK;
-    return file_read(file->path, file->fd, (uintptr_t)data - (uintptr_t)file->data, bytes, buffer,
-                     err);
+    return store_file_read(file, (uintptr_t)data - (uintptr_t)file->data, bytes, buffer, err);
+}
+
+rn_status weights_check_files(const struct weights *weights, rn_error *err) {
+    for (int i = 0; i < weights->n_files; i++) {
+        const struct store_file *file = &weights->files[i];
+        const rn_status status =
+            file->fd < 0 ? RN_OK : file_check_same(file->name, file->fd, &file->stamp, err);
+        if (status) return status;
+    }
+    return RN_OK;
+}
+
+rn_status store_file_read(const struct store_file *file, uint64_t at, uint64_t bytes, void *dst,
+                          rn_error *err) {
+    assert(at <= file->size && bytes <= file->size - at);
+    if (file->fd >= 0) return file_read(file->name, file->fd, at, bytes, dst, err);
+    memcpy(dst, file->data + at, (size_t)bytes);
+    return RN_OK;
+}
+
+rn_status store_bring(struct weights *weights, const void *data, uint64_t bytes, rn_error *err) {
+    struct store_file *file = (struct store_file *)(uintptr_t)file_of(weights, data);
+    if (!file || bytes == 0) return RN_OK;
+    const uint64_t at = (uintptr_t)data - (uintptr_t)file->data, end = at + bytes;
+    if (file->brought == file->brought_end) file->brought = at;
+    if (at < file->brought) file->brought = at;
+    if (end > file->brought_end) file->brought_end = end;
+    return file_image_bring(&file->image, file->path, file->fd, at, bytes, err);
+}
+
+void store_bring_end(struct weights *weights) {
+    for (int i = 0; i < weights->n_files; i++) {
+        struct store_file *file = &weights->files[i];
+        file_image_drop(&file->image, file->brought, file->brought_end - file->brought);
+        file->brought = file->brought_end = 0;
+    }
+}
+
+rn_status store_header_read(struct weights *weights, int index, uint64_t end, rn_error *err) {
+    enum { PIECE = 256 << 10 };
+    struct store_file *file = &weights->files[index];
+    if (end <= file->n_here) return RN_OK;
+    const uint64_t more = end - file->n_here, bytes = (more + PIECE - 1) / PIECE * PIECE;
+    const uint64_t rest = file->size - file->n_here, n = bytes < rest ? bytes : rest;
+    if (more > STORE_MAX_HEADER_BYTES - weights->header_bytes)
+        return err_set(err, RN_ERR_MODEL, "%s: the header takes over %d bytes", file->path,
+                       STORE_MAX_HEADER_BYTES);
+    const rn_status status =
+        file_image_bring(&file->image, file->path, file->fd, file->n_here, n, err);
+    if (status) return status;
+    file->n_here += n;
+    weights->header_bytes += more;
+    return RN_OK;
 }
 
 const char *store_name_dup(struct weights *weights, const uint8_t *text, uint64_t len) {

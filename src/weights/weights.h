@@ -1,8 +1,10 @@
 // A model's files as named tensors and metadata, from any container: one GGUF file, a split GGUF, a
 // Hugging Face folder. Names, keys and shapes are GGUF's in every case, so that nothing above knows
 // where a model came from. Facts that GGUF cannot express have keys of their own (hf_config.c).
-// Owns the mappings; views borrow from them. Invariant: after a successful open every view is
-// inside a mapping or inside memory that this owns.
+// Owns addresses for all bytes of its files, from which views borrow. Metadata are in memory. A
+// tensor's bytes come by weights_read: files are not mapped, so what happens to a file becomes a
+// status and no signal. Invariant: after a successful open every view is inside these addresses or
+// inside memory that this owns.
 #ifndef RN_WEIGHTS_WEIGHTS_H
 #define RN_WEIGHTS_WEIGHTS_H
 
@@ -22,14 +24,14 @@ struct tensor_view {
     enum format_id format;
     int n_dims;
     int64_t dim[WEIGHTS_MAX_DIMS]; // dim[0] is the row length (fastest); unused ones are 1
-    const void *data;              // NULL where parts is set
+    const void *data;              // an address for weights_read; NULL where parts is set
     // Slices of the third dimension that are stored apart (one file tensor per expert): [dim[2]],
     // each of bytes / dim[2]. NULL: all of it is at data.
     const void *const *parts;
     uint64_t bytes;
     uint64_t offset;         // in its file; 0 where it was computed at open
     int file;                // which of weights_file_at
-    enum tensor_codes codes; // if there are any, it is read by weights_read alone
+    enum tensor_codes codes; // what weights_read makes its bytes of
 };
 
 // As GGUF numbers them.
@@ -87,12 +89,14 @@ const struct tensor_view *weights_describe_add(struct weights *weights, const ch
 const struct tensor_view *weights_describe_find(const struct weights *weights, const char *name);
 rn_status weights_describe_end(struct weights *weights, rn_error *err);
 
-// For a reader that goes through a tensor's bytes once: *at is where [data, data + bytes) can be
-// read. Of a file that is buffer, which has room for them, so that the mapping's pages need not
-// stay; of other memory it is data itself. A file that was cut since open is an error. Any number
-// of threads may read at once.
+// Brings a tensor's bytes: *at is where [data, data + bytes) can be read. Of a file on disk that is
+// buffer, which has room for them; of memory it is data itself. With 0 bytes it only tells which of
+// the two. A file that was cut since open is an error. Any number of threads may read at once.
 rn_status weights_read(const struct weights *weights, const void *data, uint64_t bytes,
                        void *buffer, const void **at, rn_error *err);
+// RN_ERR_IO: a file was written to since it was opened (file_check_same), so bytes that were read
+// since then may be of two models. The message says what changed.
+rn_status weights_check_files(const struct weights *weights, rn_error *err);
 
 // --- the identity of a model, see weights_hash.c ---
 

@@ -53,8 +53,8 @@ static enum format_id tensor_format(const struct form *form, const struct tensor
 
 // ---------------------------------------------------------------- writing
 
-static void put_tensor(struct writer *writer, const struct tensor_view *tensor,
-                       enum format_id format) {
+static void put_tensor(struct writer *writer, const struct weights *model,
+                       const struct tensor_view *tensor, enum format_id format) {
     uint64_t dims[WEIGHTS_MAX_DIMS];
     int64_t rows = 1;
     for (int i = 0; i < tensor->n_dims; i++) dims[i] = (uint64_t)tensor->dim[i];
@@ -62,14 +62,18 @@ static void put_tensor(struct writer *writer, const struct tensor_view *tensor,
     const uint64_t from = format_row_bytes(tensor->format, tensor->dim[0]);
     const uint64_t to = format_row_bytes(format, tensor->dim[0]);
     float *values = must(malloc((size_t)tensor->dim[0] * sizeof *values));
-    uint8_t *out = must(malloc((size_t)rows * to));
+    uint8_t *out = must(malloc((size_t)rows * to)), *in = must(malloc(tensor->bytes));
+    const void *at;
+    rn_error err;
+    if (weights_read(model, tensor->data, tensor->bytes, in, &at, &err)) die("%s", err.message);
     for (int64_t i = 0; i < rows; i++) {
-        format_decode(tensor->format, (const uint8_t *)tensor->data + (uint64_t)i * from, values,
+        format_decode(tensor->format, (const uint8_t *)at + (uint64_t)i * from, values,
                       tensor->dim[0]);
         format_encode(format, values, out + (uint64_t)i * to, tensor->dim[0]);
     }
     writer_tensor(writer, tensor->name, (uint32_t)tensor->n_dims, dims,
                   format_at(format)->gguf_type, out, (size_t)rows * to);
+    free(in);
     free(out);
     free(values);
 }
@@ -95,7 +99,7 @@ int main(int argc, char **argv) {
     put_metas(&writer, model, form);
     for (int i = 0; i < weights_tensor_count(model); i++) {
         const struct tensor_view *tensor = weights_tensor_at(model, i);
-        put_tensor(&writer, tensor, tensor_format(form, tensor, n_layer));
+        put_tensor(&writer, model, tensor, tensor_format(form, tensor, n_layer));
     }
     size_t size;
     uint8_t *image = writer_finish(&writer, &size);

@@ -10,6 +10,7 @@
 #include "block_bench.h"
 #include "drafter_world.h"
 #include "plan/batch.h"
+#include "tensor_bytes.h"
 #include "weights/folder.h"
 
 enum { TOKENS = BENCH_TOKENS, WIDEST = 256, TEXT = 60, VOCAB = 512 };
@@ -149,7 +150,8 @@ static void feed_forward(const struct definition *d, int layer, double *x) {
 // becomes the assistant's own.
 static void define(const struct definition *d, int32_t token, double *hidden, int last,
                    double *logits) {
-    const float *embd = weights_tensor_find(d->model->weights, "token_embd.weight")->data;
+    const float *embd = tensor_bytes(d->model->weights,
+                                     weights_tensor_find(d->model->weights, "token_embd.weight"));
     const int n_model = d->a->n_model, n = d->a->n_embd;
     double both[2 * WIDEST], x[WIDEST], h[WIDEST];
     for (int i = 0; i < n_model; i++) {

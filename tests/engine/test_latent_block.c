@@ -7,6 +7,7 @@
 #include "backend_here.h"
 #include "bare_engine.h"
 #include "hybrid_mixes.h"
+#include "tensor_bytes.h"
 
 enum { LAYERS = 3, EMBD = 64 };
 #define ARCH "deepseek2"
@@ -49,8 +50,10 @@ static int file_make(void **state) {
     }
     writer_kv_u32(&writer, ARCH ".block_count", LAYERS + 1);
     writer_kv_u32(&writer, ARCH ".nextn_predict_layers", 1);
-    for (int i = 0; i < weights_tensor_count(from); i++)
-        block_copy(&writer, weights_tensor_at(from, i));
+    for (int i = 0; i < weights_tensor_count(from); i++) {
+        const struct tensor_view tensor = tensor_brought(from, i);
+        block_copy(&writer, &tensor);
+    }
     block_add(&writer, "eh_proj", EMBD);
     block_add(&writer, "enorm", 0);
     block_add(&writer, "hnorm", 0);

@@ -5,6 +5,7 @@
 
 #include "gguf_copy.h"
 #include "model/arch.h"
+#include "tensor_bytes.h"
 #include "weights/folder.h"
 
 struct described {
@@ -76,8 +77,8 @@ static inline uint8_t *changed_image(const char *name, struct change change, siz
         const uint64_t dims[] = {(uint64_t)tensor->dim[0], (uint64_t)tensor->dim[1],
                                  (uint64_t)tensor->dim[2]};
         if (change.without && strcmp(tensor->name, change.without) == 0) continue;
-        writer_tensor(&writer, tensor->name, (uint32_t)tensor->n_dims, dims, 0, tensor->data,
-                      tensor->bytes);
+        writer_tensor(&writer, tensor->name, (uint32_t)tensor->n_dims, dims, 0,
+                      tensor_bytes(gguf, tensor), tensor->bytes);
     }
     if (change.tensor)
         writer_tensor(&writer, change.tensor, 1, (const uint64_t[]){64}, 0, NULL,

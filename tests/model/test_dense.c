@@ -8,6 +8,7 @@
 #include "check.h"
 #include "model/described.h"
 #include "model/hparams.h"
+#include "tensor_bytes.h"
 
 // ---------------------------------------------------------------- published configs
 
@@ -420,8 +421,8 @@ static uint8_t *renamed_image(const char *name, const char *from, const char *to
         const struct tensor_view *tensor = weights_tensor_at(gguf, i);
         const uint64_t dims[] = {(uint64_t)tensor->dim[0], (uint64_t)tensor->dim[1],
                                  (uint64_t)tensor->dim[2]};
-        writer_tensor(&writer, tensor->name, (uint32_t)tensor->n_dims, dims, 0, tensor->data,
-                      tensor->bytes);
+        writer_tensor(&writer, tensor->name, (uint32_t)tensor->n_dims, dims, 0,
+                      tensor_bytes(gguf, tensor), tensor->bytes);
     }
     weights_close(gguf);
     return writer_finish(&writer, size);

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "model/described.h"
+#include "tensor_bytes.h"
 
 // ---------------------------------------------------------------- published configs
 
@@ -488,11 +489,12 @@ static void fused_write(struct writer *writer, const struct weights *from, int l
     snprintf(name, sizeof name, "blk.%d.ffn_up_exps.weight", layer);
     const struct tensor_view *up = weights_tensor_find(from, name);
     const size_t n = (size_t)gate->dim[2], one = gate->bytes / n;
+    const uint8_t *gates = tensor_bytes(from, gate), *ups = tensor_bytes(from, up);
     uint8_t *both = malloc(2 * gate->bytes);
     assert_non_null(both);
     for (size_t e = 0; e < n; e++) {
-        memcpy(both + 2 * e * one, (const uint8_t *)gate->data + e * one, one);
-        memcpy(both + (2 * e + 1) * one, (const uint8_t *)up->data + e * one, one);
+        memcpy(both + 2 * e * one, gates + e * one, one);
+        memcpy(both + (2 * e + 1) * one, ups + e * one, one);
     }
     snprintf(name, sizeof name, "blk.%d.ffn_gate_up_exps.weight", layer);
     writer_tensor(writer, name, 3,
@@ -509,7 +511,8 @@ static uint8_t *fused_image(const struct weights *from, int n_layer, size_t *siz
         const struct tensor_view *t = weights_tensor_at(from, i);
         const uint64_t dims[] = {(uint64_t)t->dim[0], (uint64_t)t->dim[1], (uint64_t)t->dim[2]};
         if (strstr(t->name, "ffn_gate_exps") || strstr(t->name, "ffn_up_exps")) continue;
-        writer_tensor(&writer, t->name, (uint32_t)t->n_dims, dims, 0, t->data, t->bytes);
+        writer_tensor(&writer, t->name, (uint32_t)t->n_dims, dims, 0, tensor_bytes(from, t),
+                      t->bytes);
     }
     for (int i = 0; i < n_layer; i++) fused_write(&writer, from, i);
     return writer_finish(&writer, size);
@@ -535,8 +538,9 @@ CASE(gate_and_up_of_experts_may_be_one_tensor) {
         const struct plan_weight *b = &one->plan.weight[one->plan.op[i].weight];
         assert_true(a->rows == b->rows && a->cols == b->cols && a->bytes == b->bytes);
         for (int e = 0; e < a->n_expert; e++, n++)
-            assert_memory_equal(a->expert_data[e], b->expert_data[e],
-                                a->bytes / (uint64_t)a->n_expert);
+            assert_memory_equal(bytes_brought(from, a->expert_data[e],
+                                              a->bytes / (uint64_t)a->n_expert),
+                                b->expert_data[e], a->bytes / (uint64_t)a->n_expert);
     }
     assert_int_equal(n, 3 * 3 * 8); // layers, products, experts
     model_deinit(one);

@@ -40,14 +40,25 @@ static void dump_tensors(FILE *out, const struct weights *weights) {
     }
 }
 
+static uint64_t weight_checksum(const struct plan *plan, const void *data, uint64_t bytes) {
+    uint8_t *room = malloc(bytes);
+    const void *at;
+    assert_non_null(room);
+    assert_int_equal(plan->fetch(plan->fetch_ctx, data, bytes, room, &at, NULL), RN_OK);
+    const uint64_t sum = data_checksum(at, bytes);
+    free(room);
+    return sum;
+}
+
 // Synthetic shapes have no bytes.
 static void dump_weights(FILE *out, const struct plan *plan, bool has_bytes) {
     for (int i = 0; i < plan->n_weight; i++) {
         const struct plan_weight *w = &plan->weight[i];
         uint64_t sum = 0;
-        if (has_bytes && !w->n_expert) sum = data_checksum(w->data, w->bytes);
+        if (has_bytes && !w->n_expert) sum = weight_checksum(plan, w->data, w->bytes);
         for (int e = 0; has_bytes && e < w->n_expert; e++)
-            sum = sum * 31 + data_checksum(w->expert_data[e], w->bytes / (uint64_t)w->n_expert);
+            sum = sum * 31 +
+                  weight_checksum(plan, w->expert_data[e], w->bytes / (uint64_t)w->n_expert);
         fprintf(out, "weight %d %s %d [%lld %lld] %" PRIu64 " %d %016" PRIx64 "\n", i, w->name,
                 w->format, (long long)w->rows, (long long)w->cols, w->bytes, w->n_expert, sum);
         if (w->is_cold) fprintf(out, "weight %d is cold\n", i);

@@ -17,18 +17,4 @@ CASE(codes_and_scales_are_their_products_in_bf16) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) fp8_check_model(names[i], 30);
 }
 
-CASE(a_machine_without_kernels_is_told_so) {
-    struct data_folder folder[2];
-    rn_model *model;
-    rn_engine *engine;
-    rn_error err = {0};
-    fp8_folders_make("qwen3", folder);
-    check(rn_model_open(folder[0].path, &model, &err) == RN_OK, "%s", err.message);
-    assert_int_equal(rn_engine_create(model, &(rn_engine_options){.isa = "scalar"}, &engine, &err),
-                     RN_ERR_UNSUPPORTED);
-    check(strstr(err.message, "a quantized folder needs the kernels of AVX2"), "%s", err.message);
-    rn_model_close(model);
-    for (int i = 0; i < 2; i++) data_folder_remove(&folder[i]);
-}
-
 TEST_PROGRAM(fp8) { return cases_run(NULL, NULL); }

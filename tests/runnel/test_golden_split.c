@@ -3,6 +3,7 @@
 // spread over them.
 #include "gguf_copy.h"
 #include "golden.h"
+#include "tensor_bytes.h"
 
 static void generate(struct golden *g, struct golden_run *run) {
     golden_generate(g, &(rn_engine_options){.kv_type = "f32", .logit_rows = 512}, run);
@@ -29,7 +30,8 @@ static void put_tensor(struct split *split, struct writer *writer, const char *n
     for (int d = 0; d < n_dims; d++) dims[d] = (uint64_t)tensor->dim[d];
     assert_int_equal(tensor->format, FORMAT_F32);
     writer_tensor(writer, name, (uint32_t)n_dims, dims, 0,
-                  (const uint8_t *)tensor->data + (expert < 0 ? 0 : (uint64_t)expert * bytes),
+                  (const uint8_t *)tensor_bytes(split->gguf, tensor) +
+                      (expert < 0 ? 0 : (uint64_t)expert * bytes),
                   bytes);
 }
 

@@ -4,6 +4,7 @@
 // label: memory
 #include "golden_folder.h"
 #include "model/model.h"
+#include "tensor_bytes.h"
 
 // Keys that a folder need not have, or has otherwise.
 static bool is_excepted(const char *key) {
@@ -49,11 +50,13 @@ static void compare_permuted(const struct tensor_view *have, const struct tensor
     }
 }
 
-static void compare_bytes(const struct tensor_view *have, const struct tensor_view *want) {
+static void compare_bytes(const struct weights *folder, const struct tensor_view *have,
+                          const struct tensor_view *want) {
     const uint64_t slice = want->bytes / (uint64_t)want->dim[2];
     for (int64_t i = 0; i < want->dim[2]; i++) {
-        const void *at =
+        const void *from =
             have->parts ? have->parts[i] : (const char *)have->data + slice * (uint64_t)i;
+        const void *at = bytes_brought(folder, from, slice);
         check(memcmp(at, (const char *)want->data + slice * (uint64_t)i, slice) == 0,
               "%s: bytes of slice %lld", want->name, (long long)i);
     }
@@ -93,7 +96,7 @@ static void compare_tensors(const struct weights *folder, const struct weights *
     const struct permuted_heads heads = permuted_heads_read(gguf);
     assert_int_equal(weights_tensor_count(folder), weights_tensor_count(gguf));
     for (int i = 0; i < weights_tensor_count(gguf); i++) {
-        const struct tensor_view *want = weights_tensor_at(gguf, i);
+        const struct tensor_view brought = tensor_brought(gguf, i), *want = &brought;
         const struct tensor_view *have = weights_tensor_find(folder, want->name);
         check(have, "%s is missing", want->name);
         check(have->format == want->format && have->n_dims == want->n_dims &&
@@ -102,9 +105,11 @@ static void compare_tensors(const struct weights *folder, const struct weights *
         const bool is_query = strstr(want->name, ".attn_q.weight");
         const bool is_key = strstr(want->name, ".attn_k.weight");
         if (heads.query && (is_query || is_key)) {
-            compare_permuted(have, want, is_query ? heads.query : heads.key);
+            struct tensor_view rows = *have;
+            rows.data = tensor_bytes(folder, have);
+            compare_permuted(&rows, want, is_query ? heads.query : heads.key);
         } else {
-            compare_bytes(have, want);
+            compare_bytes(folder, have, want);
         }
     }
 }

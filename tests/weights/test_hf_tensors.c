@@ -9,6 +9,7 @@
 
 #include "base/half.h"
 #include "folder.h"
+#include "tensor_bytes.h"
 
 enum { EMBD = 8, FF = 6, EXPERTS = 3 }; // hidden_size and intermediate_size of config_write
 
@@ -69,9 +70,12 @@ static void get(const struct weights *weights, const char *name, int64_t d0, int
     const uint64_t row_bytes = format_row_bytes(tensor->format, d0);
     check(tensor->bytes == row_bytes * (uint64_t)(rows * want[2]), "%s: bytes", name);
     for (int64_t s = 0; s < want[2]; s++) {
+        const uint64_t bytes = (uint64_t)rows * row_bytes;
         const uint8_t *slice =
-            tensor->parts ? tensor->parts[s]
-                          : (const uint8_t *)tensor->data + (uint64_t)(s * rows) * row_bytes;
+            bytes_brought(weights,
+                          tensor->parts ? tensor->parts[s]
+                                        : (const uint8_t *)tensor->data + (uint64_t)s * bytes,
+                          bytes);
         for (int64_t r = 0; r < rows; r++)
             format_decode(tensor->format, slice + (uint64_t)r * row_bytes,
                           out + (s * rows + r) * d0, d0);

@@ -56,14 +56,13 @@ static void check_values(const struct weights *weights, const char *name, float 
     const struct tensor_view *tensor = weights_tensor_find(weights, name);
     check(tensor && tensor->bytes == N_VALUES * sizeof value, "%s", name);
     float copy[N_VALUES];
-    const float *mapped = tensor->data;
     const void *at;
     rn_error err = {0};
     check(weights_read(weights, tensor->data, sizeof copy, copy, &at, &err) == RN_OK, "%s",
           err.message);
     for (int i = 0; i < N_VALUES; i++)
-        check(mapped[i] == value && ((const float *)at)[i] == value, "%s: %g and %g, expected %g",
-              name, (double)mapped[i], (double)copy[i], (double)value);
+        check(((const float *)at)[i] == value, "%s: %g, expected %g", name, (double)copy[i],
+              (double)value);
 }
 
 CASE(a_hundred_parts_are_one_model) {

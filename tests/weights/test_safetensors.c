@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "folder.h"
+#include "tensor_bytes.h"
 
 // An entry of model.norm.weight, which every test's model may have.
 #define NORM "'model.norm.weight':{'dtype':'F32','shape':[8],'data_offsets':[0,32]}"
@@ -40,11 +41,11 @@ CASE(tensors_have_the_files_bytes) {
     check(tensor && tensor->format == FORMAT_BF16 && tensor->n_dims == 2, "shape");
     assert_int_equal(tensor->dim[0], 8);
     assert_int_equal(tensor->dim[1], 4);
-    assert_memory_equal(tensor->data, half, sizeof half);
+    assert_memory_equal(tensor_bytes(weights, tensor), half, sizeof half);
     assert_int_equal(tensor->offset, weights_bytes(weights) - 2 * sizeof half);
     assert_int_equal(weights_tensor_find(weights, "blk.0.attn_k.weight")->format, FORMAT_F16);
     tensor = weights_tensor_find(weights, "output_norm.weight");
-    assert_memory_equal(tensor->data, norm, sizeof norm);
+    assert_memory_equal(tensor_bytes(weights, tensor), norm, sizeof norm);
     assert_int_equal(weights_tensor_count(weights), 3);
     weights_close(weights);
     data_folder_remove(&folder);
@@ -194,7 +195,7 @@ CASE(tensors_come_from_all_shards) {
     const struct tensor_view *tensor = weights_tensor_find(weights, "blk.1.attn_norm.weight");
     assert_string_equal(weights_file_at(weights, tensor->file), "model-2.safetensors");
     const float one = 1;
-    assert_memory_equal((const uint8_t *)tensor->data + 28, &one, sizeof one);
+    assert_memory_equal((const uint8_t *)tensor_bytes(weights, tensor) + 28, &one, sizeof one);
     weights_close(weights);
     // Tensors that the index does not name are passed over.
     shards_write(&folder, "{'weight_map':{" MAP_REST);

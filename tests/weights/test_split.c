@@ -3,6 +3,7 @@
 // label: memory
 #include "folder.h"
 #include "gguf_writer.h"
+#include "tensor_bytes.h"
 #include "weights/weights.h"
 
 enum { N_PARTS = 3 };
@@ -86,7 +87,7 @@ CASE(any_part_opens_all) {
             const struct tensor_view *tensor = weights_tensor_find(weights, name);
             check(tensor && tensor->file == i, "%s", name);
             assert_string_equal(weights_file_at(weights, i), file_name(i));
-            const float *values = tensor->data;
+            const float *values = tensor_bytes(weights, tensor);
             for (int k = 0; k < 8; k++) assert_true(values[k] == (float)(100 * i + k));
             char part[256];
             path_of(&folder, file_name(i), part);

@@ -18,6 +18,7 @@ static void cpu_destroy(struct backend *backend) {
     cpu_ahead_leave(b);
     cpu_choose_deinit(b);
     region_unmap(&b->packed);
+    region_unmap(&b->rows);
     region_unmap(&b->memory);
     for (int g = 0; g < PLAN_MAX_KV_GROUPS; g++) region_unmap(&b->kv[g]);
     arena_deinit(&b->arena);
@@ -39,13 +40,22 @@ static rn_status cpu_device(int index, struct backend_device *out, rn_error *err
     return RN_OK;
 }
 
-// Packed weights take the bytes of the file's format, and the file's own pages are the system's to
-// give up. Weights that are read from the file are part of the sum: a step should find them in
-// memory. A cold table is not: few of its rows are read.
+// Weights take the bytes of the file's format, packed or not. A table that is a product's matrix as
+// well is there twice, unless the file itself is in memory. A cold table stays in its file: few of
+// its rows are read.
 static uint64_t weight_bytes(const struct plan *plan) {
     uint64_t bytes = 0;
-    for (int i = 0; i < plan->n_weight; i++)
-        if (!plan->weight[i].is_cold) bytes += plan->weight[i].bytes;
+    for (int i = 0; i < plan->n_weight; i++) {
+        const struct plan_weight *weight = &plan->weight[i];
+        bool is_table = false, is_matrix = false;
+        for (int k = 0; k < plan->n_op_all; k++) {
+            if (plan->op[k].weight != i) continue;
+            is_table |= plan->op[k].kind == OP_EMBED;
+            is_matrix |= op_is_product(plan->op[k].kind);
+        }
+        if (!weight->is_cold) bytes += weight->bytes;
+        if (is_table && is_matrix && plan_on_disk(plan, weight)) bytes += weight->bytes;
+    }
     return bytes;
 }
 
@@ -113,6 +123,7 @@ static rn_status cpu_init(struct cpu_backend *b, const struct backend_config *co
     if ((s = point_rows(b, err))) return s;
     cpu_place_kv(b);
     if ((s = cpu_pack(b, config, err))) return s; // compiles the program meanwhile
+    if ((s = plan_check_files(b->plan, err))) return s;
     cpu_tune(b);
     if ((s = cpu_choose_init(b, err))) return s;
     cpu_ahead_enter(b);
@@ -150,14 +161,24 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
 
 // ---------------------------------------------------------------- steps
 
+// Rows of cold tables come from files. What a step read is of one model if nobody wrote to them
+// until now.
+static rn_status check_rows(struct cpu_backend *b, rn_error *err) {
+    if (b->cold_bytes == 0) return RN_OK;
+    if (!atomic_load(&b->has_failed)) return plan_check_files(b->plan, err);
+    if (err) *err = b->fault;
+    return b->failed;
+}
+
 // The step runs here: its result is ready when the engine waits for it.
 static rn_status cpu_submit(struct backend *backend, const struct batch *batch, rn_error *err) {
-    (void)err;
     struct cpu_backend *b = cpu_of(backend);
     assert(!b->in_flight);
-    b->in_flight = true;
     const uint64_t begin = b->now(b->now_ctx);
     cpu_program_run(b, batch);
+    const rn_status status = check_rows(b, err);
+    if (status) return status;
+    b->in_flight = true;
     const uint64_t end = b->now(b->now_ctx);
     cpu_choose_rows(b, batch);
     b->run_ns = end - begin;

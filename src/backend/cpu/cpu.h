@@ -21,6 +21,10 @@ struct cpu_weight {
     const struct matmul_kernel *kernel; // NULL: the reference on the file's rows
     const void *packed;                 // the packed weights; NULL: not used by a MATMUL
     const void **expert;                // [n_expert] the same for each expert
+    // Rows as the file has them: of tables, and of matrices without a kernel. NULL of a cold table
+    // on disk, whose rows are fetched one by one, and of weights that need none.
+    const uint8_t *rows;
+    bool has_rows;       // they are a copy, in b->rows
     const float *vector; // norm weights, biases (of experts: row by row), sinks as f32
 };
 
@@ -107,11 +111,18 @@ struct cpu_backend {
     struct matmul_way way[FORMAT_COUNT]; // of products for one token
 
     struct region packed; // weights, in the layout of their kernels
+    struct region rows;   // weights, in the layout of their files
     struct region memory; // buffers and scratch, carved by layout.c
     struct region kv[PLAN_MAX_KV_GROUPS];
     uint64_t page_bytes[PLAN_MAX_KV_GROUPS];
 
     // of a run: scratch in `memory`, and its batch
+    uint8_t *cold_row;   // [threads, cold_bytes] a row of a cold table
+    uint64_t cold_bytes; // 0: there is none on disk
+    _Atomic bool
+        has_failed; // a row could not be fetched: the thread that sets it sets the next two
+    rn_status failed;
+    rn_error fault;
     int8_t *xq;    // rows * cols: quantized input of the next matmuls, in matmul.h's order
     float *xd;     // a 32nd as many
     int16_t *xsum; // a 16th

@@ -1,5 +1,6 @@
 // Memory of the CPU backend: one region for buffers and scratch, one per KV group. The same code
 // first measures and then assigns, so the two cannot disagree.
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -111,18 +112,11 @@ static void carve_attention(struct cpu_backend *b, const struct backend_config *
     b->out_pos = region_carve(carver, rows, sizeof *b->out_pos);
 }
 
-// A vector is used in place if it is f32 already (files may align tensors to a byte).
 static void carve_vector(struct cpu_backend *b, int index, struct region_carver *carver) {
     if (index == PLAN_NONE || b->weight[index].vector) return;
     const struct plan_weight *weight = &b->plan->weight[index];
-    if (weight->format == FORMAT_F32 && (uintptr_t)weight->data % sizeof(float) == 0) {
-        b->weight[index].vector = weight->data;
-        return;
-    }
-    float *vector = region_carve(carver, (uint64_t)(weight->rows * weight->cols), sizeof(float));
-    if (!vector) return;
-    format_decode(weight->format, weight->data, vector, weight->rows * weight->cols);
-    b->weight[index].vector = vector;
+    b->weight[index].vector =
+        region_carve(carver, (uint64_t)(weight->rows * weight->cols), sizeof(float));
 }
 
 // Ones and zeros stand for the weight and the bias that some norms are without.
@@ -145,20 +139,58 @@ static void carve_constants(struct cpu_backend *b, struct region_carver *carver)
     b->zeros = zeros;
 }
 
+// A row of a cold table for each thread.
+static void carve_cold(struct cpu_backend *b, struct region_carver *carver) {
+    const struct plan *plan = b->plan;
+    b->cold_bytes = 0;
+    for (int i = 0; i < plan->n_weight; i++)
+        if (plan->weight[i].is_cold && plan_on_disk(plan, &plan->weight[i]))
+            b->cold_bytes = max64(b->cold_bytes,
+                                  format_row_bytes(plan->weight[i].format, plan->weight[i].cols));
+    b->cold_row = region_carve(carver, (uint64_t)pool_size(b->pool), b->cold_bytes);
+}
+
 // The taps of a convolution, [channels, taps] in the file: a row for each tap.
-static void carve_taps(struct cpu_backend *b, int index, struct region_carver *carver) {
-    const struct plan_weight *weight = &b->plan->weight[index];
+static void taps_decode(const struct plan_weight *weight, const uint8_t *data, float *vector) {
     const int64_t n = weight->rows, taps = weight->cols;
-    float *vector = region_carve(carver, (uint64_t)(n * taps), sizeof(float));
-    if (!vector) return;
     const uint64_t row_bytes = format_row_bytes(weight->format, taps);
     for (int64_t c = 0; c < n; c++) {
         float row[PLAN_MAX_TAPS];
-        format_decode(weight->format, (const uint8_t *)weight->data + (uint64_t)c * row_bytes, row,
-                      taps);
+        format_decode(weight->format, data + (uint64_t)c * row_bytes, row, taps);
         for (int64_t t = 0; t < taps; t++) vector[t * n + c] = row[t];
     }
-    b->weight[index].vector = vector;
+}
+
+static rn_status vector_load(const struct cpu_backend *b, int index, bool is_taps, rn_error *err) {
+    const struct plan *plan = b->plan;
+    const struct plan_weight *weight = &plan->weight[index];
+    float *vector = (float *)(uintptr_t)b->weight[index].vector;
+    const void *at = weight->data;
+    uint8_t *buffer = malloc(weight->bytes ? weight->bytes : 1);
+    rn_status status =
+        buffer ? RN_OK : err_set(err, RN_ERR_NOMEM, "no memory for %s", weight->name);
+    if (!status && plan->fetch)
+        status = plan->fetch(plan->fetch_ctx, weight->data, weight->bytes, buffer, &at, err);
+    if (!status && is_taps)
+        taps_decode(weight, at, vector);
+    else if (!status)
+        format_decode(weight->format, at, vector, weight->rows * weight->cols);
+    free(buffer);
+    return status;
+}
+
+static rn_status vectors_load(const struct cpu_backend *b, rn_error *err) {
+    bool is_taps = false;
+    rn_status status = RN_OK;
+    for (int i = 0; i < b->plan->n_weight && !status; i++) {
+        if (!b->weight[i].vector) continue;
+        for (int k = 0; k < b->plan->n_op_all; k++) {
+            is_taps = b->plan->op[k].kind == OP_CONV && b->plan->op[k].weight == i;
+            if (is_taps) break;
+        }
+        status = vector_load(b, i, is_taps, err);
+    }
+    return status;
 }
 
 static void carve_all(struct cpu_backend *b, const struct backend_config *config,
@@ -168,13 +200,14 @@ static void carve_all(struct cpu_backend *b, const struct backend_config *config
     carve_route(b, carver);
     carve_attention(b, config, carver);
     carve_constants(b, carver);
+    carve_cold(b, carver);
     for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
         if (op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_ROUTE)
             carve_vector(b, op->weight, carver);
         if (op->kind == OP_DELTA || op->kind == OP_SCAN) carve_vector(b, op->weight, carver);
         if (op->kind == OP_SCAN) carve_vector(b, op->state.skip, carver);
-        if (op->kind == OP_CONV) carve_taps(b, op->weight, carver);
+        if (op->kind == OP_CONV) carve_vector(b, op->weight, carver);
         carve_vector(b, op->bias, carver);
     }
 }
@@ -206,5 +239,6 @@ rn_status cpu_layout(struct cpu_backend *b, const struct backend_config *config,
     if (status) return status;
     carver = (struct region_carver){.base = b->memory.base};
     carve_all(b, config, &carver);
-    return map_kv(b, config, err);
+    status = vectors_load(b, err);
+    return status ? status : map_kv(b, config, err);
 }

@@ -1,12 +1,14 @@
-// Packs the weights of matrix products into the layout of their kernels, at create: as fast as the
-// files can be read, with bounded memory beside the packed bytes. All matrices are cut into slices
-// of whole row groups, in their order in memory or file. Threads take one slice after the other,
-// fetch its bytes and pack them. So reading, packing and the page faults of the packed region
-// happen side by side. Each group is packed once, into bytes of its own. Progress is reported from
-// the caller's thread, in bytes of the file's format.
+// Packs the weights of matrix products into the layout of their kernels, and copies tables, at
+// create: as fast as the files can be read, with bounded memory beside the packed bytes. All
+// matrices are cut into slices of whole row groups, in their order in memory or file. Threads take
+// one slice after the other, fetch its bytes and pack them. So reading, packing and the page faults
+// of the packed region happen side by side. Each byte is fetched once, and each group is packed
+// once, into bytes of its own. Afterwards no step needs a file, but for cold tables. Progress is
+// reported from the caller's thread, in bytes of the file's format.
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "base/checked.h"
@@ -16,13 +18,15 @@ enum {
     SLICES_TAKEN = 4,        // in a row, so that threads seldom fault in the same huge page
     PROGRESS_STEPS = 64,
     FETCH_ALIGN = 4096,
+    ROWS_ALIGN = 64,
 };
 
 // Groups [0, n_groups) of `part`, which is some rows of a matrix.
 struct slice {
-    const struct matmul_kernel *kernel;
+    const struct matmul_kernel *kernel; // NULL: it is not packed
     struct plan_weight part;
     uint8_t *dst;
+    uint8_t *rows; // where its rows are copied; NULL: nowhere
 };
 
 struct packing {
@@ -37,7 +41,6 @@ struct packing {
     _Atomic uint64_t done; // bytes of the file
     struct region fetched; // [threads, fetched_bytes]
     uint64_t fetched_bytes;
-    const char *unread;  // a weight that would be read in place, and cannot be; NULL: none
     _Atomic bool failed; // the thread that sets it first sets the status and err
     rn_status status;
     rn_error *err;
@@ -85,29 +88,50 @@ static bool weight_init(struct cpu_backend *b, const struct plan_weight *weight,
     return true;
 }
 
-// Chooses the kernels; sums the packed bytes and those of the file.
-static bool measure(struct cpu_backend *b, struct packing *p, uint64_t *packed) {
+// Rows that are read as the file has them: those of a table, and of a matrix without a kernel. In
+// memory they are read in place.
+static void rows_init(const struct plan *plan, const struct plan_weight *weight,
+                      struct cpu_weight *own) {
+    if (!plan_on_disk(plan, weight))
+        own->rows = weight->data;
+    else
+        own->has_rows = !weight->is_cold;
+}
+
+static uint64_t rows_bytes(const struct plan_weight *weight) {
+    uint64_t bytes;
+    return ck_pad(weight->bytes, ROWS_ALIGN, &bytes) ? bytes : UINT64_MAX;
+}
+
+// Chooses the kernels; sums the bytes of packed weights, of copied rows, and of the file.
+static bool measure(struct cpu_backend *b, struct packing *p, uint64_t *packed, uint64_t *copied) {
     bool ok = true;
     for (int i = 0; i < b->plan->n_op_all; i++) {
         const struct op *op = &b->plan->op[i];
-        if (!op_is_product(op->kind)) continue;
+        const bool is_product = op_is_product(op->kind);
+        if (!is_product && op->kind != OP_EMBED) continue;
         const struct plan_weight *weight = &b->plan->weight[op->weight];
         struct cpu_weight *own = &b->weight[op->weight];
-        if (own->kernel || own->packed || own->expert) continue; // shared by two products
-        if (!weight_init(b, weight, own)) return false;
-        if (!own->kernel && weight->is_fetched) p->unread = weight->name;
-        uint64_t bytes;
-        if (!own->kernel) continue;
-        ok &= ck_mul((uint64_t)matrix_bytes(own->kernel, weight), (uint64_t)matrix_count(weight),
-                     &bytes) &&
-              ck_add(*packed, bytes, packed);
-        p->total += weight->bytes;
+        const bool is_known = own->kernel || own->packed || own->expert;
+        if (is_product && !is_known && !weight_init(b, weight, own)) return false;
+        if (!is_product || !own->kernel) rows_init(b->plan, weight, own);
+    }
+    for (int i = 0; i < b->plan->n_weight; i++) {
+        const struct plan_weight *weight = &b->plan->weight[i];
+        const struct cpu_weight *own = &b->weight[i];
+        uint64_t bytes = 0;
+        if (own->kernel)
+            ok &= ck_mul((uint64_t)matrix_bytes(own->kernel, weight),
+                         (uint64_t)matrix_count(weight), &bytes) &&
+                  ck_add(*packed, bytes, packed);
+        if (own->has_rows) ok &= ck_add(*copied, rows_bytes(weight), copied);
+        if (own->kernel || own->has_rows) p->total += weight->bytes;
     }
     return ok;
 }
 
 static void cut_matrix(struct packing *p, const struct matmul_kernel *kernel,
-                       const struct plan_weight *matrix, uint8_t *dst) {
+                       const struct plan_weight *matrix, uint8_t *dst, uint8_t *rows) {
     const uint64_t row_bytes = format_row_bytes(matrix->format, matrix->cols);
     const int64_t step = slice_groups(p, matrix) * MATMUL_GROUP;
     for (int64_t row = 0; row < matrix->rows; row += step) {
@@ -117,24 +141,29 @@ static void cut_matrix(struct packing *p, const struct matmul_kernel *kernel,
         slice->part.rows = rest < step ? rest : step;
         slice->part.data = (const uint8_t *)matrix->data + (uint64_t)row * row_bytes;
         slice->part.bytes = (uint64_t)slice->part.rows * row_bytes;
-        slice->dst = dst + row / MATMUL_GROUP * kernel->group_bytes(matrix->cols);
+        if (kernel) slice->dst = dst + row / MATMUL_GROUP * kernel->group_bytes(matrix->cols);
+        if (rows) slice->rows = rows + (uint64_t)row * row_bytes;
         if (slice->part.bytes > p->fetched_bytes) p->fetched_bytes = slice->part.bytes;
     }
 }
 
-// Gives each matrix its place in the packed region.
+// Gives each matrix its place in the packed region, and in that of rows.
 static void cut_all(struct cpu_backend *b, struct packing *p) {
-    uint8_t *dst = b->packed.base;
+    uint8_t *dst = b->packed.base, *rows = b->rows.base;
     for (int i = 0; i < b->plan->n_weight; i++) {
         struct cpu_weight *own = &b->weight[i];
         const struct plan_weight *weight = &b->plan->weight[i];
-        if (!own->kernel) continue;
+        if (!own->kernel && !own->has_rows) continue;
+        if (own->has_rows) own->rows = rows;
         for (int m = 0; m < matrix_count(weight); m++) {
             const struct plan_weight matrix = matrix_at(weight, m);
-            cut_matrix(p, own->kernel, &matrix, dst);
-            *(weight->n_expert ? &own->expert[m] : &own->packed) = dst;
-            dst += matrix_bytes(own->kernel, weight);
+            uint8_t *copy = own->has_rows ? rows + (uint64_t)m * matrix.bytes : NULL;
+            cut_matrix(p, own->kernel, &matrix, dst, copy);
+            if (own->expert || own->packed)
+                *(own->expert ? &own->expert[m] : &own->packed) = own->kernel ? dst : copy;
+            if (own->kernel) dst += matrix_bytes(own->kernel, weight);
         }
+        if (own->has_rows) rows += rows_bytes(weight);
     }
     assert(p->n_slice == p->cap_slice);
 }
@@ -146,18 +175,16 @@ static int slices_compare(const void *a, const void *b) {
 }
 
 static rn_status prepare(struct cpu_backend *b, struct packing *p) {
-    uint64_t packed = 0, bytes;
-    if (!measure(b, p, &packed)) packed = UINT64_MAX;
-    if (p->unread)
-        return err_set(p->err, RN_ERR_UNSUPPORTED,
-                       "tensor %s: a quantized folder needs the kernels of AVX2, AVX-512 or NEON",
-                       p->unread);
+    uint64_t packed = 0, copied = 0, bytes;
+    if (!measure(b, p, &packed, &copied)) packed = UINT64_MAX;
     rn_status status = region_map(packed, false, "the packed weights", &b->packed, p->err);
-    if (status || packed == 0) return status;
+    if (!status) status = region_map(copied, false, "tables", &b->rows, p->err);
+    if (status || p->total == 0) return status;
     p->slice_bytes =
         p->total / PROGRESS_STEPS < SLICE_BYTES ? p->total / PROGRESS_STEPS : SLICE_BYTES;
     for (int i = 0; i < b->plan->n_weight; i++)
-        if (b->weight[i].kernel) p->cap_slice += slice_count(p, &b->plan->weight[i]);
+        if (b->weight[i].kernel || b->weight[i].has_rows)
+            p->cap_slice += slice_count(p, &b->plan->weight[i]);
     p->slice = calloc((size_t)p->cap_slice, sizeof *p->slice);
     if (!p->slice)
         return err_set(p->err, RN_ERR_NOMEM, "cannot allocate %lld slices of weights",
@@ -178,10 +205,12 @@ static rn_status slice_pack(struct packing *p, const struct slice *slice, int wo
     if (p->plan->fetch) {
         uint8_t *buffer = p->fetched.base + (uint64_t)worker * p->fetched_bytes;
         const rn_status status =
-            p->plan->fetch(p->plan->fetch_ctx, part.data, part.bytes, buffer, &part.data, err);
+            p->plan->fetch(p->plan->fetch_ctx, part.data, part.bytes,
+                           slice->rows ? slice->rows : buffer, &part.data, err);
         if (status) return status;
     }
-    slice->kernel->pack(&part, 0, cpu_groups(part.rows), slice->dst);
+    if (slice->rows && part.data != slice->rows) memcpy(slice->rows, part.data, part.bytes);
+    if (slice->kernel) slice->kernel->pack(&part, 0, cpu_groups(part.rows), slice->dst);
     return RN_OK;
 }
 

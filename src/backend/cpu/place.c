@@ -61,6 +61,7 @@ void cpu_place_weights(const struct cpu_backend *b) {
     struct region packed = b->packed;
     const uint64_t nodes = pool_nodes(b->pool);
     region_place(&packed, 0, packed.mapped, nodes);
+    region_place(&b->rows, 0, b->rows.mapped, nodes);
     if (pool_node(b->pool, 0) < 0) return;
     for (int i = 0; i < b->n_stage_all; i++)
         if (b->plan->op[b->stage[i].first].kind == OP_MATMUL)

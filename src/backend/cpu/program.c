@@ -164,18 +164,42 @@ static int64_t token_row(const struct cpu_backend *b, const struct op *op, int64
     return op->rows == ROWS_TOKENS ? row : b->batch->out_row[row];
 }
 
+// A row of a table, as a table of its own. False: it could not be fetched, and the step fails.
+static bool table_row(struct cpu_backend *b, int index, int32_t row, int worker,
+                      struct plan_weight *out) {
+    const struct plan *plan = b->plan;
+    const uint8_t *rows = b->weight[index].rows;
+    rn_error err = {0};
+    *out = plan->weight[index];
+    assert(row >= 0 && row < out->rows);
+    const uint64_t bytes = format_row_bytes(out->format, out->cols), at = (uint64_t)row * bytes;
+    out->rows = 1;
+    out->data = rows + at;
+    if (rows) return true;
+    uint8_t *buffer = b->cold_row + (uint64_t)worker * b->cold_bytes;
+    const rn_status status =
+        plan->fetch(plan->fetch_ctx, (const uint8_t *)plan->weight[index].data + at, bytes, buffer,
+                    &out->data, &err);
+    if (!status) return true;
+    if (!atomic_exchange(&b->has_failed, true)) {
+        b->failed = status;
+        b->fault = err;
+    }
+    return false;
+}
+
 static void embed_rows(void *ctx, int64_t begin, int64_t end, int worker) {
-    (void)worker;
     const struct cpu_rows_job *job = ctx;
     const struct op *op = job->op;
-    const struct plan_weight *weight = &job->b->plan->weight[op->weight];
     const int32_t *row = op->embed.positions ? job->b->batch->pos : job->b->batch->token;
     for (int64_t r = begin; r < end; r++) {
         float *y = cpu_row_at(job->b, op->out, r);
+        struct plan_weight table;
+        if (!table_row(job->b, op->weight, row[r], worker, &table)) return;
         if (op->embed.add)
-            reference_embed_add(weight, row[r], op->embed.scale, y);
+            reference_embed_add(&table, 0, op->embed.scale, y);
         else
-            reference_embed(weight, row[r], op->embed.scale, y);
+            reference_embed(&table, 0, op->embed.scale, y);
     }
 }
 

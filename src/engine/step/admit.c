@@ -161,6 +161,7 @@ void engine_take_new(struct engine *engine) {
 }
 
 void engine_end_all(struct engine *engine, rn_status status) {
+    const int first = engine->n_event;
     engine->event_ns = engine_now(engine);
     while (engine->n_running > 0)
         end(engine, engine_running_remove(engine, engine->n_running - 1), status);
@@ -169,6 +170,8 @@ void engine_end_all(struct engine *engine, rn_status status) {
         waiting_remove(engine, seq);
         end(engine, seq, status);
     }
+    for (int i = first; status == RN_ERR_IO && i < engine->n_event; i++)
+        engine->event[i].reason = engine->fault.message; // which file, and what changed
 }
 
 void engine_refuse(struct engine *engine, const struct seq *seq, rn_finish finish, rn_status status,

@@ -167,9 +167,11 @@ struct engine {
     uint64_t n_overlapped;      // steps that were submitted while another was in flight
     uint64_t landed_ns;         // when the last one landed
     uint64_t run_ns_before;     // the statistics' at the start of the step
-    rn_error fault;             // of the backend, the last; RN_ERR_DEVICE: the device is lost
+    rn_error fault;             // of the backend, the last
+    rn_status loss;             // what ended the engine: RN_ERR_DEVICE, the device is lost; or
+                                // RN_ERR_IO, a file that steps read was written to
     bool is_busy;               // the last step had something to do, or left something
-    _Atomic bool is_lost;       // for other threads: the device is lost, as `fault` says
+    _Atomic bool is_lost;       // for other threads: the engine ended for good, as `fault` says
 
     // the step that is being made, or was last
     struct flight *step;

@@ -61,16 +61,17 @@ static void touch_down(struct engine *engine, struct flight *flight, bool is_don
 }
 
 // The steps in flight will have no result, nor will any later one.
-static void lose_device(struct engine *engine) {
+static void lose(struct engine *engine, rn_status status) {
     while (engine->n_flight > 0) touch_down(engine, &engine->flight[engine->first_flight], false);
-    engine_end_all(engine, RN_ERR_DEVICE);
+    engine->loss = status;
+    engine_end_all(engine, status);
     atomic_store_explicit(&engine->is_lost, true, memory_order_release);
-    intake_refuse(&engine->intake, RN_ERR_DEVICE);
+    intake_refuse(&engine->intake, status);
 }
 
 static void fail(struct engine *engine, struct flight *flight, rn_status status) {
-    if (status == RN_ERR_DEVICE)
-        lose_device(engine);
+    if (status == RN_ERR_DEVICE || status == RN_ERR_IO)
+        lose(engine, status);
     else
         engine_publish_failure(engine, flight, status);
 }

@@ -157,7 +157,7 @@ rn_status engine_step(struct engine *engine, bool *busy) {
     atomic_store_explicit(&engine->begin_ns, begin, memory_order_relaxed);
     if (is_lost(engine)) {
         engine_take_new(engine);
-        engine_end_all(engine, RN_ERR_DEVICE);
+        engine_end_all(engine, engine->loss);
     } else {
         step(engine, begin);
     }
