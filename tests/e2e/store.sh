@@ -132,4 +132,30 @@ if unshare -rm sh -c 'mount -t tmpfs -o size=64k none full' 2>/dev/null; then
 else
     echo "a full disk is not tested: there is no mount here"
 fi
+
+# A disk that can only be read, with a folder of pages and without one: the server starts, says so
+# once, reads what is there and stores nothing.
+if unshare -rm sh -c 'mount -t tmpfs none full && mount -o remount,ro full' 2>/dev/null; then
+    for folder in full/pages full/none; do
+        : >said
+        unshare -rm sh -c 'mount -t tmpfs none full && cp -r served.pages full/pages &&
+            mount -o remount,ro full && exec "$1" serve -m "$2" --port 0 -t 1 --page-store "$3"' \
+            sh "$BIN" "$TINY" $folder >served 2>said </dev/null &
+        pid=$!
+        ready "with $folder on a disk that can only be read"
+        ask POST /v1/completions "$body" | tail -1 >third
+        equal "the text with $folder" "$(json first choices.0.text)" "$(json third choices.0.text)"
+        ask POST /v1/completions "{\"prompt\":\"Third. $prompt\",\"max_tokens\":8,\"seed\":1}" >/dev/null
+        equal "it is said once" 1 "$(grep -c 'page store.*: Read-only file system' said)"
+        equal "nothing is written" "1 0" "$(metric stopped) $(metric written_total)"
+        if [ $folder = full/pages ]; then
+            expect "pages are read: $(metric hits_total)" [ "$(metric hits_total)" -gt 0 ]
+        fi
+        kill -TERM $pid
+        wait $pid
+        equal "it ends as usual with $folder" 0 $?
+    done
+else
+    echo "a disk that can only be read is not tested: there is no mount here"
+fi
 finish

@@ -79,16 +79,22 @@ static ssize_t read_all(const struct page_dir *dir, int fd, void *to, size_t n) 
 
 // ---------------------------------------------------------------- the folder
 
+static bool is_of_disk(int code) { return code == EROFS || code == ENOSPC || code == EDQUOT; }
+
 rn_status page_dir_open(const char *path, const struct page_io *io, struct page_dir *out,
                         rn_error *err) {
     char text[128];
+    int code = 0;
     *out = (struct page_dir){.fd = -1, .io = io ? io : &page_io_system, .salt = entropy_u64()};
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return err_set(err, RN_ERR_ARG, "page store %s: %s", err_path(path),
-                       strerror_r(errno, text, sizeof text));
-    out->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (out->fd < 0 || faccessat(out->fd, ".", R_OK | W_OK | X_OK, 0) != 0) {
-        const int code = errno;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) code = errno;
+    if (is_of_disk(code)) out->refusal = code;
+    if (code == 0 || is_of_disk(code)) {
+        out->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (out->fd < 0 && errno == ENOENT && code) return RN_OK; // it would have to be made
+        code = out->fd < 0 || faccessat(out->fd, ".", R_OK | W_OK | X_OK, 0) != 0 ? errno : 0;
+        if (is_of_disk(code)) out->refusal = code;
+    }
+    if (code && !is_of_disk(code)) {
         page_dir_close(out);
         return err_set(err, RN_ERR_ARG, "page store %s: %s", err_path(path),
                        strerror_r(code, text, sizeof text));

@@ -34,6 +34,7 @@ extern const struct page_io page_io_system;
 struct page_dir {
     int fd;
     const struct page_io *io;
+    int refusal;   // of a disk that takes nothing: its error when the folder was opened; 0: none
     uint64_t salt; // of the names of files that are being written
     _Atomic uint64_t n_tmp;
 };
@@ -45,7 +46,8 @@ enum page_file_status {
     PAGE_FILE_ERROR, // the system failed; errno says how
 };
 
-// Makes the folder if it is not there; its parent must be.
+// Makes the folder if it is not there; its parent must be. A disk that is full, or that can only be
+// read, is no failure: then the folder has a refusal, and no descriptor if it is not there.
 rn_status page_dir_open(const char *path, const struct page_io *io, struct page_dir *out,
                         rn_error *err);
 void page_dir_close(struct page_dir *dir);

@@ -66,6 +66,19 @@ static rn_status allocate(struct page_store *store, const struct page_store_conf
     return status;
 }
 
+// The disk takes nothing. A folder that is there is read, and written to when that is over.
+static void refused(struct page_store *store, const char *path) {
+    char text[128];
+    if (page_store_has_files(store)) {
+        page_store_pause(store, store->dir.refusal);
+        return;
+    }
+    page_store_say(store, "page store %s: %s; it is not used", err_path(path),
+                   strerror_r(store->dir.refusal, text, sizeof text));
+    page_count(&store->count.errors, 1);
+    atomic_store(&store->is_full, true);
+}
+
 rn_status page_store_create(const struct page_store_config *config, struct page_store **out,
                             rn_error *err) {
     *out = NULL;
@@ -87,6 +100,7 @@ rn_status page_store_create(const struct page_store_config *config, struct page_
     if (!status && config->path && page_dir_is_open_to_all(&store->dir))
         page_store_say(store, "page store: any user may write to %s; its pages are trusted",
                        err_path(config->path));
+    if (!status && store->dir.refusal) refused(store, config->path);
     if (!status) status = allocate(store, config, err);
     const bool is_large = weights_bytes(config->weights) > AT_ONCE;
     if (!status && page_store_identify(store, is_large)) {

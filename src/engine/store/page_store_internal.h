@@ -97,6 +97,9 @@ void *page_writer_main(void *store);
 void *page_reader_main(void *store);
 // page_writer.c: the hash of the model, remembered or computed; false: it was stopped, or failed.
 bool page_store_identify(struct page_store *store, bool only_remembered);
+// page_writer.c: the disk failed with that error. Nothing is written for a while, which people are
+// told once.
+void page_store_pause(struct page_store *store, int code);
 // page_writer.c: the files that are there.
 void page_store_scan(struct page_store *store);
 

@@ -182,8 +182,7 @@ static bool make_room(struct page_store *store, uint64_t bytes) {
 
 // ---------------------------------------------------------------- pages
 
-// A failure of the disk: nothing is written for a while, which people are told once.
-static void pause_writing(struct page_store *store, int code) {
+void page_store_pause(struct page_store *store, int code) {
     char text[128];
     page_count(&store->count.errors, 1);
     if (!store->retry_ns)
@@ -203,7 +202,7 @@ static void write_page(struct page_store *store, const struct page_facts *facts,
     }
     const int code = page_file_put(&store->dir, facts, blob->bytes);
     if (code) {
-        pause_writing(store, code);
+        page_store_pause(store, code);
         return;
     }
     if (store->retry_ns) page_store_say(store, "page store: pages are stored again");
@@ -292,7 +291,8 @@ void *page_writer_main(void *arg) {
         const bool ends = atomic_load(&store->is_ending);
         const uint64_t now = clock_ns();
         if (ends && (!has_files || now > store->end_ns)) break; // memory is over anyway
-        if (store->retry_ns && now > store->retry_ns) atomic_store(&store->is_full, false);
+        if (has_files && store->retry_ns && now > store->retry_ns)
+            atomic_store(&store->is_full, false);
         if (write_next(store)) {
             atomic_fetch_add(&store->n_handled, 1);
             continue;
