@@ -150,7 +150,7 @@ static inline void golden_open_gguf(struct golden *g) {
     golden_open(g, path);
 }
 
-// The files are mapped when this returns, so the folder need not stay.
+// The files are open when this returns, so the folder need not stay.
 static inline void golden_open_folder(struct golden *g) {
     const struct data_folder folder = golden_folder_make(g->name, g->tokenizer);
     golden_open(g, folder.path);

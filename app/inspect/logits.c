@@ -16,7 +16,7 @@ static bool same_file(const struct stat *a, const struct stat *b) {
     return S_ISREG(a->st_mode) && a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-// A model may have several files, all of them mapped.
+// A model may have several files, all of them open.
 static bool is_model_file(const struct weights *weights, const struct stat *target) {
     const char *path = weights_path(weights), *folder = weights_folder(weights);
     const char *slash = strrchr(path, '/');

@@ -7,7 +7,8 @@
 #include "base/file.h"
 #include "weights/weights.h"
 
-// Together these bound the memory that a hostile file can make us allocate, below 64 MB.
+// Together these bound the memory that a hostile file can make us allocate: 64 MB beside the bytes
+// of headers.
 enum {
     STORE_MAX_METAS = 65536,
     STORE_MAX_TENSORS = 262144,
@@ -31,6 +32,7 @@ struct store_file {
     uint64_t size, n_here;
     struct file_image image; // the memory behind data, if this owns it
     int fd;                  // of a file on disk; -1: all of it is in memory
+    bool is_stand_in;        // memory without bytes, for a file that is on disk elsewhere
     struct file_stamp stamp; // of a file on disk, when it was opened
     uint64_t brought, brought_end;
     const char *path; // the end of its path, for messages

@@ -49,6 +49,7 @@ static rn_status map_tensors(struct weights *weights, uint64_t bytes, int rights
     }
     const int file = weights->n_files - 1;
     weights->files[file].image = (struct file_image){raw + before, size};
+    weights->files[file].is_stand_in = !(rights & PROT_WRITE);
     for (int i = 0; i < weights->n_tensors; i++) {
         struct tensor_view *tensor = &weights->tensors[i];
         if (tensor->data) continue;

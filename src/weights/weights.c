@@ -218,11 +218,12 @@ rn_status store_file_open(struct weights *weights, const char *path, rn_error *e
     return file_check_same(file->path, fd, &file->stamp, err);
 }
 
-// The file on disk that has an address; NULL: none.
+// The file on disk, or its stand-in, that has an address; NULL: none.
 static const struct store_file *file_of(const struct weights *weights, const void *data) {
     for (int i = 0; i < weights->n_files; i++) {
         const struct store_file *file = &weights->files[i];
-        if (file->fd >= 0 && (uintptr_t)data - (uintptr_t)file->data < file->size) return file;
+        const bool on_disk = file->fd >= 0 || file->is_stand_in;
+        if (on_disk && (uintptr_t)data - (uintptr_t)file->data < file->size) return file;
     }
     return NULL;
 }

@@ -616,7 +616,7 @@ static void changed_write(const struct assistant *a, const char *without, uint32
     }
     if (n_ctx > 0) writer_kv_u32(&writer, key, n_ctx);
     for (int i = 0; i < weights_tensor_count(weights); i++) {
-        const struct tensor_view *t = weights_tensor_at(weights, i);
+        const struct tensor_view brought = tensor_brought(weights, i), *t = &brought;
         const uint64_t dims[2] = {(uint64_t)t->dim[0], (uint64_t)t->dim[1]};
         float divisors[WIDEST];
         for (int k = 0; k < WIDEST; k++) divisors[k] = divisor;

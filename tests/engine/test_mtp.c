@@ -10,6 +10,7 @@
 #include "engine/draft/drafter_model.h"
 #include "mtp_model.h"
 #include "plan/batch.h"
+#include "tensor_bytes.h"
 
 enum { TOKENS = BENCH_TOKENS, PROMPT = 40, TEXT = 60 };
 
@@ -87,8 +88,8 @@ static void feed_forward(double *x) {
 // own.
 static void define(const struct weights *weights, int32_t next, double *hidden, int pos,
                    double *logits) {
-    const float *embd = weights_tensor_find(weights, "token_embd.weight")->data;
-    const float *head = weights_tensor_find(weights, "output.weight")->data;
+    const float *embd = tensor_bytes(weights, weights_tensor_find(weights, "token_embd.weight"));
+    const float *head = tensor_bytes(weights, weights_tensor_find(weights, "output.weight"));
     double both[2 * MTP_EMBD], x[MTP_EMBD];
     for (int i = 0; i < MTP_EMBD; i++) {
         both[i] = (double)embd[next * MTP_EMBD + i];

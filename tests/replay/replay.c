@@ -80,7 +80,7 @@ static rn_model *open_path(const char *path) {
 }
 
 // A folder of links to the model's files and to those of its tokenizer. It is removed when the
-// model is open: the files are mapped then.
+// model is open: the files are open then.
 static rn_model *open_folder(const struct source *source) {
     static const char *const files[] = {"model.safetensors",      "config.json",
                                         "generation_config.json", "tokenizer.json",

@@ -6,6 +6,7 @@
 
 #include "streams.h"
 #include "tale.h"
+#include "tensor_bytes.h"
 #include "tools.h"
 
 enum { MAX_CHOICES = 16 };
@@ -209,9 +210,9 @@ CASE(the_last_hidden_state_gives_the_logits) {
     if (!head) head = weights_tensor_find(tools_weights(model), "token_embd.weight");
     assert_non_null(head);
     const uint64_t row_bytes = format_row_bytes(head->format, n_embd);
+    const char *rows = tensor_bytes(tools_weights(model), head);
     for (int token = 0; token < 4096; token += 7) {
-        format_decode(head->format, (const char *)head->data + (uint64_t)token * row_bytes, row,
-                      n_embd);
+        format_decode(head->format, rows + (uint64_t)token * row_bytes, row, n_embd);
         double sum = 0;
         for (int i = 0; i < n_embd; i++) sum += (double)row[i] * (double)stream[0].embedding[i];
         check(fabs(sum - (double)logits[token]) < 0.01 * (1 + fabs(sum)), "token %d: %g, logit %g",

@@ -17,7 +17,9 @@ static rn_memory_plan plan_of(const rn_engine_options *options) {
 CASE(the_parts_are_those_of_the_model) {
     const rn_model_info *info = rn_model_get_info(model);
     const rn_memory_plan plan = plan_of(NULL);
-    assert_int_equal(plan.weight_bytes, info->weight_bytes);
+    // the embedding is the head as well, so it is there as a table and packed
+    const uint64_t table = (uint64_t)info->n_vocab * (uint64_t)info->n_embd * 2;
+    assert_int_equal(plan.weight_bytes, info->weight_bytes + table);
     assert_int_equal(plan.n_ctx, info->n_ctx_train);
     assert_string_equal(plan.kv_type, "f16");
     assert_int_equal(plan.kv_context_bytes, plan.kv_token_bytes * (uint64_t)info->n_ctx_train);

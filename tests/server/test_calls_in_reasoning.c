@@ -9,6 +9,7 @@ static const char *model_path(void);
 #include "gguf_copy.h"
 #include "json_at.h"
 #include "serve.h"
+#include "tensor_bytes.h"
 
 enum { MARK_ID = 510 }; // the result of the last merge
 
@@ -52,7 +53,7 @@ static void model_write(void) {
             writer_kv_copy(&writer, meta);
     }
     for (int i = 0; i < weights_tensor_count(from); i++) {
-        const struct tensor_view *t = weights_tensor_at(from, i);
+        const struct tensor_view brought = tensor_brought(from, i), *t = &brought;
         uint64_t dims[WEIGHTS_MAX_DIMS];
         for (int d = 0; d < t->n_dims; d++) dims[d] = (uint64_t)t->dim[d];
         writer_tensor(&writer, t->name, (uint32_t)t->n_dims, dims, 0, t->data, t->bytes);

@@ -165,7 +165,8 @@ static rn_status cpu_create(const struct plan *plan, const struct backend_config
 // until now.
 static rn_status check_rows(struct cpu_backend *b, rn_error *err) {
     if (b->cold_bytes == 0) return RN_OK;
-    if (!atomic_load(&b->has_failed)) return plan_check_files(b->plan, err);
+    const rn_status status = plan_check_files(b->plan, err); // it says why a row is not there
+    if (status || !atomic_load(&b->has_failed)) return status;
     if (err) *err = b->fault;
     return b->failed;
 }
