@@ -8,10 +8,12 @@
 // clears and copies of pages that they bring, and page_release.
 //
 //             submit                     wait
-//   (batch) ---------> in flight ------------------> (result), or one of two faults:
+//   (batch) ---------> in flight ------------------> (result), or one of three faults:
 //                                                    RN_ERR_STEP    nothing of this step happened,
 //                                                                   as far as the engine can tell
 //                                                    RN_ERR_DEVICE  the device is lost for good
+//                                                    RN_ERR_IO      so is the model: a file that
+//                                                                   steps read was written to
 #ifndef RN_BACKEND_BACKEND_H
 #define RN_BACKEND_BACKEND_H
 

@@ -261,6 +261,7 @@ static rn_status fake_submit(struct backend *backend, const struct batch *batch,
     }
     if (fault == FAKE_SUBMIT) return err_set(err, RN_ERR_STEP, "the submit was to fail");
     if (fault == FAKE_LOST_SUBMIT) return err_set(err, RN_ERR_DEVICE, "the submit was to fail");
+    if (fault == FAKE_FILE_SUBMIT) return err_set(err, RN_ERR_IO, "m.gguf: was to change");
     struct job *job = job_make(b, batch);
     job->fault = fault;
     pthread_mutex_lock(&b->lock);

@@ -21,6 +21,7 @@ enum fake_fault {
     FAKE_SUBMIT,      // the step failed, which submit says
     FAKE_LOST,        // the device is lost, which wait says
     FAKE_LOST_SUBMIT, // which submit says
+    FAKE_FILE_SUBMIT, // a file that the step reads was written to, which submit says
 };
 
 // Of all fake backends. Numbers are of submits with rows, from 1 on.

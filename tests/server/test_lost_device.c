@@ -77,9 +77,30 @@ CASE(a_lost_device_is_told_to_all_and_ends_the_server) {
     }
 }
 
+// The same where a file is written to that steps read. What is said names the file.
+CASE(a_changed_file_is_told_to_all_and_ends_the_server) {
+    const struct server_config config = serve_config();
+    struct serve serve;
+    rn_error err = {0};
+    fake_reset();
+    serve_start(&serve, &config);
+    fake_control.delay_us = 20000;
+    const int stream = begin(&serve, 400, true), whole = begin(&serve, 400, false);
+    await_submits(5);
+    fake_fail_at(FAKE_FILE_SUBMIT, 5);
+    struct reply reply = serve_finish(stream);
+    assert_null(strstr(reply.data, "[DONE]"));
+    reply_expect(reply, 200, "m.gguf: was to change");
+    reply_expect(serve_finish(whole), 503, "\"code\":\"model_changed\"");
+    assert_int_equal(abs(server_wait(serve.server)), SERVER_LOST);
+    assert_int_equal(rn_engine_health(serve.engine, &err), RN_ERR_IO);
+    assert_string_equal(err.message, "m.gguf: was to change");
+    serve_stop(&serve);
+}
+
 // The reader keeps the server for a while, and not for longer: meanwhile health and new requests
 // are answered.
-CASE(a_lost_device_shows_while_a_reader_reads_nothing) {
+static void check_shown(enum fake_fault fault, const char *code) {
     struct server_config config = serve_config();
     struct serve serve;
     config.stream_bytes_max = 16 << 10;
@@ -92,18 +113,23 @@ CASE(a_lost_device_shows_while_a_reader_reads_nothing) {
     for (long before = -1; before != fake_control.n_submit; serve_sleep_ms(300))
         before = fake_control.n_submit; // until it is paused
     assert_true(fake_control.n_submit > 0);
-    fake_fail_at(FAKE_LOST, 3);
-    reply_expect(complete(&serve, false), 503, "device_lost");
+    fake_fail_at(fault, 3);
+    reply_expect(complete(&serve, false), 503, code);
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    reply_expect(serve_get(&serve, "/health"), 503, "device_lost");
-    reply_expect(serve_get(&serve, "/health/live"), 503, "device_lost");
+    reply_expect(serve_get(&serve, "/health"), 503, code);
+    reply_expect(serve_get(&serve, "/health/live"), 503, code);
     reply_expect(complete(&serve, false), 503, "");
     assert_int_equal(abs(server_wait(serve.server)), SERVER_LOST);
     clock_gettime(CLOCK_MONOTONIC, &to);
     assert_true((to.tv_sec - from.tv_sec) * 1000 < SOON_MS);
     close(unread);
     serve_stop(&serve);
+}
+
+CASE(an_engine_that_ended_shows_while_a_reader_reads_nothing) {
+    check_shown(FAKE_LOST, "device_lost");
+    check_shown(FAKE_FILE_SUBMIT, "model_changed");
 }
 
 TEST_PROGRAM(lost_device) { return cases_run(NULL, NULL); }

@@ -250,6 +250,7 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
             b->input_width = b->plan->buffer[b->plan->op[i].out].width;
     scratch_point(b);
     if ((s = cuda_weights_load(b, config, err))) return s;
+    if ((s = plan_check_files(b->plan, err))) return s;
     if ((s = cuda_program_make(b, err))) return s;
     return cuda_flights_make(b, err);
 }
