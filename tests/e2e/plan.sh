@@ -19,9 +19,9 @@ run plan --bandwidth 20GB/s --memory 8G --json
 equal "the embedded model: weights" 21755904 "$(json out memory.weight_bytes)"
 equal "bytes of a step at 640 tokens are inspect's kind of bytes" $((3584 * 641)) "$(json out rows.0.kv_bytes)"
 run plan "$MODELS/tale-20m-q8_0.gguf" --bandwidth 20GB/s --json
-equal "its file" 21755904 "$(json out memory.weight_bytes)"
+equal "its file, whose embedding is there twice" $((21755904 + 2228224)) "$(json out memory.weight_bytes)"
 run plan "$MODELS/tale-20m-q8_0.gguf" --bandwidth 20GB/s --format F32 --json
-equal "four bytes for each weight" $((4 * 20454912)) "$(json out memory.weight_bytes)"
+equal "four bytes for each weight" $((4 * (20454912 + 4096 * 512))) "$(json out memory.weight_bytes)"
 cp "$DATA/golden/qwen3/config.json" c.json
 run plan c.json --bandwidth 20GB/s --ctx 32 --json
 equal "a config alone" "0 qwen3 BF16" "$code $(json out model.architecture) $(json out model.format)"

@@ -112,6 +112,35 @@ kill -INT $pid
 wait $pid
 equal "interrupted" 130 $?
 
+# Files that are written to while they are served. Weights are in memory, so the text of most models
+# stays. A table that steps read ends its model alone, and the next load takes the file as it is.
+cp "$TINY" plain.gguf
+cp "$DATA/golden/gemma4-e2b/model.gguf" table.gguf
+printf 'max-seqs = 2\nkv-memory = 8M\nspeculate = off\n[plain]\nmodel = plain.gguf\n[table]\nmodel = table.gguf\n' >files.conf
+start --models files.conf
+table=$(text table)
+expect "the model with a table: $(cat answer)" [ -n "$table" ]
+equal "the other one" "$tiny" "$(text plain)"
+ask POST /v1/completions '{"model":"plain","prompt":"Once upon","max_tokens":200,"ignore_eos":true,"temperature":0}' | tail -n 1 >long.before
+ask POST /v1/completions '{"model":"plain","prompt":"Once upon","max_tokens":200,"ignore_eos":true,"temperature":0}' | tail -n 1 >long.after &
+asking=$!
+: >plain.gguf
+cp "$TINY" table.gguf
+text table >/dev/null
+equal "the model ends: $(cat answer)" "model_changed" "$(json answer error.code)"
+expect "it says what changed: $(cat answer)" grep -q 'table.gguf: changed since it was opened: has [0-9]* bytes, had [0-9]*; last written' answer
+wait $asking
+equal "the other one's request goes on" "$(json long.before choices.0.text)" "$(json long.after choices.0.text)"
+equal "its text stays, with an empty file" "$tiny" "$(text plain)"
+text table >/dev/null
+expect "so does the reason: $(cat answer)" grep -q 'cannot be loaded: table.gguf: changed since it was opened' answer
+cp "$DATA/golden/gemma4-e2b/model.gguf" table.gguf
+sleep 5.2
+equal "it is loaded again" "$table" "$(text table)"
+kill -INT $pid
+wait $pid
+equal "interrupted" 130 $?
+
 refused 2 'none.conf: No such file' serve --models none.conf
 printf '[large]\nmodel = %s\n' "$TINY" >taken.conf
 refused 2 '\[large\] has a name of the model of --model, large' serve -q -m "$TINY" --alias main --alias large --models taken.conf
