@@ -244,6 +244,27 @@ CASE(a_file_that_cannot_be_mapped_is_named_with_its_size) {
 }
 #endif
 
+// Headers are read into memory, so a file must not claim much of it.
+CASE(a_header_of_more_than_256_mib_is_refused) {
+    enum { LIMIT = 256 << 20 };
+    const struct data_folder folder = data_folder_make();
+    struct writer writer = writer_begin(3);
+    struct weights *weights;
+    rn_error err = {0};
+    char path[128];
+    size_t size;
+    writer_kv_str(&writer, "general.architecture", "llama");
+    writer_kv_array(&writer, "bytes", WRITER_U8, LIMIT);
+    uint8_t *image = writer_finish(&writer, &size);
+    data_file_write(folder.path, "m.gguf", image, size);
+    snprintf(path, sizeof path, "%s/m.gguf", folder.path);
+    if (truncate(path, (off_t)size + 2 * (off_t)LIMIT) != 0) skip();
+    check(weights_open(path, &weights, &err) == RN_ERR_MODEL && !weights, "it is open");
+    check(strstr(err.message, "m.gguf: the header takes over 268435456 bytes"), "%s", err.message);
+    free(image);
+    data_folder_remove(&folder);
+}
+
 static struct data_folder llama_create(void) {
     const struct data_folder folder = data_folder_make();
     config_write(&folder, "LlamaForCausalLM", "");
