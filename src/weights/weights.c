@@ -275,19 +275,20 @@ void store_bring_end(struct weights *weights) {
 }
 
 rn_status store_header_read(struct weights *weights, int index, uint64_t end, rn_error *err) {
-    enum { PIECE = 256 << 10 };
+    enum { PIECE = 64 << 10 };
+    _Static_assert((uint64_t)PIECE * STORE_MAX_FILES <= STORE_MAX_HEADER_BYTES, "a piece of each");
     struct store_file *file = &weights->files[index];
     if (end <= file->n_here) return RN_OK;
     const uint64_t more = end - file->n_here, bytes = (more + PIECE - 1) / PIECE * PIECE;
     const uint64_t rest = file->size - file->n_here, n = bytes < rest ? bytes : rest;
-    if (more > STORE_MAX_HEADER_BYTES - weights->header_bytes)
+    if (n > STORE_MAX_HEADER_BYTES - weights->header_bytes)
         return err_set(err, RN_ERR_MODEL, "%s: the header takes over %d bytes", file->path,
                        STORE_MAX_HEADER_BYTES);
     const rn_status status =
         file_image_bring(&file->image, file->path, file->fd, file->n_here, n, err);
     if (status) return status;
     file->n_here += n;
-    weights->header_bytes += more;
+    weights->header_bytes += n;
     return RN_OK;
 }
 
