@@ -337,7 +337,7 @@ struct shelf {
 static void shelf_add(struct shelf *shelf, const char *name, int64_t used_ns) {
     if (shelf->n++ && shelf->used_ns <= used_ns) return;
     shelf->used_ns = used_ns;
-    snprintf(shelf->oldest, sizeof shelf->oldest, "%s", name);
+    snprintf(shelf->oldest, sizeof shelf->oldest, "%.*s", (int)sizeof shelf->oldest - 1, name);
 }
 
 // prefix: of the names in `alike`, [len].
