@@ -73,7 +73,7 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
 
 // The layout refuses ops by their names, so it comes first. Then groups are refused that pages have
 // no layout for.
-static rn_status plan_check(const struct plan *plan, const struct backend_sizes *sizes,
+static rn_status layout_check(const struct plan *plan, const struct backend_sizes *sizes,
                             const char *kv_type, struct arena *arena, struct cuda_layout *out,
                             rn_error *err) {
     rn_status status = cuda_layout_make(plan, sizes, arena, out, err);
@@ -94,7 +94,7 @@ static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *
                            const char *kv_type, struct backend_need *out, rn_error *err) {
     struct arena arena = {0};
     struct cuda_layout layout;
-    const rn_status status = plan_check(plan, sizes, kv_type, &arena, &layout, err);
+    const rn_status status = layout_check(plan, sizes, kv_type, &arena, &layout, err);
     *out = (struct backend_need){.weights = layout.weight_bytes, .step = layout.step_bytes};
     for (int g = 0; g < plan->n_group_all && !status; g++)
         out->kv.page[g] = page_bytes_of(plan, g, sizes, kv_type_of(kv_type));
@@ -234,7 +234,7 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (config->variant && strcmp(config->variant, b->variant) != 0)
         return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",
                        config->variant, b->variant);
-    if ((s = plan_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, err))) return s;
+    if ((s = layout_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, err))) return s;
     if ((s = kernels_prepare(b, err))) return s;
     if ((s = cuda_heads_prepare(b, err))) return s;
     if ((s = cuda_latent_prepare(b, err))) return s;
