@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "plan/plan.h"
 #include "weights/weights.h"
 
 // Valid until the program ends.
@@ -22,6 +23,17 @@ static inline const void *bytes_brought(const struct weights *weights, const voi
     room->before = last;
     last = room;
     check(weights_read(weights, data, bytes, room->bytes, &at, &err) == RN_OK, "%s", err.message);
+    return at;
+}
+
+// The same of a plan's weight, in memory of the caller's. Its bytes may be where they were.
+static inline const void *weight_brought(const struct plan *plan, const void *data, uint64_t bytes,
+                                         void *room) {
+    const void *at = data;
+    rn_error err = {0};
+    if (plan->fetch)
+        check(plan->fetch(plan->fetch_ctx, data, bytes, room, &at, &err) == RN_OK, "%s",
+              err.message);
     return at;
 }
 

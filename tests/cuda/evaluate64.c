@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "tensor_bytes.h"
 
 enum { SPLIT = 256 }; // positions of attention whose weights share a maximum
 
@@ -56,7 +57,8 @@ static double of_16_bits(const struct evaluation *e, double x, bool is_bf16) {
 
 struct matrix {
     const struct plan_weight *weight;
-    const uint8_t *data; // rows of the file
+    const uint8_t *data; // rows of the file, in room or where they were
+    void *room;
     uint64_t row_bytes;
     float *row; // one row, decoded
 };
@@ -67,12 +69,18 @@ static struct matrix matrix_open(const struct evaluation *e, int index, int expe
     struct matrix m = {.weight = weight};
     m.row_bytes = format_row_bytes(weight->format, weight->cols);
     m.row = calloc((size_t)weight->cols, sizeof *m.row);
-    m.data = weight->n_expert ? weight->expert_data[expert] : weight->data;
-    assert_non_null(m.row);
+    const uint64_t bytes = m.row_bytes * (uint64_t)weight->rows;
+    m.room = malloc((size_t)bytes);
+    assert_true(m.row && m.room);
+    m.data = weight_brought(e->plan, weight->n_expert ? weight->expert_data[expert] : weight->data,
+                            bytes, m.room);
     return m;
 }
 
-static void matrix_close(struct matrix *m) { free(m->row); }
+static void matrix_close(struct matrix *m) {
+    free(m->room);
+    free(m->row);
+}
 
 // A row of a vector's weight: the numbers of the file.
 static void vector_row(const struct matrix *m, int64_t row, double *out) {

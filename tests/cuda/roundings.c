@@ -275,6 +275,8 @@ static void tap_add(const struct reading *d, struct tapped *t, struct site *s) {
 static void tapped_init(const struct reading *d, struct tapped *t) {
     const struct plan *plan = d->plan;
     plan_init(&t->plan);
+    t->plan.fetch = plan->fetch; // its own weights are in memory, the plan's are not
+    t->plan.fetch_ctx = plan->fetch_ctx;
     t->buffer = zeros((size_t)plan->n_buffer, sizeof *t->buffer);
     for (int i = 0; i < plan->n_buffer; i++)
         t->buffer[i] = plan_add_slots(&t->plan, plan->buffer[i].name, plan->buffer[i].width,

@@ -5,6 +5,7 @@
 #include "evaluate64.h"
 #include "golden.h"
 #include "runnel_model.h"
+#include "tensor_bytes.h"
 
 enum { N_ROWS = 24, MAX_WEIGHTS = 256 };
 
@@ -28,8 +29,17 @@ static bool is_matrix(const struct plan *plan, int weight) {
     return false;
 }
 
-static void weight_encode(struct encoded *out, int index, struct plan_weight *w,
-                          enum format_id format) {
+// The numbers of an F32 weight, or of one of its experts; the caller frees them.
+static float *floats_make(const struct plan *plan, const void *data, uint64_t bytes) {
+    float *out = malloc((size_t)bytes);
+    assert_non_null(out);
+    const void *at = weight_brought(plan, data, bytes, out);
+    if (at != out) memcpy(out, at, (size_t)bytes);
+    return out;
+}
+
+static void weight_encode(struct encoded *out, const struct plan *plan, int index,
+                          struct plan_weight *w, enum format_id format) {
     const int n = w->n_expert ? w->n_expert : 1;
     const uint64_t row_bytes = format_row_bytes(format, w->cols);
     const uint64_t bytes = row_bytes * (uint64_t)w->rows;
@@ -38,11 +48,13 @@ static void weight_encode(struct encoded *out, int index, struct plan_weight *w,
     out->each[index] = calloc((size_t)n, sizeof *out->each[index]);
     assert_true(out->data[index] && out->each[index]);
     for (int e = 0; e < n; e++) {
-        const float *from = w->n_expert ? w->expert_data[e] : w->data;
+        float *from = floats_make(plan, w->n_expert ? w->expert_data[e] : w->data,
+                                  (uint64_t)w->rows * (uint64_t)w->cols * sizeof *from);
         uint8_t *to = out->data[index] + bytes * (uint64_t)e;
         for (int64_t r = 0; r < w->rows; r++)
             format_encode(format, from + r * w->cols, to + (uint64_t)r * row_bytes, w->cols);
         out->each[index][e] = to;
+        free(from);
     }
     w->format = format;
     w->bytes = bytes * (uint64_t)n;
@@ -62,7 +74,11 @@ static void encoded_make(struct encoded *out, const struct plan *plan, enum form
                        plan->buffer[i].rows, plan->buffer[i].slots);
     for (int i = 0; i < plan->n_weight; i++) {
         struct plan_weight w = plan->weight[i];
-        if (is_matrix(plan, i)) weight_encode(out, i, &w, format);
+        if (is_matrix(plan, i))
+            weight_encode(out, plan, i, &w, format);
+        else
+            w.data = out->data[i] = (uint8_t *)floats_make(plan, w.data, w.bytes);
+        w.is_fetched = false;
         plan_add_weight(&out->plan, &w);
     }
     for (int i = 0; i < plan->n_rope; i++) plan_add_rope(&out->plan, &plan->rope[i]);
