@@ -267,7 +267,7 @@ static void limits_get(struct serve *serve) {
 
 // Descriptors for the connections, if the system lets us; otherwise fewer connections.
 static void descriptors_raise(struct server_config *config) {
-    enum { OTHERS = 64 };
+    enum { OTHERS = 128 }; // of the spare connections, files and threads
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit)) return;
     const rlim_t wanted = (rlim_t)config->connections_max + OTHERS;
@@ -277,7 +277,8 @@ static void descriptors_raise(struct server_config *config) {
         getrlimit(RLIMIT_NOFILE, &limit);
     }
     if (limit.rlim_cur >= wanted) return;
-    const rlim_t left = limit.rlim_cur > OTHERS ? limit.rlim_cur - OTHERS : limit.rlim_cur / 4;
+    rlim_t left = limit.rlim_cur / 4;
+    if (limit.rlim_cur > OTHERS && limit.rlim_cur - OTHERS > left) left = limit.rlim_cur - OTHERS;
     config->connections_max = left > 0 ? (int)left : 1;
 }
 

@@ -1,17 +1,20 @@
 // One connection's states (conn.h has the diagram). Invariants: only BODY, WAITING and SENDING have
-// a call. A connection in HANDSHAKE, IDLE or HEAD is in http->quiet; any other connection is in
-// http->busy until it is CLOSED. Bytes are read from the socket in HEAD, IDLE, BODY and LINGERING
-// only, so a peer that sends ahead is slowed down by its own system.
+// a call. A spare connection is in http->spare until it is CLOSED. Any other connection is in
+// http->quiet in HANDSHAKE, IDLE and HEAD, in http->lingering in LINGERING, and in http->busy
+// otherwise. Bytes are read from the socket in HEAD, IDLE, BODY and LINGERING only, so a peer that
+// sends ahead is slowed down by its own system.
 #include "conn.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -31,6 +34,8 @@ enum {
     FILL_BYTES = 64 << 10,    // of an answer that are framed at a time
     DISCARD_BYTES = 64 << 10, // of a refused body that are read to keep the connection
     LINGER_NS = 2000000000,
+    SPARE_NS = 2000000000,
+    SPARE_UNSENT_BYTES = 4 << 10,
 };
 
 static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9); }
@@ -54,16 +59,36 @@ static void list_append(struct conn *list, struct conn *conn) {
     list->prev = conn;
 }
 
-// deadline_ns 0: none.
+// deadline_ns 0: none. The deadline of a spare connection stays.
 static void state_set(struct conn *conn, enum conn_state state, uint64_t deadline_ns) {
     struct http *http = conn->http;
     http->n_lingering += (state == CONN_LINGERING) - (conn->state == CONN_LINGERING);
     conn->state = state;
     conn->since_ns = clock_ns();
+    if (conn->is_spare) return;
     conn->deadline_ns = deadline_ns;
     list_remove(conn);
-    list_append(state <= CONN_HEAD ? &http->quiet : &http->busy, conn);
+    list_append(state <= CONN_HEAD        ? &http->quiet
+                : state == CONN_LINGERING ? &http->lingering
+                                          : &http->busy,
+                conn);
     if (deadline_ns) wheel_set(&http->wheel, &conn->timer, deadline_ns);
+}
+
+static void spare_begin(struct conn *conn) {
+    struct http *http = conn->http;
+    conn->is_spare = true;
+    http->n_spare++;
+    list_append(&http->spare, conn);
+    conn->deadline_ns = clock_ns() + SPARE_NS;
+    wheel_set(&http->wheel, &conn->timer, conn->deadline_ns);
+}
+
+// The caller sets its next state.
+static void spare_end(struct conn *conn) {
+    if (!conn->is_spare) return;
+    conn->is_spare = false;
+    conn->http->n_spare--;
 }
 
 // The call ends, with its answer or without (gone). A call that a worker has ends after that work.
@@ -89,11 +114,20 @@ static void reset_at_close(const struct conn *conn) {
     setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
+// The system keeps the bytes of a closed connection for minutes if the peer takes none. So many
+// are not kept for a spare one.
+static bool leaves_much(const struct conn *conn) {
+    int unsent = 0;
+    return conn->is_spare && !ioctl(conn->fd, SIOCOUTQ, &unsent) && unsent > SPARE_UNSENT_BYTES;
+}
+
 void conn_close(struct conn *conn) {
     struct http *http = conn->http;
     if (conn->state == CONN_CLOSED) return;
-    if (conn->state == CONN_SENDING && conn->framing == FRAMING_CLOSE) reset_at_close(conn);
+    if (leaves_much(conn) || (conn->state == CONN_SENDING && conn->framing == FRAMING_CLOSE))
+        reset_at_close(conn);
     if (conn->call) call_leave(conn, true);
+    spare_end(conn);
     state_set(conn, CONN_CLOSED, 0);
     list_remove(conn);
     wheel_unset(&http->wheel, &conn->timer);
@@ -106,10 +140,10 @@ void conn_close(struct conn *conn) {
     http->server->counts.connections--;
     conn->next = http->closed; // an event of this turn may still name it
     http->closed = conn;
-    http_listen(http, true);
+    http_closed(http);
 }
 
-void conn_open(struct http *http, int fd) {
+void conn_open(struct http *http, int fd, bool is_spare) {
     const struct server *server = http->server;
     struct conn *conn = calloc(1, sizeof *conn);
     struct tls *tls = conn && http->tls ? tls_open(http->tls, fd) : NULL;
@@ -124,7 +158,11 @@ void conn_open(struct http *http, int fd) {
     *conn = (struct conn){.http = http, .fd = fd, .tls = tls, .writable = true};
     conn->next = conn->prev = conn;
     http->server->counts.connections++;
+    if (is_spare) spare_begin(conn);
     state_set(conn, tls ? CONN_HANDSHAKE : CONN_HEAD, after(server->config.header_s));
+    if (!is_spare) return;
+    conn->readable = true; // its head may be there, and its time is short
+    conn_run(conn);
 }
 
 void conn_hasten(struct conn *conn) {
@@ -216,8 +254,8 @@ static void answer_begin(struct conn *conn) {
                     : whole                                                       ? FRAMING_LENGTH
                     : old                                                         ? FRAMING_CLOSE
                                                                                   : FRAMING_CHUNKED;
-    conn->keep = call->head.keep_alive && !call->close_after && !conn->http->draining &&
-                 conn->framing != FRAMING_CLOSE;
+    conn->keep = call->head.keep_alive && !call->close_after && !conn->is_spare &&
+                 !conn->http->draining && conn->framing != FRAMING_CLOSE;
     conn->framed = false;
     conn->moved_ns = call->written_ns = clock_ns();
     if (!conn->probed) reply_begin(&conn->out);
@@ -313,9 +351,9 @@ static void head_read(struct conn *conn, bool last) {
     }
     conn->call = call;
     call->conn = conn;
+    if (conn->is_spare && http_has_room(http)) spare_end(conn);
     state_set(conn, CONN_BODY, after(config_of(conn)->body_s));
-    request_head(call, http->server->counts.connections > config_of(conn)->connections_max &&
-                           !http_make_room(http));
+    request_head(call, conn->is_spare);
     if (!call->status && call->head.expects && head_has_body(&call->head) && last)
         jbuf_text(&conn->out, "HTTP/1.1 100 Continue\r\n\r\n");
 }
@@ -581,7 +619,7 @@ static void sending_due(struct conn *conn, uint64_t now) {
 }
 
 void conn_due(struct conn *conn, uint64_t now) {
-    if (conn->state == CONN_SENDING) {
+    if (conn->state == CONN_SENDING && !conn->is_spare) {
         sending_due(conn, now);
     } else if (conn->deadline_ns && now < conn->deadline_ns) {
         wheel_set(&conn->http->wheel, &conn->timer, conn->deadline_ns);

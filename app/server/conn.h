@@ -16,6 +16,10 @@
 //
 // A CLOSED connection is freed at the end of the turn: an event of that turn may still name it.
 //
+// A connection beyond the limit has a spare place. It has two seconds for all of its life, and the
+// next one that comes may end it earlier. If there is room once its head is there, it becomes one
+// of the others; otherwise it gets its one answer: health, or 503.
+//
 // A peer that closes its sending side may still read. probe() finds out by sending something
 // harmless: a peer that has gone answers with a reset.
 #ifndef RN_SERVER_CONN_H
@@ -45,9 +49,10 @@ enum framing {
 
 struct conn {
     struct timer timer;       // first: a due timer is a connection
-    struct conn *next, *prev; // in http->quiet (no call, the longest quiet first) or http->busy
+    struct conn *next, *prev; // in a list of http, the longest there first
     struct http *http;
     enum conn_state state;
+    bool is_spare; // its place is beyond the limit
     int fd;
     struct tls *tls;         // NULL: plain
     bool readable, writable; // as far as is known: the events are told once
@@ -79,16 +84,20 @@ struct http {
     bool listening;        // its events are watched
     struct timer relisten; // when to try that again
     struct wheel wheel;
-    struct conn quiet, busy; // heads of lists
-    struct conn *ready;      // that have more to do than one turn lets them
-    struct conn *closed;     // to be freed at the end of the turn
-    int n_lingering;
+    // Heads of lists. All spare connections are in `spare`, in the order in which they came. Of the
+    // others `quiet` has those without a call, in the order of their last states.
+    struct conn quiet, busy, lingering, spare;
+    int n_spare, spare_max;
+    int reserve_fd;      // closed to accept a connection where descriptors run out; -1: it is
+    struct conn *ready;  // that have more to do than one turn lets them
+    struct conn *closed; // to be freed at the end of the turn
+    int n_lingering;     // spare ones too
     bool draining;
     uint64_t last_ns;       // draining, and all is answered: when the server ends; 0: not yet
     char scratch[64 << 10]; // where bytes are read to first
 };
 
-void conn_open(struct http *http, int fd); // fd is taken over
+void conn_open(struct http *http, int fd, bool is_spare); // fd is taken over
 void conn_event(struct conn *conn, uint32_t events);
 void conn_run(struct conn *conn); // as far as it goes now
 void conn_due(struct conn *conn, uint64_t now_ns);
@@ -97,9 +106,9 @@ void conn_close(struct conn *conn);
 // failure is an event of the stream from then on.
 void conn_comment(struct conn *conn);
 void conn_hasten(struct conn *conn); // the server ends: a refused request is not read to its end
-void http_listen(struct http *http, bool on);
-// The connection that was quiet for longest goes. False: none is quiet.
-bool http_make_room(struct http *http);
+// Whether a connection more is within the limit; one that is worth less may be closed for it.
+bool http_has_room(struct http *http);
+void http_closed(struct http *http); // a connection was closed, and its descriptor is free
 
 // The head of an answer, from its status line to the empty line: the lines that all heads start
 // with, then the rest. length: FRAMING_LENGTH's.

@@ -1,16 +1,19 @@
 // Admission of connections, and the part of the I/O loop that concerns them. Invariant:
-// counts.connections is the number of connections that are not CLOSED. At the limit, the connection
-// that has been quiet for longest makes room, unless it is new. A few more are admitted, so that
-// health can be asked for.
+// counts.connections is the number of connections that are not CLOSED, n_spare of them spare ones.
+// At the limit, the connection that has been quiet for longest makes room, unless it is new. If
+// none is quiet, a new connection gets a spare place, if need be the oldest spare connection's: the
+// server cannot know that a connection is there to ask for health until it has read the head.
 #define _GNU_SOURCE 1 // accept4
 #include "http.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,9 +26,10 @@
 
 enum {
     WORK_QUEUE = 4096,
-    SPARE_CONNECTIONS = 16, // beyond connections_max, for health checks
-    ACCEPTS = 64,           // in a turn
-    TURN_NS = 5000000,      // for connections with more to do, before others are looked at
+    SPARES = 64,       // most spare places, and
+    SPARE_DIVISOR = 4, // the share of the descriptors that they take at most
+    ACCEPTS = 64,      // in a turn
+    TURN_NS = 5000000, // for connections with more to do, before others are looked at
     SHUT_NS = 100000000,
     QUIET_NS = 100000000,
     LAST_NS = 2000000000,
@@ -33,7 +37,7 @@ enum {
 
 // ---------------------------------------------------------------- the door
 
-void http_listen(struct http *http, bool on) {
+static void listen_set(struct http *http, bool on) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &http->listen_fd};
     if (http->listening == on) return;
     if (!epoll_ctl(http->server->epoll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, http->listen_fd,
@@ -41,23 +45,40 @@ void http_listen(struct http *http, bool on) {
         http->listening = on;
 }
 
-// The connection that was quiet for longest; NULL: all are busy. A new connection is not quiet: its
-// request is on the way. Otherwise clients that connect together would close each other's
-// connections.
-static struct conn *quiet_find(const struct http *http) {
-    struct conn *conn = http->quiet.next;
-    return conn != &http->quiet && clock_ns() - conn->since_ns >= QUIET_NS ? conn : NULL;
+// The list's first connection, unless it is new in its state: its request, or the peer's end, is on
+// the way. Otherwise clients that connect together would close each other's connections.
+static struct conn *rested(const struct conn *list) {
+    struct conn *conn = list->next;
+    return conn != list && clock_ns() - conn->since_ns >= QUIET_NS ? conn : NULL;
 }
 
-bool http_make_room(struct http *http) {
-    struct conn *conn = quiet_find(http);
+// Closes the connection within the limit that is worth least. False: all are busy.
+static bool make_room(struct http *http) {
+    struct conn *conn = rested(&http->lingering);
+    if (!conn) conn = rested(&http->quiet);
     if (conn) conn_close(conn);
     return conn;
 }
 
+bool http_has_room(struct http *http) {
+    const struct server *server = http->server;
+    if (http->reserve_fd < 0) return false;
+    return server->counts.connections - http->n_spare < server->config.connections_max ||
+           make_room(http);
+}
+
+// Closes the spare connection that was answered first; if none was, the one that came first.
+static bool spare_evict(struct http *http) {
+    struct conn *list = &http->spare, *conn = list->next;
+    if (conn == list) return false;
+    while (conn != list && conn->state != CONN_LINGERING) conn = conn->next;
+    conn_close(conn != list ? conn : list->next);
+    return true;
+}
+
 // Admits no connection until another one is closed, or for a while.
 static void shut(struct http *http) {
-    http_listen(http, false);
+    listen_set(http, false);
     wheel_set(&http->wheel, &http->relisten, clock_ns() + SHUT_NS);
 }
 
@@ -69,24 +90,43 @@ static void tls_renew(struct http *http) {
     http->tls = next;
 }
 
-// Where descriptors run out, an idle connection is worth less than a new one.
+// Without the reserve a new connection is a spare one, so that the reserve comes back soon.
+static bool descriptor_free(struct http *http) {
+    if (spare_evict(http) || make_room(http)) return true;
+    if (http->reserve_fd < 0) return false;
+    close(http->reserve_fd);
+    http->reserve_fd = -1;
+    return true;
+}
+
+void http_closed(struct http *http) {
+    if (http->reserve_fd < 0) http->reserve_fd = fcntl(http->listen_fd, F_DUPFD_CLOEXEC, 0);
+    listen_set(http, true);
+}
+
+static void admit(struct http *http, int fd) {
+    const bool is_spare = !http_has_room(http);
+    if (is_spare && http->n_spare >= http->spare_max) spare_evict(http);
+    tls_renew(http);
+    conn_open(http, fd, is_spare);
+}
+
+// The system looks for a descriptor before it looks for a connection.
+static bool is_knocking(const struct http *http) {
+    struct pollfd door = {.fd = http->listen_fd, .events = POLLIN};
+    return poll(&door, 1, 0) > 0;
+}
+
 static void accept_some(struct http *http) {
-    const struct server *server = http->server;
-    const int most = server->config.connections_max;
     for (int i = 0; i < ACCEPTS; i++) {
-        if (server->counts.connections >= most + SPARE_CONNECTIONS && !quiet_find(http)) {
-            shut(http);
-            return;
-        }
         const int fd = accept4(http->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            if (server->counts.connections >= most) http_make_room(http);
-            tls_renew(http);
-            conn_open(http, fd);
+            admit(http, fd);
         } else if (errno == EAGAIN) {
             return;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            if (http_make_room(http)) continue;
+            if (!is_knocking(http)) return;
+            if (descriptor_free(http)) continue;
             shut(http);
             return;
         }
@@ -152,7 +192,7 @@ void http_turn(struct http *http, uint64_t now) {
     struct timer *timer;
     while ((timer = wheel_due(&http->wheel, now))) {
         if (timer == &http->relisten) {
-            http_listen(http, true);
+            listen_set(http, true);
         } else {
             conn_due((struct conn *)timer, now);
         }
@@ -179,7 +219,6 @@ static void each(struct conn *list, void (*f)(struct conn *conn)) {
 static void wind_up(struct conn *conn) {
     struct call *call = conn->call;
     if (call && call->state == CALL_STREAMING && !call->generation) call_end(call);
-    conn_hasten(conn);
 }
 
 static void cancel(struct conn *conn) {
@@ -190,6 +229,8 @@ void http_drain(struct http *http, bool abort) {
     http->draining = true;
     each(&http->quiet, conn_close);
     each(&http->busy, abort ? conn_close : wind_up);
+    each(&http->lingering, abort ? conn_close : conn_hasten);
+    if (abort) each(&http->spare, conn_close);
 }
 
 void http_cancel(struct http *http) { each(&http->busy, cancel); }
@@ -206,6 +247,14 @@ bool http_is_busy(struct http *http) {
 
 // ---------------------------------------------------------------- life
 
+static void list_init(struct conn *list) { list->next = list->prev = list; }
+
+static int spares(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / SPARE_DIVISOR >= SPARES) return SPARES;
+    return limit.rlim_cur > SPARE_DIVISOR ? (int)limit.rlim_cur / SPARE_DIVISOR : 1;
+}
+
 rn_status http_create(struct server *server, int listen_fd, struct http **out, rn_error *err) {
     const struct server_config *config = &server->config;
     struct http *http = calloc(1, sizeof *http);
@@ -216,8 +265,12 @@ rn_status http_create(struct server *server, int listen_fd, struct http **out, r
     }
     http->server = server;
     http->listen_fd = listen_fd;
-    http->quiet.next = http->quiet.prev = &http->quiet;
-    http->busy.next = http->busy.prev = &http->busy;
+    list_init(&http->quiet);
+    list_init(&http->busy);
+    list_init(&http->lingering);
+    list_init(&http->spare);
+    http->spare_max = spares();
+    http->reserve_fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, 0);
     wheel_init(&http->wheel, clock_ns());
     rn_status status = RN_OK;
     if (config->tls_cert)
@@ -226,7 +279,7 @@ rn_status http_create(struct server *server, int listen_fd, struct http **out, r
         status =
             workers_create(config->workers, WORK_QUEUE, server->wake_fd, &server->workers, err);
     if (!status) {
-        http_listen(http, true);
+        listen_set(http, true);
         if (!http->listening) status = err_set(err, RN_ERR_IO, "epoll: %s", strerror(errno));
     }
     if (status) {
@@ -260,6 +313,7 @@ void http_destroy(struct http *http) {
     }
     free_closed(http);
     close(http->listen_fd);
+    if (http->reserve_fd >= 0) close(http->reserve_fd);
     workers_destroy(http->server->workers);
     http->server->workers = NULL;
     if (http->tls) tls_context_destroy(http->tls);

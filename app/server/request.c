@@ -21,7 +21,7 @@ bool request_phase(struct call *call) {
                        phase == PHASE_LOADING ? "Loading model" : "Draining");
 }
 
-// Beyond the limit of connections, only the routes that report health get an answer.
+// Beyond the limit of connections, only the routes that always answer do.
 static bool place_check(struct call *call, bool too_many) {
     if (!too_many) return true;
     call->close_after = true;

@@ -3,6 +3,7 @@
 // depend on other clients.
 // label: threads
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include "helpers.h"
 #include "serve_clients.h"
@@ -261,20 +262,25 @@ CASE(test_an_idle_connection_makes_room_for_a_new_one) {
     serve_stop(&serve);
 }
 
-CASE(test_health_is_told_where_all_connections_are_busy) {
-    enum { MOST = 4, MANY = 12 };
+// Takes all places of a server with so many: each client has sent a head, and no body yet.
+static void fill(const struct serve *serve, int *fd, int n) {
     static const char head[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
                                "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n";
+    for (int i = 0; i < n; i++) {
+        fd[i] = text_open(serve, head, sizeof head - 1, false);
+        char go_on[64];
+        assert_true(recv(fd[i], go_on, sizeof go_on, 0) > 0); // its head was read
+    }
+}
+
+CASE(test_health_is_told_where_all_connections_are_busy) {
+    enum { MOST = 4, MANY = 12 };
     struct serve serve;
     struct server_config config = serve_config();
     config.connections_max = MOST;
     serve_start(&serve, &config);
     int fd[MOST];
-    for (int i = 0; i < MOST; i++) {
-        fd[i] = text_open(&serve, head, sizeof head - 1, false);
-        char go_on[64];
-        assert_true(recv(fd[i], go_on, sizeof go_on, 0) > 0); // its head was read
-    }
+    fill(&serve, fd, MOST);
     serve_is_well(&serve, "busy connections");
     reply_expect(serve_post(&serve, "/tokenize", "{\"content\":\"a\"}"), 503, "\r\nRetry-After: ");
     int asker[MANY]; // all are there before the first has asked
@@ -289,6 +295,135 @@ CASE(test_health_is_told_where_all_connections_are_busy) {
         reply_expect(serve_receive(fd[i], false, SERVE_PATIENCE_MS), 200, "");
         close(fd[i]);
     }
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+enum { SOON_MS = 1000 };
+static const char half_body[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                                "Content-Length: 100000\r\n\r\n{\"content\":\"";
+
+static void health_expect_soon(const struct serve *serve, const char *after) {
+    const uint64_t start_ns = clock_ns();
+    serve_is_well(serve, after);
+    const double ms = (double)(clock_ns() - start_ns) * 1e-6;
+    check(ms < SOON_MS, "health took %.0f ms after %s", ms, after);
+}
+
+// However many others come to a full server, whatever they send, and though none of them ends.
+CASE(test_a_crowd_before_a_full_server_leaves_health_its_place) {
+    enum { MOST = 4, CROWD = 300 };
+    static const char *const sent[] = {
+        "",
+        "GE",
+        "GET /health HTTP/1.1\r\nHost: loc",
+        half_body,
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    };
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = MOST;
+    serve_start(&serve, &config);
+    int busy[MOST];
+    fill(&serve, busy, MOST);
+    for (size_t kind = 0; kind < sizeof sent / sizeof *sent; kind++) {
+        int fd[CROWD];
+        for (int i = 0; i < CROWD; i++) {
+            fd[i] = text_open(&serve, sent[kind], strlen(sent[kind]), true);
+            if (i % 50 == 49) health_expect_soon(&serve, sent[kind]);
+        }
+        const double open = serve_gauge(&serve, "runnel:http_connections");
+        check(open <= MOST + 64 + 1, "%.0f connections are open after %s", open, sent[kind]);
+        for (int i = 0; i < CROWD; i++) close(fd[i]);
+    }
+    for (int i = 0; i < MOST; i++) { // they were not disturbed
+        char byte;
+        assert_true(recv(busy[i], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+        close(busy[i]);
+    }
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+CASE(test_a_place_beyond_the_limit_lasts_two_seconds_or_until_there_is_room) {
+    enum { MOST = 2 };
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = MOST;
+    serve_start(&serve, &config);
+    int busy[MOST];
+    fill(&serve, busy, MOST);
+    const int silent = serve_connect(&serve),
+              refused = text_open(&serve, half_body, sizeof half_body - 1, false);
+    struct reply reply = serve_receive(silent, true, SERVE_PATIENCE_MS);
+    assert_true(reply.closed && !reply.len);
+    reply_free(&reply);
+    reply_expect(serve_receive(refused, true, SERVE_PATIENCE_MS), 503, "\"connections_full\"");
+    const int late = serve_connect(&serve);
+    serve_is_well(&serve, "a connection without a request");
+    close(busy[0]);
+    serve_await(&serve, "runnel:http_connections", MOST + 1); // busy[1], late, the asker
+    static const char whole[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                                "Content-Length: 15\r\n\r\n{\"content\":\"a\"}";
+    serve_send(late, whole, sizeof whole - 1);
+    reply_expect(serve_receive(late, false, SERVE_PATIENCE_MS), 200, "");
+    close(silent);
+    close(refused);
+    close(late);
+    close(busy[1]);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+// Their answers were sent, and their bodies are only read so that these arrive.
+CASE(test_refused_bodies_make_room_for_a_new_connection) {
+    enum { MOST = 4 };
+    static const char head[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
+                               "Content-Length: 99999999\r\n\r\n";
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.connections_max = MOST;
+    serve_start(&serve, &config);
+    int fd[MOST];
+    for (int i = 0; i < MOST; i++) {
+        fd[i] = text_open(&serve, head, sizeof head - 1, false);
+        reply_expect(serve_receive(fd[i], false, SERVE_PATIENCE_MS), 413, "");
+    }
+    poll(NULL, 0, 200); // until they are not new
+    for (int i = 0; i < MOST; i++)
+        reply_expect(serve_post(&serve, "/tokenize", "{\"content\":\"a\"}"), 200, "");
+    for (int i = 0; i < MOST; i++) close(fd[i]);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
+// The sockets of the clients are there before the process has all the descriptors that it may have.
+CASE(test_health_is_told_where_descriptors_run_out) {
+    enum { CLIENTS = 20 };
+    struct serve serve;
+    const struct server_config config = serve_config();
+    serve_start(&serve, &config);
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)serve.port),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd[CLIENTS];
+    struct rlimit before, none;
+    for (int i = 0; i < CLIENTS; i++) fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_false(getrlimit(RLIMIT_NOFILE, &before));
+    none = (struct rlimit){.rlim_cur = (rlim_t)fd[CLIENTS - 1] + 1, .rlim_max = before.rlim_max};
+    const int filler = dup(0); // a descriptor below the last is not free
+    assert_true(filler > fd[CLIENTS - 1]);
+    close(filler);
+    assert_false(setrlimit(RLIMIT_NOFILE, &none));
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_false(connect(fd[i], (const struct sockaddr *)&address, sizeof address));
+        if (i % 5 < 4) continue; // it stays open, without a request
+        serve_send(fd[i], get, sizeof get - 1);
+        reply_expect(serve_receive(fd[i], false, SERVE_PATIENCE_MS), 200, "");
+    }
+    assert_false(setrlimit(RLIMIT_NOFILE, &before));
+    for (int i = 0; i < CLIENTS; i++) close(fd[i]);
     serve_expect_idle(&serve);
     serve_stop(&serve);
 }
