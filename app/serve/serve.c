@@ -196,7 +196,7 @@ static void on_trace_full(void *ctx) {
              (unsigned long long)(serve->trace.limit >> 20));
 }
 
-// The file is emptied, and then written as a log is.
+// The file is emptied, and then written as a log is. A FIFO or a device cannot be emptied.
 static int trace_get(struct serve *serve) {
     const char *path = option_text(serve->options, OPT_TRACE);
     char name[OPTION_NAME_SIZE];
@@ -206,10 +206,9 @@ static int trace_get(struct serve *serve) {
                         "%s: is for a server of one model; with --models each request has a trace "
                         "at /requests/ID/trace",
                         option_name(serve->options, OPT_TRACE, name));
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd >= 0) close(fd);
-    serve->trace_sink = fd >= 0 ? sink_open(path, NULL, NULL) : NULL;
-    if (!serve->trace_sink) return app_fail_output(serve->options, OPT_TRACE, path, errno);
+    serve->trace_sink = sink_open(path, NULL, NULL);
+    if (!serve->trace_sink || (truncate(path, 0) && errno != EINVAL))
+        return app_fail_output(serve->options, OPT_TRACE, path, errno);
     const uint64_t limit = (uint64_t)option_int(serve->options, OPT_TRACE_LIMIT) << 20;
     if (!trace_open(&serve->trace, trace_write, serve, limit))
         return app_fail(APP_FAILED, "out of memory");

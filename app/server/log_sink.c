@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "helpers.h"
@@ -60,13 +61,21 @@ static bool wait_for(const struct log_sink *sink, int fd, int wait_ms) {
     return !wait[0].revents;
 }
 
-static int file_open(const char *path, int flags) {
-    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666);
+// Does not wait for the reader of a FIFO. A FIFO that is opened for reading too needs none: lines
+// wait in it for the first reader, or the next one.
+static int file_open(const char *path) {
+    const int flags = O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    struct stat at;
+    if (!stat(path, &at) && S_ISFIFO(at.st_mode)) {
+        const int fd = open(path, O_RDWR | flags, 0666);
+        if (fd >= 0) return fd;
+    }
+    return open(path, O_WRONLY | flags, 0666);
 }
 
 // The callback is told under the mutex, so that sink_close can promise that none comes later.
 static bool reopen(struct log_sink *sink) {
-    const int fd = file_open(sink->path, O_NONBLOCK); // a FIFO without a reader is refused
+    const int fd = file_open(sink->path);
     const int why = fd < 0 ? errno : 0;
     if (fd >= 0) {
         close(sink->fd);
@@ -225,9 +234,7 @@ struct log_sink *sink_create(int fd) {
 }
 
 struct log_sink *sink_open(const char *path, sink_told *told, void *ctx) {
-    const int fd = file_open(path, 0); // a FIFO waits for its reader
-    if (fd >= 0) fcntl(fd, F_SETFL, O_APPEND | O_NONBLOCK);
-    return sink_start(fd, path, told, ctx);
+    return sink_start(file_open(path), path, told, ctx);
 }
 
 bool sink_write(struct log_sink *sink, const char *line, size_t len) {

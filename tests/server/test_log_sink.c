@@ -314,6 +314,27 @@ CASE(test_a_file_that_cannot_be_opened_leaves_the_old_one) {
     folder_remove(&folder);
 }
 
+// Its readers come late, go, and come again; nobody waits for them.
+CASE(test_a_fifo_needs_no_reader_and_keeps_lines_for_the_next_one) {
+    struct folder folder;
+    char line[64];
+    folder_make(&folder);
+    assert_int_equal(mkfifo(folder.log, 0600), 0);
+    alarm(PATIENCE_MS / 1000); // an open that waits would wait for ever
+    struct log_sink *sink = sink_open(folder.log, NULL, NULL);
+    alarm(0);
+    assert_non_null(sink);
+    for (int round = 0; round < 2; round++) {
+        assert_true(sink_write(sink, "a line\n", 7));
+        assert_true(sink_flush(sink, PATIENCE_MS));
+        const int fd = open(folder.log, O_RDONLY);
+        assert_int_equal(read(fd, line, sizeof line), 7);
+        close(fd);
+    }
+    assert_int_equal(sink_close(sink, PATIENCE_MS), 0);
+    folder_remove(&folder);
+}
+
 CASE(test_only_a_file_is_opened_again) {
     int end[2];
     struct log_sink *sink = pipe_sink(end, 0);
