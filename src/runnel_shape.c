@@ -55,6 +55,14 @@ static rn_status vocab_get(const rn_model *model, struct constraint_vocab **out,
     return status;
 }
 
+static rn_shape *shape_of(const rn_model *model) {
+    struct rn_shape *shape = calloc(1, sizeof *shape);
+    if (!shape) return NULL;
+    shape->tokenizer = model->tokenizer;
+    shape->marks = &model->shapes->marks;
+    return shape;
+}
+
 rn_status rn_shape_compile(const rn_model *model, rn_shape_kind kind, const char *source,
                            size_t len, rn_shape **out, rn_error *err) {
     struct constraint_vocab *vocab;
@@ -63,10 +71,8 @@ rn_status rn_shape_compile(const rn_model *model, rn_shape_kind kind, const char
         return err_set(err, RN_ERR_ARG, "%s: opened without its vocabulary", model->info.path);
     rn_status status = vocab_get(model, &vocab, err);
     if (status) return status;
-    struct rn_shape *shape = calloc(1, sizeof *shape);
+    struct rn_shape *shape = shape_of(model);
     if (!shape) return err_set(err, RN_ERR_NOMEM, "no memory for a shape");
-    shape->tokenizer = model->tokenizer;
-    shape->marks = &model->shapes->marks;
     status = constraint_compile(vocab, (enum constraint_kind)kind, source, len, NULL,
                                 &shape->constraint, err);
     if (status)
@@ -74,6 +80,19 @@ rn_status rn_shape_compile(const rn_model *model, rn_shape_kind kind, const char
     else
         *out = shape;
     return status;
+}
+
+// A vocabulary that is being read has no shapes yet.
+rn_shape *rn_shape_find(const rn_model *model, rn_shape_kind kind, const char *source, size_t len) {
+    struct model_shapes *shapes = model->shapes;
+    if (!model->tokenizer || pthread_mutex_trylock(&shapes->lock)) return NULL;
+    struct constraint_vocab *vocab = shapes->vocab;
+    pthread_mutex_unlock(&shapes->lock);
+    struct rn_shape *shape = vocab ? shape_of(model) : NULL;
+    if (shape) shape->constraint = constraint_find(vocab, (enum constraint_kind)kind, source, len);
+    if (shape && shape->constraint) return shape;
+    free(shape);
+    return NULL;
 }
 
 void rn_shape_release(rn_shape *shape) {

@@ -44,8 +44,9 @@ static uint64_t hash_source(enum constraint_kind kind, const char *text, size_t 
     return h ^ h >> 31;
 }
 
-static struct constraint *kept_find(struct constraint_vocab *vocab, enum constraint_kind kind,
-                                    const char *text, size_t len) {
+struct constraint *constraint_find(struct constraint_vocab *vocab, enum constraint_kind kind,
+                                   const char *text, size_t len) {
+    if (kind == CONSTRAINT_OBJECT) len = 0;
     const uint64_t hash = hash_source(kind, text, len);
     pthread_mutex_lock(&vocab->mutex);
     struct constraint *c = NULL;
@@ -249,7 +250,7 @@ rn_status constraint_compile(struct constraint_vocab *vocab, enum constraint_kin
         return err_set(err, RN_ERR_ARG, "a constraint of %zu bytes, expected at most %zu", len,
                        l.source_bytes);
     if (kind == CONSTRAINT_OBJECT) len = 0;
-    *out = kept_find(vocab, kind, text, len);
+    *out = constraint_find(vocab, kind, text, len);
     if (*out) return RN_OK;
     const rn_status status = compile(vocab, kind, text, len, &l, out, err);
     if (!status) kept_add(vocab, *out, kind, text, len);

@@ -46,6 +46,9 @@ struct constraint;
 rn_status constraint_compile(struct constraint_vocab *vocab, enum constraint_kind kind,
                              const char *text, size_t len, const struct constraint_limits *limits,
                              struct constraint **out, rn_error *err);
+// A reference to a kept constraint of an equal source; NULL if there is none.
+struct constraint *constraint_find(struct constraint_vocab *vocab, enum constraint_kind kind,
+                                   const char *text, size_t len);
 struct constraint *constraint_acquire(struct constraint *constraint);
 void constraint_release(struct constraint *constraint); // NULL is fine
 

@@ -539,4 +539,14 @@ CASE(wrong_sources_and_requests_are_refused) {
     rn_engine_destroy(engine);
 }
 
+CASE(a_shape_is_found_once_it_was_compiled) {
+    assert_null(rn_shape_find(model, RN_SHAPE_REGEX, "found?", 6));
+    rn_shape *shape = shape_of(RN_SHAPE_REGEX, "found?");
+    rn_shape *again = rn_shape_find(model, RN_SHAPE_REGEX, "found?", 6);
+    assert_non_null(again);
+    assert_null(rn_shape_find(model, RN_SHAPE_CHOICES, "found?", 6));
+    rn_shape_release(again);
+    rn_shape_release(shape);
+}
+
 TEST_PROGRAM(shapes) { return cases_run(open_all, close_all); }
