@@ -67,6 +67,9 @@ struct call {
     bool is_use;               // it generates or embeds: the model's stay starts again behind it
     struct served_stay stay;   // that it asks for
     struct call *waits;        // the next call that waits for the same model
+    struct call *queued;       // the next call of the workers' same queue
+    uint64_t ticket;           // its place among all calls that workers got
+    _Atomic bool is_gone;      // its client hung up while a worker had it
     const struct route *route; // NULL: there is none
     struct head head;          // the request's line and fields; text NULL: they could not be read
     char *path;                // of the target, unescaped

@@ -319,6 +319,6 @@ void completions_prepare(struct call *call) {
     scores_want(generation, echo);
     if (!prompts_read(call, generation, body, echo)) return;
     if (!generation_check(call, generation, "prompt")) return;
-    if (!generation_shape_make(call, generation, NULL)) return;
+    if (!generation_shape_want(call, generation, NULL)) return;
     if (openai_state_create(call, "cmpl-", "text_completion")) openai_state_of(call)->echo = echo;
 }

@@ -96,7 +96,10 @@ static void call_leave(struct conn *conn, bool gone) {
     struct call *call = conn->call;
     conn->call = NULL;
     call->conn = NULL;
-    if (call->state != CALL_WORKING) streams_finish(call, gone);
+    if (call->state == CALL_WORKING)
+        call->is_gone = true;
+    else
+        streams_finish(call, gone);
 }
 
 static void ready_remove(struct conn *conn) {

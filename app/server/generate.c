@@ -219,6 +219,6 @@ void generate_prepare(struct call *call) {
     if (!settings) return;
     if (id_read(call, body) && settings_read(call, settings) && prompt_read(call, body) &&
         generation_check(call, call->generation, "token_ids"))
-        generation_shape_make(call, call->generation, NULL);
+        generation_shape_want(call, call->generation, NULL);
     json_decref(settings);
 }

@@ -57,6 +57,7 @@ void generation_destroy(struct generation *generation) {
     free(generation->choice);
     json_decref(generation->types);
     json_decref(generation->custom);
+    json_decref(generation->shape_tools);
     shape_deinit(&generation->shape);
     tool_choice_deinit(&generation->tool_choice);
     rn_shape_release(generation->compiled);
@@ -225,7 +226,7 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     free(json.messages);
     free(json.tools);
     free(json.variables);
-    return ok && generation_shape_make(call, generation, tools);
+    return ok && generation_shape_want(call, generation, tools);
 }
 
 // ---------------------------------------------------------------- whole answers

@@ -135,9 +135,13 @@ struct generation {
     enum family family;
     struct shape shape;
     struct tool_choice tool_choice;
-    rn_shape *compiled; // NULL: any text
-    json_t *custom;     // the names of custom tools; NULL: none
-    void *own;          // the writer's own state, freed with own_free
+    bool shapes_calls, may_compile;
+    size_t shape_due;                       // bytes of its source; 0: nothing is to be compiled
+    json_t *shape_tools;                    // for the compilation; NULL if there are none
+    void (*on_compiled)(struct call *call); // what the handler does after it; NULL if nothing
+    rn_shape *compiled;                     // NULL: any text
+    json_t *custom;                         // the names of custom tools; NULL: none
+    void *own;                              // the writer's own state, freed with own_free
     void (*own_free)(void *own);
 
     // --- from here on the I/O thread's ---

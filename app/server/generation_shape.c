@@ -37,10 +37,17 @@ static rn_shape_kind kind_of(enum shape_kind kind) {
     return kinds[kind];
 }
 
+// Only looks for the shape, until the call has come to a thread for compilations.
 static rn_status compile(const struct call *call, struct generation *generation,
                          enum shape_kind kind, const struct jbuf *source, rn_error *err) {
-    return rn_shape_compile(call->served->model, kind_of(kind), source->data ? source->data : "",
-                            source->len, &generation->compiled, err);
+    const rn_model *model = call->served->model;
+    const char *text = source->data ? source->data : "";
+    if (generation->may_compile)
+        return rn_shape_compile(model, kind_of(kind), text, source->len, &generation->compiled,
+                                err);
+    generation->compiled = rn_shape_find(model, kind_of(kind), text, source->len);
+    generation->shape_due = generation->compiled ? 0 : 1 + source->len;
+    return RN_OK;
 }
 
 // ---------------------------------------------------------------- text
@@ -202,20 +209,36 @@ static bool is_old_structure(const struct shape *shape) {
     return is_old;
 }
 
-bool generation_shape_make(struct call *call, struct generation *generation, const json_t *tools) {
+static bool shape_make(struct call *call, struct generation *generation) {
+    return generation->shapes_calls ? calls_make(call, generation, generation->shape_tools)
+                                    : content_make(call, generation);
+}
+
+bool generation_shape_want(struct call *call, struct generation *generation, const json_t *tools) {
     const struct tool_choice *choice = &generation->tool_choice;
     const struct shape *shape = &generation->shape;
     const struct answer_marks *marks = generation->marks;
     if (call_refused(call)) return false;
     const bool shapes_calls = tools && tool_choice_shapes(choice);
     if (!shape->kind && !shapes_calls) return true;
-    if (!tools) return content_make(call, generation);
-    if (!tool_shape_known(marks, call->served->tmpl_source)) {
-        if (shapes_calls && tool_choice_is_binding(choice)) return refuse_form(call, choice);
-        return !shape->kind || content_make(call, generation);
-    }
-    if (is_old_structure(shape) && choice->mode != TOOLS_REQUIRED)
+    const bool is_known = tools && tool_shape_known(marks, call->served->tmpl_source);
+    if (shapes_calls && !is_known && tool_choice_is_binding(choice))
+        return refuse_form(call, choice);
+    if (is_known && is_old_structure(shape) && choice->mode != TOOLS_REQUIRED)
         return call_refuse(call, 400, shape->field, "invalid_value",
                            "%s: a structural tag beside tools needs a format", shape->field);
-    return calls_make(call, generation, tools);
+    generation->shapes_calls = is_known;
+    generation->shape_tools = json_incref((json_t *)(uintptr_t)tools);
+    return (!is_known && !shape->kind) || shape_make(call, generation);
+}
+
+size_t generation_shape_due(const struct call *call) {
+    return call->generation && !call_refused(call) ? call->generation->shape_due : 0;
+}
+
+void generation_shape_compile(struct call *call) {
+    struct generation *generation = call->generation;
+    generation->may_compile = true;
+    generation->shape_due = 0;
+    if (shape_make(call, generation) && generation->on_compiled) generation->on_compiled(call);
 }

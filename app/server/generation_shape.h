@@ -1,5 +1,6 @@
 // The shape of a generation's texts: read from the request, made into one source with the request's
-// tools and the template's marks, and compiled. All on a worker: the step's thread only follows it.
+// tools and the template's marks, and compiled. A handler only says what it wants: the workers have
+// threads for compilations (workers.h). The step's thread only follows the shape.
 #ifndef RN_SERVER_GENERATION_SHAPE_H
 #define RN_SERVER_GENERATION_SHAPE_H
 
@@ -9,8 +10,12 @@
 // refused.
 bool generation_shape_read(struct call *call, struct generation *generation, const json_t *body,
                            enum family family);
-// Compiles what was read; does nothing where no shape is needed. tools: those that the template
-// was given, as OpenAI has them; NULL: none. False: refused, by the field and the place in it.
-bool generation_shape_make(struct call *call, struct generation *generation, const json_t *tools);
+// Finds the shape of what was read, or notes that it is to be compiled. tools: the tools that the
+// template was given, as OpenAI has them; NULL if there are none. False: refused.
+bool generation_shape_want(struct call *call, struct generation *generation, const json_t *tools);
+// The bytes of the source that is to be compiled; 0 if there is none, or the call was refused.
+size_t generation_shape_due(const struct call *call);
+// Compiles it. Refuses with the field and the place in it.
+void generation_shape_compile(struct call *call);
 
 #endif

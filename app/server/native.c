@@ -435,7 +435,7 @@ static void prepare(struct call *call,
         generation_shape_read(call, generation, body, FAMILY_NATIVE) &&
         count_read(call, generation, body) && read(call, generation, body) &&
         own_create(call, generation, body) && generation_check(call, generation, "prompt"))
-        generation_shape_make(call, generation, NULL);
+        generation_shape_want(call, generation, NULL);
 }
 
 void native_prepare(struct call *call) { prepare(call, prompts_read); }

@@ -193,7 +193,7 @@ static bool text_add(struct call *call, const json_t *prompt, struct generation 
     return prompt_ids_of_text(call, json_string_value(prompt), json_string_length(prompt), "prompt",
                               RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n_ids) &&
            generation_add(call, generation, ids, n_ids) &&
-           generation_shape_make(call, generation, NULL);
+           generation_shape_want(call, generation, NULL);
 }
 
 // The ids of an earlier answer come before the prompt, whose own start of a text is dropped.

@@ -131,21 +131,36 @@ static void forget(struct call *call) {
     call_answer(call);
 }
 
-void render_chat(struct call *call) {
-    chat_prepare(call);
+// Writes the answer after the shape was compiled: a shape that is wrong is refused.
+static void render(struct call *call, void (*write)(struct call *call)) {
     if (call_refused(call) || !call->generation) return;
+    if (generation_shape_due(call))
+        call->generation->on_compiled = write;
+    else
+        write(call);
+}
+
+static void chat_write(struct call *call) {
     prompt_put(call, 0, &call->out);
     forget(call);
 }
 
 // A list, with an item for each prompt.
-void render_completions(struct call *call) {
-    completions_prepare(call);
-    if (call_refused(call) || !call->generation) return;
+static void completions_write(struct call *call) {
     for (int i = 0; i < call->generation->n_prompts; i++) {
         jbuf_text(&call->out, i ? "," : "[");
         prompt_put(call, i, &call->out);
     }
     jbuf_text(&call->out, "]");
     forget(call);
+}
+
+void render_chat(struct call *call) {
+    chat_prepare(call);
+    render(call, chat_write);
+}
+
+void render_completions(struct call *call) {
+    completions_prepare(call);
+    render(call, completions_write);
 }

@@ -1,4 +1,4 @@
-// Two rings under one lock that is held for a few instructions. The I/O thread pushes and pops,
+// Queues under one lock that is held for a few instructions. The I/O thread pushes and pops,
 // workers take and give back.
 #include "workers.h"
 
@@ -8,20 +8,30 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "generation_shape.h"
 #include "helpers.h"
 #include "routes.h"
 #include "waiting.h"
 
-struct ring {
-    struct call **item; // [capacity]
-    int first, count;
+enum { SMALL_BYTES = 64 << 10 };
+
+struct queue {
+    struct call *first, *last;
+};
+
+struct lane {
+    struct workers *workers;
+    struct queue small, large;
+    pthread_cond_t some; // there is work, or the end
+    bool compiles;
 };
 
 struct workers {
     pthread_mutex_t lock;
-    pthread_cond_t some;    // there is work, or the end
-    struct ring todo, done; // together at most capacity calls, and those in work
+    struct lane handlers, compilers;
+    struct queue done;
     int capacity, in_hand;
+    uint64_t n_tickets;
     bool untidy; // there is memory to give back
     bool ending;
     int wake_fd;
@@ -29,16 +39,29 @@ struct workers {
     pthread_t thread[];
 };
 
-static void ring_put(struct ring *ring, int capacity, struct call *call) {
-    ring->item[(ring->first + ring->count++) % capacity] = call;
+static void queue_put(struct queue *queue, struct call *call) {
+    call->queued = NULL;
+    *(queue->first ? &queue->last->queued : &queue->first) = call;
+    queue->last = call;
 }
 
-static struct call *ring_take(struct ring *ring, int capacity) {
-    if (!ring->count) return NULL;
-    struct call *call = ring->item[ring->first];
-    ring->first = (ring->first + 1) % capacity;
-    ring->count--;
+static struct call *queue_take(struct queue *queue) {
+    struct call *call = queue->first;
+    if (call) queue->first = call->queued;
     return call;
+}
+
+static void lane_put(struct lane *lane, struct call *call, size_t bytes) {
+    call->ticket = lane->workers->n_tickets++;
+    queue_put(bytes <= SMALL_BYTES ? &lane->small : &lane->large, call);
+    pthread_cond_broadcast(&lane->some);
+}
+
+static struct call *lane_take(struct lane *lane, bool small_alone) {
+    const struct call *small = lane->small.first, *large = lane->large.first;
+    if (small_alone || !large || (small && small->ticket < large->ticket))
+        return queue_take(&lane->small);
+    return queue_take(&lane->large);
 }
 
 // The allocator keeps freed memory between blocks that are in use; the lock is not held.
@@ -49,33 +72,76 @@ static void tidy(struct workers *workers) {
     pthread_mutex_lock(&workers->lock);
 }
 
-static void *work(void *ctx) {
-    struct workers *workers = ctx;
+// A call of several models comes twice. Returns the bytes of a shape that is to be compiled.
+static size_t handle(struct call *call) {
+    if (call->is_bound || call->describes)
+        call->route->prepare(call);
+    else
+        waiting_find(call);
+    return generation_shape_due(call);
+}
+
+// The call is this thread's.
+static void run(struct lane *lane, struct call *call) {
+    struct workers *workers = lane->workers;
+    size_t due = 0;
+    pthread_mutex_unlock(&workers->lock);
+    if (!lane->compiles)
+        due = handle(call);
+    else if (!call->is_gone)
+        generation_shape_compile(call);
     pthread_mutex_lock(&workers->lock);
-    for (;;) {
-        while (!workers->ending && !workers->todo.count && !workers->untidy) {
-            pthread_cond_wait(&workers->some, &workers->lock);
-        }
-        if (workers->ending) break;
-        if (!workers->todo.count) {
+    if (due) {
+        lane_put(&workers->compilers, call, due);
+        return;
+    }
+    queue_put(&workers->done, call);
+    const uint64_t one = 1;
+    const ssize_t written = write(workers->wake_fd, &one, sizeof one);
+    (void)written; // a full counter is readable all the same
+}
+
+static void work(struct lane *lane, bool small_alone) {
+    struct workers *workers = lane->workers;
+    pthread_mutex_lock(&workers->lock);
+    while (!workers->ending) {
+        struct call *call = lane_take(lane, small_alone);
+        if (call)
+            run(lane, call);
+        else if (workers->untidy && lane->compiles)
             tidy(workers);
-            continue;
-        }
-        struct call *call = ring_take(&workers->todo, workers->capacity);
-        pthread_mutex_unlock(&workers->lock);
-        // a call of several models comes twice
-        if (call->is_bound || call->describes)
-            call->route->prepare(call);
         else
-            waiting_find(call);
-        pthread_mutex_lock(&workers->lock);
-        ring_put(&workers->done, workers->capacity, call);
-        const uint64_t one = 1;
-        const ssize_t written = write(workers->wake_fd, &one, sizeof one);
-        (void)written; // a full counter is readable all the same
+            pthread_cond_wait(&lane->some, &workers->lock);
     }
     pthread_mutex_unlock(&workers->lock);
+}
+
+static void *handle_any(void *lane) {
+    work(lane, false);
     return NULL;
+}
+
+static void *handle_small(void *lane) {
+    work(lane, true);
+    return NULL;
+}
+
+static void *compile_any(void *lane) {
+    background_begin();
+    work(lane, false);
+    return NULL;
+}
+
+static void *compile_small(void *lane) {
+    background_begin();
+    work(lane, true);
+    return NULL;
+}
+
+static bool thread_start(struct workers *workers, void *(*run_thread)(void *), struct lane *lane) {
+    if (pthread_create(&workers->thread[workers->n_threads], NULL, run_thread, lane)) return false;
+    workers->n_threads++;
+    return true;
 }
 
 // Signals are the I/O thread's.
@@ -83,27 +149,33 @@ static bool threads_start(struct workers *workers, int n_threads) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (workers->n_threads < n_threads &&
-           !pthread_create(&workers->thread[workers->n_threads], NULL, work, workers)) {
-        workers->n_threads++;
-    }
+    bool ok = thread_start(workers, handle_small, &workers->handlers) &&
+              thread_start(workers, compile_small, &workers->compilers);
+    for (int i = 0; ok && i < n_threads; i++)
+        ok = thread_start(workers, handle_any, &workers->handlers) &&
+             thread_start(workers, compile_any, &workers->compilers);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return workers->n_threads == n_threads;
+    return ok;
+}
+
+static void lane_init(struct lane *lane, struct workers *workers, bool compiles) {
+    lane->workers = workers;
+    lane->compiles = compiles;
+    pthread_cond_init(&lane->some, NULL);
 }
 
 rn_status workers_create(int n_threads, int capacity, int wake_fd, struct workers **out,
                          rn_error *err) {
-    struct workers *workers =
-        calloc(1, sizeof *workers + (size_t)n_threads * sizeof *workers->thread);
+    const size_t n_all = 2 * ((size_t)n_threads + 1);
+    struct workers *workers = calloc(1, sizeof *workers + n_all * sizeof *workers->thread);
     *out = NULL;
     if (!workers) return err_set(err, RN_ERR_NOMEM, "out of memory");
     workers->capacity = capacity;
     workers->wake_fd = wake_fd;
     pthread_mutex_init(&workers->lock, NULL);
-    pthread_cond_init(&workers->some, NULL);
-    workers->todo.item = calloc((size_t)capacity, sizeof(struct call *));
-    workers->done.item = calloc((size_t)capacity, sizeof(struct call *));
-    if (!workers->todo.item || !workers->done.item || !threads_start(workers, n_threads)) {
+    lane_init(&workers->handlers, workers, false);
+    lane_init(&workers->compilers, workers, true);
+    if (!threads_start(workers, n_threads)) {
         workers_destroy(workers);
         return err_set(err, RN_ERR_NOMEM, "out of memory");
     }
@@ -115,13 +187,13 @@ void workers_destroy(struct workers *workers) {
     if (!workers) return;
     pthread_mutex_lock(&workers->lock);
     workers->ending = true;
-    pthread_cond_broadcast(&workers->some);
+    pthread_cond_broadcast(&workers->handlers.some);
+    pthread_cond_broadcast(&workers->compilers.some);
     pthread_mutex_unlock(&workers->lock);
     for (int i = 0; i < workers->n_threads; i++) pthread_join(workers->thread[i], NULL);
-    pthread_cond_destroy(&workers->some);
+    pthread_cond_destroy(&workers->handlers.some);
+    pthread_cond_destroy(&workers->compilers.some);
     pthread_mutex_destroy(&workers->lock);
-    free(workers->todo.item);
-    free(workers->done.item);
     free(workers);
 }
 
@@ -129,7 +201,7 @@ void workers_tidy(struct workers *workers) {
     if (!workers) return;
     pthread_mutex_lock(&workers->lock);
     workers->untidy = true;
-    pthread_cond_signal(&workers->some);
+    pthread_cond_broadcast(&workers->compilers.some);
     pthread_mutex_unlock(&workers->lock);
 }
 
@@ -138,8 +210,7 @@ bool workers_push(struct workers *workers, struct call *call) {
     const bool room = workers->in_hand < workers->capacity;
     if (room) {
         workers->in_hand++;
-        ring_put(&workers->todo, workers->capacity, call);
-        pthread_cond_signal(&workers->some);
+        lane_put(&workers->handlers, call, call->body_len);
     }
     pthread_mutex_unlock(&workers->lock);
     return room;
@@ -147,7 +218,7 @@ bool workers_push(struct workers *workers, struct call *call) {
 
 struct call *workers_pop(struct workers *workers) {
     pthread_mutex_lock(&workers->lock);
-    struct call *call = ring_take(&workers->done, workers->capacity);
+    struct call *call = queue_take(&workers->done);
     workers->in_hand -= call != NULL;
     pthread_mutex_unlock(&workers->lock);
     return call;

@@ -1,5 +1,10 @@
-// Threads that prepare calls: JSON, template, tokenizer. A call is a worker's from workers_push to
-// workers_pop; the queue is bounded.
+// Threads that prepare calls: JSON, template, tokenizer, and compilations of shapes. A call is a
+// worker's from workers_push to workers_pop; the number of calls is bounded.
+//
+// Handlers run in one lane. A call that wants a shape then goes through the second lane, whose
+// threads have a low priority: a call without a shape never waits for a compilation. Each lane has
+// n_threads that take the oldest call, and one that takes calls with a small body, or with a small
+// source of a shape, alone: a small call waits only for small ones.
 #ifndef RN_SERVER_WORKERS_H
 #define RN_SERVER_WORKERS_H
 

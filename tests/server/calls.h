@@ -13,7 +13,7 @@
 
 #include "check.h"
 #include "engine/random.h"
-#include "generation.h"
+#include "generation_shape.h"
 #include "json_at.h"
 #include "routes.h"
 #include "tale.h"
@@ -117,10 +117,16 @@ static inline const json_t *answer_of(const struct call *call) {
     return json_of(call->out.data, call->out.len);
 }
 
+// What workers do with a call.
+static inline void handle(call_handler handler, struct call *call) {
+    handler(call);
+    if (generation_shape_due(call)) generation_shape_compile(call);
+}
+
 // The handler's answer, which must have this status.
 static inline const json_t *answered(call_handler handler, const char *body, int status) {
     struct call *call = call_new(body);
-    handler(call);
+    handle(handler, call);
     check(call->status == status, "%.200s: status %d, expected %d: %.*s", body, call->status,
           status, (int)call->out.len, call->out.data ? call->out.data : "");
     return answer_of(call);
@@ -170,7 +176,7 @@ static inline void choices_make(struct call *call) {
 // A call that was prepared for the engine, with its choices.
 static inline struct call *call_prepared(call_handler prepare, const char *body) {
     struct call *call = call_new(body);
-    prepare(call);
+    handle(prepare, call);
     choices_make(call);
     return call;
 }

@@ -123,7 +123,7 @@ CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
             // the body's own parsing is not tested here: jansson takes some failures for bad syntax
             assert_non_null(call_json(call));
             fail_at = at;
-            requests[i].handler(call);
+            handle(requests[i].handler, call);
             failed = fail_at < 0;
             fail_at = -1;
             check(call->status < 400 || (failed && call->status == 503),
@@ -177,7 +177,7 @@ static const struct {
 static struct call *answer_make(size_t i) {
     route.api = answers[i].api;
     struct call *call = call_make(answers[i].body);
-    answers[i].prepare(call);
+    handle(answers[i].prepare, call);
     choices_make(call);
     for (int c = 0; c < call->generation->n_choices; c++) {
         struct generation_choice *choice = &call->generation->choice[c];

@@ -71,6 +71,22 @@ CASE(every_route_compiles_its_shape) {
     }
 }
 
+// A call whose shape was compiled for an earlier call does not wait for compilations.
+CASE(a_kept_shape_is_there_when_the_handler_has_run) {
+    static const char *const bodies[] = {
+        "{" CHAT ",'guided_regex':'kept[0-9]+'}",
+        "{" CHAT ",'tools':[" FUNCTION("kept", ",'strict':true", SCHEMA) "]}",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct call *first = call_new(bodies[i]), *second = call_new(bodies[i]);
+        chat_prepare(first);
+        assert_true(generation_shape_due(first) > 0 && !first->generation->compiled);
+        generation_shape_compile(first);
+        chat_prepare(second);
+        assert_true(!generation_shape_due(second) && second->generation->compiled);
+    }
+}
+
 CASE(errors_name_the_place_that_the_client_wrote) {
     static const struct refusal chat[] = {
         {"{" CHAT "," FORMAT(BAD) "}", "response_format.json_schema.schema",

@@ -68,7 +68,7 @@ CASE(a_render_refuses_what_the_endpoint_refuses) {
     "'structured_outputs':{'choice':['red','blue']}"
 
 static const struct params *params_of(struct call *call, call_handler handler) {
-    handler(call);
+    handle(handler, call);
     check(!call_refused(call), "%.*s", (int)call->out.len, call->out.data);
     return &call->generation->params;
 }
