@@ -56,13 +56,17 @@ static _Noreturn void fail_memory(struct render *r) {
     jinja_fail_with(r, RN_ERR_NOMEM, text, sizeof text - 1);
 }
 
-void *jinja_alloc(struct render *r, size_t bytes) {
+static void memory_take(struct render *r, size_t bytes) {
     if (bytes > r->limits.memory - r->memory) {
         jinja_fail(r, "the values take more than %zu bytes", r->limits.memory);
     }
-    jinja_work(r, bytes);
     r->memory += (bytes + 15) & ~(size_t)15;
     if (r->memory > r->limits.memory) r->memory = r->limits.memory;
+}
+
+void *jinja_alloc(struct render *r, size_t bytes) {
+    memory_take(r, bytes);
+    jinja_work(r, bytes);
     void *memory = arena_alloc(&r->arena, bytes);
     if (!memory) fail_memory(r);
     return memory;
@@ -100,6 +104,7 @@ static void out_grow(struct render *r, size_t more) {
     if (r->out_cap - r->out_len > more) return; // one byte stays for a NUL
     size_t cap = r->out_cap ? r->out_cap * 2 : 4096;
     if (cap <= r->out_len + more) cap = r->out_len + more + 1;
+    memory_take(r, 2 * (cap - r->out_cap)); // of the text and its marks
     char *out = realloc(r->out, cap);
     if (!out) fail_memory(r);
     r->out = out;

@@ -28,7 +28,7 @@ struct render {
     struct template_limits limits;
     int64_t now;
     struct arena arena;
-    size_t memory;
+    size_t memory, memory_max; // memory_max: of limits.memory, which grows with the input
     uint64_t steps;
     size_t crumbs; // bytes worked on that make no step yet
     uint32_t at;   // the place in the source that is evaluated

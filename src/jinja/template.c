@@ -58,7 +58,7 @@ struct render *template_begin(const struct template *tmpl, const struct template
                               int64_t now, rn_error *err) {
     static const struct template_limits usual = {.steps = TEMPLATE_MAX_STEPS,
                                                  .output = TEMPLATE_MAX_OUTPUT,
-                                                 .memory = (size_t)TEMPLATE_MAX_OUTPUT * 4};
+                                                 .memory = TEMPLATE_MEMORY};
     struct render *r = calloc(1, sizeof *r);
     if (!r) {
         err_set(err, RN_ERR_NOMEM, "no memory for a render");
@@ -66,6 +66,7 @@ struct render *template_begin(const struct template *tmpl, const struct template
     }
     r->tmpl = tmpl;
     r->limits = limits ? *limits : usual;
+    r->memory_max = limits ? limits->memory : TEMPLATE_MAX_MEMORY;
     r->now = now;
     r->status = RN_OK;
     r->err = err;
@@ -82,10 +83,18 @@ void template_end(struct render *r) {
 
 // Each function below that calls into the interpreter sets the place that failures jump to.
 
+// Long input needs more memory, up to the most.
+static void memory_allow(struct render *r, size_t len) {
+    const size_t left = r->memory_max - r->limits.memory;
+    r->limits.memory +=
+        len < left / TEMPLATE_MEMORY_PER_BYTE ? len * TEMPLATE_MEMORY_PER_BYTE : left;
+}
+
 rn_status template_read(struct render *r, const char *what, const char *json, size_t len,
                         uint8_t mark, struct value *out) {
     *out = value_missing();
     if (r->status != RN_OK) return r->status;
+    memory_allow(r, len);
     if (setjmp(r->failed) == 0) *out = jinja_read_json(r, what, json, len, mark);
     return r->status;
 }

@@ -11,7 +11,12 @@ enum {
     TEMPLATE_MAX_SOURCE = 1 << 20,  // bytes of a template
     TEMPLATE_MAX_DEPTH = 64,        // of nested blocks, expressions, calls and values
     TEMPLATE_MAX_STEPS = 1 << 22,   // evaluated nodes; work on long text costs steps, too
-    TEMPLATE_MAX_OUTPUT = 64 << 20, // bytes of text; all values take at most 4 times as many
+    TEMPLATE_MAX_OUTPUT = 32 << 20, // bytes of text
+    // Bytes of a render, its output included: some, and some more for each byte of JSON that is
+    // read. The templates of models take up to 18 times a conversation of short messages.
+    TEMPLATE_MEMORY = 32 << 20,
+    TEMPLATE_MEMORY_PER_BYTE = 20,
+    TEMPLATE_MAX_MEMORY = 128 << 20,
 };
 
 struct template;
@@ -22,11 +27,11 @@ struct value;
 rn_status template_create(const char *source, size_t len, struct template **out, rn_error *err);
 void template_destroy(struct template *tmpl);
 
-// The bounds of a render; template_begin takes the values above where it gets NULL.
+// The bounds of a render; template_begin takes the values above if it gets NULL.
 struct template_limits {
     uint64_t steps;
     size_t output; // bytes
-    size_t memory; // bytes of all values together
+    size_t memory; // bytes of all values and of the output, with its marks
 };
 
 // One render: begin, read and set variables, run, end. The first error is kept, and every call

@@ -186,14 +186,14 @@ CASE(steps_are_limited) {
                   steps);
     // Work on long text costs steps, too: comparing, searching, counting characters, splitting.
     check_refused(
-        "{% set s = 'ab' * 9999999 %}{% set t = s ~ '' %}{% for i in range(99999) %}{% if s == t %}"
+        "{% set s = 'ab' * 999999 %}{% set t = s ~ '' %}{% for i in range(99999) %}{% if s == t %}"
         "{% endif %}{% endfor %}",
         steps);
-    check_refused("{% set s = 'é' * 9999999 %}{% for i in range(99999) %}{% if s[9] %}{% endif "
+    check_refused("{% set s = 'é' * 999999 %}{% for i in range(99999) %}{% if s[9] %}{% endif "
                   "%}{% endfor %}",
                   steps);
     if (TEST_IS_SLOW) return; // the others take seconds there, each
-    check_refused("{% set s = 'a' * 9999999 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif "
+    check_refused("{% set s = 'a' * 999999 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif "
                   "%}{% endfor %}",
                   steps);
     check_refused(
@@ -278,7 +278,29 @@ CASE(output_and_memory_are_limited) {
     check_refused(
         "{% for i in range(99999) %}{% for j in range(999) %}0123456789{% endfor %}{% endfor %}",
         "");
-    check_refused("{{ 'a'.replace('', 'b' * 9999999).replace('b', 'c' * 999) }}", "longer than");
+    check_refused("{{ 'a'.replace('', 'b' * 999999).replace('b', 'c' * 999) }}", "more than");
+}
+
+// What a template makes of a short conversation is bounded by less than what a long one needs.
+CASE(memory_follows_the_input) {
+    static const char source[] = "{% for m in messages %}{{ '<|' + m.role + '|>' }}"
+                                 "{% set t = m.content|trim %}{{ t + '\n' }}{% endfor %}";
+    enum { MESSAGES = 20000, TEXT = 200 };
+    char *globals = malloc(MESSAGES * (TEXT + 64)), *at = globals;
+    assert_non_null(globals);
+    at = stpcpy(at, "{\"messages\":[");
+    for (int i = 0; i < MESSAGES; i++)
+        at += sprintf(at, "%s{\"role\":\"user\",\"content\":\"%0*d\"}", i ? "," : "", TEXT, i);
+    strcpy(at, "]}");
+    struct result result = render_limited(source, strlen(source), globals, NULL);
+    check(!result.status && result.len > MESSAGES * TEXT, "%s", result.err.message);
+    free(result.text);
+    free(globals);
+    check_refused("{% for i in range(20) %}{{ 'x' * 1000000 }}{% endfor %}",
+                  "more than 33554432 bytes");
+    check_refused("{% set ns = namespace(l=[]) %}{% for i in range(40) %}{% set ns.l = ns.l + "
+                  "['x' * 1000000] %}{% endfor %}",
+                  "more than 33554432 bytes");
 }
 
 // Text that a loop builds piece by piece grows in place: memory follows its length, not the square.
@@ -306,11 +328,11 @@ CASE(text_grows_in_place) {
 
 // Long text with many places to cut: the work is that of one walk, not of one for each place.
 CASE(many_places_in_long_text_are_fine) {
-    check_text("{% set s = 'ab, ' * 200000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
+    check_text("{% set s = 'ab, ' * 50000 %}{{ s.split(', ')|length }} {{ s.split()|length }} "
                "{{ s.replace(', ', ',')|length }} {{ s.replace('b', 'cc')|length }} "
                "{{ s|tojson|length }} {{ (s ~ s).strip(', ')|length }} {{ s.upper()|length }} "
                "{{ s|indent|length }}",
-               "200001 200000 600000 1000000 800002 1599998 800000 800000");
+               "50001 50000 150000 250000 200002 399998 200000 200000");
 }
 
 // Objects with many members, and with long keys that are equal up to their ends.
