@@ -13,7 +13,7 @@
 #include "routes.h"
 #include "waiting.h"
 
-enum { SMALL_BYTES = 64 << 10 };
+enum { SMALL_BYTES = 64 << 10, TIDY_NS = 1000000000 };
 
 struct queue {
     struct call *first, *last;
@@ -32,7 +32,7 @@ struct workers {
     struct queue done;
     int capacity, in_hand;
     uint64_t n_tickets;
-    bool untidy; // there is memory to give back
+    uint64_t tidy_ns; // when to give memory back; 0: there is none
     bool ending;
     int wake_fd;
     int n_threads;
@@ -64,12 +64,28 @@ static struct call *lane_take(struct lane *lane, bool small_alone) {
     return queue_take(&lane->large);
 }
 
-// The allocator keeps freed memory between blocks that are in use; the lock is not held.
+// The allocator keeps freed memory between blocks that are in use. Giving it back locks the
+// allocator, so no thread of low priority does it. The workers' lock is not held.
 static void tidy(struct workers *workers) {
-    workers->untidy = false;
+    workers->tidy_ns = 0;
     pthread_mutex_unlock(&workers->lock);
     malloc_trim(0);
     pthread_mutex_lock(&workers->lock);
+}
+
+// Until there is work, the end, or something to be given back.
+static void rest(struct lane *lane) {
+    struct workers *workers = lane->workers;
+    const uint64_t due = workers->tidy_ns;
+    if (!due || lane->compiles) {
+        pthread_cond_wait(&lane->some, &workers->lock);
+    } else if (clock_ns() >= due) {
+        tidy(workers);
+    } else {
+        const struct timespec until = {.tv_sec = (time_t)(due / 1000000000),
+                                       .tv_nsec = (long)(due % 1000000000)};
+        pthread_cond_timedwait(&lane->some, &workers->lock, &until);
+    }
 }
 
 // A call of several models comes twice. Returns the bytes of a shape that is to be compiled.
@@ -108,10 +124,8 @@ static void work(struct lane *lane, bool small_alone) {
         struct call *call = lane_take(lane, small_alone);
         if (call)
             run(lane, call);
-        else if (workers->untidy && lane->compiles)
-            tidy(workers);
         else
-            pthread_cond_wait(&lane->some, &workers->lock);
+            rest(lane);
     }
     pthread_mutex_unlock(&workers->lock);
 }
@@ -161,7 +175,11 @@ static bool threads_start(struct workers *workers, int n_threads) {
 static void lane_init(struct lane *lane, struct workers *workers, bool compiles) {
     lane->workers = workers;
     lane->compiles = compiles;
-    pthread_cond_init(&lane->some, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&lane->some, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 rn_status workers_create(int n_threads, int capacity, int wake_fd, struct workers **out,
@@ -200,8 +218,10 @@ void workers_destroy(struct workers *workers) {
 void workers_tidy(struct workers *workers) {
     if (!workers) return;
     pthread_mutex_lock(&workers->lock);
-    workers->untidy = true;
-    pthread_cond_broadcast(&workers->compilers.some);
+    if (!workers->tidy_ns) {
+        workers->tidy_ns = clock_ns() + TIDY_NS;
+        pthread_cond_broadcast(&workers->handlers.some);
+    }
     pthread_mutex_unlock(&workers->lock);
 }
 

@@ -16,7 +16,7 @@ struct workers;
 rn_status workers_create(int n_threads, int capacity, int wake_fd, struct workers **out,
                          rn_error *err);
 void workers_destroy(struct workers *workers); // after their calls; queued calls are not run
-// Free memory is given back to the system soon, by a worker: it takes a while.
+// Much memory was freed. A worker gives it back to the system, at most once a second.
 void workers_tidy(struct workers *workers);
 bool workers_push(struct workers *workers, struct call *call); // false: full
 struct call *workers_pop(struct workers *workers);             // a prepared one; NULL: none

@@ -92,4 +92,38 @@ CASE(the_shapes_of_clients_that_hung_up_are_not_compiled) {
     serve_expect_idle(serve);
 }
 
+static long resident_kb(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    long pages = 0;
+    assert_true(file && fscanf(file, "%*d %ld", &pages) == 1);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) >> 10);
+}
+
+// The blocks of its values are freed one by one, between others that stay.
+CASE(the_memory_of_a_large_body_goes_back_to_the_system) {
+    enum { VALUES = 200000, SLACK_KB = 8 << 10, PATIENCE = 500 };
+    if (TEST_IS_SLOW) return; // a sanitizer's allocator keeps what was freed
+    struct serve serve;
+    struct server_config config = serve_config();
+    config.body_bytes_max = config.pending_bytes_max = 256 << 20;
+    serve_start(&serve, &config);
+    char *body = malloc(VALUES * 40 + 64), *at = body;
+    assert_non_null(body);
+    at = stpcpy(at, "{\"content\":\"a\",\"x\":[1");
+    for (int i = 0; i < VALUES; i++) at += sprintf(at, ",{\"k%d\":\"value %d\"}", i % 7, i);
+    strcpy(at, "]}");
+    reply_expect(serve_post(&serve, "/tokenize", "{\"content\":\"a\"}"), 200, "");
+    const long before = resident_kb();
+    long now = 0;
+    for (int round = 0; round < 4; round++)
+        reply_expect(serve_post(&serve, "/tokenize", body), 200, "");
+    for (int i = 0; i < PATIENCE && (now = resident_kb()) > before + SLACK_KB; i++)
+        serve_sleep_ms(10);
+    check(now <= before + SLACK_KB, "%ld KB are resident, %ld were", now, before);
+    free(body);
+    serve_expect_idle(&serve);
+    serve_stop(&serve);
+}
+
 TEST_PROGRAM(workers) { return cases_run(setup, serve_teardown); }
