@@ -105,6 +105,8 @@ static void call_leave(struct conn *conn, bool gone) {
 static void ready_remove(struct conn *conn) {
     struct conn **at = &conn->http->ready;
     if (!conn->is_ready) return;
+    while (*at && *at != conn) at = &(*at)->ready;
+    if (!*at) at = &conn->http->running;
     while (*at != conn) at = &(*at)->ready;
     *at = conn->ready;
     conn->is_ready = false;

@@ -72,7 +72,7 @@ struct conn {
     uint64_t deadline_ns; // of the present read; 0: none
     uint64_t moved_ns;    // when the peer last took bytes, or there were none before
     uint64_t acked;       // bytes that the peer's system had taken when that was last asked
-    struct conn *ready;   // next in http->ready
+    struct conn *ready;   // next in http->ready or http->running
     bool is_ready;
 };
 
@@ -88,10 +88,11 @@ struct http {
     // others `quiet` has those without a call, in the order of their last states.
     struct conn quiet, busy, lingering, spare;
     int n_spare, spare_max;
-    int reserve_fd;      // closed to accept a connection where descriptors run out; -1: it is
-    struct conn *ready;  // that have more to do than one turn lets them
-    struct conn *closed; // to be freed at the end of the turn
-    int n_lingering;     // spare ones too
+    int reserve_fd;       // closed to accept a connection where descriptors run out; -1: it is
+    struct conn *ready;   // that have more to do than one turn lets them
+    struct conn *running; // of these, the ones whose turn it is
+    struct conn *closed;  // to be freed at the end of the turn
+    int n_lingering;      // spare ones too
     bool draining;
     uint64_t last_ns;       // draining, and all is answered: when the server ends; 0: not yet
     char scratch[64 << 10]; // where bytes are read to first

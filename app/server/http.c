@@ -174,18 +174,19 @@ static void free_closed(struct http *http) {
 // A connection that got no time goes before connections that became ready meanwhile.
 static void run_ready(struct http *http) {
     const uint64_t end_ns = clock_ns() + TURN_NS;
-    struct conn *conn = http->ready;
+    http->running = http->ready;
     http->ready = NULL;
-    while (conn && clock_ns() < end_ns) {
-        struct conn *next = conn->ready;
+    while (http->running && clock_ns() < end_ns) {
+        struct conn *conn = http->running;
+        http->running = conn->ready;
         conn->is_ready = false;
         conn_run(conn);
-        conn = next;
     }
-    struct conn **last = &conn;
+    struct conn **last = &http->running;
     while (*last) last = &(*last)->ready;
     *last = http->ready;
-    http->ready = conn;
+    http->ready = http->running;
+    http->running = NULL;
 }
 
 void http_turn(struct http *http, uint64_t now) {
