@@ -29,6 +29,7 @@
 
 enum {
     TURN_STEPS = 8,           // of one connection before others have theirs
+    TURN_BYTES = 64 << 10,    // that it reads, the same
     STEP_SENDS = 8,           // of one step
     AHEAD_BYTES = 8 << 10,    // that are read at a time where the request may end before
     FILL_BYTES = 64 << 10,    // of an answer that are framed at a time
@@ -183,6 +184,7 @@ static ssize_t receive(struct conn *conn, char *data, size_t size) {
     const ssize_t n = conn->tls ? tls_recv(conn->tls, data, size) : recv(conn->fd, data, size, 0);
     const bool drained = n > 0 && (size_t)n < size && !conn->tls && !conn->peer_ended;
     if (drained || (n < 0 && errno == EAGAIN)) conn->readable = false; // until the next event
+    if (n > 0) conn->http->n_received += (uint64_t)n;
     return n;
 }
 
@@ -556,15 +558,27 @@ static void probe(struct conn *conn) {
     }
 }
 
-void conn_run(struct conn *conn) {
-    for (int i = 0; i < TURN_STEPS; i++) {
-        probe(conn);
-        if (!step(conn)) return;
-    }
+static void ready_add(struct conn *conn) {
     if (conn->state == CONN_CLOSED || conn->is_ready) return;
     conn->is_ready = true;
     conn->ready = conn->http->ready;
     conn->http->ready = conn;
+}
+
+void conn_run(struct conn *conn) {
+    const uint64_t end = conn->http->n_received + TURN_BYTES;
+    for (int i = 0; i < TURN_STEPS && conn->http->n_received < end; i++) {
+        probe(conn);
+        if (!step(conn)) return;
+    }
+    ready_add(conn);
+}
+
+// Bodies and answers wait until the turn's heads have been read: there may be much of them. A
+// peer's end does not wait: it may free a place.
+static bool is_bulky(const struct conn *conn) {
+    return !conn->peer_ended && (conn->state == CONN_BODY || conn->state == CONN_SENDING ||
+                                 conn->state == CONN_LINGERING);
 }
 
 void conn_event(struct conn *conn, uint32_t events) {
@@ -580,7 +594,10 @@ void conn_event(struct conn *conn, uint32_t events) {
     if (events & EPOLLOUT) conn->writable = true;
     if (events & EPOLLRDHUP) conn->peer_ended = true;
     if (conn->tls) conn->readable = conn->writable = true; // each may wait for the other
-    conn_run(conn);
+    if (is_bulky(conn))
+        ready_add(conn);
+    else
+        conn_run(conn);
 }
 
 // ---------------------------------------------------------------- deadlines

@@ -93,6 +93,7 @@ struct http {
     struct conn *running; // of these, the ones whose turn it is
     struct conn *closed;  // to be freed at the end of the turn
     int n_lingering;      // spare ones too
+    uint64_t n_received;  // bytes, of all connections
     bool draining;
     uint64_t last_ns;       // draining, and all is answered: when the server ends; 0: not yet
     char scratch[64 << 10]; // where bytes are read to first

@@ -364,6 +364,7 @@ CASE(test_a_place_beyond_the_limit_lasts_two_seconds_or_until_there_is_room) {
     serve_is_well(&serve, "a connection without a request");
     close(busy[0]);
     serve_await(&serve, "runnel:http_connections", MOST + 1); // busy[1], late, the asker
+    poll(NULL, 0, 200); // until the asker's connection is not new, if it is still there
     static const char whole[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
                                 "Content-Length: 15\r\n\r\n{\"content\":\"a\"}";
     serve_send(late, whole, sizeof whole - 1);
