@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "base/topology.h"
 
 enum {
@@ -107,14 +108,6 @@ struct pool {
     struct pool_price price;
     _Atomic(const void *) slot;
 };
-
-static void cpu_pause(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 // Takes the line from the threads that looked at it, while there is other work to do.
 static void line_own(const void *line) {

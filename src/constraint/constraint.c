@@ -174,7 +174,9 @@ static void summarize(struct constraint *c, struct budget *budget) {
     for (uint32_t state = 1; state < m->n_state && budget->work < budget->work_max; state++) {
         if (!is_loop(m, state)) continue;
         uint64_t visited = 0;
-        summary_of(c->vocab, m, c->share[m->rule_of[state]], state, &visited);
+        struct share *share = c->share[m->rule_of[state]];
+        if (summary_is_wide(c->vocab, m, share, state, &visited))
+            summary_release(summary_acquire(c->vocab, m, share, state, &visited));
         budget->work += visited;
     }
 }
@@ -337,8 +339,22 @@ bool constraint_may_end(struct constraint_run *run, int choice) {
     return !m->failure && matcher_can_end(m, matcher_set(m));
 }
 
-size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size) {
-    return matcher_forced(choice_at(run, choice), out, size);
+size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size,
+                         uint64_t units) {
+    return matcher_forced(choice_at(run, choice), out, size, units);
+}
+
+bool constraint_prepare(struct constraint_run *run, int choice, uint64_t units) {
+    return matcher_prepare(choice_at(run, choice), units);
+}
+
+uint64_t constraint_slice(const struct constraint_run *run) {
+    return matcher_slice(&run->choice[0]);
+}
+
+uint64_t constraint_spent(const struct constraint_run *run, int choice) {
+    assert(choice >= 0 && choice < run->n_choices);
+    return run->choice[choice].spent;
 }
 
 const char *constraint_failure(const struct constraint_run *run, int choice) {

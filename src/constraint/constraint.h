@@ -67,10 +67,21 @@ rn_status constraint_open(struct constraint *constraint, int n_choices, struct c
 void constraint_close(struct constraint_run *run); // NULL is fine
 rn_constraint constraint_hook(struct constraint_run *run);
 
+// Works on the next mask of a choice, for about that many units of a few ns; 0: only finds it.
+// True: the hook's mask has it at hand. One thread after the other may work on it. Where nobody
+// prepares, the hook makes the whole mask.
+bool constraint_prepare(struct constraint_run *run, int choice, uint64_t units);
+// Units with which every call makes progress.
+uint64_t constraint_slice(const struct constraint_run *run);
+// Units that were spent on a choice so far, with those of its tokens.
+uint64_t constraint_spent(const struct constraint_run *run, int choice);
+
 // Whether the text of a choice may end here; false after a failure.
 bool constraint_may_end(struct constraint_run *run, int choice);
-// The bytes that must come next, at most size; fewer where several may come or the text may end.
-size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size);
+// The bytes that must come next, at most size; fewer where several may come, the text may end, or
+// that many units are spent.
+size_t constraint_forced(struct constraint_run *run, int choice, char *out, size_t size,
+                         uint64_t units);
 // Why a choice has no token left although its constraint does; NULL: it has not failed.
 const char *constraint_failure(const struct constraint_run *run, int choice);
 // The same as a status: RN_OK, RN_ERR_AMBIGUOUS or RN_ERR_NOMEM.

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/brief_lock.h"
+
 enum { WAYS = 4, SETS_MIN = 4, SETS_MAX = 256 };
 
 bool mask_cache_init(struct mask_cache *cache, size_t n_words) {
@@ -36,7 +38,7 @@ static struct kept_mask **set_of(const struct mask_cache *cache, uint32_t hash) 
 struct kept_mask *mask_cache_find(struct mask_cache *cache, const struct mask_key *key) {
     const uint32_t hash = hash_of(key);
     struct kept_mask *found = NULL;
-    pthread_mutex_lock(&cache->mutex);
+    if (!brief_lock(&cache->mutex)) return NULL;
     for (uint32_t i = 0; cache->slot && i < WAYS; i++) {
         struct kept_mask *mask = set_of(cache, hash)[i];
         if (!mask || mask->hash != hash || mask->n_key != key->n ||
@@ -63,7 +65,7 @@ static struct kept_mask **oldest(struct kept_mask **set) {
 
 void mask_cache_add(struct mask_cache *cache, struct kept_mask *mask) {
     struct kept_mask *dropped = NULL;
-    pthread_mutex_lock(&cache->mutex);
+    if (!brief_lock(&cache->mutex)) return;
     if (!cache->slot) cache->slot = calloc(cache->n_slots, sizeof *cache->slot);
     if (cache->slot) {
         struct kept_mask **place = oldest(set_of(cache, mask->hash));

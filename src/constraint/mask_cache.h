@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MASK_KEY_MAX = 192, MASK_CACHE_BYTES = 1 << 20 };
+enum { MASK_KEY_MAX = 768, MASK_CACHE_BYTES = 1 << 20 };
 
 struct mask_key {
     uint32_t n, at[MASK_KEY_MAX];
@@ -34,9 +34,9 @@ struct mask_cache {
 bool mask_cache_init(struct mask_cache *cache, size_t n_words); // false: it failed
 void mask_cache_deinit(struct mask_cache *cache);
 
-// A reference of the caller; NULL: there is none.
+// A reference of the caller; NULL: there is none, or the lock was taken for long.
 struct kept_mask *mask_cache_find(struct mask_cache *cache, const struct mask_key *key);
-// For a mask that was made with a key. No memory: it is not kept.
+// For a mask that was made with a key. No memory, or a lock that is taken: it is not kept.
 void mask_cache_add(struct mask_cache *cache, struct kept_mask *mask);
 
 // A mask whose bits are not set yet, with one reference. key NULL: it is not for a cache. NULL: out

@@ -1,88 +1,164 @@
 // Masks: summaries for wide states, walks over the trie for the others and behind a summary's ends.
+//
+// A mask is a job, which is made in parts of bounded work, by one thread after the other:
+//
+//   SORT         which of the set's frames are wide
+//   SUMMARIES    wide frames of few states: their summaries, and a walk behind each leave
+//   JOINT        wide frames of many states, or with a guard: one walk of all together
+//   NARROW       one walk of the narrow frames
+//
+// Which part a frame is in depends on the set alone, and so does the work that is counted against
+// the limits. Summaries and remembered steps change the time alone.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "constraint/matcher.h"
 
 enum {
-    // Frames looked at for one mask: about 3 ms. Sentences of words take half of it with 262,144
-    // tokens.
+    // Frames looked at for one mask. Sentences of words take half of it with 262,144 tokens.
     MASK_WORK = 1 << 20,
-    KEPT_WORK = 64, // masks that take less are made as fast as they are found
+    JOINT_WORK = 1 << 22, // the same in the joint walk, where each step is counted once
+    SUMMARIES_MAX = 16,   // wide states of a set that have a summary each
+    KEPT_WORK = 64,       // masks that take less are made as fast as they are found
+    LONE_NODES = 16,      // fewer nodes are walked by sets
+    MEMO_MIN = 1 << 10,
 };
 
-// Walks inside each other: a walk of one frame ends where its rule is left, and the sets behind may
-// be one frame again. Deeper ones are walks of sets.
-enum { MAX_WALKS = 16, LONE_NODES = 16 };
+enum part { PART_SORT, PART_SUMMARIES, PART_JOINT, PART_NARROW, PART_DONE };
 
-static void walk(struct matcher *m, uint32_t set, uint32_t begin, uint32_t end, uint32_t base,
-                 uint64_t *bits, int depth);
+// The steps of a joint walk, each once; open addressing.
+struct memo {
+    struct memo_step {
+        uint32_t from, to; // sets; from 0: free
+        uint8_t byte;
+    } * step;
+    uint32_t n, n_slot;
+};
+
+struct mask_job {
+    struct kept_mask *mask;
+    uint32_t set;
+    bool has_key, is_second; // a second try: frames had run out
+    uint32_t n_far;          // counts in the key that stand for others
+    enum part part;
+    uint32_t at; // frame of the part
+    uint32_t wide[MATCHER_SET_MAX], joint[MATCHER_SET_MAX], narrow[MATCHER_SET_MAX];
+    uint32_t n_wide, n_joint, n_narrow;
+    const struct summary *summary;          // of wide[at], while its leaves are walked
+    uint32_t leave, leave_state, leave_set; // of the summary; the state and the set of the last one
+    uint32_t node, end;                     // nodes that are still to be walked
+    bool is_joint;                          // the walk
+    uint64_t joint_work;
+    struct memo memo;
+};
+
+// --- walks ---
 
 static bool charge(struct matcher *m) {
     if (++m->work > MASK_WORK && !m->failure) m->failure = matcher_too_ambiguous;
     return !m->failure;
 }
 
-// The same for a set of one frame, whose states follow each other without sets as long as bytes
-// cannot leave the rule.
-static void walk_lone(struct matcher *m, struct frame f, uint32_t begin, uint32_t end,
-                      uint32_t base, uint64_t *bits, int depth) {
-    const struct constraint_vocab *v = m->vocab;
-    m->lone[base] = f;
-    for (uint32_t i = begin; i < end;) {
-        const struct trie_node *node = &v->node[i];
-        const struct frame from = m->lone[node->depth - 1];
-        if (!charge(m)) return;
-        if (node->depth - 1u > base && frame_may_leave(m, from, node->byte)) {
-            const uint32_t to = matcher_next(m, matcher_enter(m, from), node->byte);
-            if (m->failure) return;
-            if (to) {
-                trie_tokens(v, node, bits);
-                walk(m, to, i + 1, node->skip, node->depth, bits, depth + 1);
-            }
-            i = node->skip;
-            continue;
-        }
-        const struct frame to =
-            frame_may_grow(m, from) ? matcher_step_frame(m, from, node->byte) : (struct frame){0};
-        if (!to.state) {
-            i = node->skip;
-            continue;
-        }
-        m->lone[node->depth] = to;
-        trie_tokens(v, node, bits);
-        i++;
+static uint32_t memo_slot(const struct memo *memo, uint32_t set, uint8_t byte) {
+    uint32_t at = (set * 0x9E3779B1u ^ byte * 0x85EBCA6Bu) >> 7;
+    for (;; at++) {
+        const struct memo_step *step = &memo->step[at &= memo->n_slot - 1];
+        if (!step->from || (step->from == set && step->byte == byte)) return at;
     }
 }
 
-// Adds the tokens below the nodes [begin, end) whose bytes the set can step over. base: the depth
-// of the node above them.
-static void walk(struct matcher *m, uint32_t set, uint32_t begin, uint32_t end, uint32_t base,
-                 uint64_t *bits, int depth) {
-    const struct constraint_vocab *v = m->vocab;
-    if (m->set[set].n == 1 && depth < MAX_WALKS && end - begin >= LONE_NODES) {
-        walk_lone(m, m->frame[m->pool[m->set[set].at]], begin, end, base, bits, depth);
-        return;
+static bool memo_grow(struct memo *memo) {
+    const struct memo old = *memo;
+    memo->n_slot = old.n_slot ? 2 * old.n_slot : MEMO_MIN;
+    memo->step = calloc(memo->n_slot, sizeof *memo->step);
+    if (!memo->step) {
+        *memo = old;
+        return false;
     }
-    m->path[base] = set;
-    for (uint32_t i = begin; i < end;) {
-        const struct trie_node *node = &v->node[i];
-        const uint32_t to = matcher_next(m, m->path[node->depth - 1], node->byte);
-        if (!charge(m)) return;
-        if (!to) {
-            i = node->skip;
+    for (uint32_t i = 0; i < old.n_slot; i++)
+        if (old.step[i].from)
+            memo->step[memo_slot(memo, old.step[i].from, old.step[i].byte)] = old.step[i];
+    free(old.step);
+    return true;
+}
+
+// The set behind the byte, in a joint walk.
+static uint32_t joint_next(struct matcher *m, struct memo *memo, uint32_t set, uint8_t byte) {
+    if (memo->n_slot) {
+        const struct memo_step *known = &memo->step[memo_slot(memo, set, byte)];
+        if (known->from) return known->to;
+    }
+    const uint32_t to = matcher_step(m, set, byte);
+    if (!m->failure && 2 * memo->n >= memo->n_slot && !memo_grow(memo))
+        m->failure = matcher_out_of_memory;
+    if (m->failure) return 0;
+    if (m->set[to].n > m->widest) m->widest = m->set[to].n;
+    memo->step[memo_slot(memo, set, byte)] = (struct memo_step){set, to, byte};
+    memo->n++;
+    return to;
+}
+
+// Where a walk stands that reached the set with n_below nodes ahead. The states of a set of one
+// frame follow each other without sets, as long as bytes cannot leave the rule.
+static struct walk_cell cell_of(const struct matcher *m, uint32_t set, uint32_t n_below) {
+    if (m->set[set].n != 1 || n_below < LONE_NODES) return (struct walk_cell){.set = set};
+    return (struct walk_cell){.frame = m->frame[m->pool[m->set[set].at]], .is_closed = true};
+}
+
+// The set behind the byte; 0: none.
+static uint32_t walk_set(struct matcher *m, struct mask_job *job, const struct walk_cell *from,
+                         uint8_t byte) {
+    const uint64_t before = m->work;
+    const uint32_t set = from->set ? from->set : matcher_enter(m, from->frame);
+    const uint32_t to = m->failure || !set ? 0
+                        : job->is_joint    ? joint_next(m, &job->memo, set, byte)
+                                           : matcher_next(m, set, byte);
+    if (!job->is_joint) return to;
+    job->joint_work += m->work - before;
+    m->work = before;
+    if (job->joint_work > JOINT_WORK && !m->failure) m->failure = matcher_too_ambiguous;
+    return to;
+}
+
+// Begins to add the tokens below the nodes [begin, end) whose bytes the set can step over. base:
+// the depth of the node above them.
+static void walk_begin(struct matcher *m, struct mask_job *job, uint32_t set, uint32_t begin,
+                       uint32_t end, uint32_t base) {
+    job->node = begin;
+    job->end = end;
+    m->cell[base] = cell_of(m, set, end - begin);
+}
+
+// False: the limit came first.
+static bool walk_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
+    const struct constraint_vocab *v = m->vocab;
+    uint64_t *bits = job->mask->bits;
+    while (job->node < job->end && !m->failure) {
+        const struct trie_node *node = &v->node[job->node];
+        const struct walk_cell *from = &m->cell[node->depth - 1];
+        struct walk_cell to = {0};
+        if (m->spent >= limit) return false;
+        m->spent++;
+        if (!job->is_joint && !charge(m)) break;
+        if (from->set || (!from->is_closed && frame_may_leave(m, from->frame, node->byte))) {
+            const uint32_t set = walk_set(m, job, from, node->byte);
+            if (set && !m->failure) to = cell_of(m, set, node->skip - job->node - 1);
+        } else if (frame_may_grow(m, from->frame)) {
+            to.frame = matcher_step_frame(m, from->frame, node->byte);
+        }
+        if (!to.set && !to.frame.state) {
+            job->node = node->skip;
             continue;
         }
         trie_tokens(v, node, bits);
-        if (m->set[to].n == 1 && depth < MAX_WALKS && node->skip - i > LONE_NODES) {
-            walk(m, to, i + 1, node->skip, node->depth, bits, depth + 1);
-            i = node->skip;
-        } else {
-            m->path[node->depth] = to;
-            i++;
-        }
+        m->cell[node->depth] = to;
+        job->node++;
     }
+    return true;
 }
+
+// --- summaries ---
 
 static void add_inner(const struct matcher *m, const struct summary *s, uint64_t room,
                       uint64_t *bits) {
@@ -93,64 +169,144 @@ static void add_inner(const struct matcher *m, const struct summary *s, uint64_t
     for (uint32_t i = 0; i < s->need_begin[room + 1]; i++) token_bits_set(bits, s->by_need[i]);
 }
 
-// Tokens that leave the rule: what is behind a state of the rule is the same for all of them.
-static void add_leaves(struct matcher *m, const struct summary *s, struct frame f, uint64_t *bits) {
+// The next leave that leads anywhere; the walk behind it begins. False: there is none.
+static bool next_leave(struct matcher *m, struct mask_job *job, struct frame f) {
+    const struct summary *s = job->summary;
     const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
-    uint32_t state = UINT32_MAX, set = 0;
-    for (uint32_t i = 0; i < s->n_leave && !m->failure; i++) {
-        const struct summary_leave *leave = &s->leave[i];
+    while (job->leave < s->n_leave && !m->failure) {
+        const struct summary_leave *leave = &s->leave[job->leave++];
         const uint64_t count = (uint64_t)f.count + leave->units;
+        m->spent++;
         if (rule->counted &&
             ((int64_t)count < rule->min || (rule->max >= 0 && (int64_t)count > rule->max)))
             continue;
-        if (leave->state != state) {
-            state = leave->state;
-            set = matcher_leave(m, rule->base + state, (uint32_t)count, f.parent);
+        if (leave->state != job->leave_state) { // the same for all tokens that leave there
+            job->leave_state = leave->state;
+            job->leave_set = matcher_leave(m, rule->base + leave->state, (uint32_t)count, f.parent);
         }
+        if (!job->leave_set) continue;
         const struct trie_node *node = &m->vocab->node[leave->node];
-        if (set) walk(m, set, leave->node + 1, node->skip, node->depth, bits, 0);
+        walk_begin(m, job, job->leave_set, leave->node + 1, node->skip, node->depth);
+        return true;
     }
+    return false;
 }
 
-static void add_frame(struct matcher *m, const struct summary *s, struct frame f, uint64_t *bits) {
-    const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
-    const uint64_t room =
-        rule->counted && rule->max >= 0 ? (uint64_t)rule->max - f.count : UINT64_MAX;
-    add_inner(m, s, room, bits);
-    add_leaves(m, s, f, bits);
-}
-
-// A wide state whose summary found no memory, or that a guard narrows. Its work is not counted with
-// the others': a text fails with or without summaries.
-static void add_wide(struct matcher *m, uint32_t frame, uint64_t *bits) {
-    const uint64_t before = m->work;
-    m->work = 0;
-    walk(m, matcher_subset(m, &frame, 1), 0, m->vocab->n_node, 0, bits, 0);
-    m->work = before;
-}
-
-static void compute(struct matcher *m, uint32_t set, uint64_t *bits) {
-    uint32_t narrow[MATCHER_SET_MAX], n_narrow = 0;
-    const uint32_t n = m->set[set].n;
-    m->work = m->widest = 0;
-    memset(bits, 0, m->vocab->n_words * sizeof *bits);
-    if (m->set[set].can_end)
-        for (int32_t i = 0; i < m->vocab->n_end; i++) token_bits_set(bits, m->vocab->end[i]);
-    for (uint32_t i = 0; i < n && !m->failure; i++) {
-        const uint32_t id = m->pool[m->set[set].at + i];
-        const struct frame f = m->frame[id];
-        const struct summary *s =
-            summary_of(m->vocab, m->machine, m->share[m->machine->rule_of[f.state]], f.state, NULL);
-        if (s == &summary_narrow)
-            narrow[n_narrow++] = id;
-        else if (s == &summary_absent || f.guard)
-            add_wide(m, id, bits);
-        else
-            add_frame(m, s, f, bits);
+static bool take_summary(struct matcher *m, struct mask_job *job, struct frame f, uint64_t limit) {
+    struct share *share = m->share[m->machine->rule_of[f.state]];
+    job->summary = summary_find(m->vocab, m->machine, share, f.state);
+    if (!job->summary) {
+        if (limit - m->spent < matcher_slice(m)) return false;
+        job->summary = summary_acquire(m->vocab, m->machine, share, f.state, &m->spent);
+        if (!job->summary) m->failure = matcher_out_of_memory;
     }
-    const uint32_t rest = matcher_subset(m, narrow, n_narrow);
-    if (rest) walk(m, rest, 0, m->vocab->n_node, 0, bits, 0);
-    if (m->failure) memset(bits, 0, m->vocab->n_words * sizeof *bits);
+    return true;
+}
+
+// Goes on with a wide frame. False: the limit leaves no room for the summary that is to be made.
+static bool add_wide(struct matcher *m, struct mask_job *job, uint64_t limit) {
+    if (job->at == job->n_wide) {
+        job->part = PART_JOINT;
+        return true;
+    }
+    const struct frame f = m->frame[job->wide[job->at]];
+    if (!job->summary) {
+        if (!take_summary(m, job, f, limit)) return false;
+        if (m->failure) return true;
+        const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];
+        const uint64_t room =
+            rule->counted && rule->max >= 0 ? (uint64_t)rule->max - f.count : UINT64_MAX;
+        add_inner(m, job->summary, room, job->mask->bits);
+        m->spent += m->vocab->n_words / 16;
+        job->leave = 0;
+        job->leave_state = UINT32_MAX;
+    }
+    if (next_leave(m, job, f)) return true;
+    summary_release(job->summary);
+    job->summary = NULL;
+    job->at++;
+    return true;
+}
+
+// --- jobs ---
+
+static bool has_few_states(const struct matcher *m, const struct mask_job *job) {
+    uint32_t state[SUMMARIES_MAX], n = 0;
+    for (uint32_t i = 0; i < job->n_wide; i++) {
+        const uint32_t of = m->frame[job->wide[i]].state;
+        uint32_t k = 0;
+        while (k < n && state[k] != of) k++;
+        if (k == SUMMARIES_MAX) return false;
+        state[k] = of;
+        n += k == n;
+    }
+    return true;
+}
+
+static void sort_frame(struct matcher *m, struct mask_job *job) {
+    const struct frame_set *set = &m->set[job->set];
+    if (job->at == set->n) {
+        job->part = PART_SUMMARIES;
+        job->at = 0;
+        if (has_few_states(m, job)) return;
+        memcpy(job->joint + job->n_joint, job->wide, job->n_wide * sizeof *job->wide);
+        job->n_joint += job->n_wide;
+        job->n_wide = 0;
+        return;
+    }
+    const uint32_t id = m->pool[set->at + job->at++];
+    const struct frame f = m->frame[id];
+    struct share *share = m->share[m->machine->rule_of[f.state]];
+    if (!summary_is_wide(m->vocab, m->machine, share, f.state, &m->spent))
+        job->narrow[job->n_narrow++] = id;
+    else if (f.guard)
+        job->joint[job->n_joint++] = id;
+    else
+        job->wide[job->n_wide++] = id;
+}
+
+// A walk from the root.
+static void walk_frames(struct matcher *m, struct mask_job *job, const uint32_t *frame,
+                        uint32_t n) {
+    const uint32_t set = matcher_subset(m, frame, n);
+    job->is_joint = job->part++ == PART_JOINT;
+    if (set) walk_begin(m, job, set, 0, m->vocab->n_node, 0);
+}
+
+// False: the limit came first.
+static bool job_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
+    while (!m->failure) {
+        if (!walk_run(m, job, limit)) return false;
+        if (job->part == PART_DONE) return true;
+        if (m->spent >= limit) return false;
+        switch (job->part) {
+        case PART_SORT:
+            sort_frame(m, job);
+            break;
+        case PART_SUMMARIES:
+            if (!add_wide(m, job, limit)) return false;
+            break;
+        case PART_JOINT:
+            walk_frames(m, job, job->joint, job->n_joint);
+            break;
+        case PART_NARROW:
+            walk_frames(m, job, job->narrow, job->n_narrow);
+            break;
+        case PART_DONE:
+            break;
+        }
+    }
+    return true;
+}
+
+void matcher_drop_job(struct matcher *m) {
+    struct mask_job *job = m->job;
+    if (!job) return;
+    summary_release(job->summary);
+    kept_mask_release(job->mask);
+    free(job->memo.step);
+    free(job);
+    m->job = NULL;
 }
 
 // --- keys ---
@@ -204,7 +360,7 @@ static bool key_frame(struct matcher *m, struct keys *keys, uint32_t at) {
     return key_put(keys, KEY_LINK | link);
 }
 
-// In the order of states, which is that of every run; few frames.
+// In the order of states, which is that of every run; nearly sorted.
 static void sort_frames(const struct matcher *m, uint32_t *frame, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
         const uint32_t moved = frame[i];
@@ -218,12 +374,10 @@ static void sort_frames(const struct matcher *m, uint32_t *frame, uint32_t n) {
 // Numbers that stand for the mask of a set in every run: states, counts and links of its frames and
 // of those behind them. False: there are too many. *n_far: counts that stand for others.
 static bool key_of(struct matcher *m, uint32_t set, struct mask_key *out, uint32_t *n_far) {
-    enum { FEW = 32 };
-    uint32_t frame[FEW];
+    uint32_t frame[MATCHER_SET_MAX];
     const uint32_t n = m->set[set].n;
     struct keys keys = {.out = out};
     out->n = 0;
-    if (n > FEW) return false;
     if (n) memcpy(frame, m->pool + m->set[set].at, n * sizeof *frame);
     sort_frames(m, frame, n);
     matcher_stamp(m);
@@ -235,55 +389,103 @@ static bool key_of(struct matcher *m, uint32_t set, struct mask_key *out, uint32
 
 // Whether no set with this key fails: counts that stand for others may have merged frames that are
 // apart elsewhere, once for each of them.
-static bool is_for_all(const struct matcher *m, uint32_t n_far) {
-    return m->work * (1 + n_far) <= MASK_WORK && m->widest * (1 + n_far) <= MATCHER_SET_MAX;
+static bool is_for_all(const struct matcher *m, const struct mask_job *job) {
+    const uint64_t n = 1 + (uint64_t)job->n_far;
+    return m->work * n <= MASK_WORK && job->joint_work * n <= JOINT_WORK &&
+           m->widest * n <= MATCHER_SET_MAX;
 }
 
 // --- masks ---
 
-// NULL: failed.
-static struct kept_mask *make(struct matcher *m, uint32_t set) {
+static struct matcher_mask *kept_of(struct matcher *m, uint32_t set) {
+    for (uint32_t i = 0; i < MATCHER_MASKS; i++) {
+        if (m->mask[i].set != set) continue;
+        m->mask[i].used = ++m->mask_clock;
+        return &m->mask[i];
+    }
+    return NULL;
+}
+
+// In the place that was used least recently. Takes the reference.
+static void keep(struct matcher *m, uint32_t set, struct kept_mask *mask) {
+    struct matcher_mask *place = &m->mask[0];
+    for (uint32_t i = 1; i < MATCHER_MASKS; i++)
+        if (m->mask[i].used < place->used) place = &m->mask[i];
+    kept_mask_release(place->mask);
+    *place = (struct matcher_mask){.set = set, .used = ++m->mask_clock, .mask = mask};
+}
+
+// The job of the current set; false: none, since the mask of its key was found, or for want of
+// memory, or of leave.
+static bool job_begin(struct matcher *m, bool may_begin) {
+    const uint32_t set = matcher_set(m);
     struct mask_key key;
     uint32_t n_far = 0;
     const bool has_key = key_of(m, set, &key, &n_far);
-    struct kept_mask *mask = has_key ? mask_cache_find(m->cache, &key) : NULL;
-    if (mask) return mask;
-    mask = kept_mask_create(m->vocab->n_words, has_key ? &key : NULL);
-    if (!mask) {
+    struct kept_mask *found = has_key ? mask_cache_find(m->cache, &key) : NULL;
+    if (found) keep(m, set, found);
+    if (found || !may_begin) return false;
+    struct mask_job *job = m->job = calloc(1, sizeof *job);
+    if (job) job->mask = kept_mask_create(m->vocab->n_words, has_key ? &key : NULL);
+    if (!job || !job->mask) {
+        matcher_drop_job(m);
         m->failure = matcher_out_of_memory;
-        return NULL;
+        return false;
     }
-    compute(m, set, mask->bits);
-    if (m->failure) {
-        kept_mask_release(mask);
-        return NULL;
-    }
-    if (has_key && m->work >= KEPT_WORK && is_for_all(m, n_far)) mask_cache_add(m->cache, mask);
-    return mask;
+    job->set = set;
+    job->has_key = has_key;
+    job->n_far = n_far;
+    m->work = m->widest = 0;
+    uint64_t *bits = job->mask->bits;
+    memset(bits, 0, m->vocab->n_words * sizeof *bits);
+    if (m->set[set].can_end)
+        for (int32_t i = 0; i < m->vocab->n_end; i++) token_bits_set(bits, m->vocab->end[i]);
+    return true;
 }
 
-static const uint64_t *mask_of(struct matcher *m, uint32_t set) {
-    for (uint32_t i = 0; i < MATCHER_MASKS; i++)
-        if (m->mask[i].set == set) return m->mask[i].mask->bits;
-    struct kept_mask *made = make(m, set);
-    if (!made) return NULL;
-    struct matcher_mask *mask = &m->mask[m->next_mask++ % MATCHER_MASKS];
-    kept_mask_release(mask->mask);
-    *mask = (struct matcher_mask){set, made};
-    return made->bits;
+static void job_end(struct matcher *m) {
+    struct mask_job *job = m->job;
+    if (!m->failure) {
+        const bool is_costly = m->work >= KEPT_WORK || job->n_joint;
+        if (job->has_key && is_costly && is_for_all(m, job)) mask_cache_add(m->cache, job->mask);
+        keep(m, job->set, job->mask);
+        job->mask = NULL;
+    }
+    matcher_drop_job(m);
+    matcher_tidy(m);
 }
+
+bool matcher_prepare(struct matcher *m, uint64_t units) {
+    if (m->failure || !matcher_set(m)) return true;
+    if (!m->job) {
+        if (kept_of(m, matcher_set(m))) return true;
+        matcher_tidy(m);
+        if (!job_begin(m, units > 0)) return m->failure || kept_of(m, matcher_set(m));
+    }
+    assert(m->job->set == matcher_set(m));
+    const uint64_t limit = units < UINT64_MAX - m->spent ? m->spent + units : UINT64_MAX;
+    for (bool is_second = m->job->is_second;;) {
+        if (!job_run(m, m->job, limit)) return false;
+        if (is_second || !m->failure || !matcher_try_again(m)) break;
+        matcher_drop_job(m);
+        if (!job_begin(m, true)) return true;
+        m->job->is_second = is_second = true;
+    }
+    job_end(m);
+    return true;
+}
+
+uint64_t matcher_slice(const struct matcher *m) { return 4 * (uint64_t)m->vocab->n_node; }
 
 void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab) {
     const size_t n_words = ((size_t)n_vocab + 63) / 64;
-    if (!m->failure) matcher_tidy(m);
-    const uint64_t *bits = NULL;
-    for (int tries = 0; tries < 2 && !bits && matcher_set(m) && !m->failure; tries++) {
-        bits = mask_of(m, matcher_set(m));
-        if (tries || bits || !matcher_try_again(m)) break;
-    }
-    if (!bits) {
+    matcher_prepare(m, UINT64_MAX);
+    const struct matcher_mask *kept =
+        m->failure || !matcher_set(m) ? NULL : kept_of(m, matcher_set(m));
+    if (!kept) {
         memset(allowed, 0, n_words * sizeof *allowed);
         return;
     }
+    const uint64_t *bits = kept->mask->bits;
     for (size_t i = 0; i < n_words; i++) allowed[i] &= i < m->vocab->n_words ? bits[i] : 0;
 }

@@ -9,6 +9,7 @@ enum {
     FRAMES_MAX = 1 << 20,     // of one choice
     CLOSURE_MAX = 1 << 12,    // frames that one byte leads to; frames without bytes are among them
     COLLECT_FRAMES = 1 << 15, // no collection before
+    FRAME_UNITS = 8,          // of work, for a frame that is looked at: it is found in a table
 };
 
 const char matcher_too_ambiguous[] = "the constraint is too ambiguous for this text";
@@ -219,6 +220,7 @@ static void closure_run(struct matcher *m) {
         const uint8_t flags = m->machine->flags[f.state];
         const bool has_bytes = (flags & STATE_BYTES) && frame_may_grow(m, f);
         m->work++;
+        m->spent += FRAME_UNITS;
         if (visits == CLOSURE_MAX || (has_bytes && m->n_found == MATCHER_SET_MAX)) {
             fail(m, matcher_too_ambiguous);
             return;
@@ -264,13 +266,14 @@ struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t
     return f;
 }
 
-static uint32_t step(struct matcher *m, uint32_t set, uint8_t byte) {
+uint32_t matcher_step(struct matcher *m, uint32_t set, uint8_t byte) {
     closure_begin(m);
     for (uint32_t i = 0; i < m->set[set].n; i++) {
         const struct frame f = matcher_step_frame(m, m->frame[m->pool[m->set[set].at + i]], byte);
         if (f.state) closure_add(m, f);
     }
     m->work += m->set[set].n;
+    m->spent += 1 + m->set[set].n;
     closure_run(m);
     return set_of_found(m);
 }
@@ -283,7 +286,7 @@ uint32_t matcher_next(struct matcher *m, uint32_t set, uint8_t byte) {
         m->work += known->work;
     } else {
         const uint64_t before = m->work;
-        const uint32_t to = step(m, set, byte);
+        const uint32_t to = matcher_step(m, set, byte);
         if (m->failure) return to;
         *known = (struct matcher_step){set, to, (uint32_t)(m->work - before), byte};
     }
@@ -328,7 +331,20 @@ static void compact(struct matcher *m, uint32_t *new_set, uint32_t *new_frame) {
     m->n_pool = n_pool;
 }
 
+// Arrays that grew for one mask are as long as before.
+static void shrink(struct matcher *m) {
+    if (m->frame_capacity > COLLECT_FRAMES && m->n_frame < m->frame_capacity / 4) {
+        struct frame *frame = realloc(m->frame, m->n_frame * sizeof *frame);
+        if (frame) m->frame = frame, m->frame_capacity = m->n_frame;
+    }
+    if (m->pool_capacity > COLLECT_FRAMES && m->n_pool < m->pool_capacity / 4) {
+        uint32_t *pool = realloc(m->pool, (m->n_pool + 1) * sizeof *pool);
+        if (pool) m->pool = pool, m->pool_capacity = m->n_pool + 1;
+    }
+}
+
 static void collect(struct matcher *m) {
+    matcher_drop_job(m); // its sets have other numbers
     uint32_t *new_set = calloc(m->n_set, sizeof *new_set);
     uint32_t *new_frame = calloc(m->n_frame, sizeof *new_frame);
     if (new_set && new_frame) {
@@ -337,13 +353,14 @@ static void collect(struct matcher *m) {
         mark_frames(m, new_set, new_frame);
         compact(m, new_set, new_frame);
         for (uint32_t i = 0; i <= m->n_token; i++) m->history[i] = new_set[m->history[i]];
-        for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = 0;
+        for (uint32_t i = 0; i < MATCHER_MASKS; i++) m->mask[i].set = new_set[m->mask[i].set];
         memset(m->step, 0, MATCHER_STEPS * sizeof *m->step);
         // in place: without memory, slots would keep the old numbers
         memset(m->frame_slot, 0, m->n_frame_slot * sizeof *m->frame_slot);
         memset(m->set_slot, 0, m->n_set_slot * sizeof *m->set_slot);
         frames_enter(m, m->frame_slot, m->n_frame_slot);
         sets_enter(m, m->set_slot, m->n_set_slot);
+        shrink(m);
         const uint32_t used = m->n_frame > m->n_pool ? m->n_frame : m->n_pool;
         m->collect_at = 2 * used > COLLECT_FRAMES ? 2 * used : COLLECT_FRAMES;
     }
@@ -365,6 +382,7 @@ bool matcher_try_again(struct matcher *m) {
 // --- the history ---
 
 static bool history_push(struct matcher *m, uint32_t set) {
+    matcher_drop_job(m);
     if (m->n_lost || !numbers_grow(m, &m->history, &m->history_capacity, m->n_token + 2)) {
         m->n_lost++;
         return false;
@@ -415,6 +433,7 @@ void matcher_token(struct matcher *m, int32_t id) {
 void matcher_restart(struct matcher *m) { history_push(m, m->history[0]); }
 
 void matcher_rollback(struct matcher *m, uint32_t n) {
+    if (n) matcher_drop_job(m);
     const uint32_t lost = n < m->n_lost ? n : m->n_lost;
     m->n_lost -= lost;
     assert(n - lost <= m->n_token);
@@ -423,8 +442,10 @@ void matcher_rollback(struct matcher *m, uint32_t n) {
 }
 
 // The only byte that may come next; -1: several may, or none.
-static int only_byte(const struct matcher *m, uint32_t set) {
+static int only_byte(struct matcher *m, uint32_t set) {
+    enum { ROW_UNITS = 32 };
     int only = -1;
+    m->spent += (uint64_t)m->set[set].n * ROW_UNITS;
     for (uint32_t i = 0; i < m->set[set].n; i++) {
         const struct frame *f = &m->frame[m->pool[m->set[set].at + i]];
         const uint16_t *next = m->machine->next[f->state];
@@ -438,11 +459,13 @@ static int only_byte(const struct matcher *m, uint32_t set) {
     return only;
 }
 
-size_t matcher_forced(struct matcher *m, char *out, size_t size) {
+size_t matcher_forced(struct matcher *m, char *out, size_t size, uint64_t units) {
     const char *before = m->failure;
+    const uint64_t begin = m->spent;
     size_t n = 0;
     matcher_tidy(m);
     for (uint32_t set = matcher_set(m); n < size && set && !m->set[set].can_end; n++) {
+        if (m->spent - begin >= units) break;
         const int byte = only_byte(m, set);
         if (byte < 0) break;
         out[n] = (char)byte;
@@ -463,9 +486,8 @@ rn_status matcher_init(struct matcher *m, struct constraint_vocab *vocab,
                           .n_set = 1,
                           .collect_at = COLLECT_FRAMES};
     m->step = calloc(MATCHER_STEPS, sizeof *m->step);
-    m->path = calloc(vocab->max_depth + 1, sizeof *m->path);
-    m->lone = calloc(vocab->max_depth + 1, sizeof *m->lone);
-    if (m->step && m->path && m->lone && frames_grow(m, 1) && sets_grow(m, 1) &&
+    m->cell = calloc(vocab->max_depth + 1, sizeof *m->cell);
+    if (m->step && m->cell && frames_grow(m, 1) && sets_grow(m, 1) &&
         numbers_grow(m, &m->history, &m->history_capacity, 1) && frames_rehash(m, 256) &&
         sets_rehash(m, 256)) {
         m->frame[0] = (struct frame){0};
@@ -485,6 +507,7 @@ rn_status matcher_init(struct matcher *m, struct constraint_vocab *vocab,
 }
 
 void matcher_deinit(struct matcher *m) {
+    matcher_drop_job(m);
     free(m->frame);
     free(m->frame_slot);
     free(m->set);
@@ -494,7 +517,6 @@ void matcher_deinit(struct matcher *m) {
     for (uint32_t i = 0; i < MATCHER_MASKS; i++) kept_mask_release(m->mask[i].mask);
     free(m->history);
     free(m->todo);
-    free(m->path);
-    free(m->lone);
+    free(m->cell);
     *m = (struct matcher){0};
 }

@@ -3,7 +3,8 @@
 // once each, so that equal configurations have equal numbers, and masks and steps can be found
 // again by them. The history has a set for each token: rolling back drops its end.
 // Whether a choice fails depends on its text alone: work is counted as if no step was remembered,
-// and frames that only tried texts left behind are dropped before a limit applies.
+// or each step once in a mask, and frames that only tried texts left behind are dropped before a
+// limit applies. `spent` is another count, of the work that is really done: it bounds time.
 // Not thread-safe: each choice of a request has its own.
 #ifndef RN_CONSTRAINT_MATCHER_H
 #define RN_CONSTRAINT_MATCHER_H
@@ -12,9 +13,9 @@
 #include "constraint/summary.h"
 
 enum {
-    MATCHER_SET_MAX = 256, // frames of a configuration: more than that is too ambiguous
-    MATCHER_STEPS = 4096,  // remembered steps
-    MATCHER_MASKS = 8,     // remembered masks
+    MATCHER_SET_MAX = 256,            // frames of a configuration: more than that is too ambiguous
+    MATCHER_STEPS = 4096,             // remembered steps
+    MATCHER_MASKS = RN_MAX_DRAFT + 1, // remembered masks: those of a draft, and the one before it
 };
 
 struct frame {
@@ -36,8 +37,17 @@ struct matcher_step {
 };
 
 struct matcher_mask {
-    uint32_t set; // 0: none
+    uint32_t set;  // 0: none
+    uint32_t used; // of the matcher's clock
     struct kept_mask *mask;
+};
+
+// Where a walk over the trie stands at a depth: at a set, or at a frame without its returns and
+// calls.
+struct walk_cell {
+    uint32_t set; // 0: the frame
+    struct frame frame;
+    bool is_closed; // the frame was a whole set: it has no returns and calls
 };
 
 struct matcher {
@@ -56,8 +66,9 @@ struct matcher {
     uint32_t *pool, n_pool, pool_capacity;
     struct matcher_step *step; // [MATCHER_STEPS] by hash
     struct matcher_mask mask[MATCHER_MASKS];
-    uint32_t next_mask;
-    uint32_t collect_at; // frames and pool entries after which the unused ones are dropped
+    uint32_t mask_clock;
+    struct mask_job *job; // the mask that is being made, of the current set; NULL: none (masks.c)
+    uint32_t collect_at;  // frames and pool entries after which the unused ones are dropped
 
     uint32_t *history; // [n_token + 1] sets
     uint32_t n_token, history_capacity;
@@ -67,11 +78,11 @@ struct matcher {
     uint32_t found[MATCHER_SET_MAX];       // its frames with bytes
     uint32_t n_found;
     bool can_end;
-    uint32_t now;       // stamp of the closure
-    uint64_t work;      // of the current mask
-    uint32_t widest;    // frames of its largest set
-    uint32_t *path;     // [max_depth + 1] sets along a walk
-    struct frame *lone; // [max_depth + 1] frames along a walk of one frame
+    uint32_t now;           // stamp of the closure
+    uint64_t work;          // of the current mask
+    uint64_t spent;         // units of work since init, a few ns each
+    uint32_t widest;        // frames of the current mask's largest set
+    struct walk_cell *cell; // [max_depth + 1] along a walk
 };
 
 extern const char matcher_too_ambiguous[], matcher_out_of_memory[];
@@ -91,9 +102,16 @@ bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len);
 void matcher_token(struct matcher *m, int32_t id);
 void matcher_restart(struct matcher *m); // one step, to the set of the start
 void matcher_rollback(struct matcher *m, uint32_t n);
+// Works on the mask of the current set, for about that many units (0: only finds it). True: it is
+// made, and matcher_mask has it at hand, or the text has failed. Another thread may go on with it;
+// any other call that moves the text drops what was made.
+bool matcher_prepare(struct matcher *m, uint64_t units);
+// Units that suffice for every part of a mask that cannot be divided.
+uint64_t matcher_slice(const struct matcher *m);
 // Clears the bits of tokens that cannot come next.
 void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab);
-size_t matcher_forced(struct matcher *m, char *out, size_t size);
+// The bytes that must come next, as many as fit and as about that many units find.
+size_t matcher_forced(struct matcher *m, char *out, size_t size, uint64_t units);
 
 // --- for masks.c ---
 
@@ -120,6 +138,8 @@ static inline bool frame_may_leave(const struct matcher *m, struct frame f, uint
     return (flags & STATE_ACCEPT) && (rule->follow[byte >> 6] >> (byte & 63) & 1);
 }
 
+// The set behind a byte, which is not looked up.
+uint32_t matcher_step(struct matcher *m, uint32_t set, uint8_t byte);
 // The set of a frame that was stepped to.
 uint32_t matcher_enter(struct matcher *m, struct frame f);
 // The frame behind a byte, without its returns and calls; state 0: it cannot come, or a greedy rule
@@ -128,6 +148,7 @@ struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t
 // The set behind a state of a frame: its returns and calls, without its own bytes.
 uint32_t matcher_leave(struct matcher *m, uint32_t state, uint32_t count, uint32_t parent);
 uint32_t matcher_subset(struct matcher *m, const uint32_t *frame, uint32_t n);
+void matcher_drop_job(struct matcher *m);
 // A new stamp, which no frame has.
 void matcher_stamp(struct matcher *m);
 // Drops unused frames and sets where there are many; numbers of sets change.

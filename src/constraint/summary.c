@@ -4,15 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WIDE_NODES = 400,             // fewer live nodes are walked each time
-    LISTED_STATES_MAX = 256,      // larger rules are seldom equal
-    SHARE_BYTES_MAX = 8 << 20,    // summaries of one rule
-    SHARES_BYTES_MAX = 256 << 20, // of a vocabulary; more are not made
-    UNUSED_BYTES_MAX = 64 << 20,  // from here on unused ones are dropped
-};
+#include "constraint/brief_lock.h"
 
-const struct summary summary_narrow = {0}, summary_absent = {0};
+enum {
+    WIDE_NODES = 400,            // fewer live nodes are walked each time
+    LISTED_STATES_MAX = 256,     // larger rules are seldom equal
+    UNUSED_BYTES_MAX = 32 << 20, // rows of shares: from here on unused ones are dropped
+};
 
 // --- the walk ---
 
@@ -24,18 +22,20 @@ struct walk {
     const uint64_t *follow; // [4]
     uint16_t *state;        // [max_depth + 1] of each depth
     uint16_t *units;        // [max_depth + 1] ended so far
-    int32_t *token;         // tokens that stay inside
-    uint16_t *need;         // and the units that they need
+    uint64_t *inner;        // [n_words] tokens that stay inside
+    int32_t *token;         // [n_vocab + 1] of a counted rule: these tokens
+    uint16_t *need;         // [n_vocab + 1] and the units that they need; NULL: not counted
     uint32_t n_token;
     struct summary_leave *leave;
     uint32_t n_leave, capacity;
     uint64_t *cut; // [n_words] tokens of other first bytes than a similar state has
-    uint64_t visited, live;
+    uint64_t visited;
 };
 
 static void walk_deinit(struct walk *w) {
     free(w->state);
     free(w->units);
+    free(w->inner);
     free(w->token);
     free(w->need);
     free(w->leave);
@@ -81,15 +81,15 @@ static bool walk_run(struct walk *w, uint32_t start, const uint64_t *only) {
             i = node->skip;
             continue;
         }
-        w->live++;
         const uint8_t flags = m->flags[to];
         const bool unit_ends = counted && (flags & STATE_ACCEPT);
         const uint16_t units = (uint16_t)(w->units[node->depth - 1] + unit_ends);
         w->state[node->depth] = to;
         w->units[node->depth] = units;
-        for (int32_t id = node->token; id >= 0; id = v->same[id]) {
+        trie_tokens(v, node, w->inner);
+        for (int32_t id = counted ? node->token : -1; id >= 0; id = v->same[id]) {
             w->token[w->n_token] = id;
-            w->need[w->n_token++] = (uint16_t)(units + (counted && !unit_ends));
+            w->need[w->n_token++] = (uint16_t)(units + !unit_ends);
         }
         i++;
         if ((flags & (STATE_ACCEPT | STATE_CALLS)) && i < node->skip &&
@@ -116,25 +116,28 @@ static bool sort_needs(struct summary *s, const struct walk *w) {
     return true;
 }
 
-static void summary_destroy(const struct summary *s) {
-    if (!s || s == &summary_narrow) return;
+void summary_release(const struct summary *summary) {
+    struct summary *s = (struct summary *)summary;
+    if (!s || atomic_fetch_sub(&s->refs, 1) > 1) return;
     free(s->inner);
     free(s->need_begin);
     free(s->by_need);
     free(s->leave);
-    free((void *)s);
+    free(s);
 }
 
-static struct summary *summary_create(struct walk *w, bool counted) {
+// Takes the walk's tokens and leaves. One reference.
+static struct summary *summary_create(struct walk *w) {
     struct summary *s = calloc(1, sizeof *s);
     if (!s) return NULL;
+    s->refs = 1;
     s->bytes = sizeof *s + w->vocab->n_words * sizeof *s->inner + w->n_leave * sizeof *s->leave;
-    s->inner = calloc(w->vocab->n_words, sizeof *s->inner);
-    if (!s->inner || (counted && !sort_needs(s, w))) {
-        summary_destroy(s);
+    if (w->need && !sort_needs(s, w)) {
+        summary_release(s);
         return NULL;
     }
-    for (uint32_t i = 0; i < w->n_token; i++) token_bits_set(s->inner, w->token[i]);
+    s->inner = w->inner;
+    w->inner = NULL;
     s->n_leave = w->n_leave;
     s->leave = w->leave;
     w->leave = NULL;
@@ -200,7 +203,7 @@ static struct summary *summary_from(struct walk *w, const struct summary *like,
                                     const uint64_t *only) {
     const struct constraint_vocab *v = w->vocab;
     if (!merge_leaves(w, like, only)) return NULL;
-    struct summary *s = summary_create(w, false);
+    struct summary *s = summary_create(w);
     if (!s) return NULL;
     for (uint32_t i = 0; i < v->n_node; i = v->node[i].skip) {
         if (!(only[v->node[i].byte >> 6] >> (v->node[i].byte & 63) & 1)) continue;
@@ -211,10 +214,11 @@ static struct summary *summary_from(struct walk *w, const struct summary *like,
 }
 
 // NULL: out of memory.
-static const struct summary *summary_make(struct constraint_vocab *vocab, const struct machine *m,
-                                          uint32_t state, const struct summary *like,
-                                          const uint64_t *only, uint64_t *visited) {
+static struct summary *summary_make(const struct constraint_vocab *vocab, const struct machine *m,
+                                    uint32_t state, const struct summary *like,
+                                    const uint64_t *only, uint64_t *visited) {
     const struct machine_rule *rule = &m->rule[m->rule_of[state]];
+    const bool counted = m->flags[state] & STATE_COUNTED;
     struct walk w = {.vocab = vocab,
                      .machine = m,
                      .base = rule->base,
@@ -222,56 +226,141 @@ static const struct summary *summary_make(struct constraint_vocab *vocab, const 
                      .follow = rule->follow};
     w.state = malloc((vocab->max_depth + 1) * sizeof *w.state);
     w.units = malloc((vocab->max_depth + 1) * sizeof *w.units);
-    w.token = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.token);
-    w.need = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.need);
-    w.cut = calloc(vocab->n_words, sizeof *w.cut);
-    const struct summary *made = NULL;
-    if (w.state && w.units && w.token && w.need && w.cut && walk_run(&w, state, only)) {
-        if (like)
-            made = summary_from(&w, like, only);
-        else
-            made = w.live < WIDE_NODES ? &summary_narrow
-                                       : summary_create(&w, m->flags[state] & STATE_COUNTED);
+    w.inner = calloc(vocab->n_words, sizeof *w.inner);
+    w.cut = like ? calloc(vocab->n_words, sizeof *w.cut) : NULL;
+    bool fits = w.state && w.units && w.inner && (w.cut || !like);
+    if (counted) {
+        w.token = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.token);
+        w.need = malloc(((size_t)vocab->n_vocab + 1) * sizeof *w.need);
+        fits = fits && w.token && w.need;
     }
-    if (visited) *visited += w.visited + w.n_token;
+    struct summary *made = NULL;
+    if (fits && walk_run(&w, state, only))
+        made = like ? summary_from(&w, like, only) : summary_create(&w);
+    *visited += w.visited + w.n_token;
     walk_deinit(&w);
     return made;
 }
 
-const struct summary *summary_of(struct constraint_vocab *vocab, const struct machine *m,
-                                 struct share *share, uint32_t state, uint64_t *visited) {
-    const uint32_t local = state - m->rule[m->rule_of[state]].base;
-    const struct summary *found =
-        atomic_load_explicit(&share->summary[local], memory_order_acquire);
+// --- which states have one ---
+
+// A walk that ends with the first nodes. NULL state: out of memory, and a wide state works.
+static bool walk_is_wide(const struct constraint_vocab *v, const struct machine *m, uint32_t start,
+                         uint64_t *visited) {
+    uint16_t *state = malloc((v->max_depth + 1) * sizeof *state);
+    int n_live = 0;
+    if (!state) return true;
+    state[0] = (uint16_t)start;
+    for (uint32_t i = 0; i < v->n_node && n_live < WIDE_NODES;) {
+        const struct trie_node *node = &v->node[i];
+        const uint16_t to = m->next[state[node->depth - 1]][node->byte];
+        ++*visited;
+        if (to) state[node->depth] = to;
+        n_live += to != 0;
+        i = to ? i + 1 : node->skip;
+    }
+    free(state);
+    return n_live == WIDE_NODES;
+}
+
+static uint32_t local_of(const struct machine *m, uint32_t state) {
+    return state - m->rule[m->rule_of[state]].base;
+}
+
+bool summary_is_wide(const struct constraint_vocab *vocab, const struct machine *m,
+                     struct share *share, uint32_t state, uint64_t *visited) {
+    _Atomic uint8_t *width = &share->width[local_of(m, state)];
+    const uint8_t known = atomic_load_explicit(width, memory_order_relaxed);
+    if (known != WIDTH_UNKNOWN) return known == WIDTH_WIDE;
+    const bool is_wide = walk_is_wide(vocab, m, state, visited);
+    atomic_store_explicit(width, is_wide ? WIDTH_WIDE : WIDTH_NARROW, memory_order_relaxed);
+    return is_wide;
+}
+
+// --- the list: the summary that was used last is the newest one; the lock is held ---
+
+static void list_leave(struct constraint_vocab *vocab, struct summary *s) {
+    *(s->newer ? &s->newer->older : &vocab->newest) = s->older;
+    *(s->older ? &s->older->newer : &vocab->oldest) = s->newer;
+}
+
+static void list_enter(struct constraint_vocab *vocab, struct summary *s) {
+    s->newer = NULL;
+    s->older = vocab->newest;
+    *(vocab->newest ? &vocab->newest->newer : &vocab->oldest) = s;
+    vocab->newest = s;
+}
+
+static void drop(struct constraint_vocab *vocab, struct summary *s) {
+    list_leave(vocab, s);
+    s->share->summary[s->local] = NULL;
+    vocab->summary_bytes -= s->bytes;
+    summary_release(s);
+}
+
+const struct summary *summary_find(struct constraint_vocab *vocab, const struct machine *m,
+                                   struct share *share, uint32_t state) {
+    if (!brief_lock(&vocab->summary_mutex)) return NULL;
+    struct summary *s = share->summary[local_of(m, state)];
+    if (s) {
+        s->refs++;
+        list_leave(vocab, s);
+        list_enter(vocab, s);
+    }
+    pthread_mutex_unlock(&vocab->summary_mutex);
+    return s;
+}
+
+// The caller keeps its reference, to this summary or to that of a thread that was first.
+static const struct summary *publish(struct constraint_vocab *vocab, struct share *share,
+                                     struct summary *made) {
+    if (!brief_lock(&vocab->summary_mutex)) return made;
+    struct summary *first = share->summary[made->local];
+    if (first) {
+        first->refs++;
+    } else {
+        share->summary[made->local] = made;
+        made->refs++;
+        made->share = share;
+        list_enter(vocab, made);
+        vocab->summary_bytes += made->bytes;
+        while (vocab->summary_bytes > vocab->summary_bytes_max && vocab->oldest != made)
+            drop(vocab, vocab->oldest);
+    }
+    pthread_mutex_unlock(&vocab->summary_mutex);
+    if (first) summary_release(made);
+    return first ? first : made;
+}
+
+const struct summary *summary_acquire(struct constraint_vocab *vocab, const struct machine *m,
+                                      struct share *share, uint32_t state, uint64_t *visited) {
+    const struct summary *found = summary_find(vocab, m, share, state);
     if (found) return found;
-    if (share->bytes > SHARE_BYTES_MAX || vocab->share_bytes > SHARES_BYTES_MAX)
-        return &summary_absent;
     // inside of a string of the source that free text ends with, only the next byte is another one
     const uint32_t usual = m->flags[state] & STATE_COUNTED ? 0 : usual_state(m, state);
     const struct summary *like = NULL;
     uint64_t only[4];
     if (usual && usual != state && usual_state(m, usual) == usual &&
+        summary_is_wide(vocab, m, share, usual, visited) &&
         differing_bytes(vocab, m, state, usual, only))
-        like = summary_of(vocab, m, share, usual, visited);
-    if (like == &summary_narrow || like == &summary_absent) like = NULL;
-    const struct summary *made = summary_make(vocab, m, state, like, like ? only : NULL, visited);
-    if (!made) return &summary_absent;
-    if (!atomic_compare_exchange_strong(&share->summary[local], &found, made)) {
-        summary_destroy(made);
-        return found; // another thread was first
-    }
-    share->bytes += made->bytes;
-    vocab->share_bytes += made->bytes;
-    return made;
+        like = summary_acquire(vocab, m, share, usual, visited);
+    struct summary *made = summary_make(vocab, m, state, like, like ? only : NULL, visited);
+    summary_release(like);
+    if (!made) return NULL;
+    made->local = local_of(m, state);
+    return publish(vocab, share, made);
 }
 
 // --- shares ---
 
 static void share_destroy(struct constraint_vocab *vocab, struct share *share) {
-    vocab->share_bytes -= share->bytes;
-    for (uint32_t i = 0; i < share->n; i++) summary_destroy(share->summary[i]);
+    pthread_mutex_lock(&vocab->summary_mutex);
+    for (uint32_t i = 0; i < share->n; i++)
+        if (share->summary[i]) drop(vocab, share->summary[i]);
+    pthread_mutex_unlock(&vocab->summary_mutex);
     free(share->row);
     free(share->flags);
+    free((void *)share->width);
     free(share);
 }
 
@@ -314,13 +403,16 @@ static struct share *share_create(struct constraint_vocab *vocab, const struct m
     share->n = rule->n;
     share->hash = hash;
     share->is_listed = is_listed;
-    if (!is_listed) return share;
-    share->row = malloc(rule->n * sizeof *share->row);
-    share->flags = malloc(rule->n);
-    if (!share->row || !share->flags) {
+    share->width = calloc(rule->n + 1, 1);
+    if (is_listed) {
+        share->row = malloc(rule->n * sizeof *share->row);
+        share->flags = malloc(rule->n);
+    }
+    if (!share->width || (is_listed && (!share->row || !share->flags))) {
         share_destroy(vocab, share);
         return NULL;
     }
+    if (!is_listed) return share;
     memcpy(share->flags, m->flags + rule->base, rule->n);
     memcpy(share->follow, rule->follow, sizeof rule->follow);
     for (uint32_t i = 0; i < rule->n; i++)
@@ -346,7 +438,7 @@ static void shares_trim(struct constraint_vocab *vocab) {
     vocab->n_new = 0;
     for (struct share **at = &vocab->share; *at;) {
         struct share *share = *at;
-        bytes += share->bytes + share->n * sizeof *share->row;
+        bytes += share->n * sizeof *share->row;
         if (share->refs == 0 && bytes > UNUSED_BYTES_MAX) {
             *at = share->next;
             bucket_leave(vocab, share);
@@ -363,7 +455,7 @@ size_t shares_bytes(const struct machine *m) {
     for (uint32_t i = 0; i < m->n_rule; i++) {
         const uint32_t n = m->rule[i].n;
         const bool is_listed = n <= LISTED_STATES_MAX;
-        bytes += sizeof(struct share) + n * sizeof(const struct summary *) +
+        bytes += sizeof(struct share) + n * (sizeof(const struct summary *) + 1) +
                  (is_listed ? n * (sizeof(uint16_t[256]) + 1) : 0);
     }
     return bytes;

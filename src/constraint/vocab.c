@@ -175,6 +175,7 @@ static void vocab_destroy(struct constraint_vocab *v) {
     free(v->specials);
     free(v->node);
     pthread_mutex_destroy(&v->mutex);
+    pthread_mutex_destroy(&v->summary_mutex);
     free(v);
 }
 
@@ -185,6 +186,8 @@ rn_status constraint_vocab_create(int32_t n_vocab, constraint_token_fn token, vo
     struct constraint_vocab *v = calloc(1, sizeof *v);
     if (!v) return err_set(err, RN_ERR_NOMEM, "out of memory for a vocabulary's trie");
     pthread_mutex_init(&v->mutex, NULL);
+    pthread_mutex_init(&v->summary_mutex, NULL);
+    v->summary_bytes_max = SUMMARY_BYTES_MAX;
     v->refs = 1;
     v->n_vocab = n_vocab;
     v->n_words = ((size_t)n_vocab + 63) / 64;

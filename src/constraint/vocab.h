@@ -41,11 +41,14 @@ struct constraint_vocab {
     pthread_mutex_t mutex; // of the lists below
     struct share *share;   // the newest first
     struct share *same_hash[SHARE_BUCKETS];
-    uint32_t n_share, n_new;    // of the list; since unused ones were last looked for
-    _Atomic size_t share_bytes; // of the summaries of all shares
-    struct constraint *kept;    // compiled ones; the newest first
+    uint32_t n_share, n_new; // of the list; since unused ones were last looked for
+    struct constraint *kept; // compiled ones; the newest first
     int n_kept;
     size_t kept_bytes; // of their machines
+
+    pthread_mutex_t summary_mutex; // of summaries; taken after the other one
+    struct summary *newest, *oldest;
+    size_t summary_bytes, summary_bytes_max;
 };
 
 static inline void token_bits_set(uint64_t *bits, int32_t id) {

@@ -37,20 +37,20 @@ CASE(forced_text_is_what_must_come) {
     struct constraint_run *run;
     char text[64];
     check(!constraint_open(c, 2, &run, NULL), "open");
-    check(constraint_forced(run, 1, text, sizeof text) == 1 && text[0] == '{', "the brace");
+    check(constraint_forced(run, 1, text, sizeof text, UINT64_MAX) == 1 && text[0] == '{', "the brace");
     check(constraint_feed(run, 1, "{", 1), "feed");
-    assert_int_equal(constraint_forced(run, 1, text, sizeof text), 0); // a blank may come
+    assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX), 0); // a blank may come
     check(constraint_feed(run, 1, "\"", 1), "feed");
-    assert_int_equal(constraint_forced(run, 1, text, sizeof text), 8);
+    assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX), 8);
     assert_memory_equal(text, "colour\":", 8);
-    assert_int_equal(constraint_forced(run, 1, text, 3), 3);
+    assert_int_equal(constraint_forced(run, 1, text, 3, UINT64_MAX), 3);
     check(constraint_feed(run, 1, "colour\":\"r", 10), "feed");
-    assert_int_equal(constraint_forced(run, 1, text, sizeof text), 0);
+    assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX), 0);
     check(constraint_feed(run, 1, "o", 1), "feed");
-    assert_int_equal(constraint_forced(run, 1, text, sizeof text), 3);
+    assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX), 3);
     assert_memory_equal(text, "se\"", 3);
     check(constraint_feed(run, 1, "se\"}", 4) && constraint_may_end(run, 1), "the end");
-    assert_int_equal(constraint_forced(run, 1, text, sizeof text), 0);
+    assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX), 0);
     check(!constraint_may_end(run, 0), "choices are apart");
     constraint_close(run);
     constraint_release(c);

@@ -56,7 +56,7 @@ static void walk(struct constraint_run *run, uint32_t seed) {
         if (constraint_failure(run, 0)) return;
         if (step % 4 == 0) check_mask(run, bits);
         if (constraint_failure(run, 0)) return;
-        const size_t n_forced = constraint_forced(run, 0, forced, sizeof forced);
+        const size_t n_forced = constraint_forced(run, 0, forced, sizeof forced, UINT64_MAX);
         if (n_forced && forced[0] != '\xff' && !has(bits, (uint8_t)forced[0])) abort();
         int pick = -1, n = 0;
         for (int id = 0; id < N_VOCAB - 1; id++) {

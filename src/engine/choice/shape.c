@@ -169,7 +169,7 @@ void shape_rollback(struct text_shape *shape, int choice, int n_tokens) {
 size_t shape_forced(struct text_shape *shape, int choice, const struct reasoning_state *state,
                     char *out, size_t size) {
     if (shape->reasoning && state->phase != REASONING_AFTER) return 0;
-    return constraint_forced(shape->run, choice, out, size);
+    return constraint_forced(shape->run, choice, out, size, UINT64_MAX);
 }
 
 bool shape_is_complete(struct text_shape *shape, int choice, const struct reasoning_state *state) {
