@@ -3,12 +3,15 @@
 // A mask is a job, which is made in parts of bounded work, by one thread after the other:
 //
 //   SORT         which of the set's frames are wide
-//   SUMMARIES    wide frames of few states: their summaries, and a walk behind each leave
-//   JOINT        wide frames of many states, or with a guard: one walk of all together
+//   JOINT        wide frames of many states, or with a guard: one walk of all together, unless that
+//                turns out to be much work
+//   SUMMARIES    other wide frames: the summary of each, and a walk behind each leave
+//   ALONE        wide frames with a guard, for which the joint walk was too much work: a walk each
 //   NARROW       one walk of the narrow frames
 //
 // Which part a frame is in depends on the set alone, and so does the work that is counted against
-// the limits. Summaries and remembered steps change the time alone.
+// the limits: a step is counted each time, or in the joint walk once. Summaries that are at hand
+// and remembered steps change the time alone.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +21,14 @@
 enum {
     // Frames looked at for one mask. Sentences of words take half of it with 262,144 tokens.
     MASK_WORK = 1 << 20,
-    JOINT_WORK = 1 << 22, // the same in the joint walk, where each step is counted once
-    SUMMARIES_MAX = 16,   // wide states of a set that have a summary each
+    JOINT_WORK = 1 << 19, // in a joint walk; more is not tried
+    STATES_MAX = 8,       // wide states of a set that have a summary each
     KEPT_WORK = 64,       // masks that take less are made as fast as they are found
     LONE_NODES = 16,      // fewer nodes are walked by sets
     MEMO_MIN = 1 << 10,
 };
 
-enum part { PART_SORT, PART_SUMMARIES, PART_JOINT, PART_NARROW, PART_DONE };
+enum part { PART_SORT, PART_JOINT, PART_SUMMARIES, PART_ALONE, PART_NARROW, PART_DONE };
 
 // The steps of a joint walk, each once; open addressing.
 struct memo {
@@ -43,13 +46,17 @@ struct mask_job {
     uint32_t n_far;          // counts in the key that stand for others
     enum part part;
     uint32_t at; // frame of the part
-    uint32_t wide[MATCHER_SET_MAX], joint[MATCHER_SET_MAX], narrow[MATCHER_SET_MAX];
-    uint32_t n_wide, n_joint, n_narrow;
+    // its frames: wide ones without a guard and with one, those of the joint walk, narrow ones
+    uint32_t wide[MATCHER_SET_MAX], guarded[MATCHER_SET_MAX];
+    uint32_t joint[MATCHER_SET_MAX], narrow[MATCHER_SET_MAX];
+    uint32_t n_wide, n_guarded, n_joint, n_narrow;
     const struct summary *summary;          // of wide[at], while its leaves are walked
     uint32_t leave, leave_state, leave_set; // of the summary; the state and the set of the last one
     uint32_t node, end;                     // nodes that are still to be walked
     bool is_joint;                          // the walk
+    bool too_much;                          // the joint walk was given up
     uint64_t joint_work;
+    uint64_t work; // before a walk of a frame alone
     struct memo memo;
 };
 
@@ -117,7 +124,13 @@ static uint32_t walk_set(struct matcher *m, struct mask_job *job, const struct w
     if (!job->is_joint) return to;
     job->joint_work += m->work - before;
     m->work = before;
-    if (job->joint_work > JOINT_WORK && !m->failure) m->failure = matcher_too_ambiguous;
+    if (m->failure == matcher_out_of_memory) return 0;
+    if (m->failure || job->joint_work > JOINT_WORK) {
+        m->failure = NULL;
+        job->too_much = true;
+        job->end = job->node;
+        return 0;
+    }
     return to;
 }
 
@@ -148,7 +161,7 @@ static bool walk_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
             to.frame = matcher_step_frame(m, from->frame, node->byte);
         }
         if (!to.set && !to.frame.state) {
-            job->node = node->skip;
+            job->node = node->skip; // at the end, and beyond the end of a walk that is given up
             continue;
         }
         trie_tokens(v, node, bits);
@@ -203,10 +216,15 @@ static bool take_summary(struct matcher *m, struct mask_job *job, struct frame f
     return true;
 }
 
+static void next_part(struct mask_job *job) {
+    job->part++;
+    job->at = 0;
+}
+
 // Goes on with a wide frame. False: the limit leaves no room for the summary that is to be made.
 static bool add_wide(struct matcher *m, struct mask_job *job, uint64_t limit) {
     if (job->at == job->n_wide) {
-        job->part = PART_JOINT;
+        next_part(job);
         return true;
     }
     const struct frame f = m->frame[job->wide[job->at]];
@@ -231,27 +249,29 @@ static bool add_wide(struct matcher *m, struct mask_job *job, uint64_t limit) {
 // --- jobs ---
 
 static bool has_few_states(const struct matcher *m, const struct mask_job *job) {
-    uint32_t state[SUMMARIES_MAX], n = 0;
+    uint32_t state[STATES_MAX], n = 0;
     for (uint32_t i = 0; i < job->n_wide; i++) {
         const uint32_t of = m->frame[job->wide[i]].state;
         uint32_t k = 0;
         while (k < n && state[k] != of) k++;
-        if (k == SUMMARIES_MAX) return false;
+        if (k == STATES_MAX) return false;
         state[k] = of;
         n += k == n;
     }
     return true;
 }
 
+static void joint_add(struct mask_job *job, const uint32_t *frame, uint32_t n) {
+    memcpy(job->joint + job->n_joint, frame, n * sizeof *frame);
+    job->n_joint += n;
+}
+
 static void sort_frame(struct matcher *m, struct mask_job *job) {
     const struct frame_set *set = &m->set[job->set];
     if (job->at == set->n) {
-        job->part = PART_SUMMARIES;
-        job->at = 0;
-        if (has_few_states(m, job)) return;
-        memcpy(job->joint + job->n_joint, job->wide, job->n_wide * sizeof *job->wide);
-        job->n_joint += job->n_wide;
-        job->n_wide = 0;
+        joint_add(job, job->guarded, job->n_guarded);
+        if (!has_few_states(m, job)) joint_add(job, job->wide, job->n_wide);
+        next_part(job);
         return;
     }
     const uint32_t id = m->pool[set->at + job->at++];
@@ -260,7 +280,7 @@ static void sort_frame(struct matcher *m, struct mask_job *job) {
     if (!summary_is_wide(m->vocab, m->machine, share, f.state, &m->spent))
         job->narrow[job->n_narrow++] = id;
     else if (f.guard)
-        job->joint[job->n_joint++] = id;
+        job->guarded[job->n_guarded++] = id;
     else
         job->wide[job->n_wide++] = id;
 }
@@ -269,8 +289,34 @@ static void sort_frame(struct matcher *m, struct mask_job *job) {
 static void walk_frames(struct matcher *m, struct mask_job *job, const uint32_t *frame,
                         uint32_t n) {
     const uint32_t set = matcher_subset(m, frame, n);
-    job->is_joint = job->part++ == PART_JOINT;
     if (set) walk_begin(m, job, set, 0, m->vocab->n_node, 0);
+}
+
+// The joint walk, and then the choice of the parts behind it.
+static void add_joint(struct matcher *m, struct mask_job *job) {
+    if (!job->is_joint) {
+        job->is_joint = true;
+        walk_frames(m, job, job->joint, job->n_joint);
+        return;
+    }
+    job->is_joint = false;
+    if (!job->too_much) {
+        job->n_guarded = 0;
+        if (!has_few_states(m, job)) job->n_wide = 0;
+    }
+    next_part(job);
+}
+
+// Frames with a guard have no summary. Their work is not counted with the others'.
+static void add_alone(struct matcher *m, struct mask_job *job) {
+    if (job->at > 0) m->work = job->work;
+    if (job->at == job->n_guarded) {
+        next_part(job);
+        return;
+    }
+    job->work = m->work;
+    m->work = 0;
+    walk_frames(m, job, &job->guarded[job->at++], 1);
 }
 
 // False: the limit came first.
@@ -283,14 +329,18 @@ static bool job_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
         case PART_SORT:
             sort_frame(m, job);
             break;
+        case PART_JOINT:
+            add_joint(m, job);
+            break;
         case PART_SUMMARIES:
             if (!add_wide(m, job, limit)) return false;
             break;
-        case PART_JOINT:
-            walk_frames(m, job, job->joint, job->n_joint);
+        case PART_ALONE:
+            add_alone(m, job);
             break;
         case PART_NARROW:
             walk_frames(m, job, job->narrow, job->n_narrow);
+            next_part(job);
             break;
         case PART_DONE:
             break;
@@ -391,7 +441,7 @@ static bool key_of(struct matcher *m, uint32_t set, struct mask_key *out, uint32
 // apart elsewhere, once for each of them.
 static bool is_for_all(const struct matcher *m, const struct mask_job *job) {
     const uint64_t n = 1 + (uint64_t)job->n_far;
-    return m->work * n <= MASK_WORK && job->joint_work * n <= JOINT_WORK &&
+    return m->work * n <= MASK_WORK && (!job->n_joint || !job->n_far) &&
            m->widest * n <= MATCHER_SET_MAX;
 }
 

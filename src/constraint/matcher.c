@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    FRAMES_MAX = 1 << 20,     // of one choice
+    FRAMES_MAX = 3 << 19,     // of one choice; a third of them for the joint walk of a mask
     CLOSURE_MAX = 1 << 12,    // frames that one byte leads to; frames without bytes are among them
     COLLECT_FRAMES = 1 << 15, // no collection before
     FRAME_UNITS = 8,          // of work, for a frame that is looked at: it is found in a table
