@@ -193,7 +193,8 @@ void rn_engine_destroy(rn_engine *engine) {
 rn_status rn_engine_submit_sized(rn_engine *engine, const rn_request *request, size_t request_size,
                                  uint64_t *id, rn_error *err) {
     rn_request own;
-    const rn_status status = sized_read("request", request, request_size, &own, sizeof own, err);
+    rn_status status = sized_read("request", request, request_size, &own, sizeof own, err);
+    if (!status && own.shape) status = mask_maker_start(&engine->engine.maker, err);
     return status ? status : intake_submit(&engine->engine.intake, &own, id, err);
 }
 void rn_engine_cancel(rn_engine *engine, uint64_t id) { intake_cancel(&engine->engine.intake, id); }

@@ -525,7 +525,7 @@ bool matcher_prepare(struct matcher *m, uint64_t units) {
     return true;
 }
 
-uint64_t matcher_slice(const struct matcher *m) { return 4 * (uint64_t)m->vocab->n_node; }
+uint64_t matcher_slice(const struct matcher *m) { return 2 * (uint64_t)m->vocab->n_node; }
 
 void matcher_mask(struct matcher *m, uint64_t *allowed, int32_t n_vocab) {
     const size_t n_words = ((size_t)n_vocab + 63) / 64;

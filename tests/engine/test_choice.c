@@ -155,7 +155,7 @@ static int32_t choose_token(struct scene *scene, int n_token, const float *logit
 
 static int choose_allowed(struct scene *scene, int n_token, int n) {
     scene_open(scene, 1);
-    const int allowed = choice_allowed(&scene->choices, n_token, n);
+    const int allowed = choice_allowed(NULL, &scene->choices, n_token, n);
     choices_deinit(&scene->choices);
     return allowed;
 }

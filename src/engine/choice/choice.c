@@ -112,7 +112,7 @@ rn_status choices_init(struct choices *choices, int n_vocab, int limit, int n_sl
     choices->counts_dry = s->dry_multiplier != 0 && s->dry_penalty_last_n != 0;
     choices->has_bans = choices->rules && (choices->rules->n_end || choices->rules->n_bad);
     if (has_reasoning(choices)) choices->reasoning = reasoning_begin(&choices->rules->reasoning);
-    choices->n_followed = choices->n_prompt;
+    choices->n_followed = choices->n_shaped = choices->n_prompt;
     choices->n_bias = s->n_logit_bias;
     choices->edit = NULL;
     choices->allowed = NULL;
@@ -253,10 +253,14 @@ static int32_t forced_token(const struct choices *choices, int n_token) {
     return reasoning_forced(&choices->rules->reasoning, &state);
 }
 
-void choice_follow(struct choices *choices, int n_token) {
+static void reasoning_follow(struct choices *choices, int n_token) {
     if (!has_reasoning(choices)) return;
     choices->reasoning = reasoning_at(choices, n_token);
     choices->n_followed = n_token;
+}
+
+void choice_follow(struct choices *choices, int n_token) {
+    if (!choices->shape) reasoning_follow(choices, n_token); // a shape reads it on its way
 }
 
 // ---------------------------------------------------------------- the description
@@ -290,6 +294,56 @@ static void mask_constraint(const struct choices *choices, uint64_t *allowed) {
     memset(allowed, 0xff, token_set_words(choices->n_vocab) * sizeof *allowed);
     if (constraint->mask)
         constraint->mask(constraint->ctx, choices->index, allowed, choices->n_vocab);
+}
+
+// ---------------------------------------------------------------- units of a step
+
+static uint64_t units_left(const struct choice_scratch *scratch) {
+    if (!scratch || !scratch->units) return UINT64_MAX;
+    const int64_t left = atomic_load_explicit(&scratch->units->left, memory_order_relaxed);
+    return left < 0 ? 0 : (uint64_t)(left < scratch->units->most ? left : scratch->units->most);
+}
+
+static void spend(struct choice_scratch *scratch, uint64_t units) {
+    if (!scratch || !scratch->units || !units) return;
+    atomic_fetch_sub_explicit(&scratch->units->left, (int64_t)units, memory_order_relaxed);
+}
+
+// Whether the shape, if there is one, has the mask at n_token at hand.
+static bool is_ready(struct choice_scratch *scratch, const struct choices *choices, int n_token) {
+    if (!choices->shape) return true;
+    const struct reasoning_state state = state_at(choices, n_token);
+    uint64_t spent = 0;
+    const bool is_made = shape_prepare(choices->shape, choices->index, &state,
+                                       choices->n_costly ? 0 : units_left(scratch), &spent);
+    spend(scratch, spent);
+    return is_made;
+}
+
+// Moves the shape; false: the units of the step are spent.
+static bool follow(struct choice_scratch *scratch, const struct choices *choices, int n_token,
+                   int32_t token) {
+    if (!units_left(scratch)) return false;
+    const struct reasoning_state state = state_at(choices, n_token);
+    const uint64_t before = shape_spent(choices->shape, choices->index);
+    shape_advance(choices->shape, choices->index, &state, token);
+    spend(scratch, shape_spent(choices->shape, choices->index) - before);
+    return true;
+}
+
+static bool catch_up(struct choice_scratch *scratch, struct choices *choices, int n_token) {
+    while (choices->shape && choices->n_shaped < n_token) {
+        if (!follow(scratch, choices, choices->n_shaped, choices->token[choices->n_shaped]))
+            return false;
+        reasoning_follow(choices, ++choices->n_shaped);
+    }
+    return true;
+}
+
+bool choice_prepare(struct choice_scratch *scratch, struct choices *choices, int n_token,
+                    bool *is_there) {
+    *is_there = catch_up(scratch, choices, n_token);
+    return *is_there && is_ready(scratch, choices, n_token);
 }
 
 // The tokens that may come next, where they are restricted.
@@ -348,7 +402,7 @@ bool choice_needs_history(const struct choices *choices) {
     return is_restricted(choices) || needs_history(choices) || rules_look_back(choices->rules);
 }
 
-void choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
+bool choice_describe(struct choice_scratch *scratch, const struct choices *choices, int n_token,
                      int slot, struct choice *out) {
     assert(slot >= 0 && slot < choices->n_slots);
     *out = (struct choice){
@@ -361,7 +415,11 @@ void choice_describe(struct choice_scratch *scratch, const struct choices *choic
     const int32_t forced = forced_token(choices, n_token);
     if (forced >= 0) {
         force(choices, slot, forced, out);
-        return;
+        return true;
+    }
+    if (!is_ready(scratch, choices, n_token)) {
+        *out = (struct choice){0};
+        return false;
     }
     if (has_slots(choices)) {
         struct choice_edit *edit = choices->edit + (size_t)slot * choices->max_edits;
@@ -370,15 +428,19 @@ void choice_describe(struct choice_scratch *scratch, const struct choices *choic
     }
     if (is_restricted(choices)) out->allowed = mask_of(choices, n_token, slot);
     if (choices->shape) lift_bans(choices, out);
+    return true;
 }
 
-void choice_advance(const struct choices *choices, int n_token, int32_t token) {
+void choice_take(const struct choices *choices, int32_t token) {
     const rn_constraint *constraint = &choices->constraint;
-    if (choices->shape) {
-        const struct reasoning_state state = state_at(choices, n_token);
-        shape_advance(choices->shape, choices->index, &state, token);
-    }
     if (constraint->mask) constraint->advance(constraint->ctx, choices->index, token);
+}
+
+bool choice_advance(struct choice_scratch *scratch, const struct choices *choices, int n_token,
+                    int32_t token) {
+    if (choices->shape && !follow(scratch, choices, n_token, token)) return false;
+    choice_take(choices, token);
+    return true;
 }
 
 void choice_rollback(const struct choices *choices, int n) {
@@ -387,40 +449,49 @@ void choice_rollback(const struct choices *choices, int n) {
     if (constraint->mask && n > 0) constraint->rollback(constraint->ctx, choices->index, n);
 }
 
-int choice_allowed(const struct choices *choices, int n_token, int n) {
+int choice_allowed(struct choice_scratch *scratch, const struct choices *choices, int n_token,
+                   int n) {
     if (!is_restricted(choices)) return n;
     const int32_t *token = choices->token + n_token;
     int allowed = 0, advanced = 0;
     while (allowed < n) {
         assert(token[allowed] >= 0 && token[allowed] < choices->n_vocab);
+        if (!is_ready(scratch, choices, n_token + allowed)) break;
         if (!token_set_has(mask_of(choices, n_token + allowed, 0), token[allowed])) break;
         if (++allowed == n) break; // nothing is asked behind the last one
-        choice_advance(choices, n_token + allowed - 1, token[allowed - 1]);
+        if (!choice_advance(scratch, choices, n_token + allowed - 1, token[allowed - 1])) break;
         advanced++;
     }
     choice_rollback(choices, advanced);
     return allowed;
 }
 
-size_t choice_forced(const struct choices *choices, int n_token, char *out, size_t size) {
+size_t choice_forced(struct choice_scratch *scratch, const struct choices *choices, int n_token,
+                     char *out, size_t size) {
     if (!choices->shape) return 0;
     const struct reasoning_state state = state_at(choices, n_token);
-    return shape_forced(choices->shape, choices->index, &state, out, size);
+    const uint64_t before = shape_spent(choices->shape, choices->index);
+    const size_t n =
+        shape_forced(choices->shape, choices->index, &state, out, size, units_left(scratch));
+    spend(scratch, shape_spent(choices->shape, choices->index) - before);
+    return n;
 }
 
 // ---------------------------------------------------------------- no token left
 
-bool choice_is_complete(const struct choices *choices, int n_token) {
+bool choice_is_complete(struct choices *choices, int n_token) {
     if (!choices->shape) return false;
+    catch_up(NULL, choices, n_token);
     const struct reasoning_state state = state_at(choices, n_token);
     // the mask comes first: a shape may fail with it
     return count_allowed(mask_of(choices, n_token, 0), choices->n_vocab) == 0 &&
            shape_is_complete(choices->shape, choices->index, &state);
 }
 
-const char *choice_failure(const struct choices *choices, int n_token, rn_status *status) {
+const char *choice_failure(struct choices *choices, int n_token, rn_status *status) {
     *status = RN_ERR_NUMERIC;
     if (!choices->shape) return NULL;
+    catch_up(NULL, choices, n_token);
     const bool is_empty = count_allowed(mask_of(choices, n_token, 0), choices->n_vocab) == 0;
     return is_empty ? shape_failure(choices->shape, choices->index, status) : NULL;
 }

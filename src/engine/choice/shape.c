@@ -28,8 +28,10 @@ rn_status shape_create(const rn_request *request, int n_choices, const struct ru
     if (!request->shape) return RN_OK;
     rn_status status = check(request, tokenizer, err);
     if (status) return status;
-    struct text_shape *shape = calloc(1, sizeof *shape);
+    struct text_shape *shape =
+        calloc(1, sizeof *shape + (size_t)n_choices * sizeof shape->order[0]);
     if (!shape) return err_set(err, RN_ERR_NOMEM, "no memory for the shape of a request");
+    shape->refs = 1;
     shape->rules = rules;
     shape->reasoning = rules && rules->has_reasoning ? &rules->reasoning : NULL;
     status = constraint_open(request->shape->constraint, n_choices, &shape->run, err);
@@ -45,7 +47,7 @@ rn_status shape_create(const rn_request *request, int n_choices, const struct ru
 }
 
 void shape_destroy(struct text_shape *shape) {
-    if (!shape) return;
+    if (!shape || atomic_fetch_sub(&shape->refs, 1) > 1) return;
     constraint_close(shape->run);
     marks_release(shape->marks);
     free(shape);
@@ -123,6 +125,23 @@ static void add_others(const struct text_shape *shape, const struct reasoning_st
     }
 }
 
+static bool is_inside(const struct text_shape *shape, const struct reasoning_state *state) {
+    return shape->reasoning && state->phase == REASONING_INSIDE;
+}
+
+bool shape_prepare(struct text_shape *shape, int choice, const struct reasoning_state *state,
+                   uint64_t units, uint64_t *spent) {
+    if (is_inside(shape, state)) return true; // any token but a few
+    const uint64_t before = constraint_spent(shape->run, choice);
+    const bool is_made = constraint_prepare(shape->run, choice, units);
+    *spent += constraint_spent(shape->run, choice) - before;
+    return is_made;
+}
+
+uint64_t shape_spent(const struct text_shape *shape, int choice) {
+    return constraint_spent(shape->run, choice);
+}
+
 void shape_mask(struct text_shape *shape, int choice, const struct reasoning_state *state,
                 uint64_t *allowed, int n_vocab) {
     const enum reasoning_phase phase = shape->reasoning ? state->phase : REASONING_AFTER;
@@ -167,13 +186,13 @@ void shape_rollback(struct text_shape *shape, int choice, int n_tokens) {
 }
 
 size_t shape_forced(struct text_shape *shape, int choice, const struct reasoning_state *state,
-                    char *out, size_t size) {
+                    char *out, size_t size, uint64_t units) {
     if (shape->reasoning && state->phase != REASONING_AFTER) return 0;
-    return constraint_forced(shape->run, choice, out, size, UINT64_MAX);
+    return constraint_forced(shape->run, choice, out, size, units);
 }
 
 bool shape_is_complete(struct text_shape *shape, int choice, const struct reasoning_state *state) {
-    if (shape->reasoning && state->phase == REASONING_INSIDE) return false;
+    if (is_inside(shape, state)) return false;
     return constraint_may_end(shape->run, choice);
 }
 

@@ -30,6 +30,8 @@ rn_status driver_init(struct driver *driver, struct engine *engine, rn_error *er
         return err_set(err, RN_ERR_NOMEM, "no memory for a lock");
     engine->intake.wake = ring_bell;
     engine->intake.wake_ctx = driver;
+    engine->maker.wake = ring_bell;
+    engine->maker.wake_ctx = driver;
     if (engine->store) page_store_set_wake(engine->store, ring_bell, driver);
     stats_board_write(&driver->board, &engine->stats);
     return RN_OK;
@@ -83,7 +85,8 @@ rn_status driver_step(struct driver *driver, bool *busy) {
     if (driver->engine->next_event < driver->engine->n_event) return RN_ERR_ARG;
     const uint32_t seen = bell_read(&driver->bell);
     *busy = step(driver);
-    if (!*busy && driver->engine->n_fetching > 0) { // the caller has nothing else to wait for
+    const bool waits = driver->engine->n_fetching > 0 || driver->engine->n_ordered > 0;
+    if (!*busy && waits) { // the caller has nothing else to wait for
         bell_wait(&driver->bell, seen, FETCH_WAIT_NS);
         *busy = true;
     }

@@ -142,7 +142,8 @@ static rn_status create_drafters(struct draft *draft, const struct draft_config 
     if (!s && config->drafters & 1u << RN_DRAFTER_SHARED)
         s = drafter_shared_create(SHARED_TOKENS, &drafter[RN_DRAFTER_SHARED], err);
     if (!s && config->drafters & 1u << RN_DRAFTER_SHAPE)
-        s = drafter_shape_create(draft->host.tokenizer, &drafter[RN_DRAFTER_SHAPE], err);
+        s = drafter_shape_create(draft->host.tokenizer, draft->host.scratch,
+                                 &drafter[RN_DRAFTER_SHAPE], err);
     if (!s && config->drafters & 1u << RN_DRAFTER_CUSTOM)
         s = drafter_custom_create(config->fn, config->ctx, draft->host.plan->n_vocab,
                                   &drafter[RN_DRAFTER_CUSTOM], err);

@@ -109,14 +109,14 @@ rn_status drafter_lookup_create(struct drafter **out, rn_error *err);
 rn_status drafter_shared_create(int max_tokens, struct drafter **out, rn_error *err);
 
 // The shape's of each sequence.
-rn_status drafter_shape_create(const struct tokenizer *tokenizer, struct drafter **out,
-                               rn_error *err);
+struct choice_scratch;
+rn_status drafter_shape_create(const struct tokenizer *tokenizer, struct choice_scratch *scratch,
+                               struct drafter **out, rn_error *err);
 
 // The program's own.
 rn_status drafter_custom_create(rn_draft_fn fn, void *ctx, int n_vocab, struct drafter **out,
                                 rn_error *err);
 
-struct choice_scratch;
 struct model;
 
 struct backend_place;

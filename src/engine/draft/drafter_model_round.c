@@ -164,7 +164,7 @@ static void take_all(struct drafter_model *d, int place) {
     for (int i = 0; i < d->n_active; i++) {
         struct drafter_part *part = d->active[i];
         assert(token[i] < d->n_target);
-        drafting_take(&part->text, d->target_tokenizer, token[i]);
+        drafting_take(&part->text, d->scratch, d->target_tokenizer, token[i]);
         if (d->is_block) part->hidden = d->result.hidden[i];
         if (!part->text.ends && place == 0) plan_tries(d, part);
         if (!part->text.ends) d->active[n++] = part;

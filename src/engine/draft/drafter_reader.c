@@ -154,7 +154,7 @@ static void take_all(struct drafter_reader *d) {
     for (int i = 0; i < d->n_active; i++) {
         struct reader_part *part = d->active[i];
         part->token = d->result.token[i];
-        drafting_take(&part->text, d->host.tokenizer, part->token);
+        drafting_take(&part->text, d->host.scratch, d->host.tokenizer, part->token);
         part->hidden = d->result.hidden[i];
         if (!part->text.ends) d->active[n++] = part;
     }

@@ -15,7 +15,8 @@ enum { FORCED_MAX = 256 }; // bytes that are looked at
 struct shape_drafter {
     struct drafter base;
     const struct tokenizer *tokenizer;
-    struct token_list list; // of the last encoding
+    struct choice_scratch *scratch; // of the step's thread
+    struct token_list list;         // of the last encoding
 };
 
 // Whether the list's tokens from `from` on are the text.
@@ -96,7 +97,7 @@ static struct draft_offer offer(struct drafter *drafter, struct seq *seq, int mo
     char text[FORCED_MAX];
     assert(most >= 1);
     if (!seq->choices.shape) return (struct draft_offer){0};
-    const size_t len = choice_forced(&seq->choices, seq->n_token, text, sizeof text);
+    const size_t len = choice_forced(d->scratch, &seq->choices, seq->n_token, text, sizeof text);
     const int n = len ? tokens_of(d, text, len, out, most) : 0;
     return (struct draft_offer){.n = n, .source = DRAFT_SHAPE};
 }
@@ -113,12 +114,12 @@ static const struct drafter_class shape_class = {
     .destroy = destroy,
 };
 
-rn_status drafter_shape_create(const struct tokenizer *tokenizer, struct drafter **out,
-                               rn_error *err) {
+rn_status drafter_shape_create(const struct tokenizer *tokenizer, struct choice_scratch *scratch,
+                               struct drafter **out, rn_error *err) {
     *out = NULL;
     struct shape_drafter *const d = calloc(1, sizeof *d);
     if (!d) return err_set(err, RN_ERR_NOMEM, "no memory for the drafter shape");
-    *d = (struct shape_drafter){.base = {&shape_class}, .tokenizer = tokenizer};
+    *d = (struct shape_drafter){.base = {&shape_class}, .tokenizer = tokenizer, .scratch = scratch};
     *out = &d->base;
     return RN_OK;
 }

@@ -12,28 +12,30 @@ struct drafting {
     int n_made;     // tokens drafted
     int n_advanced; // of them, the number that the constraint was moved over
     bool ends;
+    bool is_short; // its next token has no description: the units of the step are spent
 };
 
 // How its next token is chosen: as the target's sequence does, with the noise of the same position.
 // Only ids below n_vocab can come.
-static inline void drafting_describe(const struct drafting *t, struct choice_scratch *scratch,
+static inline void drafting_describe(struct drafting *t, struct choice_scratch *scratch,
                                      int n_vocab, struct choice *out) {
     const struct seq *seq = t->job->seq;
-    choice_describe(scratch, &seq->choices, seq->n_token + t->n_made, 0, out);
+    t->is_short = !choice_describe(scratch, &seq->choices, seq->n_token + t->n_made, 0, out);
+    if (t->is_short) *out = (struct choice){0};
     if (out->n_vocab > n_vocab) out->n_vocab = n_vocab;
 }
 
 // Takes a chosen token; none ends the draft.
-static inline void drafting_take(struct drafting *t, const struct tokenizer *tokenizer,
-                                 int32_t token) {
+static inline void drafting_take(struct drafting *t, struct choice_scratch *scratch,
+                                 const struct tokenizer *tokenizer, int32_t token) {
     struct seq *seq = t->job->seq;
-    t->ends = token < 0;
+    t->ends = t->is_short || token < 0;
     if (t->ends) return;
     seq->token[seq->n_token + t->n_made++] = token;
     t->ends = t->n_made == t->job->n || seq_ends_with(seq, tokenizer, token);
     if (t->ends) return;
-    choice_advance(&seq->choices, seq->n_token + t->n_made - 1, token);
-    t->n_advanced++;
+    t->ends = !choice_advance(scratch, &seq->choices, seq->n_token + t->n_made - 1, token);
+    t->n_advanced += !t->ends;
 }
 
 // The job has its number of tokens, and constraints are back where they stood.

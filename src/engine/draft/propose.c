@@ -213,7 +213,7 @@ static int chosen_tokens(const struct draft *draft, int index) {
     const int32_t *token = seq->token + seq->n_token;
     int n = 1;
     while (n < bid->n && !seq_ends_with(seq, draft->host.tokenizer, token[n - 1])) n++;
-    return choice_allowed(&seq->choices, seq->n_token, n);
+    return choice_allowed(draft->host.scratch, &seq->choices, seq->n_token, n);
 }
 
 // Rows of one sequence share their reads, so the shape is made again.

@@ -43,7 +43,7 @@ void draft_settle(struct draft *draft, const struct seq_work *work, int32_t chos
     if (work->n_draft == 0) return;
     struct drafter *drafter = draft->drafter[work->drafter];
     const int n_all = seq->n_done, n_kept = n_all - work->n_draft + work->n_accepted;
-    const bool refused = work->n_accepted < work->n_draft && work->n_pick > work->n_accepted;
+    const bool refused = work->n_accepted < work->n_verified && work->n_pick > work->n_accepted;
     spec_learn(&draft->control, &seq->draft->rates, (int)seq->draft->source,
                work->n_accepted + refused, work->n_accepted);
     if (drafter->cls->settle) drafter->cls->settle(drafter, seq, n_kept);

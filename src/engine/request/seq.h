@@ -69,6 +69,10 @@ struct seq {
     bool is_paused;    // as the step saw it last
     bool was_admitted; // at least once
     bool is_starved;   // the last schedule found no page for its prompt
+    int mask_at;       // the number of tokens behind which its shape's mask is made
+    bool is_shaped;    // the shape had followed its tokens when the last step was prepared
+    bool is_ordered;   // the mask is left to the maker (step/prepare.c)
+    bool lacks_mask;   // it has no row in the last schedule, since its mask is not made
     bool leaves_state; // done: no step of it failed, so its last state may be found by others
     int n_lost;        // positions that preemptions took, which are evaluated again
     // pages that the store brings, while its table expects them (step/fetch.c); NULL: none

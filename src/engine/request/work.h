@@ -9,13 +9,14 @@
 
 struct seq_work {
     struct seq *seq;
-    int n_tokens;       // evaluated this step
-    int n_again;        // of them, the first ones, which were evaluated before
-    int n_draft;        // of them, the last ones, which are drafted; each is one of the n_out rows
-    int n_out;          // rows whose result is wanted: the last ones
-    int n_hidden;       // rows before them whose hidden state is wanted
-    rn_drafter drafter; // of the n_draft
-    int at;             // its place in the batch
+    int n_tokens;   // evaluated this step
+    int n_again;    // of them, the first ones, which were evaluated before
+    int n_draft;    // of them, the last ones, which are drafted; each is one of the n_out rows
+    int n_verified; // of them, the first ones, behind which the choice is described, or the end is
+    int n_out;      // rows whose result is wanted: the last ones
+    int n_hidden;   // rows before them whose hidden state is wanted
+    rn_drafter drafter;       // of the n_draft
+    int at;                   // its place in the batch
     int first_pos, first_out; // as in the batch
     int first_hidden;         // of the n_hidden
     bool is_ahead;            // later rows may refer to the token that it chooses

@@ -36,20 +36,22 @@ static void add_hidden(struct engine *engine, struct seq_work *work) {
 // ---------------------------------------------------------------- choices
 
 // The choices after the work's known tokens and after each drafted one, as if the draft were right.
-// A draft that ends the text has no token after it. Shape and constraint are back where they stood
-// in the end.
-static void describe_tokens(const struct engine *engine, const struct seq_work *work,
+// A draft that ends the text has no token after it. A draft is as long as the units of the step
+// suffice for its masks. Shape and constraint are back where they stood in the end.
+static void describe_tokens(const struct engine *engine, struct seq_work *work,
                             struct choice_scratch *scratch, struct choice *out) {
     const struct seq *seq = work->seq;
     const int32_t *draft = seq->token + seq->n_token;
-    int advanced = 0;
-    for (int i = 0;; i++) {
-        choice_describe(scratch, &seq->choices, seq_known(seq) + i, i, &out[i]);
+    int advanced = 0, i = 0;
+    while (choice_describe(scratch, &seq->choices, seq_known(seq) + i, i, &out[i])) {
+        work->n_verified = i;
         if (i == work->n_draft) break;
-        if (seq_ends_with(seq, engine->tokenizer, draft[i])) break;
-        choice_advance(&seq->choices, seq_known(seq) + i, draft[i]);
-        advanced++;
+        work->n_verified += seq_ends_with(seq, engine->tokenizer, draft[i]);
+        if (work->n_verified > i) break;
+        if (!choice_advance(scratch, &seq->choices, seq_known(seq) + i, draft[i])) break;
+        advanced = ++i;
     }
+    assert(out[0].numbers); // the schedule saw to its mask
     choice_rollback(&seq->choices, advanced);
 }
 
@@ -57,7 +59,7 @@ static void describe_some(void *ctx, int64_t begin, int64_t end, int worker) {
     struct engine *engine = ctx;
     assert(worker < engine->n_scratch);
     for (int64_t i = begin; i < end; i++) {
-        const struct seq_work *work = &engine->step->work[i];
+        struct seq_work *work = &engine->step->work[i];
         const struct seq *seq = work->seq;
         if (seq->pooling) continue;
         struct choice *choice = &engine->choice[work->first_out];

@@ -91,9 +91,10 @@ void engine_charge_until(const struct engine *engine, const struct seq *seq, uin
         charge_waiting(engine, seq, now, account);
     else
         account_add(account,
-                    seq->is_paused ? RN_CAUSE_READER
-                    : seq->fetch   ? RN_CAUSE_STORE
-                                   : RN_CAUSE_HOST,
+                    seq->is_paused    ? RN_CAUSE_READER
+                    : seq->fetch      ? RN_CAUSE_STORE
+                    : seq->lacks_mask ? RN_CAUSE_CHOICE
+                                      : RN_CAUSE_HOST,
                     now);
 }
 
@@ -231,6 +232,7 @@ static rn_cause idle_cause(const struct seq *seq, const struct beside *beside) {
     if (seq->is_paused) return RN_CAUSE_READER;
     if (seq->fetch) return RN_CAUSE_STORE;
     if (seq->is_starved) return RN_CAUSE_PAGES;
+    if (seq->lacks_mask) return RN_CAUSE_CHOICE;
     return beside->n_prompts > 0 ? RN_CAUSE_PROMPTS : RN_CAUSE_STREAMS;
 }
 

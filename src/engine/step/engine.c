@@ -94,6 +94,7 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     const size_t seqs = (size_t)engine->max_seqs;
     engine->running = calloc(seqs, sizeof(struct seq *));
     engine->prompts = calloc(seqs, sizeof(struct seq *));
+    engine->unmasked = calloc(seqs, sizeof(struct seq *));
     engine->waiting = calloc((size_t)engine->max_live, sizeof *engine->waiting);
     bool has_works = true;
     for (int i = 0; i < engine->depth; i++) {
@@ -104,8 +105,8 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
     engine->event = calloc(n_event, sizeof *engine->event);
     engine->pick = calloc((size_t)engine->logit_rows, sizeof *engine->pick);
     engine->choice = calloc((size_t)engine->logit_rows, sizeof *engine->choice);
-    if (!engine->running || !engine->prompts || !engine->waiting || !has_works || !engine->event ||
-        !engine->pick || !engine->choice)
+    if (!engine->running || !engine->prompts || !engine->unmasked || !engine->waiting ||
+        !has_works || !engine->event || !engine->pick || !engine->choice)
         return err_set(err, RN_ERR_NOMEM, "no memory for %d sequences", engine->max_seqs);
     rn_status status = step_board_init(&engine->steps, err);
     if (!status)
@@ -210,6 +211,7 @@ static rn_status create_parts(struct engine *engine, const struct model *model,
     if ((s = choice_scratch_create(engine->n_scratch, engine->plan->n_vocab, &engine->scratch,
                                    err)))
         return s;
+    for (int i = 0; i < engine->n_scratch; i++) engine->scratch[i].units = &engine->units;
     cost_rates_init(&engine->rates, engine->plan, &engine->kv_bytes);
     for (int c = 0; c < OPS_COUNT; c++)
         cost_rates_init_class(&engine->class_rates[c], engine->plan, &engine->kv_bytes,
@@ -230,11 +232,14 @@ rn_status engine_init(struct engine *engine, const struct model *model,
                               .tokenizer = tokenizer,
                               .clock = config->clock,
                               .self_check = config->self_check,
+                              .mask_units = config->mask_units,
                               .next_deadline = UINT64_MAX};
     if (!engine->clock.now) engine->clock.now = machine_now;
     engine->n_embd = model->plan.buffer[model->plan.hidden].width;
     assert(tokenizer_size(tokenizer) == model->plan.n_vocab);
-    rn_status status = create_parts(engine, model, config, err);
+    rn_status status = mask_maker_init(&engine->maker, err);
+    if (status) return status;
+    status = create_parts(engine, model, config, err);
     if (!status) status = create_intake(engine, err);
     if (status) engine_deinit(engine);
     return status;
@@ -243,6 +248,7 @@ rn_status engine_init(struct engine *engine, const struct model *model,
 void engine_deinit(struct engine *engine) {
     for (int i = 0; i < engine->n_running; i++) engine_free_table(engine, engine->running[i]);
     for (struct seq *seq = engine->leaving; seq; seq = seq->next) engine_free_table(engine, seq);
+    mask_maker_deinit(&engine->maker);
     draft_destroy(engine->draft); // it knows sequences and uses the pool
     if (engine->intake.max_waiting) intake_deinit(&engine->intake); // frees all sequences
     page_store_destroy(engine->store); // writes the pages that the tables gave up
@@ -254,6 +260,7 @@ void engine_deinit(struct engine *engine) {
     engine_promises_deinit(engine);
     free(engine->running);
     free(engine->prompts);
+    free(engine->unmasked);
     free(engine->waiting);
     for (int i = 0; i < BACKEND_MAX_DEPTH; i++) free(engine->flight[i].work);
     batch_builder_deinit(&engine->builder);

@@ -131,6 +131,15 @@ struct engine {
     struct engine_clock clock;
     struct page_store *store; // NULL: none
     int n_fetching;           // sequences that wait for it
+    // prepare.c
+    struct mask_maker maker;
+    struct mask_units units;  // of the step
+    int64_t mask_units;       // as configured; 0: the usual ones
+    struct seq **unmasked;    // [max_seqs] scratch
+    int n_ordered;            // masks that the maker makes for live sequences
+    uint64_t n_masks_ordered; // so far
+    unsigned n_prepared;      // steps
+    bool is_behind;           // a shape has not followed its text
     bool store_always;        // as configured
     struct kv_bytes kv_bytes; // a page of each group
     int n_ctx, n_embd, max_seqs, max_waiting, batch_tokens, logit_rows;
@@ -205,6 +214,7 @@ struct engine_config {
     int n_threads;                          // of the host; 0: all cores that this process may use
     bool no_pin;
     bool self_check;           // see engine_check
+    int64_t mask_units;        // for tests: of all masks of a step; 0: the usual ones
     struct budget_sizes sizes; // 0: defaults
     backend_progress progress;
     void *progress_ctx;
@@ -252,6 +262,7 @@ static inline uint64_t engine_now(const struct engine *engine) {
 }
 
 // --- the parts of a step, one file each; step.c calls them ---
+void engine_prepare(struct engine *engine);     // prepare.c: masks of shapes, after the admission
 bool engine_schedule(struct engine *engine);    // schedule.c: false when there is nothing to do
 void engine_build_batch(struct engine *engine); // batch.c
 void engine_describe(struct engine *engine);    // batch.c: the choice of each row of logits
@@ -269,7 +280,7 @@ void engine_publish_failure(struct engine *engine, struct flight *flight, rn_sta
 // step.c: the statistics that are states, not sums over steps.
 void engine_fill_stats(struct engine *engine);
 
-// admit.c, the first half of the schedule: new and flagged sequences, deadlines, admission.
+// admit.c, before the schedule: new and flagged sequences, deadlines, admission.
 void engine_admit(struct engine *engine);
 struct seq *engine_running_remove(struct engine *engine, int index);
 // Ends all choices of a request whose choices wait. The reason outlives the events.
@@ -286,6 +297,10 @@ bool engine_goes_first(const struct engine *engine, const struct seq *a, const s
 // first. pop moves it behind the others, to list[n - 1], and leaves the turns of the n - 1 others.
 void engine_turns_init(const struct engine *engine, struct seq **list, int n);
 void engine_turns_pop(const struct engine *engine, struct seq **list, int n);
+
+// prepare.c: whether the next token may be chosen; its mask is not wanted any more.
+bool engine_has_mask(const struct seq *seq);
+void engine_leave_mask(struct engine *engine, struct seq *seq);
 
 // --- fetch.c: prompts take pages from the store ---
 // Positions of a waiting sequence's prompt that the store has, with those before them.

@@ -64,6 +64,7 @@ void engine_finish(struct engine *engine, struct seq *seq, rn_event *event, rn_f
     }
     engine_charge_until(engine, seq, engine->event_ns, &seq->account);
     account_end(&seq->account);
+    engine_leave_mask(engine, seq);
     draft_leave(engine->draft, seq, true);
     seq->leaves_state = finish != RN_FINISH_ERROR;
     if (seq->n_steps == 0) engine_free_table(engine, seq);

@@ -63,7 +63,7 @@ static bool take(struct engine *engine, struct seq_work *work, int index) {
         pick->n_logprobs = (uint8_t)logprobs_fill(engine->result.logits[row], engine->plan->n_vocab,
                                                   pick->token, seq->top_logprobs, out);
     }
-    if (!pick->ends) choice_advance(&seq->choices, seq->n_token + index, pick->token);
+    if (!pick->ends) choice_take(&seq->choices, pick->token);
     return true;
 }
 
@@ -113,7 +113,7 @@ static void walk(struct engine *engine, struct seq_work *work) {
         if (work->failed) break;
         const struct pick *pick = &engine->pick[work->first_pick + index];
         work->n_pick++;
-        right = index < work->n_draft && pick->token == draft[index];
+        right = index < work->n_verified && pick->token == draft[index];
         work->n_accepted += right;
         right = right && !pick->ends;
     }
@@ -137,7 +137,7 @@ void engine_sample(struct engine *engine, struct flight *flight) {
         if (seq_is_unscored(work->seq)) score(&job, work);
         if (work->seq->on_logits) listen(engine, work);
         if (work->seq->pooling) pool(engine, work);
-        takes_time |= work->samples && (work->seq->logprob || work->seq->choices.shape);
+        takes_time |= work->samples && work->seq->logprob;
     }
     if (takes_time)
         pool_run(engine->pool, walk_some, &job, flight->n_work, 1);

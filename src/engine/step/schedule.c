@@ -68,10 +68,20 @@ static bool stream_grow(struct engine *engine, int *index) {
     return true;
 }
 
+// Whether the sequence waits for its mask: then its last known token gets no row.
+static bool lacks_mask(struct engine *engine, struct seq *seq) {
+    const bool lacks = seq_known(seq) < seq->limit && !engine_has_mask(seq);
+    if (lacks != seq->lacks_mask) {
+        engine_charge_until(engine, seq, engine->event_ns, &seq->account);
+        seq->lacks_mask = lacks;
+    }
+    return lacks;
+}
+
 static void give_streams(struct engine *engine, struct share *share) {
     for (int i = 0; i < engine->n_running; i++) {
         struct seq *seq = engine->running[i];
-        if (seq->is_paused || !seq_is_stream(seq)) continue;
+        if (seq->is_paused || !seq_is_stream(seq) || lacks_mask(engine, seq)) continue;
         if (seq->n_again > share->again_left) { // as a prompt, in chunks
             seq->n_again = 0;
             continue;
@@ -170,6 +180,7 @@ static void give_prompt(struct engine *engine, struct share *share, struct seq *
     int n = min_int(left, share->tokens_left);
     if (engine_wants_rows(seq) && !seq->pooling) n = min_int(n, share->logits_left);
     if (!seq->pooling && share->logits_left == 0) n = min_int(n, left - 1);
+    if (!engine_has_mask(seq)) n = min_int(n, left - 1);
     if (share->bound_ns != UINT64_MAX && n > 0) n = bounded_tokens(engine, share, seq, n);
     if (n == 0) return;
     n = kv_room(engine->kv, &seq->table, seq_next(seq), n);
@@ -221,7 +232,6 @@ static void share_out(struct engine *engine, struct share *share) {
 
 bool engine_schedule(struct engine *engine) {
     struct share share;
-    engine_admit(engine);
     share_out(engine, &share);
     while (engine->step->n_work == 0 && share.starved && engine->n_flight == 0) {
         const int victim = engine_victim(engine, 1);

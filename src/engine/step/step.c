@@ -1,6 +1,8 @@
 // The step; see engine.h. Five calls, one file each, with drafts and prices between them:
 //
-//   1 engine_schedule     sequences and their numbers of tokens         schedule.c, admit.c
+//     engine_admit        new sequences, cancels, places                admit.c
+//     engine_prepare      masks of shapes                               prepare.c
+//   1 engine_schedule     sequences and their numbers of tokens         schedule.c
 //     draft_propose       drafted tokens behind those of streams        ../draft/propose.c
 //   2 engine_build_batch  rows, page tables                             batch.c
 //     engine_describe     choices, with their constraints               batch.c
@@ -28,6 +30,10 @@ static uint64_t lap(const struct engine *engine, uint64_t *at, uint64_t *sum) {
 // Schedules a step and hands it to the backend; false: there was nothing to do.
 static bool make_step(struct engine *engine, uint64_t begin, uint64_t *at) {
     rn_engine_stats *stats = &engine->stats;
+    engine_admit(engine);
+    lap(engine, at, &stats->schedule_ns);
+    engine_prepare(engine);
+    lap(engine, at, &stats->sample_ns);
     if (!engine_schedule(engine)) return false;
     lap(engine, at, &stats->schedule_ns);
 
@@ -112,7 +118,8 @@ static void step(struct engine *engine, uint64_t begin) {
         engine->land_first = false;
         engine_changed(engine, CHANGE_LANDED);
     }
-    engine->is_busy = made || flew || engine->n_event > 0 || engine->has_unchecked;
+    engine->is_busy =
+        made || flew || engine->n_event > 0 || engine->has_unchecked || engine->is_behind;
 }
 
 // Sequences whose events were read are over. A step without events may have brought some that left
