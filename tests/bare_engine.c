@@ -7,6 +7,7 @@
 
 struct engine_clock bare_clock;
 const struct backend_class *bare_class, *bare_draft_class;
+int64_t bare_mask_units;
 const struct page_io *bare_store_io;
 bool bare_store_always;
 
@@ -22,6 +23,7 @@ rn_status __wrap_engine_init(struct engine *engine, const struct model *model,
     struct engine_config bare = *config;
     bare.self_check = true;
     bare.clock = bare_clock;
+    bare.mask_units = bare_mask_units;
     bare.draft_place.cls = bare_draft_class;
     bare.store.io = bare_store_io;
     bare.store.always = bare_store_always;

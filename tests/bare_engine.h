@@ -17,6 +17,9 @@
 extern struct engine_clock bare_clock;
 extern const struct backend_class *bare_class, *bare_draft_class; // NULL: as options say
 
+// The units of work that all masks of a step share; 0: the usual ones.
+extern int64_t bare_mask_units;
+
 // Of their page stores: the calls to the system, NULL: its own; and whether stored pages are read
 // even where computing is faster.
 extern const struct page_io *bare_store_io;

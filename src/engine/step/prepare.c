@@ -83,7 +83,7 @@ static void begin_units(struct engine *engine) {
                           : is_alone(engine) ? ALONE_UNITS
                                              : STEP_UNITS;
     atomic_store_explicit(&engine->units.left, units, memory_order_relaxed);
-    engine->units.most = is_alone(engine) ? units : units / MASK_SHARE;
+    engine->units.most = is_alone(engine) ? units : 1 + units / MASK_SHARE;
 }
 
 // Sequences without their masks, from another one on in each step, so that all of them get units.
