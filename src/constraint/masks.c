@@ -3,15 +3,14 @@
 // A mask is a job, which is made in parts of bounded work, by one thread after the other:
 //
 //   SORT         which of the set's frames are wide
-//   JOINT        wide frames of many states, or with a guard: one walk of all together, unless that
-//                turns out to be much work
-//   SUMMARIES    other wide frames: the summary of each, and a walk behind each leave
-//   ALONE        wide frames with a guard, for which the joint walk was too much work: a walk each
+//   SUMMARIES    wide frames of few states: the summary of each, and a walk behind each leave
+//   PRUNED       wide frames of many states, or with a guard: a walk each, which leaves out the
+//                parts of the trie whose tokens are all allowed already
 //   NARROW       one walk of the narrow frames
 //
 // Which part a frame is in depends on the set alone, and so does the work that is counted against
-// the limits: a step is counted each time, or in the joint walk once. Summaries that are at hand
-// and remembered steps change the time alone.
+// the limits: a step is counted each time, and pruned walks have one order in every run. Summaries
+// that are at hand and remembered steps change the time alone.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,23 +20,13 @@
 enum {
     // Frames looked at for one mask. Sentences of words take half of it with 262,144 tokens.
     MASK_WORK = 1 << 20,
-    JOINT_WORK = 1 << 19, // in a joint walk; more is not tried
-    STATES_MAX = 8,       // wide states of a set that have a summary each
-    KEPT_WORK = 64,       // masks that take less are made as fast as they are found
-    LONE_NODES = 16,      // fewer nodes are walked by sets
-    MEMO_MIN = 1 << 10,
+    PRUNED_WORK = 1 << 22, // the same in pruned walks, where nodes are not counted
+    STATES_MAX = 8,        // wide states of a set that have a summary each
+    KEPT_WORK = 64,        // masks that take less are made as fast as they are found
+    LONE_NODES = 16,       // fewer nodes are walked by sets
 };
 
-enum part { PART_SORT, PART_JOINT, PART_SUMMARIES, PART_ALONE, PART_NARROW, PART_DONE };
-
-// The steps of a joint walk, each once; open addressing.
-struct memo {
-    struct memo_step {
-        uint32_t from, to; // sets; from 0: free
-        uint8_t byte;
-    } * step;
-    uint32_t n, n_slot;
-};
+enum part { PART_SORT, PART_SUMMARIES, PART_PRUNED, PART_NARROW, PART_DONE };
 
 struct mask_job {
     struct kept_mask *mask;
@@ -46,18 +35,15 @@ struct mask_job {
     uint32_t n_far;          // counts in the key that stand for others
     enum part part;
     uint32_t at; // frame of the part
-    // its frames: wide ones without a guard and with one, those of the joint walk, narrow ones
-    uint32_t wide[MATCHER_SET_MAX], guarded[MATCHER_SET_MAX];
-    uint32_t joint[MATCHER_SET_MAX], narrow[MATCHER_SET_MAX];
-    uint32_t n_wide, n_guarded, n_joint, n_narrow;
+    // its frames: wide ones with a summary, other wide ones, narrow ones
+    uint32_t wide[MATCHER_SET_MAX], pruned[MATCHER_SET_MAX], narrow[MATCHER_SET_MAX];
+    uint32_t n_wide, n_pruned, n_narrow;
     const struct summary *summary;          // of wide[at], while its leaves are walked
     uint32_t leave, leave_state, leave_set; // of the summary; the state and the set of the last one
     uint32_t node, end;                     // nodes that are still to be walked
-    bool is_joint;                          // the walk
-    bool too_much;                          // the joint walk was given up
-    uint64_t joint_work;
-    uint64_t work; // before a walk of a frame alone
-    struct memo memo;
+    bool is_pruned;                         // the walk
+    uint64_t pruned_work;
+    uint64_t *full; // a bit for each node: all tokens there and below are allowed
 };
 
 // --- walks ---
@@ -65,45 +51,6 @@ struct mask_job {
 static bool charge(struct matcher *m) {
     if (++m->work > MASK_WORK && !m->failure) m->failure = matcher_too_ambiguous;
     return !m->failure;
-}
-
-static uint32_t memo_slot(const struct memo *memo, uint32_t set, uint8_t byte) {
-    uint32_t at = (set * 0x9E3779B1u ^ byte * 0x85EBCA6Bu) >> 7;
-    for (;; at++) {
-        const struct memo_step *step = &memo->step[at &= memo->n_slot - 1];
-        if (!step->from || (step->from == set && step->byte == byte)) return at;
-    }
-}
-
-static bool memo_grow(struct memo *memo) {
-    const struct memo old = *memo;
-    memo->n_slot = old.n_slot ? 2 * old.n_slot : MEMO_MIN;
-    memo->step = calloc(memo->n_slot, sizeof *memo->step);
-    if (!memo->step) {
-        *memo = old;
-        return false;
-    }
-    for (uint32_t i = 0; i < old.n_slot; i++)
-        if (old.step[i].from)
-            memo->step[memo_slot(memo, old.step[i].from, old.step[i].byte)] = old.step[i];
-    free(old.step);
-    return true;
-}
-
-// The set behind the byte, in a joint walk.
-static uint32_t joint_next(struct matcher *m, struct memo *memo, uint32_t set, uint8_t byte) {
-    if (memo->n_slot) {
-        const struct memo_step *known = &memo->step[memo_slot(memo, set, byte)];
-        if (known->from) return known->to;
-    }
-    const uint32_t to = matcher_step(m, set, byte);
-    if (!m->failure && 2 * memo->n >= memo->n_slot && !memo_grow(memo))
-        m->failure = matcher_out_of_memory;
-    if (m->failure) return 0;
-    if (m->set[to].n > m->widest) m->widest = m->set[to].n;
-    memo->step[memo_slot(memo, set, byte)] = (struct memo_step){set, to, byte};
-    memo->n++;
-    return to;
 }
 
 // Where a walk stands that reached the set with n_below nodes ahead. The states of a set of one
@@ -118,19 +65,11 @@ static uint32_t walk_set(struct matcher *m, struct mask_job *job, const struct w
                          uint8_t byte) {
     const uint64_t before = m->work;
     const uint32_t set = from->set ? from->set : matcher_enter(m, from->frame);
-    const uint32_t to = m->failure || !set ? 0
-                        : job->is_joint    ? joint_next(m, &job->memo, set, byte)
-                                           : matcher_next(m, set, byte);
-    if (!job->is_joint) return to;
-    job->joint_work += m->work - before;
+    const uint32_t to = m->failure ? 0 : matcher_next(m, set, byte);
+    if (!job->is_pruned) return to;
+    job->pruned_work += m->work - before;
     m->work = before;
-    if (m->failure == matcher_out_of_memory) return 0;
-    if (m->failure || job->joint_work > JOINT_WORK) {
-        m->failure = NULL;
-        job->too_much = true;
-        job->end = job->node;
-        return 0;
-    }
+    if (job->pruned_work > PRUNED_WORK && !m->failure) m->failure = matcher_too_ambiguous;
     return to;
 }
 
@@ -153,7 +92,11 @@ static bool walk_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
         struct walk_cell to = {0};
         if (m->spent >= limit) return false;
         m->spent++;
-        if (!job->is_joint && !charge(m)) break;
+        if (job->is_pruned && token_bits_has(job->full, (int32_t)job->node)) {
+            job->node = node->skip;
+            continue;
+        }
+        if (!job->is_pruned && !charge(m)) break;
         if (from->set || (!from->is_closed && frame_may_leave(m, from->frame, node->byte))) {
             const uint32_t set = walk_set(m, job, from, node->byte);
             if (set && !m->failure) to = cell_of(m, set, node->skip - job->node - 1);
@@ -161,7 +104,7 @@ static bool walk_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
             to.frame = matcher_step_frame(m, from->frame, node->byte);
         }
         if (!to.set && !to.frame.state) {
-            job->node = node->skip; // at the end, and beyond the end of a walk that is given up
+            job->node = node->skip;
             continue;
         }
         trie_tokens(v, node, bits);
@@ -261,16 +204,32 @@ static bool has_few_states(const struct matcher *m, const struct mask_job *job) 
     return true;
 }
 
-static void joint_add(struct mask_job *job, const uint32_t *frame, uint32_t n) {
-    memcpy(job->joint + job->n_joint, frame, n * sizeof *frame);
-    job->n_joint += n;
+// In an order that is the same in every run. Frames are equal where their numbers are.
+static bool goes_before(const struct matcher *m, uint32_t a, uint32_t b) {
+    for (; a != b && a && b; a = m->frame[a].parent, b = m->frame[b].parent) {
+        const struct frame *x = &m->frame[a], *y = &m->frame[b];
+        if (x->state != y->state) return x->state < y->state;
+        if (x->count != y->count) return x->count < y->count;
+        if (x->guard != y->guard) return x->guard < y->guard;
+    }
+    return !a && b;
+}
+
+static void add_pruned(struct matcher *m, struct mask_job *job, uint32_t id) {
+    uint32_t at = job->n_pruned++;
+    for (; at > 0 && goes_before(m, id, job->pruned[at - 1]); at--) {
+        job->pruned[at] = job->pruned[at - 1];
+        m->spent++;
+    }
+    job->pruned[at] = id;
 }
 
 static void sort_frame(struct matcher *m, struct mask_job *job) {
     const struct frame_set *set = &m->set[job->set];
     if (job->at == set->n) {
-        joint_add(job, job->guarded, job->n_guarded);
-        if (!has_few_states(m, job)) joint_add(job, job->wide, job->n_wide);
+        const bool has_few = has_few_states(m, job);
+        for (uint32_t i = 0; !has_few && i < job->n_wide; i++) add_pruned(m, job, job->wide[i]);
+        if (!has_few) job->n_wide = 0;
         next_part(job);
         return;
     }
@@ -280,7 +239,7 @@ static void sort_frame(struct matcher *m, struct mask_job *job) {
     if (!summary_is_wide(m->vocab, m->machine, share, f.state, &m->spent))
         job->narrow[job->n_narrow++] = id;
     else if (f.guard)
-        job->guarded[job->n_guarded++] = id;
+        add_pruned(m, job, id);
     else
         job->wide[job->n_wide++] = id;
 }
@@ -292,31 +251,42 @@ static void walk_frames(struct matcher *m, struct mask_job *job, const uint32_t 
     if (set) walk_begin(m, job, set, 0, m->vocab->n_node, 0);
 }
 
-// The joint walk, and then the choice of the parts behind it.
-static void add_joint(struct matcher *m, struct mask_job *job) {
-    if (!job->is_joint) {
-        job->is_joint = true;
-        walk_frames(m, job, job->joint, job->n_joint);
-        return;
-    }
-    job->is_joint = false;
-    if (!job->too_much) {
-        job->n_guarded = 0;
-        if (!has_few_states(m, job)) job->n_wide = 0;
-    }
-    next_part(job);
+static bool is_full(const struct constraint_vocab *v, const struct mask_job *job, uint32_t at) {
+    for (int32_t id = v->node[at].token; id >= 0; id = v->same[id])
+        if (!token_bits_has(job->mask->bits, id)) return false;
+    for (uint32_t i = at + 1; i < v->node[at].skip; i = v->node[i].skip)
+        if (!token_bits_has(job->full, (int32_t)i)) return false;
+    return true;
 }
 
-// Frames with a guard have no summary. Their work is not counted with the others'.
-static void add_alone(struct matcher *m, struct mask_job *job) {
-    if (job->at > 0) m->work = job->work;
-    if (job->at == job->n_guarded) {
+// Finds the parts of the trie that further walks may leave out.
+static void find_full(struct matcher *m, struct mask_job *job) {
+    const struct constraint_vocab *v = m->vocab;
+    for (uint32_t i = v->n_node; i-- > 0;)
+        if (!token_bits_has(job->full, (int32_t)i) && is_full(v, job, i))
+            token_bits_set(job->full, (int32_t)i);
+    m->spent += v->n_node;
+}
+
+// After 1, 4, 16 ... walks they are looked for again. False: the limit leaves no room for that.
+static bool walk_pruned(struct matcher *m, struct mask_job *job, uint64_t limit) {
+    if (job->at == job->n_pruned) {
+        job->is_pruned = false;
         next_part(job);
-        return;
+        return true;
     }
-    job->work = m->work;
-    m->work = 0;
-    walk_frames(m, job, &job->guarded[job->at++], 1);
+    if (!job->full) job->full = calloc(m->vocab->n_node / 64 + 1, sizeof *job->full);
+    if (!job->full) {
+        m->failure = matcher_out_of_memory;
+        return true;
+    }
+    if (job->at == 1 || job->at == 4 || job->at == 16 || job->at == 64) {
+        if (limit - m->spent < matcher_slice(m)) return false;
+        find_full(m, job);
+    }
+    job->is_pruned = true;
+    walk_frames(m, job, &job->pruned[job->at++], 1);
+    return true;
 }
 
 // False: the limit came first.
@@ -329,14 +299,11 @@ static bool job_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
         case PART_SORT:
             sort_frame(m, job);
             break;
-        case PART_JOINT:
-            add_joint(m, job);
-            break;
         case PART_SUMMARIES:
             if (!add_wide(m, job, limit)) return false;
             break;
-        case PART_ALONE:
-            add_alone(m, job);
+        case PART_PRUNED:
+            if (!walk_pruned(m, job, limit)) return false;
             break;
         case PART_NARROW:
             walk_frames(m, job, job->narrow, job->n_narrow);
@@ -354,7 +321,7 @@ void matcher_drop_job(struct matcher *m) {
     if (!job) return;
     summary_release(job->summary);
     kept_mask_release(job->mask);
-    free(job->memo.step);
+    free(job->full);
     free(job);
     m->job = NULL;
 }
@@ -441,7 +408,7 @@ static bool key_of(struct matcher *m, uint32_t set, struct mask_key *out, uint32
 // apart elsewhere, once for each of them.
 static bool is_for_all(const struct matcher *m, const struct mask_job *job) {
     const uint64_t n = 1 + (uint64_t)job->n_far;
-    return m->work * n <= MASK_WORK && (!job->n_joint || !job->n_far) &&
+    return m->work * n <= MASK_WORK && (!job->n_pruned || !job->n_far) &&
            m->widest * n <= MATCHER_SET_MAX;
 }
 
@@ -496,7 +463,7 @@ static bool job_begin(struct matcher *m, bool may_begin) {
 static void job_end(struct matcher *m) {
     struct mask_job *job = m->job;
     if (!m->failure) {
-        const bool is_costly = m->work >= KEPT_WORK || job->n_joint;
+        const bool is_costly = m->work >= KEPT_WORK || job->n_pruned;
         if (job->has_key && is_costly && is_for_all(m, job)) mask_cache_add(m->cache, job->mask);
         keep(m, job->set, job->mask);
         job->mask = NULL;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    FRAMES_MAX = 3 << 19,     // of one choice; a third of them for the joint walk of a mask
+    FRAMES_MAX = 1 << 20,     // of one choice
     CLOSURE_MAX = 1 << 12,    // frames that one byte leads to; frames without bytes are among them
     COLLECT_FRAMES = 1 << 15, // no collection before
     FRAME_UNITS = 8,          // of work, for a frame that is looked at: it is found in a table
@@ -266,7 +266,7 @@ struct frame matcher_step_frame(const struct matcher *m, struct frame f, uint8_t
     return f;
 }
 
-uint32_t matcher_step(struct matcher *m, uint32_t set, uint8_t byte) {
+static uint32_t step(struct matcher *m, uint32_t set, uint8_t byte) {
     closure_begin(m);
     for (uint32_t i = 0; i < m->set[set].n; i++) {
         const struct frame f = matcher_step_frame(m, m->frame[m->pool[m->set[set].at + i]], byte);
@@ -286,7 +286,7 @@ uint32_t matcher_next(struct matcher *m, uint32_t set, uint8_t byte) {
         m->work += known->work;
     } else {
         const uint64_t before = m->work;
-        const uint32_t to = matcher_step(m, set, byte);
+        const uint32_t to = step(m, set, byte);
         if (m->failure) return to;
         *known = (struct matcher_step){set, to, (uint32_t)(m->work - before), byte};
     }

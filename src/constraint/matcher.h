@@ -138,8 +138,6 @@ static inline bool frame_may_leave(const struct matcher *m, struct frame f, uint
     return (flags & STATE_ACCEPT) && (rule->follow[byte >> 6] >> (byte & 63) & 1);
 }
 
-// The set behind a byte, which is not looked up.
-uint32_t matcher_step(struct matcher *m, uint32_t set, uint8_t byte);
 // The set of a frame that was stepped to.
 uint32_t matcher_enter(struct matcher *m, struct frame f);
 // The frame behind a byte, without its returns and calls; state 0: it cannot come, or a greedy rule
