@@ -525,7 +525,7 @@ typedef enum rn_cause {
     RN_CAUSE_PAGES,      // it waited for KV pages
     RN_CAUSE_PREEMPTED,  // it gave its pages to others, waited, and computed them again
     RN_CAUSE_DRAFTS,     // drafts that were refused: their making and their verification
-    RN_CAUSE_CHOICE,     // tokens were chosen: sampling, logprobs, constraints
+    RN_CAUSE_CHOICE,     // tokens were chosen: sampling, logprobs, constraints, with their masks
     RN_CAUSE_HOST,       // the engine's work around the steps, and time between steps
     RN_CAUSE_READER,     // its reader did not follow, so it was paused
     RN_CAUSE_SLOWER,     // steps took longer than the same work usually takes on this machine
