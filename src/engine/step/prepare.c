@@ -4,17 +4,17 @@
 // waits alone, and the step runs without it.
 //
 // A sequence whose last masks were expensive gets no units for its next few ones: these are found,
-// or go to the maker at once. So it leaves the units to others. Where all that runs is one request,
-// nobody else waits for a step, and its masks may take longer.
+// or go to the maker at once. So it leaves the units to others. Where no sequence has anything else
+// to do than to wait for its mask, the step's threads make them, too, for a few milliseconds.
 #include <assert.h>
 
 #include "engine/step/engine.h"
 
 enum {
-    STEP_UNITS = 1 << 16,  // of all masks of a step: a fraction of a millisecond
-    ALONE_UNITS = 1 << 20, // of the masks of one request that runs alone
-    MASK_SHARE = 4,        // one mask gets at most the fourth part
-    COSTLY_MASKS = 8,      // after an expensive one
+    STEP_UNITS = 1 << 17, // of all masks of a step: a fraction of a millisecond
+    IDLE_UNITS = 1 << 20, // the same where nothing else can run
+    MASK_SHARE = 2,       // one mask gets at most the half
+    COSTLY_MASKS = 8,     // after an expensive one
 };
 
 // Whether its next step that reads its last known token chooses one.
@@ -64,26 +64,29 @@ static void prepare_some(void *ctx, int64_t begin, int64_t end, int worker) {
     struct engine *engine = ctx;
     for (int64_t i = begin; i < end; i++) {
         struct seq *seq = engine->unmasked[i];
-        if (engine->units.most == ALONE_UNITS) seq->choices.n_costly = 0;
         const bool is_made =
             choice_prepare(&engine->scratch[worker], &seq->choices, seq->n_token, &seq->is_shaped);
         if (is_made) seq->mask_at = seq->n_token;
     }
 }
 
-// Whether all running sequences belong to one request.
-static bool is_alone(const struct engine *engine) {
-    for (int i = 1; i < engine->n_running; i++)
-        if (engine->running[i]->family != engine->running[0]->family) return false;
-    return true;
+static void prepare_all(struct engine *engine, int n, int64_t units, int64_t most) {
+    atomic_store_explicit(&engine->units.left, units, memory_order_relaxed);
+    engine->units.most = most;
+    if (n > 1)
+        pool_run(engine->pool, prepare_some, engine, n, 1);
+    else
+        prepare_some(engine, 0, n, 0);
 }
 
-static void begin_units(struct engine *engine) {
-    const int64_t units = engine->mask_units ? engine->mask_units
-                          : is_alone(engine) ? ALONE_UNITS
-                                             : STEP_UNITS;
-    atomic_store_explicit(&engine->units.left, units, memory_order_relaxed);
-    engine->units.most = is_alone(engine) ? units : 1 + units / MASK_SHARE;
+// Whether some sequence has rows for a step, or had them for one in flight.
+static bool can_run(const struct engine *engine) {
+    for (int i = 0; i < engine->n_running; i++) {
+        const struct seq *seq = engine->running[i];
+        if (seq->is_paused) continue;
+        if (engine_has_mask(seq) || seq_known(seq) - seq_next(seq) > 1 + seq->n_again) return true;
+    }
+    return engine->n_flight > 0;
 }
 
 // Sequences without their masks, from another one on in each step, so that all of them get units.
@@ -100,14 +103,15 @@ static int find_unmasked(struct engine *engine) {
 }
 
 void engine_prepare(struct engine *engine) {
-    begin_units(engine);
+    const int64_t units = engine->mask_units ? engine->mask_units : STEP_UNITS;
     const int n = find_unmasked(engine);
     engine->n_prepared++;
     engine->is_behind = false;
-    if (n > 1)
-        pool_run(engine->pool, prepare_some, engine, n, 1);
-    else
-        prepare_some(engine, 0, n, 0);
+    prepare_all(engine, n, units, 1 + units / MASK_SHARE);
+    if (n > 0 && !engine->mask_units && !can_run(engine)) {
+        for (int i = 0; i < n; i++) engine->unmasked[i]->choices.n_costly = 0;
+        prepare_all(engine, n, IDLE_UNITS, IDLE_UNITS);
+    }
     for (int i = 0; i < n; i++) {
         struct seq *seq = engine->unmasked[i];
         if (seq->mask_at == seq->n_token) {
