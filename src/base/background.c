@@ -3,8 +3,8 @@
 
 #include <sys/resource.h>
 
-// About a quarter of a core that a thread of normal priority keeps busy. With less, a dozen requests
-// wait for minutes for their masks; with more, steps of two threads become longer.
+// About a quarter of a core that a thread of normal priority keeps busy. With less, a dozen
+// requests wait for minutes for their masks; with more, steps of two threads become longer.
 enum { BACKGROUND_NICE = 5, NICE_MAX = 19 };
 
 void background_begin(void) {
