@@ -13,6 +13,7 @@
 
 #include "base/half.h"
 #include "check.h"
+#include "tensor_bytes.h"
 
 enum { MAX_SITES = 512 };
 
@@ -205,11 +206,13 @@ static int twice_add(struct tapped *t, int weight, uint8_t **data) {
     if (weight == PLAN_NONE) return PLAN_NONE;
     struct plan_weight w = t->plan.weight[weight];
     *data = zeros(2, w.bytes);
-    memcpy(*data, w.data, w.bytes);
-    memcpy(*data + w.bytes, w.data, w.bytes);
+    const void *at = weight_brought(&t->plan, w.data, w.bytes, *data);
+    if (at != *data) memcpy(*data, at, w.bytes);
+    memcpy(*data + w.bytes, *data, w.bytes);
     *(w.rows == 1 ? &w.cols : &w.rows) *= 2;
     w.bytes *= 2;
     w.data = *data;
+    w.is_fetched = false;
     return plan_add_weight(&t->plan, &w);
 }
 
