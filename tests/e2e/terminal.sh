@@ -27,7 +27,7 @@ expect "control characters do not reach the terminal" eval '! coloured'
 model=$MODELS/tale-20m-q8_0.gguf
 on_terminal "'$BIN' run -m '$model' -p 'Once upon a time' -n 2 --kv-memory 16p --color never"
 expect "memory is said first: $(head -n 1 out)" sh -c "head -n 1 out | grep -q \
-    '^  memory: weights 21.8 MB, KV 1.8 MB of .* free: 512 tokens of f16 (3.6 kB each)\$'"
+    '^  memory: weights 24.0 MB, KV 1.8 MB of .* free: 512 tokens of f16 (3.6 kB each)\$'"
 script -qec "stty cols 80; '$BIN' run -m '$model' -p a -n 1 --color never" /dev/null </dev/null | tr -d '\r' >out
 expect "80 columns: it fits: $(head -n 1 out)" sh -c "head -n 1 out | grep -q '^  memory: .*: 2,048 tokens of f16\$'"
 run inspect --json
