@@ -121,7 +121,8 @@ install: setup ## install the program, the library, the Python package and docum
 uninstall: ## remove what make install put into DESTDIR/PREFIX
 	@tools/uninstall "$(PREFIX)" "$(DESTDIR)"
 
-deb: setup ## build the Debian packages: runnel, librunnel0, librunnel-dev, python3-runnel, runnel-cuda
+deb: ## build the Debian packages: runnel, librunnel0, librunnel-dev, python3-runnel, runnel-cuda
+	@tools/setup deb
 	@$(MAKE) -s --no-print-directory $(BUILD)/build.ninja
 	@$(call NINJA,$(BUILD),installed)
 	@cd $(BUILD) && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }

@@ -73,6 +73,10 @@ rn_status rn_model_attach(rn_model *model, const char *path, rn_error *err);
 bool rn_model_is_block(const char *path);
 void rn_model_close(rn_model *model);
 const rn_model_info *rn_model_get_info(const rn_model *model);
+// Whether the model's files are as they were when they were opened, by size and time of the last
+// write. RN_ERR_IO: one is not; the message says which. Engines go on with the weights that they
+// have loaded. Asks the file system, which may take a while; any thread.
+rn_status rn_model_check_files(const rn_model *model, rn_error *err);
 
 // ---------------------------------------------------------------- tokens
 

@@ -238,6 +238,11 @@ void rn_model_close(rn_model *model) {
 
 const rn_model_info *rn_model_get_info(const rn_model *model) { return &model->info; }
 
+rn_status rn_model_check_files(const rn_model *model, rn_error *err) {
+    const rn_status status = weights_check_files(model->weights, err);
+    return status || !model->block ? status : weights_check_files(model->block, err);
+}
+
 rn_sampling rn_sampling_defaults(const rn_model *model) {
     rn_sampling sampling = rn_sampling_neutral();
 #define SAMPLING_MODEL(id, field, member, otherwise) sampling.field = model->info.member;

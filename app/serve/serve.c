@@ -432,6 +432,11 @@ static void log_reload(void *ctx) {
     if (atomic_exchange(&serve->reloading, false)) notify_send(serve->manager, "READY=1");
 }
 
+static void note_print(void *ctx, const char *line) {
+    (void)ctx;
+    fprintf(stderr, "runnel: warning: %s\n", line);
+}
+
 static void on_reload(void *ctx, bool ready) {
     struct serve *serve = ctx;
     if (ready) {
@@ -563,6 +568,7 @@ int command_serve(const struct options *options) {
     serve.config.on_early_signal = on_early_signal;
     serve.config.on_drain = on_drain;
     serve.config.on_reload = on_reload;
+    serve.config.note = serve.quiet ? NULL : note_print;
     serve.config.signal_ctx = &serve;
     serve.certificates.done = log_reload;
     serve.certificates.done_ctx = &serve;

@@ -13,6 +13,8 @@
 #include "slots.h"
 #include "streams.h"
 
+enum { LOOK_NS = 2000000000 }; // between two looks at a model's files
+
 bool served_init(struct served *served, struct server *server, const char *name,
                  const char *const *aliases, int n_aliases, const struct server_source *source) {
     *served = (struct served){.server = server,
@@ -114,7 +116,23 @@ rn_status served_attach(struct served *served, const struct server_model *parts,
         return err_set(err, RN_ERR_NOMEM, "out of memory");
     }
     served->state = SERVED_READY;
+    atomic_store(&served->looked_ns, clock_ns());
     return RN_OK;
+}
+
+void served_look_at_files(struct served *served) {
+    const struct server_config *config = &served->server->config;
+    const uint64_t now = clock_ns();
+    uint64_t before = atomic_load(&served->looked_ns);
+    if (!config->note || before == UINT64_MAX || now - before < LOOK_NS) return;
+    if (!atomic_compare_exchange_strong(&served->looked_ns, &before, now)) return; // another looks
+    rn_error err = {0};
+    char line[sizeof err.message + 128];
+    if (rn_model_check_files(served->model, &err) == RN_OK) return;
+    atomic_store(&served->looked_ns, UINT64_MAX);
+    snprintf(line, sizeof line, "%s; requests get what was loaded, until it is loaded again",
+             err.message);
+    config->note(config->note_ctx, line);
 }
 
 // An engine without requests sleeps, so its thread ends at once.

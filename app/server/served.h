@@ -68,6 +68,8 @@ struct served {
     struct live *live;
     struct requests *requests;
     struct slots *slots;
+    // workers
+    _Atomic uint64_t looked_ns; // when its files were last compared; UINT64_MAX: they differ
     // of a model with a source
     int users;            // calls that it was given and that have not ended
     struct call *waiting; // calls that wait for it, the oldest first
@@ -105,6 +107,9 @@ bool served_name_means(const char *own, const char *name);
 bool served_is_named(const struct served *served, const char *name);
 // The model of that name; NULL: none.
 struct served *served_find(const struct server *server, const char *name);
+// Tells the operator once if a file of the model was written to after it was opened. Looks every
+// few seconds at most. A worker's: the file system may be slow.
+void served_look_at_files(struct served *served);
 // Whether nothing is running or on its way: it may be unloaded.
 bool served_is_idle(const struct served *served);
 // Its engine has ended (rn_engine_health). False.

@@ -114,6 +114,9 @@ struct server_config {
     void (*on_drain)(void *ctx, int signal_number, int n_active);
     void (*on_reload)(void *ctx, bool ready);
     void *signal_ctx;
+    // Told of what an operator should know, by any thread; NULL: nobody is.
+    rn_note_fn note;
+    void *note_ctx;
 };
 
 // A loaded model. All of it outlives the server, or is there until `unload`.

@@ -90,6 +90,7 @@ static void rest(struct lane *lane) {
 
 // A call of several models comes twice. Returns the bytes of a shape that is to be compiled.
 static size_t handle(struct call *call) {
+    if (call->is_bound) served_look_at_files(call->served);
     if (call->is_bound || call->describes)
         call->route->prepare(call);
     else

@@ -306,6 +306,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "rn_model_is_block": (c_bool, c_char_p),
     "rn_model_close": (None, _P),
     "rn_model_get_info": (POINTER(ModelInfo), _P),
+    "rn_model_check_files": (c_int, _P, "err"),
     "rn_model_chat_template": (c_char_p, _P),
     "rn_tokenize": (c_int, _P, c_char_p, _S, c_int, POINTER(POINTER(c_int32)), POINTER(_S), "err"),
     "rn_detokenize": (c_int, _P, POINTER(c_int32), _S, c_bool, POINTER(_P), POINTER(_S), "err"),

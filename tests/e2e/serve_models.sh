@@ -137,6 +137,9 @@ expect "so does the reason: $(cat answer)" grep -q 'cannot be loaded: table.gguf
 cp "$DATA/golden/gemma4-e2b/model.gguf" table.gguf
 sleep 5.2
 equal "it is loaded again" "$table" "$(text table)"
+for _ in 1 2; do equal "the text stays all the time" "$tiny" "$(text plain)"; done
+equal "the operator is told once: $(cat said)" 1 \
+    "$(grep -c '^runnel: warning: .*plain.gguf: changed since it was opened: has 0 bytes, .*; requests get what was loaded' said)"
 kill -INT $pid
 wait $pid
 equal "interrupted" 130 $?
