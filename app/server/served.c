@@ -116,20 +116,23 @@ rn_status served_attach(struct served *served, const struct server_model *parts,
         return err_set(err, RN_ERR_NOMEM, "out of memory");
     }
     served->state = SERVED_READY;
-    atomic_store(&served->looked_ns, clock_ns());
+    atomic_store(&served->look_ns, clock_ns() + LOOK_NS);
     return RN_OK;
 }
 
 void served_look_at_files(struct served *served) {
     const struct server_config *config = &served->server->config;
     const uint64_t now = clock_ns();
-    uint64_t before = atomic_load(&served->looked_ns);
-    if (!config->note || before == UINT64_MAX || now - before < LOOK_NS) return;
-    if (!atomic_compare_exchange_strong(&served->looked_ns, &before, now)) return; // another looks
+    uint64_t due = atomic_load(&served->look_ns);
+    if (!config->note || now < due) return;
+    // a file system may never answer: then it has one thread, and not all of them
+    if (!atomic_compare_exchange_strong(&served->look_ns, &due, UINT64_MAX)) return;
     rn_error err = {0};
     char line[sizeof err.message + 128];
-    if (rn_model_check_files(served->model, &err) == RN_OK) return;
-    atomic_store(&served->looked_ns, UINT64_MAX);
+    if (rn_model_check_files(served->model, &err) == RN_OK) {
+        atomic_store(&served->look_ns, clock_ns() + LOOK_NS);
+        return;
+    }
     snprintf(line, sizeof line, "%s; requests get what was loaded, until it is loaded again",
              err.message);
     config->note(config->note_ctx, line);

@@ -69,10 +69,9 @@ struct served {
     struct requests *requests;
     struct slots *slots;
     // workers
-    _Atomic uint64_t looked_ns; // when its files were last compared; UINT64_MAX: they differ
-    // of a model with a source
-    int users;            // calls that it was given and that have not ended
-    struct call *waiting; // calls that wait for it, the oldest first
+    _Atomic uint64_t look_ns; // when its files are compared next; UINT64_MAX: now, or never again
+    int users;                // calls that it was given and that have not ended
+    struct call *waiting;     // calls that wait for it, the oldest first
     int n_waiting;
     uint64_t wanted_ns;      // since when it is to be loaded; 0: it is not
     bool is_asked;           // it is to be loaded even if no call waits

@@ -94,9 +94,11 @@ static void note_skipped(char *out, size_t size, size_t *at, const char *name, c
     append(out, size, at, *at ? "; " : "", item);
 }
 
-static void note_unloaded(char *out, size_t size, size_t *at, const char *name) {
+static void note_unloaded(char *out, size_t size, size_t *at, const char *name, rn_status status) {
     append(out, size, at, *at ? "; " : "", name);
-    append(out, size, at, ": ", "there is no memory to load it");
+    append(out, size, at, ": ",
+           status == RN_ERR_NOMEM ? "there is no memory to load it"
+                                  : "its driver cannot be loaded");
 }
 
 // Whether the backend refuses the plan; *why has its words.
@@ -137,8 +139,10 @@ rn_status table_best(const char *const *names, int device, const struct plugin_f
     note[0] = '\0';
     for (; *names; names++) {
         rn_status status = class_find(*names, folders, out, &fault);
-        if (status == RN_ERR_NOMEM) note_unloaded(skipped, sizeof skipped, &at, *names);
-        if (status == RN_ERR_NOMEM || status == RN_ERR_UNSUPPORTED) continue;
+        if (status == RN_ERR_NOMEM || status == RN_ERR_DEVICE)
+            note_unloaded(skipped, sizeof skipped, &at, *names, status);
+        if (status == RN_ERR_NOMEM || status == RN_ERR_DEVICE || status == RN_ERR_UNSUPPORTED)
+            continue;
         if (status) {
             if (err) *err = fault;
             return status;

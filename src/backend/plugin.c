@@ -130,12 +130,13 @@ static size_t image_bytes(const char *file) {
 }
 
 // The library stays loaded, since the plug-in opens it next. RN_ERR_UNSUPPORTED: it is not there.
+// RN_ERR_DEVICE: it is broken. Containers without a GPU may have an empty file of its name.
 static rn_status driver_open(const struct driver *driver, rn_error *err) {
     if (dlopen(driver->library, RTLD_LAZY | RTLD_LOCAL)) return RN_OK;
     const char *text = load_error(driver->library);
     if (strstr(text, strerror(ENOENT)))
         return err_set(err, RN_ERR_UNSUPPORTED, "no device here (no %s)", driver->title);
-    return err_set(err, memory_is_short(DRIVER_BYTES) ? RN_ERR_NOMEM : RN_ERR_IO,
+    return err_set(err, memory_is_short(DRIVER_BYTES) ? RN_ERR_NOMEM : RN_ERR_DEVICE,
                    "the %s cannot be loaded: %s: %s", driver->title, driver->library, text);
 }
 

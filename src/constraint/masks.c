@@ -116,12 +116,12 @@ static bool walk_run(struct matcher *m, struct mask_job *job, uint64_t limit) {
 
 // --- summaries ---
 
-static void add_inner(const struct matcher *m, const struct summary *s, uint64_t room,
-                      uint64_t *bits) {
+static void add_inner(struct matcher *m, const struct summary *s, uint64_t room, uint64_t *bits) {
     if (!s->need_begin || room >= s->need_max) {
         for (size_t i = 0; i < m->vocab->n_words; i++) bits[i] |= s->inner[i];
         return;
     }
+    m->spent += s->need_begin[room + 1] / 4;
     for (uint32_t i = 0; i < s->need_begin[room + 1]; i++) token_bits_set(bits, s->by_need[i]);
 }
 
@@ -205,8 +205,9 @@ static bool has_few_states(const struct matcher *m, const struct mask_job *job) 
 }
 
 // In an order that is the same in every run. Frames are equal where their numbers are.
-static bool goes_before(const struct matcher *m, uint32_t a, uint32_t b) {
+static bool goes_before(struct matcher *m, uint32_t a, uint32_t b) {
     for (; a != b && a && b; a = m->frame[a].parent, b = m->frame[b].parent) {
+        m->spent++;
         const struct frame *x = &m->frame[a], *y = &m->frame[b];
         if (x->state != y->state) return x->state < y->state;
         if (x->count != y->count) return x->count < y->count;
@@ -226,10 +227,14 @@ static void add_pruned(struct matcher *m, struct mask_job *job, uint32_t id) {
 
 static void sort_frame(struct matcher *m, struct mask_job *job) {
     const struct frame_set *set = &m->set[job->set];
-    if (job->at == set->n) {
-        const bool has_few = has_few_states(m, job);
-        for (uint32_t i = 0; !has_few && i < job->n_wide; i++) add_pruned(m, job, job->wide[i]);
-        if (!has_few) job->n_wide = 0;
+    if (job->at >= set->n) { // all frames were looked at; wide ones of many states follow
+        const uint32_t n_moved = job->at++ - set->n;
+        const bool stay = n_moved == 0 && has_few_states(m, job);
+        if (!stay && n_moved < job->n_wide) {
+            add_pruned(m, job, job->wide[n_moved]);
+            return;
+        }
+        if (!stay) job->n_wide = 0;
         next_part(job);
         return;
     }

@@ -198,7 +198,9 @@ static void closure_leave(struct matcher *m, struct frame f) {
             closure_add(m, parent);
         }
     }
-    for (uint32_t i = machine->call_begin[f.state]; i < machine->call_begin[f.state + 1]; i++) {
+    const uint32_t begin = machine->call_begin[f.state], end = machine->call_begin[f.state + 1];
+    m->spent += (uint64_t)(end - begin) * FRAME_UNITS;
+    for (uint32_t i = begin; i < end; i++) {
         const struct machine_call *call = &machine->call[i];
         // a call at the end of its rule returns where the rule does
         const struct frame back = {.state = call->to, .parent = f.parent};
@@ -391,6 +393,17 @@ static bool history_push(struct matcher *m, uint32_t set) {
     return true;
 }
 
+// Tokens of the text, with those beyond the history.
+static uint32_t length_of(const struct matcher *m) { return m->n_token + m->n_lost; }
+
+// Before the text changes: a new failure belongs to the text as it is, and to longer ones.
+static void failure_note(struct matcher *m) {
+    if (!m->failure)
+        m->failed_at = UINT32_MAX;
+    else if (m->failed_at == UINT32_MAX)
+        m->failed_at = length_of(m);
+}
+
 uint32_t matcher_set(const struct matcher *m) { return m->history[m->n_token]; }
 
 // The set behind the bytes. Counted text has another set behind every byte: those of one frame are
@@ -413,6 +426,7 @@ static uint32_t set_behind(struct matcher *m, uint32_t set, const uint8_t *bytes
 
 bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len) {
     uint32_t set;
+    failure_note(m);
     matcher_tidy(m);
     for (int tries = 0;; tries++) {
         set = set_behind(m, matcher_set(m), bytes, len);
@@ -424,21 +438,26 @@ bool matcher_feed(struct matcher *m, const uint8_t *bytes, size_t len) {
 
 void matcher_token(struct matcher *m, int32_t id) {
     const struct constraint_token *token = &m->vocab->token[id];
+    failure_note(m);
     if (token->is_end || token->len == 0)
         history_push(m, 0);
     else
         matcher_feed(m, (const uint8_t *)token->data, token->len);
 }
 
-void matcher_restart(struct matcher *m) { history_push(m, m->history[0]); }
+void matcher_restart(struct matcher *m) {
+    failure_note(m);
+    history_push(m, m->history[0]);
+}
 
 void matcher_rollback(struct matcher *m, uint32_t n) {
+    failure_note(m);
     if (n) matcher_drop_job(m);
     const uint32_t lost = n < m->n_lost ? n : m->n_lost;
     m->n_lost -= lost;
     assert(n - lost <= m->n_token);
     m->n_token -= n - lost;
-    if (n && !m->n_lost) m->failure = NULL;
+    if (!m->n_lost && length_of(m) < m->failed_at) m->failure = NULL;
 }
 
 // The only byte that may come next; -1: several may, or none.

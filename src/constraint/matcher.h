@@ -55,7 +55,10 @@ struct matcher {
     const struct machine *machine;
     struct share *const *share; // [n_rule]
     struct mask_cache *cache;
-    const char *failure; // NULL: none, or one of the texts below; rollback clears it
+    // NULL: none, or one of the texts below. It belongs to the text of that many tokens and to
+    // those that continue it; a rollback to a shorter text clears it.
+    const char *failure;
+    uint32_t failed_at; // UINT32_MAX: not noted
 
     struct frame *frame; // from 1 on
     uint32_t n_frame, frame_capacity;

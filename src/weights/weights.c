@@ -233,6 +233,7 @@ rn_status weights_read(const struct weights *weights, const void *data, uint64_t
     const struct derived *derived = derived_of(weights, data);
     const struct store_file *file = derived ? NULL : file_of(weights, data);
     *at = derived || file ? buffer : data;
+    if (bytes == 0) return RN_OK;
     if (derived) return derived_read(weights, derived, data, bytes, buffer, err);
     if (!file) return RN_OK;
     return store_file_read(file, (uintptr_t)data - (uintptr_t)file->data, bytes, buffer, err);

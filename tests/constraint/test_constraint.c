@@ -349,6 +349,9 @@ CASE(empty_rules_that_call_each_other_are_too_ambiguous) {
     check(!constraint_open(c, 1, &run, NULL), "open");
     check(!constraint_feed(run, 0, "x", 1) && constraint_status(run, 0) == RN_ERR_AMBIGUOUS,
           "expected a failure");
+    constraint_feed(run, 0, "y", 1);
+    constraint_hook(run).rollback(run, 0, 1);
+    check(constraint_status(run, 0) == RN_ERR_AMBIGUOUS, "the failure is that of the text");
     constraint_hook(run).rollback(run, 0, 1);
     check(constraint_feed(run, 0, "y", 1) && constraint_may_end(run, 0), "another way");
     constraint_close(run);

@@ -105,6 +105,9 @@ static int find_unmasked(struct engine *engine) {
 void engine_prepare(struct engine *engine) {
     const int64_t units = engine->mask_units ? engine->mask_units : STEP_UNITS;
     const int n = find_unmasked(engine);
+    // a preempted sequence waits with its order, and the engine is busy as long as one is under way
+    if (engine->n_ordered > 0 && !can_run(engine))
+        for (int i = 0; i < engine->n_waiting; i++) order_lands(engine, engine->waiting[i].seq);
     engine->n_prepared++;
     engine->is_behind = false;
     prepare_all(engine, n, units, 1 + units / MASK_SHARE);

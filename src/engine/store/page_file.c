@@ -334,13 +334,15 @@ struct shelf {
     char oldest[PAGE_SMALL_NAME];
 };
 
-static void shelf_add(struct shelf *shelf, const char *name, int64_t used_ns) {
-    if (shelf->n++ && shelf->used_ns <= used_ns) return;
+// stays: the name cannot be the oldest.
+static void shelf_add(struct shelf *shelf, const char *name, int64_t used_ns, bool stays) {
+    shelf->n++;
+    if (stays || (*shelf->oldest && shelf->used_ns <= used_ns)) return;
     shelf->used_ns = used_ns;
     snprintf(shelf->oldest, sizeof shelf->oldest, "%.*s", (int)sizeof shelf->oldest - 1, name);
 }
 
-// prefix: of the names in `alike`, [len].
+// prefix: a name, which stays; it starts as the names in `alike` do, by [len].
 static bool shelves_read(const struct page_dir *dir, const char *folder, const char *prefix,
                          size_t len, struct shelf *alike, struct shelf *all) {
     *alike = *all = (struct shelf){0};
@@ -350,9 +352,10 @@ static bool shelves_read(const struct page_dir *dir, const char *folder, const c
         struct stat info;
         if (entry->d_name[0] == '.' || strlen(entry->d_name) >= PAGE_SMALL_NAME - 8) continue;
         if (fstatat(dirfd(open), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        shelf_add(all, entry->d_name, ns_of(info.st_mtim));
+        const bool stays = !strcmp(entry->d_name, prefix);
+        shelf_add(all, entry->d_name, ns_of(info.st_mtim), stays);
         if (!strncmp(entry->d_name, prefix, len))
-            shelf_add(alike, entry->d_name, ns_of(info.st_mtim));
+            shelf_add(alike, entry->d_name, ns_of(info.st_mtim), stays);
     }
     closedir(open);
     return true;
@@ -365,8 +368,8 @@ void page_small_age(const struct page_dir *dir, const char *name, int most_alike
     snprintf(folder, sizeof folder, "%.*s", (int)(prefix - 1 - name), name);
     const size_t len = dash ? (size_t)(dash + 1 - prefix) : 0;
     while (shelves_read(dir, folder, prefix, len, &alike, &all)) {
-        const bool is_full = alike.n >= most_alike;
-        if (!is_full && all.n < most) break;
+        const bool is_full = alike.n > most_alike;
+        if (!is_full && all.n <= most) break;
         snprintf(path, sizeof path, "%s/%s", folder, is_full ? alike.oldest : all.oldest);
         if (dir->io->unlink(dir->io->ctx, dir->fd, path) != 0 && errno != ENOENT) break;
     }

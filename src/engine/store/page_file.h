@@ -84,8 +84,8 @@ void page_dir_clean(const struct page_dir *dir);
 // 0, or the error of the system. The name is one that page_small_name made.
 int page_small_put(struct page_dir *dir, const char *name, const void *data, size_t n);
 bool page_small_has(const struct page_dir *dir, const char *name);
-// A file of that name is to come. While its folder has `most` files, or its group `most_alike`, the
-// one that was written or touched first is removed.
+// A file of that name is new. While its folder has more than `most` files, or its group more than
+// `most_alike`, the one of the others that was written or touched first is removed.
 void page_small_age(const struct page_dir *dir, const char *name, int most_alike, int most);
 void page_small_touch(const struct page_dir *dir, const char *name); // it was used now
 // The length of the file's data, which is in `to`, at most max bytes; -1: it is missing, wrong or

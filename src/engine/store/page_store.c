@@ -371,10 +371,12 @@ int page_store_save(struct page_store *store, const char *owner, const char *nam
                     size_t n) {
     char path[PAGE_SMALL_NAME];
     if (!text_path(store, owner, name, path)) return ENOTSUP;
-    if (!page_small_has(&store->dir, path)) // clients choose names
+    const bool is_new = !page_small_has(&store->dir, path);
+    const int status = page_small_put(&store->dir, path, data, n);
+    if (!status && is_new) // clients choose names
         page_small_age(&store->dir, path, owner ? store->max_owner_texts : store->max_texts,
                        store->max_texts);
-    return page_small_put(&store->dir, path, data, n);
+    return status;
 }
 
 ssize_t page_store_load(struct page_store *store, const char *owner, const char *name, void *to,
