@@ -375,7 +375,7 @@ typedef struct rn_shape rn_shape;
 // first call for a model reads its vocabulary. The model outlives its shapes.
 rn_status rn_shape_compile(const rn_model *model, rn_shape_kind kind, const char *source,
                            size_t len, rn_shape **out, rn_error *err);
-// The shape of an equal source, if it is kept; never takes long. NULL: it has to be compiled.
+// The shape of an equal source, if it is kept; never takes long. NULL if it has to be compiled.
 rn_shape *rn_shape_find(const rn_model *model, rn_shape_kind kind, const char *source, size_t len);
 // NULL is fine. Requests that were submitted with it keep what they need.
 void rn_shape_release(rn_shape *shape);

@@ -17,7 +17,7 @@ static bool same_secret(const char *key, const char *given, size_t given_len) {
     return !differs;
 }
 
-// NULL: it is none of the keys.
+// NULL if it is none of the keys.
 static const char *key_find(const struct server_config *config, const char *given) {
     const size_t len = strlen(given);
     const char *found = NULL;

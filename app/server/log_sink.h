@@ -27,8 +27,8 @@ typedef void sink_told(void *ctx, const char *path, int error_number);
 
 // For a copy of this descriptor. NULL: errno says why.
 struct log_sink *sink_create(int fd);
-// For a file that is appended to, and made if there is none. Does not wait for the reader of a FIFO:
-// lines wait in the FIFO, and then in the sink. told may be NULL. NULL: errno says why.
+// For a file that is appended to, and made if there is none. Does not wait for the reader of a
+// FIFO: lines wait in the FIFO, and then in the sink. told may be NULL. NULL: errno says why.
 struct log_sink *sink_open(const char *path, sink_told *told, void *ctx);
 
 // One line with its end, or any bytes that belong together. False: it was dropped and counted.

@@ -15,7 +15,7 @@ struct owner {
 
 static inline bool owner_is(struct owner a, struct owner b) { return a.hash == b.hash; }
 
-// The owner's name for the engine; NULL: the server has no keys.
+// The owner's name for the engine; NULL if the server has no keys.
 enum { OWNER_NAME = 17 };
 static inline const char *owner_name(struct owner owner, char out[OWNER_NAME]) {
     if (!owner.hash) return NULL;

@@ -69,7 +69,8 @@ struct served {
     struct requests *requests;
     struct slots *slots;
     // workers
-    _Atomic uint64_t look_ns; // when its files are compared next; UINT64_MAX: now, or never again
+    _Atomic uint64_t look_ns; // when its files are compared next; UINT64_MAX while a worker
+                              // compares them, and after a difference
     int users;                // calls that it was given and that have not ended
     struct call *waiting;     // calls that wait for it, the oldest first
     int n_waiting;

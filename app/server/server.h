@@ -114,7 +114,7 @@ struct server_config {
     void (*on_drain)(void *ctx, int signal_number, int n_active);
     void (*on_reload)(void *ctx, bool ready);
     void *signal_ctx;
-    // Told of what an operator should know, by any thread; NULL: nobody is.
+    // Told of what an operator should know, by any thread. NULL if nobody is told.
     rn_note_fn note;
     void *note_ctx;
 };

@@ -46,7 +46,8 @@ bool plugin_is_name(const char *text);
 // The class of a plug-in by its name, or by the path of its file, which then has a '/'. RN_OK and
 // NULL: there is no such file. RN_ERR_ARG: text is neither a name nor a path. RN_ERR_IO: the first
 // such file is broken. RN_ERR_NOMEM: there is no memory to load it. RN_ERR_UNSUPPORTED: its driver
-// is not on this machine; RN_ERR_DEVICE: its driver cannot be loaded. Both for names only. A plug-in is loaded once and stays.
+// is not on this machine; RN_ERR_DEVICE: its driver cannot be loaded. Both for names only. A
+// plug-in is loaded once and stays.
 rn_status plugin_find(const char *text, const struct plugin_folders *folders,
                       const struct backend_class **out, rn_error *err);
 

@@ -60,7 +60,7 @@ static struct walk_cell cell_of(const struct matcher *m, uint32_t set, uint32_t 
     return (struct walk_cell){.frame = m->frame[m->pool[m->set[set].at]], .is_closed = true};
 }
 
-// The set behind the byte; 0: none.
+// The set after the byte; 0 if there is none.
 static uint32_t walk_set(struct matcher *m, struct mask_job *job, const struct walk_cell *from,
                          uint8_t byte) {
     const uint64_t before = m->work;
@@ -125,7 +125,7 @@ static void add_inner(struct matcher *m, const struct summary *s, uint64_t room,
     for (uint32_t i = 0; i < s->need_begin[room + 1]; i++) token_bits_set(bits, s->by_need[i]);
 }
 
-// The next leave that leads anywhere; the walk behind it begins. False: there is none.
+// The next leave that leads anywhere; the walk after it begins. False if there is none.
 static bool next_leave(struct matcher *m, struct mask_job *job, struct frame f) {
     const struct summary *s = job->summary;
     const struct machine_rule *rule = &m->machine->rule[m->machine->rule_of[f.state]];

@@ -70,7 +70,7 @@ struct matcher {
     struct matcher_step *step; // [MATCHER_STEPS] by hash
     struct matcher_mask mask[MATCHER_MASKS];
     uint32_t mask_clock;
-    struct mask_job *job; // the mask that is being made, of the current set; NULL: none (masks.c)
+    struct mask_job *job; // the mask of the current set that is being made (masks.c), or NULL
     uint32_t collect_at;  // frames and pool entries after which the unused ones are dropped
 
     uint32_t *history; // [n_token + 1] sets

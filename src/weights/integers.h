@@ -64,7 +64,7 @@ struct derived;
 rn_status integers_read(const struct weights *weights, const struct derived *derived, uint64_t at,
                         uint64_t bytes, void *out, rn_error *err);
 void integers_numbers(const struct integers *in, uint64_t *out); // see derived_numbers
-struct integers_held *integers_held_create(void);                // NULL: no memory
+struct integers_held *integers_held_create(void);                // NULL if there is no memory
 void integers_held_destroy(struct integers_held *held);
 
 // For the two files: the zero point of a row and a group. The byte that is stored at an offset.

@@ -37,9 +37,11 @@ CASE(forced_text_is_what_must_come) {
     struct constraint_run *run;
     char text[64];
     check(!constraint_open(c, 2, &run, NULL), "open");
-    check(constraint_forced(run, 1, text, sizeof text, UINT64_MAX) == 1 && text[0] == '{', "the brace");
+    check(constraint_forced(run, 1, text, sizeof text, UINT64_MAX) == 1 && text[0] == '{',
+          "the brace");
     check(constraint_feed(run, 1, "{", 1), "feed");
-    assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX), 0); // a blank may come
+    assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX),
+                     0); // a blank may come
     check(constraint_feed(run, 1, "\"", 1), "feed");
     assert_int_equal(constraint_forced(run, 1, text, sizeof text, UINT64_MAX), 8);
     assert_memory_equal(text, "colour\":", 8);

@@ -212,7 +212,6 @@ static int twice_add(struct tapped *t, int weight, uint8_t **data) {
     *(w.rows == 1 ? &w.cols : &w.rows) *= 2;
     w.bytes *= 2;
     w.data = *data;
-    w.is_fetched = false;
     return plan_add_weight(&t->plan, &w);
 }
 

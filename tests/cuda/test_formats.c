@@ -78,7 +78,6 @@ static void encoded_make(struct encoded *out, const struct plan *plan, enum form
             weight_encode(out, plan, i, &w, format);
         else
             w.data = out->data[i] = (uint8_t *)floats_make(plan, w.data, w.bytes);
-        w.is_fetched = false;
         plan_add_weight(&out->plan, &w);
     }
     for (int i = 0; i < plan->n_rope; i++) plan_add_rope(&out->plan, &plan->rope[i]);

@@ -127,7 +127,8 @@ static void check_ended(rn_engine *engine, const rn_request *request, struct str
     while (busy) {
         rn_engine_step(engine, &busy);
         for (rn_event event; rn_engine_next_event(engine, &event);) {
-            if (event.finish) check(event.reason && strstr(event.reason, "model."), "status %d: %s", event.status,
+            if (event.finish)
+                check(event.reason && strstr(event.reason, "model."), "status %d: %s", event.status,
                       event.reason);
             streams_take(stream, &event, 0);
         }

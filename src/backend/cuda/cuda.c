@@ -74,8 +74,8 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
 // The layout refuses ops by their names, so it comes first. Then groups are refused that pages have
 // no layout for.
 static rn_status layout_check(const struct plan *plan, const struct backend_sizes *sizes,
-                            const char *kv_type, struct arena *arena, struct cuda_layout *out,
-                            rn_error *err) {
+                              const char *kv_type, struct arena *arena, struct cuda_layout *out,
+                              rn_error *err) {
     rn_status status = cuda_layout_make(plan, sizes, arena, out, err);
     for (int g = 0; g < plan->n_group_all && !status; g++)
         status = kv_group_check(&plan->group[g], kv_type_of(kv_type), err);
