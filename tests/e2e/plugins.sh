@@ -70,6 +70,14 @@ expect "no memory to load: the text is another one" cmp -s out plain
 (ulimit -v 1000000 && refused 1 "runnel_cuda.so cannot be loaded: no memory for its 107[0-9]* bytes" run -m "$TINY" -q --backend cuda --prompt-ids 1,2,3 -n 2
     [ "$failures" = 0 ]) || fail "no memory to load, asked for"
 
+# A driver's library that cannot be loaded, as in a container without a GPU: the same.
+mkdir broken
+: >broken/libcuda.so.1
+LD_LIBRARY_PATH=$work/broken tell
+equal "a broken driver: the note" "runnel: cuda: its driver cannot be loaded; running on cpu" "$(grep 'running on' err)"
+expect "a broken driver: the text is another one" cmp -s out plain
+LD_LIBRARY_PATH=$work/broken refused 1 "the NVIDIA driver cannot be loaded: libcuda.so.1: " run -m "$TINY" -q --backend cuda --prompt-ids 1,2,3 -n 2
+
 # A backend that refuses the model: the CPU runs it, and a line says why. A user who names the backend is told.
 cp "$BUILD/tests/backend/plugins/picky/runnel_cuda.so" moved/bin/
 tell
