@@ -285,6 +285,7 @@ struct usage generation_usage(const struct generation *generation) {
     for (int i = 0; i < generation->n_choices; i++) {
         const struct generation_choice *choice = &generation->choice[i];
         usage.completion_tokens += choice->timings.output_tokens;
+        usage.reasoning_tokens += choice->n_reasoning;
         if (choice->prompt == prompt) continue;
         prompt = choice->prompt;
         usage.prompt_tokens += (int)generation->prompt[prompt].n_ids;

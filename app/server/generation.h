@@ -183,6 +183,7 @@ size_t choice_bytes(const struct generation_choice *choice);
 
 struct usage {
     int prompt_tokens, completion_tokens, cached_tokens;
+    int reasoning_tokens; // of the completion
 };
 struct usage generation_usage(const struct generation *generation);
 // Why a call failed, in a word for machines: of the engine's statuses or of HTTP's, or that its

@@ -74,15 +74,14 @@ static void stop_put(const struct generation_choice *choice, struct jbuf *out) {
 }
 
 // Cached tokens are not part of the input tokens, as in Anthropic's API.
-static void usage_put(const struct usage *usage, const struct generation_choice *choice,
-                      struct jbuf *out) {
+static void usage_put(const struct usage *usage, struct jbuf *out) {
     jbuf_key(out, "usage");
     jbuf_printf(out,
                 "{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,"
                 "\"cache_read_input_tokens\":%d,\"output_tokens\":%d,"
                 "\"output_tokens_details\":{\"thinking_tokens\":%d},\"server_tool_use\":null",
                 usage->prompt_tokens - usage->cached_tokens, usage->cached_tokens,
-                usage->completion_tokens, choice ? choice->n_reasoning : 0);
+                usage->completion_tokens, usage->reasoning_tokens);
 }
 
 // A message from its brace to its content's key.
@@ -100,7 +99,7 @@ static void tail_put(const struct generation_choice *choice, const struct usage 
                      struct jbuf *out) {
     stop_put(choice, out);
     jbuf_text(out, ",\"diagnostics\":null");
-    usage_put(usage, choice, out);
+    usage_put(usage, out);
     jbuf_text(out, ",\"cache_creation\":null,\"inference_geo\":null,"
                    "\"service_tier\":\"standard\",\"speed\":null}");
 }
@@ -234,7 +233,7 @@ static void stream_end(struct call *call) {
     jbuf_text(out, "{");
     stop_put(&generation->choice[0], out);
     jbuf_text(out, "}");
-    usage_put(&usage, &generation->choice[0], out);
+    usage_put(&usage, out);
     jbuf_text(out, "},");
     generation_timings(call, out);
     event_end(out);

@@ -93,7 +93,13 @@ void openai_usage(const struct generation *generation, struct jbuf *out) {
     jbuf_int(out, (int64_t)usage.prompt_tokens + usage.completion_tokens);
     jbuf_text(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
     jbuf_int(out, usage.cached_tokens);
-    jbuf_text(out, "}}");
+    jbuf_text(out, "}");
+    if (generation->family == FAMILY_CHAT) {
+        jbuf_text(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":");
+        jbuf_int(out, usage.reasoning_tokens);
+        jbuf_text(out, "}");
+    }
+    jbuf_text(out, "}");
 }
 
 static void whole_begin(struct call *call) {

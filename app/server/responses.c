@@ -131,7 +131,7 @@ static void usage_put(const struct call *call, struct jbuf *out) {
                 "\"cache_write_tokens\":0},\"output_tokens\":%d,"
                 "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
                 usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens,
-                call->generation->choice[0].n_reasoning,
+                usage.reasoning_tokens,
                 usage.prompt_tokens + usage.completion_tokens);
 }
 

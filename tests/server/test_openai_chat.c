@@ -348,11 +348,11 @@ static void expect_head(const json_t *answer, const char *object) {
 
 static void expect_usage(const json_t *answer, const struct call *call, int output) {
     const int prompt = (int)call->generation->prompt[0].n_ids;
-    char want[200];
+    char want[256];
     snprintf(want, sizeof want,
              "{'prompt_tokens':%d,'completion_tokens':%d,'total_tokens':%d,'prompt_tokens_details':"
-             "{'cached_tokens':3}}",
-             prompt, output, prompt + output);
+             "{'cached_tokens':3},'completion_tokens_details':{'reasoning_tokens':%d}}",
+             prompt, output, prompt + output, 2 * call->generation->n_choices);
     expect_json(answer, "usage", want);
 }
 
