@@ -37,19 +37,14 @@ static bool part_read(struct call *call, const json_t *part, const char *path, s
     if (!json_is_object(part)) return refuse_kind(call, path, "an object", part);
     const struct fields fields = fields_of(call, part, path);
     const char *type = NULL, *text = NULL;
-    size_t type_len = 0, len = 0;
-    if (!field_string(&fields, "type", SIZE_MAX, &type, &type_len)) return false;
+    size_t len = 0;
+    if (!field_string(&fields, "type", SIZE_MAX, &type, NULL)) return false;
     if (!type) return field_refuse(&fields, "type", "missing");
     const char *key = NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (!strcmp(type, types[i][0])) key = types[i][1];
     }
-    if (!key) {
-        char shown[64];
-        unicode_quote(type, type_len, shown, sizeof shown);
-        return field_refuse(&fields, "type", "\"%s\" is not supported, the model reads text alone",
-                            shown);
-    }
+    if (!key) return field_unsupported(&fields, "type", false, FIELD_TEXT_ALONE);
     if (!field_text(&fields, key, &text, &len)) return false;
     if (!text) return field_refuse(&fields, key, "missing");
     jbuf_bytes(out, text, len);

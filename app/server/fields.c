@@ -332,6 +332,15 @@ bool field_unsupported(const struct fields *fields, const char *name, bool absen
     return refuse_as(fields, name, "unsupported_parameter", "%s %s", text, why);
 }
 
+bool field_is_media(const char *type) {
+    static const char *const media[] = {"image",       "image_url",   "input_image", "audio",
+                                        "audio_url",   "input_audio", "video",       "video_url",
+                                        "input_video", "file",        "input_file",  "image_file"};
+    for (size_t i = 0; i < sizeof media / sizeof *media; i++)
+        if (!strcmp(type, media[i])) return true;
+    return false;
+}
+
 // ---------------------------------------------------------------- where JSON text is broken
 
 enum { PATH_DEPTH = 32, KEY_BYTES = 64 };

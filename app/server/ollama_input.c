@@ -122,7 +122,7 @@ static json_t *message_make(struct call *call, const json_t *from, size_t index)
     snprintf(path, sizeof path, "messages[%zu]", index);
     const struct fields fields = fields_of(call, from, path);
     if (json_array_size(json_object_get(from, "images"))) {
-        field_unsupported(&fields, "images", false, "is not supported: the model reads text alone");
+        field_unsupported(&fields, "images", false, FIELD_TEXT_ALONE);
         return NULL;
     }
     json_t *message = json_edit_copy(call, from);

@@ -23,6 +23,7 @@ struct row {
     double min, max;         // of numbers; max also: bytes of a string, strings of a list
     size_t bytes_max;        // of a list's strings
     const char *allowed;     // JSON array
+    const char *advice;      // what to do instead of a refused field; NULL if there is nothing
 };
 
 // ---------------------------------------------------------------- kinds of field
@@ -95,7 +96,9 @@ static bool read_refused(const struct fields *fields, const struct row *row, con
     for (size_t i = 0; i < json_array_size(allowed) && !found; i++)
         found = matches(json_array_get(allowed, i), value);
     char why[JSON_SHOWN_BYTES + 64] = "is not supported; leave it out", shown[JSON_SHOWN_BYTES];
-    if (json_array_size(allowed))
+    if (row->advice)
+        snprintf(why, sizeof why, "is not supported: %s", row->advice);
+    else if (json_array_size(allowed))
         snprintf(why, sizeof why, "is not supported; %s is",
                  json_shown(json_array_get(allowed, 0), shown));
     json_decref(allowed);
@@ -503,6 +506,8 @@ static const struct row rows[] = {
 #define FIELD_OWN(which, json, reader) {.families = which, .name = json, .read = read_##reader},
 #define FIELD_REFUSED(which, json, values)                                                         \
     {.families = which, .name = json, .read = read_refused, .allowed = values},
+#define FIELD_REPLACED(which, json, values, instead)                                               \
+    {.families = which, .name = json, .read = read_refused, .allowed = values, .advice = instead},
 #include "fields.def"
 };
 

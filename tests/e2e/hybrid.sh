@@ -103,6 +103,6 @@ if command -v curl >/dev/null; then
     equal "the picture has them" "$cached" "$(json picture kv.states.cached)"
     curl -s "$url/v1/chat/completions" \
         -d '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}}]}]}' >answer
-    expect "images are refused" grep -q '"image_url\\" is not supported, the model reads text alone' answer
+    expect "images are refused" grep -q '"image_url\\" is not supported: the model reads text alone' answer
 fi
 finish

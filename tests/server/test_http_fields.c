@@ -25,13 +25,14 @@ static const struct {
     unsigned families;
     const char *name;
 } rows[] = {
-#define FIELD_INT(which, json, ...)     {which, json},
-#define FIELD_REAL(which, json, ...)    {which, json},
-#define FIELD_BOOL(which, json, ...)    {which, json},
-#define FIELD_STRING(which, json, ...)  {which, json},
-#define FIELD_STRINGS(which, json, ...) {which, json},
-#define FIELD_OWN(which, json, ...)     {which, json},
-#define FIELD_REFUSED(which, json, ...) {which, json},
+#define FIELD_INT(which, json, ...)      {which, json},
+#define FIELD_REAL(which, json, ...)     {which, json},
+#define FIELD_BOOL(which, json, ...)     {which, json},
+#define FIELD_STRING(which, json, ...)   {which, json},
+#define FIELD_STRINGS(which, json, ...)  {which, json},
+#define FIELD_OWN(which, json, ...)      {which, json},
+#define FIELD_REFUSED(which, json, ...)  {which, json},
+#define FIELD_REPLACED(which, json, ...) {which, json},
 #include "fields.def"
 #define SAMPLING_NUMBER(kind, id, field, neutral, min, max, json, ...) {FAMILY_ANY, json},
 #define SAMPLING_LIST(id, field, item, max, json, ...)                 {FAMILY_ANY, json},

@@ -95,7 +95,7 @@ CASE(wrong_conversations_are_refused_by_place) {
         {MESSAGE("{'role':'user','content':[{}]}"), "messages[1].content[0].type: is required"},
         {MESSAGE(
              "{'role':'user','content':[{'type':'text','text':'a'},{'type':'image','source':{}}]}"),
-         "messages[1].content[1].type: expected one of text|tool_result, got 'image'"},
+         "messages[1].content[1].type: 'image' is not supported: the model reads text alone"},
         {MESSAGE("{'role':'user','content':[{'type':'document'}]}"),
          "messages[1].content[0].type: "},
         {MESSAGE("{'role':'user','content':[{'type':'tool_use'}]}"),
@@ -124,6 +124,12 @@ CASE(wrong_conversations_are_refused_by_place) {
         {"{" HI ",'tools':[{'name':'get','input_schema':[]}]}", "tools[0].input_schema: "},
         {"{" HI ",'thinking':{'type':'perhaps'}}", "thinking.type: "},
         {"{" HI ",'thinking':true}", "thinking: "},
+        {"{" HI ",'container':'c'}", "container: 'c' is not supported"},
+        {"{" HI ",'fallbacks':[{'model':'m'}]}", "fallbacks: "},
+        {"{" HI ",'compaction':{}}", "compaction: "},
+        {"{" HI ",'context_management':{'edits':[{'type':'compact_20260112'}]}}",
+         "context_management: "},
+        {"{" HI ",'speed':'fast'}", "speed: 'fast' is not supported; 'standard' is"},
     };
 #undef MESSAGE
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

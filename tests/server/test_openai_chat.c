@@ -127,7 +127,10 @@ static const struct refusal refusals[] = {
     {MSGS("{'role':'user','content':[{'type':'text'}]}"), "messages[0].content[0].text", "missing"},
     {MSGS(USER ",{'role':'user','content':[{'type':'text','text':'x'},{'type':'image_url','image_"
                "url':{'url':'data:'}}]}"),
-     "messages[1].content[1].type", "image_url"},
+     "messages[1].content[1].type", "'image_url' is not supported: the model reads text alone"},
+    {"{'messages':[" USER "],'functions':[{'name':'f'}]}", "functions",
+     "is not supported: use tools"},
+    {"{'messages':[" USER "],'function_call':{'name':'f'}}", "function_call", "use tool_choice"},
     {MSGS("{'role':'user','content':[{'type':'input_audio','input_audio':{}}]}"),
      "messages[0].content[0].type", "input_audio"},
     {MSGS("{'role':'user','content':'x','name':1}"), "messages[0].name", "1"},

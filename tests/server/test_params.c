@@ -32,8 +32,9 @@ static const struct row rows[] = {
     {which, json, KIND_STRING, MEMBER(field), 0, most, NULL},
 #define FIELD_STRINGS(which, json, field, most, bytes)                                             \
     {which, json, KIND_LIST, MEMBER(field), 0, most, NULL},
-#define FIELD_OWN(which, json, reader)       {which, json, KIND_OTHER, 0, 0, 0, NULL},
-#define FIELD_REFUSED(which, json, accepted) {which, json, KIND_OTHER, 0, 0, 0, accepted},
+#define FIELD_OWN(which, json, reader)                {which, json, KIND_OTHER, 0, 0, 0, NULL},
+#define FIELD_REFUSED(which, json, accepted)          {which, json, KIND_OTHER, 0, 0, 0, accepted},
+#define FIELD_REPLACED(which, json, accepted, advice) FIELD_REFUSED(which, json, accepted)
 #include "fields.def"
 #define SAMPLING_NUMBER(kind, id, field, neutral, least, most, json, ...)                          \
     {FAMILY_ANY, json, KIND_##kind, MEMBER(sampling.field), least, most, NULL},
