@@ -401,6 +401,14 @@ static json_t *body_load(struct call *call, json_error_t *problem) {
                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, problem);
 }
 
+json_t *call_json_kept(const char *text, size_t len) {
+    json_starved = false;
+    json_t *value = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
+    if (!json_starved) return value;
+    json_decref(value);
+    return NULL;
+}
+
 static bool body_is_blank(const struct call *call) {
     for (size_t i = 0; i < call->body_len; i++)
         if (!memchr(" \t\r\n", call->body[i], 4)) return false;

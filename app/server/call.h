@@ -125,6 +125,8 @@ struct call {
 
 // Before any other call of jansson: running out of memory is noticed from here on.
 void call_json_init(void);
+// Parses JSON that the server wrote itself. NULL if memory ran out.
+json_t *call_json_kept(const char *text, size_t len);
 // The body as JSON, an object; NULL: refused (400 with the offset, or 413...).
 json_t *call_json(struct call *call);
 // An error answer in the API's form. param NULL: none. The first refusal is kept, later ones are

@@ -10,9 +10,9 @@
 
 #include "log_sink.h"
 #include "otlp.h"
-#include "responses_store.h"
 #include "routes.h"
 #include "scrape.h"
+#include "turns.h"
 
 // ---------------------------------------------------------------- the server
 
@@ -70,11 +70,11 @@ static void put_now(struct scrape *scrape) {
                   "Memory of answers that are sent in one piece.", (double)now.answer_bytes);
     int responses;
     size_t response_bytes;
-    responses_count(scrape->server->responses, &responses, &response_bytes);
+    turns_count(scrape->server->turns, &responses, &response_bytes);
     scrape_single(scrape, "runnel:responses", "gauge",
-                  "Responses that previous_response_id can name.", responses);
-    scrape_single(scrape, "runnel:response_bytes", "gauge", "Memory of kept responses.",
-                  (double)response_bytes);
+                  "Responses, and messages of threads, that are kept.", responses);
+    scrape_single(scrape, "runnel:response_bytes", "gauge",
+                  "Memory of kept responses and messages.", (double)response_bytes);
     if (scrape->alone) scrape_submitted(scrape);
 }
 

@@ -10,8 +10,9 @@
 #include "generation_shape.h"
 #include "openai.h"
 #include "routes.h"
+#include "turns_read.h"
 
-_Static_assert((int)RESPONSE_ID_BYTES == (int)CALL_ID_BYTES, "the id of an answer");
+_Static_assert((int)TURN_ID_BYTES == (int)CALL_ID_BYTES, "the id of an answer");
 
 struct state {
     struct jbuf echo; // the response's members that do not change
@@ -19,8 +20,8 @@ struct state {
     bool is_kept;
     struct jbuf items;
     size_t input_len;
-    struct responses *store;
-    struct response *previous; // referred to; NULL: none
+    struct turns *store;
+    struct turn *previous; // referred to; NULL: none
     // the rest is for streams
     int64_t sequence; // events so far
     bool open;
@@ -43,7 +44,7 @@ struct item {
 
 static void state_free(void *own) {
     struct state *state = own;
-    responses_release(state->store, state->previous);
+    turns_release(state->store, state->previous);
     jbuf_deinit(&state->items);
     jbuf_deinit(&state->echo);
     jbuf_deinit(&state->text);
@@ -131,8 +132,7 @@ static void usage_put(const struct call *call, struct jbuf *out) {
                 "\"cache_write_tokens\":0},\"output_tokens\":%d,"
                 "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
                 usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens,
-                usage.reasoning_tokens,
-                usage.prompt_tokens + usage.completion_tokens);
+                usage.reasoning_tokens, usage.prompt_tokens + usage.completion_tokens);
 }
 
 // A response up to its output. error NULL: none.
@@ -192,18 +192,19 @@ static void response_keep(struct call *call, size_t head, size_t output, size_t 
     struct state *state = call->generation->own;
     const struct jbuf *out = &call->out;
     if (!state->is_kept || out->failed) return;
-    struct response response = {.owner = call->owner,
-                                .previous = state->previous,
-                                .input_len = state->input_len,
-                                .output_len = state->items.len - state->input_len,
-                                .head_len = output - head};
+    struct turn response = {.kind = TURN_RESPONSE,
+                            .owner = call->owner,
+                            .previous = state->previous,
+                            .input_len = state->input_len,
+                            .output_len = state->items.len - state->input_len,
+                            .head_len = output - head};
     call_answer_id(call, response.id);
     jbuf_bytes(&state->items, out->data + head, output - head);
     jbuf_bytes(&state->items, out->data + tail, out->len - tail);
     response.text = state->items;
     state->items = (struct jbuf){0};
     state->is_kept = false;
-    responses_keep(state->store, &response);
+    turns_keep(state->store, &response);
 }
 
 // ---------------------------------------------------------------- whole
@@ -466,7 +467,8 @@ static const struct writer writer = {
 static bool prompt_make(struct call *call, const json_t *body, struct generation *generation) {
     const struct state *state = generation->own;
     struct conversation conversation;
-    json_t *before = state->previous ? responses_items(call, state->previous) : NULL;
+    json_t *before =
+        state->previous ? turns_items(call, state->previous, "previous_response_id") : NULL;
     if (state->previous && !before) return false;
     bool ok = responses_input(call, body, before, &conversation);
     generation->custom = json_incref(conversation.custom);
@@ -482,15 +484,14 @@ static bool state_make(struct call *call, const json_t *body, struct generation 
     if (!state) return call_refuse_memory(call);
     generation->own = state;
     generation->own_free = state_free;
-    state->store = call->server->responses;
+    state->store = call->server->turns;
     return responses_previous(call, body, &state->previous);
 }
 
 // After the request was read: its items are valid.
 static bool state_fill(struct call *call, const json_t *body, struct generation *generation) {
     struct state *state = generation->own;
-    state->is_kept =
-        responses_keeps(state->store) && !json_is_false(json_object_get(body, "store"));
+    state->is_kept = turns_keeps(state->store) && !json_is_false(json_object_get(body, "store"));
     responses_echo(body, &generation->params, state->is_kept, &state->echo);
     if (state->is_kept) responses_items_put(call, body, &state->items);
     state->input_len = state->items.len;

@@ -1,11 +1,11 @@
 // OpenAI's Responses API: responses.c is the handler and the writer. responses_input.c reads
-// requests, responses_kept.c shows responses that are kept (responses_store.h).
+// requests, responses_kept.c shows responses that are kept (turns.h).
 #ifndef RN_SERVER_RESPONSES_H
 #define RN_SERVER_RESPONSES_H
 
 #include "conversation.h"
 #include "params.h"
-#include "responses_store.h"
+#include "turns.h"
 
 // instructions, input, tools and tool_choice "none" of a body. before: the items of the turns
 // before it, NULL: none; it outlives the conversation. out is initialised, and to be deinitialised
@@ -20,10 +20,8 @@ void responses_echo(const json_t *body, const struct params *params, bool is_kep
                     struct jbuf *out);
 
 // The response that previous_response_id names, referred to; NULL: none is named. False: refused.
-bool responses_previous(struct call *call, const json_t *body, struct response **out);
-// All items of its conversation, an array. NULL: refused.
-json_t *responses_items(struct call *call, const struct response *last);
-// The request's own items as struct response has them.
+bool responses_previous(struct call *call, const json_t *body, struct turn **out);
+// The request's own items as struct turn has them.
 void responses_items_put(const struct call *call, const json_t *body, struct jbuf *out);
 
 #endif

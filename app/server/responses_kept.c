@@ -7,6 +7,7 @@
 #include "helpers.h"
 #include "responses.h"
 #include "routes.h"
+#include "turns_read.h"
 
 // ---------------------------------------------------------------- a request's items
 
@@ -70,13 +71,13 @@ void responses_items_put(const struct call *call, const json_t *body, struct jbu
 
 // ---------------------------------------------------------------- conversations
 
-bool responses_previous(struct call *call, const json_t *body, struct response **out) {
+bool responses_previous(struct call *call, const json_t *body, struct turn **out) {
     const struct fields fields = fields_of(call, body, "");
     const char *id = NULL;
     *out = NULL;
     if (!field_string(&fields, "previous_response_id", SIZE_MAX, &id, NULL)) return false;
     if (!id) return true;
-    *out = responses_acquire(call->server->responses, id, call->owner);
+    *out = turns_acquire(call->server->turns, TURN_RESPONSE, id, call->owner);
     if (*out) return true;
     char shown[80];
     unicode_quote(id, strlen(id), shown, sizeof shown);
@@ -84,56 +85,9 @@ bool responses_previous(struct call *call, const json_t *body, struct response *
                        "Previous response with id '%s' not found.", shown);
 }
 
-// All responses of a conversation, the first one first; to be freed. NULL: out of memory.
-static const struct response **turns_of(const struct response *last, size_t *n) {
-    *n = 0;
-    for (const struct response *at = last; at; at = at->previous) ++*n;
-    const struct response **turns = malloc(*n * sizeof *turns);
-    size_t i = *n;
-    for (const struct response *at = last; turns && at; at = at->previous) turns[--i] = at;
-    return turns;
-}
-
-static bool lines_read(struct call *call, const char *at, size_t len, json_t *items) {
-    for (const char *end = at + len, *stop; at < end; at = stop + 1) {
-        stop = memchr(at, '\n', (size_t)(end - at));
-        json_t *item = json_loadb(at, (size_t)(stop - at), JSON_ALLOW_NUL, NULL);
-        if (!item || json_array_append_new(items, item)) return call_refuse_memory(call);
-    }
-    if (json_array_size(items) <= INPUT_ITEMS_MAX) return true;
-    return call_refuse(call, 400, "previous_response_id", "invalid_value",
-                       "previous_response_id: the conversation has more than %d items",
-                       INPUT_ITEMS_MAX);
-}
-
-// The same bound as for a request that brings the whole conversation.
-static bool size_check(struct call *call, const struct response **turns, size_t n) {
-    const size_t most = call->server->config.body_bytes_max;
-    size_t bytes = 0;
-    for (size_t i = 0; i < n; i++) bytes += turns[i]->input_len + turns[i]->output_len;
-    return bytes <= most ||
-           call_refuse(call, 413, "previous_response_id", "body_too_large",
-                       "The conversation has %zu bytes, at most %zu are taken", bytes, most);
-}
-
-json_t *responses_items(struct call *call, const struct response *last) {
-    size_t n;
-    const struct response **turns = turns_of(last, &n);
-    json_t *items = json_array();
-    bool ok = (turns && items) || call_refuse_memory(call);
-    ok = ok && size_check(call, turns, n);
-    for (size_t i = 0; ok && i < n; i++)
-        ok = lines_read(call, turns[i]->text.data, turns[i]->input_len + turns[i]->output_len,
-                        items);
-    free(turns);
-    if (ok) return items;
-    json_decref(items);
-    return NULL;
-}
-
 // ---------------------------------------------------------------- a response
 
-static void response_write(const struct response *response, struct jbuf *out) {
+static void response_write(const struct turn *response, struct jbuf *out) {
     const char *output = response->text.data + response->input_len;
     const char *head = output + response->output_len, *tail = head + response->head_len;
     const size_t len = response->output_len ? response->output_len - 1 : 0; // its last line end
@@ -150,23 +104,8 @@ static void response_write(const struct response *response, struct jbuf *out) {
 
 // ---------------------------------------------------------------- its input
 
-struct line {
-    const char *at;
-    size_t len;
-};
-
-// Takes the lines that follow; returns their number. list NULL: only that.
-static size_t lines_take(const char *at, size_t len, struct line *list) {
-    size_t n = 0;
-    for (const char *end = at + len, *stop; at < end; at = stop + 1, n++) {
-        stop = memchr(at, '\n', (size_t)(end - at));
-        if (list) list[n] = (struct line){at, (size_t)(stop - at)};
-    }
-    return n;
-}
-
 // The items that the response was made of: all turns before it, and its own input.
-static size_t input_take(const struct response **turns, size_t n_turns, struct line *list) {
+static size_t input_take(const struct turn **turns, size_t n_turns, struct line *list) {
     size_t n = 0;
     for (size_t i = 0; i < n_turns; i++) {
         const size_t output = i + 1 < n_turns ? turns[i]->output_len : 0;
@@ -251,11 +190,11 @@ static void page_write(struct call *call, const struct line *lines, size_t n,
     call_answer(call);
 }
 
-static void input_write(struct call *call, const struct response *response) {
+static void input_write(struct call *call, const struct turn *response) {
     struct page page;
     size_t n_turns;
     if (!page_read(call, &page)) return;
-    const struct response **turns = turns_of(response, &n_turns);
+    const struct turn **turns = turns_chain(response, &n_turns);
     struct line *lines =
         turns ? malloc((input_take(turns, n_turns, NULL) + 1) * sizeof *lines) : NULL;
     if (lines) {
@@ -272,10 +211,10 @@ static void input_write(struct call *call, const struct response *response) {
 static const char prefix[] = "/v1/responses/";
 
 // The id in the path; what follows it is *rest.
-static void path_split(const struct call *call, char id[RESPONSE_ID_BYTES], const char **rest) {
+static void path_split(const struct call *call, char id[TURN_ID_BYTES], const char **rest) {
     const char *path = call_path(call) + strlen(prefix);
     const size_t len = strcspn(path, "/");
-    snprintf(id, RESPONSE_ID_BYTES, "%.*s", len < RESPONSE_ID_BYTES ? (int)len : 0, path);
+    snprintf(id, TURN_ID_BYTES, "%.*s", len < TURN_ID_BYTES ? (int)len : 0, path);
     *rest = path + len;
 }
 
@@ -293,7 +232,7 @@ static void refuse_id(struct call *call) {
 }
 
 void responses_get(struct call *call) {
-    char id[RESPONSE_ID_BYTES], stream[8];
+    char id[TURN_ID_BYTES], stream[8];
     const char *rest;
     path_split(call, id, &rest);
     if (*rest && strcmp(rest, "/input_items") != 0) {
@@ -306,7 +245,7 @@ void responses_get(struct call *call) {
                     "stream: a kept response is not streamed again");
         return;
     }
-    struct response *response = responses_acquire(call->server->responses, id, call->owner);
+    struct turn *response = turns_acquire(call->server->turns, TURN_RESPONSE, id, call->owner);
     if (!response) {
         refuse_id(call);
     } else if (*rest) {
@@ -315,16 +254,16 @@ void responses_get(struct call *call) {
         response_write(response, &call->out);
         call_answer(call);
     }
-    responses_release(call->server->responses, response);
+    turns_release(call->server->turns, response);
 }
 
 void responses_remove(struct call *call) {
-    char id[RESPONSE_ID_BYTES];
+    char id[TURN_ID_BYTES];
     const char *rest;
     path_split(call, id, &rest);
     if (*rest) {
         refuse_path(call);
-    } else if (!responses_delete(call->server->responses, id, call->owner)) {
+    } else if (!turns_delete(call->server->turns, TURN_RESPONSE, id, call->owner)) {
         refuse_id(call);
     } else {
         jbuf_printf(&call->out, "{\"id\":\"%s\",\"object\":\"response\",\"deleted\":true}", id);

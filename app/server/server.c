@@ -25,10 +25,10 @@
 #include "metrics.h"
 #include "record/trace.h"
 #include "requests.h"
-#include "responses_store.h"
 #include "served.h"
 #include "server_state.h"
 #include "streams.h"
+#include "turns.h"
 #include "waiting.h"
 
 enum { EVENTS = 256, GRACE_MS = 1000, LOST_MS = 5000, BACKLOG = 1024, UNSENT_BYTES = 128 << 10 };
@@ -285,8 +285,8 @@ static bool models_open(struct server *server) {
     server->metrics = metrics_create(server);
     server->kept = kept_create(config->keep_requests);
     server->served = calloc((size_t)n, sizeof *server->served);
-    server->responses = responses_create(config->keep_responses, config->response_bytes_max);
-    if (!server->metrics || !server->kept || !server->responses || !server->served) return false;
+    server->turns = turns_create(config->keep_responses, config->response_bytes_max);
+    if (!server->metrics || !server->kept || !server->turns || !server->served) return false;
     const struct server_source only = {.name = config->model_name,
                                        .aliases = config->aliases,
                                        .n_aliases = config->n_aliases};
@@ -417,7 +417,7 @@ void server_destroy(struct server *server) {
     for (int i = 0; i < server->n_served; i++) served_end(&server->served[i]);
     free(server->served);
     kept_destroy(server->kept);
-    responses_destroy(server->responses);
+    turns_destroy(server->turns);
     metrics_destroy(server->metrics);
     fd_close(server->epoll_fd);
     fd_close(server->wake_fd);

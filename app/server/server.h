@@ -91,7 +91,7 @@ struct server_config {
     int keep_requests;                          // finished requests whose records are kept
     const struct routing_objective *objectives; // names that stand for priorities
     int n_objectives;
-    int keep_responses; // responses for previous_response_id, and their memory
+    int keep_responses; // responses and messages that are kept (turns.h), and their memory
     size_t response_bytes_max;
 
     size_t body_bytes_max;    // of one request

@@ -15,7 +15,7 @@ struct http;
 struct kept;
 struct loader;
 struct metrics;
-struct responses;
+struct turns;
 struct workers;
 
 // The present load, for /metrics and for limits. An idle server has zeros.
@@ -53,8 +53,8 @@ struct server {
     struct workers *workers;
     struct http *http;
     struct kept *kept;
-    struct loader *loader;       // NULL: there is one model alone
-    struct responses *responses; // any thread
+    struct loader *loader; // NULL: there is one model alone
+    struct turns *turns;   // any thread
 };
 
 // The earlier one of two times; 0: none.
