@@ -248,6 +248,16 @@ static bool read_effort(const struct fields *fields, const struct row *row, cons
     return ok;
 }
 
+// There is one form of it, the reasoning itself.
+static bool read_summary(const struct fields *fields, const struct row *row, const char *name,
+                         struct params *out) {
+    (void)row;
+    int form = -1;
+    if (!field_choice(fields, name, "auto|concise|detailed", &form)) return false;
+    if (form >= 0) out->summary = true;
+    return true;
+}
+
 // The sizes that are usual for models that know no efforts. The largest ones leave the model alone.
 int params_effort_budget(enum effort effort) {
     static const int budgets[] = {

@@ -52,6 +52,7 @@ struct params {
     int top_prompt_logprobs;       // with them
     enum effort effort;            // of the reasoning
     int thinking_budget;           // tokens of reasoning; -1: `effort` says
+    bool summary;                  // of the reasoning, is asked for
     int draft_max;                 // of rn_request: 0: the engine's; -1: none
     int priority;                  // as vLLM's: lower ones go first
     const char *user, *cache_salt; // NULL: none

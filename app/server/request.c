@@ -31,23 +31,6 @@ static bool place_check(struct call *call, bool too_many) {
                        call->server->config.connections_max);
 }
 
-// Why a path that clients of other servers know is not there; NULL: it is not such a path.
-static const char *absent_find(const char *path) {
-    static const struct {
-        const char *path, *why;
-    } absent[] = {
-#define ABSENT(path, why) {path, why},
-#include "absent.def"
-    };
-    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        const size_t len = strlen(absent[i].path) - 1;
-        const bool is_prefix = absent[i].path[len] == '*';
-        if (is_prefix ? !strncmp(path, absent[i].path, len) : !strcmp(path, absent[i].path))
-            return absent[i].why;
-    }
-    return NULL;
-}
-
 // The path without a doubled slash or one at its end.
 static bool path_tidy(const char *path, char *out, size_t size) {
     size_t len = 0;
@@ -84,7 +67,7 @@ static bool route_check(struct call *call) {
                            call->allow, head_method(&call->head));
     }
     char shown[128], near[128];
-    const char *why = absent_find(call->path);
+    const char *why = route_absent(call->path);
     unicode_quote(call->path, strlen(call->path), shown, sizeof shown);
     if (why) return call_refuse(call, 404, NULL, "not_found", "There is no %s: %s", shown, why);
     if (path_near(call->path, near, sizeof near))

@@ -33,8 +33,10 @@ struct state {
     struct jbuf output;    // items that are done
 };
 
+struct form;
 struct item {
     enum answer_part part;
+    const struct form *form; // of the part
     int index;
     const char *status;
     const struct tool_call *tool; // with PART_TOOL
@@ -57,12 +59,43 @@ static void state_free(void *own) {
 
 static bool is_custom(const struct tool_call *tool) { return tool && tool->is_custom; }
 
-// tool: with PART_TOOL.
-static void item_id_put(const struct call *call, enum answer_part part,
-                        const struct tool_call *tool, int index, struct jbuf *out) {
-    static const char *const prefix[] = {
-        [PART_CONTENT] = "msg", [PART_REASONING] = "rs", [PART_TOOL] = "fc"};
-    jbuf_printf(out, "\"%s_%s_%d\"", is_custom(tool) ? "ctc" : prefix[part], call->id, index);
+// How a kind of item is written.
+struct form {
+    const char *prefix; // of its id
+    const char *key;    // of its text in the event `done`
+    const char *delta, *done;
+    const char *part;                   // the type of its part; NULL if it has none
+    const char *part_added, *part_done; // events about that, and what they call its place:
+    const char *place;
+};
+enum { FORM_MESSAGE, FORM_REASONING, FORM_SUMMARY, FORM_FUNCTION, FORM_CUSTOM };
+
+#define TEXT(name)  .delta = "response." name ".delta", .done = "response." name ".done"
+#define PARTS(name) .part_added = "response." name ".added", .part_done = "response." name ".done"
+static const struct form forms[] = {
+    [FORM_MESSAGE] = {"msg", "text", TEXT("output_text"), "output_text", PARTS("content_part"),
+                      "content_index"},
+    [FORM_REASONING] = {"rs", "text", TEXT("reasoning_text"), "reasoning_text",
+                        PARTS("content_part"), "content_index"},
+    [FORM_SUMMARY] = {"rs", "text", TEXT("reasoning_summary_text"), "summary_text",
+                      PARTS("reasoning_summary_part"), "summary_index"},
+    [FORM_FUNCTION] = {"fc", "arguments", TEXT("function_call_arguments")},
+    [FORM_CUSTOM] = {"ctc", "input", TEXT("custom_tool_call_input")},
+};
+#undef TEXT
+#undef PARTS
+
+// tool: with PART_TOOL. The reasoning is its own summary, where one is asked for.
+static const struct form *form_of(const struct call *call, enum answer_part part,
+                                  const struct tool_call *tool) {
+    if (part == PART_CONTENT) return &forms[FORM_MESSAGE];
+    if (part == PART_TOOL) return &forms[is_custom(tool) ? FORM_CUSTOM : FORM_FUNCTION];
+    return &forms[call->generation->params.summary ? FORM_SUMMARY : FORM_REASONING];
+}
+
+static void item_id_put(const struct call *call, const struct form *form, int index,
+                        struct jbuf *out) {
+    jbuf_printf(out, "\"%s_%s_%d\"", form->prefix, call->id, index);
 }
 
 // A text or a list of logprobs that may not be there.
@@ -78,10 +111,10 @@ static void logprobs_put(const struct jbuf *logprobs, struct jbuf *out) {
 
 // The part of a message or a reasoning item.
 static void part_put(const struct item *item, struct jbuf *out) {
-    if (item->part == PART_REASONING) {
-        jbuf_text(out, "{\"type\":\"reasoning_text\"");
-    } else {
-        jbuf_text(out, "{\"type\":\"output_text\",\"annotations\":[]");
+    jbuf_text(out, "{\"type\":");
+    jbuf_cstring(out, item->form->part);
+    if (item->part == PART_CONTENT) {
+        jbuf_text(out, ",\"annotations\":[]");
         logprobs_put(item->logprobs, out);
     }
     jbuf_key(out, "text");
@@ -96,21 +129,28 @@ static void function_put(const struct item *item, struct jbuf *out) {
     jbuf_cstring(out, item->tool->id);
     jbuf_key(out, "name");
     jbuf_string(out, item->tool->name.data, item->tool->name.len);
-    jbuf_key(out, is_custom(item->tool) ? "input" : "arguments");
+    jbuf_key(out, item->form->key);
     text_put(item->text, out);
+}
+
+// The list of an item's parts, and the empty list that a reasoning item has besides.
+static void parts_put(const struct item *item, struct jbuf *out) {
+    const bool is_summary = item->form == &forms[FORM_SUMMARY];
+    if (item->form == &forms[FORM_REASONING]) jbuf_text(out, ",\"summary\":[]");
+    jbuf_text(out, is_summary ? ",\"summary\":[" : ",\"content\":[");
+    if (item->text) part_put(item, out);
+    jbuf_text(out, is_summary ? "],\"content\":[]" : "]");
 }
 
 static void item_put(const struct call *call, const struct item *item, struct jbuf *out) {
     jbuf_text(out, "{\"id\":");
-    item_id_put(call, item->part, item->tool, item->index, out);
+    item_id_put(call, item->form, item->index, out);
     if (item->part == PART_TOOL) {
         function_put(item, out);
     } else {
-        jbuf_text(out, item->part == PART_CONTENT
-                           ? ",\"type\":\"message\",\"role\":\"assistant\",\"content\":["
-                           : ",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
-        if (item->text) part_put(item, out);
-        jbuf_text(out, "]");
+        jbuf_text(out, item->part == PART_CONTENT ? ",\"type\":\"message\",\"role\":\"assistant\""
+                                                  : ",\"type\":\"reasoning\"");
+        parts_put(item, out);
     }
     jbuf_key(out, "status");
     jbuf_cstring(out, item->status);
@@ -232,6 +272,7 @@ static void output_put(const struct call *call, struct generation_choice *choice
             item.text = &choice->text;
             item.logprobs = &logprobs;
         }
+        item.form = form_of(call, item.part, item.tool);
         if (i) jbuf_text(out, ",");
         const size_t from = out->len;
         item_put(call, &item, out);
@@ -279,20 +320,20 @@ static const struct tool_call *tool_open_of(const struct call *call) {
 }
 
 // An event about the open item: its id and place.
-static struct jbuf *item_event_begin(struct call *call, const char *name) {
+static struct jbuf *item_event_begin(struct call *call, const char *name, const struct form *form) {
     const struct state *state = call->generation->own;
     struct jbuf *out = event_begin(call, name);
     jbuf_key(out, "item_id");
-    item_id_put(call, state->part, tool_open_of(call), state->index, out);
+    item_id_put(call, form, state->index, out);
     jbuf_key(out, "output_index");
     jbuf_int(out, state->index);
-    if (state->part != PART_TOOL) jbuf_text(out, ",\"content_index\":0");
+    if (form->part) jbuf_put_int(out, form->place, 0);
     return out;
 }
 
 static void part_event(struct call *call, const char *name, const struct item *item) {
-    if (item->part == PART_TOOL) return;
-    struct jbuf *out = item_event_begin(call, name);
+    if (!item->form->part) return;
+    struct jbuf *out = item_event_begin(call, name, item->form);
     jbuf_key(out, "part");
     part_put(item, out);
     event_end(out);
@@ -325,35 +366,29 @@ static struct item item_open_of(const struct call *call) {
         .index = state->index,
         .status = "in_progress",
         .tool = tool_open_of(call),
+        .form = form_of(call, state->part, tool_open_of(call)),
     };
 }
 
 // All of the open item has come. A function call is whole where its arguments are.
 static void item_close(struct call *call, bool is_whole) {
-    static const char *const names[] = {
-        [PART_CONTENT] = "response.output_text.done",
-        [PART_REASONING] = "response.reasoning_text.done",
-        [PART_TOOL] = "response.function_call_arguments.done",
-    };
     struct state *state = call->generation->own;
     if (!state->open) return;
     struct item item = item_open_of(call);
     item.status = status_of(item.tool ? item.tool->is_complete : is_whole);
     item.text = &state->text;
     item.logprobs = &state->logprobs;
-    struct jbuf *out =
-        item_event_begin(call, is_custom(item.tool) ? "response.custom_tool_call_input.done"
-                                                    : names[item.part]);
+    struct jbuf *out = item_event_begin(call, item.form->done, item.form);
     if (item.tool && !item.tool->is_custom) {
         jbuf_key(out, "name");
         jbuf_string(out, item.tool->name.data, item.tool->name.len);
     } else if (item.part == PART_CONTENT) {
         logprobs_put(item.logprobs, out);
     }
-    jbuf_key(out, is_custom(item.tool) ? "input" : item.tool ? "arguments" : "text");
+    jbuf_key(out, item.form->key);
     text_put(item.text, out);
     event_end(out);
-    part_event(call, "response.content_part.done", &item);
+    part_event(call, item.form->part_done, &item);
     item_event(call, "response.output_item.done", &item);
     if (state->output.len) jbuf_text(&state->output, ",");
     const size_t from = state->output.len;
@@ -377,7 +412,7 @@ static void item_open(struct call *call, enum answer_part part, int tool) {
     struct item item = item_open_of(call);
     item_event(call, "response.output_item.added", &item);
     item.text = &empty;
-    part_event(call, "response.content_part.added", &item);
+    part_event(call, item.form->part_added, &item);
 }
 
 // The logprobs that came since the last piece, for it and for the whole message.
@@ -395,11 +430,6 @@ static void delta_logprobs(const struct call *call, struct generation_choice *ch
 }
 
 static void stream_delta(struct call *call, const struct delta *delta) {
-    static const char *const names[] = {
-        [PART_CONTENT] = "response.output_text.delta",
-        [PART_REASONING] = "response.reasoning_text.delta",
-        [PART_TOOL_ARGUMENTS] = "response.function_call_arguments.delta",
-    };
     struct state *state = call->generation->own;
     const bool is_tool = delta->part == PART_TOOL || delta->part == PART_TOOL_ARGUMENTS;
     if (delta->part == PART_TOOL_END) item_close(call, true);
@@ -407,9 +437,8 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     item_open(call, is_tool ? PART_TOOL : delta->part, delta->tool);
     if (delta->part != PART_CONTENT) delta->choice->n_logprob = delta->choice->n_top = 0;
     if (delta->part == PART_TOOL) return;
-    struct jbuf *out = item_event_begin(call, is_custom(tool_open_of(call))
-                                                  ? "response.custom_tool_call_input.delta"
-                                                  : names[delta->part]);
+    const struct form *form = form_of(call, state->part, tool_open_of(call));
+    struct jbuf *out = item_event_begin(call, form->delta, form);
     jbuf_key(out, "delta");
     jbuf_string(out, delta->text, delta->len);
     if (delta->part == PART_CONTENT) delta_logprobs(call, delta->choice, out);
@@ -499,14 +528,30 @@ static bool state_fill(struct call *call, const json_t *body, struct generation 
 }
 
 void responses_prepare(struct call *call) {
-    const json_t *body = call_json(call);
+    json_t *body = call_json(call);
     struct generation *generation = body ? generation_create(call, &writer) : NULL;
     if (!generation) return;
     if (!params_read(call, body, FAMILY_RESPONSES, &generation->params)) return;
     if (!generation_shape_read(call, generation, body, FAMILY_RESPONSES)) return;
     if (!responses_options(call, body, &generation->params)) return;
     if (!state_make(call, body, generation)) return;
+    if (!responses_references(call, body)) return;
     if (!prompt_make(call, body, generation)) return;
     if (!state_fill(call, body, generation)) return;
     generation_check(call, generation, "input");
+}
+
+void responses_count(struct call *call) {
+    json_t *body = call_json(call);
+    struct generation *generation = body ? generation_create(call, &writer) : NULL;
+    if (!generation) return;
+    if (params_model(call, body) && responses_options(call, body, &generation->params) &&
+        state_make(call, body, generation) && responses_references(call, body) &&
+        prompt_make(call, body, generation)) {
+        jbuf_printf(&call->out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
+                    generation->prompt[0].n_ids);
+        call_answer(call);
+    }
+    generation_destroy(generation); // nothing is left for the engine to do
+    call->generation = NULL;
 }

@@ -21,6 +21,8 @@ void responses_echo(const json_t *body, const struct params *params, bool is_kep
 
 // The response that previous_response_id names, referred to; NULL: none is named. False: refused.
 bool responses_previous(struct call *call, const json_t *body, struct turn **out);
+// Puts the items that item_reference names into the body's input. False: refused.
+bool responses_references(struct call *call, json_t *body);
 // The request's own items as struct turn has them.
 void responses_items_put(const struct call *call, const json_t *body, struct jbuf *out);
 

@@ -281,6 +281,7 @@ void responses_echo(const json_t *body, const struct params *params, bool is_kep
     jbuf_text(out, "{");
     echo(reasoning, "effort", "null", out);
     echo(reasoning, "summary", "null", out);
+    echo_given(reasoning, "generate_summary", out);
     jbuf_text(out, "}");
     jbuf_key(out, "temperature");
     jbuf_real(out, (double)params->sampling.temperature, 4);

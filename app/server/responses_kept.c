@@ -7,6 +7,7 @@
 #include "helpers.h"
 #include "responses.h"
 #include "routes.h"
+#include "streams.h"
 #include "turns_read.h"
 
 // ---------------------------------------------------------------- a request's items
@@ -127,6 +128,88 @@ static bool has_id(struct line line, const char *id) {
     return own.len == strlen(id) + 2 && !memcmp(own.at + 1, id, own.len - 2);
 }
 
+// ---------------------------------------------------------------- items by their ids
+
+// An item's id has the id of the call that kept it: "msg_CALL_0". False if no item of ours has such
+// an id.
+static bool response_id_of(const char *item, char out[TURN_ID_BYTES]) {
+    const char *call = strchr(item, '_'), *end = call ? strchr(call + 1, '_') : NULL;
+    if (!end || end - call >= TURN_ID_BYTES - 8) return false;
+    snprintf(out, TURN_ID_BYTES, "resp%.*s", (int)(end - call), call);
+    return true;
+}
+
+// The lines of a response that may have the item: ids of a request's own items start with "item_".
+static struct line region_of(const struct turn *response, const char *id) {
+    const bool is_input = !strncmp(id, "item_", strlen("item_"));
+    return is_input
+               ? (struct line){response->text.data, response->input_len}
+               : (struct line){response->text.data + response->input_len, response->output_len};
+}
+
+// The line of the item; its length is 0 if there is none.
+static struct line item_in(struct line region, const char *id) {
+    for (const char *end = region.at + region.len, *stop; region.at < end; region.at = stop + 1) {
+        stop = memchr(region.at, '\n', (size_t)(end - region.at));
+        const struct line line = {region.at, (size_t)(stop - region.at)};
+        if (has_id(line, id)) return line;
+    }
+    return (struct line){0};
+}
+
+// Loads the item that the reference names; NULL if it is refused. *bytes is what references may
+// still search: all of a request's together search no more than a body may have.
+static json_t *item_find(const struct fields *reference, size_t *bytes) {
+    struct call *call = reference->call;
+    struct turns *store = call->server->turns;
+    struct line region = {0}, line = {0};
+    char response_id[TURN_ID_BYTES], shown[80];
+    const char *id;
+    size_t len;
+    json_t *item = NULL;
+    if (!conversation_string(reference, "id", INPUT_ID_BYTES_MAX, &id, &len)) return NULL;
+    struct turn *response = response_id_of(id, response_id)
+                                ? turns_acquire(store, TURN_RESPONSE, response_id, call->owner)
+                                : NULL;
+    if (response) region = region_of(response, id);
+    unicode_quote(id, len, shown, sizeof shown);
+    if (region.len > *bytes) {
+        field_refuse(reference, "id", "\"%s\": the items that are named are too large", shown);
+    } else if (!response || !(line = item_in(region, id)).len) {
+        call_refuse(call, 404, "input", "item_not_found", "Item with id '%s' not found.", shown);
+    } else if (!(item = call_json_kept(line.at, line.len))) {
+        call_refuse_memory(call);
+    }
+    *bytes -= item ? region.len : 0;
+    turns_release(store, response);
+    return item;
+}
+
+// A reference may leave out its type. Then it has an id, and no role as a message has.
+static bool is_reference(const json_t *item) {
+    const json_t *type = json_object_get(item, "type");
+    if (json_is_string(type)) return !strcmp(json_string_value(type), "item_reference");
+    return json_object_get(item, "id") && !json_object_get(item, "role");
+}
+
+bool responses_references(struct call *call, json_t *body) {
+    const struct fields fields = fields_of(call, body, "");
+    json_t *input = json_object_get(body, "input"), *item;
+    size_t bytes = call->server->config.body_bytes_max, i;
+    json_array_foreach(input, i, item) {
+        char path[FIELD_PATH_BYTES];
+        struct fields reference;
+        if (!is_reference(item)) continue;
+        if (!conversation_item(&fields, "input", input, i, path, &reference)) return false;
+        json_t *found = item_find(&reference, &bytes);
+        if (!found) return false;
+        if (json_array_set_new(input, i, found)) return call_refuse_memory(call);
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------- pages of input
+
 struct page {
     size_t limit;
     bool is_ascending;
@@ -220,8 +303,10 @@ static void path_split(const struct call *call, char id[TURN_ID_BYTES], const ch
 
 static void refuse_path(struct call *call) {
     char shown[128];
+    const char *why = route_absent(call_path(call));
     unicode_quote(call_path(call), strlen(call_path(call)), shown, sizeof shown);
-    call_refuse(call, 404, NULL, "not_found", "There is no %s", shown);
+    call_refuse(call, 404, NULL, "not_found", "There is no %s%s%s", shown, why ? ": " : "",
+                why ? why : "");
 }
 
 static void refuse_id(struct call *call) {
@@ -255,6 +340,28 @@ void responses_get(struct call *call) {
         call_answer(call);
     }
     turns_release(call->server->turns, response);
+}
+
+static bool is_known(const struct call *call, const char *id) {
+    struct turn *response = turns_acquire(call->server->turns, TURN_RESPONSE, id, call->owner);
+    turns_release(call->server->turns, response);
+    return response || streams_lookup(call->server, call->owner, 0, id);
+}
+
+// OpenAI cancels responses with `background` alone. The end of its connection cancels another one.
+void responses_cancel(struct call *call) {
+    char id[TURN_ID_BYTES];
+    const char *rest;
+    path_split(call, id, &rest);
+    if (strcmp(rest, "/cancel") != 0) {
+        refuse_path(call);
+    } else if (!is_known(call, id)) {
+        refuse_id(call);
+    } else {
+        call_refuse(call, 400, NULL, "not_cancellable",
+                    "Cannot cancel a synchronous response: end the request's connection, which "
+                    "cancels it");
+    }
 }
 
 void responses_remove(struct call *call) {

@@ -41,3 +41,20 @@ const char *route_path(const char *path) {
         if (path_matches(routes[i].path, path)) return routes[i].path;
     return NULL;
 }
+
+// Why a path that clients of other servers know is not there; NULL: it is not such a path.
+const char *route_absent(const char *path) {
+    static const struct {
+        const char *path, *why;
+    } absent[] = {
+#define ABSENT(path, why) {path, why},
+#include "absent.def"
+    };
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        const size_t len = strlen(absent[i].path) - 1;
+        const bool is_prefix = absent[i].path[len] == '*';
+        if (is_prefix ? !strncmp(path, absent[i].path, len) : !strcmp(path, absent[i].path))
+            return absent[i].why;
+    }
+    return NULL;
+}

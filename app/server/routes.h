@@ -26,6 +26,10 @@ const struct route *route_find(const char *method, const char *path, char *allow
 // The path of the first route that the path has, whatever its method; NULL: there is none.
 const char *route_path(const char *path);
 
+// What to use instead of a path that clients of other servers know (absent.def); NULL if it is no
+// such path.
+const char *route_absent(const char *path);
+
 #define ROUTE_AT_ONCE(method, path, access, api, always, handler) void handler(struct call *call);
 #define ROUTE_PREPARE(method, path, api, handler)                 void handler(struct call *call);
 #include "routes.def"

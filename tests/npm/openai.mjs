@@ -272,6 +272,20 @@ test('responses: a conversation continues from a response that the server keeps'
     await refused(client.responses.create({ ...body, input: 'x', conversation: 'conv_1' }), OpenAI.BadRequestError, { status: 400, param: 'conversation' });
 });
 
+test('responses: tokens of an input are counted, and what is not built says what to do', async () => {
+    const first = await client.responses.create({ model, input: 'Tell me a story.', max_output_tokens: 5 });
+    const count = await client.responses.inputTokens.count({ model, input: 'Tell me a story.' });
+    assert.deepEqual(count, { object: 'response.input_tokens', input_tokens: first.usage.input_tokens });
+    const second = { model, input: 'And then?', previous_response_id: first.id };
+    const next = await client.responses.create({ ...second, max_output_tokens: 1 });
+    assert.equal((await client.responses.inputTokens.count(second)).input_tokens, next.usage.input_tokens);
+    await refused(client.responses.cancel(first.id), OpenAI.BadRequestError, { status: 400, message: /Cannot cancel a synchronous response/ });
+    await refused(client.responses.cancel('resp_nothing'), OpenAI.NotFoundError, { status: 404, code: 'response_not_found' });
+    await refused(client.responses.compact({ model, input: 'x' }), OpenAI.NotFoundError, { status: 404, message: /not compacted/ });
+    await refused(client.conversations.create({}), OpenAI.NotFoundError, { status: 404, message: /previous_response_id/ });
+    await refused(client.beta.threads.create({}), OpenAI.NotFoundError, { status: 404, message: /previous_response_id/ });
+});
+
 test('tools are refused where the template knows none', async () => {
     const tools = [{ type: 'function', function: { name: 'weather', description: 'of a place',
         parameters: { type: 'object', properties: { place: { type: 'string' } }, required: ['place'] } } }];

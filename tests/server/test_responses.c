@@ -77,10 +77,10 @@ CASE(wrong_requests_are_refused_by_field) {
         {"{'input':[{'role':'tool','content':'a'}]}", "input[0].role", "'tool'"},
         {"{'input':[{'role':'user'}]}", "input[0].content", "is required"},
         {"{'input':[{'role':'user','content':[{'type':'input_image'}]}]}",
-         "input[0].content[0].type", "'input_image'"},
+         "input[0].content[0].type", "'input_image' is not supported: the model reads text alone"},
         {"{'input':[{'role':'user','content':[{'type':'input_text'}]}]}",
          "input[0].content[0].text", "is required"},
-        {"{'input':[{'type':'item_reference','id':'x'}]}", "input[0].type", "'item_reference'"},
+        {"{'input':[{'type':'item_reference'}]}", "input[0].id", "is required"},
         {"{'input':[{'type':'function_call','name':'x'}]}", "input[0].call_id", "is required"},
         {"{'input':[{'type':'function_call','call_id':'x','name':'f','arguments':''},{'type':'"
          "function_call_output','call_id':'x'}]}",
@@ -106,6 +106,7 @@ CASE(wrong_requests_are_refused_by_field) {
          "text.format.schema", "text.format.schema: /not: "},
         {"{'input':'a','metadata':{'k':1}}", "metadata.k", "got 1"},
         {"{'input':'a','reasoning':'high'}", "reasoning", "'high'"},
+        {"{'input':'a','reasoning':{'summary':'long'}}", "reasoning.summary", "got 'long'"},
         {"{'input':'a','include':[1]}", "include[0]", "got 1"},
         {"{'input':'a','max_output_tokens':0}", "max_output_tokens", "0 "},
     };
@@ -114,6 +115,8 @@ CASE(wrong_requests_are_refused_by_field) {
         answered(responses_prepare, "{'input':'a','previous_response_id':'resp_1','store':true}",
                  404);
     expect_json(unknown, "error.code", "'previous_response_not_found'");
+    unknown = answered(responses_prepare, "{'input':[{'type':'item_reference','id':'x'}]}", 404);
+    assert_string_equal(string_at(unknown, "error.message"), "Item with id 'x' not found.");
 }
 
 // ---------------------------------------------------------------- answers
@@ -147,6 +150,71 @@ CASE(whole_answers_have_items_by_kind) {
     assert_int_equal(number_at(answer, "usage.input_tokens"), n_ids);
     assert_int_equal(number_at(answer, "usage.total_tokens"), n_ids + 7);
     assert_true(json_is_object(at_path(answer, "timings")));
+}
+
+// The summary is the reasoning itself.
+CASE(a_summary_takes_the_place_of_the_reasoning) {
+    static const struct piece pieces[] = {{PART_REASONING, "h"},
+                                          {PART_REASONING, "m"},
+                                          {PART_CONTENT, "a"}};
+    static const char *const asks[] = {"'summary':'auto'", "'generate_summary':'concise'"};
+    char body[128];
+    for (int i = 0; i < 2; i++) {
+        snprintf(body, sizeof body, "{'input':'hi','reasoning':{%s}}", asks[i]);
+        expect_json(answer_of(answer_play(prepare(body), pieces, 3, RN_FINISH_STOP, NULL)),
+                    "output.0",
+                    "{'id':'rs_0123456789abcdef01234567_0','type':'reasoning','summary':[{'type':"
+                    "'summary_text','text':'hm'}],'content':[],'status':'completed'}");
+    }
+    struct call *call = prepare("{'input':'hi','stream':true,'reasoning':{'summary':'detailed'}}");
+    const json_t *events = events_of(answer_play(call, pieces, 3, RN_FINISH_STOP, NULL), false);
+    expect_rows(events, {"2.item.summary", "[]"}, {"2.item.content", "[]"},
+                {"3.type", "'response.reasoning_summary_part.added'"},
+                {"3.part", "{'type':'summary_text','text':''}"}, {"3.summary_index", "0"},
+                {"4.type", "'response.reasoning_summary_text.delta'"}, {"4.delta", "'h'"},
+                {"5.delta", "'m'"}, {"5.summary_index", "0"},
+                {"6.type", "'response.reasoning_summary_text.done'"}, {"6.text", "'hm'"},
+                {"7.type", "'response.reasoning_summary_part.done'"}, {"7.part.text", "'hm'"},
+                {"8.item.summary.0.text", "'hm'"});
+    assert_null(json_object_get(json_array_get(events, 4), "content_index"));
+    expect_json(json_array_get(events, json_array_size(events) - 1), "response.reasoning.summary",
+                "'detailed'");
+}
+
+// References may leave out their type. All of a request's search no more than a body may have.
+CASE(a_reference_is_the_item_of_a_kept_response) {
+    static const char input[] = "{\"id\":\"item_kept_0\",\"type\":\"message\",\"role\":\"user\","
+                                "\"content\":\"q\"}\n",
+                      output[] =
+                          "{\"id\":\"rs_kept_0\",\"type\":\"reasoning\",\"summary\":[{\"type\":"
+                          "\"summary_text\",\"text\":\"hm\"}],\"content\":[]}\n";
+    static const char body[] = "{'input':[{'id':'item_kept_0'},{'id':'rs_kept_0','type':"
+                               "'item_reference'},{'role':'assistant','content':'a'}]}";
+    struct turn turn = {.id = "resp_kept",
+                        .input_len = sizeof input - 1,
+                        .output_len = sizeof output - 1};
+    jbuf_text(&turn.text, input);
+    jbuf_text(&turn.text, output);
+    server.turns = turns_create(2, 1 << 20);
+    turns_keep(server.turns, &turn);
+    server.config.body_bytes_max = sizeof input + sizeof output;
+    struct call *call = call_new(body);
+    assert_true(responses_references(call, call_json(call)));
+    expect_rows(call_json(call), {"input.0.content", "'q'"}, {"input.1.summary.0.text", "'hm'"},
+                {"input.2.content", "'a'"});
+    server.config.body_bytes_max = sizeof input;
+    expect_refusal(responses_prepare, body, "input[1].id", "too large");
+    turns_destroy(server.turns);
+    server.turns = NULL;
+}
+
+CASE(counted_tokens_are_those_of_the_prompt) {
+    const size_t n_ids = prepare("{'input':'hi'}")->generation->prompt[0].n_ids;
+    const json_t *answer = answered(responses_count, "{'input':'hi'}", 200);
+    expect_json(answer, "object", "'response.input_tokens'");
+    assert_int_equal(number_at(answer, "input_tokens"), n_ids);
+    expect_refusal(responses_count, "{'input':7}", "input", "got 7");
+    expect_refusal(responses_count, "{'input':'a','conversation':'c'}", "conversation", "c");
 }
 
 CASE(answers_that_are_cut_are_incomplete) {

@@ -151,6 +151,39 @@ CASE(a_response_is_shown_as_it_was_sent_and_deleted) {
     turn(*state, second, "'input':'f'"); // its conversation is still there
 }
 
+// Clients that know an item's id send that alone.
+CASE(an_item_is_found_by_its_id) {
+    const json_t *first =
+        answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'abc'}", 200);
+    const json_t *output = json_array_get(at_path(first, "output"), 0);
+    char body[512];
+    snprintf(body, sizeof body,
+             "{" ASKED ",'input':[{'role':'user','content':'abc'},{'type':'item_reference','id':"
+             "'%s'},{'role':'user','content':'d'}]}",
+             string_at(output, "id"));
+    const json_t *by_id = answer(*state, 0, "POST", "/v1/responses", body, 200);
+    const json_t *by_turn = turn(*state, first, "'input':'d'");
+    check(json_equal(at_path(by_id, "usage.input_tokens"), at_path(by_turn, "usage.input_tokens")),
+          "tokens");
+    expect_json(answer(*state, 1, "POST", "/v1/responses", body, 404), "error.param", "'input'");
+    const json_t *count = answer(*state, 0, "POST", "/v1/responses/input_tokens", body, 200);
+    check(json_equal(at_path(count, "input_tokens"), at_path(by_id, "usage.input_tokens")),
+          "counted");
+}
+
+CASE(a_response_is_not_cancelled) {
+    const json_t *first =
+        answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'abc'}", 200);
+    char path[128];
+    const json_t *refusal = answer(*state, 0, "POST", path_of(first, "/cancel", path), "{}", 400);
+    check(strstr(string_at(refusal, "error.message"), "Cannot cancel a synchronous response"),
+          "why");
+    answer(*state, 1, "POST", path_of(first, "/cancel", path), "{}", 404);
+    answer(*state, 0, "POST", "/v1/responses/resp_x/cancel", "{}", 404);
+    refusal = answer(*state, 0, "POST", "/v1/responses/compact", "{}", 404);
+    check(strstr(string_at(refusal, "error.message"), "not compacted"), "what to do");
+}
+
 CASE(another_key_finds_nothing) {
     const json_t *mine =
         answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'abc'}", 200);
