@@ -49,12 +49,87 @@ static bool use_read(struct conversation *conversation, const struct fields *blo
     return true;
 }
 
+// ---------------------------------------------------------------- documents
+
+// A field that may be absent, as text of the open message.
+static bool note_read(struct conversation *conversation, const struct fields *block,
+                      const char *name) {
+    const char *text = NULL;
+    size_t len;
+    if (!field_text(block, name, &text, &len)) return false;
+    if (text) conversation_text(conversation, text, len);
+    return true;
+}
+
+static bool citations_check(const struct fields *block) {
+    char place[FIELD_PATH_BYTES + 16];
+    const json_t *citations = NULL;
+    if (!field_object(block, "citations", &citations)) return false;
+    if (!citations) return true;
+    snprintf(place, sizeof place, "%s.citations", block->path);
+    const struct fields fields = fields_of(block->call, citations, place);
+    return field_unsupported(&fields, "enabled", true, "is not supported: ask for quotes in words");
+}
+
+static bool source_read(struct conversation *conversation, const struct fields *source) {
+    static const char types[] = "text|content|base64|url|file";
+    enum { TEXT, CONTENT };
+    int type = -1, media = 0;
+    const char *text;
+    size_t len;
+    if (!field_choice(source, "type", types, &type)) return false;
+    if (type < 0) return field_refuse(source, "type", "is required: one of %s", types);
+    if (type > CONTENT) return field_unsupported(source, "type", false, FIELD_TEXT_ALONE);
+    if (type == CONTENT) return conversation_parts(conversation, source, "content", "text");
+    if (!field_choice(source, "media_type", "text/plain", &media)) return false;
+    if (!conversation_field(source, "data", &text, &len)) return false;
+    conversation_text(conversation, text, len);
+    return true;
+}
+
+// A document of text, for the open message: its title, its context, its text.
+static bool document_text(struct conversation *conversation, const struct fields *block) {
+    char path[FIELD_PATH_BYTES + 16];
+    const json_t *source = NULL;
+    if (!citations_check(block)) return false;
+    if (!field_object(block, "source", &source)) return false;
+    if (!source) return field_refuse(block, "source", "is required: an object");
+    snprintf(path, sizeof path, "%s.source", block->path);
+    const struct fields fields = fields_of(block->call, source, path);
+    return note_read(conversation, block, "title") && note_read(conversation, block, "context") &&
+           source_read(conversation, &fields);
+}
+
+static bool document_read(struct conversation *conversation, const struct fields *block, int role) {
+    conversation_open(conversation, role_name[role]);
+    return document_text(conversation, block);
+}
+
+// ---------------------------------------------------------------- results of tools
+
+static bool result_part_read(struct conversation *conversation, const struct fields *part) {
+    const char *type, *text;
+    size_t len;
+    if (!conversation_type(part, "text|document", NULL, &type)) return false;
+    if (!strcmp(type, "document")) return document_text(conversation, part);
+    if (!conversation_field(part, "text", &text, &len)) return false;
+    conversation_text(conversation, text, len);
+    return true;
+}
+
 static bool result_read(struct conversation *conversation, const struct fields *block, int role) {
     (void)role;
     const json_t *content = json_object_get(block->object, "content");
     if (!conversation_open_result(conversation, block, "tool_use_id")) return false;
     if (!content || json_is_null(content)) return true;
-    return conversation_parts(conversation, block, "content", "text");
+    if (!json_is_array(content)) return conversation_parts(conversation, block, "content", "text");
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        char path[FIELD_PATH_BYTES];
+        struct fields part;
+        if (!conversation_item(block, "content", content, i, path, &part)) return false;
+        if (!result_part_read(conversation, &part)) return false;
+    }
+    return true;
 }
 
 static const struct block {
@@ -62,12 +137,12 @@ static const struct block {
     bool (*read)(struct conversation *conversation, const struct fields *block, int role);
 } blocks[] = {
     {"text", text_read},    {"thinking", thinking_read},  {"redacted_thinking", redacted_read},
-    {"tool_use", use_read}, {"tool_result", result_read},
+    {"tool_use", use_read}, {"tool_result", result_read}, {"document", document_read},
 };
 
 static bool block_read(struct conversation *conversation, const struct fields *block, int role) {
     static const char *const types[] = {
-        [ROLE_USER] = "text|tool_result",
+        [ROLE_USER] = "text|document|tool_result",
         [ROLE_ASSISTANT] = "text|thinking|redacted_thinking|tool_use",
         [ROLE_SYSTEM] = "text",
     };

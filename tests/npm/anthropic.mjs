@@ -77,6 +77,14 @@ test('a system text counts, as a string and as blocks', async () => {
     assert.equal(textOf(parts), textOf(plain));
 });
 
+test('a document of text is read as text', async () => {
+    const source = { type: 'text', media_type: 'text/plain', data: 'The owl is called Ada.' };
+    const asked = { type: 'text', text: messages[0].content };
+    const document = await ask({ messages: [{ role: 'user', content: [{ type: 'document', source, title: 'Owls' }, asked] }] });
+    const text = await ask({ messages: [{ role: 'user', content: `Owls\n${source.data}\n${asked.text}` }] });
+    assert.equal(textOf(document), textOf(text));
+});
+
 test('count_tokens says what the message will use', async () => {
     for (const body of [{ messages }, { messages, system: 'Be kind.' },
         { messages: [...messages, { role: 'assistant', content: 'There was' }] }]) {
@@ -110,7 +118,7 @@ test('what cannot be done is refused by name', async () => {
     await refused(ask({ messages: [] }), ...bad, /messages/);
     await refused(ask({ messages: [{ role: 'wizard', content: 'hi' }] }), ...bad, /wizard/);
     await refused(ask({ temperature: -0.5 }), ...bad, /temperature.*-0\.5/);
-    await refused(ask({ messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: '' } }] }] }), ...bad, /image/);
+    await refused(ask({ messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: '' } }] }] }), ...bad, /messages\[0\]\.content\[0\]\.type: .*image.* is not supported: the model reads text alone/);
     await refused(ask({ messages: [{ role: 'user', content: 'owl '.repeat(2000) }] }), ...bad, /maximum context length is 1024 tokens/);
     await refused(ask({ model: 'nobody' }), Anthropic.NotFoundError, 404, 'not_found_error', /nobody/);
 });

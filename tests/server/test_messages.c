@@ -63,6 +63,26 @@ CASE(blocks_become_chat_messages) {
     }
 }
 
+#define TEXT_SOURCE(text) "'source':{'type':'text','media_type':'text/plain','data':'" text "'}"
+CASE(documents_of_text_are_text) {
+    conversation_expect("{'messages':[{'role':'user','content':[{'type':'document'," TEXT_SOURCE(
+                            "a") ",'title':"
+                                 "'t','context':'c','citations':{'enabled':false},'cache_control':{"
+                                 "'type':'ephemeral'}},"
+                                 "{'type':'text','text':'q'}]}]}",
+                        "messages", "[{'role':'user','content':'t\\nc\\na\\nq'}]");
+    conversation_expect("{'messages':[{'role':'user','content':[{'type':'document','title':null,"
+                        "'source':{'type':'content','content':[{'type':'text','text':'a'},{'type':"
+                        "'text','text':'b'}]}},{'type':'document','source':{'type':'content',"
+                        "'content':'c'}}]}]}",
+                        "messages", "[{'role':'user','content':'a\\nb\\nc'}]");
+    conversation_expect(
+        "{'messages':[{'role':'assistant','content':[{'type':'tool_use','id':'t','name':'f',"
+        "'input':{}}]},{'role':'user','content':[{'type':'tool_result','tool_use_id':'t',"
+        "'content':[{'type':'text','text':'a'},{'type':'document'," TEXT_SOURCE("b") "}]}]}]}",
+        "messages.1", "{'role':'tool','content':'a\\nb','tool_call_id':'t','name':'f'}");
+}
+
 CASE(tools_and_thinking_reach_the_template) {
     conversation_expect(
         "{" HI ",'tools':[{'name':'get','description':'d','input_schema':{'type':'object'}},{'type'"
@@ -96,8 +116,27 @@ CASE(wrong_conversations_are_refused_by_place) {
         {MESSAGE(
              "{'role':'user','content':[{'type':'text','text':'a'},{'type':'image','source':{}}]}"),
          "messages[1].content[1].type: 'image' is not supported: the model reads text alone"},
+        {MESSAGE("{'role':'user','content':[{'type':'wizard'}]}"),
+         "messages[1].content[0].type: expected one of text|document|tool_result, got 'wizard'"},
         {MESSAGE("{'role':'user','content':[{'type':'document'}]}"),
-         "messages[1].content[0].type: "},
+         "messages[1].content[0].source: is required"},
+        {MESSAGE("{'role':'user','content':[{'type':'document','source':{}}]}"),
+         "messages[1].content[0].source.type: is required"},
+        {MESSAGE("{'role':'user','content':[{'type':'document','source':{'type':'text'}}]}"),
+         "messages[1].content[0].source.data: is required"},
+        {MESSAGE("{'role':'user','content':[{'type':'document','source':{'type':'text',"
+                 "'media_type':'text/html','data':'a'}}]}"),
+         "messages[1].content[0].source.media_type: expected one of text/plain"},
+        {MESSAGE("{'role':'user','content':[{'type':'document','source':{'type':'base64'}}]}"),
+         "messages[1].content[0].source.type: 'base64' is not supported: the model reads text "
+         "alone"},
+        {MESSAGE("{'role':'user','content':[{'type':'document','source':{'type':'url'}}]}"),
+         "messages[1].content[0].source.type: 'url' is not supported: the model reads text alone"},
+        {MESSAGE("{'role':'user','content':[{'type':'document','source':{'type':'content',"
+                 "'content':[{'type':'image'}]}}]}"),
+         "messages[1].content[0].source.content[0].type: 'image' is not supported"},
+        {MESSAGE("{'role':'user','content':[{'type':'document','citations':{'enabled':true}}]}"),
+         "messages[1].content[0].citations.enabled: true is not supported"},
         {MESSAGE("{'role':'user','content':[{'type':'tool_use'}]}"),
          "messages[1].content[0].type: "},
         {MESSAGE("{'role':'user','content':[{'type':'tool_result'}]}"),
