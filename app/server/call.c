@@ -254,9 +254,12 @@ static enum call_api api_of_path(const char *path) {
     return API_OPENAI;
 }
 
+// Anthropic's clients send a header of their own, also to paths that other clients know.
 enum call_api call_api_of(const struct call *call) {
-    if (call->route) return call->route->api;
-    return call->path ? api_of_path(call->path) : API_OPENAI;
+    const enum call_api api = call->route  ? call->route->api
+                              : call->path ? api_of_path(call->path)
+                                           : API_OPENAI;
+    return api == API_OPENAI && call_header(call, "anthropic-version") ? API_ANTHROPIC : api;
 }
 
 bool call_refused(const struct call *call) { return call->status >= 400; }

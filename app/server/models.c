@@ -2,6 +2,7 @@
 // models each has its status, in llama.cpp's form. POST /models/load and /models/unload, as
 // llama.cpp's router has them.
 #include <string.h>
+#include <time.h>
 
 #include "openai.h"
 #include "params.h"
@@ -31,12 +32,28 @@ static void status_write(const struct served *served, struct jbuf *out) {
     jbuf_text(out, "}");
 }
 
+// The members that Anthropic's clients read. A name is its own display name.
+static void anthropic_write(const struct served *served, const char *id, struct jbuf *out) {
+    const time_t created = (time_t)served->server->created;
+    struct tm tm;
+    char text[32];
+    gmtime_r(&created, &tm);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    jbuf_text(out, ",\"type\":\"model\",\"display_name\":");
+    jbuf_cstring(out, id);
+    jbuf_printf(out, ",\"created_at\":\"%s\"", text);
+    if (served->state == SERVED_READY)
+        jbuf_printf(out, ",\"max_input_tokens\":%d,\"max_tokens\":%d", served->engine_info.n_ctx,
+                    served->engine_info.n_ctx);
+}
+
 static void model_write(const struct served *served, const char *id, struct jbuf *out) {
     const rn_model_info *info = served->info;
     jbuf_text(out, "{\"id\":");
     jbuf_cstring(out, id);
     jbuf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"runnel\"",
                 (long long)served->server->created);
+    anthropic_write(served, id, out);
     if (served->source) status_write(served, out);
     if (served->state == SERVED_READY) {
         jbuf_printf(out, ",\"max_model_len\":%d,\"meta\":{\"n_ctx\":%d,\"n_ctx_train\":%d",
@@ -57,6 +74,14 @@ static void names_write(const struct served *served, struct jbuf *out) {
     }
 }
 
+// The last of them.
+static const char *last_name(const struct served *served) {
+    const char *name = served->name;
+    for (int i = 0; i < served->n_aliases; i++)
+        if (strcmp(served->aliases[i], served->name) != 0) name = served->aliases[i];
+    return name;
+}
+
 void models_list(struct call *call) {
     const struct server *server = call->server;
     jbuf_text(&call->out, "{\"object\":\"list\",\"data\":[");
@@ -64,7 +89,11 @@ void models_list(struct call *call) {
         if (i) jbuf_text(&call->out, ",");
         names_write(&server->served[i], &call->out);
     }
-    jbuf_text(&call->out, "]}");
+    jbuf_text(&call->out, "],\"has_more\":false,\"first_id\":");
+    jbuf_cstring(&call->out, server->served[0].name);
+    jbuf_text(&call->out, ",\"last_id\":");
+    jbuf_cstring(&call->out, last_name(&server->served[server->n_served - 1]));
+    jbuf_text(&call->out, "}");
     call_answer(call);
 }
 

@@ -24,6 +24,20 @@ async function refused(promise, kind, status, type, message) {
     return error;
 }
 
+test('the model is listed with what the client reads, and found by its name', async () => {
+    const page = await client.models.list();
+    const [one] = page.data;
+    assert.equal(one.type, 'model');
+    assert.equal(one.display_name, model);
+    assert.ok(Math.abs(Date.parse(one.created_at) / 1000 - one.created) < 1);
+    assert.deepEqual([page.has_more, page.first_id, page.last_id], [false, model, model]);
+    let n = 0;
+    for await (const each of client.models.list()) n += each.id === model;
+    assert.equal(n, 1);
+    assert.equal((await client.models.retrieve(model)).display_name, model);
+    await refused(client.models.retrieve('nobody'), Anthropic.NotFoundError, 404, 'not_found_error', /nobody/);
+});
+
 test('a message has a text, and says why it ended', async () => {
     const message = await ask({});
     assert.equal(message.type, 'message');
