@@ -212,6 +212,21 @@ static const char *error_type(enum call_api api, int status) {
     }
 }
 
+// Anthropic's clients know these codes, and read them here.
+static void details_put(const char *param, const char *code, struct jbuf *out) {
+    static const char unsupported[] = "thread_unsupported_request";
+    if (!code || strncmp(code, "thread_", strlen("thread_")) != 0) return;
+    jbuf_key(out, "details");
+    jbuf_text(out, "{\"error_code\":");
+    jbuf_cstring(out, code);
+    if (!strcmp(code, unsupported)) {
+        jbuf_text(out, ",\"unsupported\":[");
+        jbuf_cstring(out, param);
+        jbuf_text(out, "]");
+    }
+    jbuf_text(out, "}");
+}
+
 void call_error_object(enum call_api api, int status, const char *param, const char *code,
                        const char *message, struct jbuf *out) {
     if (api == API_OLLAMA) {
@@ -237,6 +252,7 @@ void call_error_object(enum call_api api, int status, const char *param, const c
             jbuf_text(out, "null");
         }
     }
+    if (api == API_ANTHROPIC) details_put(param, code, out);
     jbuf_text(out, "}}");
 }
 

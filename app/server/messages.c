@@ -9,14 +9,26 @@
 #include "generation_shape.h"
 #include "helpers.h"
 #include "routes.h"
+#include "threads.h"
 
-// The content block that a stream has open.
-struct blocks {
-    bool open;
+// generation->own. Apart from the thread it is for streams.
+struct state {
+    struct thread thread;
+    bool open;             // a content block:
     enum answer_part part; // PART_TOOL for a tool's arguments too
     int tool;
-    int index; // of the open block, or of the next one
+    int index;           // of the open block, or of the next one
+    struct jbuf text;    // of the open block, where the thread is kept
+    struct jbuf content; // blocks that are done, the same
 };
+
+static void state_free(void *own) {
+    struct state *state = own;
+    thread_deinit(&state->thread);
+    jbuf_deinit(&state->text);
+    jbuf_deinit(&state->content);
+    free(state);
+}
 
 // ---------------------------------------------------------------- pieces of both forms
 
@@ -56,6 +68,24 @@ static void input_put(const struct jbuf *arguments, struct jbuf *out) {
     } else {
         jbuf_string(out, arguments->data, arguments->len);
     }
+}
+
+// A content block, behind a comma if it is not the first. tool: with PART_TOOL.
+static void block_put(enum answer_part part, const struct tool_call *tool, const struct jbuf *text,
+                      struct jbuf *out) {
+    if (out->len && out->data[out->len - 1] == '}') jbuf_text(out, ",");
+    if (part == PART_TOOL) {
+        tool_put(tool, out);
+        input_put(text, out);
+    } else if (part == PART_REASONING) {
+        jbuf_text(out, "{\"type\":\"thinking\",\"thinking\":");
+        jbuf_string(out, text->data, text->len);
+        jbuf_text(out, ",\"signature\":\"\"");
+    } else {
+        jbuf_text(out, "{\"type\":\"text\",\"text\":");
+        jbuf_string(out, text->data, text->len);
+    }
+    jbuf_text(out, "}");
 }
 
 static const char *stop_reason(const struct generation_choice *choice) {
@@ -108,31 +138,22 @@ static void tail_put(const struct generation_choice *choice, const struct usage 
 
 static void content_put(const struct generation_choice *choice, struct jbuf *out) {
     jbuf_text(out, "[");
-    if (choice->reasoning.len) {
-        jbuf_text(out, "{\"type\":\"thinking\",\"thinking\":");
-        jbuf_string(out, choice->reasoning.data, choice->reasoning.len);
-        jbuf_text(out, ",\"signature\":\"\"}");
-    }
-    if (choice->text.len) {
-        jbuf_text(out, choice->reasoning.len ? "," : "");
-        jbuf_text(out, "{\"type\":\"text\",\"text\":");
-        jbuf_string(out, choice->text.data, choice->text.len);
-        jbuf_text(out, "}");
-    }
-    for (int i = 0; i < choice->n_tools; i++) {
-        jbuf_text(out, choice->reasoning.len || choice->text.len || i ? "," : "");
-        tool_put(&choice->tool[i], out);
-        input_put(&choice->tool[i].arguments, out);
-        jbuf_text(out, "}");
-    }
+    if (choice->reasoning.len) block_put(PART_REASONING, NULL, &choice->reasoning, out);
+    if (choice->text.len) block_put(PART_CONTENT, NULL, &choice->text, out);
+    for (int i = 0; i < choice->n_tools; i++)
+        block_put(PART_TOOL, &choice->tool[i], &choice->tool[i].arguments, out);
     jbuf_text(out, "]");
 }
 
 static void whole_write(struct call *call, int i) {
     const struct generation *generation = call->generation;
     const struct usage usage = generation_usage(generation);
+    struct state *state = generation->own;
     head_put(call, &call->out);
+    const size_t from = call->out.len;
     content_put(&generation->choice[i], &call->out);
+    if (!call->out.failed)
+        thread_keep(call, &state->thread, call->out.data + from, call->out.len - from);
     tail_put(&generation->choice[i], &usage, &call->out);
     jbuf_text(&call->out, ",");
     generation_timings(call, &call->out);
@@ -164,28 +185,39 @@ static void stream_begin(struct call *call) {
     event_end(&call->out);
 }
 
-static void block_close(struct call *call, struct blocks *blocks) {
-    if (!blocks->open) return;
-    event_begin("content_block_stop", &call->out);
-    jbuf_key(&call->out, "index");
-    jbuf_int(&call->out, blocks->index++);
-    event_end(&call->out);
-    blocks->open = false;
+// The open block is whole: the thread has it.
+static void block_keep(const struct call *call, struct state *state) {
+    if (!state->thread.is_kept) return;
+    const struct tool_call *tool =
+        state->part == PART_TOOL ? &call->generation->choice[0].tool[state->tool] : NULL;
+    block_put(state->part, tool, &state->text, &state->content);
+    if (state->text.failed) state->content.failed = true;
+    jbuf_clear(&state->text);
 }
 
-static void block_open(struct call *call, struct blocks *blocks, const struct delta *delta) {
+static void block_close(struct call *call, struct state *state) {
+    if (!state->open) return;
+    event_begin("content_block_stop", &call->out);
+    jbuf_key(&call->out, "index");
+    jbuf_int(&call->out, state->index++);
+    event_end(&call->out);
+    block_keep(call, state);
+    state->open = false;
+}
+
+static void block_open(struct call *call, struct state *state, const struct delta *delta) {
     struct jbuf *out = &call->out;
     const enum answer_part part = delta->part == PART_TOOL_ARGUMENTS ? PART_TOOL : delta->part;
-    if (blocks->open && blocks->part == part &&
-        (part != PART_TOOL || blocks->tool == delta->tool)) {
+    if (state->open && state->part == part && (part != PART_TOOL || state->tool == delta->tool)) {
         return;
     }
-    block_close(call, blocks);
-    *blocks =
-        (struct blocks){.open = true, .part = part, .tool = delta->tool, .index = blocks->index};
+    block_close(call, state);
+    state->open = true;
+    state->part = part;
+    state->tool = delta->tool;
     event_begin("content_block_start", out);
     jbuf_key(out, "index");
-    jbuf_int(out, blocks->index);
+    jbuf_int(out, state->index);
     jbuf_key(out, "content_block");
     if (part == PART_CONTENT) {
         jbuf_text(out, "{\"type\":\"text\",\"text\":\"\"}");
@@ -204,24 +236,37 @@ static void stream_delta(struct call *call, const struct delta *delta) {
         [PART_REASONING] = ",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":",
         [PART_TOOL_ARGUMENTS] = ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":",
     };
-    struct blocks *blocks = call->generation->own;
+    struct state *state = call->generation->own;
     struct jbuf *out = &call->out;
-    if (delta->part == PART_TOOL_END) block_close(call, blocks);
+    if (delta->part == PART_TOOL_END) block_close(call, state);
     if (delta->part != PART_TOOL && !delta->len) return;
-    block_open(call, blocks, delta);
+    block_open(call, state, delta);
     if (delta->part == PART_TOOL) return;
     event_begin("content_block_delta", out);
     jbuf_key(out, "index");
-    jbuf_int(out, blocks->index);
+    jbuf_int(out, state->index);
     jbuf_text(out, heads[delta->part]);
     jbuf_string(out, delta->text, delta->len);
     jbuf_text(out, "}");
     event_end(out);
+    if (state->thread.is_kept) jbuf_bytes(&state->text, delta->text, delta->len);
 }
 
 static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     (void)choice;
     block_close(call, call->generation->own);
+}
+
+static void stream_keep(struct call *call) {
+    struct state *state = call->generation->own;
+    struct jbuf whole = {0};
+    if (!state->thread.is_kept) return;
+    jbuf_text(&whole, "[");
+    jbuf_bytes(&whole, state->content.data, state->content.len);
+    jbuf_text(&whole, "]");
+    if (!whole.failed && !state->content.failed)
+        thread_keep(call, &state->thread, whole.data, whole.len);
+    jbuf_deinit(&whole);
 }
 
 static void stream_end(struct call *call) {
@@ -237,11 +282,14 @@ static void stream_end(struct call *call) {
     jbuf_text(out, "},");
     generation_timings(call, out);
     event_end(out);
+    stream_keep(call);
     event_begin("message_stop", out);
     event_end(out);
 }
 
 static void stream_error(struct call *call, const struct failure *failure) {
+    struct state *state = call->generation->own;
+    thread_deinit(&state->thread);
     jbuf_text(&call->out, "event: error\ndata: ");
     call_error_object(API_ANTHROPIC, failure->status, NULL, NULL, failure->message, &call->out);
     jbuf_text(&call->out, "\n\n");
@@ -259,10 +307,11 @@ static const struct writer writer = {
 
 // ---------------------------------------------------------------- handlers
 
-// The prompt of a body.
-static bool prompt_make(struct call *call, const json_t *body, struct generation *generation) {
+// The prompt of a body, and of the messages before it; NULL if there are none.
+static bool prompt_make(struct call *call, const json_t *body, const json_t *before,
+                        struct generation *generation) {
     struct conversation conversation;
-    bool ok = messages_input(call, body, &conversation);
+    bool ok = messages_input(call, body, before, &conversation);
     if (ok) {
         const bool prefill = messages_prefill(&conversation);
         ok = generation_chat(call, generation, conversation.messages, conversation.tools,
@@ -272,24 +321,47 @@ static bool prompt_make(struct call *call, const json_t *body, struct generation
     return ok;
 }
 
+static bool prompt_of_thread(struct call *call, const json_t *body, struct generation *generation) {
+    struct state *state = generation->own;
+    json_t *before;
+    const bool ok = thread_messages(call, &state->thread, &before) &&
+                    prompt_make(call, body, before, generation) &&
+                    thread_take(call, &state->thread, body);
+    json_decref(before);
+    return ok;
+}
+
+static struct state *state_make(struct call *call, struct generation *generation) {
+    generation->own = calloc(1, sizeof(struct state));
+    if (!generation->own) {
+        call_refuse_memory(call);
+        return NULL;
+    }
+    generation->own_free = state_free;
+    return generation->own;
+}
+
 void messages_prepare(struct call *call) {
-    const json_t *body = call_json(call);
+    json_t *body = call_json(call);
     struct generation *generation = body ? generation_create(call, &writer) : NULL;
-    if (!generation) return;
-    if (!params_read(call, body, FAMILY_MESSAGES, &generation->params)) return;
-    if (!generation_shape_read(call, generation, body, FAMILY_MESSAGES)) return;
-    if (!prompt_make(call, body, generation)) return;
-    if (!generation_check(call, generation, "messages")) return;
-    generation->own = calloc(1, sizeof(struct blocks));
-    generation->own_free = free;
-    if (!generation->own) call_refuse_memory(call);
+    struct state *state = generation ? state_make(call, generation) : NULL;
+    if (!state) return;
+    const bool ok = thread_read(call, body, &state->thread) &&
+                    params_read(call, body, FAMILY_MESSAGES, &generation->params) &&
+                    generation_shape_read(call, generation, body, FAMILY_MESSAGES) &&
+                    prompt_of_thread(call, body, generation) &&
+                    generation_check(call, generation, "messages");
+    if (!ok) thread_deinit(&state->thread); // the client may try again at once
 }
 
 void messages_count(struct call *call) {
     const json_t *body = call_json(call);
     struct generation *generation = body ? generation_create(call, &writer) : NULL;
     if (!generation) return;
-    if (params_model(call, body) && prompt_make(call, body, generation)) {
+    const struct fields fields = fields_of(call, body, "");
+    if (params_model(call, body) &&
+        field_unsupported(&fields, "thread", false, "is not supported: count all messages") &&
+        prompt_make(call, body, NULL, generation)) {
         jbuf_printf(&call->out, "{\"input_tokens\":%zu}", generation->prompt[0].n_ids);
         call_answer(call);
     }

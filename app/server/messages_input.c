@@ -185,21 +185,30 @@ static bool system_read(struct conversation *conversation, const struct fields *
     return conversation_parts(conversation, body, "system", "text");
 }
 
-static bool messages_read(struct conversation *conversation, const struct fields *body) {
+// `name`: of the list, for refusals.
+static bool list_read(struct conversation *conversation, const struct fields *body,
+                      const char *name, const json_t *messages) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        char path[FIELD_PATH_BYTES];
+        struct fields message;
+        if (!conversation_item(body, name, messages, i, path, &message)) return false;
+        if (!message_read(conversation, &message)) return false;
+    }
+    return true;
+}
+
+static bool messages_read(struct conversation *conversation, const struct fields *body,
+                          const json_t *before) {
     const json_t *messages = NULL;
     if (!field_array(body, "messages", INPUT_ITEMS_MAX, &messages)) return false;
     if (!messages) return field_refuse(body, "messages", "is required: an array");
     const size_t n = json_array_size(messages);
-    if (n == 0) return field_refuse(body, "messages", "[] is empty");
-    for (size_t i = 0; i < n; i++) {
-        char path[FIELD_PATH_BYTES];
-        struct fields message;
-        if (!conversation_item(body, "messages", messages, i, path, &message)) return false;
-        if (!message_read(conversation, &message)) return false;
-    }
+    if (n == 0 && !before) return field_refuse(body, "messages", "[] is empty");
+    if (!list_read(conversation, body, "thread.previous_message_id", before)) return false;
+    if (!list_read(conversation, body, "messages", messages)) return false;
     if (conversation->calls) {
-        char name[FIELD_PATH_BYTES];
-        snprintf(name, sizeof name, "messages[%zu].content", n - 1);
+        char name[FIELD_PATH_BYTES] = "messages";
+        if (n) snprintf(name, sizeof name, "messages[%zu].content", n - 1);
         return field_refuse(body, name, "ends with a tool_use that has no tool_result");
     }
     return true;
@@ -250,12 +259,14 @@ static bool thinking_config_read(struct conversation *conversation, const struct
     return true;
 }
 
-bool messages_input(struct call *call, const json_t *body, struct conversation *out) {
+bool messages_input(struct call *call, const json_t *body, const json_t *before,
+                    struct conversation *out) {
     const struct fields fields = fields_of(call, body, "");
     conversation_init(out);
     conversation_effort(out, &fields, "output_config");
-    return system_read(out, &fields) && messages_read(out, &fields) && tools_read(out, &fields) &&
-           thinking_config_read(out, &fields) && conversation_close(out, call);
+    return system_read(out, &fields) && messages_read(out, &fields, before) &&
+           tools_read(out, &fields) && thinking_config_read(out, &fields) &&
+           conversation_close(out, call);
 }
 
 bool messages_prefill(struct conversation *conversation) {

@@ -8,6 +8,7 @@
 #include "chat_messages.h"
 #include "failing_malloc.h"
 #include "tool_shapes.h"
+#include "turns.h"
 
 static int setup(void **state) {
     tzset(); // the memory of the C library's time zone is not a handler's
@@ -96,6 +97,10 @@ static const struct request requests[] = {
     {embeddings_prepare, API_OPENAI, 6, "{'input':['Once',[1,2,3]]}"},
     {responses_prepare, API_OPENAI, 20, RESPONSES_BODY},
     {messages_prepare, API_ANTHROPIC, 20, MESSAGES_BODY},
+    {messages_prepare, API_ANTHROPIC, 20,
+     "{'max_tokens':9,'thread':{'type':'create'},'system':'s','messages':[{'role':'user','content':"
+     "[{'type':'document','title':'t','source':{'type':'text','data':'a'}}]}]}"},
+    {responses_count, API_OPENAI, 20, "{'input':'hi'}"},
     {messages_count, API_ANTHROPIC, 20, "{'messages':[{'role':'user','content':'hi'}]}"},
     {ollama_chat, API_OLLAMA, 20,
      "{'messages':[{'role':'user','content':'w?'},{'role':'assistant','thinking':'hm'},{'role':'"
@@ -113,6 +118,7 @@ static const struct request requests[] = {
 CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
     const struct answer_marks marks = served.marks;
     served.marks = answer_marks_of("<function="); // which needs the types of parameters
+    server.turns = turns_create(4, 1 << 20);
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         const long before = live;
         int refused = 0;
@@ -136,6 +142,8 @@ CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {
         check(refused >= requests[i].refused_min, "%s: %d failed", requests[i].body, refused);
     }
     served.marks = marks;
+    turns_destroy(server.turns);
+    server.turns = NULL;
 }
 
 // ---------------------------------------------------------------- answers

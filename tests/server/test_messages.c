@@ -3,6 +3,7 @@
 #include "calls.h"
 
 #include "messages.h"
+#include "turns.h"
 
 #define HI     "'max_tokens':9,'messages':[{'role':'user','content':'hi'}]"
 #define STREAM "{" HI ",'stream':true}"
@@ -14,14 +15,15 @@
 
 static int setup(void **state) {
     route.api = API_ANTHROPIC;
+    route.path = "/v1/messages";
     return server_open(state, PLAIN_TEMPLATE);
 }
 
 static void conversation_expect(const char *body, const char *path, const char *expected) {
     struct conversation conversation;
     struct call *call = call_new(body);
-    check(messages_input(call, body_of(call), &conversation), "%s: %.*s", body, (int)call->out.len,
-          call->out.data);
+    check(messages_input(call, body_of(call), NULL, &conversation), "%s: %.*s", body,
+          (int)call->out.len, call->out.data);
     json_t *all =
         json_keep(json_pack("{s:O, s:O*, s:O*}", "messages", conversation.messages, "tools",
                             conversation.tools, "variables", conversation.variables));
@@ -169,6 +171,9 @@ CASE(wrong_conversations_are_refused_by_place) {
         {"{" HI ",'context_management':{'edits':[{'type':'compact_20260112'}]}}",
          "context_management: "},
         {"{" HI ",'speed':'fast'}", "speed: 'fast' is not supported; 'standard' is"},
+        {"{" HI ",'thread':7}", "thread: expected an object, got 7"},
+        {"{" HI ",'thread':{}}", "thread.type: is required"},
+        {"{" HI ",'thread':{'type':'fork'}}", "thread.type: expected one of create|continue"},
     };
 #undef MESSAGE
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -206,7 +211,7 @@ CASE(last_assistant_message_is_a_prefill_unless_it_is_empty) {
                  cases[i].last);
         struct conversation conversation;
         struct call *call = call_new(body);
-        assert_true(messages_input(call, call_json(call), &conversation));
+        assert_true(messages_input(call, call_json(call), NULL, &conversation));
         check(messages_prefill(&conversation) == cases[i].prefill, "%s", body);
         check(json_array_size(conversation.messages) == cases[i].n, "%s", body);
         conversation_deinit(&conversation);
@@ -381,6 +386,95 @@ CASE(errors_and_pings_are_events) {
     call->generation->writer->error(call, &failure);
     expect_rows(events_of(call, false), {"0", "{'type':'ping'}"},
                 {"1.error", "{'type':'api_error','message':'it \\\"broke\\\"'}"});
+}
+
+// ---------------------------------------------------------------- threads
+
+#define TOOLS  "'tools':[{'name':'get','input_schema':{'type':'object'}}]"
+#define CREATE "'thread':{'type':'create'}"
+#define CONTINUE                                                                                   \
+    "'max_tokens':9,'thread':{'type':'continue','previous_message_id':"                            \
+    "'msg_0123456789abcdef01234567'}"
+
+// A turn of a thread, whole or as a stream.
+static struct call *turn_play(const char *body, const char *id, const struct piece *pieces,
+                              size_t n) {
+    struct call *call = call_new(body);
+    strcpy(call->id, id);
+    handle(messages_prepare, call);
+    choices_make(call);
+    return answer_play(call, pieces, n, RN_FINISH_STOP, NULL);
+}
+
+// The prompt of a continued thread is that of the whole conversation, whatever the pieces were.
+CASE(a_continued_thread_has_the_prompt_of_the_whole_conversation) {
+    static const struct piece pieces[] = {{PART_REASONING, "hm"},
+                                          {PART_CONTENT, "a\"b"},
+                                          {PART_TOOL, "get"},
+                                          {PART_TOOL_ARGUMENTS, "{\n\"x\":"},
+                                          {PART_TOOL_ARGUMENTS, "1}"},
+                                          {PART_TOOL_END, ""}};
+    static const char *const firsts[] = {"{" HI "," TOOLS ",'system':'s'," CREATE "}",
+                                         "{" HI "," TOOLS ",'system':'s','stream':true," CREATE
+                                         "}"};
+    static const char result[] =
+        "'messages':[{'role':'user','content':[{'type':'tool_result','tool_use_id':'toolu_0',"
+        "'content':'r'}]}]";
+    static const char whole[] =
+        "{'max_tokens':9,'system':'s'," TOOLS ",'messages':[{'role':'user','content':'hi'},{'role':"
+        "'assistant','content':[{'type':'thinking','thinking':'hm'},{'type':'text','text':'a\\\"b'}"
+        ",{'type':'tool_use','id':'toolu_0','name':'get','input':{'x':1}}]},{'role':'user',"
+        "'content':[{'type':'tool_result','tool_use_id':'toolu_0','content':'r'}]}]}";
+    server.turns = turns_create(8, 1 << 20);
+    server.config.body_bytes_max = 1 << 20;
+    for (int i = 0; i < 2; i++) {
+        char body[512];
+        turn_play(firsts[i], "0123456789abcdef01234567", pieces, 6);
+        snprintf(body, sizeof body, "{" CONTINUE ",%s}", result);
+        const struct generation_prompt *next =
+            call_prepared(messages_prepare, body)->generation->prompt;
+        const struct generation_prompt *all =
+            call_prepared(messages_prepare, whole)->generation->prompt;
+        assert_int_equal(next->n_ids, all->n_ids);
+        assert_memory_equal(next->ids, all->ids, all->n_ids * sizeof *all->ids);
+        call_free(kept[--n_kept]);
+        call_free(kept[--n_kept]); // gives its claim back
+        turns_delete(server.turns, TURN_MESSAGE, "msg_0123456789abcdef01234567", (struct owner){0});
+    }
+    turns_destroy(server.turns);
+    server.turns = NULL;
+}
+
+static void details_expect(const char *body, int status, const char *want) {
+    expect_json(answered(messages_prepare, body, status), "error.details", want);
+}
+
+CASE(threads_are_refused_with_the_codes_that_clients_know) {
+    static const struct piece text = {PART_CONTENT, "a"};
+    details_expect("{" HI "," CREATE "}", 400,
+                   "{'error_code':'thread_unsupported_request','unsupported':['thread']}");
+    server.turns = turns_create(8, 1 << 20);
+    server.config.body_bytes_max = 1 << 20;
+    details_expect("{" CONTINUE ",'messages':[]}", 404, "{'error_code':'thread_not_found'}");
+    turn_play("{" HI ",'system':'s'," CREATE "}", "0123456789abcdef01234567", &text, 1);
+    details_expect("{" CONTINUE ",'messages':[],'system':'other'}", 400,
+                   "{'error_code':'thread_fingerprint_mismatch'}");
+    details_expect("{" CONTINUE ",'messages':[]," TOOLS "}", 400,
+                   "{'error_code':'thread_fingerprint_mismatch'}");
+    struct call *call =
+        call_prepared(messages_prepare, "{" CONTINUE ",'messages':[],'system':'s'}");
+    details_expect("{" CONTINUE ",'messages':[]}", 400,
+                   "{'error_code':'thread_continue_in_flight'}");
+    strcpy(call->id, "second");
+    answer_play(call, &text, 1, RN_FINISH_STOP, NULL);
+    details_expect("{" CONTINUE ",'messages':[]}", 400,
+                   "{'error_code':'thread_already_continued'}");
+    expect_refusal(messages_count, "{" HI "," CREATE "}", NULL, "thread: ");
+    expect_refusal(messages_prepare, "{" HI ",'thread':{'type':'continue'}}", NULL,
+                   "thread.previous_message_id: is required");
+    while (n_kept) call_free(kept[--n_kept]);
+    turns_destroy(server.turns);
+    server.turns = NULL;
 }
 
 TEST_PROGRAM(messages) { return cases_run(setup, close_server); }

@@ -184,6 +184,44 @@ CASE(a_response_is_not_cancelled) {
     check(strstr(string_at(refusal, "error.message"), "not compacted"), "what to do");
 }
 
+// ---------------------------------------------------------------- threads
+
+#define SAID(text)                                                                                 \
+    "'max_tokens':30,'ignore_eos':true,'messages':[{'role':'user','content':'" text "'}]"
+
+static const json_t *thread_turn(const struct serve *serve, int key, const json_t *previous,
+                                 int status) {
+    char body[512];
+    snprintf(body, sizeof body,
+             "{" SAID("ghi") ",'thread':{'type':'continue','previous_message_id':'%s'}}",
+             string_at(previous, "id"));
+    return answer(serve, key, "POST", "/v1/messages?beta=true", body, status);
+}
+
+// A turn evaluates its new tokens alone, and is the turn of a client that sends everything.
+CASE(a_thread_is_continued_by_its_key_and_once) {
+    const json_t *first = answer(*state, 0, "POST", "/v1/messages",
+                                 "{" SAID("abc def") ",'thread':{'type':'create'}}", 200);
+    expect_json(thread_turn(*state, 1, first, 404), "error.details.error_code",
+                "'thread_not_found'");
+    const json_t *second = thread_turn(*state, 0, first, 200);
+    json_t *body = json_keep(
+        json_pack("{s:i,s:b,s:[{s:s,s:s},{s:s,s:O},{s:s,s:s}]}", "max_tokens", 30, "ignore_eos", 1,
+                  "messages", "role", "user", "content", "abc def", "role", "assistant", "content",
+                  at_path(first, "content"), "role", "user", "content", "ghi"));
+    char *text = json_dumps(body, 0);
+    struct reply reply = serve_finish(ask_with(*state, 0, "POST", "/v1/messages", text));
+    free(text);
+    const json_t *whole = json_of(reply.body, strlen(reply.body));
+    reply_free(&reply);
+    check(json_equal(at_path(second, "content"), at_path(whole, "content")), "another text");
+    expect_json(thread_turn(*state, 0, first, 400), "error.details.error_code",
+                "'thread_already_continued'");
+    thread_turn(*state, 0, second, 200);
+    char path[128];
+    answer(*state, 0, "GET", path_of(first, "", path), NULL, 404);
+}
+
 CASE(another_key_finds_nothing) {
     const json_t *mine =
         answer(*state, 0, "POST", "/v1/responses", "{" ASKED ",'input':'abc'}", 200);
