@@ -106,6 +106,17 @@ int32_t rn_token_eos(const rn_model *model); // the token that ends a text; -1: 
 int32_t
 rn_token_eot(const rn_model *model); // the token that ends a turn; -1: none but rn_token_eos
 int32_t rn_token_pad(const rn_model *model); // the token that fills rows; -1: none
+// The parts of a prompt for the text between two others (fill in the middle).
+typedef enum rn_fim {
+    RN_FIM_PREFIX,     // in front of the text before
+    RN_FIM_SUFFIX,     // in front of the text behind
+    RN_FIM_MIDDLE,     // in front of the text that the model writes
+    RN_FIM_PAD,        // fills rows
+    RN_FIM_REPOSITORY, // in front of the name of a project
+    RN_FIM_FILE,       // in front of the name of a file
+} rn_fim;
+// The token that a model's file names for the part; -1: it names none.
+int32_t rn_token_fim(const rn_model *model, rn_fim part);
 // Control tokens and the unknown token, which are no text. An id outside the vocabulary is none.
 bool rn_token_is_special(const rn_model *model, int32_t id);
 // Tokens that end a text: of texts, turns and messages.
@@ -467,6 +478,13 @@ typedef struct rn_request {
     // the share of the prompt that has to be cached when it is its turn, 0 to 1. If less is, the
     // request ends with RN_FINISH_CACHE, so that a caller can have the prompt evaluated elsewhere
     double cache_share;
+    // Bounds on lines, for editors that complete code. A line after the first that starts with
+    // fewer blanks and tabs ends the text at its first other character, which may be its end.
+    // 0: any line may come
+    int indent_min;
+    // the text ends with the first token that ends a line this long after the first token; 0: no
+    // such token. The only bound by which the time changes a text
+    double line_ms_max;
 } rn_request;
 
 // Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped;

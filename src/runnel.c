@@ -273,6 +273,26 @@ int32_t rn_token_eos(const rn_model *model) { return tokenizer_eos(model->tokeni
 int32_t rn_token_eot(const rn_model *model) { return tokenizer_eot(model->tokenizer); }
 int32_t rn_token_pad(const rn_model *model) { return tokenizer_pad(model->tokenizer); }
 
+// The second key of a part is that of older files.
+int32_t rn_token_fim(const rn_model *model, rn_fim part) {
+    static const char *const keys[][2] = {
+        [RN_FIM_PREFIX] = {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"},
+        [RN_FIM_SUFFIX] = {"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"},
+        [RN_FIM_MIDDLE] = {"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"},
+        [RN_FIM_PAD] = {"tokenizer.ggml.fim_pad_token_id"},
+        [RN_FIM_REPOSITORY] = {"tokenizer.ggml.fim_rep_token_id"},
+        [RN_FIM_FILE] = {"tokenizer.ggml.fim_sep_token_id"},
+    };
+    if ((size_t)part >= sizeof keys / sizeof *keys) return -1;
+    for (int i = 0; i < 2 && keys[part][i]; i++) {
+        const struct meta_view *meta = weights_meta_find(model->weights, keys[part][i]);
+        int64_t id;
+        if (meta && meta_get_i64(meta, &id) && id >= 0 && id < tokenizer_size(model->tokenizer))
+            return (int32_t)id;
+    }
+    return -1;
+}
+
 bool rn_token_is_special(const rn_model *model, int32_t id) {
     const bool known = id >= 0 && id < tokenizer_size(model->tokenizer);
     return known && tokenizer_is_special(model->tokenizer, id);

@@ -178,6 +178,8 @@ class Request(Structure):
         (c_bool, "normalize"),
         (c_void_p, "on_logits on_logits_ctx"),
         (c_double, "ttft_ms tpot_ms cache_share"),
+        (c_int, "indent_min"),
+        (c_double, "line_ms_max"),
     )
 
 
@@ -315,6 +317,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "rn_token_eos": (c_int32, _P),
     "rn_token_eot": (c_int32, _P),
     "rn_token_pad": (c_int32, _P),
+    "rn_token_fim": (c_int32, _P, c_int),
     "rn_token_is_special": (c_bool, _P, c_int32),
     "rn_token_is_end": (c_bool, _P, c_int32),
     "rn_free": (None, _P),

@@ -245,4 +245,37 @@ CASE(a_gap_with_a_preemption_is_put_down_to_it) {
     rn_engine_destroy(engine);
 }
 
+// The end of a line ends the text once the lines' time is over; other tokens do not.
+CASE(a_line_that_ends_late_ends_the_text) {
+    static const struct {
+        const char *text; // of every token
+        double line_ms_max;
+        int n_ids;
+        rn_finish finish;
+    } cases[] = {
+        {"\n", 0, 30, RN_FINISH_LENGTH},   {"\n", 3.5, 5, RN_FINISH_LENGTH},
+        {"\n", 4, 6, RN_FINISH_LENGTH},    {"\n", 1e-3, 2, RN_FINISH_LENGTH},
+        {"\n", 1e9, 30, RN_FINISH_LENGTH}, {" a", 3.5, 30, RN_FINISH_LENGTH},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_engine *engine = new_engine(&(rn_engine_options){.n_ctx = 64});
+        int32_t *ids;
+        size_t n_ids;
+        assert_int_equal(rn_tokenize(model, cases[i].text, strlen(cases[i].text), 0, &ids, &n_ids,
+                                     NULL),
+                         RN_OK);
+        const rn_logit_bias bias = {.token = ids[n_ids - 1], .bias = 100};
+        rn_free(ids);
+        rn_request request = request_for(1, 4, 30); // then every step takes 1 ms
+        request.sampling.logit_bias = &bias;
+        request.sampling.n_logit_bias = 1;
+        request.line_ms_max = cases[i].line_ms_max;
+        streams_run(engine, &request, &stream[0]);
+        check(stream[0].n_ids == cases[i].n_ids, "case %zu: %d tokens", i, stream[0].n_ids);
+        assert_int_equal(stream[0].finish, cases[i].finish);
+        streams_check_empty(engine);
+        rn_engine_destroy(engine);
+    }
+}
+
 TEST_PROGRAM(gaps) { return cases_run(open_model, close_model); }

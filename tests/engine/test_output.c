@@ -60,6 +60,55 @@ CASE(stop_strings_never_leak_at_any_piece_size) {
     }
 }
 
+// Feeds text in pieces of n bytes; what comes out must be expected, and the lines end it or not.
+static void stream_lines(const char *text, size_t piece, int indent_min, const char *stop,
+                         const char *expected, bool is_outdented) {
+    struct output output;
+    assert_int_equal(output_init(&output, &stop, 1, 64, 1, NULL), RN_OK);
+    output.indent_min = indent_min;
+    char got[256];
+    size_t n_got = 0;
+    const size_t len = strlen(text);
+    for (size_t at = 0; at < len && output.matched < 0 && !output.is_outdented; at += piece) {
+        const size_t n = len - at < piece ? len - at : piece;
+        output_begin(&output);
+        const struct text_span out =
+            output_feed(&output, (struct text_span){text + at, n}, true, at + n == len);
+        memcpy(got + n_got, out.data, out.len);
+        n_got += out.len;
+    }
+    got[n_got] = 0;
+    check(!strcmp(got, expected), "piece %zu: '%s' instead of '%s'", piece, got, expected);
+    assert_int_equal(output.is_outdented, is_outdented);
+    output_deinit(&output);
+}
+
+CASE(a_line_that_is_indented_too_little_ends_the_text) {
+    static const struct {
+        const char *text;
+        int indent_min;
+        const char *expected;
+        bool ends;
+    } cases[] = {
+        {"a;\n  b;\n c;\n  d", 2, "a;\n  b;\n ", true},
+        {"a;\n  b;\n c;\n  d", 1, "a;\n  b;\n c;\n  d", false},
+        {"a;\n  b;\n c;\n  d", 0, "a;\n  b;\n c;\n  d", false},
+        {"a;\n\t\tb;\n}\n", 2, "a;\n\t\tb;\n", true},
+        {"a;\n\n  b", 2, "a;\n", true}, // an empty line has no blanks
+        {"a;\n    \n  b", 2, "a;\n    \n  b", false},
+        {"a;\n  ", 4, "a;\n  ", false}, // nothing but blanks came
+        {"no line", 4, "no line", false},
+        {"\nx", 4, "\n", true},
+        {"a\n  STOP b", 2, "a\n  ", false}, // the stop string comes first
+        {"a\n STOP b", 2, "a\n ", true},
+        {"aST\nSTOP", 2, "aST\n", true}, // the held start of a stop string is text
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t piece = 1; piece <= 20; piece++)
+            stream_lines(cases[i].text, piece, cases[i].indent_min, "STOP", cases[i].expected,
+                         cases[i].ends);
+}
+
 CASE(the_earliest_match_wins_when_one_piece_holds_two) {
     const char *stop[] = {"late", "early"};
     assert_int_equal(stream("an early and a late one", 64, stop, 2, "an "), 1);

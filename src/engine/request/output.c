@@ -1,5 +1,6 @@
 // Streaming text with stop strings. Text is given out up to the longest tail that could still
-// become a stop string.
+// become a stop string. A line that is indented too little ends the text, too, and nothing has to
+// be held back for that: the line's blanks are part of the text.
 #define _GNU_SOURCE 1 // memmem
 #include "engine/request/output.h"
 
@@ -9,7 +10,7 @@
 
 rn_status output_init(struct output *output, const char *const *stop, size_t n_stop,
                       size_t token_bytes_max, int n_tokens, rn_error *err) {
-    *output = (struct output){.matched = -1};
+    *output = (struct output){.matched = -1, .indent = -1};
     size_t stop_bytes_max = 0;
     if (n_stop > 0) {
         output->stop = calloc(n_stop, sizeof *output->stop);
@@ -82,6 +83,22 @@ static size_t find_beginning(const struct output *output) {
     return first;
 }
 
+// The first place in the held text, from `from` on, where a line starts that has too few blanks: at
+// its first other character, which a line break is, too. n_held if there is none.
+static size_t find_outdent(struct output *output, size_t from) {
+    const char *const held = output->text + output->n_out;
+    if (output->indent_min == 0) return output->n_held;
+    for (size_t at = from; at < output->n_held; at++) {
+        const bool is_blank = held[at] == ' ' || held[at] == '\t';
+        if (!is_blank && output->indent >= 0 && output->indent < output->indent_min) return at;
+        if (held[at] == '\n')
+            output->indent = 0;
+        else if (output->indent >= 0)
+            output->indent = is_blank ? output->indent + 1 : -1;
+    }
+    return output->n_held;
+}
+
 static struct text_span give(struct output *output, size_t n) {
     const struct text_span text = {output->text + output->n_out, n};
     output->n_out += n;
@@ -90,9 +107,17 @@ static struct text_span give(struct output *output, size_t n) {
     return text;
 }
 
+// The text ends at this place of the held text.
+static struct text_span end_at(struct output *output, size_t at) {
+    const struct text_span text = give(output, at);
+    output->n_held = 0;
+    return text;
+}
+
 struct text_span output_feed(struct output *output, struct text_span bytes, bool may_stop,
                              bool last) {
-    assert(output->matched < 0);
+    assert(output->matched < 0 && !output->is_outdented);
+    const size_t known = output->n_held;
     char *const held = output->text + output->n_out;
     assert(output->n_out + output->n_held + 3 * (bytes.len + 4) <= output->capacity);
     output->n_held +=
@@ -100,11 +125,13 @@ struct text_span output_feed(struct output *output, struct text_span bytes, bool
     if (last) output->n_held += detokenizer_finish(&output->detok, held + output->n_held);
     if (!may_stop) output->n_past = output->n_held;
     const size_t stop = may_stop ? find_stop(output) : output->n_held;
-    if (output->matched >= 0) {
-        const size_t n_kept = output->keeps_stop ? output->stop[output->matched].len : 0;
-        const struct text_span text = give(output, stop + n_kept);
-        output->n_held = 0;
-        return text;
+    const size_t stop_len = output->matched >= 0 ? output->stop[output->matched].len : 0;
+    const size_t outdent = find_outdent(output, known);
+    if (outdent < stop + stop_len) { // it came before the stop string was whole
+        output->is_outdented = true;
+        output->matched = -1;
+        return end_at(output, outdent);
     }
+    if (output->matched >= 0) return end_at(output, stop + (output->keeps_stop ? stop_len : 0));
     return give(output, last ? output->n_held : find_beginning(output));
 }

@@ -16,6 +16,9 @@ struct output {
     int matched;     // index of the stop string that ended the text; -1: none
     bool keeps_stop; // that string is a part of the text
     size_t n_past;   // held bytes that no stop string ends in: it came too early
+    int indent_min;  // blanks that each line after the first must start with; 0: any line may come
+    int indent;      // of the last line, while it has nothing else; -1: it has, or is the first
+    bool is_outdented; // a line with fewer ended the text
 };
 
 // The longest text that a call gives out, with stop strings of up to that many bytes. Room for one

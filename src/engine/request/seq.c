@@ -69,6 +69,10 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
         return err_set(err, RN_ERR_ARG, "ttft_ms is %g, expected 0 or more", request->ttft_ms);
     if (!(request->tpot_ms >= 0 && isfinite(request->tpot_ms)))
         return err_set(err, RN_ERR_ARG, "tpot_ms is %g, expected 0 or more", request->tpot_ms);
+    if ((s = check_range("indent_min", request->indent_min, 0, INT_MAX, err))) return s;
+    if (!(request->line_ms_max >= 0 && isfinite(request->line_ms_max)))
+        return err_set(err, RN_ERR_ARG, "line_ms_max is %g, expected 0 or more",
+                       request->line_ms_max);
     if (!(request->cache_share >= 0 && request->cache_share <= 1))
         return err_set(err, RN_ERR_ARG, "cache_share is %g, expected 0 to 1", request->cache_share);
     if (request->cache_salt &&
@@ -117,6 +121,11 @@ static uint64_t user_hash(const char *user) {
     return hash;
 }
 
+static uint64_t bound_ns(double ms) {
+    const double longest = 1e18; // ns, 30 years
+    return ms > 0 && ms * 1e6 < longest ? (uint64_t)(ms * 1e6) : UINT64_MAX;
+}
+
 static void fill_service(struct seq *seq, const rn_request *request,
                          const struct seq_limits *limits) {
     const double longest = 1e18; // ns, 30 years
@@ -135,13 +144,9 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->pooling = request->pooling;
     seq->normalize = request->normalize;
     seq->special_text = request->special_text;
+    seq->line_ns = bound_ns(request->line_ms_max);
     seq->cache_share = request->cache_share;
     seq->choices.constraint = request->constraint;
-}
-
-static uint64_t bound_ns(double ms) {
-    const double longest = 1e18; // ns, 30 years
-    return ms > 0 && ms * 1e6 < longest ? (uint64_t)(ms * 1e6) : UINT64_MAX;
 }
 
 static rn_status allocate_bound(struct seq *seq, const rn_request *request, rn_error *err) {
@@ -220,6 +225,7 @@ static rn_status fill(struct seq *seq, const rn_request *request, const struct s
     status = output_init(&seq->output, request->stop, request->n_stop, limits->token_bytes_max,
                          1 + seq->draft_max, err);
     seq->output.keeps_stop = request->include_stop;
+    seq->output.indent_min = request->indent_min;
     return status;
 }
 

@@ -2,6 +2,7 @@
 // back, events are queued.
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "engine/step/promise.h"
 
@@ -109,16 +110,26 @@ static void count_step(struct engine *engine, const struct flight *flight,
         ledger_share(&engine->rates, engine->plan, &rows, flight->n_work, &engine->step_cost);
 }
 
-// Text into the event; the sequence ends when a stop string matched or nothing more will come.
+// The time of the text's lines is over, and a line ends.
+static bool is_late_line(const struct engine *engine, const struct seq *seq,
+                         struct text_span bytes) {
+    return engine->event_ns - seq->account.sum.first_ns > seq->line_ns && bytes.len > 0 &&
+           memchr(bytes.data, '\n', bytes.len);
+}
+
+// Text into the event; the sequence ends when a stop string matched, a line ended it, or nothing
+// more will come.
 static void publish_text(struct engine *engine, struct seq *seq, rn_event *event,
                          struct text_span bytes, rn_finish last) {
     const struct rules *rules = seq->choices.rules;
     const bool may_stop = !rules || seq->n_token - seq->n_prompt >= rules->min_tokens;
+    if (last == RN_FINISH_NONE && is_late_line(engine, seq, bytes)) last = RN_FINISH_LENGTH;
     const struct text_span text =
         output_feed(&seq->output, bytes, may_stop, last != RN_FINISH_NONE);
     event->text = text.data;
     event->text_len = text.len;
     if (seq->output.matched >= 0) last = RN_FINISH_STOP;
+    if (seq->output.is_outdented) last = RN_FINISH_LENGTH;
     if (last != RN_FINISH_NONE) engine_finish(engine, seq, event, last, RN_OK);
 }
 
