@@ -8,9 +8,9 @@
 
 #include "fields.h"
 
-// The marks of a family of models. Without a middle the suffix comes first, and the prefix is what
-// the model continues.
-static const struct marks {
+// The marks of a family of models, for files that do not name them by id. Without a middle the
+// suffix comes first, and the prefix is what the model continues.
+static const struct {
     const char *prefix, *suffix, *middle;
 } families[] = {
     {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},    // Qwen, CodeGemma
@@ -18,13 +18,18 @@ static const struct marks {
     {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},          // SantaCoder
     {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},    // DeepSeek
     {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"}, // GLM
+    {"▁<PRE>", "▁<SUF>", "▁<MID>"},                            // CodeLlama
+    {"<PRE>", "<SUF>", "<MID>"},                               // its conversions
+    {"<|prefix|>", "<|suffix|>", "<|middle|>"},                // Falcon-H1 for code
     {"[PREFIX]", "[SUFFIX]", NULL},                            // Codestral
 };
 static const char *const repositories[] = {"<|repo_name|>", "<repo_name>", "<reponame>"};
 static const char *const separators[] = {"<|file_sep|>", "<file_sep>", "<filename>"};
 // Marks behind which another file or text would start.
-static const char *const ends[] = {"<|endoftext|>", "<|fim_pad|>",  "<fim_pad>",  "<|repo_name|>",
-                                   "<repo_name>",   "<|file_sep|>", "<file_sep>", "<|cursor|>"};
+static const char *const ends[] = {"<|endoftext|>", "<|fim_pad|>", "<fim_pad>",
+                                   "<|repo_name|>", "<repo_name>", "<|file_sep|>",
+                                   "<file_sep>",    "<|cursor|>",  "▁<EOT>"};
+static const rn_fim named_ends[] = {RN_FIM_PAD, RN_FIM_REPOSITORY, RN_FIM_FILE};
 
 // The id of a mark; -1: the vocabulary has none.
 static int32_t mark_find(const rn_model *model, const char *text) {
@@ -37,20 +42,26 @@ static int32_t mark_find(const rn_model *model, const char *text) {
     return id;
 }
 
-static int32_t mark_first(const rn_model *model, const char *const *texts, size_t n) {
-    int32_t id = -1;
+// The id that the model's file names for the part, else that of the first of the texts.
+static int32_t part_find(const rn_model *model, rn_fim part, const char *const *texts, size_t n) {
+    int32_t id = rn_token_fim(model, part);
     for (size_t i = 0; id < 0 && i < n; i++) id = mark_find(model, texts[i]);
     return id;
 }
 
-static const struct marks *family_find(const rn_model *model) {
+struct marks {
+    int32_t prefix, suffix, middle; // -1: the family has no middle
+};
+
+static bool marks_find(const rn_model *model, struct marks *out) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        const struct marks *marks = &families[i];
-        if (mark_find(model, marks->prefix) >= 0 && mark_find(model, marks->suffix) >= 0 &&
-            (!marks->middle || mark_find(model, marks->middle) >= 0))
-            return marks;
+        *out = (struct marks){part_find(model, RN_FIM_PREFIX, &families[i].prefix, 1),
+                              part_find(model, RN_FIM_SUFFIX, &families[i].suffix, 1),
+                              part_find(model, RN_FIM_MIDDLE, &families[i].middle, 1)};
+        if (out->prefix >= 0 && out->suffix >= 0 && (!families[i].middle || out->middle >= 0))
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 // ---------------------------------------------------------------- the prompt
@@ -105,9 +116,10 @@ static bool member_add(struct ids *ids, const json_t *object, const char *name, 
 // Other files of the project, before the one at hand.
 static bool extra_add(struct ids *ids, const json_t *extra) {
     const rn_model *model = ids->call->served->model;
-    const int32_t repository =
-        mark_first(model, repositories, sizeof repositories / sizeof *repositories);
-    const int32_t separator = mark_first(model, separators, sizeof separators / sizeof *separators);
+    const int32_t repository = part_find(model, RN_FIM_REPOSITORY, repositories,
+                                         sizeof repositories / sizeof *repositories);
+    const int32_t separator =
+        part_find(model, RN_FIM_FILE, separators, sizeof separators / sizeof *separators);
     if (!json_array_size(extra)) return true;
     bool ok = repository < 0 || (mark_add(ids, repository) && words_add(ids, "project\n"));
     for (size_t i = 0; ok && i < json_array_size(extra); i++) {
@@ -119,38 +131,40 @@ static bool extra_add(struct ids *ids, const json_t *extra) {
 }
 
 static bool parts_add(struct ids *ids, const struct marks *marks, const struct fim *fim) {
-    const rn_model *model = ids->call->served->model;
-    const int32_t prefix = mark_find(model, marks->prefix),
-                  suffix = mark_find(model, marks->suffix);
-    if (!marks->middle)
-        return mark_add(ids, suffix) && text_add(ids, fim->suffix, 0) && mark_add(ids, prefix) &&
-               text_add(ids, fim->prefix, 0);
-    return mark_add(ids, prefix) && text_add(ids, fim->prefix, 0) && mark_add(ids, suffix) &&
-           text_add(ids, fim->suffix, 0) && mark_add(ids, mark_find(model, marks->middle));
+    if (marks->middle < 0)
+        return mark_add(ids, marks->suffix) && text_add(ids, fim->suffix, 0) &&
+               mark_add(ids, marks->prefix) && text_add(ids, fim->prefix, 0);
+    return mark_add(ids, marks->prefix) && text_add(ids, fim->prefix, 0) &&
+           mark_add(ids, marks->suffix) && text_add(ids, fim->suffix, 0) &&
+           mark_add(ids, marks->middle);
+}
+
+static void end_add(struct params *params, int32_t id) {
+    bool is_known = id < 0;
+    for (size_t k = 0; k < params->n_stop_token; k++) is_known |= params->stop_token[k] == id;
+    if (!is_known && params->n_stop_token < RN_MAX_STOP_TOKENS)
+        params->stop_token[params->n_stop_token++] = id;
 }
 
 static void ends_add(const rn_model *model, struct params *params) {
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        const int32_t id = mark_find(model, ends[i]);
-        bool is_known = id < 0;
-        for (size_t k = 0; k < params->n_stop_token; k++) is_known |= params->stop_token[k] == id;
-        if (!is_known && params->n_stop_token < RN_MAX_STOP_TOKENS)
-            params->stop_token[params->n_stop_token++] = id;
-    }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        end_add(params, mark_find(model, ends[i]));
+    for (size_t i = 0; i < sizeof named_ends / sizeof *named_ends; i++)
+        end_add(params, rn_token_fim(model, named_ends[i]));
 }
 
 bool fim_add(struct call *call, struct generation *generation, const struct fim *fim,
              const char *field) {
     const rn_model *model = call->served->model;
-    const struct marks *marks = family_find(model);
+    struct marks marks;
     struct ids ids = {.call = call, .field = field};
-    if (!marks)
+    if (!marks_find(model, &marks))
         return call_refuse(call, 400, field, "unsupported_parameter",
                            "%s: the model's vocabulary has no marks for a text between two others; "
                            "code models such as Qwen Coder, StarCoder and DeepSeek Coder have them",
                            field);
     if (!text_add(&ids, (struct fim_text){0}, RN_TOKENIZE_BOS) || !extra_add(&ids, fim->extra) ||
-        !parts_add(&ids, marks, fim) || !text_add(&ids, fim->start, 0)) {
+        !parts_add(&ids, &marks, fim) || !text_add(&ids, fim->start, 0)) {
         free(ids.id);
         return false;
     }
