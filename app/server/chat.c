@@ -1,6 +1,7 @@
 // POST /v1/chat/completions: a conversation in, an assistant's message out, whole or in chunks.
 // A chunk is written for each token of each stream; openai.h explains why that is cheap.
 #include "chat_messages.h"
+#include "fields.h"
 #include "generation_shape.h"
 #include "openai.h"
 #include "routes.h"
@@ -25,10 +26,13 @@ static void logprobs_take(const struct call *call, struct generation_choice *cho
 // the first chunk that a client sees has a token.
 static void choice_begin(struct call *call, const struct generation_choice *choice) {
     struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
+    const json_t *echoed = openai_state_of(call)->echoed;
     if (state->began) return;
     state->began = true;
     openai_chunk_open(call, choice);
-    jbuf_text(&call->out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
+    jbuf_text(&call->out, ",\"delta\":{\"role\":\"assistant\",\"content\":");
+    jbuf_string(&call->out, echoed ? json_string_value(echoed) : "", json_string_length(echoed));
+    jbuf_text(&call->out, "}");
     openai_chunk_close(call, true);
 }
 
@@ -98,13 +102,26 @@ static void tools_write(const struct generation_choice *choice, struct jbuf *out
     jbuf_text(out, "]");
 }
 
-static void message_write(const struct generation_choice *choice, struct jbuf *out) {
+// One string: the text that is echoed, and the choice's.
+static void content_write(const struct generation_choice *choice, const json_t *echoed,
+                          struct jbuf *out) {
+    struct jbuf joined = {0};
+    if (echoed) jbuf_bytes(&joined, json_string_value(echoed), json_string_length(echoed));
+    jbuf_bytes(&joined, choice->text.data, choice->text.len);
+    jbuf_string(out, joined.data, joined.len);
+    if (joined.failed) out->failed = true;
+    jbuf_deinit(&joined);
+}
+
+static void message_write(const struct generation_choice *choice, const json_t *echoed,
+                          struct jbuf *out) {
     jbuf_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    if (choice->n_tools && !choice->text.len) {
+    if (choice->n_tools && !choice->text.len && !echoed)
         jbuf_text(out, "null");
-    } else {
+    else if (echoed)
+        content_write(choice, echoed, out);
+    else
         jbuf_string(out, choice->text.data, choice->text.len);
-    }
     jbuf_text(out, ",\"refusal\":null");
     if (choice->reasoning.len) {
         jbuf_text(out, ",\"reasoning_content\":");
@@ -118,7 +135,7 @@ static void whole_write(struct call *call, int i) {
     struct generation_choice *choice = &call->generation->choice[i];
     struct jbuf *out = &call->out;
     openai_whole_open(call, choice);
-    message_write(choice, out);
+    message_write(choice, openai_state_of(call)->echoed, out);
     logprobs_take(call, choice, out);
     openai_whole_close(call, choice);
 }
@@ -131,25 +148,41 @@ static const struct writer chat_writer = {.whole = whole_write,
                                           .end = openai_stream_end,
                                           .error = openai_error};
 
+// vLLM's echo: the answer starts with the text that it continues. NULL: it continues none.
+static json_t *echoed_of(const struct chat_messages *chat) {
+    const json_t *last = json_array_get(chat->messages, json_array_size(chat->messages) - 1);
+    json_t *content = json_object_get(last, "content");
+    return chat->continue_final && json_is_string(content) ? json_incref(content) : NULL;
+}
+
+static bool state_create(struct call *call, bool echo, const struct chat_messages *chat) {
+    const bool stream = call->generation->params.stream;
+    if (!openai_state_create(call, "chatcmpl-",
+                             stream ? "chat.completion.chunk" : "chat.completion"))
+        return false;
+    openai_state_of(call)->is_chat = true;
+    openai_state_of(call)->echoed = echo ? echoed_of(chat) : NULL;
+    return true;
+}
+
 void chat_prepare(struct call *call) {
     const json_t *body = call_json(call);
     if (!body) return;
     struct generation *generation = generation_create(call, &chat_writer);
     if (!generation) return;
+    const struct fields fields = fields_of(call, body, "");
     struct chat_messages chat;
+    bool echo = false;
     if (!params_read(call, body, FAMILY_CHAT, &generation->params)) return;
     if (!generation_shape_read(call, generation, body, FAMILY_CHAT)) return;
+    if (!field_bool(&fields, "echo", &echo)) return;
     if (!chat_messages_read(call, body, &chat)) return;
     generation->custom = json_incref(chat.custom);
-    const bool ok = generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
-                                    chat.add_generation_prompt, chat.continue_final) &&
-                    generation_check(call, generation, "messages");
-    chat_messages_deinit(&chat);
-    if (!ok) return;
     generation->scores = generation->params.prompt_logprobs;
     generation->top_prompt = generation->params.top_prompt_logprobs;
-    if (openai_state_create(call, "chatcmpl-",
-                            generation->params.stream ? "chat.completion.chunk"
-                                                      : "chat.completion"))
-        openai_state_of(call)->is_chat = true;
+    if (generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
+                        chat.add_generation_prompt, chat.continue_final) &&
+        generation_check(call, generation, "messages"))
+        state_create(call, echo, &chat);
+    chat_messages_deinit(&chat);
 }

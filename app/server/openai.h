@@ -16,6 +16,7 @@ struct openai_state {
     struct jbuf head; // {"id":...,"choices":[{"index": and of a stream "data: " before it
     size_t body_len;  // of the head: up to the choices
     bool echo;
+    json_t *echoed;                // of chat: the text that the answer continues; NULL: none
     bool is_chat;                  // logprobs of the prompt are beside the choices
     int n_ended;                   // of a stream's choices
     struct openai_choice choice[]; // [prompts * n]
@@ -52,8 +53,9 @@ void openai_logprobs_take(const struct served *served, struct generation_choice 
 // ,"prompt_logprobs":[null,{...}] of a prompt in vLLM's form, where it is asked for.
 void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out);
 
-// The field as prompts: a string, a list of strings, of ids, or of lists of ids. Each becomes a
-// prompt of the generation; with keep_text also the text that it stands for. False: refused.
+// The field as prompts: a string, a list of strings, of ids, of both, or of such lists. Each
+// becomes a prompt of the generation; with keep_text also the text that it stands for. False:
+// refused.
 bool openai_prompts(struct call *call, const json_t *body, const char *name, bool keep_text);
 // A vector as a JSON array of numbers.
 void openai_vector(const float *value, int n, struct jbuf *out);

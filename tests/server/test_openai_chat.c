@@ -382,6 +382,43 @@ CASE(a_whole_answer_has_the_keys_of_the_reference) {
     expect_json(body, "choices.3.message.content", "null");
 }
 
+// vLLM's: the answer starts with the text that it continues.
+CASE(an_answer_may_echo_the_text_that_it_continues) {
+    static const struct {
+        const char *body, *content;
+    } cases[] = {
+        {MSGS(USER "," SAID("")), "Three."},
+        {"{'echo':true,'messages':[" USER "]}", "Three."},
+        {"{'echo':true,'messages':[" USER ",{'role':'assistant','content':'So \u00e9:'}]}",
+         "So \u00e9:Three."},
+        {"{'echo':true,'continue_final_message':false,'messages':[" USER
+         ",{'role':'assistant','content':'So:'}]}",
+         "Three."},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int stream = 0; stream < 2; stream++) {
+            char body[512], text[64] = "", want[64];
+            snprintf(body, sizeof body, "{'stream':%s,%s", stream ? "true" : "false",
+                     cases[i].body + 1);
+            snprintf(want, sizeof want, "'%s'", cases[i].content);
+            struct call *call = call_prepared(chat_prepare, body);
+            scripts_tell(call, &scripts[1], 1);
+            if (!stream) {
+                expect_json(answer_of(call), "choices.0.message.content", want);
+                continue;
+            }
+            json_t *events = events_of(call, true);
+            for (size_t e = 0; e < json_array_size(events); e++) {
+                const char *piece = string_at(json_array_get(events, e), "choices.0.delta.content");
+                if (piece) strcat(text, piece);
+            }
+            json_t *joined = json_keep(json_string(text));
+            expect_json(joined, "", want);
+        }
+    }
+    expect_refusal(chat_prepare, "{'echo':1,'messages':[" USER "]}", "echo", "1");
+}
+
 CASE(the_last_chunk_and_no_other_has_timings_and_usage_where_asked) {
     for (int usage = 0; usage < 2; usage++) {
         struct call *call =
