@@ -131,6 +131,8 @@ void openai_embed_params(const struct served *served, struct params *params) {
                               .effort = EFFORT_ABSENT,
                               .thinking_budget = -1,
                               .id_slot = -1,
+                              .keep_prompt = params->keep_prompt,
+                              .keep_start = params->keep_start,
                               .priority = params->priority,
                               .user = params->user,
                               .cache_salt = params->cache_salt,

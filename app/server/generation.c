@@ -99,15 +99,16 @@ static bool prompt_check(struct call *call, const struct generation *generation,
                        theirs, n_ctx, prompt->n_ids);
 }
 
-// vLLM's truncate_prompt_tokens: the end of the prompt is kept.
+// vLLM's truncate_prompt_tokens: the end of the prompt is kept, or its start.
 static void prompt_cut(const struct call *call, const struct params *params, bool writes,
                        struct generation_prompt *prompt) {
     const int n_ctx = call->served->engine_info.n_ctx;
     const int room = writes ? n_ctx - (params->max_tokens > 0 ? params->max_tokens : 1) : n_ctx;
     const int keep = params->keep_prompt >= 0 ? params->keep_prompt : room > 1 ? room : 1;
     if (!params->keep_prompt || prompt->n_ids <= (size_t)keep) return;
-    memmove(prompt->ids, prompt->ids + prompt->n_ids - (size_t)keep,
-            (size_t)keep * sizeof *prompt->ids);
+    if (!params->keep_start)
+        memmove(prompt->ids, prompt->ids + prompt->n_ids - (size_t)keep,
+                (size_t)keep * sizeof *prompt->ids);
     prompt->n_ids = (size_t)keep;
 }
 
@@ -128,7 +129,8 @@ bool generation_check(struct call *call, struct generation *generation, const ch
                            "takes",
                            generation->n_prompts, n, places);
     }
-    return slots_check(call, generation);
+    slots_want(call, generation);
+    return true;
 }
 
 // ---------------------------------------------------------------- chat

@@ -320,43 +320,25 @@ static bool prompt_show(struct call *call, const struct generation *generation, 
     return prompt_text_of(call, prompt->ids, prompt->n_ids, path, &prompt->text, &prompt->text_len);
 }
 
-// A prompt, and the text that shows it. {"prompt_string": ...} is a text too.
+// A prompt, and the text that shows it.
 static bool prompt_add(struct call *call, struct generation *generation, const json_t *value,
-                       const char *path) {
-    char inner[64];
-    if (json_is_object(value)) {
-        const struct fields fields = fields_of(call, value, path);
-        if (json_array_size(json_object_get(value, "multimodal_data")))
-            return field_refuse(&fields, "multimodal_data", "the model takes text alone");
-        snprintf(inner, sizeof inner, "%s.prompt_string", path);
-        path = inner;
-        value = json_object_get(value, "prompt_string");
-        if (!json_is_string(value))
-            return field_refuse(&fields, "prompt_string", "expected a string");
-    }
+                       const char *name) {
+    char path[64];
+    snprintf(path, sizeof path, "%s", name);
     int32_t *ids;
     size_t n_ids;
-    if (!prompt_ids_read(call, value, path, RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n_ids))
+    if (!prompt_ids_unwrap(call, &value, path, sizeof path) ||
+        !prompt_ids_read(call, value, path, RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, &ids, &n_ids))
         return false;
     if (!generation_add(call, generation, ids, n_ids)) return false;
     return prompt_show(call, generation, path);
-}
-
-// Whether a list is one prompt: it holds an id. A list of texts alone is several prompts.
-static bool is_one_prompt(const json_t *list) {
-    const json_t *item;
-    size_t i;
-    json_array_foreach(list, i, item) {
-        if (json_is_number(item)) return true;
-    }
-    return json_array_size(list) == 0;
 }
 
 static bool prompts_read(struct call *call, struct generation *generation, const json_t *body) {
     const json_t *value = json_object_get(body, "prompt"), *item;
     if (!value || json_is_null(value))
         return call_refuse(call, 400, "prompt", NULL, "prompt: missing");
-    if (!json_is_array(value) || is_one_prompt(value))
+    if (!json_is_array(value) || prompt_ids_are_one(value))
         return prompt_add(call, generation, value, "prompt");
     if (json_array_size(value) > PROMPTS_MAX)
         return call_refuse(call, 400, "prompt", NULL,

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "samplers.h"
+
 enum sampling_id {
 #define SAMPLING_NUMBER(kind, id, ...) SAMPLING_##id,
 #include "plan/sampling.def"
@@ -54,10 +56,6 @@ static void strings_write(struct jbuf *out, const char *const *list, size_t n) {
 
 static void lists_write(struct jbuf *out, const struct params *params) {
     static const char *const breakers[] = {"\n", ":", "\"", "*"}; // rn_sampling's own
-    static const char *const steps[] = {
-#define SAMPLING_STEP(phase, name) #name,
-#include "plan/sampling.def"
-    };
     const rn_sampling *sampling = &params->sampling;
     const bool own = sampling->dry_sequence_breakers != NULL;
     jbuf_key(out, "dry_sequence_breakers");
@@ -75,7 +73,7 @@ static void lists_write(struct jbuf *out, const struct params *params) {
     jbuf_key(out, "stop");
     strings_write(out, params->stop, params->n_stop);
     jbuf_key(out, "samplers");
-    strings_write(out, steps, sizeof steps / sizeof *steps);
+    samplers_write(out, params->samplers_off);
 }
 
 static void bool_write(struct jbuf *out, const char *key, bool value) {

@@ -1,4 +1,5 @@
-// Prompts as OpenAI's clients send them: text or token ids, one or several. Called on workers.
+// Prompts as OpenAI's clients send them: text or token ids, one or several; also both in one
+// prompt, and {"prompt_string": text}, as llama.cpp takes them. Called on workers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static bool ids_of_text(struct call *call, const json_t *text, const char *path,
 }
 
 static bool refuse_id(struct call *call, const char *path, size_t index, const json_t *value) {
-    char param[PATH_SIZE + 32], shown[JSON_SHOWN_BYTES];
+    char param[PATH_SIZE + 64], shown[JSON_SHOWN_BYTES];
     snprintf(param, sizeof param, "%s[%zu]", path, index);
     return call_refuse(call, 400, param, json_is_integer(value) ? "invalid_value" : "invalid_type",
                        "%s: %s is not a token id, an integer from 0 to %d", param,
@@ -71,22 +72,34 @@ static bool ids_of_array(struct call *call, const json_t *array, const char *pat
     return true;
 }
 
-static bool prompt_read(struct call *call, const json_t *from, const char *path, bool keep_text) {
+static bool has_text(const json_t *list) {
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(list) && !found; i++)
+        found = json_is_string(json_array_get(list, i));
+    return found;
+}
+
+static bool ids_of(struct call *call, const json_t *from, const char *path, int32_t **ids,
+                   size_t *n_ids) {
+    char shown[JSON_SHOWN_BYTES];
+    if (json_is_string(from)) return ids_of_text(call, from, path, ids, n_ids);
+    if (has_text(from)) // llama.cpp's: texts and ids
+        return prompt_ids_read(call, from, path, RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL, ids, n_ids);
+    if (json_is_array(from)) return ids_of_array(call, from, path, ids, n_ids);
+    return call_refuse(call, 400, path, "invalid_type",
+                       "%s: expected a string or an array of token ids, got %s", path,
+                       json_shown(from, shown));
+}
+
+static bool prompt_read(struct call *call, const json_t *from, const char *name, bool keep_text) {
     struct generation *generation = call->generation;
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    bool ok;
-    if (json_is_string(from)) {
-        ok = ids_of_text(call, from, path, &ids, &n_ids);
-    } else if (json_is_array(from)) {
-        ok = ids_of_array(call, from, path, &ids, &n_ids);
-    } else {
-        char shown[JSON_SHOWN_BYTES];
-        ok = call_refuse(call, 400, path, "invalid_type",
-                         "%s: expected a string or an array of token ids, got %s", path,
-                         json_shown(from, shown));
-    }
-    if (!ok) {
+    char path[PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s", name);
+    if ((json_object_get(from, "prompt_string") &&
+         !prompt_ids_unwrap(call, &from, path, sizeof path)) ||
+        !ids_of(call, from, path, &ids, &n_ids)) {
         rn_free(ids);
         return false;
     }
@@ -101,9 +114,9 @@ bool openai_prompts(struct call *call, const json_t *body, const char *name, boo
     if (call_refused(call)) return false;
     if (!given || json_is_null(given)) return field_refuse(&fields, name, "missing");
     const json_t *first = json_array_get(given, 0);
-    if (!json_is_array(given) || (!json_is_string(first) && !json_is_array(first))) {
+    const bool many = json_is_string(first) || json_is_array(first) || json_is_object(first);
+    if (!many || (!json_is_array(first) && prompt_ids_are_one(given)))
         return prompt_read(call, given, name, keep_text);
-    }
     if (!field_array(&fields, name, PROMPTS_MAX, &given)) return false;
     for (size_t i = 0; i < json_array_size(given); i++) {
         char path[PATH_SIZE];

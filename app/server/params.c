@@ -9,7 +9,9 @@
 
 #include "helpers.h"
 #include "json_edit.h"
+#include "logit_bias.h"
 #include "routing.h"
+#include "samplers.h"
 
 struct row;
 typedef bool (*row_fn)(const struct fields *fields, const struct row *row, const char *name,
@@ -107,11 +109,6 @@ static bool read_refused(const struct fields *fields, const struct row *row, con
 
 // ---------------------------------------------------------------- fields of their own kind
 
-static int vocab_size(const struct call *call) {
-    const rn_model_info *info = call->served->info;
-    return info ? info->n_vocab : INT32_MAX;
-}
-
 static bool read_required_max_tokens(const struct fields *fields, const struct row *row,
                                      const char *name, struct params *out) {
     (void)row;
@@ -119,6 +116,16 @@ static bool read_required_max_tokens(const struct fields *fields, const struct r
     int64_t value = 0;
     const bool ok = field_int(fields, name, 1, INT32_MAX, &value);
     out->max_tokens = (int)value;
+    return ok;
+}
+
+// vLLM's: the side that is cut off.
+static bool read_truncation_side(const struct fields *fields, const struct row *row,
+                                 const char *name, struct params *out) {
+    (void)row;
+    int side = 0;
+    const bool ok = field_choice(fields, name, "left|right", &side);
+    out->keep_start = side == 1;
     return ok;
 }
 
@@ -206,7 +213,7 @@ static bool read_stop_tokens(const struct fields *fields, const struct row *row,
                              struct params *out) {
     (void)row;
     const json_t *array = NULL;
-    const int n_vocab = vocab_size(fields->call);
+    const int n_vocab = params_vocab(fields->call);
     if (!field_array(fields, name, RN_MAX_STOP_TOKENS, &array)) return false;
     for (size_t i = 0; i < json_array_size(array); i++) {
         const json_t *value = json_array_get(array, i);
@@ -349,80 +356,16 @@ static bool read_seed_or_random(const struct fields *fields, const struct row *r
     return ok;
 }
 
-// -100 to 100, or false, which bans the token. A null asks for nothing.
-static bool bias_value(const struct fields *fields, const char *name, float *out) {
-    double value = 0;
-    const bool is_ban = json_is_false(json_object_get(fields->object, name));
-    if (!is_ban && !field_real(fields, name, -100, 100, &value)) return false;
-    *out = is_ban ? -100 : (float)value;
-    return true;
-}
-
-// {"15043": -100, ...}
-static bool bias_object(const struct fields *fields, const char *name, json_t *object,
-                        struct params *out) {
-    const struct fields entries = fields_of(fields->call, object, name);
-    const int n_vocab = vocab_size(fields->call);
-    const char *key;
-    json_t *value;
-    size_t n = 0;
-    json_object_foreach(object, key, value) {
-        const size_t len = strlen(key);
-        int64_t id = len && len <= 10 ? 0 : -1;
-        for (size_t i = 0; i < len && id >= 0; i++)
-            id = key[i] >= '0' && key[i] <= '9' ? id * 10 + (key[i] - '0') : -1;
-        if (id < 0 || id >= n_vocab) {
-            char shown[40];
-            unicode_quote(key, len, shown, sizeof shown);
-            return field_refuse(fields, name, "\"%s\" is not the id of a token, 0 to %d", shown,
-                                n_vocab - 1);
-        }
-        out->bias[n].token = (int32_t)id;
-        if (!bias_value(&entries, key, &out->bias[n].bias)) return false;
-        n++;
-    }
-    out->sampling.n_logit_bias = n;
-    return true;
-}
-
-// [[15043, -100], ...]
-static bool bias_array(const struct fields *fields, const char *name, const json_t *array,
-                       struct params *out) {
-    const size_t n = json_array_size(array);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *pair = json_array_get(array, i);
-        char path[64];
-        snprintf(path, sizeof path, "%s[%zu]", name, i);
-        if (!json_is_array(pair) || json_array_size(pair) != 2)
-            return field_refuse(fields, path, "expected a token's id and a number");
-        // as an object, so that the readers of fields serve here too
-        json_t *entry =
-            json_pack("{s:O,s:O}", "id", json_array_get(pair, 0), "bias", json_array_get(pair, 1));
-        if (!entry) return call_refuse_memory(fields->call);
-        const struct fields entries = fields_of(fields->call, entry, path);
-        int64_t id = -1;
-        const bool ok = field_int(&entries, "id", 0, vocab_size(fields->call) - 1, &id) &&
-                        bias_value(&entries, "bias", &out->bias[i].bias);
-        json_decref(entry);
-        if (!ok) return false;
-        if (id < 0) return field_refuse(fields, path, "expected a token's id, got null");
-        out->bias[i].token = (int32_t)id;
-    }
-    out->sampling.n_logit_bias = n;
-    return true;
-}
-
 static bool read_logit_bias(const struct fields *fields, const struct row *row, const char *name,
                             struct params *out) {
-    if (!json_is_given(fields->object, name)) return true;
-    json_t *value = json_object_get(fields->object, name);
-    const size_t n = json_is_array(value) ? json_array_size(value) : json_object_size(value);
-    if (n > (size_t)row->max)
-        return field_refuse(fields, name, "%zu tokens, at most %d are allowed", n, (int)row->max);
-    out->sampling.logit_bias = out->bias;
-    if (json_is_array(value)) return bias_array(fields, name, value, out);
-    const json_t *object = NULL;
-    return field_object(fields, name, &object) && bias_object(fields, name, value, out);
+    return logit_bias_read(fields, name, (size_t)row->max, out);
+}
+
+// The steps that the list lacks are switched off when the settings were read.
+static bool read_samplers(const struct fields *fields, const struct row *row, const char *name,
+                          struct params *out) {
+    (void)row;
+    return samplers_read(fields, name, &out->samplers_off);
 }
 
 static bool read_dry_sequence_breakers(const struct fields *fields, const struct row *row,
@@ -437,7 +380,7 @@ static bool read_dry_sequence_breakers(const struct fields *fields, const struct
 static bool read_allowed_tokens(const struct fields *fields, const struct row *row,
                                 const char *name, struct params *out) {
     (void)row;
-    const int n_vocab = vocab_size(fields->call);
+    const int n_vocab = params_vocab(fields->call);
     if (!json_is_given(fields->object, name)) return true;
     if (!field_array(fields, name, (size_t)n_vocab, &out->allowed)) return false;
     for (size_t i = 0; i < json_array_size(out->allowed); i++) {
@@ -606,6 +549,7 @@ bool params_read(struct call *call, const json_t *body, enum family family, stru
         top = fields_of(call, options, "options");
     }
     if (!sampling_read(&top, out) || !routing_params(call, body, out)) return false;
+    samplers_apply(out->samplers_off, &out->sampling);
     const double limit_ms = call->server->config.request_s * 1e3;
     if (limit_ms > 0 && out->timeout_ms > limit_ms) out->timeout_ms = limit_ms;
     return true;

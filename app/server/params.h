@@ -45,6 +45,7 @@ struct params {
     size_t n_bad_words;
     const json_t *allowed; // ids of the only tokens that may be written; NULL: any
     int keep_prompt; // tokens at the end of a prompt that are kept; 0: all; -1: as many as fit
+    bool keep_start; // they are at its start
     bool stream, include_usage, ignore_eos, include_stop;
     bool logprobs;
     int top_logprobs;
@@ -57,10 +58,19 @@ struct params {
     int priority;                  // as vLLM's: lower ones go first
     const char *user, *cache_salt; // NULL: none
     int id_slot;                   // that remembers the text (slots.h); -1: none
+    unsigned samplers_off;         // steps that the request's list lacks (samplers.h)
+    int indent_min;                // bounds on lines, as rn_request has them;
+    double line_ms_max;            // 0 or less: none
     double timeout_ms;             // 0: the server's
     double ttft_ms, tpot_ms;       // bounds of the request's headers; 0: none
     double cache_share;            // cache_hit_threshold
 };
+
+// The number of tokens that an id may name.
+static inline int params_vocab(const struct call *call) {
+    const rn_model_info *info = call->served->info;
+    return info ? info->n_vocab : INT32_MAX;
+}
 
 // Everything of the family that is not messages, prompt, tools. Starts from the server's defaults.
 // Also checks `model` (404 for a model that is not served) and refuses fields that are not

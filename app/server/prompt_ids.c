@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fields.h"
 #include "helpers.h"
 
 // A value for a message.
@@ -130,6 +131,28 @@ bool prompt_ids_read(struct call *call, const json_t *value, const char *path, i
     }
     *ids = list.id;
     *n_ids = list.n;
+    return true;
+}
+
+bool prompt_ids_are_one(const json_t *list) {
+    const json_t *item;
+    size_t i;
+    json_array_foreach(list, i, item) {
+        if (json_is_number(item)) return true;
+    }
+    return json_array_size(list) == 0;
+}
+
+bool prompt_ids_unwrap(struct call *call, const json_t **value, char *path, size_t path_size) {
+    if (!json_is_object(*value)) return true;
+    const struct fields fields = fields_of(call, *value, path);
+    const json_t *media = json_object_get(*value, "multimodal_data");
+    if (json_array_size(media) || json_string_length(media))
+        return field_refuse(&fields, "multimodal_data", "the model takes text alone");
+    *value = json_object_get(*value, "prompt_string");
+    if (!json_is_string(*value)) return field_refuse(&fields, "prompt_string", "expected a string");
+    const size_t len = strlen(path);
+    snprintf(path + len, path_size - len, ".prompt_string");
     return true;
 }
 

@@ -11,6 +11,11 @@ enum { PROMPT_IDS_MAX = 1 << 20, PROMPT_TEXT_MAX = 16 << 20 }; // of one prompt;
 // for a list's first item alone. *ids is to be freed with rn_free. False: refused.
 bool prompt_ids_read(struct call *call, const json_t *value, const char *path, int flags,
                      int32_t **ids, size_t *n_ids);
+// Whether a list is one prompt: it holds an id, or nothing. Another list is several prompts.
+bool prompt_ids_are_one(const json_t *list);
+// The value of {"prompt_string": ...}, whose name is added to path; any other value is left as it
+// is. False: refused.
+bool prompt_ids_unwrap(struct call *call, const json_t **value, char *path, size_t path_size);
 // The ids of a text, as above.
 bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const char *path,
                         int flags, int32_t **ids, size_t *n_ids);

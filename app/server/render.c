@@ -71,6 +71,8 @@ static void tokens_put(struct jbuf *out, const struct params *params, int max_to
     jbuf_put_int(out, "n", params->n);
     jbuf_put_int(out, "max_tokens", max_tokens);
     jbuf_put_int(out, "min_tokens", params->min_tokens);
+    if (params->indent_min) jbuf_put_int(out, "n_indent", params->indent_min);
+    if (params->line_ms_max > 0) jbuf_put_real(out, "t_max_predict_ms", params->line_ms_max, 3);
     // the same 64 bits, as the signed number that every reader of JSON takes
     if (params->sampling.has_seed) jbuf_put_int(out, "seed", (int64_t)params->sampling.seed);
     if (params->logprobs) jbuf_put_int(out, "logprobs", params->top_logprobs);

@@ -56,15 +56,12 @@ static bool has_store(const struct served *served) {
            stats.max_bytes > 0; // in files
 }
 
-bool slots_check(struct call *call, struct generation *generation) {
+void slots_want(const struct call *call, struct generation *generation) {
     const struct served *served = call->served;
-    const int id = generation->params.id_slot;
-    if (id < 0) return true;
-    if (id >= served->slots->n)
-        return call_refuse(call, 400, "id_slot", "invalid_value", "id_slot: %d, expected -1 to %d",
-                           id, served->slots->n - 1);
+    int *id = &generation->params.id_slot;
+    if (*id < 0) return;
+    *id %= served->slots->n; // as llama.cpp: clients count up without end
     if (has_store(served)) generation->keep_tokens = true;
-    return true;
 }
 
 // With the lock held. NULL: the owner has none.
@@ -252,10 +249,10 @@ static bool id_read(struct call *call, int *out) {
     const char *text = strrchr(call_path(call), '/') + 1;
     char *end;
     const long id = strtol(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || id >= call->served->slots->n)
-        return call_refuse(call, 400, NULL, "invalid_slot", "slot '%.32s', expected 0 to %d", text,
-                           call->served->slots->n - 1);
-    *out = (int)id;
+    if (*text < '0' || *text > '9' || *end)
+        return call_refuse(call, 400, NULL, "invalid_slot", "slot '%.32s', expected a number",
+                           text);
+    *out = (int)(id % call->served->slots->n);
     return true;
 }
 

@@ -14,9 +14,9 @@ struct slots;
 struct slots *slots_create(int n_slots);
 void slots_destroy(struct slots *slots); // NULL is fine
 
-// Refuses an id_slot that there is not; lets the generation keep its tokens where a slot wants
+// A number beyond the slots wraps around. Lets the generation keep its tokens where a slot wants
 // them.
-bool slots_check(struct call *call, struct generation *generation);
+void slots_want(const struct call *call, struct generation *generation);
 // The first choice of a generation has ended: its text is the slot's from now on.
 void slots_take(struct call *call, const struct generation_choice *choice);
 

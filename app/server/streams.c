@@ -109,6 +109,8 @@ static rn_request request_of(const struct call *call, int index, const char *use
         .ttft_ms = params->ttft_ms,
         .tpot_ms = params->tpot_ms,
         .cache_share = params->cache_share,
+        .indent_min = params->indent_min,
+        .line_ms_max = params->line_ms_max > 0 ? params->line_ms_max : 0,
         .prompt_logprobs = generation->scores,
         .top_prompt_logprobs = generation->top_prompt,
         .draft_max = params->draft_max,

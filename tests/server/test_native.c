@@ -79,6 +79,8 @@ CASE(prompts_that_are_none_are_refused) {
         {"{'prompt':{}}", "prompt.prompt_string", "expected a string"},
         {"{'prompt':{'prompt_string':'a','multimodal_data':['x']}}", "prompt.multimodal_data",
          "text"},
+        {"{'prompt':{'prompt_string':'a','multimodal_data':'x'}}", "prompt.multimodal_data",
+         "text"},
         {"{'prompt':'a','n_predict':-2}", "n_predict", "-2"},
         {"{'prompt':'a','n_cmpl':0}", "n_cmpl", "0"},
         {"{'prompt':'a','return_tokens':1}", "return_tokens", "1"},

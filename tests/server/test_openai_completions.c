@@ -43,6 +43,42 @@ CASE(prompts_are_texts_or_ids_one_or_several) {
     rn_free(ids);
 }
 
+// As llama.cpp takes them, and in the order of the list.
+CASE(a_prompt_may_mix_texts_and_ids) {
+    static const struct {
+        const char *prompt;
+        int n_prompts;
+        int32_t ids[4]; // of the last prompt
+        size_t n_ids;
+        const char *echo;
+    } cases[] = {
+        {"[3,'Hi',4]", 1, {3, 43, 76, 4}, 4, "<|end|>Hi"},
+        {"['Hi',3]", 1, {0, 43, 76, 3}, 4, "<|endoftext|>Hi<|end|>"},
+        {"['a',[3,'Hi']]", 2, {3, 43, 76}, 3, "<|end|>Hi"},
+        {"[{'prompt_string':'H'},'Hi']", 2, {0, 43, 76}, 3, "Hi"},
+        {"{'prompt_string':'Hi'}", 1, {0, 43, 76}, 3, "Hi"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{'prompt':%s,'echo':true}", cases[i].prompt);
+        const struct generation *generation = prepare(body)->generation;
+        assert_int_equal(generation->n_prompts, cases[i].n_prompts);
+        const struct generation_prompt *prompt = &generation->prompt[cases[i].n_prompts - 1];
+        expect_ids(prompt, cases[i].ids, cases[i].n_ids);
+        check(!strncmp(prompt->text, cases[i].echo, strlen(cases[i].echo)), "'%s'", prompt->text);
+    }
+}
+
+CASE(a_prompt_is_cut_at_the_side_that_is_named) {
+    static const int32_t start[] = {5, 6}, end[] = {7, 8};
+#define CUT "{'prompt':[5,6,7,8],'truncate_prompt_tokens':2"
+    expect_ids(&prepare(CUT "}")->generation->prompt[0], end, 2);
+    expect_ids(&prepare(CUT ",'truncation_side':'left'}")->generation->prompt[0], end, 2);
+    expect_ids(&prepare(CUT ",'truncation_side':'right'}")->generation->prompt[0], start, 2);
+    expect_refusal(completions_prepare, CUT ",'truncation_side':'both'}", "truncation_side",
+                   "both");
+}
+
 CASE(a_prompt_may_hold_a_nul) {
     size_t n_ids;
     int32_t *ids = ids_of("a\0b", 3, AS_PROMPT, &n_ids);
@@ -70,8 +106,13 @@ static const struct refusal refusals[] = {
     {"{'prompt':[9223372036854775807]}", "prompt[0]", "9223372036854775807"},
     {"{'prompt':[-9223372036854775808]}", "prompt[0]", "-9223372036854775808"},
     {"{'prompt':[1.5]}", "prompt[0]", "1.5 is not"},
-    {"{'prompt':[1,'a']}", "prompt[1]", "'a' is not"},
-    {"{'prompt':['a',1]}", "prompt[1]", "got 1"},
+    {"{'prompt':[1,'a',4096]}", "prompt[2]", "4096 is not a token id"},
+    {"{'prompt':[1,'a',null]}", "prompt[2]", "got null"},
+    {"{'prompt':['a',null]}", "prompt[1]", "got null"},
+    {"{'prompt':['a',['b',-1]]}", "prompt[1][1]", "-1 is not a token id"},
+    {"{'prompt':{'prompt_string':3}}", "prompt.prompt_string", "expected a string"},
+    {"{'prompt':[{'prompt_string':'a','multimodal_data':'x'}]}", "prompt[0].multimodal_data",
+     "text"},
     {"{'prompt':[[1],[]]}", "prompt[1]", "empty"},
     {"{'prompt':[[1],[2,[3]]]}", "prompt[1][1]", "[3] is not"},
     {"{'prompt':[[1],null]}", "prompt[1]", "got null"},

@@ -95,11 +95,24 @@ CASE(requests_ask_for_one_normalized_vector_and_no_text) {
     assert_int_equal(call->generation->pooling, RN_POOLING_MEAN);
 }
 
+CASE(inputs_may_mix_texts_and_ids_and_be_cut) {
+    const struct call *call =
+        call_prepared(embeddings_prepare, "{'input':[[3,'Hi',4],{'prompt_string':'Hi'}],'truncate_"
+                                          "prompt_tokens':3,'truncation_side':'right'}");
+    const struct generation_prompt *prompt = call->generation->prompt;
+    static const int32_t mixed[] = {3, 43, 76}, text[] = {0, 43, 76};
+    assert_int_equal(call->generation->n_prompts, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(prompt[i].n_ids, 3);
+        assert_memory_equal(prompt[i].ids, i ? text : mixed, sizeof text);
+    }
+}
+
 CASE(wrong_requests_are_refused_by_the_name_of_what_is_wrong) {
     static const struct refusal cases[] = {
         {"{}", "input", "missing"},
         {"{'input':{}}", "input", "{}"},
-        {"{'input':['a',7]}", "input[1]", "7"},
+        {"{'input':['a',7,4096]}", "input[2]", "4096"},
         {"{'input':[[4096]]}", "input[0][0]", "4096"},
         {"{'input':'a','encoding_format':'hex'}", "encoding_format", "hex"},
         {"{'input':'a','dimensions':64}", "dimensions", "64"},

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "helpers.h"
+#include "tale.h"
 
 enum kind { KIND_INT, KIND_FLOAT, KIND_REAL, KIND_BOOL, KIND_STRING, KIND_LIST, KIND_OTHER };
 
@@ -69,6 +70,7 @@ static struct world *world_read(const char *body, size_t len, unsigned family) {
     world->served = (struct served){.name = "first",
                                     .aliases = aliases,
                                     .n_aliases = 2,
+                                    .model = model,
                                     .info = &world->info,
                                     .sampling = rn_sampling_neutral(),
                                     .max_tokens = 77};
@@ -157,7 +159,7 @@ static void params_are_sound(const struct world *world, unsigned family, const c
     check(params->sampling.n_logit_bias <= RN_MAX_LOGIT_BIAS, "%.200s", body);
     for (size_t i = 0; i < params->sampling.n_logit_bias; i++) {
         const rn_logit_bias *bias = &params->sampling.logit_bias[i];
-        check(bias->token >= 0 && bias->token < 1000 && bias->bias >= -100 && bias->bias <= 100,
+        check(bias->token >= 0 && bias->token < 4096 && bias->bias >= -100 && bias->bias <= 100,
               "%.200s", body);
     }
     check(params->sampling.n_dry_sequence_breakers <= RN_MAX_DRY_BREAKERS, "%.200s", body);
@@ -468,8 +470,8 @@ CASE(what_is_not_supported_is_refused_and_what_asks_for_nothing_is_not) {
     }
     expect_refusal("{\"modalities\":[\"audio\"]}", FAMILY_CHAT, 400, "modalities",
                    "modalities: [\"audio\"] is not supported; [\"text\"] is");
-    expect_refusal("{\"samplers\":[\"top_k\"]}", FAMILY_CHAT, 400, "samplers",
-                   "samplers: [\"top_k\"] is not supported; leave it out");
+    expect_refusal("{\"audio\":{\"voice\":\"x\"}}", FAMILY_CHAT, 400, "audio",
+                   "audio: {\"voice\":\"x\"} is not supported; leave it out");
     expect_refusal("{\"tool_choice\":\"required\"}", FAMILY_COMPLETIONS, 400, "tool_choice",
                    "required");
 }
@@ -523,6 +525,16 @@ CASE(the_later_name_of_a_limit_wins) {
     world = world_of("{\"max_tokens\":-1}", FAMILY_CHAT); // as LM Studio's and llama.cpp's clients
     assert_true(world->ok && world->params.max_tokens == -1);
     world_destroy(world);
+    static const unsigned also[] = {FAMILY_CHAT, FAMILY_COMPLETIONS, FAMILY_RESPONSES};
+    for (int i = 0; i < 3; i++) { // as llama.cpp
+        world = world_of("{\"n_predict\":3,\"max_tokens\":5,\"max_output_tokens\":6}", also[i]);
+        assert_true(world->ok && world->params.max_tokens == 3);
+        world_destroy(world);
+    }
+    world = world_of("{\"n_predict\":0}", FAMILY_CHAT);
+    assert_true(world->ok && world->params.max_tokens == 0);
+    world_destroy(world);
+    expect_refusal("{\"n_predict\":-2}", FAMILY_COMPLETIONS, 400, "n_predict", "-2 is not");
     expect_refusal("{\"max_tokens\":-2}", FAMILY_CHAT, 400, "max_tokens", "-2 is not between -1");
     expect_refusal("{}", FAMILY_MESSAGES, 400, "max_tokens", "max_tokens: field required");
     expect_refusal("{\"max_tokens\":null}", FAMILY_MESSAGES, 400, "max_tokens", "field required");
@@ -627,6 +639,8 @@ CASE(biases_come_as_an_object_or_as_pairs) {
     expect_refusal("{\"logit_bias\":{\"1000\":1}}", FAMILY_CHAT, 400, "logit_bias",
                    "\"1000\" is not the id of a token, 0 to 999");
     expect_refusal("{\"logit_bias\":{\"\":1}}", FAMILY_CHAT, 400, "logit_bias", "\"\" is not");
+    expect_refusal("{\"logit_bias\":{\"-5\":1}}", FAMILY_CHAT, 400, "logit_bias", "\"-5\" is not");
+    expect_refusal("{\"logit_bias\":[[\"\",1]]}", FAMILY_CHAT, 400, "logit_bias[0]", "\"\" is not");
     expect_refusal("{\"logit_bias\":{\"5\":100.5}}", FAMILY_CHAT, 400, "logit_bias.5",
                    "100.5 is not between -100 and 100");
     expect_refusal("{\"logit_bias\":[[5,1],[6]]}", FAMILY_CHAT, 400, "logit_bias[1]",
@@ -641,6 +655,77 @@ CASE(biases_come_as_an_object_or_as_pairs) {
     free(body);
     free(list);
     free(many);
+}
+
+// " fox" is one token or several, and each of them gets the bias.
+CASE(biases_name_tokens_by_their_text) {
+    static const char *const bodies[] = {"{\"logit_bias\":{\" Fox1\":-2,\"7\":false}}",
+                                         "{\"logit_bias\":[[\" Fox1\",-2],[7,false]]}",
+                                         "{\"logit_bias\":[[\" Fox1\",-2],[7,false],[7,0]]}"};
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(rn_tokenize(model, " Fox1", 5, 0, &ids, &n, NULL), RN_OK);
+    assert_true(n > 1);
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct world *world = world_of(bodies[i], FAMILY_COMPLETIONS);
+        const rn_sampling *sampling = &world->params.sampling;
+        check(world->ok && sampling->n_logit_bias == n + 1 + i / 2, "%s", bodies[i]);
+        for (size_t b = 0; b < n; b++)
+            assert_true(sampling->logit_bias[b].token == ids[b] &&
+                        sampling->logit_bias[b].bias == -2);
+        assert_true(sampling->logit_bias[n].token == 7 && sampling->logit_bias[n].bias == -100);
+        world_destroy(world);
+    }
+    rn_free(ids);
+    // digits of a pair's string are a text, digits of a key an id
+    struct world *world = world_of("{\"logit_bias\":[[\"7\",1]]}", FAMILY_CHAT);
+    assert_int_equal(rn_tokenize(model, "7", 1, 0, &ids, &n, NULL), RN_OK);
+    assert_true(world->ok && world->params.bias[0].token == ids[0] && ids[0] != 7);
+    rn_free(ids);
+    world_destroy(world);
+    char *many = repeated("Q1 ", RN_MAX_LOGIT_BIAS, "", "");
+    char *body = repeated("{\"logit_bias\":{\"", 1, many, "\":1}}");
+    expect_refusal(body, FAMILY_CHAT, 400, "logit_bias", "more than 1024 tokens");
+    free(body);
+    free(many);
+}
+
+CASE(samplers_that_a_list_lacks_are_off) {
+    static const struct {
+        const char *list;
+        bool temperature, top_k, top_p, typical, penalties;
+    } cases[] = {
+        {"[\"top_k\",\"top_p\",\"infill\"]", false, true, true, false, false},
+        {"[\"min_p\",\"temperature\"]", true, false, false, false, false},
+        {"[]", false, false, false, false, false},
+        {"\"\"", false, false, false, false, false},
+        {"\"kt\"", true, true, false, false, false},
+        {"\"edskypmxt\"", true, true, true, true, true},
+        {"[\"Top-K\",\"topp\",\"temp\",\"typ-p\",\"penalties\"]", true, true, true, true, true},
+        {"[\"nucleus\",\"nucleus\",\"top__k\",\"topk \"]", false, false, true, false, false},
+        {"null", true, true, true, true, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{\"samplers\":%s,\"temperature\":0.5,\"top_k\":7,\"top_p\":0.9,\"typical_p\":0.8,"
+                 "\"repeat_penalty\":1.5,\"presence_penalty\":0.5,\"logit_bias\":{\"5\":1}}",
+                 cases[i].list);
+        struct world *world = world_of(body, FAMILY_NATIVE);
+        const rn_sampling *sampling = &world->params.sampling;
+        check(world->ok, "%s", body);
+        check((sampling->temperature == 0.5f) == cases[i].temperature, "%s", body);
+        check(cases[i].temperature || sampling->temperature == 1, "%s", body);
+        check((sampling->top_k == 7) == cases[i].top_k, "%s", body);
+        check((sampling->top_p == 0.9f) == cases[i].top_p, "%s", body);
+        check((sampling->typical_p == 0.8f) == cases[i].typical, "%s", body);
+        check((sampling->repetition_penalty == 1.5f) == cases[i].penalties, "%s", body);
+        check((sampling->presence_penalty == 0.5f) == cases[i].penalties, "%s", body);
+        assert_int_equal(sampling->n_logit_bias, 1); // no step of the list
+        world_destroy(world);
+    }
+    expect_refusal("{\"samplers\":[7]}", FAMILY_CHAT, 400, "samplers", "item 0, 7, is not a name");
+    expect_refusal("{\"samplers\":{}}", FAMILY_COMPLETIONS, 400, "samplers", "expected a list");
 }
 
 CASE(stops_and_breakers_are_bounded_lists) {
@@ -709,4 +794,4 @@ CASE(test_drafts_may_be_limited_or_refused_by_either_spelling) {
                    "speculative.n_max", "expected an integer");
 }
 
-TEST_PROGRAM(params) { return cases_run(NULL, NULL); }
+TEST_PROGRAM(params) { return cases_run(open_model, close_model); }
