@@ -419,7 +419,7 @@ typedef struct rn_logprob {
     float logprob;
 } rn_logprob;
 
-enum { RN_MAX_TOP_LOGPROBS = 20 };
+enum { RN_MAX_TOP_LOGPROBS = 20, RN_ALL_LOGPROBS = -1 }; // all: of the whole vocabulary
 
 enum { RN_MAX_CHOICES = 128, RN_MAX_PRIORITY = 100, RN_MAX_SALT_BYTES = 128 };
 
@@ -448,10 +448,10 @@ typedef struct rn_request {
     rn_reasoning reasoning;
     bool special_text; // special tokens are text too, except for tokens that end it
     bool logprobs;     // events carry the logprobs of the token and of the likeliest ones:
-    int top_logprobs;  // how many of these, at most RN_MAX_TOP_LOGPROBS
+    int top_logprobs;  // how many of these, at most RN_MAX_TOP_LOGPROBS, or RN_ALL_LOGPROBS
     // an event carries the logprobs of the prompt's tokens, and for each of the likeliest ones:
     bool prompt_logprobs;
-    int top_prompt_logprobs; // how many of these, at most RN_MAX_TOP_LOGPROBS
+    int top_prompt_logprobs; // the same
     int draft_max;           // most tokens of a draft; 0: the engine's; -1: none is drafted
     // the shape of the text, which starts behind the reasoning; NULL: any text. Where it leaves no
     // other token, neither min_tokens nor bad_words nor a bias of -100 bans one

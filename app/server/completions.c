@@ -78,29 +78,61 @@ static struct item item_at(const struct call *call, const struct generation_choi
                          .n_top = token->n_top};
 }
 
+// The tokens whose bytes were written, in open addressing: 0, or an id and 1.
+struct written {
+    int32_t few[64], *slot;
+    size_t mask;
+};
+
+static bool written_init(struct written *written, int n_top) {
+    size_t size = sizeof written->few / sizeof *written->few;
+    memset(written->few, 0, sizeof written->few);
+    while (size < 2 * (1 + (size_t)n_top)) size *= 2;
+    written->mask = size - 1;
+    written->slot =
+        n_top > RN_MAX_TOP_LOGPROBS ? calloc(size, sizeof *written->slot) : written->few;
+    return written->slot != NULL;
+}
+
+static void written_deinit(struct written *written) {
+    if (written->slot != written->few) free(written->slot);
+}
+
+// False: a token of the same bytes is there.
+static bool written_add(const struct call *call, struct written *written, int32_t token) {
+    const struct bytes bytes = bytes_of(call, token);
+    size_t at = 0xcbf29ce4u; // FNV-1a
+    for (size_t i = 0; i < bytes.len; i++) at = (at ^ (unsigned char)bytes.data[i]) * 0x01000193u;
+    for (at &= written->mask; written->slot[at]; at = (at + 1) & written->mask) {
+        const struct bytes other = bytes_of(call, written->slot[at] - 1);
+        if (bytes.len == other.len && (!bytes.len || !memcmp(bytes.data, other.data, bytes.len)))
+            return false;
+    }
+    written->slot[at] = token + 1;
+    return true;
+}
+
 // {"text": logprob, ...}: the chosen token and the likeliest ones. Tokens may have equal bytes; an
 // object has a key once, and the likelier one keeps it.
 static void tops_write(const struct call *call, const struct item *item, struct jbuf *out) {
-    struct bytes written[1 + RN_MAX_TOP_LOGPROBS];
+    struct written written;
     int n = 0;
+    if (!written_init(&written, item->n_top)) {
+        out->failed = true;
+        return;
+    }
     jbuf_text(out, "{");
-    for (int i = 0; i <= item->n_top && n <= RN_MAX_TOP_LOGPROBS; i++) {
+    for (int i = 0; i <= item->n_top; i++) {
         const rn_logprob one =
             i < item->n_top ? item->top[i] : (rn_logprob){item->token, item->logprob};
-        const struct bytes bytes = bytes_of(call, one.token);
-        bool known = false;
-        for (int j = 0; j < n && !known; j++) {
-            known = bytes.len == written[j].len &&
-                    (!bytes.len || !memcmp(bytes.data, written[j].data, bytes.len));
-        }
-        if (known) continue;
-        if (n) jbuf_text(out, ",");
-        written[n++] = bytes;
-        token_write(bytes, out);
+        if (!written_add(call, &written, one.token)) continue;
+        if (n++) jbuf_text(out, ",");
+        token_write(bytes_of(call, one.token), out);
         jbuf_text(out, ":");
         openai_logprob(one.logprob, out);
     }
     jbuf_text(out, "}");
+    written_deinit(&written);
 }
 
 // Items of the first n_echo are the prompt's.

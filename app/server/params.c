@@ -139,15 +139,22 @@ static bool read_best_of(const struct fields *fields, const struct row *row, con
            field_refuse(fields, name, "%d is not n, which is %d", (int)value, out->n);
 }
 
+// How many of the likeliest tokens; -1: all, as in vLLM.
+static bool tops_read(const struct fields *fields, const char *name, int *out) {
+    int64_t value = 0;
+    if (!field_int(fields, name, RN_ALL_LOGPROBS, TOP_LOGPROBS_MAX, &value)) return false;
+    *out = value < 0 ? params_vocab(fields->call) : (int)value;
+    return true;
+}
+
 static bool read_top_logprobs(const struct fields *fields, const struct row *row, const char *name,
                               struct params *out) {
     (void)row;
-    int64_t value = 0;
-    if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
-    if (value && !out->logprobs)
-        return field_refuse(fields, name, "%d is given, but logprobs is not true", (int)value);
-    out->top_logprobs = (int)value;
-    return true;
+    char shown[JSON_SHOWN_BYTES];
+    if (!tops_read(fields, name, &out->top_logprobs)) return false;
+    return !out->top_logprobs || out->logprobs ||
+           field_refuse(fields, name, "%s is given, but logprobs is not true",
+                        json_shown(json_object_get(fields->object, name), shown));
 }
 
 // 0 asks for none; more than a draft can have is no limit.
@@ -165,11 +172,8 @@ static bool read_draft_max(const struct fields *fields, const struct row *row, c
 static bool read_logprobs_count(const struct fields *fields, const struct row *row,
                                 const char *name, struct params *out) {
     (void)row;
-    int64_t value = 0;
-    if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
     out->logprobs = json_is_given(fields->object, name);
-    out->top_logprobs = (int)value;
-    return true;
+    return tops_read(fields, name, &out->top_logprobs);
 }
 
 // 0 asks for nothing.
@@ -187,14 +191,12 @@ static bool read_probs_count(const struct fields *fields, const struct row *row,
 static bool read_prompt_logprobs(const struct fields *fields, const struct row *row,
                                  const char *name, struct params *out) {
     (void)row;
-    int64_t value = 0;
+    char shown[JSON_SHOWN_BYTES];
     if (!json_is_given(fields->object, name)) return true;
-    if (!field_int(fields, name, 0, TOP_LOGPROBS_MAX, &value)) return false;
-    if (out->stream)
-        return field_refuse(fields, name, "%d is given, but a stream has none", (int)value);
+    if (!tops_read(fields, name, &out->top_prompt_logprobs)) return false;
     out->prompt_logprobs = true;
-    out->top_prompt_logprobs = (int)value;
-    return true;
+    return !out->stream || field_refuse(fields, name, "%s is given, but a stream has none",
+                                        json_shown(json_object_get(fields->object, name), shown));
 }
 
 static bool read_min_tokens(const struct fields *fields, const struct row *row, const char *name,

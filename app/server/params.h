@@ -66,6 +66,8 @@ struct params {
     double cache_share;            // cache_hit_threshold
 };
 
+// A number of tops as the engine has it: more than TOP_LOGPROBS_MAX are the whole vocabulary.
+static inline int params_tops(int n) { return n > TOP_LOGPROBS_MAX ? RN_ALL_LOGPROBS : n; }
 // The number of tokens that an id may name.
 static inline int params_vocab(const struct call *call) {
     const rn_model_info *info = call->served->info;

@@ -75,8 +75,9 @@ static void tokens_put(struct jbuf *out, const struct params *params, int max_to
     if (params->line_ms_max > 0) jbuf_put_real(out, "t_max_predict_ms", params->line_ms_max, 3);
     // the same 64 bits, as the signed number that every reader of JSON takes
     if (params->sampling.has_seed) jbuf_put_int(out, "seed", (int64_t)params->sampling.seed);
-    if (params->logprobs) jbuf_put_int(out, "logprobs", params->top_logprobs);
-    if (params->prompt_logprobs) jbuf_put_int(out, "prompt_logprobs", params->top_prompt_logprobs);
+    if (params->logprobs) jbuf_put_int(out, "logprobs", params_tops(params->top_logprobs));
+    if (params->prompt_logprobs)
+        jbuf_put_int(out, "prompt_logprobs", params_tops(params->top_prompt_logprobs));
 }
 
 static void sampling_put(struct jbuf *out, const struct generation *generation, int max_tokens) {

@@ -105,14 +105,14 @@ static rn_request request_of(const struct call *call, int index, const char *use
         .ignore_eos = params->ignore_eos,
         .special_text = generation->special_text,
         .logprobs = params->logprobs,
-        .top_logprobs = params->top_logprobs,
+        .top_logprobs = params_tops(params->top_logprobs),
         .ttft_ms = params->ttft_ms,
         .tpot_ms = params->tpot_ms,
         .cache_share = params->cache_share,
         .indent_min = params->indent_min,
         .line_ms_max = params->line_ms_max > 0 ? params->line_ms_max : 0,
         .prompt_logprobs = generation->scores,
-        .top_prompt_logprobs = generation->top_prompt,
+        .top_prompt_logprobs = params_tops(generation->top_prompt),
         .draft_max = params->draft_max,
         .shape = generation->compiled,
         .constraint = allowed_constraint(generation->stream[index]->allowed),
@@ -220,14 +220,24 @@ static size_t token_written(const struct generation *generation) {
     return TEXT_BYTES + (params->logprobs ? LOGPROB_BYTES * (1 + (size_t)params->top_logprobs) : 0);
 }
 
-// The memory of prompts' logprobs, which are kept to the end, and of the longest one when it is
-// written.
+// Logprobs of the whole vocabulary take memory in the engine, too: a row of each choice, which a
+// stream copies and writes.
+static size_t rows_cost(const struct generation *generation) {
+    const struct params *params = &generation->params;
+    if (!params->logprobs || params->top_logprobs <= TOP_LOGPROBS_MAX) return 0;
+    const size_t rows = 2 * (size_t)generation->n_prompts * (size_t)params->n;
+    return rows * (1 + (size_t)params->top_logprobs) * sizeof(rn_logprob) +
+           token_written(generation);
+}
+
+// The memory of prompts' logprobs, which the engine and the answer keep to the end, and of the
+// longest one when it is written.
 static size_t scores_cost(const struct generation *generation) {
     const size_t n = 1 + (size_t)generation->top_prompt;
     size_t cost = 0, longest = 0;
     for (int i = 0; generation->scores && i < generation->n_prompts; i++) {
         const size_t tokens = generation->prompt[i].n_ids;
-        cost += tokens * (n * sizeof(rn_logprob) + sizeof(int32_t));
+        cost += 2 * tokens * (n * sizeof(rn_logprob) + sizeof(int32_t));
         longest = tokens > longest ? tokens : longest;
     }
     return cost + longest * n * LOGPROB_BYTES;
@@ -240,8 +250,8 @@ static bool answer_check(struct call *call) {
     const struct generation *generation = call->generation;
     const size_t most = call->server->config.answer_bytes_max;
     const bool kept = !generation->params.stream && generation->params.logprobs;
-    if (!kept && !generation->scores) return true;
-    size_t cost = scores_cost(generation), longest = 0;
+    size_t cost = scores_cost(generation) + rows_cost(generation), longest = 0;
+    if (!kept && !cost) return true;
     for (int i = 0; kept && i < generation->n_prompts; i++) {
         const size_t left = (size_t)call->served->engine_info.n_ctx - generation->prompt[i].n_ids;
         const int asked = generation->params.max_tokens;

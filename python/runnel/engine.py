@@ -180,7 +180,8 @@ class Engine:
         request = builder.request
         if pooling is not None:
             request.pooling, request.normalize = native.POOLINGS[pooling], normalize
-        stream = Stream(self, max(1, request.n), request.top_prompt_logprobs)
+        tops = request.top_prompt_logprobs
+        stream = Stream(self, max(1, request.n), self.model.info["n_vocab"] if tops < 0 else tops)
         key, identity = next(self._keys), c_uint64()
         request.data = key  # events have it before submit returns the id
         with self._lock:

@@ -58,7 +58,7 @@ class Settings(TypedDict, total=False):
     special_text: bool
     """Special tokens are text too."""
     logprobs: int
-    """Tokens have logprobs, with this many of the likeliest ones, 0 to 20."""
+    """Tokens have logprobs, with this many of the likeliest ones, 0 to 20; -1: with the whole vocabulary."""
     prompt_logprobs: int
     """The same for the prompt's tokens, once."""
     shape: "Shape"

@@ -126,6 +126,9 @@ class Texts(WithEngine):
         self.assertEqual((by_token.stop_token, by_token.text), (tokens[0], ""))
         greedy = [self.engine.complete("The", max_tokens=9, greedy=True).text for _ in range(2)]
         self.assertEqual(greedy[0], greedy[1])
+        every = self.engine.generate("The fox", max_tokens=1, logprobs=-1, prompt_logprobs=-1)
+        every.result()
+        self.assertEqual(len(every.prompt_logprobs[0]), 1 + self.model.info["n_vocab"])
         none = self.engine.generate("The fox", max_tokens=0, prompt_logprobs=3)
         self.assertEqual(none.result().tokens, [])
         self.assertEqual([len(row) for row in none.prompt_logprobs], [4] * (len(self.model.tokenize("The fox", bos=True)) - 1))

@@ -17,7 +17,8 @@ enum { TEXT_MAX = 100, N_MANY = 20000 };
 static struct event_ring new_ring(uint64_t n_event) {
     struct event_ring ring;
     rn_error err = {0};
-    check(event_ring_init(&ring, n_event, TEXT_MAX, &err) == RN_OK, "%s", err.message);
+    check(event_ring_init(&ring, n_event, LOGPROBS_MAX, TEXT_MAX, &err) == RN_OK, "%s",
+          err.message);
     return ring;
 }
 

@@ -75,6 +75,24 @@ CASE(equal_logits_are_in_the_order_of_ids) {
     for (int i = 1; i < LOGPROBS_MAX; i++) assert_int_equal(out[i].token, 3 * i - 1);
 }
 
+// Its start is the list of the likeliest, to the bit.
+CASE(all_logprobs_are_the_vocabulary_in_order) {
+    static float logits[1000];
+    static rn_logprob all[1001], few[LOGPROBS_MAX];
+    for (int i = 0; i < 1000; i++) logits[i] = (float)below(300) * 0.01f; // with equals
+    logits[3] = NAN;
+    logits[4] = -INFINITY;
+    assert_int_equal(logprobs_fill(logits, 1000, 50, 1000, all), 999);
+    assert_int_equal(logprobs_fill(logits, 1000, 50, RN_MAX_TOP_LOGPROBS, few), LOGPROBS_MAX);
+    assert_memory_equal(all, few, sizeof few);
+    double sum = 0;
+    for (int i = 1; i < 999; i++) {
+        assert_int_equal(rank_of(logits, 1000, all[i].token), i - 1);
+        sum += exp((double)all[i].logprob);
+    }
+    assert_true(fabs(sum - 1) < 1e-4);
+}
+
 CASE(what_is_not_finite_takes_no_part) {
     float logits[50], plain[50];
     for (int i = 0; i < 50; i++) logits[i] = plain[i] = (float)((i * 7) % 11);

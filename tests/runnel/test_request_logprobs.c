@@ -223,8 +223,46 @@ CASE(they_stay_until_the_next_wait) {
     rn_engine_destroy(engine);
 }
 
+// Through the ring between the threads: the start of all logprobs is the list of the likeliest.
+CASE(all_logprobs_of_a_vocabulary_come_with_each_token) {
+    const int n_vocab = rn_model_get_info(model)->n_vocab;
+    static rn_logprob few[4][1 + RN_MAX_TOP_LOGPROBS];
+    for (int all = 0; all < 2; all++) {
+        rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_ctx = 64});
+        rn_request request = request_for(3, 5, all ? RN_ALL_LOGPROBS : RN_MAX_TOP_LOGPROBS);
+        request.max_tokens = 4;
+        request.ignore_eos = true;
+        request.prompt_logprobs = true;
+        request.top_prompt_logprobs = request.top_logprobs;
+        uint64_t id;
+        assert_int_equal(rn_engine_submit(engine, &request, &id, NULL), RN_OK);
+        assert_int_equal(rn_engine_start(engine, NULL), RN_OK);
+        int n = 0, n_scored = 0;
+        for (bool last = false; !last;) {
+            rn_event event;
+            if (!rn_engine_wait(engine, &event, 1, -1)) continue;
+            last = event.last;
+            n_scored += event.n_prompt_logprobs;
+            if (all && event.n_prompt_logprobs)
+                assert_true(event.prompt_logprob[1].logprob >=
+                            event.prompt_logprob[n_vocab].logprob);
+            if (event.token < 0) continue;
+            assert_int_equal(event.n_logprobs, 1 + (all ? n_vocab : RN_MAX_TOP_LOGPROBS));
+            if (all)
+                assert_memory_equal(event.logprob, few[n], sizeof few[n]);
+            else
+                memcpy(few[n], event.logprob, sizeof few[n]);
+            n++;
+        }
+        assert_int_equal(n, 4);
+        assert_int_equal(n_scored, request.n_prompt - 1);
+        rn_engine_stop(engine, true);
+        rn_engine_destroy(engine);
+    }
+}
+
 CASE(more_than_there_can_be_are_refused) {
-    static const int bad[] = {-1, RN_MAX_TOP_LOGPROBS + 1, 1000000};
+    static const int bad[] = {-2, RN_MAX_TOP_LOGPROBS + 1, 1000000};
     rn_engine *engine = streams_engine(model, &(rn_engine_options){.n_threads = 1});
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const rn_request request = request_for(3, 3, bad[i]);

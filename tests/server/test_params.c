@@ -149,7 +149,9 @@ static void params_are_sound(const struct world *world, unsigned family, const c
     numbers_are_in_range(world, family, body);
     check(params->n >= 1 && params->n <= 128, "%.200s: n %d", body, params->n);
     check(params->max_tokens >= -1, "%.200s: max_tokens %d", body, params->max_tokens);
-    check(params->top_logprobs >= 0 && params->top_logprobs <= 20, "%.200s", body);
+    check(params->top_logprobs >= 0 &&
+              (params->top_logprobs <= 20 || params->top_logprobs == world->info.n_vocab),
+          "%.200s", body);
     check(params->timeout_ms >= 0 && params->timeout_ms <= 60e3, "%.200s", body);
     check(params->n_stop <= 16, "%.200s: %zu stops", body, params->n_stop);
     for (size_t i = 0; i < params->n_stop; i++)
@@ -594,6 +596,8 @@ CASE(logprobs_mean_what_each_family_says) {
         {"{\"logprobs\":true,\"top_logprobs\":20}", FAMILY_CHAT, true, 20},
         {"{\"logprobs\":true}", FAMILY_CHAT, true, 0},
         {"{\"top_logprobs\":0}", FAMILY_CHAT, false, 0},
+        {"{\"logprobs\":true,\"top_logprobs\":-1}", FAMILY_CHAT, true, 1000},
+        {"{\"logprobs\":-1}", FAMILY_COMPLETIONS, true, 1000},
         {"{\"logprobs\":0}", FAMILY_COMPLETIONS, true, 0},
         {"{\"logprobs\":5}", FAMILY_COMPLETIONS, true, 5},
         {"{\"logprobs\":null}", FAMILY_COMPLETIONS, false, 0},
@@ -611,7 +615,7 @@ CASE(logprobs_mean_what_each_family_says) {
     expect_refusal("{\"top_logprobs\":3}", FAMILY_CHAT, 400, "top_logprobs",
                    "logprobs is not true");
     expect_refusal("{\"logprobs\":true,\"top_logprobs\":21}", FAMILY_CHAT, 400, "top_logprobs",
-                   "21 is not between 0 and 20");
+                   "21 is not between -1 and 20");
     expect_refusal("{\"logprobs\":true}", FAMILY_COMPLETIONS, 400, "logprobs", "got true");
     expect_refusal("{\"logprobs\":21}", FAMILY_COMPLETIONS, 400, "logprobs", "21 is not");
     expect_refusal("{\"n\":2,\"best_of\":3}", FAMILY_COMPLETIONS, 400, "best_of",

@@ -60,6 +60,39 @@ CASE(an_echo_with_logprobs_has_those_of_the_prompt) {
     assert_string_equal(both + strlen(text), string_at(alone, "choices.0.text"));
 }
 
+// vLLM's -1: the whole vocabulary. As keys tokens with the same bytes are one; a NUL is a key, too,
+// which our reader of JSON does not take.
+CASE(all_logprobs_may_be_wanted) {
+    const struct serve *serve = *state;
+    const size_t n_vocab = (size_t)rn_model_get_info(serve->model)->n_vocab;
+    char *body = json_quoted("{" PROMPT "'logprobs':-1,'max_tokens':2,'echo':true}");
+    struct reply reply = serve_post(*state, "/v1/completions", body);
+    free(body);
+    size_t n = 0;
+    for (const char *at = reply.body; (at = strstr(at, "\":-")); at++) n++;
+    check(reply.status == 200 && n > 3 * n_vocab && n <= 6 * n_vocab, "%zu keys", n);
+    check(strstr(reply.body, "\"\\u0000\":-"), "the NUL is there");
+    reply_free(&reply);
+    const json_t *all =
+        ask(*state, "/v1/chat/completions",
+            "{'messages':[{'role':'user','content':'a'}],'max_tokens':2,'logprobs':true,"
+            "'top_logprobs':-1,'prompt_logprobs':-1}",
+            200);
+    assert_int_equal(size_at(all, "choices.0.logprobs.content.1.top_logprobs"), n_vocab);
+    assert_int_equal(size_at(all, "prompt_logprobs.1"), n_vocab);
+    ask(*state, "/v1/completions", "{" PROMPT "'logprobs':-2}", 400);
+    // what would take more than answers may is refused before anything runs
+    char large[2048] = "{'prompt':[5";
+    for (int i = 0; i < 200; i++) strcat(large, ",6");
+    expect_json(ask(*state, "/v1/completions", strcat(large, "],'prompt_logprobs':-1}"), 413),
+                "error.code", "'answer_too_large'");
+    reply =
+        serve_post(*state, "/v1/completions",
+                   "{\"prompt\":[5,6],\"logprobs\":-1,\"max_tokens\":3,\"stream\":true,\"n\":2}");
+    check(reply.status == 200 && strstr(reply.data, "[DONE]"), "%.400s", reply.data);
+    reply_free(&reply);
+}
+
 // The chunks joined are the whole answer.
 CASE(a_stream_echoes_the_same) {
     const json_t *whole = complete(*state, "{" PROMPT "'logprobs':1,'max_tokens':4,'echo':true}");

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "plan/noise.h"
 
@@ -23,6 +24,21 @@ static int find_likeliest(const float *logits, int n_vocab, int most, rn_logprob
     return n;
 }
 
+static int by_logit(const void *a, const void *b) {
+    const rn_logprob *x = a, *y = b;
+    if (x->logprob != y->logprob) return x->logprob > y->logprob ? -1 : 1;
+    return x->token < y->token ? -1 : 1;
+}
+
+// The whole vocabulary in the same order.
+static int sort_all(const float *logits, int n_vocab, rn_logprob *out) {
+    int n = 0;
+    for (int32_t id = 0; id < n_vocab; id++)
+        if (isfinite(logits[id])) out[n++] = (rn_logprob){.token = id, .logprob = logits[id]};
+    qsort(out, (size_t)n, sizeof *out, by_logit);
+    return n;
+}
+
 // NaN and infinity have no part in the sum: top is the largest finite logit. -infinity weighs 0.
 static double log_of_sum(const float *logits, int n_vocab, float top) {
     double sum = 0;
@@ -34,9 +50,12 @@ static double log_of_sum(const float *logits, int n_vocab, float top) {
 }
 
 int logprobs_fill(const float *logits, int n_vocab, int32_t token, int n_top, rn_logprob *out) {
-    assert(n_top >= 0 && n_top <= RN_MAX_TOP_LOGPROBS);
-    rn_logprob best[RN_MAX_TOP_LOGPROBS] = {{0}};
-    const int found = find_likeliest(logits, n_vocab, n_top > 1 ? n_top : 1, best);
+    assert(n_top >= 0 && (n_top <= RN_MAX_TOP_LOGPROBS || n_top == n_vocab));
+    const bool all = n_top > RN_MAX_TOP_LOGPROBS;
+    rn_logprob few[RN_MAX_TOP_LOGPROBS], *best = all ? out + 1 : few;
+    best[0] = (rn_logprob){0};
+    const int found = all ? sort_all(logits, n_vocab, best)
+                          : find_likeliest(logits, n_vocab, n_top > 1 ? n_top : 1, best);
     const int n = 1 + (found < n_top ? found : n_top);
     const float top = best[0].logprob;
     const double log_sum = log_of_sum(logits, n_vocab, top);

@@ -189,6 +189,7 @@ static rn_status prepare(struct driver *driver, rn_error *err) {
     const uint64_t n_event = (uint64_t)engine->max_seqs * EVENTS_PER_SEQ;
     const rn_status status =
         event_ring_init(&driver->ring, n_event > MIN_EVENTS ? n_event : MIN_EVENTS,
+                        1 + (uint64_t)tokenizer_size(engine->tokenizer),
                         output_text_max(RN_MAX_STOP_BYTES, engine->intake.limits.token_bytes_max),
                         err);
     if (status) return status;

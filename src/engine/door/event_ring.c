@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "engine/choice/logprobs.h"
 #include "engine/request/seq.h"
 
 enum {
@@ -20,15 +19,16 @@ static uint64_t piece_bytes(const rn_event *event) {
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-rn_status event_ring_init(struct event_ring *ring, uint64_t n_event, uint64_t text_max,
-                          rn_error *err) {
+rn_status event_ring_init(struct event_ring *ring, uint64_t n_event, uint64_t logprobs_max,
+                          uint64_t text_max, rn_error *err) {
     memset(ring, 0, sizeof *ring);
     ring->n_slot = 1;
     while (ring->n_slot < n_event && ring->n_slot < UINT32_MAX) ring->n_slot *= 2;
     // a piece that does not fit before the end of the ring leaves that end empty: up to bytes_max
     // bytes of it
-    uint64_t least, slots;
-    bool fits = ck_add(text_max, LOGPROBS_MAX * sizeof(rn_logprob) + ALIGN, &ring->bytes_max);
+    uint64_t least, slots, logprobs;
+    bool fits = ck_mul(logprobs_max, sizeof(rn_logprob), &logprobs) &&
+                ck_add(logprobs, ALIGN, &logprobs) && ck_add(text_max, logprobs, &ring->bytes_max);
     ring->bytes_max -= ring->bytes_max % ALIGN;
     fits = fits && ck_mul(ring->bytes_max, 2, &least);
     fits = fits && ck_mul(ring->n_slot, BYTES_EACH, &ring->n_bytes);

@@ -38,9 +38,9 @@ struct event_ring {
     uint64_t given;
 };
 
-// At least n_event events; text_max: the longest text of an event.
-rn_status event_ring_init(struct event_ring *ring, uint64_t n_event, uint64_t text_max,
-                          rn_error *err);
+// At least n_event events; the most logprobs and the longest text of an event.
+rn_status event_ring_init(struct event_ring *ring, uint64_t n_event, uint64_t logprobs_max,
+                          uint64_t text_max, rn_error *err);
 void event_ring_deinit(struct event_ring *ring);
 
 // --- the writer ---

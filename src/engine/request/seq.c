@@ -8,6 +8,7 @@
 
 #include "base/entropy.h"
 #include "base/sized.h"
+#include "engine/choice/logprobs.h"
 #include "unicode/unicode.h"
 
 static rn_status check_stops(const rn_request *request, rn_error *err) {
@@ -54,9 +55,10 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
     if ((s = check_range("pooling", (int)request->pooling, RN_POOLING_NONE, RN_POOLING_LAST, err)))
         return s;
     if ((s = check_range("draft_max", request->draft_max, -1, RN_MAX_DRAFT, err))) return s;
-    if ((s = check_range("top_logprobs", request->top_logprobs, 0, RN_MAX_TOP_LOGPROBS, err)))
+    if ((s = check_range("top_logprobs", request->top_logprobs, RN_ALL_LOGPROBS,
+                         RN_MAX_TOP_LOGPROBS, err)))
         return s;
-    if ((s = check_range("top_prompt_logprobs", request->top_prompt_logprobs, 0,
+    if ((s = check_range("top_prompt_logprobs", request->top_prompt_logprobs, RN_ALL_LOGPROBS,
                          RN_MAX_TOP_LOGPROBS, err)))
         return s;
     if (request->prompt_logprobs && request->pooling)
@@ -163,12 +165,13 @@ static rn_status allocate_bound(struct seq *seq, const rn_request *request, rn_e
 static rn_status allocate_results(struct seq *seq, const rn_request *request,
                                   const struct seq_limits *limits, rn_error *err) {
     const int n_tokens = 1 + seq->draft_max; // of a step
+    const int n_vocab = tokenizer_size(limits->tokenizer);
     if (seq->pooling) {
         seq->embedding = calloc((size_t)limits->n_embd, sizeof *seq->embedding);
         if (!seq->embedding) return err_set(err, RN_ERR_NOMEM, "no memory for an embedding");
     }
     if (request->logprobs) {
-        seq->top_logprobs = request->top_logprobs;
+        seq->top_logprobs = logprobs_wanted(request->top_logprobs, n_vocab);
         seq->logprob =
             calloc((size_t)n_tokens * (1 + (size_t)seq->top_logprobs), sizeof *seq->logprob);
         if (!seq->logprob)
@@ -176,15 +179,19 @@ static rn_status allocate_results(struct seq *seq, const rn_request *request,
     }
     if (request->prompt_logprobs && seq->choices.index == 0 && seq->n_prompt > 1) {
         const size_t n = (size_t)seq->n_prompt - 1;
-        seq->top_prompt_logprobs = request->top_prompt_logprobs;
+        seq->top_prompt_logprobs = logprobs_wanted(request->top_prompt_logprobs, n_vocab);
         seq->prompt_logprob =
             calloc(n * (1 + (size_t)seq->top_prompt_logprobs), sizeof *seq->prompt_logprob);
         seq->prompt_rank = calloc(n, sizeof *seq->prompt_rank);
         if (!seq->prompt_logprob || !seq->prompt_rank)
             return err_set(err, RN_ERR_NOMEM, "no memory for the logprobs of %zu tokens", n);
     }
-    return choices_init(&seq->choices, tokenizer_size(limits->tokenizer), seq->limit, n_tokens,
-                        err);
+    return choices_init(&seq->choices, n_vocab, seq->limit, n_tokens, err);
+}
+
+// All logprobs of every token of a draft would take too much memory.
+static bool wants_all(const rn_request *request) {
+    return request->logprobs && request->top_logprobs == RN_ALL_LOGPROBS;
 }
 
 // A request that wants every position's result, or no text, gets nothing drafted.
@@ -192,7 +199,8 @@ static rn_status allocate_draft(struct seq *seq, const rn_request *request,
                                 const struct seq_limits *limits, rn_error *err) {
     int max = limits->draft_max;
     if (request->draft_max != 0 && request->draft_max < max) max = request->draft_max;
-    if (max <= 0 || request->on_logits || request->pooling || seq->limit < seq->n_prompt + 2)
+    if (max <= 0 || request->on_logits || request->pooling || wants_all(request) ||
+        seq->limit < seq->n_prompt + 2)
         return RN_OK;
     seq->draft_max = max;
     return limits->draft->create(limits->draft_ctx, seq->limit, &seq->draft, err);

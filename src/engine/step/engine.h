@@ -60,7 +60,7 @@ struct flight {
 struct pick {
     int32_t token;
     bool ends;              // the text ends with it
-    uint8_t n_logprobs;     // in the sequence's logprob
+    int n_logprobs;         // in the sequence's logprob
     struct text_span bytes; // the bytes that it adds to the text
 };
 

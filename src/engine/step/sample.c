@@ -60,8 +60,8 @@ static bool take(struct engine *engine, struct seq_work *work, int index) {
     pick->n_logprobs = 0;
     if (seq->logprob) {
         rn_logprob *out = seq->logprob + (ptrdiff_t)index * (1 + seq->top_logprobs);
-        pick->n_logprobs = (uint8_t)logprobs_fill(engine->result.logits[row], engine->plan->n_vocab,
-                                                  pick->token, seq->top_logprobs, out);
+        pick->n_logprobs = logprobs_fill(engine->result.logits[row], engine->plan->n_vocab,
+                                         pick->token, seq->top_logprobs, out);
     }
     if (!pick->ends) choice_take(&seq->choices, pick->token);
     return true;
