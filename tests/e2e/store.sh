@@ -98,8 +98,11 @@ slot 1 erase "$name" >answer
 equal "it is erased" "$saved" "$(json answer n_erased)"
 slot 1 restore "$name" >answer
 expect "and gone" grep -q 'there is no text of the name' answer
-slot 99999 save "$name" >answer
-expect "a slot that there is not" grep -q "slot '99999', expected 0 to" answer
+slot x save "$name" >answer
+expect "a slot that is no number" grep -q "slot 'x', expected a number" answer
+ask GET /props "" | tail -1 >answer
+slot $(($(json answer total_slots) * 1000 + 1)) erase "" >answer
+equal "a slot beyond the last one wraps around" 1 "$(json answer id_slot)"
 slot 0 copy "$name" >answer
 expect "an action that there is not: $(cat answer)" [ "$(json answer error.message)" = "action: expected save, restore or erase, got 'copy'" ]
 equal "its code" invalid_value "$(json answer error.code)"

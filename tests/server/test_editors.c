@@ -103,6 +103,10 @@ CASE(a_warm_up_writes_nothing) {
     expect_json(answer, "tokens_predicted", "0");
     expect_json(answer, "content", "''");
     expect_json(answer, "generation_settings.samplers", "[]");
+    answer = ask(*state, "/infill",
+                 "{'id_slot':0,'input_prefix':'','input_suffix':'','input_extra':[],'prompt':'',"
+                 "'n_predict':0,'samplers':[]}");
+    expect_json(answer, "tokens_predicted", "0");
     answer = ask(*state, "/v1/chat/completions",
                  "{" CACHED "'id_slot':17,'messages':[{'role':'user','content':'a'}],'samplers':[],"
                  "'n_predict':0,'response_fields':['']}");

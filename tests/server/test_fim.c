@@ -50,6 +50,8 @@ static const char *const with_middle[4] = {"<end>", "<fim_prefix>", "<fim_suffix
 static const char *const suffix_first[4] = {"<|endoftext|>", "[PREFIX]", "[SUFFIX]",
                                             "<|otherone|>"};
 
+static const char *const code_llama[4] = {"<|endoftext_abc|>", "▁<PRE>", "▁<SUF>", "▁<MID>"};
+
 static void expect_prompt(const struct generation_prompt *prompt, const char *want) {
     char *text;
     size_t len;
@@ -85,6 +87,13 @@ CASE(a_model_without_a_middle_continues_the_prefix) {
     const struct call *call = call_prepared(completions_prepare, "{'prompt':'a','suffix':'b'}");
     expect_prompt(&call->generation->prompt[0], "<|endoftext|>[SUFFIX]b[PREFIX]a");
     assert_int_equal(call->generation->params.n_stop_token, 1); // <|endoftext|>
+    coder_close();
+}
+
+CASE(marks_of_sentencepiece_are_known) {
+    coder_open(code_llama);
+    const struct call *call = call_prepared(completions_prepare, "{'prompt':'a','suffix':'b'}");
+    expect_prompt(&call->generation->prompt[0], "<|endoftext_abc|>▁<PRE>a▁<SUF>b▁<MID>");
     coder_close();
 }
 
