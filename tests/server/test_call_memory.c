@@ -84,7 +84,7 @@ static const struct request requests[] = {
      "user','content':'x'}],'tools':[{'type':'function','function':{'name':'f'}}],'chat_template_"
      "kwargs':{'x':1},'reasoning_effort':'low','stream':true,'n':2}"},
     {parameters_read, API_OPENAI, 6,
-     "{'logit_bias':[[1,2],[3,false]],'response_format':{'type':'text'},'tool_choice':'auto','"
+     "{'logit_bias':[['a',2],[3,false]],'response_format':{'type':'text'},'tool_choice':'auto','"
      "modalities':['text'],'min_tokens':0,'stop':['a','b'],'stream_options':{'include_usage':true},"
      "'dry_sequence_breakers':['x']}"},
     {chat_prepare, API_OPENAI, 20,
