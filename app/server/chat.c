@@ -1,5 +1,7 @@
 // POST /v1/chat/completions: a conversation in, an assistant's message out, whole or in chunks.
 // A chunk is written for each token of each stream; openai.h explains why that is cheap.
+#include <string.h>
+
 #include "chat_messages.h"
 #include "fields.h"
 #include "generation_shape.h"
@@ -148,11 +150,14 @@ static const struct writer chat_writer = {.whole = whole_write,
                                           .end = openai_stream_end,
                                           .error = openai_error};
 
-// vLLM's echo: the answer starts with the text that it continues. NULL: it continues none.
+// vLLM's echo: the answer starts with the last message, if that is an assistant's too. NULL if it
+// is not.
 static json_t *echoed_of(const struct chat_messages *chat) {
     const json_t *last = json_array_get(chat->messages, json_array_size(chat->messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
     json_t *content = json_object_get(last, "content");
-    return chat->continue_final && json_is_string(content) ? json_incref(content) : NULL;
+    const bool is_same = role && !strcmp(role, "assistant") && json_is_string(content);
+    return is_same ? json_incref(content) : NULL;
 }
 
 static bool state_create(struct call *call, bool echo, const struct chat_messages *chat) {

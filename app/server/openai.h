@@ -16,7 +16,7 @@ struct openai_state {
     struct jbuf head; // {"id":...,"choices":[{"index": and of a stream "data: " before it
     size_t body_len;  // of the head: up to the choices
     bool echo;
-    json_t *echoed;                // of chat: the text that the answer continues; NULL: none
+    json_t *echoed;                // of chat: the message that the answer starts with; NULL: none
     bool is_chat;                  // logprobs of the prompt are beside the choices
     int n_ended;                   // of a stream's choices
     struct openai_choice choice[]; // [prompts * n]

@@ -382,8 +382,8 @@ CASE(a_whole_answer_has_the_keys_of_the_reference) {
     expect_json(body, "choices.3.message.content", "null");
 }
 
-// vLLM's: the answer starts with the text that it continues.
-CASE(an_answer_may_echo_the_text_that_it_continues) {
+// vLLM's: the answer starts with the last message, if it is an assistant's, too.
+CASE(an_answer_may_echo_the_last_message) {
     static const struct {
         const char *body, *content;
     } cases[] = {
@@ -393,7 +393,8 @@ CASE(an_answer_may_echo_the_text_that_it_continues) {
          "So \u00e9:Three."},
         {"{'echo':true,'continue_final_message':false,'messages':[" USER
          ",{'role':'assistant','content':'So:'}]}",
-         "Three."},
+         "So:Three."},
+        {"{'echo':true,'messages':[{'role':'assistant','content':'So:'}," USER "]}", "Three."},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int stream = 0; stream < 2; stream++) {
