@@ -144,7 +144,8 @@ static bool tops_read(const struct fields *fields, const char *name, int *out) {
     int64_t value = 0;
     if (!field_int(fields, name, RN_ALL_LOGPROBS, TOP_LOGPROBS_MAX, &value)) return false;
     *out = value < 0 ? params_vocab(fields->call) : (int)value;
-    return true;
+    return value >= 0 || fields->call->server->config.all_logprobs ||
+           field_refuse(fields, name, "-1, all of them, is for servers with --all-logprobs");
 }
 
 static bool read_top_logprobs(const struct fields *fields, const struct row *row, const char *name,

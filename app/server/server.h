@@ -91,6 +91,7 @@ struct server_config {
     int keep_requests;                          // finished requests whose records are kept
     const struct routing_objective *objectives; // names that stand for priorities
     int n_objectives;
+    bool all_logprobs;  // requests may ask for those of the whole vocabulary
     int keep_responses; // responses and messages that are kept (turns.h), and their memory
     size_t response_bytes_max;
 

@@ -118,6 +118,7 @@ static const struct refusal refusals[] = {
     {"{'prompt':[[1],null]}", "prompt[1]", "got null"},
     {"{'prompt':'a','echo':1}", "echo", "1"},
     {"{'prompt':'a','prompt_logprobs':21}", "prompt_logprobs", "21 is not between -1 and 20"},
+    {"{'prompt':'a','logprobs':-1}", "logprobs", "is for servers with --all-logprobs"},
     {"{'prompt':'a','prompt_logprobs':-2}", "prompt_logprobs", "-2 is not"},
     {"{'prompt':'a','stream':true,'prompt_logprobs':0}", "prompt_logprobs", "0 is given"},
     {"{'prompt':'a','min_tokens':-1}", "min_tokens", "-1 is not"},

@@ -239,4 +239,10 @@ static int stop(void **state) {
     return serve_teardown(state);
 }
 
-TEST_PROGRAM(rules_http) { return cases_run(serve_setup, stop); }
+static int start(void **state) {
+    struct server_config config = serve_config();
+    config.all_logprobs = true;
+    return serve_setup_with(state, &config);
+}
+
+TEST_PROGRAM(rules_http) { return cases_run(start, stop); }
