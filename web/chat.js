@@ -1,8 +1,8 @@
 // The chat pane: one conversation is shown, any number may be writing. Messages are drawn again
 // only where they changed, and a growing one at most ten times a second: the browser often shares
 // the machine with the engine.
-import { answer, inputOf } from './run.js';
-import { contextUpdate, cutText, roomMake, turnsToDrop, undrop } from './context.js';
+import { answer, inputOf, systemOf } from './run.js';
+import { aloneCount, contextUpdate, cutText, roomMake, turnsToDrop, undrop } from './context.js';
 import { askKey } from './key.js';
 import { enterSends, grow, messageDraw, messageView, stats } from './messages.js';
 import {
@@ -186,6 +186,8 @@ async function write(target, message, signal, changed) {
         await roomMake(target, target.messages, model, signal).catch(() => {}); // the request says why
     if (model.plain) message.plain = true;
     await answer({ input: inputOf(target, target.messages, model), message }, signal, changed);
+    if (message.error?.kind === 'full')
+        await aloneCount(target, message, model, signal).catch(() => {}); // it stays "full"
     if (message.error?.code !== 'no_chat_template' || model.plain) return undefined;
     modelIsPlain(model);
     delete message.error;
@@ -333,10 +335,13 @@ function draw() {
     const run = runs.get(chat.id);
     const cut = cutText(chat);
     const cutAt = cut ? chat.messages.findLastIndex((message) => message.dropped) : -1;
+    const several = turnsToDrop(chat.messages) > 0;
     const common = {
         busy: Boolean(run),
         n_ctx: modelOf(chat).n_ctx,
-        droppable: turnsToDrop(chat.messages) > 0 && !modelOf(chat).plain,
+        several,
+        droppable: several && !modelOf(chat).plain,
+        system: chat.system === undefined && Boolean(systemOf(chat)),
     };
     chat.messages.forEach((message, i) => {
         if (!views.has(message)) views.set(message, messageView(message));

@@ -5,7 +5,7 @@
 // Turns are dropped as `runnel run` does it: where less than an eighth of the context is free, the
 // oldest go until a quarter is. They stay in the conversation, marked, and are no longer sent.
 import { request } from './api.js';
-import { inputOf } from './run.js';
+import { inputOf, systemOf } from './run.js';
 import { settingsBody } from './settings.js';
 import { amount, byId, count } from './ui.js';
 
@@ -66,9 +66,24 @@ export async function roomMake(chat, messages, model, signal) {
         else low = middle + 1;
     }
     left ??= (await tokensOf(chat, messages.slice(starts[high]), model, signal)).tokens;
+    if (left >= n_ctx) return; // the last message is too long by itself
     const before = chat.messages.some(({ dropped }) => dropped) ? (chat.cut?.tokens ?? 0) : 0;
     drop(chat, starts[high]);
     chat.cut = { tokens: before + tokens - left, n_ctx };
+}
+
+// Whether a message that was refused is too long by itself, so that neither dropping turns nor a new
+// conversation helps. Leaves the count in the answer's error.
+export async function aloneCount(chat, answer, model, signal) {
+    const before = chat.messages.slice(0, chat.messages.indexOf(answer));
+    const start = before.findLastIndex(({ role }) => role === 'user');
+    const { tokens, n_ctx } = await tokensOf(chat, before.slice(start), model, signal);
+    if (tokens < n_ctx) return;
+    const what = systemOf(chat) ? 'This message and the system message have' : 'This message has';
+    answer.error.alone = tokens;
+    answer.error.text =
+        `${what} ${amount(tokens, 'token')}, and the whole context holds ${count(n_ctx)}. ` +
+        'The message was not sent.';
 }
 
 // "" while all messages are sent.
@@ -120,15 +135,17 @@ function meterDraw(tokens, n_ctx, offer) {
     if (!(n_ctx > 0)) return meterHide();
     const meter = byId('meter');
     const state = tokens >= n_ctx ? 'full' : tokens + roomWanted(n_ctx) > n_ctx ? 'near' : '';
-    const text = `${count(tokens)} of ${amount(n_ctx, 'token')}`;
+    // the text of an answer that filled the context may have more tokens when it is read again
+    const used = Math.min(tokens, n_ctx);
+    const text = `${count(used)} of ${amount(n_ctx, 'token')}`;
     const end = { full: ', full', near: ', nearly full' }[state] ?? '';
     meter.hidden = false;
     meter.dataset.state = state;
     meter.setAttribute('aria-valuemax', String(n_ctx));
-    meter.setAttribute('aria-valuenow', String(Math.min(tokens, n_ctx)));
+    meter.setAttribute('aria-valuenow', String(used));
     meter.setAttribute('aria-valuetext', text + end);
     byId('meter-text').textContent = text + end;
-    byId('meter-fill').style.width = `${Math.min(100, (100 * tokens) / n_ctx)}%`;
+    byId('meter-fill').style.width = `${(100 * used) / n_ctx}%`;
     byId('meter-drop').hidden = !state || !offer;
     return undefined;
 }

@@ -5,7 +5,9 @@
 //   writing, edited: it is being written, edited; busy: an answer of the conversation is written
 //   last, lastUser: it is the last message, the user's last message
 //   cut: the sentence below it about dropped turns
-//   n_ctx, droppable: the context's size, and whether there are turns that could be dropped
+//   n_ctx: the context's size
+//   several: more than one turn is sent; droppable: the oldest can be dropped
+//   system: the settings have a system message, which is sent
 import { fillsContext } from './context.js';
 import { explainOpen } from './explain.js';
 import { renderMarkdown } from './markdown.js';
@@ -87,25 +89,38 @@ const canResume = (message, place) =>
     (message.finish === 'length' || message.state === 'stopped' || message.state === 'failed') &&
     !fillsContext(message, place.n_ctx);
 
+// It ended while the model was still reasoning: there is no answer to be read.
+const endsInReasoning = ({ content, reasoning, state }) =>
+    Boolean(reasoning) && !content && state !== 'waiting' && state !== 'writing';
+
+// The sentence about the message, or undefined.
+function stateText(message, place, cut) {
+    if (message.note) return message.note;
+    if (place.writing && message.state === 'waiting') return 'Waiting for the first token';
+    if (message.error) return message.error.text;
+    if (cut) return `The context of ${amount(place.n_ctx, 'token')} is full.`;
+    if (place.writing || !endsInReasoning(message)) return undefined;
+    return message.finish === 'length'
+        ? 'The limit of tokens was reached within the reasoning, so there is no answer.'
+        : 'It ended within the reasoning, so there is no answer.';
+}
+
+function waysNow(message, place, cut, acts) {
+    if (place.writing || !place.last) return [];
+    if (message.error) return waysOf(message, place, acts);
+    if (cut) return waysWhenFull(message, place, acts);
+    return endsInReasoning(message) && message.finish === 'length'
+        ? [way('quiet', 'Open the settings', acts.settings)]
+        : [];
+}
+
 function stateDraw(view, message, place, acts) {
     const { error } = message;
     const cut = !error && place.last && fillsContext(message, place.n_ctx);
-    const text =
-        message.note ??
-        (place.writing && message.state === 'waiting'
-            ? 'Waiting for the first token'
-            : cut
-              ? `The context of ${amount(place.n_ctx, 'token')} is full.`
-              : error?.text);
-    const ways =
-        place.writing || !place.last
-            ? []
-            : error
-              ? waysOf(message, place, acts)
-              : cut
-                ? waysWhenFull(message, place, acts)
-                : [];
+    const text = stateText(message, place, cut);
+    const ways = waysNow(message, place, cut, acts);
     const bad = Boolean(error || cut) && !place.writing;
+    if (endsInReasoning(message) && !place.writing) view.think.open = true;
     view.state.hidden = !text;
     view.state.classList.toggle('error', bad);
     view.state.setAttribute('role', error ? 'alert' : 'status');
@@ -115,16 +130,23 @@ function stateDraw(view, message, place, acts) {
     );
 }
 
+// A way on is offered only where it may help: a message that is too long by itself, or that filled
+// the context as the only one, would do so again in a new conversation.
 function waysWhenFull(message, place, acts) {
+    if (message.error?.alone)
+        return [
+            way('strong', 'Edit the message', () => acts.editLast()),
+            ...(place.system ? [way('quiet', 'Open the settings', acts.settings)] : []),
+        ];
     const drop = message.content ? 'Drop the oldest turns and continue' : 'Drop the oldest turns';
     return [
         ...(place.droppable ? [way('strong', drop, () => acts.trim(message))] : []),
         ...(message.content ? [] : [way('quiet', 'Edit the message', () => acts.editLast())]),
-        way(
-            'quiet',
-            message.content ? 'Start a new conversation' : 'Ask in a new conversation',
-            () => acts.startOver(message),
-        ),
+        ...(message.content
+            ? [way('quiet', 'Start a new conversation', () => acts.startOver(message))]
+            : place.several
+              ? [way('quiet', 'Ask in a new conversation', () => acts.startOver(message))]
+              : []),
     ];
 }
 

@@ -4,7 +4,8 @@
 // message: {role: 'assistant', content, reasoning, state, error?, timings?, usage?, finish?,
 // request?, first_ms?, plain?}
 //   state: 'waiting' (nothing came yet) -> 'writing' -> 'done' | 'stopped' | 'failed'
-//   error: {kind, status, text}; kind is one of
+//   error: {kind, status, text, alone?}; alone: tokens of a message that is too long by itself
+//     kind is one of
 //     'full'     the context does not hold the conversation
 //     'refused'  the server would refuse it again
 //     'key'      a key is needed
@@ -32,11 +33,13 @@ function taken(messages) {
     return out;
 }
 
+export const systemOf = (chat) => chat.system ?? settingsSystem();
+
 // The messages of a request: the system text, and messages of one role in a row as one, because
 // templates expect them to alternate.
 function wireMessages(chat, messages) {
     const out = [];
-    const system = chat.system ?? settingsSystem();
+    const system = systemOf(chat);
     if (system) out.push({ role: 'system', content: system });
     for (const { role, content } of taken(messages)) {
         if (!content) continue;

@@ -65,6 +65,7 @@ export async function errors() {
             (await page.locator('.state.error').innerText()).includes('the step failed'),
     );
     await refusal(page);
+    await reasoningCut(page);
     await full(page);
     await leave('errors', page, { errors: ['429', '503', '400'] });
 }
@@ -103,6 +104,36 @@ async function refusal(page) {
         'a refused message is left out',
         !JSON.stringify(sent.at(-1)).includes('Refuse me.') && sent.at(-1).at(-1) === 'Take me.',
         sent,
+    );
+}
+
+// An answer that was cut in its reasoning shows the reasoning, and says why there is nothing else.
+async function reasoningCut(page) {
+    await page.getByRole('button', { name: 'New conversation' }).click();
+    await page.route('**/v1/chat/completions', (route) =>
+        route.fulfill(
+            stream([
+                { choices: [{ index: 0, delta: { reasoning_content: 'Let me think.' } }] },
+                { choices: [{ index: 0, delta: {}, finish_reason: 'length' }] },
+            ]),
+        ),
+    );
+    // a text that is read again may have one token more than the answer that filled the context
+    await page.route('**/tokenize', (route) =>
+        route.fulfill({ json: { count: 1025, max_model_len: 1024 } }),
+    );
+    await send(page, 'Why?');
+    await page.waitForSelector('.message.assistant .state:not([hidden]) .ways');
+    await page.waitForSelector('#meter[data-state=full]');
+    const meter = await page.locator('#meter').getAttribute('aria-valuetext');
+    check('a full context is not more than full', meter === '1,024 of 1,024 tokens, full', meter);
+    await page.unroute('**/tokenize');
+    const text = await page.locator('.message.assistant').innerText();
+    check(
+        'reasoning that was cut is open, and the cut is said',
+        text.includes('Let me think.') && text.includes('within the reasoning') &&
+            text.includes('Open the settings'),
+        text,
     );
 }
 
@@ -211,6 +242,27 @@ async function refusedAsFull(page, sent) {
     check('without the oldest it is answered', sent.at(-1) === long, sent.at(-1));
     await page.getByRole('button', { name: 'Send all again' }).click();
     check('all can be sent again', (await page.locator('.message.dropped').count()) === 0);
+    await tooLongAlone(page);
+}
+
+// Neither dropping turns nor a new conversation helps a message that is too long by itself.
+async function tooLongAlone(page) {
+    const waysOn = () => page.locator('.state.error .ways').innerText();
+    await send(page, 'a cat and a dog and '.repeat(40));
+    await page.waitForSelector('.state.error .ways');
+    const state = await page.locator('.state.error').innerText();
+    check(
+        'a message that is too long by itself is said to be',
+        /^This message has \d+ tokens, and the whole context holds 128\. The message was not sent\./.test(
+            state,
+        ),
+        state,
+    );
+    check('and can only be edited', (await waysOn()) === 'Edit the message', await waysOn());
+    check('turns are not dropped for it', !(await page.locator('#meter-drop').isVisible()));
+    await page.reload();
+    await page.waitForSelector('.state.error .ways');
+    check('also after a reload', (await waysOn()) === 'Edit the message', await waysOn());
 }
 
 // An exported conversation comes back whole; a bad file changes nothing.
