@@ -95,10 +95,12 @@ static const char *own_word(enum option_id id, const char *text) {
     static const struct {
         enum option_id id;
         const char *theirs, *ours;
-    } words[] = {{OPT_KV_TYPE, "q8_0", "int8"},    {OPT_KV_TYPE, "q4_0", "int4"},
-                 {OPT_KV_TYPE, "fp8_e4m3", "fp8"}, {OPT_KV_TYPE, "bfloat16", "bf16"},
-                 {OPT_KV_TYPE, "float16", "f16"},  {OPT_COLOR, "on", "always"},
-                 {OPT_COLOR, "off", "never"}};
+    } words[] = {
+#define KV_TYPE_WORD(theirs, ours) {OPT_KV_TYPE, theirs, ours},
+#include "plan/kv_words.def"
+        {OPT_COLOR, "on", "always"},
+        {OPT_COLOR, "off", "never"},
+    };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (words[i].id == id && !strcmp(text, words[i].theirs)) return words[i].ours;
     return text;

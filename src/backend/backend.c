@@ -196,15 +196,24 @@ rn_status backend_best_for(const struct plan *plan, int device, const struct bac
     return table_best(order, device, &folders, plan, out, out_device, note, err);
 }
 
+// Our name of a KV type that another program's name means.
+static const char *kv_type_own(const char *name) {
+#define KV_TYPE_WORD(theirs, ours)                                                                 \
+    if (!strcmp(name, theirs)) return ours;
+#include "plan/kv_words.def"
+    return name;
+}
+
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,
                           rn_error *err) {
     char known[128] = "";
     size_t at = 0;
     *out = cls->kv_default;
     if (!name) return RN_OK;
+    const char *own = kv_type_own(name);
     for (const char *const *type = cls->kv_types; *type; type++) {
         *out = *type;
-        if (strcmp(*type, name) == 0) return RN_OK;
+        if (strcmp(*type, own) == 0) return RN_OK;
         if (at < sizeof known)
             at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", *type);
     }

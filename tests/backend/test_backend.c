@@ -584,6 +584,10 @@ CASE(a_kv_type_is_the_classs_own_string) {
     }
     assert_int_equal(backend_kv_type(cpu, NULL, &type, NULL), RN_OK);
     assert_string_equal(type, "f16");
+    assert_int_equal(backend_kv_type(cpu, "q8_0", &type, NULL), RN_OK); // llama.cpp's name
+    assert_string_equal(type, "int8");
+    assert_int_equal(backend_kv_type(cpu, "fp8_e4m3", &type, &err), RN_ERR_ARG);
+    assert_non_null(strstr(err.message, "'fp8_e4m3'"));
     assert_int_equal(backend_kv_type(&made_up, NULL, &type, NULL), RN_OK);
     assert_ptr_equal(type, names[1]);
     assert_int_equal(backend_kv_type(&made_up, "f16", &type, &err), RN_ERR_ARG);
