@@ -10,8 +10,8 @@
 // caller (rn_engine_step, rn_engine_next_event), one thread at a time.
 //
 // The tokens of a request depend on the model, its prompt, its sampling settings, its shape, its
-// constraint and its seed alone. They never depend on other requests, how the prompt was cut, the
-// cache, drafts or threads.
+// constraint and its seed, and on the engine's backend, kv_type and state_type. They never depend
+// on other requests, how the prompt was cut, the cache, drafts or threads.
 //
 // Structs: zeros are the defaults, so `= {0}` and the members that matter are enough. New members
 // are added at the end, and calls with such a struct know the size that the program was compiled
@@ -199,12 +199,13 @@ typedef struct rn_engine_options {
     const char *isa;     // NULL: the best here; "scalar", "avx2", "avxvnni", "avx512bw",
                          // "avx512", "amx", "neon"
     const char *kv_type; // NULL: the backend's default; "f16", "f32", "int8", "int4", or others
-                         // that a backend has
+                         // that a backend has; also llama.cpp's "q8_0" (int8) and "q4_0" (int4)
     const char *state_type; // of recurrent layers: NULL or "f32"; "bf16" takes half, and is less
                             // exact
     int n_threads;          // 0: one per core that this process may use
     bool no_pin;            // threads are never bound to a cache or memory node
-    int n_ctx;              // positions of a sequence; 0: the model's
+    int n_ctx;              // positions of a sequence, at most the model's (RN_ERR_ARG); 0: the
+                            // model's, or as many as the memory holds
     int max_seqs;           // sequences at a time; 0: 1
     int max_waiting;   // requests' choices that wait for their first step, or to continue; 0: 1024
     int batch_tokens;  // most tokens in a step, at least max_seqs; 0: RN_DEFAULT_BATCH_TOKENS, or
@@ -433,7 +434,7 @@ typedef struct rn_request {
     int max_tokens;   // 0 or -1: until the text ends or the context is full
     bool prompt_only; // the prompt is evaluated, and no token is written; max_tokens is not used
     // before this many tokens no token can be chosen that ends the text, and no stop string ends
-    // it; at most max_tokens
+    // it; at most max_tokens if that is more than 0; 0 with prompt_only
     int min_tokens;
     const char *const *stop;    // strings that end the text and are not part of it; copied
     size_t n_stop;              // at most RN_MAX_STOPS
@@ -465,10 +466,10 @@ typedef struct rn_request {
     double timeout_ms;
     // prefixes are reused among requests with equal salts only, at most RN_MAX_SALT_BYTES; NULL: ""
     const char *cache_salt;
-    rn_pooling pooling; // not NONE: max_tokens, stop and sampling change nothing; n must be 1
+    rn_pooling pooling; // not NONE: max_tokens, stop and sampling change nothing; n must be 0 or 1
     bool normalize;     // with pooling: to length 1
     // called by the step's thread for every position that it evaluates, from the prompt's start on:
-    // such a request takes nothing from the prefix cache. NULL: none. n must be 1.
+    // such a request takes nothing from the prefix cache. NULL: none. n must be 0 or 1.
     rn_logits_fn on_logits;
     void *on_logits_ctx;
     // Bounds on time: the first token this long after submit, then a token every so many ms on
@@ -679,9 +680,9 @@ typedef struct rn_event {
 // then on. Also after a stop: then requests are taken again.
 rn_status rn_engine_start(rn_engine *engine, rn_error *err);
 // The next events, at most max, in order; waits for the first up to timeout_ms (-1: as long as it
-// takes; 0: does not wait). Returns how many; 0: none came, or the engine was stopped and all were
-// collected. One thread at a time. When the queue is full no step is run until events are
-// collected.
+// takes; 0: does not wait). Returns how many; 0: none came, or the engine was never started, or it
+// was stopped and all were collected. One thread at a time. When the queue is full no step is run
+// until events are collected.
 int rn_engine_wait_sized(rn_engine *engine, rn_event *out, size_t event_size, int max,
                          int timeout_ms);
 static inline int rn_engine_wait(rn_engine *engine, rn_event *out, int max, int timeout_ms) {
@@ -699,20 +700,21 @@ void rn_engine_stop(rn_engine *engine, bool drain);
 // --- the caller's thread ---
 
 // Runs one step over all sequences; *busy is false when there was nothing to do. Collect the events
-// afterwards. RN_ERR_DEVICE: the engine has ended, see rn_engine_health.
+// afterwards. RN_ERR_DEVICE: the engine has ended, see rn_engine_health. RN_ERR_ARG: events of the
+// last step are left, or the engine has had a thread of its own.
 rn_status rn_engine_step(rn_engine *engine, bool *busy);
-// The next event of the last step; false: no more. All are to be collected before the next step,
-// which is refused (RN_ERR_ARG) otherwise.
+// The next event of the last step; false: no more. All are to be collected before the next step.
 bool rn_engine_next_event_sized(rn_engine *engine, rn_event *out, size_t event_size);
 static inline bool rn_engine_next_event(rn_engine *engine, rn_event *out) {
     return rn_engine_next_event_sized(engine, out, sizeof *out);
 }
 
-// One call for a whole text: tokenizes the prompt, steps until its request has ended, and returns
-// the text that follows the prompt; NUL-terminated, to be freed with rn_free. Other members of the
-// request apply as they are, but n has to be 0 or 1, without pooling, and the prompt's ids are not
-// used. NULL request: the model's sampling settings, until the text ends or the context is full.
-// RN_ERR_ARG: the engine has other requests, events to collect, or a thread of its own.
+// One call for a whole text: tokenizes the prompt with RN_TOKENIZE_BOS, steps until its request has
+// ended, and returns the text that follows the prompt; NUL-terminated, to be freed with rn_free.
+// Other members of the request apply as they are, but n has to be 0 or 1, without pooling, and the
+// prompt's ids are not used. NULL request: the model's sampling settings, until the text ends or
+// the context is full. RN_ERR_ARG: the engine has other requests, events to collect, or a thread of
+// its own.
 rn_status rn_complete_sized(rn_engine *engine, const char *prompt, const rn_request *request,
                             size_t request_size, char **text, size_t *len, rn_error *err);
 static inline rn_status rn_complete(rn_engine *engine, const char *prompt,
@@ -840,7 +842,7 @@ rn_status rn_engine_save_text(rn_engine *engine, const char *owner, const char *
                               const char *salt, const int32_t *token, size_t n_token,
                               size_t *n_stored, rn_error *err);
 // *token is to be freed with rn_free. RN_ERR_ARG: there is none of this name. A request with these
-// tokens as its prompt, this salt and max_tokens 0 brings its pages to memory.
+// tokens as its prompt, this salt and prompt_only brings its pages to memory.
 rn_status rn_engine_load_text(rn_engine *engine, const char *owner, const char *name,
                               char salt[RN_MAX_SALT_BYTES + 1], int32_t **token, size_t *n_token,
                               rn_error *err);
