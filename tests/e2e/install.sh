@@ -16,6 +16,7 @@ files="./bin/runnel"
 ./include/runnel_status.h
 ./lib/librunnel.a
 ./lib/librunnel.so.0.1.0
+./lib/pkgconfig/runnel-static.pc
 ./lib/pkgconfig/runnel.pc"
 # the plug-in for GPUs, where a toolkit built it
 [ ! -e "$BUILD/runnel_cuda.so" ] || [ -n "$SAN" ] || files="$files
@@ -120,6 +121,13 @@ awk '/^```c$/ { on = 1; n++; block = "\n"; next }
      on { block = block $0 "\n" }' "$ROOT/docs/API.md" >>blocks.c
 expect "the page has its blocks" test "$(grep -c '^static void block_' blocks.c)" -ge 12
 expect "the blocks of docs/API.md compile" "${CC:-cc}" -std=c99 "${strict[@]}" -Wno-unused -fsyntax-only blocks.c "${flags[@]}"
+# The first two open a model and are whole programs.
+mapfile -t blocks < <(grep -o 'block_[0-9]*' blocks.c)
+echo "int main(void) { text = \"Once\"; ${blocks[0]}(); ${blocks[1]}(); return fflush(stdout); }" >>blocks.c
+cp "$SMALL" model.gguf
+expect "the first two build" "${CC:-cc}" -std=c99 -w blocks.c "${flags[@]}" -o blocks
+./blocks >out 2>&1
+equal "and run: $(tail -n 2 out)" 0 $?
 
 # A program that was compiled with an older header, whose structs are shorter, works with this library. One that was
 # compiled with a newer header does, too, but for members that are not known here.
@@ -219,10 +227,23 @@ END
     expect "and runs" env LD_LIBRARY_PATH="$prefix/lib" ./version
 fi
 
-expect "a program links the archive" "${CC:-cc}" "$ROOT/examples/complete.c" -I"$prefix/include" "$prefix/lib/librunnel.a" \
-    $(pkg-config --static --libs-only-l runnel | sed 's/-lrunnel//') -o static
-equal "which shows the public interface alone" "" "$(nm -g --defined-only "$prefix/lib/librunnel.a" | grep ' [TDBR] ' | grep -v ' rn_')"
-expect "and runs" env -u LD_LIBRARY_PATH ./static "$SMALL" "Once upon a time" >out
+# What docs/API.md says of a program that is to start without LD_LIBRARY_PATH.
+unset LD_LIBRARY_PATH
+# linked NAME FLAG...: examples/complete.c links with these flags and runs.
+linked() {
+    local name=$1
+    shift
+    expect "a program links by $name" "${CC:-cc}" "$ROOT/examples/complete.c" "$@" -o "linked-$name"
+    "./linked-$name" "$SMALL" "Once upon a time" >out 2>&1
+    equal "the program linked by $name runs" 0 $?
+    expect "and writes text: $(head -c 300 out)" grep -q '^Once upon a time,* [a-z]' out
+}
+linked rpath "${flags[@]}" "-Wl,-rpath,$(pkg-config --variable=libdir runnel)"
+linked static-libs $(pkg-config --cflags --static --libs runnel) "-Wl,-rpath,$prefix/lib"
+linked archive $(pkg-config --cflags --libs runnel-static)
+equal "which needs no file of runnel" "" "$(readelf -d linked-archive | grep -i 'librunnel\|rpath\|runpath')"
+expect "as the program linked by rpath does" grep -q librunnel.so.0 <(readelf -d linked-rpath)
+equal "the archive shows the public interface alone" "" "$(nm -g --defined-only "$prefix/lib/librunnel.a" | grep ' [TDBR] ' | grep -v ' rn_')"
 if command -v python3 >/dev/null; then
     equal "the Python package finds the library beside it" "0.1.0 $prefix/lib/librunnel.so.0" "$(env -u LD_LIBRARY_PATH -u PYTHONDONTWRITEBYTECODE \
         PYTHONPATH="$(dirname "$python")" python3 -c 'import runnel, runnel._native as n; print(runnel.__version__, n._places()[0])')"

@@ -31,7 +31,7 @@ holds runnel /etc/runnel/runnel.conf /usr/bin/runnel /usr/lib/systemd/system/run
     /usr/share/zsh/vendor-completions/_runnel /usr/share/doc/runnel/README.md "${pages[@]}"
 holds librunnel0 /usr/lib/librunnel.so.0 /usr/lib/librunnel.so.$version
 holds librunnel-dev /usr/include/runnel.h /usr/include/runnel_status.h /usr/lib/librunnel.a /usr/lib/librunnel.so \
-    /usr/lib/pkgconfig/runnel.pc /usr/share/lintian/overrides/librunnel-dev \
+    /usr/lib/pkgconfig/runnel{,-static}.pc /usr/share/lintian/overrides/librunnel-dev \
     /usr/share/doc/librunnel-dev/{API,CONSTRAINTS}.md /usr/share/doc/librunnel-dev/examples/{chat,complete,shape,streams}.c
 holds python3-runnel /usr/lib/python3/dist-packages/runnel/{__init__,_native,engine,errors,model,settings,stream}.py \
     /usr/lib/python3/dist-packages/runnel/py.typed /usr/share/doc/python3-runnel/PYTHON.md
