@@ -27,7 +27,8 @@ rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error 
 #define TOOLS_SHAPE_FORMAT  "Q4_K_M" // of a shape without one
 #define TOOLS_CONFIG_FORMAT "BF16"   // of a config.json
 rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);
-bool tools_is_shape(const char *name); // SHAPE or SHAPE:FORMAT, of a known shape
+bool tools_is_shape(const char *name);          // SHAPE or SHAPE:FORMAT, of a known shape
+void tools_shapes_list(char *out, size_t size); // "1b, 8b, ..."
 rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 
 // ---------------------------------------------------------------- architectures (tools_kernels.c)

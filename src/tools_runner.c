@@ -239,6 +239,8 @@ rn_status tools_synthetic_check(const char *spec, rn_error *err) {
 
 bool tools_is_shape(const char *name) { return weights_is_shape(name); }
 
+void tools_shapes_list(char *out, size_t size) { weights_shapes_list(out, size); }
+
 rn_status tools_works_check(const rn_model_info *info, const struct tools_work *works, int n_works,
                             rn_error *err) {
     for (int i = 0; i < n_works; i++) {

@@ -1,8 +1,12 @@
 // `runnel models`: the models of all stores on this machine. Of each model its head is read, which
-// says its format, architecture and context; no weight is.
+// says its format, architecture and context; no weight is. --names and the path of one model take
+// the folders' contents alone.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "models/find.h"
 #include "models/room.h"
 #include "models/store.h"
 #include "terminal/interrupt.h"
@@ -200,10 +204,44 @@ static int listing_print(struct listing *listing) {
     return APP_OK;
 }
 
+// A line for each model that can be opened. A name with a control character would be two lines.
+static int names_print(struct listing *listing) {
+    if (!stores_read(&listing->list)) return app_fail(APP_FAILED, "out of memory");
+    for (int i = 0; i < listing->list.n; i++) {
+        const struct model_entry *entry = &listing->list.entry[i];
+        char spec[SPEC];
+        model_entry_spec(&listing->list, entry, spec, sizeof spec);
+        bool is_line = !entry->problem;
+        for (const char *at = spec; *at; at++)
+            is_line = is_line && (unsigned char)*at >= ' ' && *at != 0x7f;
+        if (is_line) puts(spec);
+    }
+    return APP_OK;
+}
+
+static int path_print(const char *name) {
+    char *path;
+    int code = model_path_find(name, false, &path);
+    if (!code && access(path, F_OK) != 0)
+        code = app_fail(APP_USAGE, "%s: %s", app_short(name).text, strerror(errno));
+    if (!code) puts(path);
+    free(path);
+    return code;
+}
+
+static int exclude(enum option_id id, const char *what) {
+    return app_fail(APP_USAGE, "--%s and %s exclude each other", option_flag_name(id), what);
+}
+
 int command_models(const struct options *options) {
+    const bool names = option_flag(options, OPT_NAMES), json = option_flag(options, OPT_JSON);
     struct listing listing = {.options = options};
+    if (names && json) return exclude(OPT_NAMES, "--json");
+    if (options->positional && (names || json))
+        return exclude(names ? OPT_NAMES : OPT_JSON, "the name of a model");
     interrupt_ends();
-    const int code = listing_print(&listing);
+    if (options->positional) return path_print(options->positional);
+    const int code = names ? names_print(&listing) : listing_print(&listing);
     free(listing.head);
     store_roots_free(&listing.roots);
     model_list_free(&listing.list);

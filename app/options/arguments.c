@@ -37,7 +37,8 @@ static bool too_many(const char *text) {
 // ---------------------------------------------------------------- arguments of their own
 
 static bool is_own(enum command_id command) {
-    return command == COMMAND_EXPLAIN || command == COMMAND_HELP || command == COMMAND_COMPLETIONS;
+    return command == COMMAND_EXPLAIN || command == COMMAND_MODELS || command == COMMAND_HELP ||
+           command == COMMAND_COMPLETIONS;
 }
 
 static bool own_take(struct options *options, const char *text) {
@@ -47,6 +48,7 @@ static bool own_take(struct options *options, const char *text) {
     }
     if (options->positional) return too_many(text);
     if (options->command == COMMAND_EXPLAIN && !*text) return refuse(text, "is not a file name");
+    if (options->command == COMMAND_MODELS && !*text) return refuse(text, "is not a name");
     options->positional = text;
     return true;
 }

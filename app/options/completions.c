@@ -1,41 +1,20 @@
 // Completions of command lines, generated from the tables of commands and options: a script for
-// bash, for zsh and for fish. The build writes all three.
+// bash, for zsh and for fish. The build writes all three. Names of models are those of the machine
+// on which a script runs: it asks `runnel models --names`.
 #include <string.h>
 
 #include "app.h"
-
-// Words of options that also take other ones: names of templates and drafters.
-static const char *words_known(const struct option_row *row) {
-    static const struct {
-        const char *flag, *value, *words;
-    } known[] = {
-        {"chat-template", "NAME|FILE", CHAT_TEMPLATE_NAMES},
-        {"speculate", "WHO", "auto, off, model, lookup, shared, mtp, shape"},
-        {"drafters", "NAME,...", "model, lookup, shared, mtp, auto, synthetic, none"},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(row->flag, known[i].flag) && !strcmp(row->value, known[i].value))
-            return known[i].words;
-    return NULL;
-}
-
-// The option with the words that complete its value.
-static bool row_get(int command, int id, struct option_row *out) {
-    const bool has = option_row_get((enum command_id)command, (enum option_id)id, out);
-    if (has && !out->choices) out->choices = words_known(out);
-    return has;
-}
+#include "plan/names.h"
 
 static bool is_path(const struct option_row *row) {
-    return row->kind == OPTION_PATH || !strcmp(row->value, "PATH,...");
+    return row->kind == OPTION_PATH || row->named & NAMES_MODELS;
 }
 
-// A model's file or folder.
-static bool is_model(const struct option_row *row) {
-    static const char *const flags[] = {"model", "draft", "reference"};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (!strcmp(row->flag, flags[i])) return is_path(row);
-    return false;
+// A model's file or folder, or the name of a model.
+static bool is_model(const struct option_row *row) { return row->named & NAMES_MODELS; }
+
+static bool has_words(const struct option_row *row) {
+    return row->choices || row->words || row->named & (NAMES_SHAPES | NAMES_DEVICES);
 }
 
 // The second word of a command's name, or NULL.
@@ -77,6 +56,14 @@ static void put_choices(FILE *out, const char *choices) {
         if (*choices != ',') fputc(*choices == '|' ? ' ' : *choices, out);
 }
 
+// The words that complete an option's value, with blanks between them.
+static void put_words(FILE *out, const struct option_row *row) {
+    if (row->choices) put_choices(out, row->choices);
+    if (row->words) put_choices(out, row->words);
+    if (row->named & NAMES_SHAPES) plan_shapes_put(out);
+    if (row->named & NAMES_DEVICES) plan_devices_put(out);
+}
+
 // The beginning of a help text, up to its first ';', for a quoted place in a script: `escaped` get
 // a backslash, a quote is written as `quote`.
 static void put_short(FILE *out, const char *text, const char *escaped, const char *quote) {
@@ -103,7 +90,8 @@ static bool put_flags(FILE *out, int command, bool (*wanted)(const struct option
     int n = 0;
     for (int id = 0; id < OPT_COUNT; id++) {
         struct option_row row;
-        if (!row_get(command, id, &row) || !wanted(&row)) continue;
+        if (!option_row_get((enum command_id)command, (enum option_id)id, &row) || !wanted(&row))
+            continue;
         fprintf(out, "%s", n++ ? "|" : "        ");
         if (row.short_flag) fprintf(out, "-%c|", row.short_flag);
         fprintf(out, "--%s", row.flag);
@@ -113,89 +101,160 @@ static bool put_flags(FILE *out, int command, bool (*wanted)(const struct option
 }
 
 static bool is_plain_path(const struct option_row *row) {
-    return is_path(row) && !is_model(row) && !row->choices;
+    return is_path(row) && !is_model(row) && !has_words(row);
 }
 
 static bool is_other(const struct option_row *row) {
-    return !is_path(row) && !row->choices && row->kind != OPTION_FLAG;
+    return !is_path(row) && !has_words(row) && row->kind != OPTION_FLAG;
 }
 
 // As an argument without a flag.
-static bool takes_file(int command) {
+static bool takes_model(int command) {
     struct option_row row;
-    return command == COMMAND_EXPLAIN || row_get(command, OPT_MODEL, &row);
+    return command == COMMAND_MODELS || option_row_get((enum command_id)command, OPT_MODEL, &row);
 }
 
-static void bash_command(FILE *out, int command) {
-    fprintf(out, "    \"%s\")\n        case $prev in\n", command_name((enum command_id)command));
-    if (put_flags(out, command, is_model)) fputs(") _runnel_models; return ;;\n", out);
+// The text of eval, a record of explain.
+static bool takes_file(int command) {
+    return command == COMMAND_EVAL || command == COMMAND_EXPLAIN;
+}
+
+// Words in the place of an argument without a flag.
+static void put_arguments(FILE *out, int command) {
+    struct option_row row;
+    if (words_of(command)) fputs(words_of(command), out);
+    if (command == COMMAND_PLAN && option_row_get(COMMAND_PLAN, OPT_MODEL, &row))
+        put_words(out, &row);
+}
+
+// One of the functions of the script: "_runnel_models", "_runnel_files" or "_runnel_words".
+static const char *bash_function(const struct option_row *row) {
+    return is_model(row) ? "_runnel_models" : is_path(row) ? "_runnel_files" : "_runnel_words";
+}
+
+static bool is_plain_model(const struct option_row *row) {
+    return is_model(row) && !has_words(row);
+}
+
+static void bash_values(FILE *out, int command) {
+    if (put_flags(out, command, is_plain_model)) fputs(") _runnel_models; return ;;\n", out);
     if (put_flags(out, command, is_plain_path)) fputs(") _runnel_files; return ;;\n", out);
     for (int id = 0; id < OPT_COUNT; id++) {
         struct option_row row;
-        if (!row_get(command, id, &row) || !row.choices) continue;
+        if (!option_row_get((enum command_id)command, (enum option_id)id, &row) || !has_words(&row))
+            continue;
         fputs("        ", out);
         if (row.short_flag) fprintf(out, "-%c|", row.short_flag);
         fprintf(out, "--%s", row.flag);
         put_aliases(out, id);
-        fprintf(out, ") %s \"", is_path(&row) ? "_runnel_files" : "_runnel_words");
-        put_choices(out, row.choices);
+        fprintf(out, ") %s \"", bash_function(&row));
+        put_words(out, &row);
         fputs("\"; return ;;\n", out);
     }
     if (put_flags(out, command, is_other)) fputs(") return ;;\n", out);
+}
+
+static void bash_command(FILE *out, int command) {
+    fprintf(out, "    \"%s\")\n        case $prev in\n", command_name((enum command_id)command));
+    bash_values(out, command);
     fputs("        esac\n", out);
-    if (takes_file(command)) {
-        // the text of eval, a record of explain
-        const bool any_file = command == COMMAND_EVAL || command == COMMAND_EXPLAIN;
-        fprintf(out, "        case $cur in -*) ;; *) %s",
-                any_file ? "_runnel_files" : "_runnel_models");
-        if (words_of(command)) fprintf(out, " \"%s\"", words_of(command));
-        fputs("; return ;; esac\n", out);
+    if (takes_model(command) || takes_file(command)) {
+        fprintf(out, "        case $cur in -*) ;; *) %s \"",
+                takes_file(command) ? "_runnel_files" : "_runnel_models");
+        put_arguments(out, command);
+        fputs("\"; return ;; esac\n", out);
     }
     fputs("        _runnel_words \"", out);
     if (command == COMMAND_HELP) put_commands(out);
     if (words_of(command)) fputs(words_of(command), out);
     for (int id = 0; id < OPT_COUNT; id++) {
         struct option_row row;
-        if (row_get(command, id, &row)) fprintf(out, " --%s", row.flag);
+        if (option_row_get((enum command_id)command, (enum option_id)id, &row))
+            fprintf(out, " --%s", row.flag);
     }
     fputs(" --help\" ;;\n", out);
 }
 
+// Models have their names, with and without their owner. A name with a sign of the shell's is left
+// out: it would have to be quoted.
+static const char bash_helpers[] =
+    "_runnel_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
+    "_runnel_files() {\n"
+    "    compopt -o filenames 2>/dev/null\n"
+    "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"; compgen -W \"$1\" -- \"$cur\")\n"
+    "}\n"
+    "_runnel_names() {\n"
+    "    local name\n"
+    "    \"${COMP_WORDS[0]/#\\~/$HOME}\" models --names 2>/dev/null | while IFS= read -r name; do\n"
+    "        [[ $name == *[!a-zA-Z0-9._:/@+-]* ]] || printf '%s\\n' \"$name\" \"${name##*/}\"\n"
+    "    done\n"
+    "}\n"
+    "_runnel_models() {\n"
+    "    mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"; compgen -f -X '!*.gguf' -- \"$cur\")\n"
+    "    [ ${#COMPREPLY[@]} -eq 0 ] || compopt -o filenames 2>/dev/null\n"
+    "    mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(\n"
+    "        compgen -W \"$1 $(_runnel_names | sort -u)\" -- \"$cur\")\n"
+    "}\n";
+
+// bash splits words at colons, which names of models have; what stands in the line already is taken
+// off the answers again.
+static const char bash_start[] =
+    "_runnel() {\n"
+    "    local words=(\"$1\") i cur prev before\n"
+    "    for ((i = 1; i <= COMP_CWORD; i++)); do\n"
+    "        if [ $i -gt 1 ] && [[ ${COMP_WORDS[i]} == : || ${COMP_WORDS[i - 1]} == : ]]; then\n"
+    "            words[${#words[@]} - 1]+=${COMP_WORDS[i]}\n"
+    "        else\n"
+    "            words+=(\"${COMP_WORDS[i]}\")\n"
+    "        fi\n"
+    "    done\n"
+    "    cur=${words[${#words[@]} - 1]} prev=${words[${#words[@]} - 2]}\n"
+    "    COMPREPLY=()\n"
+    "    _runnel_complete\n"
+    "    before=${cur%\"${COMP_WORDS[COMP_CWORD]}\"}\n"
+    "    [ \"${COMP_WORDS[COMP_CWORD]}\" != : ] || before=$cur\n"
+    "    for i in \"${!COMPREPLY[@]}\"; do COMPREPLY[i]=${COMPREPLY[i]#\"$before\"}; done\n"
+    "}\n"
+    "complete -F _runnel runnel\n";
+
 static void bash_write(FILE *out) {
-    fputs("# bash completion for runnel; generated by 'runnel completions bash'\n"
-          "_runnel_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
-          "_runnel_files() {\n"
-          "    compopt -o filenames 2>/dev/null\n"
-          "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"; compgen -W \"$1\" -- \"$cur\")\n"
-          "}\n"
-          "_runnel_models() {\n"
-          "    compopt -o filenames 2>/dev/null\n"
-          "    mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"\n"
-          "        compgen -f -X '!*.gguf' -- \"$cur\"; compgen -W \"$1\" -- \"$cur\")\n"
-          "}\n"
-          "_runnel() {\n"
-          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-          "    COMPREPLY=()\n"
-          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-          "        _runnel_words \"",
+    fputs("# bash completion for runnel; generated by 'runnel completions bash'\n", out);
+    fputs(bash_helpers, out);
+    fputs("_runnel_complete() {\n    if [ ${#words[@]} -eq 2 ]; then\n        _runnel_words \"",
           out);
     put_commands(out);
     fputs(" --help --version\"\n        return\n    fi\n"
           "    # --option=value is three words\n"
           "    if [ \"$cur\" = = ]; then cur=; elif [ \"$prev\" = = ]; then\n"
-          "        prev=${COMP_WORDS[COMP_CWORD - 2]}\n    fi\n"
-          "    local command=${COMP_WORDS[1]}\n"
-          "    [ \"$COMP_CWORD\" -gt 2 ] && case \"$command ${COMP_WORDS[2]}\" in ",
+          "        prev=${words[${#words[@]} - 3]}\n    fi\n"
+          "    local command=${words[1]}\n"
+          "    [ ${#words[@]} -gt 3 ] && case \"$command ${words[2]}\" in ",
           out);
     put_pairs(out);
-    fputs(") command=\"$command ${COMP_WORDS[2]}\" ;; esac\n    case $command in\n", out);
+    fputs(") command=\"$command ${words[2]}\" ;; esac\n    case $command in\n", out);
     for (int i = 0; i < COMMAND_COUNT; i++) bash_command(out, i);
-    fputs("    esac\n}\ncomplete -F _runnel runnel\n", out);
+    fputs("    esac\n}\n", out);
+    fputs(bash_start, out);
 }
 
 // ---------------------------------------------------------------- zsh
 
 static const char zsh_escaped[] = "\\[]:";
+
+// What completes the value of an option.
+static void zsh_action(FILE *out, const struct option_row *row) {
+    if (is_path(row) && (is_model(row) || has_words(row))) {
+        fprintf(out, "{%s ", is_model(row) ? "_runnel_models" : "_files; compadd --");
+        put_words(out, row);
+        fputs("}", out);
+    } else if (is_path(row)) {
+        fputs("_files", out);
+    } else if (has_words(row)) {
+        fputc('(', out);
+        put_words(out, row);
+        fputc(')', out);
+    }
+}
 
 static void zsh_option(FILE *out, const struct option_row *row) {
     const bool many = row->kind == OPTION_LIST;
@@ -216,25 +275,19 @@ static void zsh_option(FILE *out, const struct option_row *row) {
         put_short(out, row->value, zsh_escaped, "'\\''");
         fputc(':', out);
     }
-    if (is_path(row) && row->choices) {
-        fputs("{compadd ", out);
-        put_choices(out, row->choices);
-        fputs("; _files}", out);
-    } else if (is_model(row)) {
-        fputs("_files -g \"*.gguf(-.)\"", out);
-    } else if (is_path(row)) {
-        fputs("_files", out);
-    } else if (row->choices) {
-        fputc('(', out);
-        put_choices(out, row->choices);
-        fputc(')', out);
-    }
+    zsh_action(out, row);
     fputs("' \\\n", out);
 }
 
 static void zsh_write(FILE *out) {
-    fputs("#compdef runnel\n# generated by 'runnel completions zsh'\n_runnel() {\n"
-          "    local -a commands=(\n",
+    fputs("#compdef runnel\n# generated by 'runnel completions zsh'\n"
+          "_runnel_models() {\n"
+          "    local -a names=(${(f)\"$(_call_program models $program models --names "
+          "2>/dev/null)\"})\n"
+          "    compadd -- $@ $names ${names:t}\n"
+          "    _files -g \"*.gguf(-.)\"\n"
+          "}\n"
+          "_runnel() {\n    local program=$words[1]\n    local -a commands=(\n",
           out);
     for (int i = 0; i < COMMAND_COUNT; i++) {
         if (second_word(i)) continue;
@@ -254,11 +307,14 @@ static void zsh_write(FILE *out) {
         fprintf(out, "    \"%s\")\n        _arguments \\\n", command_name((enum command_id)i));
         for (int id = 0; id < OPT_COUNT; id++) {
             struct option_row row;
-            if (row_get(i, id, &row)) zsh_option(out, &row);
+            if (option_row_get((enum command_id)i, (enum option_id)id, &row)) zsh_option(out, &row);
         }
-        if (takes_file(i)) fputs("            '*:FILE:_files' \\\n", out);
-        if (words_of(i) && takes_file(i)) {
-            fprintf(out, "            '1:FILE:{compadd %s; _files}' \\\n", words_of(i));
+        if (takes_file(i)) {
+            fputs("            '*:FILE:_files' \\\n", out);
+        } else if (takes_model(i)) {
+            fputs("            '*:MODEL:{_runnel_models ", out);
+            put_arguments(out, i);
+            fputs("}' \\\n", out);
         } else if (words_of(i)) {
             fprintf(out, "            '1:WORD:(%s)' \\\n", words_of(i));
         }
@@ -280,10 +336,10 @@ static void fish_option(FILE *out, const char *command, const struct option_row 
     fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -l %s", command, row->flag);
     if (row->short_flag) fprintf(out, " -s %c", row->short_flag);
     if (is_path(row)) fputs(" -r -F", out);
-    if (row->choices) {
+    if (has_words(row) || is_model(row)) {
         fputs(is_path(row) ? " -a '" : " -x -a '", out);
-        put_choices(out, row->choices);
-        fputs("'", out);
+        put_words(out, row);
+        fputs(is_model(row) ? " (__runnel_models)'" : "'", out);
     } else if (row->kind != OPTION_FLAG && !is_path(row)) {
         fputs(" -x", out);
     }
@@ -300,19 +356,18 @@ static void fish_command(FILE *out, int command) {
         fputs("'\n", out);
     }
     fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"'%s", name,
-            takes_file(command) ? " -F" : " -f");
-    if (command == COMMAND_HELP) {
-        fputs(" -a '", out);
-        put_commands(out);
-        fputs("'", out);
-    }
-    if (words_of(command)) fprintf(out, " -a '%s'", words_of(command));
+            takes_file(command) || takes_model(command) ? " -F" : " -f");
+    fputs(" -a '", out);
+    if (command == COMMAND_HELP) put_commands(out);
+    put_arguments(out, command);
+    fputs(takes_model(command) && !takes_file(command) ? " (__runnel_models)'" : "'", out);
     fputc('\n', out);
     fprintf(out, "complete -c runnel -n '__runnel_is \"%s\"' -l help -s h -d 'show the help'\n",
             name);
     for (int id = 0; id < OPT_COUNT; id++) {
         struct option_row row;
-        if (row_get(command, id, &row)) fish_option(out, name, &row);
+        if (option_row_get((enum command_id)command, (enum option_id)id, &row))
+            fish_option(out, name, &row);
     }
 }
 
@@ -326,7 +381,12 @@ static void fish_write(FILE *out) {
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (second_word(i)) fprintf(out, " '%s'", command_name((enum command_id)i));
     fputs("\n            set name \"$words[2] $words[3]\"\n    end\n"
-          "    test \"$name\" = \"$argv[1]\"\nend\n",
+          "    test \"$name\" = \"$argv[1]\"\nend\n"
+          "function __runnel_models -d 'names of models, with and without their owner'\n"
+          "    set -l words (commandline -opc)\n"
+          "    set -l program (string replace -r '^~' $HOME -- $words[1])\n"
+          "    set -l names ($program models --names 2>/dev/null)\n"
+          "    printf '%s\\n' $names (string replace -r '.*/' '' -- $names)\nend\n",
           out);
     for (int i = 0; i < COMMAND_COUNT; i++) fish_command(out, i);
 }

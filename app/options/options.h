@@ -47,6 +47,9 @@ enum option_kind {
     OPTION_SIZE
 };
 
+// Tables of names that complete a value.
+enum { NAMES_MODELS = 1, NAMES_SHAPES = 2, NAMES_DEVICES = 4 };
+
 // The default of an option; zeros where it has none.
 struct option_initial {
     int64_t integer;   // of INT and SIZE
@@ -65,6 +68,9 @@ struct option_row {
     int64_t int_min, int_max; // of a list: int_max, the most items
     double float_min, float_max;
     const char *choices; // "a|b|c"
+    // what completes a value beside its choices and files
+    const char *words; // "a, b, c"
+    unsigned named;    // tables of names
     struct option_initial initial;
     unsigned commands; // bit 1 << command_id
     const char *value, *help;
@@ -94,8 +100,8 @@ struct option_value {
 struct options {
     enum command_id command;
     bool help; // --help was given
-    // the argument without a flag that is no option's value: of explain, help and completions, and
-    // the second value of --compare; or NULL
+    // the argument without a flag that is no option's value: of explain, models, help and
+    // completions, and the second value of --compare; or NULL
     const char *positional;
     const char *second; // of help: the second word of a command's name, or NULL
     char *config;       // owned; the configuration file, to which values point

@@ -23,6 +23,8 @@ enum {
 #define CHOICE(words)   .kind = OPTION_CHOICE, .choices = words
 #define SIZE            .kind = OPTION_SIZE
 #define TWIN(name)      , .environment = name
+#define WORDS(text)     , .words = text
+#define NAMED(tables)   , .named = tables
 
 #define NONE      .shown = false
 #define SAYS(say) .words = say

@@ -330,4 +330,16 @@ CASE(the_list_has_heads_and_problems) {
     json_decref(root);
 }
 
+CASE(names_and_one_path_are_for_other_programs) {
+    int code = line_run_as(COMMAND_MODELS, "--names", command_models, &caught);
+    check(code == APP_OK, "%d: %s", code, caught.err);
+    check(strstr(caught.out, "llama3.2:1b\n"), "%s", caught.out);
+    check(!strstr(caught.out, "bad:cut"), "%s", caught.out); // it cannot be opened
+    code = line_run_as(COMMAND_MODELS, "llama3.2:3b", command_models, &caught);
+    check(code == APP_OK && strstr(caught.out, "sha256-" OTHER "\n"), "%d: %s", code, caught.out);
+    code = line_run_as(COMMAND_MODELS, "nosuch", command_models, &caught);
+    check(code == APP_USAGE && !*caught.out, "%d: %s", code, caught.out);
+    check(strstr(caught.err, "no model of this name"), "%s", caught.err);
+}
+
 TEST_PROGRAM(models) { return cases_run(stores_make, stores_remove); }

@@ -64,13 +64,52 @@ equal "a text of eval is any file" "a.gguf a.txt afolder" "$(completed runnel ev
 equal "a template" "chatml" "$(completed runnel run --chat-template chat)"
 equal "a drafter" "shape shared" "$(completed runnel serve --speculate sha)"
 equal "a drafter of bench" "synthetic" "$(completed runnel bench --drafters sy)"
+equal "a device of a plan" "h200" "$(completed runnel plan --device h2)"
+equal "a shape of a plan" "70b" "$(completed runnel plan 70)"
+equal "a shape of bench" "70b" "$(completed runnel bench --synthetic 70)"
+equal "a backend" "cpu cuda" "$(completed runnel inspect --backend c)"
 equal "a number is not guessed" "" "$(completed runnel run --seed '')"
 equal "a command of help" "eval explain" "$(completed runnel help e)"
 equal "the second word of a command" "serve" "$(completed runnel bench se)"
 equal "an option of a command of two words" "--ramp" "$(completed runnel bench serve --ram)"
 equal "which its first word alone does not have" "" "$(completed runnel bench --ram)"
 equal "nor its second" "" "$(completed runnel serve --ram)"
+
+# Names of models are those of this machine.
+export RUNNEL_MODELS=$work/store
+mkdir -p store/Own/Tale-GGUF "store/a b"
+cp "$TINY" store/Own/Tale-GGUF/Tale-Q8_0.gguf
+cp "$TINY" store/Own/Tale-GGUF/Tale-Q4_0.gguf
+cp "$TINY" "store/a b/a b.gguf" # a name that would have to be quoted
+equal "a model's name" "Own/Tale-GGUF:Q4_0 Own/Tale-GGUF:Q8_0" "$(completed "$BIN" run -m Own)"
+equal "a model's name without its owner" "Tale-GGUF:Q4_0 Tale-GGUF:Q8_0" "$(completed "$BIN" serve T)"
+equal "a name behind its colon" "Q4_0 Q8_0" "$(completed "$BIN" bench Own/Tale-GGUF : Q)"
+equal "at its colon" "Q4_0 Q8_0" "$(completed "$BIN" bench -m Own/Tale-GGUF :)"
+equal "a name after =" "Own/Tale-GGUF:Q4_0 Own/Tale-GGUF:Q8_0" "$(completed "$BIN" inspect --model = O)"
+equal "a name beside files" "a.gguf afolder" "$(completed "$BIN" run -m a)"
+equal "a program that is not there says nothing" " afolder" " $(completed nosuch run -m af 2>&1)"
+run models --names
+equal "the names alone" "0 Own/Tale-GGUF:Q4_0 Own/Tale-GGUF:Q8_0 a b" "$code $(LC_ALL=C sort out | paste -sd ' ')"
+run models tale:q8_0
+equal "the path of a model" "0 $work/store/Own/Tale-GGUF/Tale-Q8_0.gguf" "$code $(cat out)"
+refused 2 "nosuch.gguf: No such file or directory" models nosuch.gguf
+refused 2 "--names and the name of a model exclude each other" models --names tale
+refused 2 "--names and --json exclude each other" models --names --json
+if command -v zsh >/dev/null; then
+    # shellcheck disable=SC2016  # the inner shell expands
+    equal "zsh: a model's name" "Own/Tale-GGUF:Q4_0 Own/Tale-GGUF:Q8_0 Tale-GGUF:Q4_0 Tale-GGUF:Q8_0" "$(zsh -f -c '
+        program=$1
+        _call_program() { shift; eval "$@"; }
+        compadd() { shift; print -l -- "$@"; }
+        _files() { }
+        functions[loaded]=${"$(<complete.zsh)"%_runnel *}
+        loaded
+        _runnel_models' zsh "$BIN" | grep -v "a b" | LC_ALL=C sort -u | paste -sd ' ')"
+fi
 if command -v fish >/dev/null; then
+    ln -s "$BIN" runnel
+    equal "fish: a model's name" "Own/Tale-GGUF:Q4_0 Own/Tale-GGUF:Q8_0" \
+        "$(HOME=$work fish -c 'source complete.fish; complete -C "./runnel run -m Own"' 2>/dev/null | cut -f 1 | LC_ALL=C sort | paste -sd ' ')"
     equal "fish: an option of a command of two words" "--ramp" \
         "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel bench serve --ram"' 2>/dev/null | cut -f 1)"
     equal "fish: an option" "--port" \
