@@ -11,9 +11,9 @@ for every number of threads, every machine and every mix of requests. docs/PYTHO
 
 from ._native import LIBRARY_NAME, lib as _lib
 from .engine import Engine
-from .errors import (ArgumentError, BoundError, CancelledError, ContextError, DeadlineError, DeviceError, Error,
-                     FileError, FullError, ModelError, NumericError, OutOfMemory, ShapeError, StepError,
-                     UnsupportedError)
+from .errors import (ArgumentError, ArgumentTypeError, BoundError, CancelledError, ClosedError, ContextError,
+                     DeadlineError, DeviceError, Error, FileError, FullError, ModelError, NumericError, OutOfMemory,
+                     ShapeError, StepError, UnsupportedError)
 from .model import ChatTemplate, Model, Shape
 from .settings import Settings
 from .stream import Event, Logprob, Result, Stream, Timings
@@ -21,7 +21,7 @@ from .stream import Event, Logprob, Result, Stream, Timings
 __version__: str = _lib.version().decode()
 """The version of the library."""
 
-__all__ = ["ArgumentError", "BoundError", "CancelledError", "ChatTemplate", "ContextError", "DeadlineError",
-           "DeviceError", "Engine", "Error", "Event", "FileError", "FullError", "LIBRARY_NAME", "Logprob", "Model",
+__all__ = ["ArgumentError", "ArgumentTypeError", "BoundError", "CancelledError", "ChatTemplate", "ClosedError",
+           "ContextError", "DeadlineError", "DeviceError", "Engine", "Error", "Event", "FileError", "FullError", "LIBRARY_NAME", "Logprob", "Model",
            "ModelError", "NumericError", "OutOfMemory", "Result", "Settings", "Shape", "ShapeError", "StepError",
            "Stream", "Timings", "UnsupportedError", "__version__"]

@@ -7,13 +7,15 @@ Private. tests/e2e/python.sh compares every struct with the header. The library 
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
+import reprlib
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int,
                     c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p)
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
-from .errors import error_for
+from .errors import ArgumentError, ArgumentTypeError, error_for
 
 LIBRARY_NAME = "librunnel.so.0"
 
@@ -263,23 +265,109 @@ class EngineStats(Structure):
     )
 
 
+# ---------------------------------------------------------------- values of the program
+
+_INTEGERS = (c_int, c_int32, c_int64, c_uint32, c_uint64, c_size_t)
+
+
+def wrong_type(name: str, expected: str, value: Any) -> ArgumentTypeError:
+    """The error for a value of another type."""
+    return ArgumentTypeError(f"{name}: expected {expected}, got {reprlib.repr(value)}")
+
+
+def encoded(name: str, text: Any) -> bytes:
+    """The bytes of a str."""
+    if not isinstance(text, str):
+        raise wrong_type(name, "a str", text)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _without_nul(name: str, value: Any, data: bytes) -> bytes:
+    if b"\0" in data:
+        raise ArgumentError(f"{name}: {reprlib.repr(value)} has a NUL character")
+    return data
+
+
+def c_text(name: str, text: Any) -> bytes:
+    """The same for a string that ends at its first NUL."""
+    return _without_nul(name, text, encoded(name, text))
+
+
+def c_path(name: str, path: Any) -> bytes:
+    """The bytes of a path."""
+    try:
+        return _without_nul(name, path, os.fsencode(path))
+    except TypeError:
+        raise wrong_type(name, "a str or a path", path) from None
+    except UnicodeEncodeError:
+        raise ArgumentError(f"{name}: {reprlib.repr(path)} is no path") from None
+
+
+def integer(name: str, value: Any) -> int:
+    """A whole number of any type that is one."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise wrong_type(name, "a whole number", value) from None
+
+
+def number(name: str, value: Any) -> float:
+    """A number of any type that is one."""
+    try:
+        if not isinstance(value, (str, bytes, bytearray)):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    except OverflowError:
+        raise ArgumentError(f"{name}: {reprlib.repr(value)} is out of range") from None
+    raise wrong_type(name, "a number", value)
+
+
 def assign(struct: Structure, name: str, value: Any) -> None:
     """Sets a member. A value of another type, or one that the member cannot hold, is refused by name."""
+    kind = dict(struct._fields_)[name]
+    if kind is c_bool:
+        if not isinstance(value, int):
+            raise wrong_type(name, "True or False", value)
+        setattr(struct, name, bool(value))
+    elif kind is c_char_p:
+        setattr(struct, name, c_path(name, value) if name == "page_store" else c_text(name, value))
+    elif kind in _INTEGERS:
+        whole = integer(name, value)
+        setattr(struct, name, whole)
+        if getattr(struct, name) != whole:
+            raise ArgumentError(f"{name}: {reprlib.repr(value)} is out of range")
+    else:
+        setattr(struct, name, number(name, value))
+
+
+def listed(name: str, expected: str, values: Any) -> List[Any]:
+    """The items of something that has some."""
     try:
-        setattr(struct, name, value)
+        return list(values)
     except TypeError:
-        raise TypeError(f"{name}: {value!r} is not of the right type") from None
-    if isinstance(value, int) and getattr(struct, name) != value:
-        raise ValueError(f"{name}: {value} is out of range")
+        raise wrong_type(name, expected, values) from None
 
 
-def id_array(ids: Sequence[int]) -> Any:
-    """Token ids as an array, which has one place at least. ctypes would cut an id to 32 bits without a word."""
-    array = (c_int32 * max(1, len(ids)))(*ids)
-    for at, token in enumerate(ids):
+def token_id(token: Any) -> int:
+    """An id for the library; one that no vocabulary has is -1."""
+    value = integer("token", token)
+    return value if c_int32(value).value == value else -1
+
+
+def id_array(name: str, ids: Any) -> Tuple[Any, int]:
+    """Token ids as an array, and their number. ctypes would cut an id to 32 bits without a word."""
+    if isinstance(ids, (str, bytes, bytearray)):
+        raise wrong_type(name, "token ids", ids)
+    try:
+        tokens = [operator.index(token) for token in ids]
+    except TypeError:
+        raise wrong_type(name, "token ids", ids) from None
+    array = (c_int32 * max(1, len(tokens)))(*tokens)
+    for at, token in enumerate(tokens):
         if array[at] != token:
-            raise ValueError(f"token {at} is {token}, which is out of range")
-    return array
+            raise ArgumentError(f"token {at} is {token}, which is out of range")
+    return array, len(tokens)
 
 
 def as_dict(value: Structure) -> Dict[str, Any]:
@@ -354,6 +442,11 @@ def _places() -> List[str]:
     return [str(path) for path in beside if path.exists()] + [LIBRARY_NAME]
 
 
+def library_path() -> str:
+    """The file of the library, as it was given to the system's linker."""
+    return _library._name
+
+
 def _load() -> ctypes.CDLL:
     failures = []
     for place in _places():
@@ -402,4 +495,5 @@ class Library:
             self.free(text)
 
 
-lib = Library(_load())
+_library = _load()
+lib = Library(_library)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import itertools
+import reprlib
 import threading
 import weakref
 from collections import deque
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Mapping, Opt
 
 from . import _native as native
 from ._native import lib
-from .errors import CancelledError, Error, FullError, error_for
+from .errors import ArgumentError, CancelledError, ClosedError, Error, FullError, error_for
 from .model import ChatTemplate, Messages, Model
 from .settings import RequestBuilder, engine_options
 from .stream import Event, Logprob, Result, Stream, Timings
@@ -44,6 +45,11 @@ class Engine:
     def __init__(self, model: Model, *, draft: Optional[Model] = None,
                  progress: Optional[Callable[[int, int], None]] = None, **options: Any) -> None:
         struct = engine_options(options)
+        for name, given in (("model", model), ("draft", draft)):
+            if not isinstance(given, Model) and (given is not None or name == "model"):
+                raise native.wrong_type(name, "a runnel.Model", given)
+        if progress is not None and not callable(progress):
+            raise native.wrong_type("progress", "a function", progress)
         if progress is not None:
             tell = progress
             called = native.PROGRESS(lambda _, done, total: tell(done, total))  # alive while the weights are loaded
@@ -107,7 +113,7 @@ class Engine:
 
     def _open(self) -> c_void_p:
         if self._handle is None:
-            raise ValueError("the engine is closed")
+            raise ClosedError("the engine is closed")
         return self._handle
 
     # --- requests ---
@@ -124,7 +130,7 @@ class Engine:
     def chat(self, messages: Messages, *, tools: Optional[Sequence[Any]] = None,
              variables: Optional[Mapping[str, Any]] = None, continue_final: bool = False,
              template: Optional[ChatTemplate] = None, **settings: "Unpack[Settings]") -> Stream:
-        """Answers a conversation: a list of messages with ``role`` and ``content``.
+        """Answers a conversation: a list of messages with ``role`` and ``content``, or a user's message.
 
         :param tools: descriptions of tools, for templates that know them. A call comes back as
             text, in the model's own syntax.
@@ -148,9 +154,9 @@ class Engine:
 
         :param pooling: ``mean`` of the last hidden states of all tokens, or the ``last`` one's.
         """
-        if pooling not in native.POOLINGS:
-            raise ValueError(f"pooling: {pooling!r} is not one of {', '.join(native.POOLINGS)}")
-        several = [texts] if isinstance(texts, str) else list(texts)
+        if not isinstance(pooling, str) or pooling not in native.POOLINGS:
+            raise ArgumentError(f"pooling: {reprlib.repr(pooling)} is not one of {', '.join(native.POOLINGS)}")
+        several = [texts] if isinstance(texts, str) else native.listed("texts", "a str or a list of them", texts)
         running: Deque[Stream] = deque()
         vectors: List[Any] = []
 

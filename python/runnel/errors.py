@@ -1,10 +1,10 @@
-"""Exceptions for the statuses of the library."""
+"""Exceptions: one for each status of the library, and for what is refused before it is called."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """A call of the library failed; the text names the offending value."""
+    """A call failed; the text names the offending value."""
 
 
 class OutOfMemory(Error, MemoryError):
@@ -25,6 +25,14 @@ class UnsupportedError(Error):
 
 class ArgumentError(Error, ValueError):
     """A value is out of its range."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """A value is of the wrong type, or a name does not exist."""
+
+
+class ClosedError(Error, ValueError):
+    """The model, engine, shape or template is closed."""
 
 
 class ContextError(Error, ValueError):

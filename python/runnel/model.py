@@ -10,11 +10,13 @@ import weakref
 from ctypes import byref, c_int32, c_size_t, c_void_p
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
+from . import _names as names
 from . import _native as native
 from ._native import lib
+from .errors import ArgumentTypeError, ClosedError
 from .settings import engine_options, json_text
 
-Messages = Sequence[Mapping[str, Any]]
+Messages = Union[str, Sequence[Mapping[str, Any]]]  # a str: a user's message
 
 
 class Model:
@@ -23,14 +25,15 @@ class Model:
     Immutable, so any thread may use it. ``with`` closes it at the end of the block. Its engines
     and shapes are to be closed before it; an open one keeps it alive.
 
-    :param path: the file or folder.
+    :param path: the file or folder, or the name of a model on this machine, as ``runnel run -m``
+        takes it; the program ``runnel`` finds it.
     :param vocab_only: only the vocabulary is read. Such a model tokenizes and does not generate.
     """
 
     def __init__(self, path: Union[str, "os.PathLike[str]"], *, vocab_only: bool = False) -> None:
         handle = c_void_p()
         opened = lib.model_open_vocab if vocab_only else lib.model_open
-        opened(os.fsencode(path), byref(handle))
+        opened(names.path_of(path), byref(handle))
         self._handle: Optional[c_void_p] = handle
         self._users = 0  # engines, templates and shapes that are open; they may end on any thread,
         self._lock = threading.RLock()  # also where the thread that holds it collects garbage
@@ -44,7 +47,7 @@ class Model:
         It is called before the model's first engine, whose drafter ``mtp`` uses the block. A model
         that drafts is given to an engine instead, as ``draft``.
         """
-        lib.model_attach(self.handle, os.fsencode(path))
+        lib.model_attach(self.handle, names.path_of(path))
         self._info = native.as_dict(lib.model_get_info(self.handle).contents)
 
     # --- life ---
@@ -53,7 +56,7 @@ class Model:
     def handle(self) -> c_void_p:
         """The library's rn_model."""
         if self._handle is None or self._is_closing:
-            raise ValueError("the model is closed")
+            raise ClosedError("the model is closed")
         return self._handle
 
     def close(self) -> None:
@@ -105,8 +108,8 @@ class Model:
         :param bos: with the tokens that the model wants around a text.
         :param special: texts such as ``<|end|>`` become those tokens.
         """
-        return self._tokenize(text.encode("utf-8", "surrogatepass"), native.TOKENIZE_BOS * bos
-                              | native.TOKENIZE_SPECIAL * special)
+        return self._tokenize(native.encoded("text", text), native.TOKENIZE_BOS * bool(bos)
+                              | native.TOKENIZE_SPECIAL * bool(special))
 
     def _tokenize(self, data: bytes, flags: int) -> List[int]:
         ids, count = ctypes.POINTER(c_int32)(), c_size_t()
@@ -119,22 +122,23 @@ class Model:
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids; special tokens give theirs when asked for."""
         text, length = c_void_p(), c_size_t()
-        lib.detokenize(self.handle, native.id_array(ids), len(ids), special, byref(text), byref(length))
+        array, count = native.id_array("ids", ids)
+        lib.detokenize(self.handle, array, count, bool(special), byref(text), byref(length))
         return lib.take_text(text, length).decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes of a token, which may be half a character; empty outside the vocabulary."""
         length = c_size_t()
-        data = lib.token_bytes(self.handle, token, byref(length))
+        data = lib.token_bytes(self.handle, native.token_id(token), byref(length))
         return ctypes.string_at(data, length.value)
 
     def is_special(self, token: int) -> bool:
         """Whether a token is a control token, or the unknown one."""
-        return bool(lib.token_is_special(self.handle, token))
+        return bool(lib.token_is_special(self.handle, native.token_id(token)))
 
     def is_end(self, token: int) -> bool:
         """Whether a token ends a text."""
-        return bool(lib.token_is_end(self.handle, token))
+        return bool(lib.token_is_end(self.handle, native.token_id(token)))
 
     @property
     def bos(self) -> Optional[int]:
@@ -171,7 +175,7 @@ class Model:
     def render_chat(self, messages: Messages, *, tools: Optional[Sequence[Any]] = None,
                     variables: Optional[Mapping[str, Any]] = None, add_generation_prompt: bool = True,
                     continue_final: bool = False, template: Optional["ChatTemplate"] = None) -> str:
-        """A conversation as text, by the model's template or another one."""
+        """A conversation, or a user's message, as text, by the model's template or another one."""
         return self._render(messages, tools, variables, add_generation_prompt, continue_final, template,
                             False).decode("utf-8", "replace")
 
@@ -193,12 +197,16 @@ class Model:
     def _render(self, messages: Messages, tools: Optional[Sequence[Any]], variables: Optional[Mapping[str, Any]],
                 add_generation_prompt: bool, continue_final: bool, template: Optional["ChatTemplate"],
                 guard: bool) -> bytes:
+        if template is not None and not isinstance(template, ChatTemplate):
+            raise native.wrong_type("template", "a runnel.ChatTemplate", template)
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
         parsed = template.handle if template is not None else self._own_template()
         chat = native.Chat(messages=json_text("messages", messages),
                            tools=json_text("tools", tools) if tools is not None else None,
                            variables=json_text("variables", variables) if variables is not None else None,
-                           add_generation_prompt=add_generation_prompt and not continue_final,
-                           continue_final=continue_final, guard=guard, now=int(time.time()))
+                           add_generation_prompt=bool(add_generation_prompt and not continue_final),
+                           continue_final=bool(continue_final), guard=guard, now=int(time.time()))
         text, length = c_void_p(), c_size_t()
         lib.chat_render_sized(parsed, byref(chat), ctypes.sizeof(chat), byref(text), byref(length))
         return lib.take_text(text, length)
@@ -233,6 +241,8 @@ class _Owned:
     _free: Any = None
 
     def __init__(self, model: Model) -> None:
+        if not isinstance(model, Model):
+            raise native.wrong_type("model", "a runnel.Model", model)
         self.model = model
         self._handle = c_void_p()
         self._finalizer: Any = None
@@ -245,7 +255,7 @@ class _Owned:
     def handle(self) -> c_void_p:
         """The library's object."""
         if not self._finalizer or not self._finalizer.alive:
-            raise ValueError(f"the {type(self).__name__} is closed")
+            raise ClosedError(f"the {type(self).__name__} is closed")
         return self._handle
 
     def close(self) -> None:
@@ -272,7 +282,7 @@ class ChatTemplate(_Owned):
 
     def __init__(self, model: Model, source: str) -> None:
         super().__init__(model)
-        lib.chat_template_create(model.handle, source.encode("utf-8", "surrogatepass"), byref(self._handle))
+        lib.chat_template_create(model.handle, native.c_text("source", source), byref(self._handle))
         self._own()
 
 
@@ -284,10 +294,10 @@ class Shape(_Owned):
     def __init__(self, model: Model, **source: Any) -> None:
         super().__init__(model)
         if len(source) != 1 or not set(source) <= set(native.SHAPES):
-            raise TypeError(f"shape: expected one of {', '.join(native.SHAPES)}, got {', '.join(source) or 'none'}")
+            raise ArgumentTypeError(f"shape: expected one of {', '.join(native.SHAPES)}, got {', '.join(source) or 'none'}")
         (name, value), = source.items()
         if name in ("regex", "grammar"):
-            data = value.encode("utf-8", "surrogatepass")
+            data = native.encoded(name, value)
         else:
             data = b"" if name == "json_object" else json_text(name, value)
         lib.shape_compile(model.handle, native.SHAPES.index(name), data, len(data), byref(self._handle))

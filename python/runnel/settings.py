@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 from . import _native as native
 from ._native import lib
+from .errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
     from .model import Model, Shape
@@ -78,11 +79,11 @@ _PLAIN = {"max_tokens", "min_tokens", "n", "include_stop", "ignore_eos", "specia
 
 
 def check_names(settings: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
-    """TypeError for a keyword that does not exist."""
+    """ArgumentTypeError for a keyword that does not exist."""
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise TypeError(f"{what}: there is no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            near = difflib.get_close_matches(str(name), known, 1)
+            raise ArgumentTypeError(f"{what}: there is no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 class RequestBuilder:
@@ -90,33 +91,28 @@ class RequestBuilder:
 
     def __init__(self, model: "Model", prompt: Sequence[int]) -> None:
         self.request = native.Request()
-        self.request.prompt, self.request.n_prompt = self._ids(prompt)
+        self.request.prompt, self.request.n_prompt = self._ids("prompt", prompt)
         self.request.sampling = lib.sampling_defaults(model.handle)
         self._model = model
         self._kept: List[Any] = []  # arrays and strings behind pointers
 
-    def _ids(self, ids: Sequence[int]) -> Tuple[Any, int]:
-        return ctypes.cast(native.id_array(ids), ctypes.POINTER(ctypes.c_int32)), len(ids)
+    def _ids(self, name: str, ids: Sequence[int]) -> Tuple[Any, int]:
+        array, count = native.id_array(name, ids)
+        return ctypes.cast(array, ctypes.POINTER(ctypes.c_int32)), count
 
-    def _text(self, name: str, text: Optional[str]) -> Optional[bytes]:
-        if text is None:
-            return None
-        if not isinstance(text, str):
-            raise TypeError(f"{name}: expected a str, got {text!r}")
-        if "\0" in text:
-            raise ValueError(f"{name}: {text!r} has a NUL character")
-        data = text.encode("utf-8", "surrogatepass")
+    def _text(self, name: str, text: Any) -> bytes:
+        data = native.c_text(name, text)
         self._kept.append(data)
         return data
 
     def _texts(self, name: str, texts: Union[str, Sequence[str]]) -> Tuple[Any, int]:
-        items = [texts] if isinstance(texts, str) else list(texts)
+        items = [texts] if isinstance(texts, str) else native.listed(name, "a str or a list of them", texts)
         array = (ctypes.c_char_p * max(1, len(items)))(*[self._text(name, item) for item in items])
         self._kept.append(array)
         return ctypes.cast(array, ctypes.POINTER(ctypes.c_char_p)), len(items)
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Fills the request; raises TypeError and ValueError for what cannot be said to the library."""
+        """Fills the request; raises ArgumentError for what cannot be said to the library."""
         check_names(settings, Settings.__annotations__, "request")
         sampling = self.request.sampling
         for name, value in settings.items():
@@ -144,11 +140,17 @@ class RequestBuilder:
         native.assign(self.request.sampling, "seed", value)
 
     def _set_logit_bias(self, value: Mapping[int, float]) -> None:
-        tokens = native.id_array([int(token) for token in value])
-        array = (native.LogitBias * max(1, len(value)))(*map(native.LogitBias, tokens, value.values()))
+        if not isinstance(value, Mapping):
+            raise native.wrong_type("logit_bias", "a dict of tokens and numbers", value)
+        try:
+            tokens, count = native.id_array("logit_bias", [int(token) for token in value])  # of JSON they are texts
+        except (TypeError, ValueError) as error:
+            raise error if isinstance(error, ArgumentError) else native.wrong_type("logit_bias", "token ids", value)
+        biases = [native.number("logit_bias", bias) for bias in value.values()]
+        array = (native.LogitBias * max(1, count))(*map(native.LogitBias, tokens, biases))
         self._kept.append(array)
         self.request.sampling.logit_bias = ctypes.cast(array, ctypes.POINTER(native.LogitBias))
-        self.request.sampling.n_logit_bias = len(value)
+        self.request.sampling.n_logit_bias = count
 
     def _set_dry_sequence_breakers(self, value: Sequence[str]) -> None:
         texts, count = self._texts("dry_sequence_breakers", value)
@@ -159,30 +161,37 @@ class RequestBuilder:
         self.request.stop, self.request.n_stop = self._texts("stop", value)
 
     def _set_stop_tokens(self, value: Sequence[int]) -> None:
-        self.request.stop_tokens, self.request.n_stop_tokens = self._ids(value)
+        self.request.stop_tokens, self.request.n_stop_tokens = self._ids("stop_tokens", value)
 
     def _set_bad_words(self, value: Sequence[str]) -> None:
         self.request.bad_words, self.request.n_bad_words = self._texts("bad_words", value)
 
     def _set_logprobs(self, value: int) -> None:
         self.request.logprobs = True
-        native.assign(self.request, "top_logprobs", int(value))
+        native.assign(self.request, "top_logprobs", native.integer("logprobs", value))
 
     def _set_prompt_logprobs(self, value: int) -> None:
         self.request.prompt_logprobs = True
-        native.assign(self.request, "top_prompt_logprobs", int(value))
+        native.assign(self.request, "top_prompt_logprobs", native.integer("prompt_logprobs", value))
 
     def _set_shape(self, value: "Shape") -> None:
+        from .model import Shape  # which imports this module
+
+        if not isinstance(value, Shape):
+            raise native.wrong_type("shape", "a runnel.Shape, which Model.shape makes", value)
         if value.model is not self._model:
-            raise ValueError("shape: it is another model's")
+            raise ArgumentError("shape: it is another model's")
         self._kept.append(value)
         self.request.shape = value.handle
 
     def _set_reasoning(self, value: Mapping[str, Any]) -> None:
+        if not isinstance(value, Mapping):
+            raise native.wrong_type("reasoning", "a dict", value)
         check_names(value, dict.fromkeys(("open", "close", "last", "answer", "budget")), "reasoning")
         reasoning = self.request.reasoning
         for name in ("open", "close", "last"):
-            setattr(reasoning, name, self._text("reasoning", value.get(name)))
+            if value.get(name) is not None:
+                setattr(reasoning, name, self._text("reasoning", value[name]))
         if value.get("answer"):
             texts, count = self._texts("reasoning", value["answer"])
             marks = (ctypes.c_char_p * (count + 1))(*texts[:count])  # the last one is None
@@ -198,17 +207,19 @@ class RequestBuilder:
         self.request.cache_salt = self._text("cache_salt", value)
 
     def _set_timeout(self, value: float) -> None:
-        self.request.timeout_ms = value * 1000
+        self.request.timeout_ms = native.number("timeout", value) * 1000
 
 
 def json_text(name: str, value: Any) -> bytes:
     """JSON for the library: a str is taken as JSON already."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
+        return native.c_text(name, value)
     try:
-        return json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}: {error}") from None
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except TypeError as error:
+        raise ArgumentTypeError(f"{name}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"{name}: {error}") from None
 
 
 ENGINE_OPTIONS: Dict[str, Any] = {
@@ -222,5 +233,5 @@ def engine_options(options: Mapping[str, Any]) -> native.EngineOptions:
     struct = native.EngineOptions()
     for name, value in options.items():
         if value is not None:
-            native.assign(struct, name, value.encode() if isinstance(value, str) else value)
+            native.assign(struct, name, value)
     return struct

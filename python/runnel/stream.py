@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, AsyncIterator, Deque, Iterator, List, NamedTuple, Optional
 
-from .errors import Error
+from .errors import ArgumentError, Error
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -233,7 +233,7 @@ class Stream:
 
     def _check_single(self) -> None:
         if len(self.results) > 1:
-            raise ValueError(f"the request has {len(self.results)} texts: use events()")
+            raise ArgumentError(f"the request has {len(self.results)} texts: use events()")
 
     def result(self) -> Result:
         """Waits for the end; the first of the texts. An error of the request is raised."""

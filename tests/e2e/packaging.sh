@@ -33,7 +33,7 @@ holds librunnel0 /usr/lib/librunnel.so.0 /usr/lib/librunnel.so.$version
 holds librunnel-dev /usr/include/runnel.h /usr/include/runnel_status.h /usr/lib/librunnel.a /usr/lib/librunnel.so \
     /usr/lib/pkgconfig/runnel{,-static}.pc /usr/share/lintian/overrides/librunnel-dev \
     /usr/share/doc/librunnel-dev/{API,CONSTRAINTS}.md /usr/share/doc/librunnel-dev/examples/{chat,complete,shape,streams}.c
-holds python3-runnel /usr/lib/python3/dist-packages/runnel/{__init__,_native,engine,errors,model,settings,stream}.py \
+holds python3-runnel /usr/lib/python3/dist-packages/runnel/{__init__,_names,_native,engine,errors,model,settings,stream}.py \
     /usr/lib/python3/dist-packages/runnel/py.typed /usr/share/doc/python3-runnel/PYTHON.md
 [ ! -e "$BUILD/runnel_cuda.so" ] || holds runnel-cuda /usr/lib/runnel/runnel_cuda.so
 equal "the documents are there" "$(cd "$ROOT" && git ls-files docs | LC_ALL=C sort)" \

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import os
 import re
+import reprlib
 import subprocess
 import sys
 import threading
@@ -12,9 +13,11 @@ import time
 import unittest
 import weakref
 from pathlib import Path
+from unittest import mock
 
 import runnel
 from runnel import _native as native
+from runnel.settings import ENGINE_OPTIONS
 from runnel.stream import PAUSE_AT
 
 ROOT = Path(os.environ["ROOT"])
@@ -159,8 +162,20 @@ class Texts(WithEngine):
         with runnel.ChatTemplate(self.model, "{{ messages[0].content }}{{ tools | length }}{{ mood }}") as template:
             self.assertEqual(self.model.render_chat(messages, template=template, tools=[{}, {}], variables={"mood": "!"}),
                              "Say <|end|> twice.2!")
-        with self.assertRaisesRegex(ValueError, "closed"):
+        with self.assertRaisesRegex(runnel.ClosedError, "closed"):
             self.model.render_chat(messages, template=template)
+
+    def test_a_text_is_a_users_message(self):
+        text = 'Say "[{}]".'
+        self.assertEqual(self.model.render_chat(text), self.model.render_chat([{"role": "user", "content": text}]))
+        self.assertEqual(self.engine.chat(text, max_tokens=5, seed=1).result().text,
+                         self.engine.complete(self.model.chat_tokens(text), max_tokens=5, seed=1).text)
+
+    def test_kv_types_have_their_other_names(self):
+        with runnel.Engine(self.model, n_ctx=64, kv_type="q8_0") as engine:
+            self.assertEqual(engine.info["kv_type"], "int8")
+        with self.assertRaisesRegex(runnel.ArgumentError, "'q9_0' is unknown"):
+            runnel.Engine(self.model, n_ctx=64, kv_type="q9_0")
 
     def test_shapes_hold(self):
         for source, pattern in (({"regex": "[ab]{5}c"}, "[ab]{5}c"), ({"grammar": 'root ::= "x" | "yy"'}, "x|yy"),
@@ -267,6 +282,28 @@ class Together(WithEngine):
         asyncio.run(main())
         self.wait_for(lambda: self.engine.stats["running"] == 0)
         self.assertGreaterEqual(self.engine.stats["cancelled"], before)
+
+
+class Names(unittest.TestCase):
+    def setUp(self):
+        os.makedirs("store/Own/Tale-GGUF", exist_ok=True)
+        if not os.path.exists("store/Own/Tale-GGUF/Tale-Q8_0.gguf"):
+            os.link("model.gguf", "store/Own/Tale-GGUF/Tale-Q8_0.gguf")
+        os.environ["RUNNEL_MODELS"] = os.path.abspath("store")
+
+    def test_a_model_is_found_by_its_name(self):
+        for name in ("Own/Tale-GGUF", "tale:q8_0"):
+            with runnel.Model(name, vocab_only=True) as model:
+                self.assertTrue(model.info["path"].endswith("/store/Own/Tale-GGUF/Tale-Q8_0.gguf"))
+        with self.assertRaisesRegex(runnel.FileError, "Own/Nothing: no such file, and no model of this name"):
+            runnel.Model("Own/Nothing")
+        with self.assertRaisesRegex(runnel.FileError, r"^\./Own: No such file"):
+            runnel.Model("./Own")
+
+    def test_without_the_program_the_error_says_so(self):
+        with mock.patch("runnel._names._program", lambda: None), \
+                self.assertRaisesRegex(runnel.FileError, "Own/Tale-GGUF: No such file .* program 'runnel'"):
+            runnel.Model("Own/Tale-GGUF")
 
 
 class Ends(unittest.TestCase):
@@ -394,12 +431,61 @@ class Errors(WithEngine):
                 (ValueError, "another model's", lambda: engine.generate("a", shape=runnel.Model("model.gguf").shape(regex="a"))),
                 (TypeError, "'temprature'; did you mean 'temperature'", lambda: engine.generate("a", temprature=1)),
                 (TypeError, "'max_seq'; did you mean 'max_seqs'", lambda: runnel.Engine(model, max_seq=1)),
-                (TypeError, "max_tokens: 'many'", lambda: engine.generate("a", max_tokens="many")),
+                (TypeError, "max_tokens: expected a whole number, got 'many'", lambda: engine.generate("a", max_tokens="many")),
                 (TypeError, "stop: expected a str", lambda: engine.generate("a", stop=[3]))):
             Path("layout.bad").write_text("no model")
             with self.subTest(pattern=pattern), self.assertRaisesRegex(kind, pattern):
                 call()
         self.assertTrue(issubclass(runnel.DeadlineError, TimeoutError) and issubclass(runnel.FileError, OSError))
+
+    def test_whatever_is_given_fails_with_an_error_of_the_package(self):
+        deep = []
+        for _ in range(100000):
+            deep = [deep]
+        values = [None, -1, 2**70, -2**70, 2**31, "x", b"x", 1.5, float("nan"), float("inf"), [], {}, (), object(), "a\0b",
+                  "\ud800", [None], ["x"], [1.5], [[]], {"a": 1}, {1: "x"}, True, range(3), len, deep]
+        model, engine = self.model, self.engine
+        user = [{"role": "user", "content": "a"}]
+        for value in values:
+            calls = [(name, lambda name=name: engine.complete("a", **{"max_tokens": 1, name: value}))
+                     for name in runnel.Settings.__annotations__]
+            calls += [(name, lambda name=name: model.plan_memory(**{name: value})) for name in ENGINE_OPTIONS]
+            calls += [(name, lambda name=name: getattr(model, name)(value)) for name in (
+                "tokenize", "detokenize", "token_bytes", "is_special", "is_end", "render_chat", "chat_tokens", "attach")]
+            calls += [(name, lambda name=name: model.render_chat(user, **{name: value})) for name in (
+                "tools", "variables", "template", "add_generation_prompt", "continue_final")]
+            calls += [(name, lambda name=name: model.shape(**{name: value})) for name in (*native.SHAPES, "xml")]
+            calls += [("prompt", lambda: engine.complete(value, max_tokens=1)), ("texts", lambda: engine.embed(value)),
+                      ("messages", lambda: engine.chat(value, max_tokens=1).result()),
+                      ("pooling", lambda: engine.embed("a", pooling=value)), ("path", lambda: runnel.Model(value)),
+                      ("source", lambda: runnel.ChatTemplate(model, value)),
+                      ("template's model", lambda: runnel.ChatTemplate(value, "a")),
+                      ("engine's model", lambda: runnel.Engine(value)),
+                      ("draft", lambda: runnel.Engine(model, n_ctx=64, draft=value)),
+                      ("progress", lambda: runnel.Engine(model, n_ctx=64, progress=None if value is len else value))]
+            for what, call in calls:
+                try:
+                    made = call()
+                except runnel.Error:
+                    continue
+                except Exception as error:
+                    self.fail(f"{what} of {reprlib.repr(value)}: {error!r}")
+                if hasattr(made, "close"):
+                    made.close()
+
+    def test_wrong_types_and_closed_objects_are_also_python_errors(self):
+        for kinds, call in (
+                ((runnel.ArgumentTypeError, TypeError, ValueError), lambda: self.engine.generate(None)),
+                ((runnel.ArgumentTypeError, TypeError), lambda: runnel.Engine(self.model, kv_type=5)),
+                ((runnel.ArgumentTypeError, TypeError), lambda: self.engine.generate("a", include_stop="no")),
+                ((runnel.ArgumentError, ValueError), lambda: self.engine.generate("a", seed=-1))):
+            for kind in kinds:
+                self.assertRaises(kind, call)
+        model = runnel.Model("model.gguf")
+        model.close()
+        with self.assertRaises(runnel.ClosedError) as closed:
+            model.tokenize("a")
+        self.assertIsInstance(closed.exception, ValueError)
 
     def test_an_error_of_a_request_is_raised_by_its_stream(self):
         stream = self.engine.generate("Once", timeout=1e-7, ignore_eos=True)
