@@ -764,7 +764,8 @@ typedef struct rn_engine_stats {
     uint64_t step_tokens; // tokens that steps evaluated, refused drafts included
     // steps of at most 1, 8, 16, 32, ... 16384 tokens, and of more
     uint64_t steps_of[RN_STEP_SIZES];
-    uint64_t submitted, stopped, lengthy, cancelled, failed; // requests' choices, by how they ended
+    // requests' choices, by how they ended; cancelled: also by RN_FINISH_CACHE
+    uint64_t submitted, stopped, lengthy, cancelled, failed;
     uint64_t preemptions;
     int running, waiting;                                   // choices now
     uint64_t prompt_tokens, cached_tokens, computed_tokens; // prompts' tokens that were asked for;
@@ -889,7 +890,7 @@ typedef struct rn_block_event {
 // RN_BLOCKS_CLEARED; the blocks that are there follow with the steps after it. A thread of the
 // engine's own makes these steps also while there are no requests.
 typedef bool (*rn_block_fn)(void *ctx, const rn_block_event *event);
-// Before the first step. RN_ERR_ARG: a step was made.
+// Before the first step. RN_ERR_ARG: a step was made, or the engine's thread runs.
 rn_status rn_engine_on_blocks(rn_engine *engine, rn_block_fn fn, void *ctx);
 
 enum { RN_MAX_BLOCK_GROUPS = 8 };

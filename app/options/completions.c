@@ -175,8 +175,8 @@ static void bash_command(FILE *out, int command) {
     fputs(" --help\" ;;\n", out);
 }
 
-// Models have their names, with and without their owner. A name with a sign of the shell's is left
-// out: it would have to be quoted.
+// Models have their names, with and without their owner. A name that the shell would split or
+// expand is left out.
 static const char bash_helpers[] =
     "_runnel_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
     "_runnel_files() {\n"
@@ -196,8 +196,8 @@ static const char bash_helpers[] =
     "        compgen -W \"$1 $(_runnel_names | sort -u)\" -- \"$cur\")\n"
     "}\n";
 
-// bash splits words at colons, which names of models have; what stands in the line already is taken
-// off the answers again.
+// bash splits words at colons, which names of models have. So the words are put together again, and
+// the part of an answer that is on the line already is taken off.
 static const char bash_start[] =
     "_runnel() {\n"
     "    local words=(\"$1\") i cur prev before\n"

@@ -22,6 +22,6 @@ __version__: str = _lib.version().decode()
 """The version of the library."""
 
 __all__ = ["ArgumentError", "ArgumentTypeError", "BoundError", "CancelledError", "ChatTemplate", "ClosedError",
-           "ContextError", "DeadlineError", "DeviceError", "Engine", "Error", "Event", "FileError", "FullError", "LIBRARY_NAME", "Logprob", "Model",
-           "ModelError", "NumericError", "OutOfMemory", "Result", "Settings", "Shape", "ShapeError", "StepError",
-           "Stream", "Timings", "UnsupportedError", "__version__"]
+           "ContextError", "DeadlineError", "DeviceError", "Engine", "Error", "Event", "FileError", "FullError",
+           "LIBRARY_NAME", "Logprob", "Model", "ModelError", "NumericError", "OutOfMemory", "Result", "Settings",
+           "Shape", "ShapeError", "StepError", "Stream", "Timings", "UnsupportedError", "__version__"]

@@ -246,8 +246,8 @@ equal "which needs no file of runnel" "" "$(readelf -d linked-archive | grep -i 
 expect "as the program linked by rpath does" grep -q librunnel.so.0 <(readelf -d linked-rpath)
 equal "the archive shows the public interface alone" "" "$(nm -g --defined-only "$prefix/lib/librunnel.a" | grep ' [TDBR] ' | grep -v ' rn_')"
 if command -v python3 >/dev/null; then
-    equal "the Python package finds the library beside it" "0.1.0 $prefix/lib/librunnel.so.0" "$(env -u LD_LIBRARY_PATH -u PYTHONDONTWRITEBYTECODE \
-        PYTHONPATH="$(dirname "$python")" python3 -c 'import runnel, runnel._native as n; print(runnel.__version__, n._places()[0])')"
+    equal "the Python package finds the library and the program of its prefix" "0.1.0 $prefix/lib/librunnel.so.0 $prefix/bin/runnel" "$(env -u LD_LIBRARY_PATH -u PYTHONDONTWRITEBYTECODE \
+        PYTHONPATH="$(dirname "$python")" python3 -c 'import runnel, runnel._names, runnel._native as n; print(runnel.__version__, n._places()[0], runnel._names._program())')"
     expect "and was compiled" test -d "$python/__pycache__"
 fi
 "$ROOT/tools/install" "$BUILD" /opt/runnel "$work/root" >log 2>&1
