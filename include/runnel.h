@@ -486,6 +486,8 @@ typedef struct rn_request {
     // the text ends with the first token that ends a line this long after the first token; 0: no
     // such token. The only bound by which the time changes a text
     double line_ms_max;
+    // events without a token tell how much of the prompt is evaluated (rn_event.progress)
+    bool prompt_progress;
 } rn_request;
 
 // Any thread. RN_ERR_FULL: too many are waiting already; RN_ERR_CANCELLED: the engine was stopped;
@@ -672,6 +674,11 @@ typedef struct rn_event {
     const rn_timings *timings; // with a finish
     const rn_account *account; // with a finish
     const float *embedding;    // with the finish of a request with pooling, [n_embd]
+    // Where asked for: an event without a token, of choice 0, after each step that evaluated more
+    // of the prompt than any before it. The first one has the cached tokens alone.
+    bool progress;
+    int prompt_done, prompt_cached; // tokens that are evaluated or cached; of these, cached ones
+    double prompt_ms;               // since the first step of the prompt could start
 } rn_event;
 
 // --- a thread of the engine's own ---

@@ -34,6 +34,8 @@ struct mix_live {
     struct toy_constraint toy;
     int n_open;        // choices without a finish
     int differing_row; // a position whose logits differ; -1: none
+    int n_told;        // events of progress
+    int prompt_done;   // of the last one
     struct mix_output got[MIX_MAX_CHOICES];
 };
 
@@ -124,12 +126,28 @@ static inline void mix_take_scores(struct mix_live *live, const rn_event *event)
     o->prompt_logprobs = hash | 1;
 }
 
+// Each tells more than the one before it, the first one the cached tokens alone.
+static inline void mix_take_progress(struct mix_live *live, const rn_event *event) {
+    const rn_request *q = &live->of->request;
+    assert_true(q->prompt_progress && event->choice == 0 && event->token < 0 && !event->finish);
+    assert_int_equal(live->got[0].n_ids, 0);
+    assert_true(live->n_told == 0 || event->prompt_done > live->prompt_done);
+    assert_true(event->prompt_cached <= event->prompt_done && event->prompt_ms >= 0);
+    assert_true(event->prompt_done <= (int)q->n_prompt);
+    if (!live->n_told) assert_int_equal(event->prompt_cached, event->prompt_done);
+    live->n_told++;
+    live->prompt_done = event->prompt_done;
+}
+
 static inline void mix_take(struct mix_live *live, const rn_event *event, int n_embd) {
     assert_true(event->choice >= 0 && event->choice < mix_choices(live->of));
     struct mix_output *o = &live->got[event->choice];
     assert_int_equal(o->finish, RN_FINISH_NONE); // nothing follows the last event of a choice
     assert_true(o->n_text + event->text_len <= MIX_MAX_TEXT);
+    if (event->progress) mix_take_progress(live, event);
     if (event->token >= 0) {
+        if (event->choice == 0 && live->of->request.prompt_progress)
+            assert_int_equal(live->prompt_done, (int)live->of->request.n_prompt);
         assert_true(o->n_ids < MIX_MAX_OUTPUT);
         o->logprobs[o->n_ids] = mix_logprobs_hash(event);
         o->ids[o->n_ids++] = event->token;

@@ -307,6 +307,7 @@ static inline void mix_draw_rules(struct mix_case *c, struct mix_random *r,
                                       .budget = mix_below(r, most + 1),
                                       .close = c->word[2]};
     q->prompt_logprobs = mix_percent(r, 12) && !q->pooling;
+    q->prompt_progress = q->n_prompt % 2;
     if (mix_percent(r, 60)) q->top_prompt_logprobs = mix_between(r, 1, RN_MAX_TOP_LOGPROBS);
 }
 

@@ -182,6 +182,7 @@ class Request(Structure):
         (c_double, "ttft_ms tpot_ms cache_share"),
         (c_int, "indent_min"),
         (c_double, "line_ms_max"),
+        (c_bool, "prompt_progress"),
     )
 
 
@@ -220,6 +221,9 @@ class Event(Structure):
         (POINTER(Timings), "timings"),
         (c_void_p, "account"),
         (POINTER(c_float), "embedding"),
+        (c_bool, "progress"),
+        (c_int, "prompt_done prompt_cached"),
+        (c_double, "prompt_ms"),
     )
 
 

@@ -149,6 +149,7 @@ static void fill_service(struct seq *seq, const rn_request *request,
     seq->line_ns = bound_ns(request->line_ms_max);
     seq->cache_share = request->cache_share;
     seq->choices.constraint = request->constraint;
+    seq->n_told = request->prompt_progress && seq->choices.index == 0 ? -1 : INT_MAX;
 }
 
 static rn_status allocate_bound(struct seq *seq, const rn_request *request, rn_error *err) {

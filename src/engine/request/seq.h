@@ -53,6 +53,7 @@ struct seq {
     int limit;     // most tokens: the prompt and the output
     int n_ahead;   // tokens behind n_token that steps in flight choose, and later rows may refer to
     int ahead_row; // the logit row of the last step that chooses the last of them
+    int n_told;    // tokens of the prompt that were told as done; INT_MAX if nobody asks
     int n_steps;   // in flight that have rows of it
     int n_again;   // known tokens before the last to evaluate again: a recurrent state went too far
     int draft_max; // most tokens of a draft; 0: nothing is drafted for it

@@ -101,8 +101,7 @@ static rn_status allocate(struct engine *engine, rn_error *err) {
         engine->flight[i].work = calloc(seqs, sizeof *engine->flight[i].work);
         has_works &= engine->flight[i].work != NULL;
     }
-    const size_t n_event = (size_t)engine->max_live + (size_t)engine->logit_rows;
-    engine->event = calloc(n_event, sizeof *engine->event);
+    engine->event = calloc((size_t)engine_events_max(engine), sizeof *engine->event);
     engine->pick = calloc((size_t)engine->logit_rows, sizeof *engine->pick);
     engine->choice = calloc((size_t)engine->logit_rows, sizeof *engine->choice);
     if (!engine->running || !engine->prompts || !engine->unmasked || !engine->waiting ||

@@ -191,7 +191,7 @@ struct engine {
     struct step_result result; // of the last step
     struct cost step_cost;     // of the last step
 
-    rn_event *event; // [max_live + logit_rows]
+    rn_event *event; // [engine_events_max]
     int n_event, next_event;
     uint64_t event_ns; // the time of events that are made now
     rn_engine_stats stats;
@@ -255,6 +255,12 @@ void engine_check(struct engine *engine);
 
 static inline void engine_changed(struct engine *engine, enum engine_change change) {
     engine->changes |= change;
+}
+
+// Events of a step: a token each of its rows of logits, an end of each sequence, and two that tell
+// how far its prompt is of each running one.
+static inline int engine_events_max(const struct engine *engine) {
+    return engine->max_live + engine->logit_rows + 2 * engine->max_seqs;
 }
 
 static inline uint64_t engine_now(const struct engine *engine) {

@@ -7,7 +7,7 @@
 #include "engine/step/promise.h"
 
 rn_event *engine_new_event(struct engine *engine, const struct seq *seq) {
-    assert(engine->n_event < engine->max_live + engine->logit_rows);
+    assert(engine->n_event < engine_events_max(engine));
     rn_event *event = &engine->event[engine->n_event++];
     *event = (rn_event){.request = seq->id,
                         .data = seq->data,
@@ -227,6 +227,20 @@ static void publish_scores(struct engine *engine, struct seq *seq) {
     event->n_prompt_logprobs = seq->n_prompt - 1;
 }
 
+// So much of the prompt is done, as of at_ns. A prompt that is evaluated again after a preemption
+// is told from where it was.
+static void publish_progress(struct engine *engine, struct seq *seq, int n_done, uint64_t at_ns) {
+    const uint64_t start_ns = seq->account.sum.start_ns;
+    if (n_done > seq->n_prompt) n_done = seq->n_prompt;
+    if (n_done <= seq->n_told) return;
+    rn_event *event = engine_new_event(engine, seq);
+    seq->n_told = n_done;
+    event->progress = true;
+    event->prompt_done = n_done;
+    event->prompt_cached = seq->timings.cached_tokens;
+    event->prompt_ms = at_ns > start_ns ? (double)(at_ns - start_ns) * 1e-6 : 0;
+}
+
 // The prompt alone was asked for, or its embedding.
 static void publish_prompt(struct engine *engine, struct seq *seq) {
     rn_event *event = engine_new_event(engine, seq);
@@ -251,6 +265,9 @@ static void publish_work(struct engine *engine, const struct flight *flight,
         return;
     }
     count_step(engine, flight, work);
+    if (seq->n_told < 0)
+        publish_progress(engine, seq, work->first_pos, engine_step_begin(engine, flight));
+    publish_progress(engine, seq, seq->n_done, engine->event_ns);
     if (work->first_pos < seq->n_prompt && seq->family->n_live > 1) {
         engine_changed(engine, CHANGE_PROMPT);
         if (seq->choices.index == 0 && seq->n_done >= seq->n_prompt - 1)
