@@ -52,6 +52,7 @@ static bool beaten_check(const struct config *config, enum option_id id, const c
     *value = (struct option_value){0};
     const bool ok = option_set(config->options, id, config->origin, name, text);
     free(value->list);
+    option_items_free(value->items);
     *value = kept;
     return ok;
 }

@@ -12,6 +12,7 @@
 
 #include "app.h"
 #include "helpers.h"
+#include "options/config.h"
 
 // ---------------------------------------------------------------- values
 
@@ -173,6 +174,33 @@ static bool list_add(const struct option_row *row, struct option_value *value, c
     return true;
 }
 
+// "a, b" is two items, without the blanks around them.
+static bool list_split(const struct option_row *row, struct option_value *value, const char *name,
+                       const char *text) {
+    struct option_items *items = malloc(sizeof *items + strlen(text) + 1);
+    if (!items) {
+        app_fail(APP_FAILED, "out of memory");
+        return false;
+    }
+    strcpy(items->text, text);
+    items->next = value->items;
+    value->items = items;
+    for (char *item = items->text, *rest; item; item = rest) {
+        rest = strchr(item, ',');
+        if (rest) *rest++ = '\0';
+        if (!list_add(row, value, name, config_trim(item))) return false;
+    }
+    return true;
+}
+
+void option_items_free(struct option_items *items) {
+    while (items) {
+        struct option_items *next = items->next;
+        free(items);
+        items = next;
+    }
+}
+
 bool option_set(struct options *options, enum option_id id, enum option_origin origin,
                 const char *name, const char *text) {
     struct option_value *value = &options->value[id];
@@ -194,7 +222,7 @@ bool option_set(struct options *options, enum option_id id, enum option_origin o
     case OPTION_FLAG:
         return parse_flag(name, text, &value->flag);
     case OPTION_LIST:
-        return list_add(&row, value, name, text);
+        return (row.has_commas ? list_split : list_add)(&row, value, name, text);
     case OPTION_CHOICE:
         value->text = text = own_word(id, text);
         return parse_choice(id, &row, name, text);
@@ -285,6 +313,7 @@ void options_deinit(struct options *options) {
         free(options->value[id].list);
         free(options->value[id].lines);
         free(options->value[id].unescaped);
+        option_items_free(options->value[id].items);
     }
     free(options->config);
 }
@@ -302,6 +331,7 @@ bool options_copy(const struct options *from, struct options *out) {
         ok = ok && (list || !bytes);
         value->list = list;
         value->lines = NULL;
+        value->items = NULL;
     }
     if (ok) return true;
     options_deinit(out);

@@ -68,6 +68,7 @@ struct option_row {
     int64_t int_min, int_max; // of a list: int_max, the most items
     double float_min, float_max;
     const char *choices; // "a|b|c"
+    bool has_commas;     // of a list: a value has several items, separated by commas
     // what completes a value beside its choices and files
     const char *words; // "a, b, c"
     unsigned named;    // tables of names
@@ -84,6 +85,12 @@ enum option_origin {
     ORIGIN_MODELS, // a section of --models
 };
 
+// The items of one value of a list that has commas.
+struct option_items {
+    struct option_items *next;
+    char text[];
+};
+
 struct option_value {
     enum option_origin origin;
     int line;         // of the file, where it came from one
@@ -92,9 +99,10 @@ struct option_value {
     double real;
     bool flag;
     int n_list;
-    const char **list; // owned
-    char *lines;       // owned; the text behind list[] when it came from the environment
-    char *unescaped;   // owned; the text behind text or list[] after --escape
+    const char **list;          // owned
+    char *lines;                // owned; the text behind list[] when it came from the environment
+    char *unescaped;            // owned; the text behind text or list[] after --escape
+    struct option_items *items; // owned; the texts behind list[] where values have commas
 };
 
 struct options {
@@ -141,6 +149,7 @@ const char *option_nearest(enum command_id command, const char *flag); // NULL: 
 // Stores text as the value of an option; name is its name in messages. False: refused (printed).
 bool option_set(struct options *options, enum option_id id, enum option_origin origin,
                 const char *name, const char *text);
+void option_items_free(struct option_items *items); // NULL: nothing
 // The command line (command_line.c), and its arguments without a flag (arguments.c). False: refused
 // (printed).
 bool command_line_take(struct options *options, int argc, char **argv);

@@ -17,6 +17,7 @@ enum {
 #define PATH            .kind = OPTION_PATH
 #define FLAG            .kind = OPTION_FLAG
 #define LIST(max)       .kind = OPTION_LIST, .int_max = max
+#define COMMAS          , .has_commas = true
 #define SEED_NUMBER     .kind = OPTION_SEED
 #define INT(min, max)   .kind = OPTION_INT, .int_min = min, .int_max = max
 #define FLOAT(min, max) .kind = OPTION_FLOAT, .float_min = min, .float_max = max

@@ -291,6 +291,7 @@ static int config_get(struct serve *serve) {
     config->n_hosts = options->value[OPT_ALLOW_HOST].n_list;
     config->ui = !option_flag(options, OPT_NO_UI);
     config->all_logprobs = option_flag(options, OPT_ALL_LOGPROBS);
+    config->strict_model = option_flag(options, OPT_STRICT_MODEL);
     config->keep_requests = option_int(options, OPT_KEEP_REQUESTS);
     config->keep_responses = option_int(options, OPT_KEEP_RESPONSES);
     config->response_bytes_max = (size_t)options->value[OPT_RESPONSE_MEMORY].integer;

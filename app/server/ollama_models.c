@@ -191,11 +191,14 @@ static void parameters_put(const rn_sampling *sampling, int n_ctx, struct jbuf *
     jbuf_text(out, "\"");
 }
 
-// Older clients call the field `name`.
+// A description is of the model that has the name, also where requests may use any name. Older
+// clients call the field `name`.
 static bool model_find(struct call *call, const json_t *body) {
-    const char *name = json_string_value(json_object_get(body, "name"));
-    if (json_object_get(body, "model") || !name) return params_model(call, body);
-    return served_find(call->server, name) == call->served || params_no_model(call, name);
+    const struct fields fields = fields_of(call, body, "");
+    const char *name = "";
+    if (!field_string(&fields, "model", SIZE_MAX, &name, NULL)) return false;
+    if (!*name && !field_string(&fields, "name", SIZE_MAX, &name, NULL)) return false;
+    return !*name || served_is_named(call->served, name) || params_no_model(call, name);
 }
 
 static void show_write(struct call *call, const struct server_description *shown,

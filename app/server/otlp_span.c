@@ -324,10 +324,11 @@ static void put_http(struct jbuf *out, const struct call *call) {
     otlp_put_int(out, "http.response.body.size", (int64_t)call->sent);
 }
 
-// The client's name of the model is one of the server's names, unless the call was refused.
+// The client's name of the model where the model has it, else the model's: a server of one model
+// takes any text as a name, and labels are few.
 static const char *asked_model(const struct call *call) {
     const char *name = json_string_value(json_object_get(call->json, "model"));
-    return name && *name && !call_refused(call) ? name : call->served->name;
+    return name && served_is_named(call->served, name) ? name : call->served->name;
 }
 
 static void put_request(struct jbuf *out, const struct call *call) {

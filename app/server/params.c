@@ -495,43 +495,60 @@ static bool sampling_read(const struct fields *top, struct params *out) {
     return true;
 }
 
+// One more name of the list, with the text before it. False: no more fit.
+static bool name_add(char *out, size_t size, const char *before, const char *name) {
+    enum { MORE = sizeof ", ..." };
+    const size_t len = strlen(out);
+    const int n = snprintf(out + len, size - len, "%s`%s`", before, name);
+    if (n >= 0 && (size_t)n + MORE < size - len) return true;
+    snprintf(out + len, size - len, ", ...");
+    return false;
+}
+
+// `name` (also `alias`, `alias`)
+static bool names_add(const struct served *served, char *out, size_t size) {
+    const char *before = " (also ";
+    if (!name_add(out, size, *out ? ", " : "", served->name)) return false;
+    for (int i = 0; i < served->n_aliases; i++) {
+        if (!strcmp(served->aliases[i], served->name)) continue; // the first names the model
+        if (!name_add(out, size, before, served->aliases[i])) return false;
+        before = ", ";
+    }
+    if (*before == ',') strcat(out, ")");
+    return true;
+}
+
 // As many names of models as fit.
 static void names_list(const struct server *server, char *out, size_t size) {
-    size_t len = 0;
+    bool fits = true;
     *out = '\0';
-    for (int i = 0; i < server->n_served; i++) {
-        const int n =
-            snprintf(out + len, size - len, "%s`%s`", i ? ", " : "", server->served[i].name);
-        if (n < 0 || (size_t)n >= size - len) {
-            snprintf(out + len, size - len, ", ...");
-            return;
-        }
-        len += (size_t)n;
-    }
+    for (int i = 0; i < server->n_served && fits; i++)
+        fits = names_add(&server->served[i], out, size);
 }
 
 bool params_no_model(struct call *call, const char *name) {
-    char shown[128], names[512];
+    char shown[128], names[640];
     unicode_quote(name, strlen(name), shown, sizeof shown);
     if (call_api_of(call) == API_OLLAMA) // the sentence that its clients match
         return call_refuse(call, 404, "model", "model_not_found", "model '%s' not found", shown);
-    if (call->server->loader) {
-        names_list(call->server, names, sizeof names);
-        return call_refuse(call, 404, "model", "model_not_found",
-                           "The model `%s` does not exist. This server has %s.", shown, names);
-    }
+    names_list(call->server, names, sizeof names);
     return call_refuse(call, 404, "model", "model_not_found",
-                       "The model `%s` does not exist. This server has `%.200s`; its option "
-                       "--alias gives that another name.",
-                       shown, call->served->name);
+                       "The model `%s` does not exist. This server has %s%s", shown, names,
+                       call->server->loader ? "."
+                                            : "; its option --alias gives that another name.");
+}
+
+// A server of one model has nothing to choose: clients send the name that they were set up with.
+static bool takes_any_name(const struct server *server) {
+    return !server->loader && !server->config.strict_model;
 }
 
 bool params_model(struct call *call, const json_t *body) {
     const struct fields fields = fields_of(call, body, "");
     const char *name = "";
     if (!field_string(&fields, "model", SIZE_MAX, &name, NULL)) return false;
-    if (!*name || served_is_named(call->served, name)) return true;
-    return served_find(call->server, name) == call->served || params_no_model(call, name);
+    return !*name || takes_any_name(call->server) || served_is_named(call->served, name) ||
+           params_no_model(call, name);
 }
 
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out) {

@@ -47,6 +47,9 @@ struct params {
     int keep_prompt; // tokens at the end of a prompt that are kept; 0: all; -1: as many as fit
     bool keep_start; // they are at its start
     bool stream, include_usage, ignore_eos, include_stop;
+    bool continuous_usage;                   // each chunk has the usage so far
+    bool return_progress, timings_per_token; // of streams: how far the prompt is; times so far
+    bool return_token_ids, tokens_as_ids;    // ids beside texts; ids as the texts of logprobs
     bool logprobs;
     int top_logprobs;
     bool prompt_logprobs;          // vLLM's form of them is asked for
@@ -75,13 +78,14 @@ static inline int params_vocab(const struct call *call) {
 }
 
 // Everything of the family that is not messages, prompt, tools. Starts from the server's defaults.
-// Also checks `model` (404 for a model that is not served) and refuses fields that are not
-// supported. False: refused.
+// Also checks `model` as params_model does, and refuses fields that are not supported. False:
+// refused.
 bool params_read(struct call *call, const json_t *body, enum family family, struct params *out);
 // The tokens of reasoning that an effort stands for, where the model's template does not know
 // efforts; -1: any number.
 int params_effort_budget(enum effort effort);
-// `model` alone, for routes that generate nothing: absent, empty or the name of a served model.
+// `model` alone, for routes that generate nothing: absent, empty or a name of the call's model. A
+// server of one model takes any name, unless it is strict about names.
 bool params_model(struct call *call, const json_t *body);
 // Refuses with 404: there is no model of this name. Always false.
 bool params_no_model(struct call *call, const char *name);

@@ -82,6 +82,7 @@ struct server_config {
     const char *model_name;         // the model's name for clients, where it is the only one
     const char *const *aliases;     // further names
     int n_aliases;
+    bool strict_model;             // of one model: a request with another name gets 404
     struct server_loading loading; // of several models
     bool ui;
     struct log_sink *access_log;                // NULL: none; borrowed

@@ -59,7 +59,7 @@ static void expect_refusal(struct world *world, const char *text, const char *pa
 CASE_WITH(test_sections_have_values_of_their_own, setup, teardown) {
     struct world *world = *state;
     char *message = read_text(world, "# all\nmax-seqs = 3\n[one]\n" MODEL
-                                     "ctx = 64\nalias = eins\nalias = uno\nkeep = yes\n\n"
+                                     "ctx = 64\nalias = eins, ein\nalias = uno\nkeep = yes\n\n"
                                      "[two] \n " MODEL "max-seqs=5\nidle-seconds = 2.5\n");
     assert_string_equal(message, "");
     const struct models_file *file = &world->file;
@@ -68,8 +68,9 @@ CASE_WITH(test_sections_have_values_of_their_own, setup, teardown) {
     assert_string_equal(one->name, "one");
     assert_int_equal(option_int(&one->options, OPT_CTX), 64);
     assert_int_equal(option_int(&one->options, OPT_MAX_SEQS), 3);
-    assert_int_equal(one->options.value[OPT_ALIAS].n_list, 2);
-    assert_string_equal(one->options.value[OPT_ALIAS].list[1], "uno");
+    assert_int_equal(one->options.value[OPT_ALIAS].n_list, 3);
+    assert_string_equal(one->options.value[OPT_ALIAS].list[1], "ein");
+    assert_string_equal(one->options.value[OPT_ALIAS].list[2], "uno");
     assert_true(one->keep && !two->keep && two->idle_s == 2.5);
     // the command line gives the rest, but for the model
     assert_int_equal(option_int(&two->options, OPT_CTX), 100);

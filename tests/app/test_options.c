@@ -346,6 +346,21 @@ CASE(lists_grow_to_their_limit) {
     parsed_free(&p);
 }
 
+CASE(values_of_some_lists_have_several_items) {
+    struct parsed p;
+    parse(&p, COMMAND_SERVE, "--alias", "one, two ,three", "-a", "four");
+    check_accepted(&p);
+    static const char *const names[] = {"one", "two", "three", "four"};
+    assert_int_equal(p.options.value[OPT_ALIAS].n_list, 4);
+    for (int i = 0; i < 4; i++) assert_string_equal(p.options.value[OPT_ALIAS].list[i], names[i]);
+    parsed_free(&p);
+    refused("--alias: text 2, '', is empty", COMMAND_SERVE, "--alias", "one, ");
+    parse(&p, COMMAND_SERVE, "--cors-origin", "a,b"); // others keep their commas
+    check_accepted(&p);
+    assert_int_equal(p.options.value[OPT_CORS_ORIGIN].n_list, 1);
+    parsed_free(&p);
+}
+
 CASE(seeds_have_64_bits) {
     struct parsed p;
     parse(&p, COMMAND_RUN, "--seed", "18446744073709551615");

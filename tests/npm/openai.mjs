@@ -296,6 +296,12 @@ test('tools are refused where the template knows none', async () => {
     await refused(chat({ tools: [{ type: 'function', function: {} }] }), OpenAI.BadRequestError, { status: 400 });
 });
 
+test('the only model answers to any name, by its own', async () => {
+    const answer = await chat({ model: 'gpt-3.5-turbo' });
+    assert.equal(answer.model, model);
+    assert.equal(textOf(answer), textOf(await chat({})));
+});
+
 test('what cannot be done is refused by name', async () => {
     const bad = OpenAI.BadRequestError;
     await refused(chat({ response_format: { type: 'xml' } }), bad, { status: 400, param: 'response_format.type', message: /xml/ });
@@ -308,7 +314,6 @@ test('what cannot be done is refused by name', async () => {
     await refused(chat({ messages: [] }), bad, { status: 400, param: 'messages' });
     await refused(chat({ messages: [{ role: 'wizard', content: 'hi' }] }), bad, { status: 400, message: /wizard/ });
     await refused(chat({ logit_bias: { 99999999: 1 } }), bad, { status: 400 });
-    await refused(chat({ model: 'nobody' }), OpenAI.NotFoundError, { status: 404, param: 'model', code: 'model_not_found' });
     await refused(client.post('/nothing', { body: {} }), OpenAI.NotFoundError, { status: 404 });
     const sentence = /This model's maximum context length is 1024 tokens\. However, your messages resulted in \d+ tokens\. Please reduce the length of the messages\./;
     for (const stream of [false, true]) {
@@ -342,12 +347,13 @@ test('an abort ends the work, and what was held is given back', async () => {
 });
 
 test('a wrong key, and more work than there are places', async () => {
-    const small = await serve(['--api-key', 'right', '--max-seqs', '1', '--max-waiting', '1', ...slowly]);
+    const small = await serve(['--api-key', 'right', '--strict-model', '--alias', `${model},two`, '--max-seqs', '1', '--max-waiting', '1', ...slowly]);
     small.key = 'right';
     const right = connect(small, { apiKey: 'right' });
     await refused(client.withOptions({ baseURL: `${small.url}/v1` }).models.list(), OpenAI.AuthenticationError, { status: 401, code: 'invalid_api_key' });
     await refused(connect(small, { apiKey: 'wrong' }).chat.completions.create(story), OpenAI.AuthenticationError, { status: 401 });
-    assert.equal((await right.models.list()).data.length, 1);
+    assert.deepEqual((await right.models.list()).data.map(({ id }) => id), [model, 'two']);
+    await refused(right.chat.completions.create({ ...story, model: 'nobody' }), OpenAI.NotFoundError, { status: 404, param: 'model', code: 'model_not_found' });
     const controller = new AbortController();
     const long = { ...story, max_completion_tokens: 950, ignore_eos: true, stream: true };
     const running = await right.chat.completions.create(long, { signal: controller.signal });

@@ -136,7 +136,11 @@ CASE(fields_that_would_change_the_answer_are_refused_by_name) {
         refusal_expect(ollama_chat, chat[i][0], 400, chat[i][1]);
     for (size_t i = 0; i < sizeof generate / sizeof *generate; i++)
         refusal_expect(ollama_generate, generate[i][0], 400, generate[i][1]);
+    refusal_expect(ollama_show, "{'model':'nobody'}", 404, "model 'nobody' not found");
+    refusal_expect(ollama_show, "{'name':'nobody'}", 404, "model 'nobody' not found");
+    server.config.strict_model = true;
     refusal_expect(ollama_chat, "{'model':'nobody'}", 404, "model 'nobody' not found");
+    server.config.strict_model = false;
     refusal_expect(ollama_embed, "{'input':{}}", 400, "input: ");
     refusal_expect(ollama_embed, "{'input':'x','dimensions':3}", 400, "dimensions: ");
     refusal_expect(ollama_chat, "{", 400, "the body is not valid JSON");

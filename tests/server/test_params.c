@@ -66,7 +66,8 @@ static struct world *world_read(const char *body, size_t len, unsigned family) {
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->info.n_vocab = 1000;
-    world->server.config = (struct server_config){.request_s = 60, .all_logprobs = true};
+    world->server.config =
+        (struct server_config){.request_s = 60, .all_logprobs = true, .strict_model = true};
     world->served = (struct served){.name = "first",
                                     .aliases = aliases,
                                     .n_aliases = 2,

@@ -266,7 +266,7 @@ CASE(a_stream_is_lines_of_json) {
     check(strstr(reply.data, "Content-Type: application/x-ndjson\r\n"), "%.400s", reply.data);
     assert_true(lines_check(reply.body) > 3);
     reply_free(&reply);
-    reply = serve_finish(ask(*state, 0, "POST", "/api/chat", "{'model':'none'}"));
+    reply = serve_finish(ask(*state, 0, "POST", "/api/show", "{'model':'none'}"));
     check(reply.status == 404 && strstr(reply.data, "application/json") &&
               strstr(reply.body, "{\"error\":\"model 'none' not found\"}"),
           "%.600s", reply.data);

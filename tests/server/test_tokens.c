@@ -165,10 +165,20 @@ CASE(errors_do_not_tell_where_the_model_is_stored) {
     expect_json(answer_of(call), "error.message", "'messages: chat template: line 1'");
 }
 
-CASE(another_model_is_not_found) {
+// The name of the only model need not be known, unless the server is strict about it.
+CASE(another_model_is_not_found_where_names_count) {
+    answered(tokens_tokenize, "{'content':'a','model':'x'}", 200);
+    answered(tokens_detokenize, "{'tokens':[5],'model':'x'}", 200);
+    answered(tokens_tokenize, "{'content':'a','model':5}", 400);
+    server.config.strict_model = true;
+    answered(tokens_tokenize, "{'content':'a','model':'org/third'}", 200);
     answered(tokens_tokenize, "{'content':'a','model':'x'}", 404);
     answered(tokens_detokenize, "{'tokens':[],'model':'x'}", 404);
-    answered(tokens_apply_template, "{'model':'x'}", 404);
+    const json_t *answer = answered(tokens_apply_template, "{'model':'x'}", 404);
+    assert_string_equal(string_at(answer, "error.message"),
+                        "The model `x` does not exist. This server has `tale` (also `other`, "
+                        "`org/third`); its option --alias gives that another name.");
+    server.config.strict_model = false;
 }
 
 // ---------------------------------------------------------------- health
