@@ -158,7 +158,7 @@ void call_answer_id(const struct call *call, char out[CALL_ID_BYTES]) {
     } api[] = {{"/chat/completions", "chatcmpl-"},
                {"/v1/completions", "cmpl-"},
                {"/v1/messages", "msg_"},
-               {"/v1/responses", "resp_"},
+               {"/responses", "resp_"},
                {"/inference/v1/generate", "generate-tokens-"}};
     const char *prefix = "";
     for (size_t i = 0; i < sizeof api / sizeof *api; i++) {
@@ -192,7 +192,11 @@ const char *call_query(const struct call *call, const char *key, char *out, size
 
 // ---------------------------------------------------------------- refusing
 
-static const char *error_type(enum call_api api, int status) {
+// llama.cpp's clients know a prompt that is too long by its type, OpenAI's by its code.
+#define TOO_LONG "context_length_exceeded"
+
+static const char *error_type(enum call_api api, int status, const char *code) {
+    if (api == API_OPENAI && code && !strcmp(code, TOO_LONG)) return "exceed_context_size_error";
     switch (status) {
     case 401:
         return "authentication_error";
@@ -227,8 +231,9 @@ static void details_put(const char *param, const char *code, struct jbuf *out) {
     jbuf_text(out, "}");
 }
 
-void call_error_object(enum call_api api, int status, const char *param, const char *code,
-                       const char *message, struct jbuf *out) {
+// n_prompt 0: the error is not about the length of a prompt.
+static void error_write(enum call_api api, int status, const char *param, const char *code,
+                        const char *message, size_t n_prompt, int n_ctx, struct jbuf *out) {
     if (api == API_OLLAMA) {
         jbuf_text(out, "{\"error\":");
         jbuf_cstring(out, message);
@@ -237,7 +242,7 @@ void call_error_object(enum call_api api, int status, const char *param, const c
     }
     jbuf_text(out, api == API_ANTHROPIC ? "{\"type\":\"error\",\"error\":{\"type\":"
                                         : "{\"error\":{\"type\":");
-    jbuf_cstring(out, error_type(api, status));
+    jbuf_cstring(out, error_type(api, status, code));
     jbuf_key(out, "message");
     jbuf_cstring(out, message);
     if (api == API_OPENAI) {
@@ -251,9 +256,15 @@ void call_error_object(enum call_api api, int status, const char *param, const c
         } else {
             jbuf_text(out, "null");
         }
+        if (n_prompt) jbuf_printf(out, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%d", n_prompt, n_ctx);
     }
     if (api == API_ANTHROPIC) details_put(param, code, out);
     jbuf_text(out, "}}");
+}
+
+void call_error_object(enum call_api api, int status, const char *param, const char *code,
+                       const char *message, struct jbuf *out) {
+    error_write(api, status, param, code, message, 0, 0, out);
 }
 
 // The API in whose form errors are written where no route was found.
@@ -293,6 +304,15 @@ bool call_refuse(struct call *call, int status, const char *param, const char *c
     call->content_type = NULL;
     call->status = status;
     if ((status == 429 || status == 503) && !call->retry_after_s) call->retry_after_s = 1;
+    return false;
+}
+
+bool call_refuse_length(struct call *call, const char *param, size_t n_prompt, int n_ctx,
+                        const char *message) {
+    if (call_refused(call)) return false;
+    call_refuse(call, 400, param, TOO_LONG, "%s", message);
+    jbuf_clear(&call->out);
+    error_write(call_api_of(call), 400, param, TOO_LONG, message, n_prompt, n_ctx, &call->out);
     return false;
 }
 

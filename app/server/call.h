@@ -133,6 +133,10 @@ json_t *call_json(struct call *call);
 // ignored; always returns false. fmt must not hold paths or addresses of this machine.
 bool call_refuse(struct call *call, int status, const char *param, const char *code,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+// Refuses a prompt of n_prompt tokens that does not fit the context: 400, context_length_exceeded.
+// In OpenAI's form the error has both numbers.
+bool call_refuse_length(struct call *call, const char *param, size_t n_prompt, int n_ctx,
+                        const char *message);
 // Refuses with the library's message, without the model's path before it. Out of
 // memory is 503, all else 400.
 bool call_refuse_error(struct call *call, const char *param, const rn_error *err);

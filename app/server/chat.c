@@ -18,7 +18,7 @@ static void logprobs_take(const struct call *call, struct generation_choice *cho
         return;
     }
     jbuf_text(out, ",\"logprobs\":{\"content\":[");
-    openai_logprobs_take(call->served, choice, false, out);
+    openai_logprobs_take(call, choice, false, out);
     jbuf_text(out, "],\"refusal\":null}");
 }
 
@@ -35,7 +35,7 @@ static void choice_begin(struct call *call, const struct generation_choice *choi
     jbuf_text(&call->out, ",\"delta\":{\"role\":\"assistant\",\"content\":");
     jbuf_string(&call->out, echoed ? json_string_value(echoed) : "", json_string_length(echoed));
     jbuf_text(&call->out, "}");
-    openai_chunk_close(call, true);
+    openai_head_close(call, choice, true);
 }
 
 #define FUNCTION_OPEN ",\"type\":\"function\",\"function\":{\"name\":"
@@ -75,7 +75,14 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     jbuf_text(out, is_tool ? "}}]}" : "}");
     const bool bare = !call->generation->params.logprobs;
     if (!bare) logprobs_take(call, delta->choice, out);
-    openai_chunk_close(call, bare);
+    openai_chunk_close(call, delta->choice, bare);
+}
+
+static void stream_progress(struct call *call, const struct generation_choice *choice,
+                            const rn_event *event) {
+    openai_chunk_open(call, choice);
+    jbuf_text(&call->out, ",\"delta\":{}");
+    openai_chunk_progress(call, choice, event);
 }
 
 static void stream_choice_end(struct call *call, struct generation_choice *choice) {
@@ -84,7 +91,7 @@ static void stream_choice_end(struct call *call, struct generation_choice *choic
     jbuf_text(&call->out, ",\"delta\":{}");
     logprobs_take(call, choice, &call->out);
     openai_finish(choice, &call->out);
-    openai_choice_close(call);
+    openai_choice_close(call, choice);
 }
 
 // ---------------------------------------------------------------- whole
@@ -144,11 +151,24 @@ static void whole_write(struct call *call, int i) {
 
 // ---------------------------------------------------------------- the handler
 
-static const struct writer chat_writer = {.whole = whole_write,
-                                          .delta = stream_delta,
-                                          .choice_end = stream_choice_end,
-                                          .end = openai_stream_end,
-                                          .error = openai_error};
+const struct writer chat_writer = {.whole = whole_write,
+                                   .delta = stream_delta,
+                                   .progress = stream_progress,
+                                   .choice_end = stream_choice_end,
+                                   .end = openai_stream_end,
+                                   .error = openai_error};
+
+// As vLLM has it where a prompt was evaluated elsewhere: its ids are taken as they are.
+static bool ids_given(struct call *call, const json_t *body, const json_t **out) {
+    const struct fields fields = fields_of(call, body, "");
+    const json_t *params = NULL;
+    if (!field_object(&fields, "kv_transfer_params", &params)) return false;
+    const json_t *ids = json_object_get(params, "prompt_token_ids");
+    const bool is_absent =
+        !ids || json_is_null(ids) || (json_is_array(ids) && !json_array_size(ids));
+    *out = is_absent ? NULL : ids;
+    return true;
+}
 
 // vLLM's echo: the answer starts with the last message, if that is an assistant's too. NULL if it
 // is not.
@@ -160,34 +180,54 @@ static json_t *echoed_of(const struct chat_messages *chat) {
     return is_same ? json_incref(content) : NULL;
 }
 
-static bool state_create(struct call *call, bool echo, const struct chat_messages *chat) {
-    const bool stream = call->generation->params.stream;
-    if (!openai_state_create(call, "chatcmpl-",
-                             stream ? "chat.completion.chunk" : "chat.completion"))
-        return false;
-    openai_state_of(call)->is_chat = true;
-    openai_state_of(call)->echoed = echo ? echoed_of(chat) : NULL;
-    return true;
+bool chat_prompt(struct call *call, const json_t *body, struct generation *generation,
+                 json_t **echoed) {
+    const struct fields fields = fields_of(call, body, "");
+    struct chat_messages chat;
+    bool echo = false;
+    *echoed = NULL;
+    if (!ids_given(call, body, &generation->given_ids)) return false;
+    if (!params_read(call, body, FAMILY_CHAT, &generation->params)) return false;
+    if (!generation_shape_read(call, generation, body, FAMILY_CHAT)) return false;
+    if (!field_bool(&fields, "echo", &echo)) return false;
+    if (!chat_messages_read(call, body, &chat)) return false;
+    generation->custom = json_incref(chat.custom);
+    const bool ok = generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
+                                    chat.add_generation_prompt, chat.continue_final);
+    if (ok && echo) *echoed = echoed_of(&chat);
+    chat_messages_deinit(&chat);
+    return ok;
 }
 
 void chat_prepare(struct call *call) {
     const json_t *body = call_json(call);
-    if (!body) return;
-    struct generation *generation = generation_create(call, &chat_writer);
-    if (!generation) return;
-    const struct fields fields = fields_of(call, body, "");
-    struct chat_messages chat;
-    bool echo = false;
-    if (!params_read(call, body, FAMILY_CHAT, &generation->params)) return;
-    if (!generation_shape_read(call, generation, body, FAMILY_CHAT)) return;
-    if (!field_bool(&fields, "echo", &echo)) return;
-    if (!chat_messages_read(call, body, &chat)) return;
-    generation->custom = json_incref(chat.custom);
+    struct generation *generation = body ? generation_create(call, &chat_writer) : NULL;
+    json_t *echoed = NULL;
+    if (!generation || !chat_prompt(call, body, generation, &echoed)) return;
     generation->scores = generation->params.prompt_logprobs;
     generation->top_prompt = generation->params.top_prompt_logprobs;
-    if (generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
-                        chat.add_generation_prompt, chat.continue_final) &&
-        generation_check(call, generation, "messages"))
-        state_create(call, echo, &chat);
-    chat_messages_deinit(&chat);
+    if (generation_check(call, generation, "messages") &&
+        openai_state_create(call, "chatcmpl-",
+                            generation->params.stream ? "chat.completion.chunk"
+                                                      : "chat.completion")) {
+        openai_state_of(call)->is_chat = true;
+        openai_state_of(call)->echoed = json_incref(echoed);
+    }
+    json_decref(echoed);
+}
+
+// POST /v1/chat/completions/input_tokens: the length of the prompt, which may exceed the context.
+void chat_count(struct call *call) {
+    const json_t *body = call_json(call);
+    struct generation *generation = body ? generation_create(call, &chat_writer) : NULL;
+    json_t *echoed = NULL;
+    if (!generation) return;
+    if (chat_prompt(call, body, generation, &echoed)) {
+        jbuf_printf(&call->out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
+                    generation->prompt[0].n_ids);
+        call_answer(call);
+    }
+    json_decref(echoed);
+    generation_destroy(generation); // nothing is left for the engine to do
+    call->generation = NULL;
 }

@@ -24,8 +24,14 @@ static struct bytes bytes_of(const struct call *call, int32_t token) {
 }
 
 // A token's text is also a key, so tokens that are no text of their own must differ: half a
-// character is written as "bytes:\xe2\x80", as OpenAI does.
-static void token_write(struct bytes bytes, struct jbuf *out) {
+// character is written as "bytes:\xe2\x80", as OpenAI does. As vLLM does, its id stands for the
+// text where the request asks for that.
+static void token_write(const struct call *call, int32_t token, struct jbuf *out) {
+    const struct bytes bytes = bytes_of(call, token);
+    if (call->generation->params.tokens_as_ids) {
+        jbuf_printf(out, "\"token_id:%d\"", (int)token);
+        return;
+    }
     if (unicode_is_valid(bytes.data, bytes.len)) {
         jbuf_string(out, bytes.data, bytes.len);
         return;
@@ -98,13 +104,16 @@ static void written_deinit(struct written *written) {
     if (written->slot != written->few) free(written->slot);
 }
 
-// False: a token of the same bytes is there.
+// False: the token is there, or, where the text of a token is its bytes, one with the same bytes.
 static bool written_add(const struct call *call, struct written *written, int32_t token) {
+    const bool has_ids = call->generation->params.tokens_as_ids; // which differ for equal bytes
     const struct bytes bytes = bytes_of(call, token);
     size_t at = 0xcbf29ce4u; // FNV-1a
     for (size_t i = 0; i < bytes.len; i++) at = (at ^ (unsigned char)bytes.data[i]) * 0x01000193u;
     for (at &= written->mask; written->slot[at]; at = (at + 1) & written->mask) {
-        const struct bytes other = bytes_of(call, written->slot[at] - 1);
+        const int32_t known = written->slot[at] - 1;
+        const struct bytes other = bytes_of(call, known);
+        if (has_ids && known != token) continue;
         if (bytes.len == other.len && (!bytes.len || !memcmp(bytes.data, other.data, bytes.len)))
             return false;
     }
@@ -127,7 +136,7 @@ static void tops_write(const struct call *call, const struct item *item, struct 
             i < item->n_top ? item->top[i] : (rn_logprob){item->token, item->logprob};
         if (!written_add(call, &written, one.token)) continue;
         if (n++) jbuf_text(out, ",");
-        token_write(bytes_of(call, one.token), out);
+        token_write(call, one.token, out);
         jbuf_text(out, ":");
         openai_logprob(one.logprob, out);
     }
@@ -141,7 +150,7 @@ static void logprob_lists_write(const struct call *call, const struct generation
     jbuf_text(out, "\"tokens\":[");
     for (int i = 0; i < n; i++) {
         if (i) jbuf_text(out, ",");
-        token_write(bytes_of(call, item_at(call, choice, n_echo, i).token), out);
+        token_write(call, item_at(call, choice, n_echo, i).token, out);
     }
     jbuf_text(out, "],\"token_logprobs\":[");
     for (int i = 0; i < n; i++) {
@@ -244,7 +253,7 @@ static void choice_begin(struct call *call, const struct generation_choice *choi
     chunk_open(call, choice, prompt->text, prompt->text_len);
     const bool bare = !echoes_logprobs(call);
     if (!bare) logprobs_write(call, choice, echo_size(call, choice), 0, &call->out);
-    openai_chunk_close(call, bare);
+    openai_head_close(call, choice, bare);
 }
 
 static void stream_delta(struct call *call, const struct delta *delta) {
@@ -253,7 +262,13 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     chunk_open(call, delta->choice, delta->text, delta->len);
     const bool bare = !call->generation->params.logprobs;
     if (!bare) logprobs_take(call, delta->choice, 0, &call->out);
-    openai_chunk_close(call, bare);
+    openai_chunk_close(call, delta->choice, bare);
+}
+
+static void stream_progress(struct call *call, const struct generation_choice *choice,
+                            const rn_event *event) {
+    chunk_open(call, choice, "", 0);
+    openai_chunk_progress(call, choice, event);
 }
 
 static void stream_choice_end(struct call *call, struct generation_choice *choice) {
@@ -261,7 +276,7 @@ static void stream_choice_end(struct call *call, struct generation_choice *choic
     chunk_open(call, choice, "", 0);
     logprobs_take(call, choice, 0, &call->out);
     openai_finish(choice, &call->out);
-    openai_choice_close(call);
+    openai_choice_close(call, choice);
 }
 
 // ---------------------------------------------------------------- whole
@@ -295,11 +310,12 @@ static void whole_write(struct call *call, int i) {
 
 // ---------------------------------------------------------------- the handler
 
-static const struct writer completions_writer = {.whole = whole_write,
-                                                 .delta = stream_delta,
-                                                 .choice_end = stream_choice_end,
-                                                 .end = openai_stream_end,
-                                                 .error = openai_error};
+const struct writer completions_writer = {.whole = whole_write,
+                                          .delta = stream_delta,
+                                          .progress = stream_progress,
+                                          .choice_end = stream_choice_end,
+                                          .end = openai_stream_end,
+                                          .error = openai_error};
 
 // An echo with logprobs has those of the prompt.
 static void scores_want(struct generation *generation, bool echo) {

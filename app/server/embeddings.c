@@ -147,9 +147,14 @@ static bool params_take(struct call *call, const json_t *body, struct params *pa
     return true;
 }
 
+// Only clients of llama.cpp send `content`, so it asks for llama.cpp's form of the answer.
 void embeddings_prepare(struct call *call) {
     const json_t *body = call_json(call);
     if (!body) return;
+    if (!json_object_get(body, "input") && json_object_get(body, "content")) {
+        embeddings_native(call);
+        return;
+    }
     struct generation *generation = generation_create(call, &embeddings_writer);
     struct embeddings *own = generation ? calloc(1, sizeof *own) : NULL;
     if (!own) {

@@ -170,22 +170,12 @@ static json_t *settings_join(struct call *call, const json_t *body) {
 
 static bool prompt_read(struct call *call, const json_t *body) {
     const struct fields fields = fields_of(call, body, "");
-    const json_t *list = NULL, *item;
-    if (!field_array(&fields, "token_ids", PROMPT_IDS_MAX, &list)) return false;
-    if (!list) return field_refuse(&fields, "token_ids", "missing");
-    const size_t n = json_array_size(list);
-    if (!n) return field_refuse(&fields, "token_ids", "[] is empty");
-    int32_t *ids = malloc(n * sizeof *ids);
-    if (!ids) return call_refuse_memory(call);
-    size_t i;
-    json_array_foreach(list, i, item) {
-        char path[40];
-        snprintf(path, sizeof path, "token_ids[%zu]", i);
-        if (token_id_read(call, item, path, &ids[i])) continue;
-        free(ids);
-        return false;
-    }
-    return generation_add(call, call->generation, ids, n);
+    const json_t *list = json_object_get(body, "token_ids");
+    int32_t *ids;
+    size_t n_ids;
+    if (!list || json_is_null(list)) return field_refuse(&fields, "token_ids", "missing");
+    return prompt_ids_of_list(call, list, "token_ids", &ids, &n_ids) &&
+           generation_add(call, call->generation, ids, n_ids);
 }
 
 // The body's id is the request's, where no header has one.

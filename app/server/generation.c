@@ -10,6 +10,7 @@
 
 #include "answer_types.h"
 #include "generation_shape.h"
+#include "prompt_ids.h"
 #include "slots.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
@@ -89,14 +90,15 @@ static bool prompt_check(struct call *call, const struct generation *generation,
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
     if (prompt->n_ids + writes <= (size_t)n_ctx) return true;
-    char theirs[96] = ""; // the words that Anthropic's clients match; they subtract the numbers
+    char message[320], theirs[96] = ""; // the words that Anthropic's clients match; they subtract
     if (call_api_of(call) == API_ANTHROPIC)
         snprintf(theirs, sizeof theirs, "prompt is too long: %zu tokens > %d maximum. ",
                  prompt->n_ids, n_ctx - writes);
-    return call_refuse(call, 400, what, "context_length_exceeded",
-                       "%sThis model's maximum context length is %d tokens. However, your messages "
-                       "resulted in %zu tokens. Please reduce the length of the messages.",
-                       theirs, n_ctx, prompt->n_ids);
+    snprintf(message, sizeof message,
+             "%sThis model's maximum context length is %d tokens. However, your messages resulted "
+             "in %zu tokens. Please reduce the length of the messages.",
+             theirs, n_ctx, prompt->n_ids);
+    return call_refuse_length(call, what, prompt->n_ids, n_ctx, message);
 }
 
 // vLLM's truncate_prompt_tokens: the end of the prompt is kept, or its start.
@@ -161,15 +163,34 @@ static bool types_read(struct generation *generation, const struct answer_marks 
     return generation->types != NULL;
 }
 
+// Whether the prompt ends in a reasoning, or behind one.
+static void reasoning_find(struct generation *generation, const char *text, size_t len) {
+    generation->in_reasoning =
+        generation->marks && answer_marks_opened(generation->marks, text, len);
+    generation->has_reasoned =
+        generation->marks && answer_marks_closed(generation->marks, text, len);
+}
+
+// The prompt that another server made of the messages.
+static bool chat_given(struct call *call, struct generation *generation) {
+    static const char path[] = "kv_transfer_params.prompt_token_ids";
+    int32_t *ids;
+    size_t n_ids, len;
+    char *text;
+    if (!prompt_ids_of_list(call, generation->given_ids, path, &ids, &n_ids)) return false;
+    if (!generation_add(call, generation, ids, n_ids)) return false;
+    if (!prompt_text_of(call, ids, n_ids, path, &text, &len)) return false;
+    reasoning_find(generation, text, len);
+    rn_free(text);
+    return true;
+}
+
 static bool chat_tokens(struct call *call, struct generation *generation, const char *text,
                         size_t len) {
     rn_error err = {0};
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    generation->in_reasoning =
-        generation->marks && answer_marks_opened(generation->marks, text, len);
-    generation->has_reasoned =
-        generation->marks && answer_marks_closed(generation->marks, text, len);
+    reasoning_find(generation, text, len);
     const rn_status status =
         rn_tokenize(call->served->model, text, len,
                     RN_TOKENIZE_BOS | RN_TOKENIZE_SPECIAL | RN_TOKENIZE_GUARDED, &ids, &n_ids,
@@ -216,14 +237,15 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
         generation->marks = &served->marks;
         generation->tools = tools != NULL;
         generation->special_text = answer_marks_special(&served->marks, generation->tools);
-        ok = chat_render(call, generation,
-                         &(rn_chat){.messages = json.messages,
-                                    .tools = json.tools,
-                                    .variables = json.variables,
-                                    .add_generation_prompt = add_generation_prompt,
-                                    .continue_final = continue_final,
-                                    .guard = true,
-                                    .now = (int64_t)time(NULL)});
+        const rn_chat chat = (rn_chat){.messages = json.messages,
+                                       .tools = json.tools,
+                                       .variables = json.variables,
+                                       .add_generation_prompt = add_generation_prompt,
+                                       .continue_final = continue_final,
+                                       .guard = true,
+                                       .now = (int64_t)time(NULL)};
+        ok = generation->given_ids ? chat_given(call, generation)
+                                   : chat_render(call, generation, &chat);
     }
     free(json.messages);
     free(json.tools);
@@ -412,21 +434,48 @@ static void put_drafts(struct jbuf *out, const struct sums *sums) {
                   3);
 }
 
+// The members that llama.cpp's clients read.
+static void put_speeds(struct jbuf *out, const struct sums *sums, int cached, int prompt_n) {
+    jbuf_put_int(out, "cache_n", cached);
+    jbuf_put_int(out, "prompt_n", prompt_n);
+    jbuf_put_real(out, "prompt_ms", sums->prompt_ms, 3);
+    jbuf_put_real(out, "prompt_per_token_ms", over(sums->prompt_ms, prompt_n), 3);
+    jbuf_put_real(out, "prompt_per_second", over(prompt_n * 1e3, sums->prompt_ms), 2);
+    jbuf_put_int(out, "predicted_n", sums->output);
+    jbuf_put_real(out, "predicted_ms", sums->decode_ms, 3);
+    jbuf_put_real(out, "predicted_per_token_ms", over(sums->decode_ms, sums->decoded), 3);
+    jbuf_put_real(out, "predicted_per_second", over(sums->decoded * 1e3, sums->decode_ms), 2);
+}
+
+void generation_timings_now(const struct call *call, const struct generation_choice *choice,
+                            struct jbuf *out) {
+    const struct generation_prompt *prompt = &call->generation->prompt[choice->prompt];
+    const struct sums sums = {.prompt_ms = prompt->prompt_ms,
+                              .decode_ms = (double)(choice->last_ns - choice->first_ns) * 1e-6,
+                              .output = choice->n_output,
+                              .decoded = choice->n_output > 0 ? choice->n_output - 1 : 0};
+    if (!call->generation->params.timings_per_token) return;
+    jbuf_text(out, ",\"timings\":{");
+    put_speeds(out, &sums, prompt->cached, (int)prompt->n_ids - prompt->cached);
+    jbuf_text(out, "}");
+}
+
+void generation_progress(const struct call *call, const struct generation_choice *choice,
+                         const rn_event *event, struct jbuf *out) {
+    jbuf_text(out, ",\"prompt_progress\":{");
+    jbuf_put_int(out, "total", (int64_t)call->generation->prompt[choice->prompt].n_ids);
+    jbuf_put_int(out, "cache", event->prompt_cached);
+    jbuf_put_int(out, "processed", event->prompt_done);
+    jbuf_put_int(out, "time_ms", (int64_t)event->prompt_ms);
+    jbuf_text(out, "}");
+}
+
 void generation_timings(const struct call *call, struct jbuf *out) {
     const struct generation *generation = call->generation;
     const struct usage usage = generation_usage(generation);
     const struct sums sums = sums_of(generation);
-    const int prompt_n = usage.prompt_tokens - usage.cached_tokens;
     jbuf_text(out, "\"timings\":{");
-    jbuf_put_int(out, "cache_n", usage.cached_tokens);
-    jbuf_put_int(out, "prompt_n", prompt_n);
-    jbuf_put_real(out, "prompt_ms", sums.prompt_ms, 3);
-    jbuf_put_real(out, "prompt_per_token_ms", over(sums.prompt_ms, prompt_n), 3);
-    jbuf_put_real(out, "prompt_per_second", over(prompt_n * 1e3, sums.prompt_ms), 2);
-    jbuf_put_int(out, "predicted_n", sums.output);
-    jbuf_put_real(out, "predicted_ms", sums.decode_ms, 3);
-    jbuf_put_real(out, "predicted_per_token_ms", over(sums.decode_ms, sums.decoded), 3);
-    jbuf_put_real(out, "predicted_per_second", over(sums.decoded * 1e3, sums.decode_ms), 2);
+    put_speeds(out, &sums, usage.cached_tokens, usage.prompt_tokens - usage.cached_tokens);
     put_drafts(out, &sums);
     jbuf_put_real(out, "ttft_ms", sums.ttft_ms > 0 ? sums.ttft_ms : (double)NAN, 3);
     jbuf_put_real(out, "queue_ms", sums.queue_ms, 3);

@@ -98,6 +98,9 @@ struct writer {
     void (*delta)(struct call *call, const struct delta *delta);
     // A token came, and all of its text that is certain; NULL: deltas say all.
     void (*token)(struct call *call, struct generation_choice *choice);
+    // More of the prompt was evaluated; NULL if the API cannot tell it.
+    void (*progress)(struct call *call, const struct generation_choice *choice,
+                     const rn_event *event);
     void (*choice_end)(struct call *call, struct generation_choice *choice);
     void (*end)(struct call *call);                                  // the last part; NULL: none
     void (*error)(struct call *call, const struct failure *failure); // after its first byte
@@ -113,6 +116,9 @@ struct generation_prompt {
     // logprobs of its tokens from the second on, as rn_event has them; NULL: none yet, or one token
     rn_logprob *logprob; // [n_ids - 1][1 + top_prompt]
     int32_t *rank;       // [n_ids - 1]
+    // its evaluation so far, where the request asks for it
+    int cached;
+    double prompt_ms;
 };
 
 struct generation {
@@ -126,6 +132,7 @@ struct generation {
     bool special_text;
     bool scores; // logprobs of prompts are wanted, and this many of the likeliest tokens:
     int top_prompt;
+    const json_t *given_ids; // chat: of the prompt, instead of the messages; NULL if there are none
     // chat: how answers are taken apart; NULL: all of it is content
     const struct answer_marks *marks;
     bool tools, in_reasoning;
@@ -194,5 +201,11 @@ const char *generation_error(const struct call *call, bool gone, char out[GENERA
 struct failure generation_failure(rn_status status);
 // "timings":{...} of the contract, without a comma before it.
 void generation_timings(const struct call *call, struct jbuf *out);
+// ,"timings":{...} of a choice that is still running, in chunks of requests that ask for them.
+void generation_timings_now(const struct call *call, const struct generation_choice *choice,
+                            struct jbuf *out);
+// ,"prompt_progress":{...} as llama.cpp has it.
+void generation_progress(const struct call *call, const struct generation_choice *choice,
+                         const rn_event *event, struct jbuf *out);
 
 #endif

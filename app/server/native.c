@@ -17,7 +17,7 @@ enum { RESPONSE_FIELDS_MAX = 64 };
 
 // The writer's state besides the generation.
 struct native {
-    bool return_tokens, timings_per_token;
+    bool return_tokens;
     const json_t *response_fields; // of the call's JSON; NULL: all
     struct native_choice {
         int n_written; // tokens that are in earlier chunks
@@ -180,19 +180,14 @@ static struct span member_find(struct span object, const char *name, size_t len)
     return (struct span){0};
 }
 
-static const char *last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-// "a/b/c" becomes "c" at the top, once.
+// "a/b/c" is the value of c in b in a. Its key is the whole path, once.
 static void field_pick(struct span object, const json_t *list, size_t index, struct jbuf *out) {
-    const char *path = json_string_value(json_array_get(list, index)), *last = last_part(path);
+    const char *path = json_string_value(json_array_get(list, index)), *part = path;
     for (size_t i = 0; i < index; i++)
-        if (!strcmp(last_part(json_string_value(json_array_get(list, i))), last)) return;
-    for (const char *slash; (slash = strchr(path, '/')); path = slash + 1)
-        object = member_find(object, path, (size_t)(slash - path));
-    const struct span value = member_find(object, path, strlen(path));
+        if (!strcmp(json_string_value(json_array_get(list, i)), path)) return;
+    for (const char *slash; (slash = strchr(part, '/')); part = slash + 1)
+        object = member_find(object, part, (size_t)(slash - part));
+    const struct span value = member_find(object, part, strlen(part));
     if (!value.at) return;
     jbuf_key(out, path);
     jbuf_bytes(out, value.at, (size_t)(value.end - value.at));
@@ -215,37 +210,11 @@ static void fields_pick(struct call *call, size_t from) {
 
 // ---------------------------------------------------------------- writer
 
-static void real_write(struct jbuf *out, const char *key, double value) {
-    jbuf_key(out, key);
-    jbuf_real(out, value, 3);
-}
-
-// Timings of a choice that is still running: the engine gives its own with the end.
-static void progress_write(const struct call *call, const struct generation_choice *choice,
-                           struct jbuf *out) {
-    const struct generation *generation = call->generation;
-    const uint64_t first_ns = generation->first_ns;
-    const double prompt_ms = first_ns ? (double)(first_ns - call->start_ns) * 1e-6 : 0;
-    const double predicted_ms = first_ns ? (double)(clock_ns() - first_ns) * 1e-6 : 0;
-    const int predicted_n = choice->n_tokens;
-    jbuf_key(out, "timings");
-    jbuf_text(out, "{");
-    int_write(out, "prompt_n", (int64_t)generation->prompt[choice->prompt].n_ids);
-    real_write(out, "prompt_ms", prompt_ms);
-    int_write(out, "predicted_n", predicted_n);
-    real_write(out, "predicted_ms", predicted_ms);
-    real_write(out, "predicted_per_token_ms", predicted_n ? predicted_ms / predicted_n : 0);
-    real_write(out, "predicted_per_second",
-               predicted_ms > 0 ? predicted_n * 1e3 / predicted_ms : 0);
-    jbuf_text(out, "}");
-}
-
-// The tokens and logprobs that came since the last chunk go with this text.
-static void chunk_write(struct call *call, struct generation_choice *choice, const char *text,
-                        size_t len) {
+// A chunk with this text and the tokens that came since the last one. Its brace stays open.
+static void chunk_open(struct call *call, const struct generation_choice *choice, const char *text,
+                       size_t len) {
     struct jbuf *out = &call->out;
-    struct native *native = native_of(call);
-    struct native_choice *own = &native->choice[choice->index];
+    struct native_choice *own = &native_of(call)->choice[choice->index];
     jbuf_text(out, "data: {\"index\":");
     jbuf_int(out, choice->index);
     jbuf_key(out, "content");
@@ -255,10 +224,24 @@ static void chunk_write(struct call *call, struct generation_choice *choice, con
     jbuf_printf(out, ",\"stop\":false,\"id_slot\":%d", call->generation->params.id_slot);
     int_write(out, "tokens_predicted", choice->n_tokens);
     int_write(out, "tokens_evaluated", (int64_t)call->generation->prompt[choice->prompt].n_ids);
+}
+
+static void chunk_write(struct call *call, struct generation_choice *choice, const char *text,
+                        size_t len) {
+    struct jbuf *out = &call->out;
+    chunk_open(call, choice, text, len);
     if (choice->n_logprob) probabilities_write(out, call->served->model, choice);
     choice->n_logprob = choice->n_top = 0;
-    if (native->timings_per_token) progress_write(call, choice, out);
+    generation_timings_now(call, choice, out);
     jbuf_text(out, "}\n\n");
+}
+
+static void write_progress(struct call *call, const struct generation_choice *choice,
+                           const rn_event *event) {
+    chunk_open(call, choice, "", 0);
+    generation_timings_now(call, choice, &call->out);
+    generation_progress(call, choice, event, &call->out);
+    jbuf_text(&call->out, "}\n\n");
 }
 
 static void write_delta(struct call *call, const struct delta *delta) {
@@ -309,6 +292,7 @@ static void whole_write(struct call *call, int i) {
 
 static const struct writer writer = {.whole = whole_write,
                                      .delta = write_delta,
+                                     .progress = write_progress,
                                      .choice_end = write_choice_end,
                                      .error = openai_error};
 
@@ -382,7 +366,6 @@ static bool own_create(struct call *call, struct generation *generation, const j
     generation->own_free = free;
     const struct fields fields = fields_of(call, body, "");
     field_bool(&fields, "return_tokens", &own->return_tokens);
-    field_bool(&fields, "timings_per_token", &own->timings_per_token);
     if (!response_fields_read(&fields, &own->response_fields)) return false;
     generation->keep_tokens = own->return_tokens || generation->params.stream;
     return !call_refused(call);

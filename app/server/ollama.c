@@ -73,7 +73,7 @@ static void line_rest(const struct call *call, const struct state *state,
     if (state->is_chat) jbuf_text(out, "}");
     if (!choice->n_logprob) return;
     jbuf_text(out, ",\"logprobs\":[");
-    openai_logprobs_take(call->served, choice, false, out);
+    openai_logprobs_take(call, choice, false, out);
     jbuf_text(out, "]");
 }
 

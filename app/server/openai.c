@@ -3,6 +3,7 @@
 #include "openai.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,12 +22,14 @@ struct openai_state *openai_state_of(const struct call *call) {
     return call->generation->own;
 }
 
-static void head_write(const struct call *call, const char *prefix, const char *object,
+static void head_write(const struct call *call, const char *id, const char *object,
                        struct jbuf *out) {
     const struct served *served = call->served;
     if (call->generation->params.stream) jbuf_text(out, "data: ");
-    jbuf_printf(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", prefix,
-                call->id, object, (long long)call->created);
+    jbuf_text(out, "{\"id\":");
+    jbuf_cstring(out, id);
+    jbuf_printf(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object,
+                (long long)call->created);
     jbuf_cstring(out, served->name);
     jbuf_text(out, ",\"system_fingerprint\":");
     jbuf_cstring(out, served->fingerprint);
@@ -34,15 +37,25 @@ static void head_write(const struct call *call, const char *prefix, const char *
 }
 
 bool openai_state_create(struct call *call, const char *prefix, const char *object) {
+    char id[CALL_ID_BYTES];
+    snprintf(id, sizeof id, "%s%s", prefix, call->id);
+    return openai_state_named(call, id, object);
+}
+
+bool openai_state_named(struct call *call, const char *id, const char *object) {
     struct generation *generation = call->generation;
-    const size_t n = (size_t)generation->n_prompts * (size_t)generation->params.n;
+    const struct params *params = &generation->params;
+    const size_t n = (size_t)generation->n_prompts * (size_t)params->n;
     struct openai_state *state = calloc(1, sizeof *state + n * sizeof *state->choice);
-    if (state) head_write(call, prefix, object, &state->head);
+    if (state) head_write(call, id, object, &state->head);
     if (!state || state->head.failed) {
         if (state) state_free(state);
         return call_refuse_memory(call);
     }
     state->body_len = state->head.len - strlen("{\"index\":");
+    state->has_extras = params->return_token_ids || params->timings_per_token ||
+                        (params->include_usage && params->continuous_usage);
+    generation->keep_tokens |= params->return_token_ids;
     generation->own = state;
     generation->own_free = state_free;
     return true;
@@ -60,8 +73,91 @@ void openai_chunk_open(struct call *call, const struct generation_choice *choice
 #define NO_LOGPROBS ",\"logprobs\":null"
 #define NO_FINISH   ",\"finish_reason\":null}]"
 #define NO_USAGE    ",\"usage\":null"
-void openai_chunk_close(struct call *call, bool bare) {
-    if (call->generation->params.include_usage) {
+
+static void ids_write(struct jbuf *out, const char *key, const int32_t *id, size_t n) {
+    jbuf_key(out, key);
+    jbuf_text(out, "[");
+    for (size_t i = 0; i < n; i++) {
+        if (i) jbuf_text(out, ",");
+        jbuf_int(out, id[i]);
+    }
+    jbuf_text(out, "]");
+}
+
+// ,"prompt_token_ids":[...] of the choice's prompt, where ids are asked for.
+static void prompt_ids_write(const struct generation *generation, int index, struct jbuf *out) {
+    const struct generation_prompt *prompt = &generation->prompt[index];
+    if (!generation->params.return_token_ids) return;
+    ids_write(out, "prompt_token_ids", prompt->ids, prompt->n_ids);
+}
+
+// ,"token_ids":[...] of the first n tokens that no chunk has yet, where they are asked for. The ids
+// of a prompt are beside those of a choice in completions, beside all choices in chats.
+static void choice_ids_write(const struct call *call, const struct generation_choice *choice, int n,
+                             struct jbuf *out) {
+    struct openai_state *state = openai_state_of(call);
+    struct openai_choice *own = &state->choice[choice->index];
+    if (!call->generation->params.return_token_ids) return;
+    if (!state->is_chat && !own->has_prompt) {
+        prompt_ids_write(call->generation, choice->prompt, out);
+        own->has_prompt = true;
+    }
+    ids_write(out, "token_ids", choice->token ? choice->token + own->n_shown : NULL,
+              (size_t)(n - own->n_shown));
+    own->n_shown = n;
+}
+
+// The usage of a choice with n tokens.
+static void usage_now(const struct generation *generation, const struct generation_choice *choice,
+                      int n, struct jbuf *out) {
+    const int n_prompt = (int)generation->prompt[choice->prompt].n_ids;
+    jbuf_printf(out,
+                ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}",
+                n_prompt, n, n_prompt + n);
+}
+
+// Members of a chunk that few requests ask for, after its choice.
+static void extras_write(struct call *call, const struct generation_choice *choice, int n_output,
+                         struct jbuf *out) {
+    const struct generation *generation = call->generation;
+    struct openai_state *state = openai_state_of(call);
+    if (state->is_chat && !state->has_prompt) {
+        prompt_ids_write(generation, 0, out);
+        state->has_prompt = true;
+    }
+    if (generation->params.include_usage) {
+        if (generation->params.continuous_usage)
+            usage_now(generation, choice, n_output, out);
+        else
+            jbuf_text(out, NO_USAGE);
+    }
+    generation_timings_now(call, choice, out);
+}
+
+// is_head: it comes before all tokens.
+static void chunk_close(struct call *call, const struct generation_choice *choice, bool bare,
+                        bool is_head) {
+    struct jbuf *out = &call->out;
+    if (bare) jbuf_text(out, NO_LOGPROBS);
+    jbuf_text(out, ",\"finish_reason\":null");
+    choice_ids_write(call, choice, is_head ? 0 : choice->n_tokens, out);
+    jbuf_text(out, "}]");
+    extras_write(call, choice, is_head ? 0 : choice->n_output, out);
+}
+
+void openai_chunk_progress(struct call *call, const struct generation_choice *choice,
+                           const rn_event *event) {
+    chunk_close(call, choice, true, true);
+    generation_progress(call, choice, event, &call->out);
+    jbuf_text(&call->out, "}\n\n");
+}
+
+static void chunk_end(struct call *call, const struct generation_choice *choice, bool bare,
+                      bool is_head) {
+    if (openai_state_of(call)->has_extras) {
+        chunk_close(call, choice, bare, is_head);
+        jbuf_text(&call->out, "}\n\n");
+    } else if (call->generation->params.include_usage) {
         jbuf_text(&call->out,
                   bare ? NO_LOGPROBS NO_FINISH NO_USAGE "}\n\n" : NO_FINISH NO_USAGE "}\n\n");
     } else {
@@ -69,19 +165,29 @@ void openai_chunk_close(struct call *call, bool bare) {
     }
 }
 
-void openai_choice_close(struct call *call) {
+void openai_head_close(struct call *call, const struct generation_choice *choice, bool bare) {
+    chunk_end(call, choice, bare, true);
+}
+
+void openai_chunk_close(struct call *call, const struct generation_choice *choice, bool bare) {
+    chunk_end(call, choice, bare, false);
+}
+
+// The last chunk has the timings of all, instead of its own.
+void openai_choice_close(struct call *call, const struct generation_choice *choice) {
     const struct generation *generation = call->generation;
     struct openai_state *state = openai_state_of(call);
     const bool last = ++state->n_ended == generation->n_choices;
-    if (generation->params.include_usage) {
-        jbuf_text(&call->out, "}]" NO_USAGE "}\n\n");
-    } else if (last) {
-        jbuf_text(&call->out, "}],");
-        generation_timings(call, &call->out);
-        jbuf_text(&call->out, "}\n\n");
-    } else {
-        jbuf_text(&call->out, "}]}\n\n");
+    struct jbuf *out = &call->out;
+    choice_ids_write(call, choice, choice->n_tokens, out);
+    jbuf_text(out, "}]");
+    if (generation->params.include_usage || !last)
+        extras_write(call, choice, choice->n_output, out);
+    if (last && !generation->params.include_usage) {
+        jbuf_text(out, ",");
+        generation_timings(call, out);
     }
+    jbuf_text(out, "}\n\n");
 }
 
 void openai_usage(const struct generation *generation, struct jbuf *out) {
@@ -108,13 +214,32 @@ static void whole_begin(struct call *call) {
     jbuf_bytes(&call->out, state->head.data, state->body_len);
 }
 
+// Members of the answer whose tokens these are.
+static void beside_write(const struct openai_state *state, struct jbuf *out) {
+    if (state->prompt_logprobs) {
+        jbuf_key(out, "prompt_logprobs");
+        jbuf_json(out, state->prompt_logprobs);
+    }
+    if (state->kv_transfer_params) {
+        jbuf_key(out, "kv_transfer_params");
+        jbuf_json(out, state->kv_transfer_params);
+    }
+}
+
 static void whole_end(struct call *call) {
     struct jbuf *out = &call->out;
     jbuf_text(out, "],");
     openai_usage(call->generation, out);
-    if (openai_state_of(call)->is_chat) openai_prompt_logprobs(call, 0, out);
-    jbuf_text(out, ",");
-    generation_timings(call, out);
+    if (openai_state_of(call)->is_chat) {
+        openai_prompt_logprobs(call, 0, out);
+        if (!call->generation->params.stream) prompt_ids_write(call->generation, 0, out);
+    }
+    if (openai_state_of(call)->is_derendered) {
+        beside_write(openai_state_of(call), out);
+    } else {
+        jbuf_text(out, ",");
+        generation_timings(call, out);
+    }
     jbuf_text(out, "}");
 }
 
@@ -126,6 +251,7 @@ void openai_whole_open(struct call *call, const struct generation_choice *choice
 
 void openai_whole_close(struct call *call, const struct generation_choice *choice) {
     openai_finish(choice, &call->out);
+    choice_ids_write(call, choice, choice->n_tokens, &call->out);
     jbuf_text(&call->out, "}");
     if (choice->index == call->generation->n_choices - 1) whole_end(call);
 }
@@ -185,13 +311,16 @@ void openai_logprob(float logprob, struct jbuf *out) {
     jbuf_printf(out, "%.8g", isfinite(logprob) && logprob > -9999.0f ? (double)logprob : -9999.0);
 }
 
-static void logprob_write(const struct served *served, rn_logprob token, struct jbuf *out) {
+static void logprob_write(const struct call *call, rn_logprob token, struct jbuf *out) {
     jbuf_text(out, "{\"token\":");
-    token_text(served, token.token, out);
+    if (call->generation->params.tokens_as_ids)
+        jbuf_printf(out, "\"token_id:%d\"", (int)token.token);
+    else
+        token_text(call->served, token.token, out);
     jbuf_text(out, ",\"logprob\":");
     openai_logprob(token.logprob, out);
     jbuf_text(out, ",\"bytes\":");
-    token_bytes(served, token.token, out);
+    token_bytes(call->served, token.token, out);
 }
 
 // "id":{"logprob":...,"rank":...,"decoded_token":...}
@@ -223,17 +352,17 @@ void openai_prompt_logprobs(const struct call *call, int index, struct jbuf *out
     jbuf_text(out, "]");
 }
 
-void openai_logprobs_take(const struct served *served, struct generation_choice *choice,
+void openai_logprobs_take(const struct call *call, struct generation_choice *choice,
                           bool is_content, struct jbuf *out) {
     for (int i = 0; i < choice->n_logprob; i++) {
         const struct token_logprob *token = &choice->logprob[i];
         if (is_content && token->is_apart) continue;
         if (out->len && out->data[out->len - 1] != '[') jbuf_text(out, ",");
-        logprob_write(served, (rn_logprob){token->token, token->logprob}, out);
+        logprob_write(call, (rn_logprob){token->token, token->logprob}, out);
         jbuf_text(out, ",\"top_logprobs\":[");
         for (int j = 0; j < token->n_top; j++) {
             if (j) jbuf_text(out, ",");
-            logprob_write(served, choice->top[token->first_top + j], out);
+            logprob_write(call, choice->top[token->first_top + j], out);
             jbuf_text(out, "}");
         }
         jbuf_text(out, "]}");

@@ -8,6 +8,8 @@
 
 struct openai_choice {
     bool began;         // its first chunk was written
+    bool has_prompt;    // completions: the ids of its prompt were written
+    int n_shown;        // of its token ids that were written
     size_t text_offset; // characters of the text before the next token, for completions
 };
 
@@ -16,22 +18,38 @@ struct openai_state {
     struct jbuf head; // {"id":...,"choices":[{"index": and of a stream "data: " before it
     size_t body_len;  // of the head: up to the choices
     bool echo;
-    json_t *echoed;                // of chat: the message that the answer starts with; NULL: none
-    bool is_chat;                  // logprobs of the prompt are beside the choices
+    json_t *echoed;     // of chat: the message that the answer starts with; NULL if there is none
+    bool is_chat;       // logprobs of the prompt are beside the choices
+    bool has_prompt;    // chat: the ids of the prompt were written
+    bool is_derendered; // its tokens came with the request, and no engine has times of them
+    const json_t *prompt_logprobs, *kv_transfer_params; // that came with them; NULL if none did
+    bool has_extras;               // chunks have members that few requests ask for
     int n_ended;                   // of a stream's choices
     struct openai_choice choice[]; // [prompts * n]
 };
 
+extern const struct writer chat_writer, completions_writer;
+// The settings of a body of /v1/chat/completions, and its prompt. False: refused.
+bool chat_prompt(struct call *call, const json_t *body, struct generation *generation,
+                 json_t **echoed);
+
 // After the prompts are there. The id is prefix and the call's. False: refused.
 bool openai_state_create(struct call *call, const char *prefix, const char *object);
+// The same with an id of its own.
+bool openai_state_named(struct call *call, const char *id, const char *object);
 struct openai_state *openai_state_of(const struct call *call);
 
-// A chunk up to {"index":N, and its end where the choice continues. bare: without logprobs, which
-// were not written then.
+// A chunk up to {"index":N, and its end where the choice continues: of the head of a choice, which
+// comes before its tokens, or of a chunk with text. bare: without logprobs, which were not written
+// then.
 void openai_chunk_open(struct call *call, const struct generation_choice *choice);
-void openai_chunk_close(struct call *call, bool bare);
+void openai_head_close(struct call *call, const struct generation_choice *choice, bool bare);
+void openai_chunk_close(struct call *call, const struct generation_choice *choice, bool bare);
+// The end of a chunk without text, which tells how far the prompt is.
+void openai_chunk_progress(struct call *call, const struct generation_choice *choice,
+                           const rn_event *event);
 // After choice_end wrote a choice's last fields: closes the chunk, with timings if it is the last.
-void openai_choice_close(struct call *call);
+void openai_choice_close(struct call *call, const struct generation_choice *choice);
 void openai_stream_end(struct call *call); // the usage where it was asked for, then [DONE]
 // A choice of a whole answer. The opening of the answer comes before the first choice; usage and
 // timings come after the last.
@@ -47,7 +65,7 @@ void openai_finish(const struct generation_choice *choice, struct jbuf *out);
 void openai_logprob(float logprob, struct jbuf *out);
 // The choice's logprobs as items of an array that out may have started; they are taken.
 // is_content: those of the content alone.
-void openai_logprobs_take(const struct served *served, struct generation_choice *choice,
+void openai_logprobs_take(const struct call *call, struct generation_choice *choice,
                           bool is_content, struct jbuf *out);
 
 // ,"prompt_logprobs":[null,{...}] of a prompt in vLLM's form, where it is asked for.

@@ -156,6 +156,28 @@ bool prompt_ids_unwrap(struct call *call, const json_t **value, char *path, size
     return true;
 }
 
+bool prompt_ids_of_list(struct call *call, const json_t *list, const char *path, int32_t **ids,
+                        size_t *n_ids) {
+    const size_t n = json_array_size(list);
+    const json_t *item;
+    size_t i;
+    if (!json_is_array(list)) return refuse_kind(call, path, "a list of token ids", list);
+    if (!n) return call_refuse(call, 400, path, "invalid_value", "%s: [] is empty", path);
+    if (n > PROMPT_IDS_MAX) return too_many(call, path, n);
+    *ids = malloc(n * sizeof **ids);
+    if (!*ids) return call_refuse_memory(call);
+    json_array_foreach(list, i, item) {
+        char item_path[128];
+        snprintf(item_path, sizeof item_path, "%s[%zu]", path, i);
+        if (token_id_read(call, item, item_path, &(*ids)[i])) continue;
+        free(*ids);
+        *ids = NULL;
+        return false;
+    }
+    *n_ids = n;
+    return true;
+}
+
 bool prompt_text_of(struct call *call, const int32_t *ids, size_t n_ids, const char *path,
                     char **text, size_t *len) {
     const rn_model *model = call->served->model;

@@ -19,6 +19,9 @@ bool prompt_ids_unwrap(struct call *call, const json_t **value, char *path, size
 // The ids of a text, as above.
 bool prompt_ids_of_text(struct call *call, const char *text, size_t len, const char *path,
                         int flags, int32_t **ids, size_t *n_ids);
+// The ids of a list of ids alone, as above. An empty list is refused.
+bool prompt_ids_of_list(struct call *call, const json_t *list, const char *path, int32_t **ids,
+                        size_t *n_ids);
 // The text of ids, to be freed with rn_free. Long tokens would make a large text of a short list,
 // so it has at most PROMPT_TEXT_MAX bytes. False: refused.
 bool prompt_text_of(struct call *call, const int32_t *ids, size_t n_ids, const char *path,

@@ -254,7 +254,7 @@ static void output_put(const struct call *call, struct generation_choice *choice
     const bool has_text = choice->text.len || (!choice->reasoning.len && !choice->n_tools);
     const int n = (choice->reasoning.len > 0) + has_text + choice->n_tools;
     struct jbuf logprobs = {0};
-    openai_logprobs_take(call->served, choice, true, &logprobs);
+    openai_logprobs_take(call, choice, true, &logprobs);
     jbuf_text(out, "[");
     for (int i = 0; i < n; i++) {
         const int tool = i - (n - choice->n_tools);
@@ -313,6 +313,12 @@ static struct jbuf *event_begin(struct call *call, const char *name) {
 
 static void event_end(struct jbuf *out) { jbuf_text(out, "}\n\n"); }
 
+static void in_progress_put(struct call *call, struct jbuf *out) {
+    jbuf_key(out, "response");
+    head_put(call, "in_progress", NULL, false, out);
+    jbuf_text(out, "[],\"completed_at\":null,\"usage\":null}");
+}
+
 // The tool call of the open item; NULL: it is none.
 static const struct tool_call *tool_open_of(const struct call *call) {
     const struct state *state = call->generation->own;
@@ -352,11 +358,18 @@ static void stream_begin(struct call *call) {
     static const char *const names[] = {"response.created", "response.in_progress"};
     for (int i = 0; i < 2; i++) {
         struct jbuf *out = event_begin(call, names[i]);
-        jbuf_key(out, "response");
-        head_put(call, "in_progress", NULL, false, out);
-        jbuf_text(out, "[],\"completed_at\":null,\"usage\":null}");
+        in_progress_put(call, out);
         event_end(out);
     }
+}
+
+static void stream_progress(struct call *call, const struct generation_choice *choice,
+                            const rn_event *event) {
+    struct jbuf *out = event_begin(call, "response.in_progress");
+    in_progress_put(call, out);
+    generation_timings_now(call, choice, out);
+    generation_progress(call, choice, event, out);
+    event_end(out);
 }
 
 static struct item item_open_of(const struct call *call) {
@@ -420,7 +433,7 @@ static void delta_logprobs(const struct call *call, struct generation_choice *ch
                            struct jbuf *out) {
     struct state *state = call->generation->own;
     const size_t before = state->logprobs.len;
-    openai_logprobs_take(call->served, choice, true, &state->logprobs);
+    openai_logprobs_take(call, choice, true, &state->logprobs);
     const size_t from = before ? before + 1 : 0; // behind the comma
     jbuf_text(out, ",\"logprobs\":[");
     if (state->logprobs.len > from) {
@@ -442,6 +455,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     jbuf_key(out, "delta");
     jbuf_string(out, delta->text, delta->len);
     if (delta->part == PART_CONTENT) delta_logprobs(call, delta->choice, out);
+    generation_timings_now(call, delta->choice, out);
     event_end(out);
     jbuf_bytes(&state->text, delta->text, delta->len);
 }
@@ -449,8 +463,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
 static void stream_choice_end(struct call *call, struct generation_choice *choice) {
     struct state *state = call->generation->own;
     if (!state->open && state->index == 0) item_open(call, PART_CONTENT, 0);
-    if (state->part == PART_CONTENT)
-        openai_logprobs_take(call->served, choice, true, &state->logprobs);
+    if (state->part == PART_CONTENT) openai_logprobs_take(call, choice, true, &state->logprobs);
     item_close(call, !is_cut(choice));
 }
 
@@ -486,6 +499,7 @@ static const struct writer writer = {
     .whole = whole_write,
     .begin = stream_begin,
     .delta = stream_delta,
+    .progress = stream_progress,
     .choice_end = stream_choice_end,
     .end = stream_end,
     .error = stream_error,

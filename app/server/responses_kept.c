@@ -291,11 +291,15 @@ static void input_write(struct call *call, const struct turn *response) {
 
 // ---------------------------------------------------------------- routes
 
-static const char prefix[] = "/v1/responses/";
+// The path from the id on, with /v1 before it or without.
+static const char *path_id(const struct call *call) {
+    static const char before[] = "/responses/";
+    return strstr(call_path(call), before) + strlen(before);
+}
 
 // The id in the path; what follows it is *rest.
 static void path_split(const struct call *call, char id[TURN_ID_BYTES], const char **rest) {
-    const char *path = call_path(call) + strlen(prefix);
+    const char *path = path_id(call);
     const size_t len = strcspn(path, "/");
     snprintf(id, TURN_ID_BYTES, "%.*s", len < TURN_ID_BYTES ? (int)len : 0, path);
     *rest = path + len;
@@ -311,7 +315,7 @@ static void refuse_path(struct call *call) {
 
 static void refuse_id(struct call *call) {
     char shown[80];
-    const char *path = call_path(call) + strlen(prefix);
+    const char *path = path_id(call);
     unicode_quote(path, strcspn(path, "/"), shown, sizeof shown);
     call_refuse(call, 404, NULL, "response_not_found", "Response with id '%s' not found.", shown);
 }

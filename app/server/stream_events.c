@@ -96,6 +96,15 @@ static bool scores_keep(struct generation *generation, const struct generation_c
     return true;
 }
 
+static void progress_take(struct call *call, const struct generation_choice *choice,
+                          const rn_event *event) {
+    const struct generation *generation = call->generation;
+    struct generation_prompt *prompt = &generation->prompt[choice->prompt];
+    prompt->cached = event->prompt_cached;
+    prompt->prompt_ms = event->prompt_ms;
+    if (generation->params.return_progress) generation->writer->progress(call, choice, event);
+}
+
 struct part_ctx {
     struct call *call;
     struct generation_choice *choice;
@@ -203,6 +212,12 @@ static bool feed(struct call *call, struct generation_choice *choice, const rn_e
     }
     if (event->token >= 0) token_place(call, choice, event->text_len > 0, ctx.n_parts > 0);
     return !ctx.failed && !choice->text.failed && !choice->reasoning.failed && !call->out.failed;
+}
+
+bool streams_feed(struct call *call, struct generation_choice *choice, const char *text,
+                  size_t len) {
+    return feed(call, choice,
+                &(rn_event){.token = -1, .text = text, .text_len = len, .finish = RN_FINISH_STOP});
 }
 
 static bool choice_end(struct call *call, struct generation_choice *choice, const rn_event *event) {
@@ -318,6 +333,7 @@ static void on_event(struct call *call, struct generation_choice *choice, const 
     } else if (!generation->params.stream && !choice_count(call, choice)) {
         fail(call, &answers_full);
     } else {
+        if (event->progress) progress_take(call, choice, event);
         if (event->token >= 0 && generation->params.stream && generation->writer->token)
             generation->writer->token(call, choice);
         if (choice->ended) slots_take(call, choice);

@@ -23,7 +23,7 @@ static bool drops_blanks(const struct generation *generation) {
            !generation->has_reasoned;
 }
 
-static bool choices_create(const struct call *call) {
+bool streams_choices_create(const struct call *call) {
     struct generation *generation = call->generation;
     const int n = generation->params.n;
     generation->stream = calloc((size_t)generation->n_prompts, sizeof(struct stream *));
@@ -81,6 +81,13 @@ static const char *user_of(const struct call *call, struct user_name *out) {
     return out->text;
 }
 
+// Times so far need the time of the prompt, too.
+static bool wants_progress(const struct generation *generation) {
+    const struct params *params = &generation->params;
+    return params->stream && generation->writer->progress &&
+           (params->return_progress || params->timings_per_token);
+}
+
 static rn_request request_of(const struct call *call, int index, const char *user) {
     const struct generation *generation = call->generation;
     const struct params *params = &generation->params;
@@ -122,6 +129,7 @@ static rn_request request_of(const struct call *call, int index, const char *use
         .cache_salt = params->cache_salt,
         .pooling = generation->pooling,
         .normalize = generation->normalize,
+        .prompt_progress = wants_progress(generation),
     };
 }
 
@@ -272,7 +280,7 @@ static bool answer_check(struct call *call) {
 // False: refused, and nothing is running.
 static bool submit(struct call *call) {
     if (!answer_check(call)) return false;
-    if (!choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
+    if (!streams_choices_create(call)) return submit_refuse(call, RN_ERR_NOMEM, NULL);
     call->generation->submit_ns = clock_ns();
     for (int i = 0; i < call->generation->n_prompts; i++) {
         if (submit_one(call, i)) continue;

@@ -40,6 +40,13 @@ void streams_collect(struct served *served);
 // The stream of an engine request; NULL: given up.
 const struct stream *streams_find(const struct served *served, uint64_t request);
 
+// For answers whose tokens come with the request (derender.c), on a worker: the choices of all
+// prompts, and all of the text of one, taken apart as a text of the engine is. False: out of
+// memory.
+bool streams_choices_create(const struct call *call);
+bool streams_feed(struct call *call, struct generation_choice *choice, const char *text,
+                  size_t len);
+
 // --- between streams.c and stream_events.c ---
 
 void streams_begin(struct call *call); // the answer of a stream starts

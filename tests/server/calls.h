@@ -191,6 +191,7 @@ struct piece {
 // A token of the choice with its likeliest rivals, as far as the call wants them.
 static inline void token_add(struct call *call, struct generation_choice *choice, int32_t token) {
     const struct generation *generation = call->generation;
+    choice->n_output++;
     if (generation->keep_tokens) {
         choice->token = grown(choice->token, choice->n_tokens + 1, sizeof *choice->token);
         choice->token[choice->n_tokens++] = token;

@@ -79,7 +79,7 @@ CASE(prompts_that_are_none_are_refused) {
         {"{'prompt':{}}", "prompt.prompt_string", "expected a string"},
         {"{'prompt':{'prompt_string':'a','multimodal_data':['x']}}", "prompt.multimodal_data",
          "text"},
-        {"{'prompt':{'prompt_string':'a','multimodal_data':'x'}}", "prompt.multimodal_data",
+        {"{'prompt':{'prompt_string':'a','multimodal_data':'iVBO'}}", "prompt.multimodal_data",
          "text"},
         {"{'prompt':'a','n_predict':-2}", "n_predict", "-2"},
         {"{'prompt':'a','n_cmpl':0}", "n_cmpl", "0"},
@@ -163,15 +163,16 @@ CASE(probabilities_have_ids_texts_and_bytes) {
     assert_int_equal(size_at(list, "0.top_logprobs"), 2);
 }
 
-CASE(response_fields_pick_and_lift) {
+CASE(response_fields_pick_and_keep_their_names) {
     struct call *call =
         prepared("{'prompt':'Hi','n_predict':3,'stop':['a}',']\\\"'],'response_fields':['content','"
-                 "generation_settings/n_predict','generation_settings/stop','nothing/at/"
+                 "generation_settings/n_predict','content','generation_settings/stop','nothing/at/"
                  "all','nor_this','content/x','tokens/0','stop','','/']}");
     token_come(call, 0, 43, "H\"},{\\");
     finish(call, 0, RN_FINISH_STOP, NULL);
     expect_json(answer_of(call), "",
-                "{'content':'H\\\"},{\\\\','n_predict':3,'stop':['a}',']\\\"']}");
+                "{'content':'H\\\"},{\\\\','generation_settings/n_predict':3,"
+                "'generation_settings/stop':['a}',']\\\"'],'stop':true}");
 }
 
 // ---------------------------------------------------------------- streams

@@ -510,7 +510,7 @@ CASE(a_path_that_is_nearly_right_is_told_the_right_one) {
         {"//v1/chat/completions", "/v1/chat/completions"},
         {"/v1/v1/messages", "/v1/messages"},
         {"/api/v1//completions/", "/v1/completions"},
-        {"/responses", "/v1/responses"},
+        {"/messages", "/v1/messages"},
         {"/v1/tokenize", "/tokenize"},
         {"/v1", NULL},
         {"///", NULL},
