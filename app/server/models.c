@@ -47,6 +47,26 @@ static void anthropic_write(const struct served *served, const char *id, struct 
                     served->engine_info.n_ctx);
 }
 
+// The further names of a model, as llama.cpp lists them.
+static void aliases_write(const struct served *served, struct jbuf *out) {
+    bool is_first = true;
+    jbuf_text(out, ",\"aliases\":[");
+    for (int i = 0; i < served->n_aliases; i++) {
+        if (!strcmp(served->aliases[i], served->name)) continue; // the first names the model
+        if (!is_first) jbuf_text(out, ",");
+        jbuf_cstring(out, served->aliases[i]);
+        is_first = false;
+    }
+    jbuf_text(out, "],\"tags\":[]");
+}
+
+// vLLM's: the model that has this name, and the model that it adapts.
+static void root_write(const struct served *served, struct jbuf *out) {
+    jbuf_text(out, ",\"root\":");
+    jbuf_cstring(out, served->name);
+    jbuf_text(out, ",\"parent\":null");
+}
+
 static void model_write(const struct served *served, const char *id, struct jbuf *out) {
     const rn_model_info *info = served->info;
     jbuf_text(out, "{\"id\":");
@@ -54,6 +74,8 @@ static void model_write(const struct served *served, const char *id, struct jbuf
     jbuf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"runnel\"",
                 (long long)served->server->created);
     anthropic_write(served, id, out);
+    aliases_write(served, out);
+    root_write(served, out);
     if (served->source) status_write(served, out);
     if (served->state == SERVED_READY) {
         jbuf_printf(out, ",\"max_model_len\":%d,\"meta\":{\"n_ctx\":%d,\"n_ctx_train\":%d",
@@ -82,12 +104,26 @@ static const char *last_name(const struct served *served) {
     return name;
 }
 
+// llama.cpp's second list, where its clients look for what a model can do.
+static void abilities_write(const struct served *served, struct jbuf *out) {
+    jbuf_text(out, "{\"name\":");
+    jbuf_cstring(out, served->name);
+    jbuf_text(out, ",\"model\":");
+    jbuf_cstring(out, served->name);
+    jbuf_text(out, ",\"type\":\"model\",\"tags\":[],\"capabilities\":[\"completion\"]}");
+}
+
 void models_list(struct call *call) {
     const struct server *server = call->server;
     jbuf_text(&call->out, "{\"object\":\"list\",\"data\":[");
     for (int i = 0; i < server->n_served; i++) {
         if (i) jbuf_text(&call->out, ",");
         names_write(&server->served[i], &call->out);
+    }
+    jbuf_text(&call->out, "],\"models\":[");
+    for (int i = 0; i < server->n_served; i++) {
+        if (i) jbuf_text(&call->out, ",");
+        abilities_write(&server->served[i], &call->out);
     }
     jbuf_text(&call->out, "],\"has_more\":false,\"first_id\":");
     jbuf_cstring(&call->out, server->served[0].name);

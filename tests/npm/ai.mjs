@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ask, idle, metric, serve, slowly, until } from './server.mjs';
 
-const server = await serve();
+const server = await serve(['--strict-model']);
 const name = JSON.parse((await ask(server, '/v1/models')).text).data[0].id;
 const connect = (to, options = {}) => createOpenAICompatible({ name: 'runnel', baseURL: `${to.url}/v1`, includeUsage: true, ...options });
 const provider = connect(server);

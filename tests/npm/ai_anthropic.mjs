@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ask, idle, serve } from './server.mjs';
 
-const server = await serve();
+const server = await serve(['--strict-model']);
 const name = JSON.parse((await ask(server, '/v1/models')).text).data[0].id;
 const provider = createAnthropic({ baseURL: `${server.url}/v1`, apiKey: 'none' });
 const story = { model: provider(name), prompt: 'Tell me a story about a river and the moon.', temperature: 0, maxOutputTokens: 40, maxRetries: 0 };

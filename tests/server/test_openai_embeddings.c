@@ -124,7 +124,10 @@ CASE(wrong_requests_are_refused_by_the_name_of_what_is_wrong) {
 
 CASE(the_model_is_listed_under_all_of_its_names) {
     const json_t *body = answered(models_list, "", 200);
-    expect_keys(body, "object data has_more first_id last_id");
+    expect_keys(body, "object data models has_more first_id last_id");
+    expect_json(body, "models",
+                "[{'name':'tale','model':'tale','type':'model','tags':[],"
+                "'capabilities':['completion']}]");
     expect_rows(body, {"data.0.id", "'tale'"}, {"data.1.id", "'other'"},
                 {"data.2.id", "'org/third'"}, {"has_more", "false"}, {"first_id", "'tale'"},
                 {"last_id", "'org/third'"});
@@ -132,9 +135,11 @@ CASE(the_model_is_listed_under_all_of_its_names) {
     for (size_t i = 0; i < 3; i++) {
         const json_t *one = json_array_get(at_path(body, "data"), i);
         expect_keys(one, "id object created owned_by type display_name created_at "
-                         "max_input_tokens max_tokens max_model_len meta");
+                         "max_input_tokens max_tokens aliases tags root parent max_model_len meta");
         check(json_equal(at_path(one, "display_name"), at_path(one, "id")), "the name");
-        expect_rows(one, {"type", "'model'"}, {"created_at", "'2023-11-14T22:13:20Z'"});
+        expect_rows(one, {"type", "'model'"}, {"created_at", "'2023-11-14T22:13:20Z'"},
+                    {"aliases", "['other','org/third']"}, {"tags", "[]"}, {"root", "'tale'"},
+                    {"parent", "null"});
         expect_keys(at_path(one, "meta"), "n_ctx n_ctx_train n_vocab n_embd n_params size");
         expect_rows(one, {"object", "'model'"}, {"created", "1700000000"}, {"max_model_len", "256"},
                     {"meta.n_vocab", "4096"}, {"meta.n_ctx_train", "1024"});

@@ -31,6 +31,7 @@ struct set {
 };
 
 static const char *const names[MODELS] = {"one", "two", "three"};
+static const char *const aliases[] = {"two", "zwei"}; // of the second
 static const char *const paths[MODELS] = {TEST_DATA "/golden/llama/model.gguf",
                                           TEST_DATA "/golden/qwen2/model.gguf",
                                           TEST_DATA "/golden/gpt2/model.gguf"};
@@ -111,6 +112,8 @@ static void set_start(struct set *set, struct server_config config, uint64_t byt
     for (int i = 0; i < MODELS; i++) {
         set->of[i] = (struct source){.set = set, .path = paths[i]};
         set->source[i].name = names[i];
+        set->source[i].aliases = aliases;
+        set->source[i].n_aliases = i == 1 ? 2 : 0;
         set->source[i].places = 64;
         set->source[i].ctx = &set->of[i];
     }
@@ -460,7 +463,7 @@ CASE(test_names_and_routes) {
     reply_expect(serve_get(serve, "/props"), 503, "model_not_loaded");
     reply_expect(serve_get(serve, "/props?model=none"), 404, "model_not_found");
     reply_expect(serve_post(serve, "/v1/completions", "{\"model\":\"x\",\"prompt\":\"a\"}"), 404,
-                 "This server has `one`, `two`, `three`.");
+                 "This server has `one`, `two` (also `zwei`), `three`.");
     reply_expect(serve_post(serve, "/v1/completions", "{\"model\":5,\"prompt\":\"a\"}"), 400,
                  "model");
     reply_expect(serve_post(serve, "/v1/completions", "{\"prompt\":"), 400, "invalid_json");
