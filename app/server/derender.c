@@ -13,7 +13,7 @@
 #include "routes.h"
 #include "streams.h"
 
-enum { PATH_SIZE = 96 };
+enum { PATH_SIZE = 96, ID_BYTES_MAX = 256 };
 
 // ---------------------------------------------------------------- logprobs
 
@@ -117,7 +117,15 @@ static size_t stop_cut(const struct generation *generation, const struct generat
     return len;
 }
 
-// The token that ended the text is no part of it.
+// Whether the last token ended the text, and so is no part of it.
+static bool ends_text(const struct call *call, const struct generation_choice *choice,
+                      int32_t token) {
+    const struct params *params = &call->generation->params;
+    if (choice->finish != RN_FINISH_STOP || choice->stop) return false;
+    if (choice->is_token_stop) return token == choice->stop_token && !params->include_stop;
+    return !params->ignore_eos && is_special(call->served->model, token);
+}
+
 static bool text_take(struct call *call, struct generation_choice *choice, const int32_t *ids,
                       size_t n_ids) {
     const struct generation *generation = call->generation;
@@ -125,9 +133,7 @@ static bool text_take(struct call *call, struct generation_choice *choice, const
     char *text = NULL;
     size_t len = 0;
     rn_error err = {0};
-    const bool stopped = choice->finish == RN_FINISH_STOP && !choice->stop;
-    if (stopped && n_ids && !generation->params.ignore_eos && is_special(model, ids[n_ids - 1]))
-        n_ids--;
+    if (ends_text(call, choice, ids[n_ids - 1])) n_ids--;
     if (rn_detokenize(model, ids, n_ids, generation->special_text, &text, &len, &err))
         return call_refuse_error(call, "token_ids", &err);
     const bool ok = streams_feed(call, choice, text, stop_cut(generation, choice, text, len));
@@ -234,8 +240,8 @@ static bool state_make(struct call *call, const json_t *first, const json_t *kv,
     const struct fields fields = fields_of(call, first, "generate_response");
     const char *id = "";
     char own[CALL_ID_BYTES];
-    if (!field_string(&fields, "request_id", CALL_REQUEST_ID_BYTES, &id, NULL)) return false;
-    call_answer_id(call, own);
+    if (!field_string(&fields, "request_id", ID_BYTES_MAX, &id, NULL)) return false;
+    if (!*id) call_answer_id(call, own);
     if (!openai_state_named(call, *id ? id : own, is_chat ? "chat.completion" : "text_completion"))
         return false;
     struct openai_state *state = openai_state_of(call);

@@ -113,6 +113,20 @@ static const struct request requests[] = {
     {tokens_detokenize, API_OPENAI, 2, "{'tokens':[43,76,3,131,106]}"},
     {native_prepare, API_OPENAI, 2, "{'prompt':['Once',[3,'x'],{'prompt_string':'y'}],'n_cmpl':2}"},
     {native_props, API_OPENAI, 2, "{}"},
+    {models_list, API_OPENAI, 1, "{}"},
+    {chat_count, API_OPENAI, 20, "{'messages':[{'role':'user','content':'Hi'}]}"},
+    {chat_prepare, API_OPENAI, 6,
+     "{'messages':[{'role':'user','content':'Hi'}],'return_token_ids':true,'kv_transfer_params':{'"
+     "prompt_token_ids':[43,76,3]}}"},
+    {derender_chat, API_OPENAI, 20,
+     "{'generate_response':{'request_id':'a','choices':[{'token_ids':[43,76,3],'finish_reason':'"
+     "stop','stop_reason':"
+     "'x','logprobs':{'content':[{'token':'token_id:43','logprob':-1,'top_logprobs':[{'token':'"
+     "token_id:5','logprob':-2}]}]}}],'prompt_logprobs':[null]},'chat_request':{'messages':[{'role'"
+     ":'user','content':'Hi'}]}}"},
+    {derender_completions, API_OPENAI, 6,
+     "{'generate_responses':[{'request_id':'a','choices':[{'token_ids':[43]},{'token_ids':[76]}]}],"
+     "'prompt_tokens':[3]}"},
 };
 
 CASE(each_failed_allocation_of_a_handler_is_a_503_and_leaks_nothing) {

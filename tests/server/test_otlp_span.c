@@ -255,4 +255,24 @@ CASE(test_a_gap_is_an_event_with_its_causes) {
     json_kept_free();
 }
 
+// A server of one model takes any text for a name; a label may be one of its names alone.
+CASE(the_model_that_was_asked_for_has_a_name_of_the_model) {
+    static const char *const aliases[] = {"other"};
+    static const char *const names[][2] = {{"{\"model\":\"gpt-3.5-turbo\"}", "a \"b\""},
+                                           {"{\"model\":\"other\"}", "other"},
+                                           {"{}", "a \"b\""}};
+    for (size_t i = 0; i < 3; i++) {
+        struct ended e;
+        ended_init(&e, 1);
+        e.served.aliases = aliases;
+        e.served.n_aliases = 1;
+        e.call.json = json_keep(json_loads(names[i][0], 0, NULL));
+        const json_t *span = json_array_get(spans_of(&e, false, 5), 0);
+        assert_string_equal(json_string_value(
+                                value_of(span, "gen_ai.request.model", "stringValue")),
+                            names[i][1]);
+    }
+    json_kept_free();
+}
+
 TEST_PROGRAM(otlp_span) { return cases_run(NULL, NULL); }

@@ -56,6 +56,56 @@ CASE(a_render_refuses_what_the_endpoint_refuses) {
     expect_refusal(render_chat, "{'messages':[]}", "messages", "empty");
 }
 
+// ---------------------------------------------------------------- derender
+
+// The answer of /v1/chat/completions/derender for tokens of this text, and one more that ended it.
+static const json_t *derendered(const char *text, int32_t last, const char *finish,
+                                const char *request) {
+    char body[2048] = "{'generate_response':{'request_id':'a','choices':[{'token_ids':[";
+    int32_t *ids = NULL;
+    size_t n = 0;
+    assert_int_equal(rn_tokenize(model, text, strlen(text), 0, &ids, &n, NULL), RN_OK);
+    for (size_t i = 0; i < n; i++) sprintf(body + strlen(body), "%d,", (int)ids[i]);
+    sprintf(body + strlen(body), "%d],%s}]}%s}", (int)last, finish, request);
+    rn_free(ids);
+    return answered(derender_chat, body, 200);
+}
+
+#define CHAT_REQUEST                                                                               \
+    ",'chat_request':{'messages':[{'role':'user','content':'Hi'}],'tools':[{'type':'function','"   \
+    "function':{'name':'f'}}]}"
+#define CALL_TEXT "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"a\":1}}\n</tool_call>"
+
+CASE(tokens_are_taken_apart_as_the_text_of_the_chat) {
+    const struct answer_marks marks = served.marks;
+    const char *source = served.tmpl_source;
+    const int32_t eos = rn_token_eos(model);
+    served.tmpl_source = "{{ tools }}<think></think><tool_call>\n{\"name\"";
+    served.marks = answer_marks_of(served.tmpl_source);
+    const char *text = "<think>hm</think>Hello" CALL_TEXT;
+    const json_t *answer = derendered(text, eos, "'finish_reason':'stop'", CHAT_REQUEST);
+    expect_rows(answer, {"choices.0.message.reasoning_content", "'hm'"},
+                {"choices.0.message.content", "'Hello'"},
+                {"choices.0.message.tool_calls.0.function.name", "'f'"},
+                {"choices.0.message.tool_calls.0.function.arguments", "'{\\'a\\':1}'"},
+                {"choices.0.finish_reason", "'tool_calls'"}, {"id", "'a'"},
+                {"object", "'chat.completion'"});
+    assert_int_equal(number_at(answer, "usage.prompt_tokens"), 9); // of the request
+    // without the request all is content; the token that ended it has no text
+    answer = derendered(text, eos, "'finish_reason':'stop'", "");
+    assert_string_equal(string_at(answer, "choices.0.message.content"), text);
+    expect_json(answer, "usage.prompt_tokens", "0");
+    // a request's own stop token, or stop string
+    answer = derendered("Hello", 76, "'stop_reason':76", CHAT_REQUEST);
+    expect_rows(answer, {"choices.0.message.content", "'Hello'"}, {"choices.0.stop_reason", "76"});
+    answer = derendered("Hello", 76, "'stop_reason':'ell'", CHAT_REQUEST);
+    expect_json(answer, "choices.0.message.content", "'H'");
+    answer = derendered("Hello", 76, "'finish_reason':'length'", CHAT_REQUEST);
+    expect_json(answer, "choices.0.message.content", "'Helloi'");
+    served.tmpl_source = source;
+    served.marks = marks;
+}
+
 // ---------------------------------------------------------------- there and back
 
 // Every setting that a request can have, so that none is lost on the way.
