@@ -223,7 +223,7 @@ static void settings_drop(struct generation *generation) {
     generation->shape_due = 0;
 }
 
-static void write(struct call *call) {
+static void answer_write(struct call *call) {
     const struct generation *generation = call->generation;
     for (int i = 0; i < generation->n_choices; i++) generation->writer->whole(call, i);
     call_answer(call);
@@ -311,7 +311,7 @@ void derender_chat(struct call *call) {
         if (!response)
             field_refuse(&fields, "generate_response", "missing");
         else if (chat_make(call, body, response))
-            write(call);
+            answer_write(call);
     }
     forget(call);
 }
@@ -367,6 +367,6 @@ static bool completions_make(struct call *call, const json_t *body) {
 void derender_completions(struct call *call) {
     const json_t *body = body_read(call, &completions_writer);
     if (!body) return;
-    if (completions_make(call, body)) write(call);
+    if (completions_make(call, body)) answer_write(call);
     forget(call);
 }

@@ -90,7 +90,8 @@ static bool prompt_check(struct call *call, const struct generation *generation,
     const bool writes = generation->params.max_tokens != 0 && !generation->pooling;
     if (prompt->n_ids == 0) return call_refuse(call, 400, what, NULL, "%s: is empty", what);
     if (prompt->n_ids + writes <= (size_t)n_ctx) return true;
-    char message[320], theirs[96] = ""; // the words that Anthropic's clients match; they subtract
+    char message[320], theirs[96] = "";
+    // the words that Anthropic's clients match; they subtract the numbers
     if (call_api_of(call) == API_ANTHROPIC)
         snprintf(theirs, sizeof theirs, "prompt is too long: %zu tokens > %d maximum. ",
                  prompt->n_ids, n_ctx - writes);
@@ -237,13 +238,13 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
         generation->marks = &served->marks;
         generation->tools = tools != NULL;
         generation->special_text = answer_marks_special(&served->marks, generation->tools);
-        const rn_chat chat = (rn_chat){.messages = json.messages,
-                                       .tools = json.tools,
-                                       .variables = json.variables,
-                                       .add_generation_prompt = add_generation_prompt,
-                                       .continue_final = continue_final,
-                                       .guard = true,
-                                       .now = (int64_t)time(NULL)};
+        const rn_chat chat = {.messages = json.messages,
+                              .tools = json.tools,
+                              .variables = json.variables,
+                              .add_generation_prompt = add_generation_prompt,
+                              .continue_final = continue_final,
+                              .guard = true,
+                              .now = (int64_t)time(NULL)};
         ok = generation->given_ids ? chat_given(call, generation)
                                    : chat_render(call, generation, &chat);
     }

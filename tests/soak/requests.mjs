@@ -21,6 +21,8 @@ export const FIXED = [
     ['embedding', null, '/v1/embeddings', { input: 'A fox and an owl.' }],
     ['embeddings, base64', null, '/embeddings', { input: ['A fox', 'An owl'], encoding_format: 'base64' }],
     ['count', null, '/v1/messages/count_tokens', chat(story(0))],
+    ['count of a chat', null, '/v1/chat/completions/input_tokens', chat(story(0))],
+    ['derender', null, '/v1/chat/completions/derender', { generate_response: { choices: [{ token_ids: [70, 272, 275, 404, 297] }] }, chat_request: chat(story(0)) }],
     ['tokenize', null, '/tokenize', { content: 'A fox and an owl. '.repeat(200), with_pieces: true }],
     ['detokenize', null, '/detokenize', { tokens: [70, 272, 275, 404, 297] }],
     ['template', null, '/apply-template', chat(story(1))],
