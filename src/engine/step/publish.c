@@ -241,6 +241,18 @@ static void publish_progress(struct engine *engine, struct seq *seq, int n_done,
     event->prompt_ms = at_ns > start_ns ? (double)(at_ns - start_ns) * 1e-6 : 0;
 }
 
+// A state that went too far behind a draft makes n_done less than the tokens that were read: where
+// a token is chosen the prompt is done.
+static void publish_prompt_steps(struct engine *engine, const struct flight *flight,
+                                 const struct seq_work *work) {
+    struct seq *seq = work->seq;
+    const int n_done = work->samples ? seq->n_prompt : seq->n_done;
+    if (seq->n_told < 0)
+        publish_progress(engine, seq, seq->timings.cached_tokens,
+                         engine_step_begin(engine, flight));
+    publish_progress(engine, seq, n_done, engine->event_ns);
+}
+
 // The prompt alone was asked for, or its embedding.
 static void publish_prompt(struct engine *engine, struct seq *seq) {
     rn_event *event = engine_new_event(engine, seq);
@@ -265,9 +277,7 @@ static void publish_work(struct engine *engine, const struct flight *flight,
         return;
     }
     count_step(engine, flight, work);
-    if (seq->n_told < 0)
-        publish_progress(engine, seq, work->first_pos, engine_step_begin(engine, flight));
-    publish_progress(engine, seq, seq->n_done, engine->event_ns);
+    publish_prompt_steps(engine, flight, work);
     if (work->first_pos < seq->n_prompt && seq->family->n_live > 1) {
         engine_changed(engine, CHANGE_PROMPT);
         if (seq->choices.index == 0 && seq->n_done >= seq->n_prompt - 1)
