@@ -28,7 +28,7 @@ static void logprobs_take(const struct call *call, struct generation_choice *cho
 // the first chunk that a client sees has a token.
 static void choice_begin(struct call *call, const struct generation_choice *choice) {
     struct openai_choice *state = &openai_state_of(call)->choice[choice->index];
-    const json_t *echoed = openai_state_of(call)->echoed;
+    const json_t *echoed = call->generation->echoed;
     if (state->began) return;
     state->began = true;
     openai_chunk_open(call, choice);
@@ -144,7 +144,7 @@ static void whole_write(struct call *call, int i) {
     struct generation_choice *choice = &call->generation->choice[i];
     struct jbuf *out = &call->out;
     openai_whole_open(call, choice);
-    message_write(choice, openai_state_of(call)->echoed, out);
+    message_write(choice, call->generation->echoed, out);
     logprobs_take(call, choice, out);
     openai_whole_close(call, choice);
 }
@@ -180,12 +180,10 @@ static json_t *echoed_of(const struct chat_messages *chat) {
     return is_same ? json_incref(content) : NULL;
 }
 
-bool chat_prompt(struct call *call, const json_t *body, struct generation *generation,
-                 json_t **echoed) {
+bool chat_prompt(struct call *call, const json_t *body, struct generation *generation) {
     const struct fields fields = fields_of(call, body, "");
     struct chat_messages chat;
     bool echo = false;
-    *echoed = NULL;
     if (!ids_given(call, body, &generation->given_ids)) return false;
     if (!params_read(call, body, FAMILY_CHAT, &generation->params)) return false;
     if (!generation_shape_read(call, generation, body, FAMILY_CHAT)) return false;
@@ -194,7 +192,7 @@ bool chat_prompt(struct call *call, const json_t *body, struct generation *gener
     generation->custom = json_incref(chat.custom);
     const bool ok = generation_chat(call, generation, chat.messages, chat.tools, chat.variables,
                                     chat.add_generation_prompt, chat.continue_final);
-    if (ok && echo) *echoed = echoed_of(&chat);
+    if (ok && echo) generation->echoed = echoed_of(&chat);
     chat_messages_deinit(&chat);
     return ok;
 }
@@ -202,32 +200,26 @@ bool chat_prompt(struct call *call, const json_t *body, struct generation *gener
 void chat_prepare(struct call *call) {
     const json_t *body = call_json(call);
     struct generation *generation = body ? generation_create(call, &chat_writer) : NULL;
-    json_t *echoed = NULL;
-    if (!generation || !chat_prompt(call, body, generation, &echoed)) return;
+    if (!generation || !chat_prompt(call, body, generation)) return;
     generation->scores = generation->params.prompt_logprobs;
     generation->top_prompt = generation->params.top_prompt_logprobs;
     if (generation_check(call, generation, "messages") &&
         openai_state_create(call, "chatcmpl-",
                             generation->params.stream ? "chat.completion.chunk"
-                                                      : "chat.completion")) {
+                                                      : "chat.completion"))
         openai_state_of(call)->is_chat = true;
-        openai_state_of(call)->echoed = json_incref(echoed);
-    }
-    json_decref(echoed);
 }
 
 // POST /v1/chat/completions/input_tokens: the length of the prompt, which may exceed the context.
 void chat_count(struct call *call) {
     const json_t *body = call_json(call);
     struct generation *generation = body ? generation_create(call, &chat_writer) : NULL;
-    json_t *echoed = NULL;
     if (!generation) return;
-    if (chat_prompt(call, body, generation, &echoed)) {
+    if (chat_prompt(call, body, generation)) {
         jbuf_printf(&call->out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
                     generation->prompt[0].n_ids);
         call_answer(call);
     }
-    json_decref(echoed);
     generation_destroy(generation); // nothing is left for the engine to do
     call->generation = NULL;
 }

@@ -57,6 +57,7 @@ void generation_destroy(struct generation *generation) {
     free(generation->prompt);
     free(generation->choice);
     json_decref(generation->types);
+    json_decref(generation->echoed);
     json_decref(generation->custom);
     json_decref(generation->shape_tools);
     shape_deinit(&generation->shape);

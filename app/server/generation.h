@@ -147,6 +147,7 @@ struct generation {
     json_t *shape_tools;                    // for the compilation; NULL if there are none
     void (*on_compiled)(struct call *call); // what the handler does after it; NULL if nothing
     rn_shape *compiled;                     // NULL: any text
+    json_t *echoed;                         // the text that chats start with; NULL if there is none
     json_t *custom;                         // the names of custom tools; NULL: none
     void *own;                              // the writer's own state, freed with own_free
     void (*own_free)(void *own);

@@ -14,7 +14,6 @@
 static void state_free(void *own) {
     struct openai_state *state = own;
     jbuf_deinit(&state->head);
-    json_decref(state->echoed);
     free(state);
 }
 

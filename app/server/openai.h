@@ -18,7 +18,6 @@ struct openai_state {
     struct jbuf head; // {"id":...,"choices":[{"index": and of a stream "data: " before it
     size_t body_len;  // of the head: up to the choices
     bool echo;
-    json_t *echoed;     // of chat: the message that the answer starts with; NULL if there is none
     bool is_chat;       // logprobs of the prompt are beside the choices
     bool has_prompt;    // chat: the ids of the prompt were written
     bool is_derendered; // its tokens came with the request, and no engine has times of them
@@ -30,8 +29,7 @@ struct openai_state {
 
 extern const struct writer chat_writer, completions_writer;
 // The settings of a body of /v1/chat/completions, and its prompt. False: refused.
-bool chat_prompt(struct call *call, const json_t *body, struct generation *generation,
-                 json_t **echoed);
+bool chat_prompt(struct call *call, const json_t *body, struct generation *generation);
 
 // After the prompts are there. The id is prefix and the call's. False: refused.
 bool openai_state_create(struct call *call, const char *prefix, const char *object);
