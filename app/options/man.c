@@ -190,6 +190,15 @@ static void put_peer(FILE *out, const struct peer *peer) {
         fputs("taken, without an effect: ", out);
         put_text(out, peer->text);
         break;
+    case PEER_HARMLESS:
+        fputs("taken with a note", out);
+        if (*peer->values && strcmp(peer->values, PEER_ANY_VALUE) != 0) {
+            fputs(" if the value is ", out);
+            put_words(out, peer->values, '|');
+        }
+        fputs(": ", out);
+        put_text(out, peer->text);
+        break;
     case PEER_INSTEAD:
         fputs("refused: ", out);
         put_text(out, peer->text);

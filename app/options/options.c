@@ -13,6 +13,7 @@
 #include "app.h"
 #include "helpers.h"
 #include "options/config.h"
+#include "options/peers.h"
 
 // ---------------------------------------------------------------- values
 
@@ -305,6 +306,7 @@ bool options_parse(struct options *options, enum command_id command, int argc, c
     const char *config = option_text(options, OPT_CONFIG);
     if (config && !config_apply(options, config)) return false;
     if (!initials_apply(options)) return false;
+    if (!option_flag(options, OPT_QUIET)) peer_notes_print(options);
     return !option_flag(options, OPT_ESCAPE) || escapes_apply(options);
 }
 

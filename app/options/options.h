@@ -105,6 +105,8 @@ struct option_value {
     struct option_items *items; // owned; the texts behind list[] where values have commas
 };
 
+enum { OPTIONS_HARMLESS = 32 };
+
 struct options {
     enum command_id command;
     bool help; // --help was given
@@ -113,6 +115,8 @@ struct options {
     const char *positional;
     const char *second; // of help: the second word of a command's name, or NULL
     char *config;       // owned; the configuration file, to which values point
+    int n_harmless;     // flags of other programs that change nothing (peers.def): of the command
+    const char *harmless[OPTIONS_HARMLESS]; // line, each once; borrowed
     struct option_value value[OPT_COUNT];
 };
 

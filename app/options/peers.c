@@ -14,12 +14,19 @@ enum {
     LOADS = RUN | SERVE | EVAL | BENCH | BENCH_SERVE | PLAN | INSPECT | TOKENIZE | DETOKENIZE,
 };
 
+#define NO_VALUE  PEER_NO_VALUE
+#define ANY_VALUE PEER_ANY_VALUE
+
 static const struct peer peers[] = {
-#define SETS(spellings, commands, id, value) {spellings, commands, PEER_SETS, OPT_##id, value},
-#define ALWAYS(spellings, commands, text)    {spellings, commands, PEER_ALWAYS, OPT_COUNT, text},
-#define WORD(spellings, commands, text)      {spellings, commands, PEER_WORD, OPT_COUNT, text},
-#define LAYERS(spellings, commands, id)      {spellings, commands, PEER_LAYERS, OPT_##id, NULL},
-#define INSTEAD(spellings, commands, text)   {spellings, commands, PEER_INSTEAD, OPT_COUNT, text},
+#define SETS(spellings, commands, id, value)                                                       \
+    {spellings, commands, PEER_SETS, OPT_##id, value, NULL},
+#define ALWAYS(spellings, commands, text) {spellings, commands, PEER_ALWAYS, OPT_COUNT, text, NULL},
+#define WORD(spellings, commands, text)   {spellings, commands, PEER_WORD, OPT_COUNT, text, NULL},
+#define LAYERS(spellings, commands, id)   {spellings, commands, PEER_LAYERS, OPT_##id, NULL, NULL},
+#define HARMLESS(spellings, commands, values, text)                                                \
+    {spellings, commands, PEER_HARMLESS, OPT_COUNT, text, values},
+#define INSTEAD(spellings, commands, text)                                                         \
+    {spellings, commands, PEER_INSTEAD, OPT_COUNT, text, NULL},
 #include "options/peers.def"
 };
 
@@ -97,6 +104,44 @@ static bool layers_take(struct options *options, enum option_id id, const struct
     return option_set(options, id, ORIGIN_COMMAND_LINE, given->name, "cpu");
 }
 
+// The argument stays in the options for its note.
+static void harmless_keep(struct options *options, const char *arg) {
+    const size_t len = strcspn(arg, "=");
+    for (int i = 0; i < options->n_harmless; i++) {
+        const char *other = options->harmless[i];
+        if (strcspn(other, "=") == len && !memcmp(other, arg, len)) return;
+    }
+    if (options->n_harmless < OPTIONS_HARMLESS) options->harmless[options->n_harmless++] = arg;
+}
+
+// A row without values takes no argument; the others take one.
+static bool harmless_take(const struct peer *peer, const struct given *given, int *at) {
+    const char *value = given->value ? given->value : given->next;
+    if (!strcmp(peer->values, PEER_NO_VALUE))
+        return !given->value || refuse(given, "takes no value");
+    const bool is_any = !strcmp(peer->values, PEER_ANY_VALUE);
+    if (!value) {
+        app_fail(APP_USAGE, "%s needs a value: %s", given->name, is_any ? "VALUE" : peer->values);
+        return false;
+    }
+    if (!is_any && !is_among(peer->values, value, strlen(value))) {
+        app_fail(APP_USAGE, "%s %s: %s", given->name, app_short(value).text, peer->text);
+        return false;
+    }
+    if (!given->value) ++*at;
+    return true;
+}
+
+void peer_notes_print(const struct options *options) {
+    for (int i = 0; i < options->n_harmless; i++) {
+        const char *flag = options->harmless[i];
+        const struct peer *peer = peer_find(options->command, flag);
+        if (peer)
+            fprintf(stderr, "runnel: %.*s: not needed here: %s\n", (int)strcspn(flag, "="), flag,
+                    peer->text);
+    }
+}
+
 bool peer_take(struct options *options, const struct peer *peer, int argc, char **argv, int *at) {
     const char *arg = argv[*at], *equals = strchr(arg, '=');
     struct given given = {.value = equals ? equals + 1 : NULL,
@@ -112,6 +157,9 @@ bool peer_take(struct options *options, const struct peer *peer, int argc, char 
         return word_take(&given, peer->text, at);
     case PEER_LAYERS:
         return layers_take(options, peer->id, &given, at);
+    case PEER_HARMLESS:
+        harmless_keep(options, arg);
+        return harmless_take(peer, &given, at);
     case PEER_INSTEAD:
         return refuse(&given, peer->text);
     }

@@ -105,7 +105,11 @@ CASE(manuals_name_chat_commands_routes_and_options_of_other_programs) {
     holds(page, "manual", COMMAND_RUN,
           "\\fB/set\\fR \\fI[NAME VALUE]\\fR\nchange a sampling option");
     holds(page, "manual", COMMAND_RUN, "/runnel/history\\fR\n");
-    holds(page, "manual", COMMAND_RUN, "\\fB\\-ub\\fR, \\fB\\-\\-ubatch\\-size\\fR\nrefused: ");
+    holds(page, "manual", COMMAND_RUN,
+          "\\fB\\-ub\\fR, \\fB\\-\\-ubatch\\-size\\fR\ntaken with a note: ");
+    holds(page, "manual", COMMAND_RUN,
+          "\\fB\\-\\-tokenizer\\-mode\\fR\ntaken with a note if the value is \\fBauto\\fR, ");
+    holds(page, "manual", COMMAND_RUN, "\\fB\\-\\-reverse\\-prompt\\fR\nrefused: ");
     free(page);
     page = written(man_command, COMMAND_SERVE);
     holds(page, "manual", COMMAND_SERVE, "POST /v1/messages\n");

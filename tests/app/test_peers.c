@@ -37,9 +37,37 @@ static void spelling_reaches_its_row(enum command_id command, const struct peer 
 
 CASE(every_spelling_reaches_its_row) { each_spelling(spelling_reaches_its_row); }
 
+// Taken with a note, which --quiet leaves out; its value is the next argument, and no more.
+static void harmless_is_taken(enum command_id command, const struct peer *peer,
+                              const char *spelling) {
+    char *flag = (char *)(uintptr_t)spelling, value[64], note[256];
+    const bool has_value = *peer->values, is_any = !strcmp(peer->values, PEER_ANY_VALUE);
+    snprintf(value, sizeof value, "%.*s", (int)strcspn(peer->values, "|"), peer->values);
+    snprintf(note, sizeof note, "runnel: %s: not needed here: %s\n", spelling, peer->text);
+    struct parsed p;
+    parse(&p, command, flag, has_value ? value : NULL, NULL);
+    check_accepted(&p);
+    assert_string_equal(p.errors.text, note);
+    check(!p.options.value[OPT_MODEL].origin && !p.options.value[OPT_LOSS].origin &&
+              !p.options.positional,
+          "%s: %s leaves its value", command_name(command), spelling);
+    parsed_free(&p);
+    if (!has_value) return;
+    parse(&p, command, flag);
+    check_refused(&p, "needs a value: ");
+    if (is_any) return;
+    snprintf(note, sizeof note, "%s no-such: %.120s", spelling, peer->text);
+    parse(&p, command, flag, "no-such");
+    check_refused(&p, note);
+}
+
 static void row_does_what_it_says(enum command_id command, const struct peer *peer,
                                   const char *spelling) {
     struct parsed p;
+    if (peer->kind == PEER_HARMLESS) {
+        harmless_is_taken(command, peer, spelling);
+        return;
+    }
     parse(&p, command, (char *)(uintptr_t)spelling);
     switch (peer->kind) {
     case PEER_INSTEAD: {
@@ -112,6 +140,27 @@ CASE(words_behind_a_flag_are_its_own_or_the_next_argument) {
     refused("-fa off: attention is always", COMMAND_RUN, "-fa", "off");
     refused("--flash-attn maybe: attention", COMMAND_RUN, "--flash-attn=maybe");
     refused("-cnv: takes no value", COMMAND_RUN, "-cnv=yes");
+}
+
+CASE(harmless_flags_are_named_once_unless_quiet) {
+    struct parsed p;
+    parse(&p, COMMAND_SERVE, "--no-warmup", "--poll", "50", "--poll=0", "-ub", "512", "a.gguf");
+    check_accepted(&p);
+    assert_string_equal(p.errors.text,
+                        "runnel: --no-warmup: not needed here: there is no warm-up run\n"
+                        "runnel: --poll: not needed here: how threads wait is measured\n"
+                        "runnel: -ub: not needed here: a step is one batch, of --batch-tokens N "
+                        "(-b)\n");
+    assert_string_equal(option_text(&p.options, OPT_MODEL), "a.gguf");
+    parsed_free(&p);
+    parse(&p, COMMAND_BENCH, "--no-warmup", "-mmp", "0", "-q", "-n", "8");
+    check_accepted(&p);
+    assert_string_equal(p.errors.text, "");
+    assert_null(p.options.value[OPT_MODEL].list);
+    parsed_free(&p);
+    refused("--enforce-eager: takes no value", COMMAND_SERVE, "--enforce-eager=1");
+    refused("--response-role bot: the role is always assistant", COMMAND_SERVE, "--response-role",
+            "bot");
 }
 
 TEST_PROGRAM(peers) { return cases_run(NULL, NULL); }
