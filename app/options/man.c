@@ -271,7 +271,8 @@ static void put_environment(FILE *out, enum command_id command) {
     struct option_row row;
     put_entries(out, "ENVIRONMENT", variables, sizeof variables / sizeof *variables, command, 'B');
     if (command == COMMAND_COUNT || option_row_get(command, OPT_CONFIG, &row))
-        fputs(".PP\nEach option has a variable of its own, which the options\\(aq list names.\n",
+        fputs(".PP\nEach option has a variable of its own, which the options\\(aq list names.\n"
+              "A warning names other variables that start with RUNNEL_.\n",
               out);
 }
 

@@ -306,7 +306,10 @@ bool options_parse(struct options *options, enum command_id command, int argc, c
     const char *config = option_text(options, OPT_CONFIG);
     if (config && !config_apply(options, config)) return false;
     if (!initials_apply(options)) return false;
-    if (!option_flag(options, OPT_QUIET)) peer_notes_print(options);
+    if (!option_flag(options, OPT_QUIET)) {
+        variables_check(options);
+        peer_notes_print(options);
+    }
     return !option_flag(options, OPT_ESCAPE) || escapes_apply(options);
 }
 

@@ -164,6 +164,8 @@ struct arguments {
 bool arguments_add(struct options *options, struct arguments *arguments, const char *text);
 // Once all flags are known: each argument becomes the value of an option.
 bool arguments_apply(struct options *options, const struct arguments *arguments);
+// A warning for each RUNNEL_ variable that nothing reads (variables.c).
+void variables_check(const struct options *options);
 // --escape, once all values are there (escapes.c). False: out of memory (printed).
 bool escapes_apply(struct options *options);
 // Options that are still open, from the file (config.c). False: refused (printed).

@@ -248,4 +248,46 @@ CASE(an_empty_variable_is_unset_but_for_keys) {
     check_refused(&p, "RUNNEL_API_KEY_FILE: '' is not a file name");
 }
 
+CASE(variables_that_nothing_reads_are_named) {
+    static const char *const cases[][2] = {
+        {"RUNNEL_MAX_TOKEN", "; did you mean RUNNEL_MAX_TOKENS?"},
+        {"RUNNEL_N_PREDICT", "; did you mean RUNNEL_MAX_TOKENS?"},
+        {"RUNNEL_TEMP", "; did you mean RUNNEL_TEMPERATURE?"},
+        {"RUNNEL_XYZZY", ""},
+        {"RUNNEL_", ""},
+    };
+    static const char *const read[] = {"RUNNEL_MODELS",       "RUNNEL_PORT",
+                                       "RUNNEL_BENCH_JSON",   "RUNNEL_LIBRARY",
+                                       "RUNNEL_SERVICE_HOST", "RUNNEL_PORT_80_TCP"};
+    struct parsed p;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[128];
+        snprintf(expected, sizeof expected, "runnel: warning: unknown variable %s%s\n", cases[i][0],
+                 cases[i][1]);
+        parse_with(&p, cases[i][0], "2", COMMAND_RUN, NULL, NULL);
+        check_accepted(&p);
+        assert_string_equal(p.errors.text, expected);
+        assert_false(option_given(&p.options, OPT_MAX_TOKENS));
+        parsed_free(&p);
+        parse_with(&p, cases[i][0], "2", COMMAND_RUN, "-n", "3");
+        assert_string_equal(p.errors.text, expected);
+        parsed_free(&p);
+    }
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++) {
+        parse_with(&p, read[i], "2", COMMAND_RUN, NULL, NULL);
+        check_accepted(&p);
+        assert_string_equal(p.errors.text, "");
+        parsed_free(&p);
+    }
+    setenv("RUNNEL_MAX_TOKEN", "2", 1);
+    parse(&p, COMMAND_RUN, "-q");
+    assert_string_equal(p.errors.text, "");
+    parsed_free(&p);
+    setenv("RUNNEL_MAX_TOKEN", "", 1);
+    parse(&p, COMMAND_RUN);
+    assert_string_equal(p.errors.text, "");
+    parsed_free(&p);
+    unsetenv("RUNNEL_MAX_TOKEN");
+}
+
 TEST_PROGRAM(command_line) { return cases_run(NULL, NULL); }
