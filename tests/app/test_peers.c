@@ -113,6 +113,14 @@ CASE(layers_choose_the_backend) {
     refused("-ngl x: a model runs", COMMAND_RUN, "-ngl", "x");
 }
 
+CASE(bench_has_json_as_other_commands_do) {
+    struct parsed p;
+    parse(&p, COMMAND_BENCH, "-o", "csv", "--json");
+    check_accepted(&p);
+    assert_string_equal(option_text(&p.options, OPT_OUTPUT), "json");
+    parsed_free(&p);
+}
+
 CASE(repositories_are_models_by_name_and_0_is_the_models_context) {
     static char *const flags[][2] = {{"-hf", "-hfd"},
                                      {"-hfr", "-hfrd"},
