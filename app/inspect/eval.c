@@ -10,6 +10,7 @@
 #include "helpers.h"
 #include "inspect/compare.h"
 #include "models/find.h"
+#include "models/name.h"
 #include "run/answer.h"
 #include "run/engine.h"
 #include "terminal/interrupt.h"
@@ -187,7 +188,8 @@ static void comparison_print(struct eval *eval) {
     struct comparison *c = &eval->comparison;
     char text[64], other[64];
     printf("reference   loss %s, perplexity %.4f; %s\n", with_error(&c->loss, 1, 5, text),
-           exp(moments_mean(&c->loss)), err_path(rn_model_get_info(eval->reference)->path));
+           exp(moments_mean(&c->loss)),
+           model_name_short(NULL, rn_model_get_info(eval->reference)).text);
     printf("difference  %s of the loss, %+.3f%% of the perplexity\n",
            with_error(&c->difference, 1, 5, text), 100 * (exp(moments_mean(&c->difference)) - 1));
     printf("KL          %s; median %.6f, 99%% below %.6f, largest %.6f\n",

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "run/speech.h"
 #include "run/talk.h"
@@ -23,19 +22,6 @@ void talk_note(const struct talk *c, const char *fmt, ...) {
     wrap_note(&c->run->term, 0, text);
 }
 
-// The model's name: as it was asked for by name, else that of its file or folder.
-static void name_print(const struct talk *c, FILE *out) {
-    const char *given = option_text(c->given, OPT_MODEL);
-    const char *name = rn_model_get_info(c->run->model)->path;
-    if (given && access(given, F_OK) != 0) name = given;
-    size_t len = strlen(name);
-    while (len > 1 && name[len - 1] == '/') len--;
-    size_t begin = len;
-    while (name != given && begin && name[begin - 1] != '/') begin--;
-    if (name == given) begin = 0;
-    term_print_escaped(out, name + begin, len - begin, SIZE_MAX);
-}
-
 static void greet(const struct talk *c) {
     rn_engine_info engine;
     char *name = NULL;
@@ -43,7 +29,7 @@ static void greet(const struct talk *c) {
     rn_engine_get_info(c->run->engine, &engine);
     FILE *memory = c->run->quiet ? NULL : open_memstream(&name, &len);
     if (!memory) return;
-    name_print(c, memory);
+    term_print_escaped(memory, c->run->name.text, strlen(c->run->name.text), SIZE_MAX);
     if (fclose(memory) == 0)
         talk_note(c, "%s, %s, context of %d tokens; /help lists the commands", name,
                   rn_model_get_info(c->run->model)->format, engine.n_ctx);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "models/name.h"
 #include "terminal/wrap.h"
 
 // Half of the budget may go into page faults; the rest is dozens of passes of each way to read.
@@ -230,7 +231,7 @@ void report_print(const struct report *report, const struct term *term) {
     // A terminal's line was ended on stdout; a pipe gets the text as it is, so end its line here.
     fputs(term->out_tty ? "\n" : "\n\n", stderr);
     line_begin(term, "model");
-    term_print_escaped(stderr, report->model->path, strlen(report->model->path), SIZE_MAX);
+    term_print_escaped(stderr, report->name, strlen(report->name), SIZE_MAX);
     fprintf(stderr, ", %s; %s\n", report->model->format,
             app_place(engine->backend, engine->isa, engine->device, engine->n_threads,
                       engine->kv_type)
@@ -351,7 +352,8 @@ void report_print_serving(const rn_memory_plan *plan, int max_seqs, const struct
 
 void report_print_drafters(const rn_engine_info *engine, const rn_model_info *model,
                            const rn_model_info *draft, const struct term *term) {
-    const char *path = draft ? draft->path : model->block_path;
+    const rn_model_info of_block = {.path = model->block_path, .name = ""};
+    const bool has_block = model->block_path != NULL;
     fprintf(stderr, "%s  drafts       ", term_dim(term->err_color));
     if (*engine->drafters) {
         fprintf(stderr, "up to %d token%s, by %s", engine->draft_max, plural(engine->draft_max),
@@ -359,9 +361,10 @@ void report_print_drafters(const rn_engine_info *engine, const rn_model_info *mo
     } else {
         fputs("none", stderr);
     }
-    if (path) {
+    if (draft || has_block) {
+        const struct model_name name = model_name_short(NULL, draft ? draft : &of_block);
         fputs(draft ? "; the model is " : "; the block is ", stderr);
-        term_print_escaped(stderr, path, strlen(path), SIZE_MAX);
+        term_print_escaped(stderr, name.text, strlen(name.text), SIZE_MAX);
     }
     fprintf(stderr, "%s\n", term_reset(term->err_color));
 }

@@ -7,6 +7,7 @@
 
 struct report {
     const rn_model_info *model;
+    const char *name; // of the model, for people; borrowed
     rn_engine_info engine;
     rn_timings timings;
     rn_finish finish;

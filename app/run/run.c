@@ -174,8 +174,9 @@ int run_answer(const struct run *run, const int32_t *ids, size_t n_ids,
     };
     answer->term = &run->term;
     answer->observe = run->observe;
-    answer->report =
-        (struct report){.model = rn_model_get_info(run->model), .load_ms = run->load_ms};
+    answer->report = (struct report){.model = rn_model_get_info(run->model),
+                                     .name = run->name.text,
+                                     .load_ms = run->load_ms};
     rn_engine_get_info(run->engine, &answer->report.engine);
     return answer_run(answer, run->engine, run->model, &request);
 }
@@ -334,6 +335,8 @@ static int run_steps(struct run *run, struct prompt *prompt) {
     if (code) return code;
     const uint64_t start = clock_ns();
     if ((code = app_open_model(run->options, false, &run->model))) return code;
+    run->name =
+        model_name_short(option_text(run->options, OPT_MODEL), rn_model_get_info(run->model));
     if ((code = draft_open(run->options, run->model, &run->draft))) return code;
     run->load_ms = (double)(clock_ns() - start) / 1e6;
     code = sampling_get(run->options, rn_model_get_info(run->model), &run->sampling);

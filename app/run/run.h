@@ -2,6 +2,7 @@
 #ifndef RN_APP_RUN_H
 #define RN_APP_RUN_H
 
+#include "models/name.h"
 #include "run/answer.h"
 #include "run/sampling.h"
 
@@ -10,6 +11,7 @@ struct run {
     struct term term;
     bool json, quiet;
     rn_model *model, *draft; // draft NULL: none
+    struct model_name name;  // of the model, for people
     rn_engine *engine;
     double load_ms;
     struct sampling sampling;

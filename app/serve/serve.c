@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "helpers.h"
+#include "models/name.h"
 #include "record/trace.h"
 #include "serve/certificates.h"
 #include "serve/notify.h"
@@ -228,18 +229,12 @@ static void names_get(struct serve *serve) {
         snprintf(serve->name, sizeof serve->name, "%s", given->list[0]);
         return;
     }
-    const char *path = rn_model_get_info(serve->model.model)->path;
-    const char *name = option_text(serve->options, OPT_MODEL);
-    size_t len = strcspn(path, " ");       // a remark follows the embedded model's name
-    if (name && access(name, F_OK) != 0) { // of a store, where files have names of their own
-        snprintf(serve->name, sizeof serve->name, "%s", name);
-        return;
-    }
-    if (name) len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--;
-    size_t begin = len;
-    while (begin && path[begin - 1] != '/') begin--;
-    snprintf(serve->name, sizeof serve->name, "%.*s", (int)(len - begin), path + begin);
+    const char *asked = option_text(serve->options, OPT_MODEL);
+    const struct model_name name = model_name_short(asked, rn_model_get_info(serve->model.model));
+    // a remark follows the embedded model's name
+    const size_t len = asked ? strlen(name.text) : strcspn(name.text, " ");
+    snprintf(serve->name, sizeof serve->name, "%.*s", (int)len, name.text);
+    if (asked && access(asked, F_OK) != 0) return; // a store's name stays as it was asked for
     char *ending = strstr(serve->name, ".gguf");
     if (ending && !ending[5] && ending > serve->name) *ending = '\0';
 }

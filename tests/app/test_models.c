@@ -5,6 +5,7 @@
 #include "bench_world.h"
 #include "data_file.h"
 #include "models/find.h"
+#include "models/name.h"
 #include "models/room.h"
 #include "models/store.h"
 #include "models/text_file.h"
@@ -280,6 +281,26 @@ CASE(quantizations_are_read_from_names) {
         char tag[MODEL_TAG];
         model_tag_read(names[i].stem, tag);
         assert_string_equal(tag, names[i].tag);
+    }
+}
+
+CASE(models_have_short_names) {
+    static const struct {
+        const char *given, *path, *name, *shown;
+    } names[] = {
+        {NULL, "tale (embedded)", "Tale", "tale (embedded)"},
+        {"own/plain.gguf", "own/plain.gguf", "Plain", "plain.gguf"},
+        {"./own/deep/", "./own/deep/", "", "deep"},
+        {"org/model-GGUF:F16", HUB "models--org--Model-GGUF/snapshots/" COMMIT "/Model-F16.gguf",
+         "", "org/model-GGUF:F16"},
+        {NULL, HUB "models--org--Folder-1B/snapshots/" COMMIT, "", "org/Folder-1B"},
+        {NULL, OLLAMA "blobs/sha256-" DIGEST, "Llama", "Llama"},
+        {NULL, OLLAMA "blobs/sha256-" DIGEST, "", "sha256-" DIGEST},
+        {NULL, "a/sha256-notes.gguf", "x", "sha256-notes.gguf"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const rn_model_info info = {.path = names[i].path, .name = names[i].name};
+        assert_string_equal(model_name_short(names[i].given, &info).text, names[i].shown);
     }
 }
 

@@ -13,6 +13,8 @@ for word in load prompt output memory first seed GB/s; do
 done
 expect "no escape sequences in files" sh -c '! grep -q "$(printf "\033")" out err'
 export RUNNEL_MODEL=$SMALL # from here on, but where the size matters
+run run -p "Once upon a time" -n 1
+expect "the summary names the model without its folder: $(cat err)" grep -q "^  model   tale-1m-f16.gguf, F16; " err
 run run -p "Once upon a time" -n 12 --seed 1 -q
 cp out text.p
 run run -f prompt.txt -n 12 --seed 1 -q
