@@ -36,14 +36,6 @@ static void greet(const struct talk *c) {
     free(name);
 }
 
-static void full(const struct talk *c, size_t tokens, int n_ctx) {
-    const int n_ctx_max = rn_model_get_info(c->run->model)->n_ctx_train;
-    talk_note(c,
-              "With this message the conversation has %zu tokens; the context holds %d.\n"
-              "It was not sent. /reset starts a new conversation%s.",
-              tokens, n_ctx, n_ctx < n_ctx_max ? "; --ctx gives a larger context" : "");
-}
-
 // ---------------------------------------------------------------- the context
 
 static int context_of(const struct talk *c) {
@@ -57,6 +49,33 @@ static size_t room_wanted(const struct talk *c, int n_ctx) {
     const int most = option_int(c->options, OPT_MAX_TOKENS), room = n_ctx / 8;
     const int wanted = most >= 0 && most < room ? most : room;
     return wanted > 1 ? (size_t)wanted : 1;
+}
+
+// Tokens of the last message with the system message alone; turns are dropped for it. 0: unknown.
+static size_t message_tokens(const struct talk *c) {
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    while (chat_drop_oldest(c->chat)) continue;
+    if (chat_tokens(c->chat, true, &ids, &n_ids, NULL)) return 0;
+    rn_free(ids);
+    return n_ids;
+}
+
+// A new conversation helps only if the message fits one.
+static void full(const struct talk *c, size_t tokens, int n_ctx) {
+    const bool can_grow = n_ctx < rn_model_get_info(c->run->model)->n_ctx_train;
+    const char *larger = can_grow ? "; --ctx gives a larger context" : "";
+    const size_t alone = message_tokens(c);
+    if (alone >= (size_t)n_ctx)
+        talk_note(c,
+                  "This message alone has %zu tokens; the context holds %d.\n"
+                  "It was not sent. Send a shorter one%s.",
+                  alone, n_ctx, larger);
+    else
+        talk_note(c,
+                  "With this message the conversation has %zu tokens; the context holds %d.\n"
+                  "It was not sent. /reset starts a new conversation%s.",
+                  tokens, n_ctx, larger);
 }
 
 // The conversation's tokens. Where they leave too little room, the oldest turns are dropped until a

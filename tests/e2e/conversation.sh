@@ -147,7 +147,12 @@ expect >
 send Thank you!\r
 expect With this message the conversation has
 expect ; the context holds 40.
-expect --ctx gives a larger context
+expect /reset starts a new conversation; --ctx gives a larger context
+expect > 
+send $(printf 'fox %.0s' {1..60})\r
+expect This message alone has
+expect ; the context holds 40.
+expect Send a shorter one; --ctx gives a larger context
 expect > 
 send /stats\r
 expect tokens of 40
@@ -175,7 +180,8 @@ expect tokens is dropped.
 expect $thanks
 expect > 
 send $long\r
-expect It was not sent.
+expect This message alone has
+expect It was not sent. Send a shorter one
 expect > 
 send /stats\r
 expect context
