@@ -10,6 +10,8 @@
 #include "helpers.h"
 #include "run/templates.h"
 #include "server/answer_types.h"
+#include "server/jbuf.h"
+#include "server/template_input.h"
 
 // ---------------------------------------------------------------- files
 
@@ -38,12 +40,58 @@ static bool is_system(const json_t *message) {
     return role && !strcmp(role, "system");
 }
 
-// Messages are counted from 1.
-static int messages_check(const struct chat *chat, const char *path, const json_t *messages) {
+// Where a part of a content stands, for messages.
+struct part_place {
+    const char *path;
+    size_t message, part; // from 1
+};
+
+// Adds the text of a part.
+static int part_read(const struct part_place *at, const json_t *part, struct jbuf *out) {
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const char *key = type ? content_part_key(type) : NULL;
+    const json_t *text = key ? json_object_get(part, key) : NULL;
+    char why[160];
+    if (json_is_string(text)) {
+        jbuf_bytes(out, json_string_value(text), json_string_length(text));
+        return APP_OK;
+    }
+    if (!json_is_object(part))
+        snprintf(why, sizeof why, "is %s, not an object", json_kind(part));
+    else if (!type)
+        snprintf(why, sizeof why, "has no type");
+    else if (!key)
+        snprintf(why, sizeof why, "type \"%s\" " CONTENT_TEXT_ALONE, app_short(type).text);
+    else
+        snprintf(why, sizeof why, "has no %s", key);
+    return app_fail(APP_USAGE, "%s: message %zu, part %zu of its content: %s", at->path,
+                    at->message, at->part, why);
+}
+
+// A content of parts becomes one text, a line for each part, as in requests.
+static int parts_join(const char *path, size_t number, json_t *message) {
+    const json_t *parts = json_object_get(message, "content");
+    struct jbuf text = {0};
+    int code = APP_OK;
+    if (!json_is_array(parts)) return APP_OK;
+    for (size_t i = 0; !code && i < json_array_size(parts); i++) {
+        const struct part_place at = {path, number, i + 1};
+        if (i) jbuf_bytes(&text, "\n", 1);
+        code = part_read(&at, json_array_get(parts, i), &text);
+    }
+    json_t *joined = code || text.failed ? NULL : json_text(text.data ? text.data : "", text.len);
+    if (!code && json_object_set_new(message, "content", joined))
+        code = app_fail(APP_FAILED, "out of memory");
+    jbuf_deinit(&text);
+    return code;
+}
+
+// Checks the messages, which are counted from 1, and joins the parts of contents.
+static int messages_read(const struct chat *chat, const char *path, const json_t *messages) {
     const char *name = err_path(path);
     if (json_array_size(messages) == 0) return app_fail(APP_USAGE, "%s: no messages", name);
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        const json_t *message = json_array_get(messages, i);
+        json_t *message = json_array_get(messages, i);
         if (!json_is_object(message)) {
             return app_fail(APP_USAGE, "%s: message %zu is %s, not an object", name, i + 1,
                             json_kind(message));
@@ -51,6 +99,8 @@ static int messages_check(const struct chat *chat, const char *path, const json_
         if (!json_is_string(json_object_get(message, "role"))) {
             return app_fail(APP_USAGE, "%s: message %zu has no role", name, i + 1);
         }
+        const int code = parts_join(name, i + 1, message);
+        if (code) return code;
     }
     if (chat_system(chat) && is_system(json_array_get(messages, 0))) {
         return app_fail(APP_USAGE, "%s: message 1 is a system message, and --system gives another",
@@ -62,7 +112,7 @@ static int messages_check(const struct chat *chat, const char *path, const json_
 int chat_load(struct chat *chat, const char *path) {
     json_t *messages = NULL;
     int code = array_load(path, &messages);
-    if (!code) code = messages_check(chat, path, messages);
+    if (!code) code = messages_read(chat, path, messages);
     if (!code && json_array_extend(chat->messages, messages)) {
         code = app_fail(APP_FAILED, "out of memory");
     }
@@ -160,6 +210,31 @@ static int template_load(struct chat *chat, const char *name, bool needs_tools) 
                                      "gives another");
 }
 
+int chat_variables_get(const struct options *options, char **out) {
+    const char *text = option_text(options, OPT_CHAT_TEMPLATE_KWARGS);
+    char buffer[OPTION_NAME_SIZE];
+    json_error_t problem;
+    *out = NULL;
+    if (!text) return APP_OK;
+    const char *name = option_name(options, OPT_CHAT_TEMPLATE_KWARGS, buffer);
+    json_t *given = json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, &problem);
+    if (!given && json_no_memory(&problem)) return app_fail(APP_FAILED, "out of memory");
+    if (!given)
+        return app_fail(APP_USAGE, "%s: '%s' is not a JSON object: %s", name, app_short(text).text,
+                        problem.text);
+    const char *taken = template_variables_taken(given);
+    int code = APP_OK;
+    if (!json_is_object(given))
+        code = app_fail(APP_USAGE, "%s: '%s' is %s, not an object", name, app_short(text).text,
+                        json_kind(given));
+    else if (taken)
+        code = app_fail(APP_USAGE, "%s: %s is set by the program", name, taken);
+    else if (!template_variables_text(NULL, given, out))
+        code = app_fail(APP_FAILED, "out of memory");
+    json_decref(given);
+    return code;
+}
+
 int chat_open(struct chat *chat, const struct options *options, const rn_model *model) {
     *chat = (struct chat){
         .model = model,
@@ -171,6 +246,7 @@ int chat_open(struct chat *chat, const struct options *options, const rn_model *
     const char *tools = option_text(options, OPT_TOOLS);
     int code = template_load(chat, option_text(options, OPT_CHAT_TEMPLATE), tools != NULL);
     if (!code) code = tools_load(chat, tools);
+    if (!code) code = chat_variables_get(options, &chat->variables);
     if (!code && (!chat->messages || !chat_set_system(chat, system ? system : ""))) {
         code = app_fail(APP_FAILED, "out of memory");
     }
@@ -182,6 +258,7 @@ void chat_close(struct chat *chat) {
     rn_chat_template_destroy(chat->tmpl);
     json_decref(chat->messages);
     free(chat->tools);
+    free(chat->variables);
     json_decref(chat->types);
     *chat = (struct chat){0};
 }
@@ -287,6 +364,7 @@ int chat_tokens(const struct chat *chat, bool answer, int32_t **ids, size_t *n_i
     if (!messages) return app_fail(APP_FAILED, "out of memory");
     const rn_chat request = {.messages = messages,
                              .tools = chat->tools,
+                             .variables = chat->variables,
                              .add_generation_prompt = answer,
                              .guard = true,
                              .now = local_now()};

@@ -11,6 +11,7 @@ struct chat {
     const char *template_path; // of --chat-template; NULL: the model's own
     json_t *messages;          // an array; a system message comes first
     char *tools;               // a JSON array, or NULL
+    char *variables;           // of --chat-template-kwargs: a JSON object, or NULL
     json_t *types;             // of their parameters (answer_types.h); NULL: there are none
     int flags;                 // of rn_tokenize
     struct answer_marks marks; // of the template
@@ -21,6 +22,10 @@ struct chat {
 // chat_open does.
 int chat_template_open(const rn_model *model, const char *name, rn_chat_template **out,
                        char **source);
+
+// The variables of --chat-template-kwargs as JSON text, to be freed; NULL if there are none.
+// Returns as chat_open does.
+int chat_variables_get(const struct options *options, char **out);
 
 // The template, --system and --tools of the options. On failure the error has been printed, the
 // exit code is returned and there is nothing to close.

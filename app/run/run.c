@@ -105,7 +105,8 @@ static int prompt_get(const struct run *run, struct prompt *prompt) {
 // --chat, or an option that only a chat has. The latter do so on the command line alone: in the
 // environment they would turn every run into a chat.
 static bool chat_wanted(const struct options *options, enum option_id source) {
-    static const enum option_id implying[] = {OPT_SYSTEM, OPT_TOOLS, OPT_CHAT_TEMPLATE};
+    static const enum option_id implying[] = {OPT_SYSTEM, OPT_TOOLS, OPT_CHAT_TEMPLATE,
+                                              OPT_CHAT_TEMPLATE_KWARGS};
     if (option_given(options, OPT_CHAT)) return option_flag(options, OPT_CHAT);
     for (size_t i = 0; i < sizeof implying / sizeof *implying; i++) {
         if (options->value[implying[i]].origin == ORIGIN_COMMAND_LINE) return true;

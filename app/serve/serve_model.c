@@ -14,6 +14,8 @@ enum { BANDWIDTH_MS = 300 };
 
 static int template_get(struct serve_model *model) {
     const char *name = option_text(model->options, OPT_CHAT_TEMPLATE);
+    const int code = chat_variables_get(model->options, &model->variables);
+    if (code) return code;
     if (!name && !rn_model_chat_template(model->model)) {
         if (!model->quiet) {
             fputs("runnel: warning: the model has no chat template, chats are refused; "
@@ -105,6 +107,7 @@ int serve_model_load(struct serve_model *model, struct server_model *out) {
         .engine = model->engine,
         .tmpl = model->tmpl,
         .tmpl_source = serve_model_template(model),
+        .variables = model->variables,
         .sampling = model->sampling.value,
         .max_tokens = option_int(model->options, OPT_MAX_TOKENS),
         .bandwidth = model->bandwidth,
@@ -120,8 +123,9 @@ void serve_model_close(struct serve_model *model) {
     rn_model_close(model->draft);
     rn_model_close(model->model);
     free(model->tmpl_source);
+    free(model->variables);
     model->engine = NULL;
     model->tmpl = NULL;
     model->draft = model->model = NULL;
-    model->tmpl_source = NULL;
+    model->tmpl_source = model->variables = NULL;
 }

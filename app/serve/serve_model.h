@@ -18,6 +18,7 @@ struct serve_model {
     struct sampling sampling;
     rn_chat_template *tmpl;
     char *tmpl_source;
+    char *variables; // of --chat-template-kwargs, or NULL
     // from serve_model_load on
     rn_engine *engine;
     double bandwidth, peak; // measured when it was first loaded

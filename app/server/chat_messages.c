@@ -11,6 +11,7 @@
 #include "helpers.h"
 #include "json_edit.h"
 #include "openai.h"
+#include "template_input.h"
 
 enum { MESSAGE_PATH_SIZE = 48, PATH_SIZE = 112, PARTS_MAX = 4096, TOOL_CALLS_MAX = 1024 };
 
@@ -30,21 +31,14 @@ static void path_join(char *out, size_t size, const char *parent, const char *na
 
 // Adds the text of a part of a content.
 static bool part_read(struct call *call, const json_t *part, const char *path, struct jbuf *out) {
-    static const char *const types[][2] = {{"text", "text"},
-                                           {"input_text", "text"},
-                                           {"output_text", "text"},
-                                           {"refusal", "refusal"}};
     if (!json_is_object(part)) return refuse_kind(call, path, "an object", part);
     const struct fields fields = fields_of(call, part, path);
     const char *type = NULL, *text = NULL;
     size_t len = 0;
     if (!field_string(&fields, "type", SIZE_MAX, &type, NULL)) return false;
     if (!type) return field_refuse(&fields, "type", "missing");
-    const char *key = NULL;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (!strcmp(type, types[i][0])) key = types[i][1];
-    }
-    if (!key) return field_unsupported(&fields, "type", false, FIELD_TEXT_ALONE);
+    const char *key = content_part_key(type);
+    if (!key) return field_unsupported(&fields, "type", false, CONTENT_TEXT_ALONE);
     if (!field_text(&fields, key, &text, &len)) return false;
     if (!text) return field_refuse(&fields, key, "missing");
     jbuf_bytes(out, text, len);
@@ -351,17 +345,14 @@ static bool tools_read(const struct fields *body, struct chat_messages *out) {
 // ---------------------------------------------------------------- the template's side
 
 static bool variables_read(const struct fields *body, struct chat_messages *out) {
-    static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
     const json_t *given = NULL;
     const char *effort = NULL;
     size_t len;
     if (!field_object(body, "chat_template_kwargs", &given)) return false;
     if (!field_string(body, "reasoning_effort", 32, &effort, &len)) return false;
-    for (size_t i = 0; given && i < sizeof taken / sizeof *taken; i++) {
-        if (json_object_get(given, taken[i]))
-            return field_refuse(body, "chat_template_kwargs", "%s has a field of its own",
-                                taken[i]);
-    }
+    const char *taken = template_variables_taken(given);
+    if (taken)
+        return field_refuse(body, "chat_template_kwargs", "%s has a field of its own", taken);
     if (!given && !effort) return true;
     out->variables = given ? json_edit_copy(body->call, given) : json_object();
     if (!out->variables) return call_refuse_memory(body->call);

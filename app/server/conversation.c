@@ -8,6 +8,7 @@
 
 #include "custom_tools.h"
 #include "helpers.h"
+#include "template_input.h"
 
 void conversation_init(struct conversation *conversation) {
     *conversation = (struct conversation){.messages = json_array(), .call_names = json_object()};
@@ -218,7 +219,7 @@ bool conversation_type(const struct fields *fields, const char *types, const cha
     *out = absent;
     if (!field_string(fields, "type", SIZE_MAX, out, NULL)) return false;
     if (!*out) return field_refuse(fields, "type", "is required: one of %s", types);
-    if (field_is_media(*out)) return field_unsupported(fields, "type", false, FIELD_TEXT_ALONE);
+    if (field_is_media(*out)) return field_unsupported(fields, "type", false, CONTENT_TEXT_ALONE);
     return field_choice(fields, "type", types, &index);
 }
 

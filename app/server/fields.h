@@ -35,9 +35,8 @@ bool field_strings(const struct fields *fields, const char *name, size_t max, si
 bool field_unsupported(const struct fields *fields, const char *name, bool absent_if_false,
                        const char *why);
 // Whether a part of a content with this type has no text that the model could read: "image",
-// "input_audio" and the like. All APIs refuse them with the same sentence:
+// "input_audio" and the like. All APIs refuse them with CONTENT_TEXT_ALONE (template_input.h).
 bool field_is_media(const char *type);
-#define FIELD_TEXT_ALONE "is not supported: the model reads text alone"
 // Refuses with 400 naming this field: printf after it.
 bool field_refuse(const struct fields *fields, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -12,6 +12,7 @@
 #include "generation_shape.h"
 #include "prompt_ids.h"
 #include "slots.h"
+#include "template_input.h"
 
 struct generation *generation_create(struct call *call, const struct writer *writer) {
     struct generation *generation = calloc(1, sizeof *generation);
@@ -232,7 +233,8 @@ bool generation_chat(struct call *call, struct generation *generation, const jso
     }
     struct chat_json json = {0};
     bool ok = dump(messages, &json.messages) && dump(tools, &json.tools) &&
-              dump(variables, &json.variables) && types_read(generation, &served->marks, tools);
+              template_variables_text(served->variables, variables, &json.variables) &&
+              types_read(generation, &served->marks, tools);
     if (!ok) {
         call_refuse_memory(call);
     } else {

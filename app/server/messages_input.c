@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "messages.h"
+#include "template_input.h"
 
 enum { ROLE_USER, ROLE_ASSISTANT, ROLE_SYSTEM };
 static const char roles[] = "user|assistant|system";
@@ -79,7 +80,7 @@ static bool source_read(struct conversation *conversation, const struct fields *
     size_t len;
     if (!field_choice(source, "type", types, &type)) return false;
     if (type < 0) return field_refuse(source, "type", "is required: one of %s", types);
-    if (type > CONTENT) return field_unsupported(source, "type", false, FIELD_TEXT_ALONE);
+    if (type > CONTENT) return field_unsupported(source, "type", false, CONTENT_TEXT_ALONE);
     if (type == CONTENT) return conversation_parts(conversation, source, "content", "text");
     if (!field_choice(source, "media_type", "text/plain", &media)) return false;
     if (!conversation_field(source, "data", &text, &len)) return false;

@@ -9,6 +9,7 @@
 #include "json_edit.h"
 #include "ollama.h"
 #include "prompt_ids.h"
+#include "template_input.h"
 
 // ---------------------------------------------------------------- keep_alive
 
@@ -122,7 +123,7 @@ static json_t *message_make(struct call *call, const json_t *from, size_t index)
     snprintf(path, sizeof path, "messages[%zu]", index);
     const struct fields fields = fields_of(call, from, path);
     if (json_array_size(json_object_get(from, "images"))) {
-        field_unsupported(&fields, "images", false, FIELD_TEXT_ALONE);
+        field_unsupported(&fields, "images", false, CONTENT_TEXT_ALONE);
         return NULL;
     }
     json_t *message = json_edit_copy(call, from);

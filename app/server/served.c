@@ -100,6 +100,7 @@ rn_status served_attach(struct served *served, const struct server_model *parts,
     served->engine = parts->engine;
     served->tmpl = parts->tmpl;
     served->tmpl_source = parts->tmpl_source;
+    served->variables = parts->variables;
     served->marks = answer_marks_of(parts->tmpl_source);
     served->sampling = parts->sampling;
     served->max_tokens = parts->max_tokens;
@@ -149,5 +150,6 @@ void served_detach(struct served *served) {
     served->engine_info = (rn_engine_info){0};
     served->tmpl = NULL;
     served->tmpl_source = NULL;
+    served->variables = NULL;
     served->bandwidth = served->peak = 0;
 }

@@ -52,6 +52,7 @@ struct served {
     rn_engine_info engine_info;
     const rn_chat_template *tmpl;      // NULL: the model cannot chat
     const char *tmpl_source;           // NULL: none
+    const char *variables;             // of the template: JSON defaults of requests' own, or NULL
     struct answer_marks marks;         // how the model marks reasoning and tool calls
     rn_sampling sampling;              // for requests that give none
     int max_tokens;                    // the same; -1: up to the context

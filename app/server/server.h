@@ -128,9 +128,10 @@ struct server_model {
                        // running requests included
     const rn_chat_template *tmpl; // with its source; NULL: the model has none, chat is refused
     const char *tmpl_source;
-    rn_sampling sampling;              // for requests that give none
-    int max_tokens;                    // the same; -1: up to the context
-    double bandwidth, peak;            // measured, in bytes/s and operations/s; 0: unknown
+    const char *variables;  // for templates, where requests give none: a JSON object, or NULL
+    rn_sampling sampling;   // for requests that give none
+    int max_tokens;         // the same; -1: up to the context
+    double bandwidth, peak; // measured, in bytes/s and operations/s; 0: unknown
     const struct kv_events *kv_events; // publisher of its blocks; NULL: none
 };
 

@@ -10,6 +10,7 @@
 #include "params.h"
 #include "prompt_ids.h"
 #include "routes.h"
+#include "template_input.h"
 
 // ---------------------------------------------------------------- messages
 
@@ -26,7 +27,7 @@ static char *chat_render(struct call *call, const struct chat_messages *chat, si
         call_refuse(call, 400, "messages", "no_chat_template",
                     "messages: the model has no chat template");
     } else if (!dump(chat->messages, &messages) || !dump(chat->tools, &tools) ||
-               !dump(chat->variables, &variables)) {
+               !template_variables_text(call->served->variables, chat->variables, &variables)) {
         call_refuse_memory(call);
     } else {
         const rn_chat given = {.messages = messages,

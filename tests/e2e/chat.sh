@@ -82,6 +82,28 @@ answers "--tools" --chat --chat-template tools.jinja --tools tools.json -p Hi
 ask 'none'
 answers "no tools" --chat --chat-template tools.jinja -p Hi
 
+# The template's variables, by each source of options.
+printf '%s' '{{ bos_token }}{{ mood | default("calm") }}{% if deep %} {{ deep.er }}{% endif %}' >vars.jinja
+ask 'calm'
+answers "no variables" --chat-template vars.jinja -p Hi
+ask 'happy 7'
+answers "--chat-template-kwargs" --chat-template vars.jinja --chat-template-kwargs '{"mood": "happy", "deep": {"er": 7}}' -p Hi
+RUNNEL_CHAT_TEMPLATE_KWARGS='{"mood": "happy", "deep": {"er": 7}}' answers "its variable" --chat-template vars.jinja -p Hi
+echo 'chat-template-kwargs = {"mood": "happy", "deep": {"er": 7}}' >vars.conf
+answers "its line" --chat-template vars.jinja --config vars.conf -p Hi
+ask $'<|user|>\n'"$question"$'<|end|>\n<|assistant|>\n'
+answers "it implies a chat" --chat-template-kwargs '{}' -p "$question"
+refused 2 "--chat-template-kwargs: '{\"a\"' is not a JSON object: " run -p Hi --chat-template-kwargs '{"a"'
+refused 2 "--chat-template-kwargs: '\[1\]' is an array, not an object" run -p Hi --chat-template-kwargs '[1]'
+refused 2 "--chat-template-kwargs: tools is set by the program" run -p Hi --chat-template-kwargs '{"tools": []}'
+echo 'chat-template-kwargs = 3' >vars.conf
+refused 2 "vars.conf:1: chat-template-kwargs: '3' is a number, not an object" run -p Hi --chat --config vars.conf
+
+# Contents in parts become a text of lines.
+ask $'<|user|>\none\ntwo<|end|>\n<|assistant|>\n'
+echo '[{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "input_text", "text": "two"}]}]' >parts.json
+answers "contents in parts" --messages parts.json
+
 # Each fault is named.
 echo '{% if x %}' >broken.jinja
 refused 2 "broken.jinja: .*line" run --chat -p Hi --chat-template broken.jinja
@@ -113,6 +135,10 @@ done <<'CASES'
 []|no messages
 ["user"]|message 1 is a string, not an object
 [{"role": "user"}, {"content": "Hi"}]|message 2 has no role
+[{"role": "user", "content": "Hi"}, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]|message 2, part 1 of its content: type "image_url" is not supported: the model reads text alone
+[{"role": "user", "content": [{"type": "text", "text": "a"}, 1]}]|message 1, part 2 of its content: is a number, not an object
+[{"role": "user", "content": [{"text": "a"}]}]|message 1, part 1 of its content: has no type
+[{"role": "user", "content": [{"type": "text"}]}]|message 1, part 1 of its content: has no text
 CASES
 refused 2 "tools.jinja: line 1" run --chat -p Hi --tools tools.jinja --chat-template tools.jinja
 refused 2 "--tools: the chat template knows no tools" run --chat -p Hi --tools tools.json

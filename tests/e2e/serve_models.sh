@@ -3,6 +3,7 @@
 # label: address
 . "$(dirname "$0")/lib.sh"
 
+printf '%s' '{{ mood }} {{ more | default(0) }}' >vars.jinja
 cat >models.conf <<END
 # memory for one of them
 max-seqs = 2
@@ -10,6 +11,8 @@ ctx = 256
 [small]
 model = $SMALL
 alias = other
+chat-template = $work/vars.jinja
+chat-template-kwargs = {"mood": "happy"}
 [tiny]
 model = $TINY
 kv-memory = 8M
@@ -38,6 +41,17 @@ done
 expect "small makes room: $(cat said)" grep -q '^runnel: small is unloaded$' said
 equal "loads of small" 4 "$(grep -c '^runnel: small is loaded' said)"
 expect "the log names the model" grep -q '"model":"small".*"output_tokens":12' log
+# chat_tokens MEMBERS: the number of tokens of its prompt.
+chat_tokens() {
+    ask POST /v1/chat/completions "{\"model\":\"small\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]$1}" |
+        tail -n 1 >answer
+    json answer usage.prompt_tokens
+}
+tokens() { "$BIN" tokenize -m "$SMALL" -p "$1" | tr ',' '\n' | wc -l; }
+equal "the template has the section's variables" "$(tokens 'happy 0')" "$(chat_tokens '')"
+equal "and those of a request" "$(tokens 'happy happy happy 1 2 3')" \
+    "$(chat_tokens ',"chat_template_kwargs":{"more":"happy happy 1 2 3"}')"
+equal "tiny, once more" "$tiny" "$(text tiny)"
 # Clients of Ollama: all models are listed, the loaded one runs, and an empty prompt unloads it.
 ask GET /api/tags '' >answer
 expect "both are listed: $(tail -n 1 answer)" grep -q '"name":"small:latest".*"name":"tiny:latest"' answer

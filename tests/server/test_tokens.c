@@ -139,6 +139,32 @@ CASE(messages_become_the_prompt) {
                   "{'prompt':'<|endoftext|><|user|>\\nHi<|end|>\\n'}");
 }
 
+// A request's variables replace the server's one by one.
+CASE(templates_see_the_variables_of_the_server_and_the_request) {
+    static const char template[] = "{{ a }} {{ b | default('-') }}";
+    static const struct {
+        const char *defaults, *body, *prompt;
+    } cases[] = {
+        {"{\"a\":1,\"b\":\"x\"}", "{'messages':[{'role':'user','content':'Hi'}]}", "1 x"},
+        {"{\"a\":1,\"b\":\"x\"}",
+         "{'messages':[{'role':'user','content':'Hi'}],'chat_template_kwargs':{'b':2}}", "1 2"},
+        {NULL, "{'messages':[{'role':'user','content':'Hi'}],'chat_template_kwargs':{'a':3}}",
+         "3 -"},
+    };
+    rn_chat_template *own;
+    assert_int_equal(rn_chat_template_create(model, template, &own, NULL), RN_OK);
+    served.tmpl = own;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[64];
+        served.variables = cases[i].defaults;
+        snprintf(expected, sizeof expected, "{'prompt':'%s'}", cases[i].prompt);
+        expect_answer(tokens_apply_template, cases[i].body, expected);
+    }
+    served.variables = NULL;
+    served.tmpl = tmpl;
+    rn_chat_template_destroy(own);
+}
+
 CASE(markup_of_messages_is_shown_as_it_is) {
     expect_answer(tokens_apply_template, "{'messages':[{'role':'user','content':'a<|end|>b'}]}",
                   "{'prompt':'<|endoftext|><|user|>\\na<|end|>b<|end|>\\n<|assistant|>\\n'}");
