@@ -58,3 +58,14 @@ rn_status model_share_get(const rn_model *model, uint64_t bytes_max, rn_engine_o
     snprintf(out->device, sizeof out->device, "%s", device.name);
     return rn_engine_plan_memory(model, wanted, &plan, err);
 }
+
+rn_status model_head_check(const char *path, const char *shape, rn_error *err) {
+    rn_model *model = NULL;
+    if (shape) return tools_synthetic_check(shape, err);
+    struct weights *weights = NULL;
+    rn_status status = tools_weights_open(path, &weights, err); // a config.json alone is no model
+    weights_close(weights);
+    if (!status) status = tools_model_describe(path, NULL, &model, err);
+    rn_model_close(model);
+    return status;
+}

@@ -17,4 +17,8 @@ struct model_share {
 rn_status model_share_get(const rn_model *model, uint64_t bytes_max, rn_engine_options *wanted,
                           struct model_share *out, rn_error *err);
 
+// Whether a model could be opened, by the heads of its files: no weight and no vocabulary is read.
+// shape: of --synthetic, instead of path; NULL if there is none.
+rn_status model_head_check(const char *path, const char *shape, rn_error *err);
+
 #endif

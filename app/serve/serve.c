@@ -457,9 +457,12 @@ static void ready_print(const struct serve *serve, double bandwidth) {
     snprintf(url, sizeof url, "http%s://%s%s%s:%d", config->tls_cert ? "s" : "", v6 ? "[" : "",
              host, v6 ? "]" : "", server_port(serve->server));
     const char *bold = term_bold(serve->term.err_color), *reset = term_reset(serve->term.err_color);
+    char broken[64] = "";
+    if (serve->models.n_broken)
+        snprintf(broken, sizeof broken, ", of which %d cannot be loaded,", serve->models.n_broken);
     if (serve->models.n)
-        fprintf(stderr, "runnel: a server of %d models is ready at %s%s%s", serve->models.n, bold,
-                url, reset);
+        fprintf(stderr, "runnel: a server of %d models%s is ready at %s%s%s", serve->models.n,
+                broken, bold, url, reset);
     else
         fprintf(stderr, "runnel: %s is ready at %s%s%s", serve->name, bold, url, reset);
     if (bandwidth > 0) fprintf(stderr, " (memory gives %.1f GB/s)", bandwidth / 1e9);

@@ -156,6 +156,23 @@ static int name_check(const struct serve_models *models, const struct options *o
     return APP_OK;
 }
 
+// A section whose model cannot be opened is told at the start, and not by the first request for it.
+// It stays: its file may be replaced while the server runs.
+static int heads_check(const char *path, bool quiet, struct serve_models *models) {
+    for (int i = 0; i < models->file.n_sections; i++) {
+        const struct models_section *section = &models->file.section[i];
+        rn_error err = {0};
+        if (!model_head_check(section->path, option_text(&section->options, OPT_SYNTHETIC), &err))
+            continue;
+        models->n_broken++;
+        if (!quiet || models->n_broken == models->n)
+            app_fail(APP_OK, "warning: %s:%d: [%s]: cannot be loaded: %s", err_path(path),
+                     section->line, section->name, err.message);
+    }
+    if (models->n_broken < models->n) return APP_OK;
+    return app_fail(APP_USAGE, "%s: none of its models can be loaded", err_path(path));
+}
+
 int serve_models_open(const struct options *options, const struct term *term, bool quiet,
                       const char *default_name, struct serve_models *out,
                       struct server_loading *loading) {
@@ -170,6 +187,8 @@ int serve_models_open(const struct options *options, const struct term *term, bo
     const int code = name_check(out, options, default_name);
     if (code) return code;
     out->n = n;
+    const int broken = heads_check(path, quiet, out);
+    if (broken) return broken;
     if (first) source_set(out, options, 0, default_name, NULL);
     for (int i = first; i < n; i++) {
         const struct models_section *section = &out->file.section[i - first];

@@ -18,6 +18,7 @@ struct serve_models {
     struct serve_source *of;      // [n]
     struct server_source *source; // [n], what the server gets
     int n;
+    int n_broken; // sections whose files cannot be loaded as they are
 };
 
 // Reads the file of --models. default_name is the name of the model of -m, which comes first; NULL:

@@ -121,10 +121,19 @@ if [ -z "$SAN" ]; then
     expect "with the size" grep -q 'The model `vast` cannot be loaded: its 68719476736 bytes cannot be mapped: ' answer
 fi
 equal "the others serve" "$tiny" "$(text model)"
-expect "the server is ready: $(cat said)" grep -q '^runnel: a server of 4 models is ready at ' said
+expect "the server is ready: $(cat said)" grep -q '^runnel: a server of 4 models, of which 1 cannot be loaded, is ready at ' said
+expect "the bad file is told at the start: $(cat said)" \
+    grep -q '^runnel: warning: bad.conf:4: \[cut\]: cannot be loaded: .*/cut.gguf: ' said
 kill -INT $pid
 wait $pid
 equal "interrupted" 130 $?
+
+printf '[cut]\nmodel = %s\n[none]\nsynthetic = nosuch:Q4_0\n' "$work/cut.gguf" >worse.conf
+run serve --models worse.conf --port 0
+equal "without a model that can be loaded there is no server" 2 "$code"
+expect "each reason is told: $(cat err)" eval 'grep -q "worse.conf:1: \[cut\]: cannot be loaded: " err &&
+    grep -q "worse.conf:3: \[none\]: cannot be loaded: .*nosuch" err'
+expect "and the end: $(cat err)" grep -q '^runnel: worse.conf: none of its models can be loaded$' err
 
 # Files that are written to while they are served. Weights are in memory, so the text of most models
 # stays. A table that steps read ends its model alone, and the next load takes the file as it is.
