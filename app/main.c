@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "app.h"
+#include "models/advice.h"
 
 static int (*const functions[COMMAND_COUNT])(const struct options *) = {
 #define COMMAND(id, name, function, ...) [COMMAND_##id] = function,
@@ -85,6 +86,11 @@ static int command_unknown(const char *name) {
                 : app_fail(APP_USAGE, "unknown command '%s'; see 'runnel --help'", text.text);
 }
 
+static void help_print(enum command_id command) {
+    help_command(stdout, command);
+    if (command == COMMAND_MODELS) advice_help(stdout);
+}
+
 int command_help(const struct options *options) {
     const bool man = option_flag(options, OPT_MAN);
     if (!options->positional) {
@@ -98,7 +104,10 @@ int command_help(const struct options *options) {
     if (command < 0) return command_unknown(options->positional);
     if (used < n)
         return app_fail(APP_USAGE, "one argument too many: '%s'", app_short(options->second).text);
-    (man ? man_command : help_command)(stdout, (enum command_id)command);
+    if (man)
+        man_command(stdout, (enum command_id)command);
+    else
+        help_print((enum command_id)command);
     return APP_OK;
 }
 
@@ -113,7 +122,7 @@ static int command_start(int command, int argc, char **argv) {
     int code = APP_USAGE;
     if (options_parse(&options, (enum command_id)command, argc, argv)) {
         if (options.help) {
-            help_command(stdout, (enum command_id)command);
+            help_print((enum command_id)command);
             code = APP_OK;
         } else {
             code = functions[command](&options);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "app.h"
-#include "models/room.h"
+#include "models/advice.h"
 #include "models/store.h"
 #include "terminal/term.h"
 
@@ -130,13 +130,6 @@ static int several_fail(const struct model_list *list, const struct wanted *want
     return code;
 }
 
-// Whether a shell takes the text as it is.
-static bool is_plain(const char *text) {
-    return *text && *text != '-' &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:") ==
-               strlen(text);
-}
-
 static char *lower_copy(const char *text) {
     char *copy = strdup(text);
     for (char *at = copy; at && *at; at++)
@@ -164,26 +157,6 @@ static const char *near_find(const struct model_list *list, const char *name) {
     return found;
 }
 
-// The command that would bring the model, for names that such commands take.
-static void fetch_say(const struct wanted *wanted) {
-    const char *slash = strchr(wanted->name, '/');
-    const bool is_repository =
-        slash && slash != wanted->name && slash[1] && !strchr(slash + 1, '/');
-    const double parameters = room_parameters(wanted->name);
-    room_say(stderr, parameters > 0 ? parameters : room_parameters(wanted->whole));
-    if (!is_plain(wanted->whole)) return;
-    if (is_repository) {
-        const bool is_gguf = len_without(wanted->name, "-GGUF") < strlen(wanted->name);
-        const char *tag = *wanted->tag ? wanted->tag : "Q4_K_M";
-        fprintf(stderr, "  fetch it from Hugging Face:  hf download %s", wanted->name);
-        if (is_gguf || *wanted->tag) fprintf(stderr, " --include '*%s*'", tag);
-        fputs("\n", stderr);
-    } else if (!slash) {
-        fprintf(stderr, "  fetch it from Ollama's library:  ollama pull %s\n", wanted->whole);
-        fputs("  or from Hugging Face:  hf download OWNER/NAME, then -m OWNER/NAME\n", stderr);
-    }
-}
-
 // Matches of the best level that has any.
 static int best_get(const struct model_list *list, const struct wanted *wanted,
                     const struct model_entry **found) {
@@ -196,6 +169,7 @@ static int best_get(const struct model_list *list, const struct wanted *wanted,
 static int none_fail(const struct model_list *list, const struct wanted *wanted,
                      const struct model_entry **found) {
     const struct app_short shown = app_short(wanted->whole);
+    struct room room;
     struct wanted untagged = *wanted;
     untagged.tag = "";
     untagged.is_any_tag = true;
@@ -218,7 +192,8 @@ static int none_fail(const struct model_list *list, const struct wanted *wanted,
                         "('runnel models' lists them)",
                         shown.text);
     }
-    fetch_say(wanted);
+    const struct advice_wanted missing = {wanted->whole, wanted->name, wanted->tag};
+    if (!room_get(&room, NULL)) advice_missing(stderr, &room, &missing);
     return code;
 }
 

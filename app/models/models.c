@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "models/advice.h"
 #include "models/find.h"
-#include "models/room.h"
 #include "models/store.h"
 #include "terminal/interrupt.h"
 #include "terminal/json.h"
@@ -108,8 +108,7 @@ static void none_print(const struct listing *listing) {
         term_print_escaped(stdout, root->path, strlen(root->path), SPEC);
         puts(root->is_there ? "" : " (is not there)");
     }
-    puts("'hf download OWNER/NAME' fetches a model, and -m OWNER/NAME runs it.");
-    room_say(stdout, 0);
+    advice_models(stdout, &listing->room);
 }
 
 static void text_print(const struct listing *listing) {
@@ -130,6 +129,7 @@ static void text_print(const struct listing *listing) {
     if (listing->room.device.memory_free)
         printf("%s of memory are free; fits: with %d positions of context\n",
                human_bytes((double)listing->room.device.memory_free, text), ROOM_CONTEXT);
+    puts("'runnel models --help' says how to get others.");
     if (listing->list.is_cut) puts("The folders have too many files; the list is not complete.");
 }
 

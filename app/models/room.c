@@ -87,8 +87,18 @@ static double size_bytes(const struct room *room, double parameters, const char 
     return of_shape > 0 ? bytes * parameters / of_shape : 0;
 }
 
-// As an engine does, a part of the memory is left free.
-static bool fits(const struct room *room, double bytes) {
+double room_besides_bytes(const struct room *room, const char *shape, const char *format) {
+    rn_model *model = NULL;
+    struct tools_memory memory = {0};
+    int n_ctx;
+    if (!tools_model_describe(shape, format, &model, NULL) &&
+        room_need(room, model, &n_ctx, &memory, NULL) != RN_OK)
+        memory = (struct tools_memory){0};
+    rn_model_close(model);
+    return (double)(memory.total_bytes - memory.weight_bytes);
+}
+
+bool room_fits(const struct room *room, double bytes) {
     const struct tools_memory parts = {.total_bytes = (uint64_t)bytes};
     return bytes > 0 && tools_memory_fits(&parts, room->device.memory_free);
 }
@@ -102,14 +112,15 @@ static const char *size_text(double parameters, char out[32]) {
     return out;
 }
 
-static void formats_say(const struct room *room, FILE *out, double parameters) {
+static const char *formats_say(const struct room *room, FILE *out, double parameters,
+                               double *least) {
     char text[32];
     const char *best = NULL;
     fprintf(out, "  %s parameters need about", size_text(parameters, text));
     for (int i = 0; i < FORMATS; i++) {
-        const double bytes = size_bytes(room, parameters, formats[i]);
+        const double bytes = *least = size_bytes(room, parameters, formats[i]);
         fprintf(out, "%s %s as %s", i ? "," : "", human_bytes(bytes, text), formats[i]);
-        if (!best && fits(room, bytes)) best = formats[i];
+        if (!best && room_fits(room, bytes)) best = formats[i];
     }
     fprintf(out,
             "; %s of memory are free here: ", human_bytes((double)room->device.memory_free, text));
@@ -117,6 +128,7 @@ static void formats_say(const struct room *room, FILE *out, double parameters) {
         fprintf(out, "%s fits\n", best);
     else
         fputs("none of them fits\n", out);
+    return best;
 }
 
 static void sizes_say(const struct room *room, FILE *out) {
@@ -127,7 +139,7 @@ static void sizes_say(const struct room *room, FILE *out) {
     for (int f = FORMATS - 1; f >= 0; f--) {
         double ignored;
         while (largest >= 0 &&
-               !fits(room, shape_bytes(room, shapes[largest], formats[f], &ignored)))
+               !room_fits(room, shape_bytes(room, shapes[largest], formats[f], &ignored)))
             largest--;
         fprintf(out, "%s %s as %s", f < FORMATS - 1 ? "," : "",
                 largest >= 0 ? size_text(room_parameters(shapes[largest]), text) : "none",
@@ -136,11 +148,9 @@ static void sizes_say(const struct room *room, FILE *out) {
     fputs("\n", out);
 }
 
-void room_say(FILE *out, double parameters) {
-    struct room room;
-    if (room_get(&room, NULL) || !room.device.memory_free) return;
-    if (parameters > 0)
-        formats_say(&room, out, parameters);
-    else
-        sizes_say(&room, out);
+const char *room_say(FILE *out, const struct room *room, double parameters, double *least) {
+    *least = 0;
+    if (parameters > 0) return formats_say(room, out, parameters, least);
+    sizes_say(room, out);
+    return NULL;
 }

@@ -18,8 +18,13 @@ rn_status room_need(const struct room *room, const rn_model *model, int *n_ctx,
                     struct tools_memory *out, rn_error *err);
 // Parameters that a name states, as "Qwen3-8B" or "smollm:135m" do; 0: none.
 double room_parameters(const char *name);
+// Whether that many bytes fit, with the part of the memory that an engine leaves free.
+bool room_fits(const struct room *room, double bytes);
+// What a model of a shape needs besides its weights, in bytes; 0: unknown.
+double room_besides_bytes(const struct room *room, const char *shape, const char *format);
 // Says on a line what a model of that many parameters needs in several formats and which of them
-// fit, or with 0 which sizes fit.
-void room_say(FILE *out, double parameters);
+// fit, or with 0 which sizes fit. The free memory is known. Returns the best format that fits, NULL
+// if none does; *least is what the smallest format needs, 0 if that is unknown.
+const char *room_say(FILE *out, const struct room *room, double parameters, double *least);
 
 #endif

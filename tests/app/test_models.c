@@ -4,9 +4,9 @@
 
 #include "bench_world.h"
 #include "data_file.h"
+#include "models/advice.h"
 #include "models/find.h"
 #include "models/name.h"
-#include "models/room.h"
 #include "models/store.h"
 #include "models/text_file.h"
 
@@ -195,7 +195,6 @@ CASE(several_models_of_a_name_are_listed) {
 CASE(a_name_that_is_not_here_has_a_command) {
     refused("Qwen/Qwen3-8B", "no model of this name is on this machine");
     check(strstr(caught.err, "  8B parameters need about 16."), "%s", caught.err);
-    check(strstr(caught.err, "hf download Qwen/Qwen3-8B\n"), "%s", caught.err);
     refused("gemma3", "ollama pull gemma3\n");
     check(strstr(caught.err, "Largest models that fit:"), "%s", caught.err);
     refused("org/Modle-GGUF", "did you mean 'org/Model-GGUF'?");
@@ -282,6 +281,93 @@ CASE(quantizations_are_read_from_names) {
         model_tag_read(names[i].stem, tag);
         assert_string_equal(tag, names[i].tag);
     }
+}
+
+// What the advice says with this much free memory.
+static void advised(double gb, const char *name, const char *part, const char *not_part) {
+    static char text[8192];
+    static struct room room;
+    char base[256];
+    const char *colon = strrchr(name, ':');
+    snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
+    const struct advice_wanted wanted = {name, base, colon ? colon + 1 : ""};
+    if (!room.device.backend) assert_int_equal(room_get(&room, NULL), RN_OK);
+    room.device.memory_free = (uint64_t)(gb * 1e9);
+    FILE *out = fmemopen(text, sizeof text, "w");
+    if (*name)
+        advice_missing(out, &room, &wanted);
+    else
+        advice_models(out, &room);
+    fclose(out);
+    check(strstr(text, part), "%s, %g GB: '%s' is not in: %s", name, gb, part, text);
+    check(!*not_part || !strstr(text, not_part), "%s, %g GB: '%s' is in: %s", name, gb, not_part,
+          text);
+}
+
+CASE(the_advice_for_a_missing_model_fits_the_memory) {
+    advised(24, "Qwen/Qwen3-8B",
+            "BF16 fits\n  fetch its folder, about 16.0 GB, from Hugging Face:  hf "
+            "download Qwen/Qwen3-8B\n",
+            "include");
+    advised(14, "Qwen/Qwen3-8B", "hf download Qwen/Qwen3-8B-GGUF --include '*Q8_0*'\n", "folder");
+    advised(8, "Qwen/Qwen3-8B", "hf download Qwen/Qwen3-8B-GGUF --include '*Q4_K_M*'\n", "folder");
+    advised(2, "Qwen/Qwen3-8B", "none of them fits\n  it needs a machine with more than 5.",
+            "hf download");
+    advised(24, "Qwen/Qwen3-30B-A3B-Instruct-2507",
+            "hf download unsloth/Qwen3-30B-A3B-Instruct-2507-GGUF --include '*Q4_K_M*'\n",
+            "folder");
+    advised(24, "org/Some-8B-GGUF", "hf download org/Some-8B-GGUF --include '*Q4_K_M*'\n",
+            "unsloth");
+    advised(24, "org/Some-1B-GGUF", "hf download org/Some-1B-GGUF --include '*Q8_0*'\n", "unsloth");
+    advised(24, "org/Some-8B:Q5_K_M", "hf download unsloth/Some-8B-GGUF --include '*Q5_K_M*'\n",
+            "folder");
+    advised(24, "meta/Big-70B", "or a GPU such as NVIDIA L40S\n", "hf download");
+    advised(24, "meta/Big-70B", "Qwen3-30B-A3B as Q4_K_M fits here", "hf download");
+    advised(24, "a/b;rm", "Largest models that fit:", "hf download");
+    advised(24, "llama3.1:8b", "ollama pull llama3.1:8b\n", "unsloth");
+    advised(2, "llama3.1:8b", "none of them fits", "ollama pull");
+}
+
+// It has one format, and Ollama's file names an architecture of its own.
+CASE(gpt_oss_is_sized_as_it_is_published) {
+    static const char *const names[] = {"openai/gpt-oss-20b", "gpt-oss:20b", "gpt-oss",
+                                        "unsloth/gpt-oss-20b-GGUF"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        advised(24, names[i], "MXFP4, which needs about 12.", "ollama");
+        advised(24, names[i], "hf download ggml-org/gpt-oss-20b-GGUF --include '*mxfp4*'\n",
+                "BF16");
+        advised(8, names[i], "does not fit\n", "hf download");
+    }
+    advised(24, "openai/gpt-oss-120b", "MXFP4, which needs about 63.", "hf download");
+    advised(
+        24, "openai/gpt-oss-120b",
+        "or a GPU such as NVIDIA A100 80 GB SXM (runnel plan gpt-oss-120b:MXFP4 --device a100-80)",
+        "BF16");
+    advised(96, "gpt-oss:120b", "hf download ggml-org/gpt-oss-120b-GGUF --include '*mxfp4*'\n", "");
+}
+
+CASE(the_recommended_model_is_the_largest_that_fits) {
+    static const struct {
+        double gb;
+        const char *repository, *larger;
+    } cases[] = {{2, "Qwen/Qwen3-0.6B-GGUF", "1.7B"},
+                 {4, "Qwen/Qwen3-4B-GGUF", "8B"},
+                 {8, "Qwen/Qwen3-8B-GGUF", "14B"},
+                 {16, "ggml-org/gpt-oss-20b-GGUF", "30B"},
+                 {24, "Qwen/Qwen3-30B-A3B-GGUF", "120b"},
+                 {96, "ggml-org/gpt-oss-120b-GGUF", "405b"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[128];
+        snprintf(command, sizeof command, ":\n  hf download %s --include '*", cases[i].repository);
+        advised(cases[i].gb, "", command, cases[i].larger);
+    }
+    advised(8, "",
+            "curl -L -o Qwen3-8B-Q4_K_M.gguf "
+            "https://huggingface.co/Qwen/Qwen3-8B-GGUF/resolve/main/Qwen3-8B-Q4_K_M.gguf\n",
+            "");
+    advised(8, "", "  ollama pull qwen3:8b\n    then  runnel run -m qwen3:8b\n", "");
+    advised(16, "", "ggml-org/gpt-oss-20b-GGUF", "ollama");
+    advised(0.5, "", "The smallest of the usual models, Qwen3-0.6B as Q8_0, needs ", "hf download");
 }
 
 CASE(models_have_short_names) {

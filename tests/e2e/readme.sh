@@ -43,7 +43,7 @@ while IFS= read -r line <&3; do
         pasted "$line"
         expect "$line: writes a text" [ -s out ]
         ;;
-    'runnel models' | 'runnel plan '* | 'runnel bench model.gguf '*)
+    'runnel models' | 'runnel models --help' | 'runnel plan '* | 'runnel bench model.gguf '*)
         pasted "$line"
         expect "$line: prints its lines" [ "$(wc -l <out)" -gt 1 ]
         ;;
