@@ -2,7 +2,6 @@
 // warning names it, and the variable that was probably meant. It is no error, because a variable
 // may be meant for another version of the program. Called by options_parse.
 #include <string.h>
-#include <strings.h>
 
 #include "app.h"
 
@@ -47,13 +46,13 @@ static void flag_of(const char *name, char out[OPTION_NAME_SIZE]) {
     }
 }
 
-// The variable of the command's option that has this flag, or nearly so; NULL if there is none.
+// The variable of the command's option with this flag, an alias of it, or nearly one of them; NULL
+// if there is none.
 static const char *twin_near(enum command_id command, const char *flag,
                              char buffer[OPTION_NAME_SIZE]) {
     struct option_row row;
-    int id = option_find(command, flag, strlen(flag));
-    const char *near = id < 0 ? option_nearest(command, flag) : NULL;
-    if (near) id = option_find(command, near, strlen(near));
+    const char *near = option_nearest(command, flag);
+    const int id = near ? option_find(command, near, strlen(near)) : -1;
     if (id < 0 || !option_row_get(command, (enum option_id)id, &row)) return NULL;
     return option_environment(&row, buffer);
 }
