@@ -53,8 +53,8 @@ static const struct {
     {"ps", "GET /api/ps of a server lists the models that are loaded"},
     {"stop", "POST /models/unload of a server unloads a model"},
     {"pull|push|fetch|download|search|login|cp|rm|create",
-     "nothing is downloaded or stored: -m finds models of other programs by name, as from 'hf "
-     "download REPO'"},
+     "nothing is downloaded or stored: 'runnel models --help' says how to get a model, which -m "
+     "finds by its name"},
     {"quantize|convert|export", "files are taken as they are: use the tools of llama.cpp"},
     {"man", "'runnel help --man COMMAND' prints a manual page"},
 };

@@ -188,6 +188,7 @@ refused 2 "--trace: none/trace: No such file" serve --trace none/trace
 refused 2 "bad.conf:1: unknown option 'prot'; did you mean 'port'" serve --config bad.conf
 refused 2 "none.jinja: No such file" serve --chat-template none.jinja
 refused 2 "--chat-template: 'chatmal' is neither a file nor a template of ours" serve --chat-template chatmal
+refused 2 "--chat-template-kwargs: '7' is a number, not an object" serve --chat-template-kwargs 7
 refused 2 "broken.jinja: chat template: line 1, column 8" serve --chat-template broken.jinja
 refused 2 "cut.gguf: tensor token_embd.weight: offset" serve -m cut.gguf
 refused 2 "vocab.gguf: holds no tensors" serve -m "$VOCAB"

@@ -27,7 +27,9 @@ refused 2 "'xyzzy'" xyzzy
 refused 2 "'ins'.*did you mean 'inspect'" ins
 refused 2 "'man'; 'runnel help --man COMMAND' prints a manual page" man
 refused 2 "'chat'; 'runnel run' does it" chat
-refused 2 "'pull'; nothing is downloaded" pull llama3
+refused 2 "'pull'; nothing is downloaded or stored: 'runnel models --help' says how" pull llama3
+run help models
+expect "the help of models says how to get one: $(tail -n 20 out)" grep -q '^getting a model:$' out
 refused 2 "'-m': a command comes first, such as 'runnel run -m'" -m x
 touch some.gguf
 refused 2 "'some.gguf' is not a command; did you mean 'runnel run some.gguf'" some.gguf
