@@ -36,7 +36,7 @@ static const struct advice *best_find(const struct room *room) {
     return NULL;
 }
 
-// A GPU that holds that many bytes: the smallest one that the backends have kernels for. NULL:
+// The smallest GPU that holds that many bytes and that a backend has kernels for; NULL if there is
 // none.
 static const char *gpu_find(double bytes, const char **name) {
     static const struct {
@@ -217,14 +217,22 @@ static void gguf_say(FILE *out, const struct advice_wanted *wanted, const struct
     hf_say(out);
 }
 
-// best: the format that fits, NULL if none is known to.
+// Whether a format that was asked for is no larger than the best one that fits. Formats whose size
+// is not computed are taken.
+static bool tag_fits(const char *tag, const char *best) {
+    if (!best || !strcmp(best, "BF16")) return true;
+    if (is_among("BF16|F16|F32", tag)) return false;
+    return strcasecmp(tag, "Q8_0") != 0 || !strcmp(best, "Q8_0");
+}
+
+// best: the format that fits; NULL if none is known to.
 static void repository_say(FILE *out, const struct advice_wanted *wanted, double parameters,
                            const char *best) {
     const struct advice *row = row_find(wanted);
     const bool is_gguf = ends_in_gguf(wanted->name);
     char text[32];
     if (*wanted->tag) {
-        gguf_say(out, wanted, row, wanted->tag, is_gguf);
+        gguf_say(out, wanted, row, tag_fits(wanted->tag, best) ? wanted->tag : best, is_gguf);
     } else if (is_gguf) {
         // small models are mostly published as Q8_0
         const bool is_small =

@@ -8,7 +8,7 @@
 struct advice_wanted {
     const char *whole; // as given
     const char *name;  // without the tag
-    const char *tag;   // "": none
+    const char *tag;   // "" if there is none
 };
 
 // Says what to download for this machine, and by which commands.

@@ -321,6 +321,11 @@ CASE(the_advice_for_a_missing_model_fits_the_memory) {
     advised(24, "org/Some-1B-GGUF", "hf download org/Some-1B-GGUF --include '*Q8_0*'\n", "unsloth");
     advised(24, "org/Some-8B:Q5_K_M", "hf download unsloth/Some-8B-GGUF --include '*Q5_K_M*'\n",
             "folder");
+    advised(24, "org/Some-30B:Q8_0",
+            "Q4_K_M fits\n  fetch a file in Q4_K_M from Hugging Face:  hf download "
+            "unsloth/Some-30B-GGUF --include '*Q4_K_M*'\n",
+            "'*Q8_0*'");
+    advised(24, "org/Some-8B-GGUF:q8_0", "hf download org/Some-8B-GGUF --include '*q8_0*'\n", "");
     advised(24, "meta/Big-70B", "or a GPU such as NVIDIA L40S\n", "hf download");
     advised(24, "meta/Big-70B", "Qwen3-30B-A3B as Q4_K_M fits here", "hf download");
     advised(24, "a/b;rm", "Largest models that fit:", "hf download");
