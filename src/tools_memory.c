@@ -90,6 +90,7 @@ rn_status tools_memory(const rn_model *model, const struct tools_memory_wanted *
                        struct tools_memory *out, rn_error *err) {
     const struct place_wanted place = {.name = wanted->place.backend,
                                        .device = wanted->place.device,
+                                       .is_absent = wanted->place.is_absent,
                                        .kv_type = wanted->kv_type,
                                        .plan = tools_plan(model)};
     struct sizing s = {.plan = tools_plan(model), .wanted = wanted, .out = out};

@@ -368,8 +368,10 @@ static rn_status memory_check(const struct tools_runner *runner, const struct ba
 }
 
 static struct place_wanted place_of(const struct tools_place *place, const char *kv_type) {
-    return (
-        struct place_wanted){.name = place->backend, .device = place->device, .kv_type = kv_type};
+    return (struct place_wanted){.name = place->backend,
+                                 .device = place->device,
+                                 .is_absent = place->is_absent,
+                                 .kv_type = kv_type};
 }
 
 // Finds the runner's place, and asks how much of its memory is needed. RN_ERR_NOMEM: it has less.

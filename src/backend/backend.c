@@ -9,6 +9,9 @@
 static const struct backend_class *const built_in[] = {&backend_cpu};
 enum { N_BUILT_IN = sizeof built_in / sizeof *built_in };
 
+static const struct backend_class *const planned[] = {&backend_cpu, &backend_cuda_planned};
+enum { N_PLANNED = sizeof planned / sizeof *planned };
+
 // Best first. A name that is not built in is that of a plug-in.
 static const char *const order[] = {"cuda", "cpu", NULL};
 
@@ -202,6 +205,12 @@ static const char *kv_type_own(const char *name) {
     if (!strcmp(name, theirs)) return ours;
 #include "plan/kv_words.def"
     return name;
+}
+
+const struct backend_class *backend_planned(const char *name) {
+    for (int i = 0; i < N_PLANNED; i++)
+        if (strcmp(planned[i]->name, name) == 0) return planned[i];
+    return NULL;
 }
 
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,

@@ -6,6 +6,11 @@
 #include "backend/plugin.h"
 
 extern const struct backend_class backend_cpu;
+extern const struct backend_class backend_cuda_planned; // cuda/sizes/planned.c
+
+// The class of a backend for plans of a machine that is not here: its name, KV types, device and
+// need alone. No plug-in is loaded. NULL if there is no such backend.
+const struct backend_class *backend_planned(const char *name);
 
 // backend_find of a name or path.
 rn_status table_find(const char *name, int device, const struct plugin_folders *folders,

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "choose_scratch.h"
+
 #ifdef __cplusplus
 #define _Static_assert static_assert
 #endif
@@ -26,14 +28,9 @@
 
 enum {
     CHOOSE_FEW = CHOOSE_THREADS, // candidates that one block sorts
-    CHOOSE_PEAK_IDS = 64,        // ids whose largest logit is kept
-    CHOOSE_PART_IDS = 2048,      // ids of a block of the kernels that share a row
     CHOOSE_PART_THREADS = 256,
     CHOOSE_MASS_IDS = 8192, // ids of a block that measures
     CHOOSE_MASS_THREADS = 512,
-    CHOOSE_STEPS = 2048,        // of distances: digits of sums of mass
-    CHOOSE_ROWS_LEAST = 64,     // rows with room for candidates, where a step has as many
-    CHOOSE_ROOM = 288 << 20,    // bytes that more of them take at most
     CHOOSE_MAX_VOCAB = 1 << 22, // bits of an id in the keys of a sort
 
     // bytes of a block's shared memory
@@ -73,20 +70,6 @@ struct choose_plan {
     uint32_t flags; // of all rows together
 };
 
-// Memory of the kernels, shared by the launches of one stream.
-struct choose_scratch {
-    uint64_t *top;                // [rows, parts] the best logit of each part with its id
-    uint64_t *drawn;              // [rows, parts] the best sum of logit and noise
-    uint64_t *mass;               // [room, CHOOSE_STEPS] units by distance from the best
-    float *peak;                  // [room, peaks] the largest logit of each CHOOSE_PEAK_IDS ids
-    float *value;                 // [room, stride] edited logits, then candidates
-    int32_t *id;                  // [room, stride] of candidates
-    int32_t *count;               // [rows, parts] logits that are candidates
-    uint32_t *arrived;            // [rows] 0 between launches
-    int64_t stride, peaks, parts; // of a row
-    int64_t room;                 // rows with room for candidates: those of a launch that needs it
-};
-
 // The one argument of every kernel.
 struct choose_args {
     const uint8_t *base;          // of the description
@@ -112,13 +95,6 @@ uint64_t choose_bytes(const struct choice *choice, int n_choices, int n_rows);
 // point to was read when this returns.
 void choose_write(const struct choice *choice, int n_choices, int n_rows, uint8_t *to,
                   struct choose_plan *out);
-
-// --- memory ---
-
-uint64_t choose_scratch_bytes(int max_rows, int n_vocab);
-// memory: on the device, aligned to 256 bytes, all zero.
-void choose_scratch_init(struct choose_scratch *scratch, int max_rows, int n_vocab,
-                         uint8_t *memory);
 
 // --- the launches ---
 

@@ -1,6 +1,6 @@
 // How weights are stored on the device: in units of 16 rows x 32 columns, packed so that the A
-// operands of two mma.m16n8k16 are a few wide loads of each lane. codec.c packs; codec.cuh decodes
-// and states the layouts. A unit begins at a multiple of 16 bytes and holds its own scales.
+// operands of two mma.m16n8k16 are a few wide loads of each lane. sizes/codec.c packs; codec.cuh
+// decodes and states the layouts. A unit begins at a multiple of 16 bytes and holds its own scales.
 //
 // A quantized weight becomes one f16 number: f16(s * q), or f16(s * q + o) with a single rounding.
 // s and o are the scale and offset in f16: a finite number beyond the range becomes the largest

@@ -71,37 +71,6 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
     return RN_OK;
 }
 
-// The layout refuses ops by their names, so it comes first. Then groups are refused that pages have
-// no layout for.
-static rn_status layout_check(const struct plan *plan, const struct backend_sizes *sizes,
-                              const char *kv_type, struct arena *arena, struct cuda_layout *out,
-                              rn_error *err) {
-    rn_status status = cuda_layout_make(plan, sizes, arena, out, err);
-    for (int g = 0; g < plan->n_group_all && !status; g++)
-        status = kv_group_check(&plan->group[g], kv_type_of(kv_type), err);
-    return status;
-}
-
-// Bytes of a page of a group: all its layers.
-static uint64_t page_bytes_of(const struct plan *plan, int g, const struct backend_sizes *sizes,
-                              int kv_type) {
-    const struct plan_kv_group *group = &plan->group[g];
-    if (group->kind != KV_RECURRENT) return cuda_page_bytes(group, kv_type);
-    return (uint64_t)group->n_layer * cuda_state_bytes(plan, g, sizes->bf16_states);
-}
-
-static rn_status cuda_need(const struct plan *plan, const struct backend_sizes *sizes,
-                           const char *kv_type, struct backend_need *out, rn_error *err) {
-    struct arena arena = {0};
-    struct cuda_layout layout;
-    const rn_status status = layout_check(plan, sizes, kv_type, &arena, &layout, err);
-    *out = (struct backend_need){.weights = layout.weight_bytes, .step = layout.step_bytes};
-    for (int g = 0; g < plan->n_group_all && !status; g++)
-        out->kv.page[g] = page_bytes_of(plan, g, sizes, kv_type_of(kv_type));
-    arena_deinit(&arena);
-    return status;
-}
-
 // ---------------------------------------------------------------- create, destroy
 
 static void cuda_destroy(struct backend *backend) {
@@ -129,7 +98,7 @@ static rn_status memory_take(struct cuda_backend *b, const struct backend_config
     uint64_t kv = 0;
     for (int g = 0; g < b->plan->n_group_all; g++) {
         const uint64_t n_layer = (uint64_t)b->plan->group[g].n_layer;
-        const uint64_t bytes = page_bytes_of(b->plan, g, &b->sizes, b->kv_type);
+        const uint64_t bytes = cuda_group_bytes(b->plan, g, &b->sizes, b->kv_type);
         b->kv[g].n_layer = n_layer;
         b->kv[g].page_bytes = bytes / n_layer;
         b->kv[g].layer_bytes = bytes / n_layer * config->n_pages[g];
@@ -234,7 +203,8 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (config->variant && strcmp(config->variant, b->variant) != 0)
         return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",
                        config->variant, b->variant);
-    if ((s = layout_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, err))) return s;
+    if ((s = cuda_layout_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, err)))
+        return s;
     if ((s = kernels_prepare(b, err))) return s;
     if ((s = cuda_heads_prepare(b, err))) return s;
     if ((s = cuda_latent_prepare(b, err))) return s;
@@ -262,7 +232,7 @@ static rn_status cuda_create(const struct plan *plan, const struct backend_confi
         return err_set(err, RN_ERR_ARG,
                        "max_tokens %d, max_logits %d, max_seqs %d: expected 1 or more",
                        config->sizes.max_tokens, config->sizes.max_logits, config->sizes.max_seqs);
-    const char *kv_name = config->kv_type ? config->kv_type : "f16";
+    const char *kv_name = config->kv_type ? config->kv_type : CUDA_KV_DEFAULT;
     if (kv_type_of(kv_name) < 0)
         return err_set(err, RN_ERR_ARG, "cuda: KV type '%.32s' is unknown", kv_name);
     struct cuda_backend *b = calloc(1, sizeof *b);
@@ -383,7 +353,7 @@ static void cuda_profile(struct backend *backend, bool on) {
 static const struct backend_class backend_cuda = {
     .name = "cuda",
     .kv_types = cuda_kv_names,
-    .kv_default = "f16",
+    .kv_default = CUDA_KV_DEFAULT,
     .device = cuda_device,
     .need = cuda_need,
     .create = cuda_create,

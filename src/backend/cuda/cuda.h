@@ -1,5 +1,5 @@
-// The CUDA backend's own state. cuda.c creates and destroys it; layout.c says where each thing is;
-// weights.c packs and uploads; program*.c write the lists of stages; submit.c runs steps:
+// The CUDA backend's own state. cuda.c creates and destroys it; sizes/layout.c says where each
+// thing is; weights.c packs and uploads; program*.c write the lists of stages; submit.c runs steps:
 // upload.c makes what a step brings, launches.c what it runs, graphs.c records it. attention.c has
 // the launches of attention. launch.h is one launch. page_bytes.c copies pages for a store.
 //
@@ -14,69 +14,13 @@
 #include "backend/backend.h"
 #include "backend/cuda/attention_streams.h"
 #include "backend/cuda/choose.h"
-#include "backend/cuda/codec.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/kv.h"
+#include "backend/cuda/layout.h"
 #include "backend/cuda/route.h"
 #include "backend/cuda/step.h"
 
-// What a weight is on the device.
-enum weight_use {
-    USE_NONE,
-    USE_MATRIX, // units
-    USE_FIRST,  // units of a pair of matrices whose results are gated: this one has the gates
-    USE_SECOND, // the other one of a pair; its units are the first one's
-    USE_VECTOR, // f32
-};
-
-struct cuda_weight {
-    enum weight_use use;
-    int pair; // USE_FIRST: the second
-    enum codec_id codec;
-    int n_units;       // of a tile
-    int64_t n_tiles;   // of one matrix
-    uint64_t bytes;    // of one matrix on the device
-    uint64_t at;       // of the weights' memory; experts follow each other
-    uint64_t table_at; // experts: of their addresses
-};
-
-struct cuda_buffer {
-    uint64_t at; // of the step's memory: f32 [rows * slots, ld]
-    int ld;
-    uint64_t at16[2]; // 16-bit rows [rows * slots, ld16], f16 and bf16; 0: none
-    int ld16;
-    int n_groups;   // of 8 rows, where 16-bit rows are tiled
-    int64_t n_rows; // rows * slots
-};
-
-// The device's memory, by offsets: the same for `need` and for `create`.
-struct cuda_layout {
-    struct cuda_weight *weight; // [n_weight]
-    struct cuda_buffer *buffer; // [n_buffer]
-    uint64_t weight_bytes;      // of all
-    uint64_t step_bytes;
-    uint64_t rope_at[8];     // [n_rope] tables: [max_tokens, n_rot / 2] of cosine and sine
-    uint64_t inv_freq_at[8]; // of the weights' memory
-    uint64_t pair_bias_at;   // of the weights' memory: biases of pairs, one after the other
-    uint64_t constant_at[2]; // of the weights' memory: n_constants zeros, and as many ones
-    int n_constants;
-    uint64_t route_at;   // tables of routes
-    uint64_t weighed_at; // 16-bit rows of STAGE_WEIGH
-    uint64_t parts_at, counters_at;
-    uint64_t sums_at, sums_bytes, sums_counters_at; // of products that are cut into parts
-    uint64_t choose_at, chosen_at;
-    int max_expert, max_used;
-    int64_t max_pairs;
-};
-
-enum { CUDA_MAX_ROPE = 8, N_FLIGHTS = BACKEND_MAX_DEPTH, CUDA_PARTS = 2 };
-
-// What the device leaves of a step for the host, and the next step: numbers, then the tokens.
-struct cuda_result {
-    uint64_t clock[3];     // nanoseconds: start of the stages, their end, end of the choice
-    uint64_t expert_bytes; // that were read
-};
-#define CUDA_CHOSEN_BYTES(n) (sizeof(struct cuda_result) + ((uint64_t)(n)*4 + 255) / 256 * 256)
+enum { N_FLIGHTS = BACKEND_MAX_DEPTH, CUDA_PARTS = 2 };
 
 enum { CUDA_CHOOSE_AT = 512 }; // of the choices' description in an upload, behind `struct step`
 
@@ -190,17 +134,11 @@ struct cuda_backend {
     char variant[32];
 };
 
-// Floats from row to row of a buffer of that width.
-static inline int cuda_ld(int width) { return (width + 31) / 32 * 32; }
-
 static inline const float *cuda_row_at(const struct cuda_backend *b, int buffer, int row) {
     const struct cuda_buffer *own = &b->layout.buffer[buffer];
     return (const float *)(const void *)(b->memory + own->at) + (int64_t)row * own->ld;
 }
 
-// layout.c
-rn_status cuda_layout_make(const struct plan *plan, const struct backend_sizes *sizes,
-                           struct arena *arena, struct cuda_layout *out, rn_error *err);
 // weights.c
 rn_status cuda_weights_load(struct cuda_backend *b, const struct backend_config *config,
                             rn_error *err);
@@ -271,10 +209,6 @@ bool cuda_gate_is_alone(const struct stage *s, bool is_small);
 cudaError_t cuda_gate_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                              const struct cuda_shape *shape, struct launch_clock clock);
 // state.c
-// Where the op's part begins in its layer's part of a page.
-uint64_t cuda_state_at(const struct plan *plan, const struct op *op, bool is_bf16);
-// Bytes of a page of a recurrent group, of one layer.
-uint64_t cuda_state_bytes(const struct plan *plan, int group, bool is_bf16);
 // The kernels may take as much shared memory as a block can have.
 cudaError_t cuda_state_prepare(const struct cuda_backend *b);
 cudaError_t cuda_state_launch(struct cuda_backend *b, const struct stage *s,
@@ -295,23 +229,9 @@ rn_status cuda_heads_prepare(struct cuda_backend *b, rn_error *err);
 cudaError_t cuda_heads_launch(struct cuda_backend *b, const struct stage *s, int n_rows,
                               struct launch_clock clock);
 
-// The end of the part of the plan that has the op: the model, or its draft block.
-int cuda_part_end(const struct plan *plan, int op);
 // product_many.c
 cudaError_t cuda_many_launch(struct cuda_backend *b, const struct stage *stage, int n_rows,
                              struct launch_clock clock);
-
-bool cuda_is_product(const struct op *op);
-// Experts whose input is multiplied by their weights.
-bool cuda_weighs(const struct op *op);
-bool cuda_reads(const struct op *op, int buffer);
-// The op that makes the pair of two products, or NULL: OP_GATE whose inputs they are.
-const struct op *cuda_pair_of(const struct plan *plan, int op, int *second);
-// How a product's input is rounded: f16 (0) or bf16 (1).
-int cuda_input_type(const struct plan *plan, const struct op *op);
-// Whether each reader of the rows that op wrote is a product that reads 16-bit rows of one type;
-// *type is theirs.
-bool cuda_only_products_read(const struct plan *plan, int op, int *type);
 
 rn_status cuda_fault(cudaError_t code, rn_status status, const char *what, rn_error *err);
 

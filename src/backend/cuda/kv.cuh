@@ -1,5 +1,5 @@
 // KV pages on the device: the layout of a head, its fragments for the matrix units, and the append
-// of keys and values. pages.cuh clears and copies pages. kv.c has the same bytes for
+// of keys and values. pages.cuh clears and copies pages. sizes/kv.c has the same bytes for
 // the host. Attention (attention.cuh) reads pages by the functions here.
 #ifndef RN_BACKEND_CUDA_KV_CUH
 #define RN_BACKEND_CUDA_KV_CUH

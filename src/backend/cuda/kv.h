@@ -1,5 +1,5 @@
 // The KV types of the CUDA backend and the bytes of their pages, for the host. The layout inside a
-// page is kv.cuh's. Called by cuda.c and layout.c.
+// page is kv.cuh's. Called by cuda.c and by the files of sizes/.
 //
 // A page has PAGE_TOKENS positions of all layers of a group: for each KV head of a layer the keys,
 // the values, and the scales where the type has them. Layers of a group have equal bytes. All pages
@@ -11,7 +11,8 @@
 #include "backend/cuda/stage.h"
 
 extern const char *const cuda_kv_names[KV_TYPES + 1]; // by enum kv_type; the last is NULL
-int kv_type_of(const char *name);                     // -1: unknown
+#define CUDA_KV_DEFAULT "f16"
+int kv_type_of(const char *name); // -1: unknown
 
 // Whether the kernels have the group's shape.
 rn_status kv_group_check(const struct plan_kv_group *group, int type, rn_error *err);

@@ -4,9 +4,16 @@
 #include "backend/table.h"
 #include "base/memory.h"
 
+static rn_status planned_class(const char *name, struct backend_place *out, rn_error *err) {
+    out->cls = backend_planned(name);
+    if (!out->cls) return err_set(err, RN_ERR_ARG, "backend '%.64s' cannot be planned for", name);
+    return out->cls->device(0, &out->device, err);
+}
+
 static rn_status find_class(const struct place_wanted *wanted, struct backend_place *out,
                             rn_error *err) {
     if (wanted->cls) return wanted->cls->device(wanted->device, &out->device, err);
+    if (wanted->is_absent) return planned_class(wanted->name, out, err);
     if (backend_is_auto(wanted->name))
         return backend_best_for(wanted->plan, wanted->device, &out->cls, &out->device, out->note,
                                 err);

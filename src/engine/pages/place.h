@@ -18,6 +18,7 @@ struct backend_place {
 struct place_wanted {
     const char *name;                // of the backend; NULL or "auto": the best available one
     int device;                      // its number
+    bool is_absent;                  // the machine is not here: `name` is planned for
     const struct backend_class *cls; // instead of a name; NULL: by the name
     const char *kv_type;             // NULL: the backend's default
     bool bf16_states;                // as in backend_sizes

@@ -3,8 +3,11 @@
 // exist as 16-bit rows.
 #include <string.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/choose_scratch.h"
 #include "backend/cuda/heads.h"
+#include "backend/cuda/kv.h"
+#include "backend/cuda/layout.h"
+#include "backend/cuda/route.h"
 
 enum { ALIGN = 256 };
 

@@ -1,0 +1,19 @@
+// The class of GPUs that are not here: its KV types and its sums are the backend's own. The program
+// plans with it (backend_planned) and never creates a backend of it.
+#include "backend/cuda/kv.h"
+#include "backend/cuda/layout.h"
+#include "backend/table.h"
+
+static rn_status device(int index, struct backend_device *out, rn_error *err) {
+    (void)index, (void)err;
+    *out = (struct backend_device){.pages = PAGES_FIXED,
+                                   .depth = BACKEND_MAX_DEPTH,
+                                   .runs_blocks = true};
+    return RN_OK;
+}
+
+const struct backend_class backend_cuda_planned = {.name = "cuda",
+                                                   .kv_types = cuda_kv_names,
+                                                   .kv_default = CUDA_KV_DEFAULT,
+                                                   .device = device,
+                                                   .need = cuda_need};
