@@ -1,6 +1,7 @@
 // See machine.h.
 #include "plan/machine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,15 +30,16 @@ static const struct device_class classes[CLASS_COUNT] = {
 
 static const struct device devices[] = {
 #define CLASS(...)
-#define DEVICE(name, title, class, memory, bandwidth, tflops, int8)                                \
-    {name, title, &classes[CLASS_##class], memory, bandwidth, tflops, int8},
+#define BACKEND_CUDA "cuda"
+#define BACKEND_CPU  "cpu"
+#define BACKEND_NONE NULL
+#define DEVICE(name, title, class, backend, memory, bandwidth, tflops, int8)                       \
+    {name, title, &classes[CLASS_##class], BACKEND_##backend, memory, bandwidth, tflops, int8},
 #include "plan/devices.def"
 #undef CLASS
 #undef DEVICE
 };
 enum { N_DEVICES = sizeof devices / sizeof *devices };
-
-const char *const machine_kv_types[MACHINE_KV_TYPES + 1] = {"f32", "f16", "int8", "int4", NULL};
 
 const struct device *device_at(int index) { return index < N_DEVICES ? &devices[index] : NULL; }
 
@@ -103,8 +105,48 @@ static int rate_read(const struct options *options, enum option_id id, const cha
     return APP_OK;
 }
 
+// The device whose name begins so, or is near; NULL: none does.
+static const char *device_meant(const char *text) {
+    const char *names[N_DEVICES];
+    for (int i = 0; i < N_DEVICES; i++) {
+        names[i] = devices[i].name;
+        if (*text && !strncasecmp(names[i], text, strlen(text))) return names[i];
+    }
+    return nearest_word(text, names, N_DEVICES);
+}
+
+// "h200x8", "2x h100", "l4:4", "h200,h200": the number of devices; 0 or 1: text does not say so.
+// one is the name of one of them.
+static int devices_counted(const char *text, char one[64]) {
+    static const char marks[] = " xX*:";
+    const size_t len = strlen(text), digits = strspn(text, "0123456789");
+    size_t tail = len;
+    int n = 0;
+    snprintf(one, 64, "%.*s", (int)strcspn(text, ",+"), text);
+    for (const char *c = text; *c; c++) n += *c == ',' || *c == '+';
+    if (n) return n + 1;
+    if (len > 60) return 0;
+    if (digits && digits < 5 && text[digits] && strchr(marks, text[digits])) {
+        snprintf(one, 64, "%s", text + digits + strspn(text + digits, marks));
+        return atoi(text);
+    }
+    while (tail && text[tail - 1] >= '0' && text[tail - 1] <= '9') tail--;
+    if (tail == len || len - tail > 4 || tail < 2 || !strchr(marks, text[tail - 1])) return 0;
+    n = atoi(text + tail);
+    while (tail && strchr(marks, text[tail - 1])) tail--;
+    snprintf(one, 64, "%.*s", (int)tail, text);
+    return n;
+}
+
 static int device_unknown(const struct options *options, const char *text) {
-    char name[OPTION_NAME_SIZE], known[640] = "";
+    char name[OPTION_NAME_SIZE], known[640] = "", one[64];
+    const int n = devices_counted(text, one);
+    const char *single = n > 1 ? device_meant(one) : NULL;
+    if (single)
+        return app_fail(APP_USAGE,
+                        "%s: '%s' is %d devices, and runnel runs a model on one; name one, such as "
+                        "%s (more of them serve more users as replicas)",
+                        option_name(options, OPT_DEVICE, name), app_short(text).text, n, single);
     const char *names[N_DEVICES];
     size_t len = 0;
     for (int i = 0; i < N_DEVICES; i++) {
@@ -141,6 +183,15 @@ static int options_check(const struct options *options) {
 
 // ---------------------------------------------------------------- figures
 
+// The pages and KV types of a backend whose machine is not here.
+static void bytes_of(const char *backend, struct machine *out) {
+    rn_error err;
+    out->place = (struct tools_place){.backend = backend, .is_absent = true};
+    const rn_status status = tools_device_find(&out->place, &out->on, &err);
+    assert(!status); // the names of the table are backends
+    (void)status;
+}
+
 void machine_of_device(const struct device *device, uint64_t memory, struct machine *out) {
     const struct device_class *class = device->class;
     *out = (struct machine){
@@ -157,6 +208,36 @@ void machine_of_device(const struct device *device, uint64_t memory, struct mach
                     .step_ns = class->step_us * 1e3},
     };
     snprintf(out->name, sizeof out->name, "%s", device->title);
+    bytes_of(device->backend ? device->backend : BACKEND_CPU, out);
+}
+
+void machine_of_bytes(const char *kv_type, struct machine *out) {
+    static const char *const backends[] = {BACKEND_CPU, BACKEND_CUDA};
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        bytes_of(backends[i], out);
+        if (machine_has_kv_type(out, kv_type)) return;
+    }
+}
+
+bool machine_has_kv_type(const struct machine *machine, const char *kv_type) {
+    const char *const *type = machine->on.kv_types;
+    while (*type && strcmp(*type, kv_type) != 0) type++;
+    return *type != NULL;
+}
+
+int machine_kv_check(const struct options *options, const struct machine *machine) {
+    const char *kv_type = option_text(options, OPT_KV_TYPE);
+    char name[OPTION_NAME_SIZE], known[128] = "";
+    if (machine_has_kv_type(machine, kv_type) || !option_given(options, OPT_KV_TYPE)) return APP_OK;
+    for (const char *const *type = machine->on.kv_types; *type; type++) {
+        const size_t len = strlen(known);
+        snprintf(known + len, sizeof known - len, "%s%s", len ? ", " : "", *type);
+    }
+    return app_fail(APP_USAGE, "%s: '%s' is not a KV type of %s (it has %s)",
+                    option_name(options, OPT_KV_TYPE, name), kv_type,
+                    machine->kind == MACHINE_GIVEN ? "the CPU, whose pages --bandwidth plans with"
+                                                   : machine->name,
+                    known);
 }
 
 static int given_read(const struct options *options, uint64_t memory, struct machine *out) {
@@ -175,6 +256,7 @@ static int given_read(const struct options *options, uint64_t memory, struct mac
                             .bandwidth_share = 1,
                             .math_share = 1,
                             .predict = {.bandwidth = bandwidth, .flops = math}};
+    bytes_of(BACKEND_CPU, out);
     return APP_OK;
 }
 
@@ -208,7 +290,7 @@ double machine_ridge(const struct machine *machine) {
 
 int machine_step_tokens(const struct machine *machine) {
     const int own = machine->device                 ? machine->device->class->step_tokens
-                    : machine->kind == MACHINE_HERE ? machine->here.step_tokens
+                    : machine->kind == MACHINE_HERE ? machine->on.step_tokens
                                                     : 0;
     return own > RN_DEFAULT_BATCH_TOKENS ? own : RN_DEFAULT_BATCH_TOKENS;
 }
@@ -318,16 +400,16 @@ static int here_find(const struct options *options, struct machine *out) {
     const bool quiet = option_flag(options, OPT_QUIET);
     char name[OPTION_NAME_SIZE];
     rn_error err = {0};
-    if (tools_device_find(&out->place, &out->here, &err)) return app_fail_error(&err);
-    if (*out->here.note && !quiet && isatty(STDERR_FILENO)) app_fail(APP_OK, "%s", out->here.note);
-    if (!*out->here.name) {
+    if (tools_device_find(&out->place, &out->on, &err)) return app_fail_error(&err);
+    if (*out->on.note && !quiet && isatty(STDERR_FILENO)) app_fail(APP_OK, "%s", out->on.note);
+    if (!*out->on.name) {
         app_cpu_name(out->name, sizeof out->name);
         return APP_OK;
     }
-    snprintf(out->name, sizeof out->name, "%s", out->here.name);
+    snprintf(out->name, sizeof out->name, "%s", out->on.name);
     if (strcmp(option_text(options, OPT_ISA), "auto") != 0 && !quiet)
         app_fail(APP_OK, "%s is for the CPU; %s has kernels of its own",
-                 option_name(options, OPT_ISA, name), out->here.name);
+                 option_name(options, OPT_ISA, name), out->on.name);
     return APP_OK;
 }
 
@@ -337,10 +419,10 @@ int machine_measure(const struct options *options, const struct plan *plan, cons
     char key[RATES_KEY];
     struct progress progress;
     rn_error err = {0};
-    const int code = here_find(options, out);
+    int code = here_find(options, out);
     if (code) return code;
-    const char *isa = *out->here.name ? "auto" : option_text(options, OPT_ISA);
-    if (!option_given(options, OPT_KV_TYPE)) kv_type = out->here.kv_default;
+    const char *isa = *out->on.name ? "auto" : option_text(options, OPT_ISA);
+    if (!option_given(options, OPT_KV_TYPE)) kv_type = out->on.kv_default;
     out->kind = MACHINE_HERE;
     out->bandwidth_share = out->math_share = 1;
     out->rates = calloc(1, sizeof *out->rates);
@@ -353,7 +435,8 @@ int machine_measure(const struct options *options, const struct plan *plan, cons
                           .plan = plan,
                           .heads = {.kv_type = kv_type}};
     needs_read(&m);
-    rates_key_make(&out->here, option_int(options, OPT_THREADS), isa, key);
+    if (m.heads.n_head && (code = machine_kv_check(options, out))) return code;
+    rates_key_make(&out->on, option_int(options, OPT_THREADS), isa, key);
     if (!option_flag(options, OPT_MEASURE)) {
         bool has_attention = false;
         m.has_base = rates_load(key, &m.heads, out->rates, &has_attention);

@@ -17,6 +17,7 @@ struct device_class {
 struct device {
     const char *name, *title;
     const struct device_class *class;
+    const char *backend; // that runs models there; NULL: runnel has none for its GPU
     double memory_gib, bandwidth_gbs, tflops, int8_tops;
 };
 const struct device *device_at(int index); // NULL: no more
@@ -31,19 +32,20 @@ struct machine {
     const struct device *device;        // NULL: it is none of the table
     struct predict_machine predict;     // its rates are `rates`
     struct predict_rates *rates;        // owned; NULL: figures alone
-    struct tools_place place;           // of MACHINE_HERE, where it was measured,
-    struct tools_device here;           // and the device there
+    struct tools_place place;           // whose layouts, KV types and rates these are,
+    struct tools_device on;             // and the device there; empty for MACHINE_NONE
     bool is_kept;                       // all rates were in the file of rates
 };
-
-// KV types of machines that are not here, from large to small; NULL ends them. Their pages are
-// those of the CPU.
-enum { MACHINE_KV_TYPES = 4 };
-extern const char *const machine_kv_types[MACHINE_KV_TYPES + 1];
 
 // The option's values are checked first; kind is MACHINE_NONE where no option names a machine.
 int machine_read(const struct options *options, struct machine *out);
 void machine_of_device(const struct device *device, uint64_t memory, struct machine *out);
+// A machine without rates, for sums of bytes alone: of the CPU, or of the backend that has the KV
+// type.
+void machine_of_bytes(const char *kv_type, struct machine *out);
+bool machine_has_kv_type(const struct machine *machine, const char *kv_type);
+// Refuses a KV type that the machine's backend lacks, and names its own.
+int machine_kv_check(const struct options *options, const struct machine *machine);
 // The rates of this machine that the plan needs, from the file of rates or measured now.
 int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
                     struct machine *out);

@@ -10,10 +10,14 @@ static const char *const formats[] = {"",       "Q8_0", "Q6_K",   "Q5_K_M",
                                       "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K"}; // "": the model's own
 enum { N_FORMATS = sizeof formats / sizeof *formats, OWN_FORMAT = 0 };
 
+enum { MAX_KV_TYPES = 8 };
+
 struct need {
     const struct outline *outline;
     double speed;
-    rn_model *smaller[N_FORMATS]; // owned; NULL: not smaller than the model
+    rn_model *smaller[N_FORMATS];      // owned; NULL if it is not smaller than the model
+    const char *kv_type[MAX_KV_TYPES]; // the workload's own, then smaller ones, from large to small
+    int n_kv;
 };
 
 // A model, a workload and a device together.
@@ -25,7 +29,7 @@ struct verdict {
     double share;
 };
 
-// *parts is the memory of the workload on any machine. TTFT is left out.
+// *workload and *parts are those of the machine. TTFT is left out.
 static void judge_parts(const struct need *need, const rn_model *model,
                         const struct workload *workload, const struct tools_memory *parts,
                         const struct machine *machine, struct verdict *out) {
@@ -37,33 +41,69 @@ static void judge_parts(const struct need *need, const rn_model *model,
     out->suffices = out->row.fits && out->row.user_ts >= need->speed;
 }
 
+// The sums of a workload, which machines of one backend and one size of steps share.
+enum { MAX_SUMS = 8 };
+struct sums {
+    struct {
+        struct workload workload;
+        struct tools_memory memory;
+    } of[MAX_SUMS];
+    int n;
+};
+
+static bool is_same_sum(const struct workload *a, const struct workload *b) {
+    return !strcmp(a->place.backend, b->place.backend) && a->batch_tokens == b->batch_tokens;
+}
+
+// The index in out->of of the machine's sums.
+static rn_status sums_find(const rn_model *model, const struct workload *workload,
+                           const struct machine *machine, struct sums *sums, int *out,
+                           rn_error *err) {
+    const struct workload own = workload_on(workload, machine);
+    for (*out = 0; *out < sums->n; ++*out)
+        if (is_same_sum(&sums->of[*out].workload, &own)) return RN_OK;
+    if (sums->n == MAX_SUMS) *out = --sums->n; // the last one makes room
+    sums->of[*out].workload = own;
+    sums->n++;
+    return sizing_memory(model, &own, 0, &sums->of[*out].memory, err);
+}
+
+// Judges the machine. A machine without the KV type does not suffice.
+static rn_status judge(const struct need *need, const rn_model *model,
+                       const struct workload *workload, const struct machine *machine,
+                       struct sums *sums, struct verdict *out, rn_error *err) {
+    int at;
+    *out = (struct verdict){.device = machine->device};
+    if (!machine_has_kv_type(machine, workload->kv_type)) return RN_OK;
+    const rn_status status = sums_find(model, workload, machine, sums, &at, err);
+    if (!status)
+        judge_parts(need, model, &sums->of[at].workload, &sums->of[at].memory, machine, out);
+    return status;
+}
+
 // The first device of the table, or the machine that was asked for, that suffices. Its TTFT is
 // left out: a search asks this for many workloads.
 static rn_status judge_any(const struct need *need, const rn_model *model,
                            const struct workload *workload, struct verdict *out, rn_error *err) {
     const struct machine *asked = &need->outline->machine;
     const struct device *device;
-    struct tools_memory parts;
-    const rn_status status = sizing_memory(model, workload, 0, &parts, err);
+    struct sums sums = {.n = 0};
     *out = (struct verdict){0};
-    if (status) return status;
-    if (asked->kind != MACHINE_NONE) {
-        judge_parts(need, model, workload, &parts, asked, out);
-        return RN_OK;
-    }
-    for (int i = 0; (device = device_at(i)) && !out->suffices; i++) {
+    if (asked->kind != MACHINE_NONE) return judge(need, model, workload, asked, &sums, out, err);
+    rn_status status = RN_OK;
+    for (int i = 0; (device = device_at(i)) && !out->suffices && !status; i++) {
         struct machine machine;
         machine_of_device(device, asked->memory, &machine);
-        if (tools_memory_fits(&parts, machine.memory))
-            judge_parts(need, model, workload, &parts, &machine, out);
+        status = judge(need, model, workload, &machine, &sums, out, err);
     }
-    return RN_OK;
+    return status;
 }
 
 static void ttft_fill(const rn_model *model, const struct workload *workload,
                       const struct machine *machine, struct verdict *verdict) {
+    const struct workload own = workload_on(workload, machine);
     verdict->row.ttft_ms =
-        sizing_ttft_ms(tools_plan(model), &verdict->memory, machine, workload, workload->users);
+        sizing_ttft_ms(tools_plan(model), &verdict->memory, machine, &own, own.users);
 }
 
 // ---------------------------------------------------------------- changes
@@ -102,17 +142,47 @@ static const rn_model *format_model(const struct need *need, int format) {
     return format == OWN_FORMAT ? need->outline->model : need->smaller[format];
 }
 
-static int kv_own(const struct need *need) {
-    int i = 0;
-    while (i < MACHINE_KV_TYPES - 1 &&
-           strcmp(machine_kv_types[i], need->outline->workload.kv_type) != 0)
-        i++;
-    return i;
+// The smaller type of a machine takes its place in the list, unless it is there.
+static rn_status kv_add(struct need *need, const struct machine *machine, const char *type,
+                        uint64_t bytes[MAX_KV_TYPES], rn_error *err) {
+    struct workload w = workload_on(&need->outline->workload, machine);
+    struct tools_memory memory;
+    int at = 1;
+    for (int i = 0; i < need->n_kv; i++)
+        if (!strcmp(need->kv_type[i], type)) return RN_OK;
+    w.kv_type = type;
+    const rn_status status = sizing_memory(need->outline->model, &w, 0, &memory, err);
+    if (status || memory.user_bytes >= bytes[0] || need->n_kv == MAX_KV_TYPES) return status;
+    while (at < need->n_kv && bytes[at] >= memory.user_bytes) at++;
+    for (int i = need->n_kv++; i > at; i--) {
+        need->kv_type[i] = need->kv_type[i - 1];
+        bytes[i] = bytes[i - 1];
+    }
+    need->kv_type[at] = type;
+    bytes[at] = memory.user_bytes;
+    return RN_OK;
+}
+
+// The KV types that the machine has, or some device of the table.
+static rn_status kv_types_find(struct need *need, rn_error *err) {
+    const struct machine *asked = &need->outline->machine;
+    uint64_t bytes[MAX_KV_TYPES] = {need->outline->memory.user_bytes};
+    rn_status status = RN_OK;
+    need->kv_type[need->n_kv++] = need->outline->workload.kv_type;
+    for (int i = 0; !status; i++) {
+        const struct device *device = asked->kind == MACHINE_NONE ? device_at(i) : NULL;
+        struct machine machine = *asked;
+        if (asked->kind == MACHINE_NONE ? !device : i > 0) break;
+        if (device) machine_of_device(device, 0, &machine);
+        for (const char *const *type = machine.on.kv_types; *type && !status; type++)
+            status = kv_add(need, &machine, *type, bytes, err);
+    }
+    return status;
 }
 
 static struct workload workload_of(const struct need *need, int kv, int users) {
     struct workload w = need->outline->workload;
-    w.kv_type = machine_kv_types[kv];
+    w.kv_type = need->kv_type[kv];
     w.users = users;
     return w;
 }
@@ -149,7 +219,7 @@ static void change_add(const struct need *need, int format, const struct workloa
 // a larger KV type allows too is left out.
 static rn_status change_formats(const struct need *need, struct changes *out, rn_error *err) {
     int end = N_FORMATS;
-    for (int kv = kv_own(need); kv < MACHINE_KV_TYPES; kv++) {
+    for (int kv = 0; kv < need->n_kv; kv++) {
         const struct workload w = workload_of(need, kv, need->outline->workload.users);
         for (int format = 0; format < end; format++) {
             const rn_model *model = format_model(need, format);
@@ -189,15 +259,15 @@ static rn_status users_grow(const struct need *need, const rn_model *model, int 
 // Fewer users: of the model as it is, and where no format and KV type suffices for all users, of
 // those that keep the most.
 static rn_status change_users(const struct need *need, struct changes *out, rn_error *err) {
-    const int all = need->outline->workload.users, own = kv_own(need);
+    const int all = need->outline->workload.users;
     const bool is_alone = out->n > 0;
-    struct workload w = workload_of(need, own, 0);
+    struct workload w = workload_of(need, 0, 0);
     struct verdict verdict = {0};
     int best_format = OWN_FORMAT;
     rn_status status = users_grow(need, need->outline->model, all, &w, &verdict, err);
     if (!status && w.users) change_add(need, OWN_FORMAT, &w, &verdict, out);
     const int alone = w.users;
-    for (int kv = own; kv < MACHINE_KV_TYPES && !is_alone; kv++) {
+    for (int kv = 0; kv < need->n_kv && !is_alone; kv++) {
         for (int format = 0; format < N_FORMATS && !status; format++) {
             struct workload more = workload_of(need, kv, w.users);
             if (!format_model(need, format)) continue;
@@ -241,6 +311,7 @@ static rn_status change_context(const struct need *need, struct changes *out, rn
 static rn_status changes_find(struct need *need, const char *name, struct changes *out,
                               rn_error *err) {
     rn_status status = smaller_open(need, name, err);
+    if (!status) status = kv_types_find(need, err);
     if (!status) status = change_formats(need, out, err);
     if (!status) status = change_users(need, out, err);
     if (!status) status = change_context(need, out, err);
@@ -316,16 +387,15 @@ static int table_show(const struct need *need, json_t *rows, int *n_good) {
     const struct outline *outline = need->outline;
     const bool is_one = outline->machine.kind != MACHINE_NONE;
     const struct device *device;
-    struct tools_memory parts;
+    struct sums sums = {.n = 0};
     int n_shown = 0;
     rn_error err = {0};
-    if (sizing_memory(outline->model, &outline->workload, 0, &parts, &err))
-        return app_fail_error(&err);
     for (int i = 0; (is_one && i == 0) || (!is_one && (device = device_at(i))); i++) {
         struct machine machine = outline->machine;
         struct verdict verdict;
         if (!is_one) machine_of_device(device, outline->machine.memory, &machine);
-        judge_parts(need, outline->model, &outline->workload, &parts, &machine, &verdict);
+        if (judge(need, outline->model, &outline->workload, &machine, &sums, &verdict, &err))
+            return app_fail_error(&err);
         // the machine that was asked for is shown in any case
         if (!verdict.suffices && !is_one) continue;
         ttft_fill(outline->model, &outline->workload, &machine, &verdict);

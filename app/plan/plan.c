@@ -45,7 +45,7 @@ static int workload_read(const struct options *options, struct workload *out) {
                              .n_draft = option_int(options, OPT_DRAFT_MAX),
                              .acceptance = option_real(options, OPT_ACCEPTANCE),
                              .batch_tokens = option_int(options, OPT_BATCH_TOKENS),
-                             .place = TOOLS_PLACE_CPU,
+                             .has_batch_tokens = option_given(options, OPT_BATCH_TOKENS),
                              .kv_type = option_text(options, OPT_KV_TYPE)};
     char name[OPTION_NAME_SIZE];
     lengths_choose(options, out);
@@ -126,14 +126,14 @@ static int model_report(struct outline *outline, struct replay_trace *trace) {
     const bool has_speed = option_given(options, OPT_SPEED);
     int code = APP_OK;
     // which devices suffice is a question without a machine, unless one is named
-    if (outline->machine.kind == MACHINE_NONE && !has_speed) {
+    if (outline->machine.kind == MACHINE_NONE && !has_speed)
         code = machine_measure(options, outline->plan, outline->term, &outline->machine);
-        outline->workload.place = outline->machine.place;
-        if (!option_given(options, OPT_KV_TYPE))
-            outline->workload.kv_type = outline->machine.here.kv_default;
-    }
-    if (!option_given(options, OPT_BATCH_TOKENS))
-        outline->workload.batch_tokens = machine_step_tokens(&outline->machine);
+    else if (outline->machine.kind == MACHINE_NONE)
+        machine_of_bytes(outline->workload.kv_type, &outline->machine);
+    if (!code) code = machine_kv_check(options, &outline->machine);
+    if (!code && !option_given(options, OPT_KV_TYPE))
+        outline->workload.kv_type = outline->machine.on.kv_default;
+    if (!code) outline->workload = workload_on(&outline->workload, &outline->machine);
     if (!code) code = memory_fill(outline);
     if (code) return code;
     if (outline->machine.kind != MACHINE_NONE) rows_fill(outline);

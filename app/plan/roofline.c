@@ -103,8 +103,7 @@ int memory_write(const struct outline *outline, const char *path) {
     int line = 0;
     snprintf(plot.subtitle, sizeof plot.subtitle, "%.80s, %d tokens for each user",
              rn_model_get_info(outline->model)->path, outline->workload.n_ctx);
-    const char *const *types =
-        outline->machine.kind == MACHINE_HERE ? outline->machine.here.kv_types : machine_kv_types;
+    const char *const *types = outline->machine.on.kv_types;
     for (; line < MAX_TYPES - 1 && *types; types++) {
         const char *type = *types;
         if (!strcmp(type, "f32") && strcmp(outline->memory.kv_type, "f32") != 0) continue;

@@ -3,6 +3,13 @@
 
 #include <math.h>
 
+struct workload workload_on(const struct workload *workload, const struct machine *machine) {
+    struct workload out = *workload;
+    out.place = machine->place;
+    if (!out.has_batch_tokens) out.batch_tokens = machine_step_tokens(machine);
+    return out;
+}
+
 double workload_step_tokens(const struct workload *workload) {
     const double a = workload->acceptance;
     if (!workload->n_draft) return 1;

@@ -13,7 +13,8 @@ struct workload {
     int users;
     int n_draft;              // tokens of a draft; 0: none
     double acceptance;        // of a drafted token
-    int batch_tokens;         // most tokens of a step
+    int batch_tokens;         // most tokens of a step,
+    bool has_batch_tokens;    // as the user says; otherwise the machine's own
     struct tools_place place; // whose pages hold the KV
     const char *kv_type;
 };
@@ -30,6 +31,8 @@ struct sizing_row {
     double ttft_ms;   // of a prompt that arrives while the others decode
 };
 
+// The same workload on that machine: its place, and its tokens of a step.
+struct workload workload_on(const struct workload *workload, const struct machine *machine);
 // Tokens of a step that verifies n_draft drafted ones.
 double workload_step_tokens(const struct workload *workload);
 // All of a row but its TTFT, which takes longer to predict than the rest.
