@@ -103,6 +103,7 @@ struct tools_memory_wanted {
     int batch_tokens;         // most tokens of a step
     int shared_tokens;        // of a prefix that all users share
     int draft_tokens;         // of each user in a step
+    const rn_model *draft;    // the draft model, on the same device; NULL if there is none
     uint64_t memory;          // of the device; 0: unknown
 };
 
@@ -119,11 +120,12 @@ struct tools_memory {
     int state_interval;        // tokens from one checkpoint to the next
     uint64_t mtp_bytes;        // KV of the model's own draft block, all users; 0: it has none
     uint64_t reserve_bytes;    // that an engine leaves free
-    uint64_t total_bytes;      // weights, step, KV, states and the draft block's KV
+    uint64_t draft_weight_bytes, draft_step_bytes, draft_kv_bytes; // of the draft model
+    uint64_t total_bytes; // weights, step, KV, states, the draft block's KV and the draft model
     uint64_t kv_token_bytes;
-    struct kv_bytes kv; // a page of each group
-    bool fits;          // total and reserve into the memory, or that is unknown
-    int most_users;     // that fit, up to TOOLS_MOST_USERS; 0 where the memory is unknown, too
+    struct kv_bytes kv, draft_kv; // a page of each group
+    bool fits;                    // total and reserve into the memory, or that is unknown
+    int most_users; // that fit, up to TOOLS_MOST_USERS; 0 where the memory is unknown, too
     const char *kv_type;
     uint64_t here_total, here_free; // memory of the place; 0: unknown
 };

@@ -43,6 +43,27 @@ bool tools_memory_fits(const struct tools_memory *parts, uint64_t memory) {
     return !memory || parts->total_bytes + memory / RESERVE_DIVISOR <= memory;
 }
 
+// The draft model has rows of logits for each sequence alone: it drafts a token at a time.
+static rn_status draft_fill(const struct sizing *s, int users, struct tools_memory *out,
+                            rn_error *err) {
+    const struct tools_memory_wanted *w = s->wanted;
+    if (!w->draft) return RN_OK;
+    const struct plan *plan = tools_plan(w->draft);
+    const int most = rn_model_get_info(w->draft)->n_ctx_train;
+    const struct backend_sizes sizes = {.max_tokens = larger(w->batch_tokens, users),
+                                        .max_logits = users,
+                                        .max_seqs = users};
+    struct backend_need need;
+    const rn_status status = s->place.cls->need(plan, &sizes, s->place.kv_type, &need, err);
+    if (status) return status;
+    const struct kv_config kv = budget_kv_config(plan, &need.kv);
+    out->draft_kv = need.kv;
+    out->draft_weight_bytes = need.weights;
+    out->draft_step_bytes = need.step;
+    out->draft_kv_bytes = kv_need(&kv, w->n_ctx < most ? w->n_ctx : most, 1) * (uint64_t)users;
+    return RN_OK;
+}
+
 // The memory of that many users.
 static rn_status parts_fill(const struct sizing *s, int users, struct tools_memory *out,
                             rn_error *err) {
@@ -52,7 +73,8 @@ static rn_status parts_fill(const struct sizing *s, int users, struct tools_memo
     const struct backend_sizes sizes = {.max_tokens = larger(w->batch_tokens, rows),
                                         .max_logits = rows,
                                         .max_seqs = users};
-    const rn_status status = s->place.cls->need(s->plan, &sizes, s->place.kv_type, &need, err);
+    rn_status status = s->place.cls->need(s->plan, &sizes, s->place.kv_type, &need, err);
+    if (!status) status = draft_fill(s, users, out, err);
     if (status) return status;
     out->weight_bytes = need.weights;
     out->step_bytes = need.step;
@@ -64,7 +86,8 @@ static rn_status parts_fill(const struct sizing *s, int users, struct tools_memo
                          ? budget_block_bytes(s->plan, &need.kv, out->kv_bytes, w->n_ctx)
                          : 0;
     out->reserve_bytes = w->memory / RESERVE_DIVISOR;
-    out->total_bytes = out->weight_bytes + out->step_bytes + out->kv_bytes + out->mtp_bytes;
+    out->total_bytes = out->weight_bytes + out->step_bytes + out->kv_bytes + out->mtp_bytes +
+                       out->draft_weight_bytes + out->draft_step_bytes + out->draft_kv_bytes;
     out->fits = tools_memory_fits(out, w->memory);
     return RN_OK;
 }
@@ -74,7 +97,7 @@ static rn_status users_fit(const struct sizing *s, int *out, rn_error *err) {
     int fits = 0, beyond = TOOLS_MOST_USERS + 1;
     while (beyond - fits > 1) {
         const int middle = fits + (beyond - fits) / 2;
-        struct tools_memory parts;
+        struct tools_memory parts = {0};
         const rn_status status = parts_fill(s, middle, &parts, err);
         if (status) return status;
         if (parts.fits)

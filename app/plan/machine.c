@@ -328,7 +328,6 @@ void rates_key_make(const struct tools_device *device, int n_threads, const char
 struct measuring {
     struct tools_rates_options options;
     struct predict_rates *rates;
-    const struct plan *plan;
     struct rates_attention_key heads;
     bool is_needed[FORMAT_COUNT];
     bool has_base, has_attention;
@@ -367,9 +366,8 @@ static rn_status missing_measure(struct measuring *m, struct progress *progress,
     return status;
 }
 
-// The formats and the heads of the plan.
-static void needs_read(struct measuring *m) {
-    const struct plan *plan = m->plan;
+// The formats of the plan, and its heads where none are known yet.
+static void needs_read(const struct plan *plan, struct measuring *m) {
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
         if (op_is_product(op->kind)) m->is_needed[plan->weight[op->weight].format] = true;
@@ -381,7 +379,6 @@ static void needs_read(struct measuring *m) {
         m->heads.dim_v = group->dim_v;
         m->heads.is_latent = group->is_latent;
     }
-    if (!m->heads.n_head) m->has_attention = true; // there is none to measure
 }
 
 // Rates of a busy machine are kept for days, so it is said.
@@ -413,8 +410,8 @@ static int here_find(const struct options *options, struct machine *out) {
     return APP_OK;
 }
 
-int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
-                    struct machine *out) {
+int machine_measure(const struct options *options, const struct plan *plan,
+                    const struct plan *draft, const struct term *term, struct machine *out) {
     const char *kv_type = option_text(options, OPT_KV_TYPE);
     char key[RATES_KEY];
     struct progress progress;
@@ -432,9 +429,10 @@ int machine_measure(const struct options *options, const struct plan *plan, cons
                                       .n_threads = option_int(options, OPT_THREADS),
                                       .kv_type = kv_type},
                           .rates = out->rates,
-                          .plan = plan,
                           .heads = {.kv_type = kv_type}};
-    needs_read(&m);
+    needs_read(plan, &m);
+    if (draft) needs_read(draft, &m);
+    if (!m.heads.n_head) m.has_attention = true; // there is none to measure
     if (m.heads.n_head && (code = machine_kv_check(options, out))) return code;
     rates_key_make(&out->on, option_int(options, OPT_THREADS), isa, key);
     if (!option_flag(options, OPT_MEASURE)) {

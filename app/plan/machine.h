@@ -47,8 +47,9 @@ bool machine_has_kv_type(const struct machine *machine, const char *kv_type);
 // Refuses a KV type that the machine's backend lacks, and names its own.
 int machine_kv_check(const struct options *options, const struct machine *machine);
 // The rates of this machine that the plan needs, from the file of rates or measured now.
-int machine_measure(const struct options *options, const struct plan *plan, const struct term *term,
-                    struct machine *out);
+// draft: the draft model's plan; NULL if there is none. Its attention is predicted by the model's.
+int machine_measure(const struct options *options, const struct plan *plan,
+                    const struct plan *draft, const struct term *term, struct machine *out);
 void machine_forget(struct machine *machine);
 // Most tokens of a step there, where nobody says.
 int machine_step_tokens(const struct machine *machine);

@@ -147,7 +147,7 @@ int matrix_measure(struct outline *outline) {
     struct op op = {.kind = OP_MATMUL};
     const struct plan plan = {.op = &op, .n_op = 1, .weight = &weight, .n_weight = 1};
     if (code) return code;
-    return machine_measure(outline->options, &plan, outline->term, &outline->machine);
+    return machine_measure(outline->options, &plan, NULL, outline->term, &outline->machine);
 }
 
 int matrix_report(const struct outline *outline, const char *spec) {

@@ -1,6 +1,7 @@
 // `runnel plan --speed`: the devices that give each of the users N tokens/s. Where none does,
 // the changes that would help are computed: smaller formats and KV types, alone and together, fewer
 // users, a shorter context. Where all users cannot be kept, the formats that keep most are found.
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,6 +94,7 @@ static rn_status judge_any(const struct need *need, const rn_model *model,
     rn_status status = RN_OK;
     for (int i = 0; (device = device_at(i)) && !out->suffices && !status; i++) {
         struct machine machine;
+        if (!device->backend) continue; // no advice: runnel does not run on its GPU
         machine_of_device(device, asked->memory, &machine);
         status = judge(need, model, workload, &machine, &sums, out, err);
     }
@@ -322,12 +324,13 @@ static rn_status changes_find(struct need *need, const char *name, struct change
 // ---------------------------------------------------------------- showing
 
 static void verdict_print(const struct outline *outline, const struct verdict *v) {
-    char used[32], of[32], bound[BOUND_TEXT];
+    char used[32], of[32], bound[BOUND_TEXT], name[160];
     const uint64_t memory = outline->machine.memory ? outline->machine.memory
                             : v->device             ? (uint64_t)(v->device->memory_gib * 0x1p30)
                                                     : 0;
-    printf("  %-30s %10s of %-8s %9.1f %11.1f %12.1f  %3.0f%%  %s\n",
-           v->device ? v->device->title : outline->machine.name,
+    snprintf(name, sizeof name, "%s%s", v->device ? v->device->title : outline->machine.name,
+             v->device && !v->device->backend ? " *" : "");
+    printf("  %-30s %10s of %-8s %9.1f %11.1f %12.1f  %3.0f%%  %s\n", name,
            human_bytes((double)v->memory.total_bytes, used),
            memory ? human_bytes((double)memory, of) : "?", v->row.user_ts, v->row.total_ts,
            v->row.ttft_ms, 100 * v->share,
@@ -335,12 +338,14 @@ static void verdict_print(const struct outline *outline, const struct verdict *v
 }
 
 static json_t *verdict_pack(const struct outline *outline, const struct verdict *v) {
-    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:s}", "device",
+    const char *backend = v->device ? v->device->backend : outline->machine.on.backend;
+    return json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:f, s:f, s:s}", "device",
                      v->device ? v->device->name : "", "name",
-                     v->device ? v->device->title : outline->machine.name, "total_bytes",
-                     (json_int_t)v->memory.total_bytes, "tokens_per_s", v->row.user_ts,
-                     "total_tokens_per_s", v->row.total_ts, "ttft_ms", v->row.ttft_ms,
-                     "bandwidth_share", v->share, "bound", predict_bound_name(v->row.step.bound));
+                     v->device ? v->device->title : outline->machine.name, "backend", backend,
+                     "total_bytes", (json_int_t)v->memory.total_bytes, "tokens_per_s",
+                     v->row.user_ts, "total_tokens_per_s", v->row.total_ts, "ttft_ms",
+                     v->row.ttft_ms, "bandwidth_share", v->share, "bound",
+                     predict_bound_name(v->row.step.bound));
 }
 
 static void changes_print(const struct outline *outline, const struct changes *changes) {
@@ -358,6 +363,8 @@ static void changes_print(const struct outline *outline, const struct changes *c
     if (!changes->n)
         printf("  none: smaller weights and KV were tried, together with one user, and shorter "
                "contexts\n");
+    printf("  Several devices are no change: runnel runs a model on one. Replicas divide the users "
+           "among servers.\n");
 }
 
 static bool changes_put(const struct outline *outline, json_t *need,
@@ -376,10 +383,12 @@ static void head_print(void) {
            "TTFT ms", "of B", "bound by");
 }
 
-static void foot_print(const struct outline *outline) {
+// batch_tokens: the least of the devices that were shown.
+static void foot_print(const struct outline *outline, int batch_tokens) {
     printf("  Of B: the share of the bandwidth that decoding is assumed to reach. Bound by: the "
            "largest part of a step's time.\n");
-    if (outline->machine.kind == MACHINE_NONE) outline_room_note(outline, outline->workload.users);
+    if (outline->machine.kind == MACHINE_NONE)
+        outline_room_note(outline, outline->workload.users, batch_tokens);
 }
 
 // All verdicts that suffice; *n_good is their number.
@@ -388,7 +397,8 @@ static int table_show(const struct need *need, json_t *rows, int *n_good) {
     const bool is_one = outline->machine.kind != MACHINE_NONE;
     const struct device *device;
     struct sums sums = {.n = 0};
-    int n_shown = 0;
+    int n_shown = 0, least_tokens = INT_MAX;
+    bool has_foreign = false;
     rn_error err = {0};
     for (int i = 0; (is_one && i == 0) || (!is_one && (device = device_at(i))); i++) {
         struct machine machine = outline->machine;
@@ -402,10 +412,15 @@ static int table_show(const struct need *need, json_t *rows, int *n_good) {
         *n_good += verdict.suffices;
         if (rows && verdict.suffices) json_array_append_new(rows, verdict_pack(outline, &verdict));
         if (rows) continue;
+        const int tokens = workload_on(&outline->workload, &machine).batch_tokens;
+        if (tokens < least_tokens) least_tokens = tokens;
+        has_foreign |= machine.device && !machine.device->backend;
         if (n_shown++ == 0) head_print();
         verdict_print(outline, &verdict);
     }
-    if (n_shown) foot_print(outline);
+    if (n_shown) foot_print(outline, least_tokens);
+    if (has_foreign)
+        puts("  *: runnel has no backend for its GPU; KV types and bytes are those of the CPU.");
     return APP_OK;
 }
 

@@ -18,14 +18,13 @@ const char *outline_bound(const struct sizing_row *row, char out[BOUND_TEXT]) {
     return out;
 }
 
-void outline_room_note(const struct outline *outline, int most_users) {
-    const struct workload *w = &outline->workload;
-    const int rows = 1 + w->n_draft;
-    const int least = 9 * w->batch_tokens / (10 * rows) + 1;
+void outline_room_note(const struct outline *outline, int most_users, int batch_tokens) {
+    const int rows = 1 + outline->workload.n_draft;
+    const int least = 9 * batch_tokens / (10 * rows) + 1;
     if (most_users < least) return;
     printf("  From %d user%s on, decoding leaves prompts less than a tenth of a step: TTFT grows "
            "steeply. A larger --batch-tokens (here %d) helps.\n",
-           least, least == 1 ? "" : "s", w->batch_tokens);
+           least, least == 1 ? "" : "s", batch_tokens);
 }
 
 // ---------------------------------------------------------------- text
@@ -39,6 +38,15 @@ static const char *rate_text(double value, char out[32]) {
 static const char *balance_text(double value, char out[32]) {
     snprintf(out, 32, value >= 1000 ? "%.0f" : "%.3g", value);
     return out;
+}
+
+static void draft_print(const struct outline *outline) {
+    const rn_model *draft = outline->workload.draft;
+    char weights[32], type[96];
+    if (!draft) return;
+    const rn_model_info *info = rn_model_get_info(draft);
+    printf("draft    %s, %s: weights %s\n", info->path, figure_type(info, type),
+           human_bytes((double)outline->memory.draft_weight_bytes, weights));
 }
 
 static void model_print(const struct outline *outline) {
@@ -59,6 +67,7 @@ static void model_print(const struct outline *outline) {
         printf("; drafts of %d, %.0f%% right: %.2f tokens a step", w->n_draft, 100 * w->acceptance,
                workload_step_tokens(w));
     putchar('\n');
+    draft_print(outline);
 }
 
 static void machine_print(const struct outline *outline) {
@@ -71,18 +80,7 @@ static void machine_print(const struct outline *outline) {
         printf(", %s TFLOP/s (%s FLOP/byte at these peaks)", rate_text(m->flops * 1e-12, rate),
                balance_text(machine_balance(m), balance));
     putchar('\n');
-    if (m->kind == MACHINE_DEVICE)
-        printf("assumed  decoding reaches %.0f%% of the bandwidth, products %.0f%% of the "
-               "arithmetic (%s)\n",
-               100 * m->bandwidth_share, 100 * m->math_share, m->device->class->name);
-    else if (m->kind == MACHINE_GIVEN)
-        printf("assumed  %s\n", m->flops > 0
-                                    ? "all of the given bandwidth and arithmetic is reached"
-                                    : "all of the given bandwidth is reached, and arithmetic is no "
-                                      "limit");
-    else
-        printf("assumed  rates of small matrices, %s\n",
-               m->is_kept ? "measured before (--measure: again)" : "measured now");
+    assumed_print(outline);
     if (m->kind == MACHINE_HERE)
         printf("limit    arithmetic, where an op takes more than 1.5 times as long as its bytes\n");
     else if (machine_ridge(m) > 0)
@@ -158,6 +156,50 @@ static void store_print(const struct outline *outline) {
            (unsigned long long)store_tokens(outline));
 }
 
+static void step_print(const struct outline *outline) {
+    const struct workload *w = &outline->workload;
+    const int rows = w->users * (1 + w->n_draft);
+    char note[96];
+    snprintf(note, sizeof note, "buffers of a step of %d tokens%s",
+             rows > w->batch_tokens ? rows : w->batch_tokens,
+             outline->machine.kind == MACHINE_NONE ? "; each device below has its own" : "");
+    bytes_print("step", outline->memory.step_bytes, note);
+}
+
+static uint64_t draft_bytes(const struct tools_memory *m) {
+    return m->draft_weight_bytes + m->draft_step_bytes + m->draft_kv_bytes;
+}
+
+static void drafts_print(const struct outline *outline) {
+    const struct tools_memory *m = &outline->memory;
+    char note[160], weights[32], step[32], kv[32];
+    if (!outline->workload.draft) return;
+    snprintf(note, sizeof note, "the draft model: weights %s, step %s, KV %s",
+             human_bytes((double)m->draft_weight_bytes, weights),
+             human_bytes((double)m->draft_step_bytes, step),
+             human_bytes((double)m->draft_kv_bytes, kv));
+    bytes_print("draft", draft_bytes(m), note);
+}
+
+// Servers that hold all users, each on a device of its own; 0: a device does not hold one user, or
+// its memory is not known.
+static int replicas_of(const struct outline *outline) {
+    const int most = outline->memory.most_users, users = outline->workload.users;
+    return outline->machine.memory && most ? (users + most - 1) / most : 0;
+}
+
+// Two devices are no answer.
+static void replicas_print(const struct outline *outline) {
+    const int n = replicas_of(outline), users = outline->workload.users;
+    if (!outline->machine.memory || outline->memory.fits) return;
+    if (n > 1)
+        printf("  A second device does not help this server: runnel runs a model on one. %d "
+               "replicas hold %d users, %d each.\n",
+               n, users, (users + n - 1) / n);
+    else
+        puts("  A second device does not help: runnel runs a model on one.");
+}
+
 static void memory_print(const struct outline *outline) {
     const struct tools_memory *m = &outline->memory;
     char note[160], user[32], shared[32], all[32];
@@ -166,7 +208,7 @@ static void memory_print(const struct outline *outline) {
     bytes_print("weights", m->weight_bytes, "");
     if (m->table_bytes)
         bytes_print("table", m->table_bytes, "stays in its file: a token reads one row");
-    bytes_print("step", m->step_bytes, "buffers of a step");
+    step_print(outline);
     int len = snprintf(note, sizeof note, "%s for each user",
                        human_bytes((double)(m->user_bytes - m->state_user_bytes), user));
     if (m->shared_bytes)
@@ -175,6 +217,7 @@ static void memory_print(const struct outline *outline) {
     bytes_print("KV", m->kv_bytes - states_of(outline), note);
     states_print(outline);
     if (m->mtp_bytes) bytes_print("mtp", m->mtp_bytes, "KV of the model's own draft block");
+    drafts_print(outline);
     note[0] = '\0';
     if (outline->machine.memory)
         snprintf(note, sizeof note, "of %s, 5%% of it in reserve: %s; %s%d%s user%s fit",
@@ -182,6 +225,7 @@ static void memory_print(const struct outline *outline) {
                  m->fits ? "fits" : "does not fit", is_cap ? "" : "at most ", m->most_users,
                  is_cap ? " or more" : "", m->most_users == 1 ? "" : "s");
     bytes_print("total", m->total_bytes, note);
+    replicas_print(outline);
     for (int g = 0; g < outline->plan->n_group && outline->plan->n_group > 1; g++)
         group_print(&outline->plan->group[g], m->kv.page[g]);
     if (m->state_bytes)
@@ -190,6 +234,22 @@ static void memory_print(const struct outline *outline) {
                "  Prompts leave further ones every %d tokens, in memory that is free.\n",
                m->state_interval);
     store_print(outline);
+}
+
+// Of one user, and of those that were asked for.
+static void gain_print(const struct outline *outline) {
+    const struct workload *w = &outline->workload;
+    for (int i = 0; w->n_draft && i < outline->n_rows; i++) {
+        const struct sizing_row *row = &outline->row[i];
+        if (row->users != 1 && row->users != w->users) continue;
+        printf("  Drafts, %d user%s: %.2f times the speed without", row->users,
+               row->users == 1 ? "" : "s", row->draft_gain);
+        if (w->draft)
+            printf("; drafting takes %.3f of %.3f ms of a step.\n", row->draft_ms,
+                   row->draft_ms + row->step.ns * 1e-6);
+        else
+            puts(". The time of drafting itself is not counted.");
+    }
 }
 
 static void users_print(const struct outline *outline) {
@@ -214,7 +274,9 @@ static void users_print(const struct outline *outline) {
         outline->memory.state_bytes
             ? "  KV includes the states of recurrent layers, which a step reads and writes.\n"
             : "");
-    outline_room_note(outline, outline->row[outline->n_rows - 1].users);
+    gain_print(outline);
+    outline_room_note(outline, outline->row[outline->n_rows - 1].users,
+                      outline->workload.batch_tokens);
 }
 
 // ---------------------------------------------------------------- JSON
@@ -231,7 +293,15 @@ static bool model_put(const struct outline *outline) {
                               "context", w->n_ctx, "prompt_tokens", w->n_prompt, "output_tokens",
                               w->n_gen, "shared_tokens", w->n_shared, "draft_tokens", w->n_draft,
                               "acceptance", w->acceptance, "tokens_per_step",
-                              workload_step_tokens(w)));
+                              workload_step_tokens(w))) &&
+           json_put(json_object_get(outline->json, "workload"), "draft_model",
+                    w->draft ? json_string(rn_model_get_info(w->draft)->path) : json_null());
+}
+
+// Of the device; null if runnel has none for its GPU.
+static json_t *backend_pack(const struct machine *m) {
+    const bool is_foreign = m->device && !m->device->backend;
+    return is_foreign || !m->on.backend ? json_null() : json_string(m->on.backend);
 }
 
 static bool machine_put(const struct outline *outline) {
@@ -244,7 +314,8 @@ static bool machine_put(const struct outline *outline) {
                               m->bandwidth_share, "flops_share", m->math_share,
                               "balance_flop_per_byte", machine_balance(m))) &&
            json_put(json_object_get(outline->json, "machine"), "assumed_balance_flop_per_byte",
-                    machine_ridge(m) > 0 ? json_real(machine_ridge(m)) : json_null());
+                    machine_ridge(m) > 0 ? json_real(machine_ridge(m)) : json_null()) &&
+           json_put(json_object_get(outline->json, "machine"), "backend", backend_pack(m));
 }
 
 static bool memory_put(const struct outline *outline) {
@@ -264,11 +335,15 @@ static bool memory_put(const struct outline *outline) {
            json_put(memory, "states_bytes", json_integer((json_int_t)states_of(outline))) &&
            json_put(memory, "state_interval", json_integer(m->state_interval)) &&
            json_put(memory, "mtp_bytes", json_integer((json_int_t)m->mtp_bytes)) &&
+           json_put(memory, "draft_bytes", json_integer((json_int_t)draft_bytes(m))) &&
            json_put(memory, "table_bytes", json_integer((json_int_t)m->table_bytes)) &&
            json_put(memory, "store_bytes", json_integer((json_int_t)store_size(outline))) &&
            json_put(memory, "store_tokens", json_integer((json_int_t)store_tokens(outline))) &&
            json_put(memory, "fits", is_known ? json_boolean(m->fits) : json_null()) &&
            json_put(memory, "most_users", is_known ? json_integer(m->most_users) : json_null()) &&
+           json_put(memory, "replicas",
+                    replicas_of(outline) ? json_integer(replicas_of(outline)) : json_null()) &&
+           json_put(memory, "step_tokens", json_integer(outline->workload.batch_tokens)) &&
            json_put(memory, "most_users_is_cap", is_known ? json_boolean(is_cap) : json_null()) &&
            json_put(outline->json, "memory", memory);
 }
@@ -285,12 +360,13 @@ static json_t *parts_pack(const struct prediction *step) {
 static json_t *row_pack(const struct outline *outline, const struct sizing_row *row) {
     const struct cost *cost = &row->step.cost;
     json_t *fits = outline->machine.memory ? json_boolean(row->fits) : json_null();
-    return json_pack("{s:i, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "users",
-                     row->users, "fits", fits, "weight_bytes", (json_int_t)cost->weight_bytes,
-                     "kv_bytes", (json_int_t)cost->kv_read_bytes, "flops", (json_int_t)cost->flops,
-                     "flop_per_byte", row->intensity, "step_ms", row->step.ns * 1e-6,
-                     "ms_per_token", row->token_ms, "tokens_per_s", row->user_ts,
-                     "total_tokens_per_s", row->total_ts, "ttft_ms", row->ttft_ms, "bound",
+    return json_pack("{s:i, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o}",
+                     "users", row->users, "fits", fits, "weight_bytes",
+                     (json_int_t)cost->weight_bytes, "kv_bytes", (json_int_t)cost->kv_read_bytes,
+                     "flops", (json_int_t)cost->flops, "flop_per_byte", row->intensity, "step_ms",
+                     row->step.ns * 1e-6, "ms_per_token", row->token_ms, "tokens_per_s",
+                     row->user_ts, "total_tokens_per_s", row->total_ts, "ttft_ms", row->ttft_ms,
+                     "draft_ms", row->draft_ms, "draft_gain", row->draft_gain, "bound",
                      predict_bound_name(row->step.bound), "parts_ms", parts_pack(&row->step));
 }
 
@@ -308,18 +384,22 @@ int outline_machine(const struct outline *outline) {
         machine_print(outline);
         return APP_OK;
     }
-    return machine_put(outline) ? APP_OK : app_fail(APP_FAILED, "out of memory");
+    return machine_put(outline) && assumed_put(outline) ? APP_OK
+                                                        : app_fail(APP_FAILED, "out of memory");
 }
 
 int outline_print(const struct outline *outline) {
     const bool has_machine = outline->machine.kind != MACHINE_NONE;
     if (outline->json) {
-        const bool ok = model_put(outline) && memory_put(outline) &&
+        const bool ok = model_put(outline) && memory_put(outline) && assumed_put(outline) &&
                         (!has_machine || (machine_put(outline) && rows_put(outline)));
         return ok ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }
     model_print(outline);
-    if (has_machine) machine_print(outline);
+    if (has_machine)
+        machine_print(outline);
+    else
+        assumed_print(outline);
     memory_print(outline);
     if (has_machine) users_print(outline);
     return APP_OK;

@@ -29,7 +29,10 @@ void outline_section(const struct outline *outline, const char *title);
 // "arithmetic 62%": the largest part of a step's time.
 const char *outline_bound(const struct sizing_row *row, char out[BOUND_TEXT]);
 // A note below a table with TTFT, where many streams leave prompts little room in a step.
-void outline_room_note(const struct outline *outline, int most_users);
+void outline_room_note(const struct outline *outline, int most_users, int batch_tokens);
+// assumed.c: what the results depend on, in "assumed".
+void assumed_print(const struct outline *outline);
+bool assumed_put(const struct outline *outline);
 // outline.c: model, machine, memory, rows.
 int outline_print(const struct outline *outline);
 int outline_machine(const struct outline *outline);

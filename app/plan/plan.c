@@ -60,29 +60,50 @@ static int workload_read(const struct options *options, struct workload *out) {
     if (out->n_draft == 0 && option_given(options, OPT_ACCEPTANCE))
         return app_fail(APP_USAGE, "%s belongs to --draft-max, which is missing",
                         option_name(options, OPT_ACCEPTANCE, name));
+    if (out->n_draft == 0 && is_typed(options, OPT_DRAFT))
+        return app_fail(APP_USAGE, "%s belongs to --draft-max, which is missing",
+                        option_name(options, OPT_DRAFT, name));
     return APP_OK;
 }
 
 // ---------------------------------------------------------------- the model
 
-static int model_open(const struct options *options, rn_model **out) {
-    const char *name = option_text(options, OPT_MODEL);
+// A shape, or a file or folder by its path or name. format NULL: the model's own.
+static int named_open(const char *name, const char *format, rn_model **out) {
     rn_error err = {0};
-    if (!name && option_given(options, OPT_FORMAT))
-        return app_fail(APP_USAGE, "--format: the embedded model has its own; name a model");
     char *path = NULL;
-    const bool is_named = name && !tools_is_shape(name);
-    const int code = is_named ? model_path_find(name, true, &path) : APP_OK;
+    const int code = tools_is_shape(name) ? APP_OK : model_path_find(name, true, &path);
     if (code) return code;
-    if (path) name = path;
-    const rn_status status =
-        name ? tools_model_describe(name, option_text(options, OPT_FORMAT), out, &err)
-             : rn_model_open_memory(EMBEDDED_NAME, embedded_model,
-                                    (size_t)(embedded_model_end - embedded_model), out, &err);
+    const rn_status status = tools_model_describe(path ? path : name, format, out, &err);
     free(path);
     if (!status) return APP_OK;
     const int failed = app_fail_error(&err);
     return status == RN_ERR_IO ? APP_USAGE : failed;
+}
+
+static int model_open(const struct options *options, rn_model **out) {
+    const char *name = option_text(options, OPT_MODEL);
+    rn_error err = {0};
+    if (name) return named_open(name, option_text(options, OPT_FORMAT), out);
+    if (option_given(options, OPT_FORMAT))
+        return app_fail(APP_USAGE, "--format: the embedded model has its own; name a model");
+    const size_t size = (size_t)(embedded_model_end - embedded_model);
+    const rn_status status = rn_model_open_memory(EMBEDDED_NAME, embedded_model, size, out, &err);
+    return status ? app_fail_error(&err) : APP_OK;
+}
+
+// The model that --draft names, where there are drafts. Both have the same tokens.
+static int draft_open(const struct options *options, const rn_model *model, int n_draft,
+                      rn_model **out) {
+    const char *name = option_text(options, OPT_DRAFT);
+    char option[OPTION_NAME_SIZE];
+    if (!name || !n_draft) return APP_OK;
+    const int code = named_open(name, NULL, out);
+    if (code) return code;
+    const int own = rn_model_get_info(model)->n_vocab, other = rn_model_get_info(*out)->n_vocab;
+    if (own == other) return APP_OK;
+    return app_fail(APP_USAGE, "%s: '%s' has %d tokens, and the model has %d: it cannot draft",
+                    option_name(options, OPT_DRAFT, option), app_short(name).text, other, own);
 }
 
 static int context_check(const struct outline *outline) {
@@ -121,13 +142,18 @@ static void rows_fill(struct outline *outline) {
                    &outline->row[outline->n_rows++]);
 }
 
+static const struct plan *draft_plan(const struct outline *outline) {
+    return outline->workload.draft ? tools_plan(outline->workload.draft) : NULL;
+}
+
 static int model_report(struct outline *outline, struct replay_trace *trace) {
     const struct options *options = outline->options;
     const bool has_speed = option_given(options, OPT_SPEED);
     int code = APP_OK;
     // which devices suffice is a question without a machine, unless one is named
     if (outline->machine.kind == MACHINE_NONE && !has_speed)
-        code = machine_measure(options, outline->plan, outline->term, &outline->machine);
+        code = machine_measure(options, outline->plan, draft_plan(outline), outline->term,
+                               &outline->machine);
     else if (outline->machine.kind == MACHINE_NONE)
         machine_of_bytes(outline->workload.kv_type, &outline->machine);
     if (!code) code = machine_kv_check(options, &outline->machine);
@@ -150,10 +176,11 @@ static int model_report(struct outline *outline, struct replay_trace *trace) {
 // Options that would have no effect. In the environment or a file they may be for other commands.
 static int effects_check(const struct options *options, const struct machine *machine) {
     static const enum option_id of_model[] = {
-        OPT_MODEL,      OPT_FORMAT,         OPT_USERS,  OPT_SPEED,    OPT_CTX,
-        OPT_N_PROMPT,   OPT_N_GEN,          OPT_SVG,    OPT_KV_TYPE,  OPT_SHARED_PREFIX,
-        OPT_DRAFT_MAX,  OPT_BATCH_TOKENS,   OPT_REPLAY, OPT_MAX_SEQS, OPT_ACCEPTANCE,
-        OPT_MEMORY_SVG, OPT_PAGE_STORE_SIZE};
+        OPT_MODEL,        OPT_FORMAT,         OPT_USERS,     OPT_SPEED,
+        OPT_CTX,          OPT_N_PROMPT,       OPT_N_GEN,     OPT_SVG,
+        OPT_KV_TYPE,      OPT_SHARED_PREFIX,  OPT_DRAFT_MAX, OPT_DRAFT,
+        OPT_BATCH_TOKENS, OPT_REPLAY,         OPT_MAX_SEQS,  OPT_ACCEPTANCE,
+        OPT_MEMORY_SVG,   OPT_PAGE_STORE_SIZE};
     static const enum option_id of_rates[] = {OPT_THREADS, OPT_ISA, OPT_MEASURE, OPT_BACKEND,
                                               OPT_DEVICE}; // a number
     char name[OPTION_NAME_SIZE];
@@ -210,17 +237,20 @@ static int matrix_run(struct outline *outline) {
 
 static int report_run(struct outline *outline) {
     if (option_given(outline->options, OPT_MATRIX)) return matrix_run(outline);
-    rn_model *model = NULL;
+    rn_model *model = NULL, *draft = NULL;
     struct replay_trace *trace = NULL;
     int code = model_open(outline->options, &model);
     if (code) return code;
     outline->model = model;
     outline->plan = tools_plan(model);
     code = context_check(outline);
+    if (!code) code = draft_open(outline->options, model, outline->workload.n_draft, &draft);
+    outline->workload.draft = draft;
     if (!code && option_given(outline->options, OPT_REPLAY))
         code = replay_open(outline, option_text(outline->options, OPT_REPLAY), &trace);
     if (!code) code = model_report(outline, trace);
     replay_close(trace);
+    rn_model_close(draft);
     rn_model_close(model);
     return code;
 }

@@ -29,10 +29,34 @@ static int shared_of(const struct workload *w) {
     return w->n_shared < w->n_prompt ? w->n_shared : w->n_prompt - 1;
 }
 
+// The draft model's time for the drafts of that many users. It runs once for each token, with a row
+// for each user.
+static double drafts_ns(const struct tools_memory *memory, const struct machine *machine,
+                        const struct workload *w, int users) {
+    if (!w->draft || !w->n_draft || !users) return 0;
+    const struct plan *plan = tools_plan(w->draft);
+    struct batch_shape shape = {0};
+    struct prediction step;
+    for (int i = 0; i < users; i++) batch_shape_add(plan, &shape, w->n_prompt + w->n_gen / 2, 1, 1);
+    predict_step(plan, &memory->draft_kv, &machine->predict, &shape, &step);
+    return step.ns * w->n_draft;
+}
+
 enum { MAX_CHUNKS = 32 }; // that are predicted one by one
 
+// The draft model reads the prompt, too.
+static double draft_chunk_ns(const struct tools_memory *memory, const struct machine *machine,
+                             const struct workload *w, int at, int n) {
+    struct batch_shape shape = {0};
+    struct prediction step;
+    if (!w->draft) return 0;
+    batch_shape_add(tools_plan(w->draft), &shape, at, n, 0);
+    predict_step(tools_plan(w->draft), &memory->draft_kv, &machine->predict, &shape, &step);
+    return step.ns;
+}
+
 // The time of the step with the chunk of the prompt that starts there, beside the streams.
-static double chunk_ns(const struct plan *plan, const struct kv_bytes *kv,
+static double chunk_ns(const struct plan *plan, const struct tools_memory *memory,
                        const struct machine *machine, const struct workload *w, int streams, int at,
                        int room) {
     const int left = w->n_prompt - at, n = left < room ? left : room;
@@ -40,8 +64,8 @@ static double chunk_ns(const struct plan *plan, const struct kv_bytes *kv,
     struct prediction step;
     streams_add(plan, w, streams, &shape);
     batch_shape_add(plan, &shape, at, n, n == left ? 1 : 0);
-    predict_step(plan, kv, &machine->predict, &shape, &step);
-    return step.ns;
+    predict_step(plan, &memory->kv, &machine->predict, &shape, &step);
+    return step.ns + draft_chunk_ns(memory, machine, w, at, n);
 }
 
 // All chunks of the prompt. Of many small ones some are predicted, evenly spread: their times grow
@@ -52,12 +76,26 @@ double sizing_ttft_ms(const struct plan *plan, const struct tools_memory *memory
     const int room = w->batch_tokens - taken > 1 ? w->batch_tokens - taken : 1;
     const int shared = shared_of(w), n_chunks = (w->n_prompt - shared + room - 1) / room;
     const int n = n_chunks < MAX_CHUNKS ? n_chunks : MAX_CHUNKS;
+    const double drafts = drafts_ns(memory, machine, w, streams);
     double ns = 0;
     for (int i = 0; i < n; i++) {
         const int64_t chunk = n < 2 ? 0 : (int64_t)i * (n_chunks - 1) / (n - 1);
-        ns += chunk_ns(plan, &memory->kv, machine, w, streams, shared + (int)chunk * room, room);
+        ns +=
+            drafts + chunk_ns(plan, memory, machine, w, streams, shared + (int)chunk * room, room);
     }
     return n > 0 ? ns * n_chunks / n * 1e-6 : 0;
+}
+
+// The time of a token without drafts.
+static double plain_ms(const struct plan *plan, const struct tools_memory *memory,
+                       const struct machine *machine, const struct workload *workload, int users) {
+    struct workload plain = *workload;
+    struct batch_shape shape = {0};
+    struct prediction step;
+    plain.n_draft = 0;
+    streams_add(plan, &plain, users, &shape);
+    predict_step(plan, &memory->kv, &machine->predict, &shape, &step);
+    return step.ns * 1e-6;
 }
 
 void sizing_step(const struct plan *plan, const struct tools_memory *memory,
@@ -70,7 +108,9 @@ void sizing_step(const struct plan *plan, const struct tools_memory *memory,
     streams_add(plan, workload, users, &shape);
     predict_step(plan, &memory->kv, &machine->predict, &shape, &out->step);
     const struct cost *cost = &out->step.cost;
-    out->token_ms = out->step.ns * 1e-6 / out->step_tokens;
+    out->draft_ms = drafts_ns(memory, machine, workload, users) * 1e-6;
+    out->token_ms = (out->step.ns * 1e-6 + out->draft_ms) / out->step_tokens;
+    out->draft_gain = plain_ms(plan, memory, machine, workload, users) / out->token_ms;
     out->user_ts = 1e3 / out->token_ms;
     out->total_ts = out->user_ts * users;
     out->intensity = (double)cost->flops / (double)(cost->weight_bytes + cost->kv_read_bytes);
@@ -102,6 +142,7 @@ rn_status sizing_memory(const rn_model *model, const struct workload *workload, 
                                                .batch_tokens = workload->batch_tokens,
                                                .shared_tokens = workload->n_shared,
                                                .draft_tokens = workload->n_draft,
+                                               .draft = workload->draft,
                                                .memory = memory};
     return tools_memory(model, &wanted, out, err);
 }

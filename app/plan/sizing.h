@@ -12,6 +12,7 @@ struct workload {
     int n_shared;        // tokens at the start of the prompts that are the same for all
     int users;
     int n_draft;              // tokens of a draft; 0: none
+    const rn_model *draft;    // drafts; NULL: drafting itself is not counted
     double acceptance;        // of a drafted token
     int batch_tokens;         // most tokens of a step,
     bool has_batch_tokens;    // as the user says; otherwise the machine's own
@@ -24,6 +25,8 @@ struct sizing_row {
     int users;
     bool fits; // into memory, or that is unknown
     struct prediction step;
+    double draft_ms;    // that the draft model takes in a step
+    double draft_gain;  // the speed over that without drafts; 1 without
     double step_tokens; // of each user: 1, or more with drafts
     double token_ms;    // between tokens of a user
     double user_ts, total_ts;

@@ -1,0 +1,139 @@
+// `runnel plan`: the KV types and bytes of devices, several devices, drafts and what is assumed.
+#include "plan_lines.h"
+
+// 2 x 32 layers x 8 heads x 128 values of one byte; int8 has two scales of two bytes besides.
+CASE(a_device_has_the_kv_types_of_its_backend) {
+    json_t *root = json_of("8b --device h200 --kv-type fp8 --users 100 --ctx 32768");
+    assert_true(number_at(root, "memory", "kv_token_bytes") == 65536);
+    assert_true(number_at(root, "memory", "kv_bytes") == 65536.0 * 32768 * 100);
+    json_decref(root);
+    root = json_of("8b --device h200 --kv-type int8 --ctx 32768");
+    assert_true(number_at(root, "memory", "kv_token_bytes") == 65536 + 32 * 8 * 4);
+    json_decref(root);
+    root = json_of("8b --device epyc-9654 --kv-type int4 --ctx 32768");
+    assert_true(number_at(root, "memory", "kv_token_bytes") == 32 * 8 * (64 + 8) * 2);
+    json_decref(root);
+}
+
+// Every KV type that is proposed for a device is one that it takes.
+CASE(advice_for_a_gpu_never_names_a_type_of_the_cpu) {
+    static const char *const lines[] = {
+        "8b:Q8_0 --device h100-sxm --users 150 --ctx 8192 --speed 10",
+        "8b:F16 --device rtx-4090 --users 30 --ctx 8192 --speed 20",
+        "70b:F16 --users 10 --speed 50 --ctx 32768", "8b --users 3000 --ctx 8192 --speed 10"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        ran(lines[i]);
+        check(strstr(caught.out, "each of these changes would suffice"), "%s", caught.out);
+        check(!strstr(caught.out, "int4"), "plan %s: %s", lines[i], caught.out);
+    }
+    ran("8b:Q8_0 --device h100-sxm --users 140 --ctx 8192 --speed 10");
+    check(strstr(caught.out, "KV in fp8 instead of f16") ||
+              strstr(caught.out, "KV in int8 instead of f16"),
+          "%s", caught.out);
+    ran("8b:Q8_0 --device ryzen-9950x --memory 24G --users 100 --ctx 4096 --speed 0.5");
+    check(strstr(caught.out, "KV in int4 instead of f16"), "%s", caught.out);
+}
+
+// A device has the same step with and without its name.
+CASE(a_step_is_that_of_the_device) {
+    json_t *one = json_of("8b:Q4_K_M --device h100-sxm --users 40 --speed 20 --ctx 8192"),
+           *all = json_of("8b:Q4_K_M --users 40 --speed 20 --ctx 8192");
+    const json_t *devices = json_object_get(json_object_get(all, "need"), "devices"), *device;
+    double total = 0, ttft = 0;
+    size_t i;
+    json_array_foreach(devices, i, device) {
+        if (strcmp(json_string_value(json_object_get(device, "device")), "h100-sxm") != 0) continue;
+        total = json_number_value(json_object_get(device, "total_bytes"));
+        ttft = json_number_value(json_object_get(device, "ttft_ms"));
+    }
+    assert_true(total == number_at(one, "memory", "total_bytes"));
+    near("TTFT", ttft, json_number_value(json_object_get(row_of(one, 40), "ttft_ms")));
+    assert_true(number_at(one, "memory", "step_tokens") == 2048);
+    json_decref(one);
+    json_decref(all);
+}
+
+static bool is_assumed(const json_t *root, const char *text) {
+    size_t i;
+    const json_t *line;
+    json_array_foreach(json_object_get(root, "assumed"), i, line) {
+        if (strstr(json_string_value(line), text)) return true;
+    }
+    return false;
+}
+
+// Whatever is assumed stands beside the result, in both forms.
+CASE(assumptions_stand_beside_every_result) {
+    static const char *const cases[][2] = {
+        {"8b --device h200", "decoding reaches 75% of the bandwidth, products 50%"},
+        {"8b --bandwidth 1TB/s", "all of the given bandwidth is reached, and arithmetic is no"},
+        {"8b --bandwidth 1TB/s --flops 1T", "all of the given bandwidth and arithmetic is reached"},
+        {"8b --speed 20", "shares of each device's bandwidth and arithmetic"},
+        {"8b --device h200 --draft-max 4",
+         "80% of the drafted tokens are right (--acceptance); drafting itself takes no time"},
+        {"8b --device h200 --draft-max 4 --draft 1b",
+         "80% of the drafted tokens are right (--acceptance)"},
+        {"gpt-oss-20b --device h200", "tokens choose their experts evenly"},
+        {"8b --device mi300x", "a backend for the GPU of AMD Instinct MI300X, which runnel lacks"},
+        {"--matrix 64x64:F16 --device h200", "decoding reaches 75% of the bandwidth"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[160];
+        snprintf(line, sizeof line, "assumed  %s", cases[i][1]);
+        ran(cases[i][0]);
+        const char *at = strstr(caught.out, "assumed  ");
+        while (at && strncmp(at, line, strlen(line)) != 0 && !strstr(at, cases[i][1])) at = NULL;
+        check(at != NULL, "plan %s: '%s': %s", cases[i][0], line, caught.out);
+        json_t *root = json_of(cases[i][0]);
+        check(is_assumed(root, cases[i][1]), "plan %s --json: %s", cases[i][0], cases[i][1]);
+        json_decref(root);
+    }
+}
+
+CASE(a_second_device_is_no_advice) {
+    ran("70b --device rtx-4090");
+    assert_non_null(
+        strstr(caught.out, "A second device does not help: runnel runs a model on one"));
+    ran("8b --device rtx-4090 --users 100 --ctx 4096");
+    assert_non_null(strstr(caught.out, "4 replicas hold 100 users, 25 each"));
+    json_t *root = json_of("8b --device rtx-4090 --users 100 --ctx 4096");
+    assert_true(number_at(root, "memory", "replicas") == 4);
+    json_decref(root);
+    ran("70b --speed 1000");
+    assert_non_null(
+        strstr(caught.out, "Several devices are no change: runnel runs a model on one"));
+}
+
+// A draft model that is as large as the model drafts in vain; a small one gains less than drafts
+// that cost nothing.
+CASE(drafting_is_counted) {
+    static const char line[] = "8b --bandwidth 1TB/s --draft-max 3";
+    char text[128];
+    json_t *plain = json_of("8b --bandwidth 1TB/s"), *free_ones = json_of(line);
+    snprintf(text, sizeof text, "%s --draft 1b", line);
+    json_t *small = json_of(text);
+    snprintf(text, sizeof text, "%s --draft 8b", line);
+    json_t *large = json_of(text);
+    const double gain = plan_number(small, 0, "draft_gain");
+    check(plan_number(large, 0, "draft_gain") < 1, "%f", plan_number(large, 0, "draft_gain"));
+    check(gain > 1 && gain < plan_number(free_ones, 0, "draft_gain"), "%f", gain);
+    near("the gain", gain * plan_number(plain, 0, "tokens_per_s"),
+         plan_number(small, 0, "tokens_per_s"));
+    check(plan_number(large, 0, "draft_ms") > 2.5 * plan_number(plain, 0, "step_ms"), "3 runs");
+    assert_true(plan_number(free_ones, 0, "draft_ms") == 0);
+    check(plan_number(large, 0, "ttft_ms") > 1.9 * plan_number(free_ones, 0, "ttft_ms"), "TTFT");
+    near("memory", number_at(small, "memory", "total_bytes"),
+         number_at(free_ones, "memory", "total_bytes") + number_at(small, "memory", "draft_bytes"));
+    check(number_at(large, "memory", "draft_bytes") > number_at(plain, "memory", "weight_bytes"),
+          "its weights");
+    ran(text);
+    assert_non_null(strstr(caught.out, "the draft model: weights 4.9 GB, step"));
+    ran(line);
+    assert_non_null(strstr(caught.out, "The time of drafting itself is not counted."));
+    json_decref(plain);
+    json_decref(free_ones);
+    json_decref(small);
+    json_decref(large);
+}
+
+TEST_PROGRAM(plan_devices) { return cases_run(environment_clean, NULL); }
