@@ -175,7 +175,7 @@ static rn_status describe_shape(const char *name, const char *format, struct wei
         return err_set(err, RN_ERR_ARG, "'%.64s' has a format of its own beside %.32s", name,
                        format);
     if (strchr(name, ':')) return weights_describe_synthetic(name, out, err);
-    snprintf(spec, sizeof spec, "%.64s:%.48s", name, format ? format : TOOLS_SHAPE_FORMAT);
+    snprintf(spec, sizeof spec, "%.64s:%.48s", name, format ? format : weights_shape_format(name));
     return weights_describe_synthetic(spec, out, err);
 }
 

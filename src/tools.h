@@ -23,12 +23,13 @@ const struct tokenizer *tools_tokenizer(const rn_model *model);
 rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error *err);
 // A model for plans of memory and time: no weight and no vocabulary is read. name is a GGUF file, a
 // folder, a config.json alone or in a folder, or a shape, SHAPE or SHAPE:FORMAT. A format (NULL:
-// the model's own) replaces the formats of its matrices.
-#define TOOLS_SHAPE_FORMAT  "Q4_K_M" // of a shape without one
-#define TOOLS_CONFIG_FORMAT "BF16"   // of a config.json
+// the model's own, of a shape that of published files) replaces the formats of its matrices.
+#define TOOLS_CONFIG_FORMAT "BF16" // of a config.json
 rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);
-bool tools_is_shape(const char *name);          // SHAPE or SHAPE:FORMAT, of a known shape
-void tools_shapes_list(char *out, size_t size); // "1b, 8b, ..."
+// As weights_format_missed (weights/synthetic.h), of a described model.
+const char *tools_format_missed(const rn_model *model, const char *format, int64_t *cols);
+const char *tools_shape_at(int index); // the names of shapes; NULL: no more
+bool tools_is_shape(const char *name); // SHAPE or SHAPE:FORMAT, of a known shape
 rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 
 // ---------------------------------------------------------------- architectures (tools_kernels.c)

@@ -237,9 +237,14 @@ rn_status tools_synthetic_check(const char *spec, rn_error *err) {
     return weights_check_synthetic(spec, err);
 }
 
+const char *tools_format_missed(const rn_model *model, const char *format, int64_t *cols) {
+    return weights_format_missed(tools_weights(model), format, cols);
+}
+
+const char *tools_shape_at(int index) { return weights_shape_at(index); }
+
 bool tools_is_shape(const char *name) { return weights_is_shape(name); }
 
-void tools_shapes_list(char *out, size_t size) { weights_shapes_list(out, size); }
 
 rn_status tools_works_check(const rn_model_info *info, const struct tools_work *works, int n_works,
                             rn_error *err) {

@@ -50,7 +50,7 @@ static void of_machine(const struct machine *m, struct assumed *out) {
     }
 }
 
-static bool has_experts(const struct plan *plan) {
+bool assumed_has_experts(const struct plan *plan) {
     for (int i = 0; i < plan->n_op; i++)
         if (plan->op[i].kind == OP_ROUTE) return true;
     return false;
@@ -62,7 +62,7 @@ static void of_workload(const struct outline *outline, struct assumed *out) {
         add(out, "%.0f%% of the drafted tokens are right (--acceptance)%s", 100 * w->acceptance,
             w->draft ? ""
                      : "; drafting itself takes no time and no memory (--draft MODEL counts both)");
-    if (outline->plan && has_experts(outline->plan))
+    if (outline->plan && assumed_has_experts(outline->plan))
         add(out, "tokens choose their experts evenly and independently");
 }
 

@@ -4,10 +4,8 @@
 #include "plan/machine.h"
 
 void plan_shapes_put(FILE *out) {
-    char list[8192];
-    tools_shapes_list(list, sizeof list);
-    for (const char *at = list; *at; at++)
-        if (*at != ',') fputc(*at, out);
+    const char *name;
+    for (int i = 0; (name = tools_shape_at(i)); i++) fprintf(out, "%s%s", i ? " " : "", name);
 }
 
 void plan_devices_put(FILE *out) {

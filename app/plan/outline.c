@@ -40,6 +40,22 @@ static const char *balance_text(double value, char out[32]) {
     return out;
 }
 
+// What the model became where its rows have no blocks of the wanted format; false: they do.
+static bool format_note(const struct outline *outline, char note[160]) {
+    const rn_model_info *info = rn_model_get_info(outline->model);
+    const char *wanted = option_text(outline->options, OPT_FORMAT);
+    const char *colon = tools_is_shape(info->path) ? strchr(info->path, ':') : NULL;
+    int64_t cols = 0;
+    if (colon) wanted = colon + 1;
+    const char *base = wanted ? tools_format_missed(outline->model, wanted, &cols) : NULL;
+    if (base)
+        snprintf(note, 160,
+                 "rows of %lld are no whole blocks of %s: most of the weights are %s, as llama.cpp "
+                 "makes them",
+                 (long long)cols, base, info->format);
+    return base != NULL;
+}
+
 static void draft_print(const struct outline *outline) {
     const rn_model *draft = outline->workload.draft;
     char weights[32], type[96];
@@ -53,13 +69,16 @@ static void model_print(const struct outline *outline) {
     const rn_model_info *info = rn_model_get_info(outline->model);
     const struct workload *w = &outline->workload;
     const struct tools_memory *m = &outline->memory;
-    char weights[32], token[32], state[32], type[96];
-    printf("model    %s, %s: weights %s, KV %s %s per token", info->path, figure_type(info, type),
-           human_bytes((double)m->weight_bytes, weights), m->kv_type,
-           human_bytes((double)m->kv_token_bytes, token));
+    char weights[32], token[32], state[32], type[96], note[160];
+    const uint64_t active = sizing_active_params(outline->model);
+    printf("model    %s, %s", info->path, figure_type(info, type));
+    if (assumed_has_experts(outline->plan)) printf(", %.1fB active", (double)active * 1e-9);
+    printf(": weights %s, KV %s %s per token", human_bytes((double)m->weight_bytes, weights),
+           m->kv_type, human_bytes((double)m->kv_token_bytes, token));
     if (m->state_bytes)
         printf(", state %s per sequence", human_bytes((double)m->state_bytes, state));
     putchar('\n');
+    if (format_note(outline, note)) printf("format   %s\n", note);
     printf("users    %d, each with %d tokens of context: prompt %d, output %d", w->users, w->n_ctx,
            w->n_prompt, w->n_gen);
     if (w->n_shared) printf(", %d of the prompt shared", w->n_shared);
@@ -282,18 +301,24 @@ static void users_print(const struct outline *outline) {
 // ---------------------------------------------------------------- JSON
 
 static bool model_put(const struct outline *outline) {
+    char note[160];
+    const bool has_note = format_note(outline, note);
     const rn_model_info *info = rn_model_get_info(outline->model);
     const struct workload *w = &outline->workload;
     return json_put(outline->json, "model",
-                    json_pack("{s:s, s:s, s:s, s:I, s:i}", "path", info->path, "architecture",
+                    json_pack("{s:s, s:s, s:s, s:I, s:I, s:i}", "path", info->path, "architecture",
                               info->architecture, "format", info->format, "parameters",
-                              (json_int_t)info->n_params, "layers", info->n_layer)) &&
+                              (json_int_t)info->n_params, "active_parameters",
+                              (json_int_t)sizing_active_params(outline->model), "layers",
+                              info->n_layer)) &&
            json_put(outline->json, "workload",
                     json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f}", "users", w->users,
                               "context", w->n_ctx, "prompt_tokens", w->n_prompt, "output_tokens",
                               w->n_gen, "shared_tokens", w->n_shared, "draft_tokens", w->n_draft,
                               "acceptance", w->acceptance, "tokens_per_step",
                               workload_step_tokens(w))) &&
+           json_put(json_object_get(outline->json, "model"), "format_note",
+                    has_note ? json_string(note) : json_null()) &&
            json_put(json_object_get(outline->json, "workload"), "draft_model",
                     w->draft ? json_string(rn_model_get_info(w->draft)->path) : json_null());
 }

@@ -33,6 +33,7 @@ void outline_room_note(const struct outline *outline, int most_users, int batch_
 // assumed.c: what the results depend on, in "assumed".
 void assumed_print(const struct outline *outline);
 bool assumed_put(const struct outline *outline);
+bool assumed_has_experts(const struct plan *plan);
 // outline.c: model, machine, memory, rows.
 int outline_print(const struct outline *outline);
 int outline_machine(const struct outline *outline);

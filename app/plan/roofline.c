@@ -71,24 +71,64 @@ int roofline_write(const struct outline *outline, const char *path) {
     return plot_write(&plot, path);
 }
 
-// The memory of that many users, with KV of a type.
-static rn_status type_add(const struct outline *outline, const char *type, int line,
-                          struct plot *plot, rn_error *err) {
-    char label[PLOT_LABEL];
+// ---------------------------------------------------------------- memory
+
+// KV types whose lines are the same to the eye are one line. LONE_USERS: of a plan for one user,
+// whose lines would be points.
+enum { LONE_USERS = 64 };
+static const double same_share = 0.01; // of the axis
+
+struct memory_line {
+    char types[PLOT_LABEL]; // "f16 101 MB, int8 51 MB"
+    double gb[MEMORY_POINTS];
+};
+
+static int users_at(const struct outline *outline, int point) {
+    const int users = outline->workload.users, last = users > 1 ? users : LONE_USERS;
+    return 1 + (last - 1) * point / (MEMORY_POINTS - 1);
+}
+
+static rn_status line_fill(const struct outline *outline, const char *type, struct memory_line *out,
+                           rn_error *err) {
+    struct workload workload = outline->workload;
+    workload.kv_type = type;
     for (int i = 0; i < MEMORY_POINTS; i++) {
-        struct workload workload = outline->workload;
         struct tools_memory memory;
-        workload.kv_type = type;
-        workload.users = 1 + (outline->workload.users - 1) * i / (MEMORY_POINTS - 1);
+        workload.users = users_at(outline, i);
         const rn_status status =
             sizing_memory(outline->model, &workload, outline->machine.memory, &memory, err);
         if (status) return status;
         if (i == 0)
-            snprintf(label, sizeof label, "KV %s, %.0f MB for each user", type,
+            snprintf(out->types, sizeof out->types, "%s %.0f MB", type,
                      (double)memory.user_bytes * 1e-6);
-        item_add(plot, line, label, workload.users, (double)memory.total_bytes * 1e-9);
+        out->gb[i] = (double)memory.total_bytes * 1e-9;
     }
     return RN_OK;
+}
+
+// Adds the line, or its type to a line that it would cover.
+static void line_merge(struct memory_line *lines, int *n, const struct memory_line *one,
+                       double top) {
+    int i = 0;
+    while (i < *n &&
+           fabs(lines[i].gb[MEMORY_POINTS - 1] - one->gb[MEMORY_POINTS - 1]) > same_share * top)
+        i++;
+    if (i == *n) {
+        lines[(*n)++] = *one;
+        return;
+    }
+    const size_t len = strlen(lines[i].types);
+    snprintf(lines[i].types + len, sizeof lines[i].types - len, ", %.40s", one->types);
+}
+
+static void lines_add(const struct outline *outline, const struct memory_line *lines, int n,
+                      struct plot *plot) {
+    char label[PLOT_LABEL];
+    for (int line = 0; line < n; line++) {
+        snprintf(label, sizeof label, "KV %.130s for each user", lines[line].types);
+        for (int i = 0; i < MEMORY_POINTS; i++)
+            item_add(plot, line, label, users_at(outline, i), lines[line].gb[i]);
+    }
 }
 
 int memory_write(const struct outline *outline, const char *path) {
@@ -99,23 +139,27 @@ int memory_write(const struct outline *outline, const char *path) {
                                       ? "GB: weights, buffers of a step, KV, states"
                                       : "GB: weights, buffers of a step, KV",
                         .item = item};
+    struct memory_line own[MAX_TYPES], lines[MAX_TYPES];
+    const uint64_t memory = outline->machine.memory;
+    const double room = memory ? (double)(memory - outline->memory.reserve_bytes) * 1e-9 : 0;
+    double top = room;
     rn_error err = {0};
-    int line = 0;
+    int n_own = 0, n = 0;
     snprintf(plot.subtitle, sizeof plot.subtitle, "%.80s, %d tokens for each user",
              rn_model_get_info(outline->model)->path, outline->workload.n_ctx);
-    const char *const *types = outline->machine.on.kv_types;
-    for (; line < MAX_TYPES - 1 && *types; types++) {
-        const char *type = *types;
-        if (!strcmp(type, "f32") && strcmp(outline->memory.kv_type, "f32") != 0) continue;
-        if (type_add(outline, type, line++, &plot, &err)) return app_fail_error(&err);
+    for (const char *const *type = outline->machine.on.kv_types; *type && n_own < MAX_TYPES - 1;
+         type++) {
+        if (!strcmp(*type, "f32") && strcmp(outline->memory.kv_type, "f32") != 0) continue;
+        if (line_fill(outline, *type, &own[n_own], &err)) return app_fail_error(&err);
+        top = fmax(top, own[n_own++].gb[MEMORY_POINTS - 1]);
     }
-    const uint64_t memory = outline->machine.memory;
+    for (int i = 0; i < n_own; i++) line_merge(lines, &n, &own[i], top);
+    lines_add(outline, lines, n, &plot);
     if (memory) {
         char label[PLOT_LABEL];
         snprintf(label, sizeof label, "%.80s, less the reserve", outline->machine.name);
-        for (int i = 0; i < 2; i++)
-            item_add(&plot, line, label, i ? outline->workload.users : 1,
-                     (double)(memory - outline->memory.reserve_bytes) * 1e-9);
+        for (int i = 0; i < MEMORY_POINTS; i += MEMORY_POINTS - 1)
+            item_add(&plot, n, label, users_at(outline, i), room);
     }
     return plot_write(&plot, path);
 }

@@ -3,6 +3,29 @@
 
 #include <math.h>
 
+// Whether an op before it has the same weight: a table that is embedding and head counts as head.
+static bool is_counted(const struct plan *plan, int index) {
+    for (int i = 0; i < index; i++)
+        if (plan->op[i].kind != OP_EMBED && plan->op[i].weight == plan->op[index].weight)
+            return true;
+    return false;
+}
+
+uint64_t sizing_active_params(const rn_model *model) {
+    const struct plan *plan = tools_plan(model);
+    uint64_t sum = 0;
+    for (int i = 0; i < plan->n_op; i++) {
+        const struct op *op = &plan->op[i];
+        if (op->weight == PLAN_NONE || op->kind == OP_EMBED || is_counted(plan, i)) continue;
+        const struct plan_weight *w = &plan->weight[op->weight];
+        const int n = op->kind == OP_EXPERTS ? plan->buffer[op->out].slots
+                      : op->kind == OP_HEADS ? op->heads.n
+                                             : 1;
+        sum += (uint64_t)(w->rows * w->cols) * (uint64_t)n;
+    }
+    return sum;
+}
+
 struct workload workload_on(const struct workload *workload, const struct machine *machine) {
     struct workload out = *workload;
     out.place = machine->place;

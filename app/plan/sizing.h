@@ -34,6 +34,9 @@ struct sizing_row {
     double ttft_ms;   // of a prompt that arrives while the others decode
 };
 
+// Parameters that a token is multiplied with: without tables of which it reads a row, without the
+// experts that it does not choose, and without the model's own draft block.
+uint64_t sizing_active_params(const rn_model *model);
 // The same workload on that machine: its place, and its tokens of a step.
 struct workload workload_on(const struct workload *workload, const struct machine *machine);
 // Tokens of a step that verifies n_draft drafted ones.

@@ -86,7 +86,7 @@ void weights_shapes_list(char *out, size_t size) {
     *out = '\0';
     const struct shape *shape;
     for (int i = 0; (shape = shape_at(i)); i++)
-        if (!(shape->flags & SHAPE_HIDDEN)) list_add(out, size, shape->name);
+        if (!(shape->flags & (SHAPE_HIDDEN | SHAPE_PART))) list_add(out, size, shape->name);
 }
 
 static rn_status unknown_shape(const char *name, int len, rn_error *err) {
@@ -98,10 +98,15 @@ static rn_status unknown_shape(const char *name, int len, rn_error *err) {
 
 // Of the part before a colon; NULL: none.
 static const struct shape *shape_find(const char *spec) {
-    const size_t len = strcspn(spec, ":");
+    return shape_named(spec, strcspn(spec, ":"));
+}
+
+const char *weights_shape_format(const char *spec) { return shape_format(shape_find(spec)); }
+
+const char *weights_shape_at(int index) {
     const struct shape *shape;
     for (int i = 0; (shape = shape_at(i)); i++)
-        if (strlen(shape->name) == len && strncasecmp(shape->name, spec, len) == 0) return shape;
+        if (!(shape->flags & (SHAPE_HIDDEN | SHAPE_PART)) && index-- == 0) return shape->name;
     return NULL;
 }
 
@@ -168,6 +173,22 @@ rn_status weights_check_synthetic(const char *spec, rn_error *err) {
 }
 
 // ---------------------------------------------------------------- other formats
+
+const char *weights_format_missed(const struct weights *weights, const char *format,
+                                  int64_t *cols) {
+    uint64_t missed = 0, all = 0;
+    struct mix mix;
+    if (!mix_find(format, &mix)) return NULL;
+    const struct format *base = format_at(mix.base);
+    for (int i = 0; i < weights->n_tensors; i++) {
+        const struct tensor_view *t = &weights->tensors[i];
+        all += t->bytes;
+        if (t->n_dims == 1 || t->format == mix.base || t->dim[0] % base->block == 0) continue;
+        missed += t->bytes;
+        *cols = t->dim[0];
+    }
+    return 2 * missed > all ? base->name : NULL;
+}
 
 // "<arch>.<suffix>", or the fallback.
 static int arch_number(const struct weights *weights, const char *suffix, int fallback) {

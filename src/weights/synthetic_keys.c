@@ -7,6 +7,13 @@
 
 enum { N_CTX = 131072, N_BYTE_TOKENS = 256 };
 
+bool maker_has_block(const struct maker *m) {
+    const struct latent *latent = latent_of(m->shape);
+    const struct sparse *sparse = sparse_of(m->shape);
+    return m->shape->flags & SHAPE_DELTA || (latent && latent->has_block) ||
+           (sparse && sparse->has_block);
+}
+
 void maker_no_memory(struct maker *m) {
     m->status = err_set(m->err, RN_ERR_NOMEM, "%s: out of memory", m->weights->name);
 }
@@ -113,6 +120,22 @@ static void put_gemma(struct maker *m, const struct gemma *g) {
     put_f32(m, "final_logit_softcapping", 30);
 }
 
+static void put_expert_scale(struct maker *m, float scale) {
+    const uint32_t yes = 1;
+    char key[64];
+    snprintf(key, sizeof key, "%s.expert_weights_norm", m->shape->arch);
+    put(m, (struct meta_view){.key = key, .type = META_BOOL, .count = 1, .bytes = 1}, &yes);
+    put_f32(m, "expert_weights_scale", scale);
+}
+
+static void put_sparse(struct maker *m, const struct sparse *sparse) {
+    put_u32(m, "leading_dense_block_count", sparse->n_dense);
+    put_u32(m, "expert_shared_count", sparse->n_shared);
+    put_u32(m, "expert_gating_func", 2);
+    put_expert_scale(m, sparse->scale);
+    if (sparse->has_block) put_u32(m, "nextn_predict_layers", 1);
+}
+
 static void put_latent(struct maker *m, const struct latent *t) {
     const struct shape *s = m->shape;
     const int n_rot = latent_rotated(s), rank = s->head_dim - n_rot;
@@ -124,15 +147,14 @@ static void put_latent(struct maker *m, const struct latent *t) {
     put_u32(m, "attention.key_length_mla", t->nope + n_rot);
     put_u32(m, "attention.value_length_mla", t->value);
     put_u32(m, "rope.dimension_count", n_rot);
-    put_u32(m, "leading_dense_block_count", 1);
+    put_u32(m, "leading_dense_block_count", t->n_dense);
     put_u32(m, "expert_shared_count", t->n_shared);
     put_u32(m, "expert_gating_func", t->scale > 0 ? 2 : 1);
     put_u32(m, "nextn_predict_layers", t->has_block);
+    if (t->n_group) put_u32(m, "expert_group_count", t->n_group);
+    if (t->n_group) put_u32(m, "expert_group_used_count", t->n_group_used);
     if (t->scale > 0) {
-        const uint32_t yes = 1;
-        snprintf(key, sizeof key, "%s.expert_weights_norm", s->arch);
-        put(m, (struct meta_view){.key = key, .type = META_BOOL, .count = 1, .bytes = 1}, &yes);
-        put_f32(m, "expert_weights_scale", t->scale);
+        put_expert_scale(m, t->scale);
         return;
     }
     snprintf(key, sizeof key, "%s.rope.scaling.type", s->arch);
@@ -148,17 +170,19 @@ static void put_hparams(struct maker *m) {
     const struct delta *delta = delta_of(s);
     const struct pattern *p = pattern_of(s);
     const struct gemma *gemma = gemma_of(s);
+    const struct sparse *sparse = sparse_of(s);
     const int dim = gemma ? 2 * s->head_dim : s->head_dim;
-    put_u32(m, "block_count", s->n_layer + (delta || (latent && latent->has_block) ? 1 : 0));
+    const int n_ff = latent ? latent->n_ff : sparse ? sparse->n_ff : s->n_ff;
+    put_u32(m, "block_count", s->n_layer + maker_has_block(m));
     put_u32(m, "context_length", N_CTX);
     put_u32(m, "embedding_length", s->n_embd);
-    if (!p && !gemma) put_u32(m, "feed_forward_length", latent ? latent->n_ff : s->n_ff);
+    if (!p && !gemma) put_u32(m, "feed_forward_length", n_ff);
     put_u32(m, "attention.head_count", s->n_head);
     if (!p && !gemma) put_u32(m, "attention.head_count_kv", s->n_head_kv);
     if (latent) put_latent(m, latent);
     if (!latent) put_u32(m, "attention.key_length", dim);
     if (!latent) put_u32(m, "attention.value_length", dim);
-    if (!latent) put_u32(m, "rope.dimension_count", delta ? dim / 4 : dim);
+    if (!latent) put_u32(m, "rope.dimension_count", delta ? dim / 4 : sparse ? sparse->n_rot : dim);
     put_f32(m, "rope.freq_base", s->rope_base);
     put_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
     if (s->n_expert) {
@@ -176,6 +200,7 @@ static void put_hparams(struct maker *m) {
         put_u32(m, "ssm.inner_size", delta->n_value * delta->dim);
         if (s->n_expert) put_u32(m, "expert_shared_feed_forward_length", s->n_ff);
     }
+    if (sparse) put_sparse(m, sparse);
     if (p) put_pattern(m, p);
     if (gemma) put_gemma(m, gemma);
     if (s->flags & SHAPE_OSS) {

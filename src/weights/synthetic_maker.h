@@ -22,6 +22,7 @@ struct maker {
 // synthetic_keys.c: all metadata.
 void maker_put_keys(struct maker *m);
 void maker_no_memory(struct maker *m);
+bool maker_has_block(const struct maker *m); // behind the layers, which drafts
 // synthetic_tensors.c: names, formats, shapes and places of all tensors.
 void maker_add_tensors(struct maker *m);
 

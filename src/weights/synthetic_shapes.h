@@ -4,16 +4,19 @@
 #define RN_WEIGHTS_SYNTHETIC_SHAPES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum shape_flag {
-    SHAPE_TIED = 1,    // the head is the embedding
-    SHAPE_QK_NORM = 2, // q and k are normed head by head
-    SHAPE_OSS = 4,     // gpt-oss: biases, sinks, a window, yarn
-    SHAPE_HIDDEN = 8,  // for tests and measurements, in no list
-    SHAPE_DELTA = 16,  // Qwen 3.5: see struct delta
-    SHAPE_4 = 32,      // Gemma 4: see struct gemma
-    SHAPE_LATENT = 64, // DeepSeek, GLM-4.7-Flash: see struct latent
+    SHAPE_TIED = 1,     // the head is the embedding
+    SHAPE_QK_NORM = 2,  // q and k are normed head by head
+    SHAPE_OSS = 4,      // gpt-oss: biases, sinks, a window, yarn
+    SHAPE_HIDDEN = 8,   // for tests and measurements, in no list
+    SHAPE_DELTA = 16,   // Qwen 3.5: see struct delta
+    SHAPE_4 = 32,       // Gemma 4: see struct gemma
+    SHAPE_LATENT = 64,  // DeepSeek, Kimi, GLM-4.7-Flash: see struct latent
+    SHAPE_SPARSE = 128, // GLM 4.6, MiniMax M2: see struct sparse
+    SHAPE_PART = 256,   // the first layers of a model alone, in no list
     SHAPE_GEMMA = SHAPE_4 | SHAPE_TIED | SHAPE_QK_NORM,
 };
 
@@ -26,21 +29,40 @@ struct shape {
 };
 
 const struct shape *shape_at(int index); // NULL: no more
+// Of that name, or of another model with the same sizes; NULL: there is none. len: of the name.
+const struct shape *shape_named(const char *name, size_t len);
+// The format in which people get the model: its maker's own, or the usual one.
+const char *shape_format(const struct shape *shape);
 
 // Attention over a latent: head_dim of the shape is the latent and the rotated part. The first
-// layer is dense; the others have experts, and a shared one as wide as several.
+// layers are dense; the others have experts, and a shared one as wide as several.
 enum { LATENT_ROT = 64, TINY_ROT = 32 };
 struct latent {
     const char *shape;
     int n_q;         // rank of the queries; 0: they have one matrix
     int nope, value; // of a head
-    int n_ff;        // of the dense layer
+    int n_dense;     // layers
+    int n_ff;        // of a dense layer
     int n_shared;
+    int n_group, n_group_used; // of experts; 0: there are no groups
     float scale; // of the experts' weights, by sigmoids; 0: by a softmax, and yarn for positions
     bool has_block;
 };
 const struct latent *latent_of(const struct shape *shape); // NULL: none
 int latent_rotated(const struct shape *shape);
+
+// Experts by sigmoids with a bias, behind dense layers; a part of each head is rotated.
+struct sparse {
+    const char *shape;
+    int n_dense, n_ff; // dense layers and their width
+    int n_shared;
+    int n_rot;
+    float scale; // of the experts' weights
+    bool has_qkv_bias;
+    bool is_wide; // norms of q and k are as wide as all heads together
+    bool has_block;
+};
+const struct sparse *sparse_of(const struct shape *shape); // NULL: none
 
 // Layers with a state, all but each DELTA_INTERVAL-th. The other layers have gated attention that
 // rotates a quarter of a head. The shared expert is as wide as the others.

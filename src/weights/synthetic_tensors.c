@@ -48,20 +48,24 @@ static void add_attention(struct maker *m) {
     const struct shape *s = m->shape;
     const int64_t n_q = (int64_t)s->n_head * s->head_dim,
                   n_kv = (int64_t)s->n_head_kv * s->head_dim;
+    const struct sparse *sparse = sparse_of(s);
     const bool has_gate = s->flags & SHAPE_DELTA; // as wide as the queries, beside them
+    const bool is_wide = sparse && sparse->is_wide;
     add_vector(m, "attn_norm.weight", s->n_embd);
     add_matrix(m, "attn_q.weight", s->n_embd, has_gate ? 2 * n_q : n_q, 0, NULL, 0);
     add_matrix(m, "attn_k.weight", s->n_embd, n_kv, 0, NULL, 0);
     add_matrix(m, "attn_v.weight", s->n_embd, n_kv, 0, m->mix.attn_v, MAX_RULES);
     add_matrix(m, "attn_output.weight", n_q, s->n_embd, 0, &m->mix.attn_output, 1);
     if (s->flags & SHAPE_QK_NORM) {
-        add_vector(m, "attn_q_norm.weight", s->head_dim);
-        add_vector(m, "attn_k_norm.weight", s->head_dim);
+        add_vector(m, "attn_q_norm.weight", is_wide ? n_q : s->head_dim);
+        add_vector(m, "attn_k_norm.weight", is_wide ? n_kv : s->head_dim);
     }
-    if (s->flags & SHAPE_OSS) {
+    if (s->flags & SHAPE_OSS || (sparse && sparse->has_qkv_bias)) {
         add_vector(m, "attn_q.bias", n_q);
         add_vector(m, "attn_k.bias", n_kv);
         add_vector(m, "attn_v.bias", n_kv);
+    }
+    if (s->flags & SHAPE_OSS) {
         add_vector(m, "attn_output.bias", s->n_embd);
         add_vector(m, "attn_sinks.weight", s->n_head);
     }
@@ -243,20 +247,34 @@ static void add_latent_attention(struct maker *m, const struct latent *t) {
     add_vector(m, "ffn_norm.weight", s->n_embd);
 }
 
-static void add_latent(struct maker *m, const struct latent *t) {
+// A dense layer of that width, or the experts and a shared one as wide as n_shared of them.
+static void add_dense_or_experts(struct maker *m, int n_dense, int n_dense_ff, int n_shared,
+                                 bool has_bias) {
     const struct shape *s = m->shape;
-    const bool is_dense = m->layer == 0;
+    const bool is_dense = m->layer < n_dense;
     const char *const names[2][3] = {{"ffn_gate_shexp.weight", "ffn_up_shexp.weight",
                                       "ffn_down_shexp.weight"},
                                      {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}};
-    const int64_t n_ff = is_dense ? t->n_ff : (int64_t)t->n_shared * s->n_ff;
-    add_latent_attention(m, t);
-    add_matrix(m, names[is_dense][0], s->n_embd, n_ff, 0, NULL, 0);
-    add_matrix(m, names[is_dense][1], s->n_embd, n_ff, 0, NULL, 0);
-    add_matrix(m, names[is_dense][2], n_ff, s->n_embd, 0, m->mix.ffn_down, MAX_RULES);
+    const int64_t n_ff = is_dense ? n_dense_ff : (int64_t)n_shared * s->n_ff;
+    if (n_ff) {
+        add_matrix(m, names[is_dense][0], s->n_embd, n_ff, 0, NULL, 0);
+        add_matrix(m, names[is_dense][1], s->n_embd, n_ff, 0, NULL, 0);
+        add_matrix(m, names[is_dense][2], n_ff, s->n_embd, 0, m->mix.ffn_down, MAX_RULES);
+    }
     if (is_dense) return;
     add_experts(m);
-    if (t->scale > 0) add_vector(m, "exp_probs_b.bias", s->n_expert);
+    if (has_bias) add_vector(m, "exp_probs_b.bias", s->n_expert);
+}
+
+static void add_latent(struct maker *m, const struct latent *t) {
+    add_latent_attention(m, t);
+    add_dense_or_experts(m, t->n_dense, t->n_ff, t->n_shared, t->scale > 0);
+}
+
+static void add_sparse(struct maker *m, const struct sparse *t) {
+    add_attention(m);
+    add_vector(m, t->is_wide ? "ffn_norm.weight" : "post_attention_norm.weight", m->shape->n_embd);
+    add_dense_or_experts(m, t->n_dense, t->n_ff, t->n_shared, true);
 }
 
 // The block behind the layers, which drafts; m->layer is its number.
@@ -270,6 +288,10 @@ static void add_nextn(struct maker *m) {
         add_latent(m, latent_of(s));
         return;
     }
+    if (sparse_of(s)) {
+        add_sparse(m, sparse_of(s));
+        return;
+    }
     add_attention(m);
     add_vector(m, "post_attention_norm.weight", s->n_embd);
     (s->n_expert ? add_experts : add_dense)(m);
@@ -280,13 +302,15 @@ void maker_add_tensors(struct maker *m) {
     const struct pattern *p = pattern_of(s);
     const struct gemma *gemma = gemma_of(s);
     const struct latent *latent = latent_of(s);
-    const bool tied = s->flags & SHAPE_TIED, is_alike = !p && !gemma && !latent;
+    const struct sparse *sparse = sparse_of(s);
+    const bool tied = s->flags & SHAPE_TIED, is_alike = !p && !gemma && !latent && !sparse;
     m->layer = -1;
     add_matrix(m, "token_embd.weight", s->n_embd, s->n_vocab, 0, &m->mix.head, tied);
     if (gemma) add_gemma_inputs(m, gemma);
     for (m->layer = 0; p && m->layer < s->n_layer; m->layer++) add_letter(m, p);
     for (m->layer = 0; gemma && m->layer < s->n_layer; m->layer++) add_gemma(m, gemma);
     for (m->layer = 0; latent && m->layer < s->n_layer; m->layer++) add_latent(m, latent);
+    for (m->layer = 0; sparse && m->layer < s->n_layer; m->layer++) add_sparse(m, sparse);
     for (m->layer = 0; is_alike && m->layer < s->n_layer; m->layer++) {
         add_mixer(m);
         add_vector(m,
@@ -296,7 +320,7 @@ void maker_add_tensors(struct maker *m) {
         (s->n_expert ? add_experts : add_dense)(m);
     }
     m->layer = s->n_layer;
-    if (s->flags & SHAPE_DELTA || (latent && latent->has_block)) add_nextn(m);
+    if (maker_has_block(m)) add_nextn(m);
     m->layer = -1;
     add_vector(m, strcmp(s->arch, "lfm2") ? "output_norm.weight" : "token_embd_norm.weight",
                s->n_embd);

@@ -6,7 +6,8 @@
 CASE(every_bad_value_is_named) {
     static const char *const cases[][2] = {
         {"nosuch --device m1", "'nosuch' is neither a file nor a known shape (known: 135m"},
-        {"nosuch --device m1", "gpt-oss-20b-8l, gpt-oss-120b)"}, // and no shape for tests
+        {"nosuch --device m1",
+         "gpt-oss-20b, gpt-oss-120b)"}, // and no part of a model, no shape for tests
         {"8b:Q9 --device m1", "format 'Q9' is unknown"},
         {"8b --format Q9 --device m1", "format 'Q9' is unknown"},
         {"8b:Q4_0 --format Q8_0 --device m1", "'8b:Q4_0' has a format of its own"},
@@ -406,9 +407,21 @@ CASE(a_plot_is_written) {
     file = data_file_read(path);
     svg = (const char *)file.data;
     // 8192 tokens of 131072 bytes; the line of the device is there, that of f32 is not
-    check(strstr(svg, "KV f16, 1074 MB for each user") && strstr(svg, "KV int8, 545 MB"), "%s",
-          svg);
+    // lines that cover each other are one
+    check(strstr(svg, "KV f16 1074 MB, bf16 1074 MB for each user") &&
+              strstr(svg, "KV int8 545 MB, fp8 537 MB for each user"),
+          "%s", svg);
     check(strstr(svg, "NVIDIA H200") && !strstr(svg, "KV f32"), "%s", svg);
+    free(file.data);
+    // one user with a short context: the lines reach to users whose KV one sees
+    snprintf(line, sizeof line, "8b --device epyc-9654 --memory 16G --memory-svg %s/memory.svg",
+             folder.path);
+    ran(line);
+    file = data_file_read(path);
+    svg = (const char *)file.data;
+    check(strstr(svg, "KV f16 101 MB for each user") && strstr(svg, "KV int8 51 MB for each user"),
+          "%s", svg);
+    check(strstr(svg, "<title>64: "), "%s", svg);
     free(file.data);
     data_folder_remove(&folder);
 }

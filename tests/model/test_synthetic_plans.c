@@ -29,6 +29,12 @@ CASE(every_shape_becomes_a_plan) {
         {"gemma4-26b-a4b:Q4_0", 30, 262144, 8},
         {"gemma4-31b:Q8_0", 60, 262144, 16},
         {"gpt-oss-20b:MXFP4_MOE", 24, 201088, 8},
+        {"deepseek-v3:Q4_K_M", 61, 129280, 1},
+        {"kimi-k2:Q4_K_M", 61, 163840, 1},
+        {"glm-4.6:Q4_K_M", 92, 151552, 8},
+        {"minimax-m2:Q8_0", 62, 200064, 8},
+        {"tiny-glm:Q4_0", 3, 384, 2},
+        {"tiny-minimax:Q4_0", 2, 384, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights *weights;

@@ -58,6 +58,11 @@ CASE(shapes_have_the_parameters_of_the_models_they_are_named_after) {
         {"qwen3-235b-a22b:F16", 235093634560},
         {"gpt-oss-20b:BF16", 20914757184},
         {"gpt-oss-120b:BF16", 116829156672},
+        {"deepseek-v3:BF16", 671026419200},
+        {"deepseek-r1:BF16", 671026419200},
+        {"kimi-k2:BF16", 1026408232448},
+        {"glm-4.6:BF16", 356785898816},
+        {"minimax-m2:BF16", 228689764864},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights *weights = describe(cases[i].spec);
