@@ -1,6 +1,7 @@
 // `runnel bench`: the command. It opens each model, lets one measurement fill rows, and shows them:
 // a table row by row, JSON and CSV at the end. Ctrl-C ends the measuring; complete rows are shown.
 #include "bench/bench.h"
+#include "bench/busy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,18 +140,31 @@ static int models_check(const struct bench_config *config) {
     return APP_OK;
 }
 
+// Rows of a model that was measured beside others say so.
+static void busy_put(struct bench *bench, const struct busy *busy, int first) {
+    if (first == bench->n_rows) return;
+    const double share = busy_share(busy);
+    for (int i = first; i < bench->n_rows && share >= 0; i++)
+        row_real(&bench->rows[i], COLUMN_BUSY_SHARE, share);
+    if (share > bench->busy_share) bench->busy_share = share;
+}
+
 static int models_run(struct bench *bench) {
     const struct bench_config *config = bench->config;
     int code = APP_OK;
     for (int i = 0; !code && i < config->n_models; i++) {
         struct bench_place place = {.bench = bench, .source = &config->model[i]};
         rn_model *model = NULL;
+        const int first = bench->n_rows;
+        struct busy busy;
+        busy_begin(&busy);
         code = bench_model_open(place.source->source, place.source->name, &model);
         if (!code && config->block) code = block_attach(config->block, model);
         if (!code) {
             place.model = model;
             place.info = rn_model_get_info(model);
             code = measures[config->measure]->run(&place);
+            busy_put(bench, &busy, first);
         }
         rn_model_close(model);
     }
@@ -179,6 +193,7 @@ int bench_run(const struct bench_config *config, const struct term *term) {
     int code = models_check(config);
     if (!code && config->plot) code = plot_check("--plot", config->plot);
     if (!code) code = rows_show(&bench, models_run(&bench));
+    if (!config->quiet) busy_warn(bench.busy_share, "figures are too low");
     for (int i = 0; i < bench.n_rows; i++) row_deinit(&bench.rows[i]);
     free(bench.rows);
     return code;

@@ -82,6 +82,7 @@ struct bench {
     char slow_formats[64];    // that were warned of last
     struct progress progress;
     uint64_t done, total; // measurements
+    double busy_share;    // that other programs took, at most
 };
 
 // A model that is being measured, and the machine: the backend of the runner or engine at hand, or

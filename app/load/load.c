@@ -2,6 +2,7 @@
 // prints a row for each, and writes the files. Ctrl-C ends the level at hand; its complete requests
 // are shown.
 #include "load/load.h"
+#include "bench/busy.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -206,6 +207,15 @@ static void sockets_allow(void) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Under load a server of this machine takes the cores, so others are looked for before it.
+static double before_load(const struct load_config *config) {
+    struct busy busy;
+    busy_begin(&busy);
+    const double share = busy_share(&busy);
+    if (!config->quiet) busy_warn(share, "a server of this machine may be slowed by them");
+    return share;
+}
+
 int command_bench_serve(const struct options *options) {
     struct load_config config;
     struct term term;
@@ -215,6 +225,7 @@ int command_bench_serve(const struct options *options) {
     interrupt_ends(); // there is nothing to show before the load; an own server dies with the
                       // program
     sockets_allow();
+    config.busy_share = before_load(&config);
     code = (config.side[0] ? load_two : load_one)(&config, &term);
     load_config_deinit(&config);
     return code;

@@ -46,6 +46,7 @@ struct load_config {
     int rounds;
     const char *json, *plot; // NULL: none
     bool check, quiet;
+    double busy_share; // that other programs took before the load, as busy_share says
 };
 
 int load_config_init(const struct options *options, struct load_config *out);

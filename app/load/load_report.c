@@ -286,6 +286,8 @@ static bool vllm_head(json_t *out, const struct load_config *config,
     const char *backend = config->chat ? "openai-chat" : "openai";
     const bool open = level->concurrency == 0;
     bool ok = json_put(out, "date", json_string(date));
+    ok &= json_put(out, "busy_share",
+                   config->busy_share < 0 ? json_null() : json_real(config->busy_share));
     ok &= json_put(out, "endpoint_type", json_string(backend));
     ok &= json_put(out, "backend", json_string(backend));
     ok &= json_put(out, "label", json_null());

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "bench/busy.h"
 #include "plan/outline.h"
 
 enum { MAX_ASSUMED = 8 };
@@ -46,6 +47,11 @@ static void of_machine(const struct machine *m, struct assumed *out) {
     case MACHINE_HERE:
         add(out, "rates of small matrices, %s",
             m->is_kept ? "measured before (--measure: again)" : "measured now");
+        if (busy_is(m->busy_share))
+            add(out,
+                "these rates are a free machine's, but other programs took %.0f%% of the cores' "
+                "time while they were measured: they may be too low",
+                100 * m->busy_share);
         break;
     }
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/busy.h"
 #include "plan/sizing.h"
 
 enum {
@@ -329,6 +330,7 @@ struct measuring {
     struct tools_rates_options options;
     struct predict_rates *rates;
     struct rates_attention_key heads;
+    struct rates_busy busy;
     bool is_needed[FORMAT_COUNT];
     bool has_base, has_attention;
 };
@@ -381,15 +383,33 @@ static void needs_read(const struct plan *plan, struct measuring *m) {
     }
 }
 
-// Rates of a busy machine are kept for days, so it is said.
-static void busy_warn(bool quiet) {
-    double load;
-    if (quiet || getloadavg(&load, 1) != 1 || load < 0.5 * (double)sysconf(_SC_NPROCESSORS_ONLN))
-        return;
-    fprintf(stderr,
-            "runnel: warning: other programs are running (load %.1f), so rates may be measured too "
-            "low; repeat with --measure\n",
-            load);
+// Parts that are measured now are measured beside the same programs.
+static void busy_fill(struct measuring *m, bool had_base, bool had_attention,
+                      const bool had_product[FORMAT_COUNT], double share) {
+    if (!had_base) m->busy.base = share;
+    if (!had_attention) m->busy.attention = share;
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (!had_product[i]) m->busy.product[i] = share;
+}
+
+// Of the parts that the plan uses, at most.
+static double busy_most(const struct measuring *m) {
+    double most = fmax(m->busy.base, m->heads.n_head ? m->busy.attention : -1);
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (m->is_needed[i]) most = fmax(most, m->busy.product[i]);
+    return most;
+}
+
+// Measures what is missing, and how busy the machine is meanwhile.
+static rn_status beside_measure(struct measuring *m, struct progress *progress, rn_error *err) {
+    const bool had_base = m->has_base, had_attention = m->has_attention;
+    bool had_product[FORMAT_COUNT];
+    struct busy busy;
+    for (int i = 0; i < FORMAT_COUNT; i++) had_product[i] = m->rates->product[i].is_known;
+    busy_begin(&busy);
+    const rn_status status = missing_measure(m, progress, err);
+    if (!status) busy_fill(m, had_base, had_attention, had_product, busy_share(&busy));
+    return status;
 }
 
 // The device that is measured, and its name.
@@ -437,18 +457,22 @@ int machine_measure(const struct options *options, const struct plan *plan,
     rates_key_make(&out->on, option_int(options, OPT_THREADS), isa, key);
     if (!option_flag(options, OPT_MEASURE)) {
         bool has_attention = false;
-        m.has_base = rates_load(key, &m.heads, out->rates, &has_attention);
+        m.has_base = rates_load(key, &m.heads, out->rates, &m.busy, &has_attention);
         m.has_attention |= has_attention;
     }
     out->is_kept = missing_count(&m) == 0;
     if (!out->is_kept) {
-        busy_warn(option_flag(options, OPT_QUIET));
         progress_begin(&progress, term, option_flag(options, OPT_QUIET), "measuring");
-        const rn_status status = missing_measure(&m, &progress, &err);
+        const rn_status status = beside_measure(&m, &progress, &err);
         progress_end(&progress);
         if (status) return app_fail_error(&err);
-        rates_save(key, &m.heads, out->rates);
+        rates_save(key, &m.heads, out->rates, &m.busy);
     }
+    out->busy_share = busy_most(&m);
+    if (!option_flag(options, OPT_QUIET))
+        busy_warn(out->busy_share, out->is_kept
+                                       ? "the kept rates may be too low; repeat with --measure"
+                                       : "rates may be too low; repeat with --measure");
     out->predict.rates = out->rates;
     out->bandwidth = out->rates->bandwidth;
     out->flops = out->rates->int_flops > out->rates->float_flops ? out->rates->int_flops

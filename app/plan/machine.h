@@ -35,6 +35,7 @@ struct machine {
     struct tools_place place;           // whose layouts, KV types and rates these are,
     struct tools_device on;             // and the device there; empty for MACHINE_NONE
     bool is_kept;                       // all rates were in the file of rates
+    double busy_share;                  // that other programs took while they were measured
 };
 
 // The option's values are checked first; kind is MACHINE_NONE where no option names a machine.
@@ -70,12 +71,16 @@ struct rates_attention_key {
     int n_head, n_head_kv, dim_k, dim_v;
     bool is_latent;
 };
+// The share of the cores' time that other programs took while a part was measured; -1: unknown.
+struct rates_busy {
+    double base, attention, product[FORMAT_COUNT];
+};
 // False: there are none, or the file is broken. out->attention is that of the key, is_attention
 // false: it was not measured yet.
 bool rates_load(const char *key, const struct rates_attention_key *heads, struct predict_rates *out,
-                bool *has_attention);
+                struct rates_busy *busy, bool *has_attention);
 // Adds to the rates of the file. A file that cannot be written is no failure of the plan.
 void rates_save(const char *key, const struct rates_attention_key *heads,
-                const struct predict_rates *rates);
+                const struct predict_rates *rates, const struct rates_busy *busy);
 
 #endif

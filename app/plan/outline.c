@@ -340,7 +340,10 @@ static bool machine_put(const struct outline *outline) {
                               "balance_flop_per_byte", machine_balance(m))) &&
            json_put(json_object_get(outline->json, "machine"), "assumed_balance_flop_per_byte",
                     machine_ridge(m) > 0 ? json_real(machine_ridge(m)) : json_null()) &&
-           json_put(json_object_get(outline->json, "machine"), "backend", backend_pack(m));
+           json_put(json_object_get(outline->json, "machine"), "backend", backend_pack(m)) &&
+           json_put(json_object_get(outline->json, "machine"), "busy_share",
+                    m->kind == MACHINE_HERE && m->busy_share >= 0 ? json_real(m->busy_share)
+                                                                  : json_null());
 }
 
 static bool memory_put(const struct outline *outline) {

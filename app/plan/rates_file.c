@@ -100,8 +100,13 @@ static json_t *file_read(const char *key) {
     return NULL;
 }
 
+static double busy_get(const json_t *object) {
+    double share;
+    return number_get(object, "busy_share", &share) ? share : -1;
+}
+
 bool rates_load(const char *key, const struct rates_attention_key *heads, struct predict_rates *out,
-                bool *has_attention) {
+                struct rates_busy *busy, bool *has_attention) {
     char name[96];
     json_t *root = file_read(key);
     *has_attention = false;
@@ -114,9 +119,12 @@ bool rates_load(const char *key, const struct rates_attention_key *heads, struct
         const json_t *product =
             json_object_get(json_object_get(root, "products"), format_at((enum format_id)i)->name);
         out->product[i].is_known = product_get(product, &out->product[i]);
+        busy->product[i] = busy_get(product);
     }
+    busy->base = busy_get(root);
     heads_name(heads, name);
     const json_t *attention = json_object_get(json_object_get(root, "attention"), name);
+    busy->attention = busy_get(attention);
     *has_attention = number_get(attention, "fixed_ns", &out->attention.fixed_ns) &&
                      number_get(attention, "row_ns", &out->attention.row_ns) &&
                      number_get(attention, "flop_ns", &out->attention.flop_ns) &&
@@ -153,9 +161,18 @@ static json_t *child_get(json_t *root, const char *name) {
     return json_object_get(root, name);
 }
 
+// A part that was measured again has its own.
+static void busy_put(json_t *object, double share) {
+    if (share >= 0)
+        json_object_set_new(object, "busy_share", json_real(share));
+    else
+        json_object_del(object, "busy_share");
+}
+
 static void rates_pack(json_t *root, const struct rates_attention_key *heads,
-                       const struct predict_rates *rates) {
+                       const struct predict_rates *rates, const struct rates_busy *busy) {
     char name[96];
+    busy_put(root, busy->base);
     json_object_set_new(root, "bandwidth", json_real(rates->bandwidth));
     json_object_set_new(root, "int_flops", json_real(rates->int_flops));
     json_object_set_new(root, "float_flops", json_real(rates->float_flops));
@@ -171,24 +188,28 @@ static void rates_pack(json_t *root, const struct rates_attention_key *heads,
         if (!product->is_known) continue;
         json_object_set_new(child_get(root, "products"), format_at((enum format_id)i)->name,
                             product_pack(product));
+        busy_put(json_object_get(json_object_get(root, "products"),
+                                 format_at((enum format_id)i)->name),
+                 busy->product[i]);
     }
     heads_name(heads, name);
-    if (heads->n_head)
-        json_object_set_new(child_get(root, "attention"), name,
-                            json_pack("{s:f, s:f, s:f, s:o, s:o}", "fixed_ns",
-                                      rates->attention.fixed_ns, "row_ns", rates->attention.row_ns,
-                                      "flop_ns", rates->attention.flop_ns, "cached",
-                                      kv_pack(&rates->attention.cached), "memory",
-                                      kv_pack(&rates->attention.memory)));
+    if (!heads->n_head) return;
+    json_object_set_new(child_get(root, "attention"), name,
+                        json_pack("{s:f, s:f, s:f, s:o, s:o}", "fixed_ns",
+                                  rates->attention.fixed_ns, "row_ns", rates->attention.row_ns,
+                                  "flop_ns", rates->attention.flop_ns, "cached",
+                                  kv_pack(&rates->attention.cached), "memory",
+                                  kv_pack(&rates->attention.memory)));
+    busy_put(json_object_get(json_object_get(root, "attention"), name), busy->attention);
 }
 
 void rates_save(const char *key, const struct rates_attention_key *heads,
-                const struct predict_rates *rates) {
+                const struct predict_rates *rates, const struct rates_busy *busy) {
     char path[PATH_SIZE], next[PATH_SIZE + 32];
     json_t *root = file_read(key);
     if (!root) root = json_pack("{s:s}", "key", key);
     if (!root) return;
-    rates_pack(root, heads, rates);
+    rates_pack(root, heads, rates, busy);
     if (path_make(key, true, path)) {
         snprintf(next, sizeof next, "%s.%ld", path, (long)getpid()); // no reader sees half a file
         if (json_dump_file(root, next, JSON_INDENT(1)) != 0 || rename(next, path) != 0)

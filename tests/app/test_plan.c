@@ -436,6 +436,7 @@ CASE(rates_are_kept_by_their_key) {
     const struct rates_attention_key heads = {"f16", 8, 2, 64, 64, false},
                                      others = {"f16", 8, 2, 64, 64, true};
     bool has_attention;
+    struct rates_busy own = {.base = 0.25, .attention = -1, .product[FORMAT_Q4_0] = 0.5}, busy;
     rates.product[FORMAT_Q4_0].is_known = true;
     for (int i = 0; i < PREDICT_POINTS; i++) rates.product[FORMAT_Q4_0].cached[i] = i + 1;
     rates.product[FORMAT_Q4_0].share = 0.9;
@@ -444,9 +445,9 @@ CASE(rates_are_kept_by_their_key) {
     rates.attention.row_ns = 0.5;
     rates.memory_share[5] = 0.75;
     rates.product[FORMAT_Q4_0].input[2] = 9;
-    assert_false(rates_load("a", &heads, &got, &has_attention));
-    rates_save("a", &heads, &rates);
-    assert_true(rates_load("a", &heads, &got, &has_attention) && has_attention);
+    assert_false(rates_load("a", &heads, &got, &busy, &has_attention));
+    rates_save("a", &heads, &rates, &own);
+    assert_true(rates_load("a", &heads, &got, &busy, &has_attention) && has_attention);
     assert_true(got.bandwidth == 3e10 && got.attention.memory.byte_ns == 0.25);
     assert_true(got.attention.row_ns == 0.5 && got.memory_share[5] == 0.75);
     assert_true(got.product[FORMAT_Q4_0].input[2] == 9 && got.product[FORMAT_Q4_0].output[2] == 0);
@@ -454,22 +455,24 @@ CASE(rates_are_kept_by_their_key) {
     assert_true(got.product[FORMAT_Q4_0].share == 0.9 &&
                 got.product[FORMAT_Q4_0].overlap[1] == 0.125);
     assert_false(got.product[FORMAT_F16].is_known);
-    assert_true(rates_load("a", &others, &got, &has_attention) && !has_attention);
-    assert_false(rates_load("b", &heads, &got, &has_attention));
+    // how busy the machine was is kept with each part; of attention it was not known
+    assert_true(busy.base == 0.25 && busy.attention == -1 && busy.product[FORMAT_Q4_0] == 0.5);
+    assert_true(rates_load("a", &others, &got, &busy, &has_attention) && !has_attention);
+    assert_false(rates_load("b", &heads, &got, &busy, &has_attention));
     // a part that is no object is replaced
     snprintf(cache, sizeof cache,
              "sed -i 's/^ \"attention\": {/ \"attention\": 5, \"old\": {/' %s/runnel/rates-*.json",
              folder.path);
     assert_int_equal(system(cache), 0);
-    assert_true(rates_load("a", &heads, &got, &has_attention) && !has_attention);
-    rates_save("a", &heads, &rates);
-    assert_true(rates_load("a", &heads, &got, &has_attention) && has_attention);
+    assert_true(rates_load("a", &heads, &got, &busy, &has_attention) && !has_attention);
+    rates_save("a", &heads, &rates, &own);
+    assert_true(rates_load("a", &heads, &got, &busy, &has_attention) && has_attention);
     // a second save adds to the first
     rates.product[FORMAT_Q4_0].is_known = false;
     rates.product[FORMAT_F16] = rates.product[FORMAT_Q4_0];
     rates.product[FORMAT_F16].is_known = true;
-    rates_save("a", &others, &rates);
-    assert_true(rates_load("a", &heads, &got, &has_attention) && has_attention);
+    rates_save("a", &others, &rates, &own);
+    assert_true(rates_load("a", &heads, &got, &busy, &has_attention) && has_attention);
     assert_true(got.product[FORMAT_Q4_0].is_known && got.product[FORMAT_F16].is_known);
     unsetenv("XDG_CACHE_HOME");
     snprintf(cache, sizeof cache, "rm -r %s/runnel", folder.path);
@@ -511,7 +514,8 @@ CASE(a_matrix_without_a_device_is_planned_for_this_machine) {
         rates.product[FORMAT_F16].overlap[i] = 1;
     }
     rates_key_make(&(struct tools_device){.backend = "cpu"}, 0, "auto", key);
-    rates_save(key, &(struct rates_attention_key){.kv_type = "f16"}, &rates);
+    rates_save(key, &(struct rates_attention_key){.kv_type = "f16"}, &rates,
+               &(struct rates_busy){.base = 0.02, .product[FORMAT_F16] = 0.42});
     json_t *root = json_of("--matrix 1000x1000:F16");
     const json_t *rows = json_object_get(json_object_get(root, "matrix"), "roofline");
     static const struct {
@@ -526,7 +530,19 @@ CASE(a_matrix_without_a_device_is_planned_for_this_machine) {
     assert_string_equal(json_string_value(
                             json_object_get(json_object_get(root, "machine"), "kind")),
                         "measured");
+    // rates of a busy machine are told every time
+    assert_true(number_at(root, "machine", "busy_share") == 0.42);
+    assert_non_null(strstr(json_string_value(json_array_get(json_object_get(root, "assumed"), 1)),
+                           "other programs took 42% of the cores' time"));
     json_decref(root);
+    for (int i = 0; i < 2; i++) {
+        ran("--matrix 1000x1000:F16");
+        assert_non_null(strstr(caught.out, "other programs took 42% of the cores' time while"));
+        assert_non_null(strstr(caught.err, "warning: other programs took 42%"));
+        assert_non_null(strstr(caught.err, "repeat with --measure"));
+    }
+    ran("--matrix 1000x1000:F16 --quiet");
+    assert_string_equal(caught.err, "");
     unsetenv("XDG_CACHE_HOME");
     snprintf(text, sizeof text, "rm -r %s/runnel", folder.path);
     assert_int_equal(system(text), 0);
