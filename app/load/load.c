@@ -167,6 +167,11 @@ static int result_show(const struct load *load) {
     return code ? code : wrote;
 }
 
+static void busy_say(const struct load_config *config) {
+    if (!config->quiet)
+        busy_warn(config->busy_share, "a server on this machine is slower than it could be");
+}
+
 static int load_one(const struct load_config *config, const struct term *term) {
     struct load *load = calloc(1, sizeof *load);
     if (!load) return app_fail(APP_FAILED, "out of memory");
@@ -175,6 +180,7 @@ static int load_one(const struct load_config *config, const struct term *term) {
     load->room = term->out_tty ? term_columns(STDOUT_FILENO) : INT_MAX;
     int code = target_open(config, NULL, &load->target);
     if (!code) {
+        busy_say(config);
         interrupt_watch();
         load_report_head(config, load->target);
         code = app_flush_output();
@@ -192,6 +198,7 @@ static int load_two(const struct load_config *config, const struct term *term) {
     int code = APP_OK;
     for (int i = 0; i < 2 && !code; i++) code = target_open(config, config->side[i], &target[i]);
     if (!code) {
+        busy_say(config);
         interrupt_watch();
         code = load_compare(config, term, target);
     }
@@ -208,12 +215,10 @@ static void sockets_allow(void) {
 }
 
 // Under load a server of this machine takes the cores, so others are looked for before it.
-static double before_load(const struct load_config *config) {
+static double before_load(void) {
     struct busy busy;
     busy_begin(&busy);
-    const double share = busy_share(&busy);
-    if (!config->quiet) busy_warn(share, "a server of this machine may be slowed by them");
-    return share;
+    return busy_share(&busy);
 }
 
 int command_bench_serve(const struct options *options) {
@@ -225,7 +230,7 @@ int command_bench_serve(const struct options *options) {
     interrupt_ends(); // there is nothing to show before the load; an own server dies with the
                       // program
     sockets_allow();
-    config.busy_share = before_load(&config);
+    config.busy_share = before_load();
     code = (config.side[0] ? load_two : load_one)(&config, &term);
     load_config_deinit(&config);
     return code;

@@ -20,18 +20,19 @@ static void keys_are(enum table_id table, const char *wanted) {
 
 // Programs read these names; llama-bench has most of the first list's.
 CASE(test_the_keys_are_those_that_programs_read) {
-    keys_are(
-        TABLE_STEPS,
-        "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
-        "model_n_params backends device isa n_batch n_ubatch n_threads type_k type_v test_time "
-        "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts stream_ts "
-        "ms_per_token samples_ns samples_ts idle_us bytes_per_token kv_bytes_per_token "
-        "flops_per_token flop_per_byte read_gbs bandwidth_gbs bandwidth_share "
-        "samples_bandwidth_gbs in_cache tflops peak_share peak_int8_gmacs peak_f32_gmacs cost "
-        "samples_share peer_name peer_ts peer_samples_ts peer_ratio ");
+    keys_are(TABLE_STEPS,
+             "build_commit build_number cpu_info gpu_info model_filename model_type model_size "
+             "model_n_params backends device isa n_batch n_ubatch n_threads type_k type_v "
+             "test_time busy_share "
+             "n_prompt n_gen n_depth n_seqs n_verify avg_ns stddev_ns avg_ts stddev_ts stream_ts "
+             "ms_per_token samples_ns samples_ts idle_us bytes_per_token kv_bytes_per_token "
+             "flops_per_token flop_per_byte read_gbs bandwidth_gbs bandwidth_share "
+             "samples_bandwidth_gbs in_cache tflops peak_share peak_int8_gmacs peak_f32_gmacs cost "
+             "samples_share peer_name peer_ts peer_samples_ts peer_ratio ");
     static const char streams[] =
         "build_commit test model_filename model_type backends device isa n_batch n_threads type_kv "
-        "test_time n_streams n_prompt n_gen n_shared n_arrive itl_ms sampled wall_ms serial_ms "
+        "test_time busy_share n_streams n_prompt n_gen n_shared n_arrive itl_ms sampled wall_ms "
+        "serial_ms "
         "prompt_ts gen_ts decode_only gain_stream gain_serial gap_ms_p50 gap_ms_p99 gap_ms_max "
         "over_bound ttft_ms_p50 ttft_ms_p99 ttft_ms_max steps host_us sample_us idle_us late_share "
         "read_gbs "
@@ -42,7 +43,8 @@ CASE(test_the_keys_are_those_that_programs_read) {
     keys_are(
         TABLE_DRAFTS,
         "build_commit test model_filename model_type draft_filename backends device isa n_threads "
-        "type_kv test_time drafter draft_length acceptance temperature n_streams n_gen forced "
+        "type_kv test_time busy_share drafter draft_length acceptance temperature n_streams n_gen "
+        "forced "
         "none_ts gen_ts ratio samples_ratio said_ratio decode_tokens decode_steps draft_steps "
         "draft_tokens accepted_tokens accepted_share tokens_per_step drafted_per_step "
         "bytes_per_token none_bytes_per_token same_text ");

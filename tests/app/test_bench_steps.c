@@ -20,6 +20,7 @@ CASE(test_tests_are_in_the_order_of_the_lists) {
     char labels[1024];
     bench_ran("-m " SMALL " -p 4 -n 3 -d 0,64 --streams 4 --verify 2 -r 1 -t 1 --kv-type f32",
               &caught);
+    busy_drop(caught.err);
     assert_string_equal(caught.err, "");
     labels_of(caught.out, labels, sizeof labels);
     assert_string_equal(strchr(strchr(labels, ',') + 1, ',') + 1, // after head and rule

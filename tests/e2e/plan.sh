@@ -41,7 +41,7 @@ cat >large.json <<'END'
 END
 run plan large.json --bandwidth 900GB/s --memory 2T --users 100 --ctx 160000
 equal "a large config: $(cat err)" 0 "$code"
-expect "its size" grep -qxF "model    large.json, qwen3moe 704.9B BF16: weights 1.4 TB, KV f16 250 kB per token" out
+expect "its size" grep -qxF "model    large.json, qwen3moe 704.9B BF16, 37.8B active: weights 1.4 TB, KV f16 250 kB per token" out
 expect "the KV of all" grep -qxF "  KV             4.0 TB  40.0 GB for each user" out
 expect "the memory of all" grep -q "^  total          5.4 TB  of 2.2 TB, .*: does not fit; at most 16 users fit" out
 run plan large.json --bandwidth 900GB/s --memory 2T --users 100 --ctx 160000 --json
