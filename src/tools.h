@@ -89,6 +89,8 @@ struct tools_device {
 };
 rn_status tools_device_find(const struct tools_place *place, struct tools_device *out,
                             rn_error *err);
+// Bytes that a product reads there for each byte of a weight format. False: one, about.
+bool tools_stored(const struct tools_place *place, double out[FORMAT_COUNT]);
 // The bytes of KV pages there; NULL: of its default type.
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
                          const char *kv_type, struct kv_bytes *out, rn_error *err);

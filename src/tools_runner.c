@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/table.h"
 #include "engine/pages/place.h"
 #include "plan/cost_rates.h"
 #include "tools.h"
@@ -545,6 +546,12 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
     strcpy(out->name, place_device_name(&found));
     strcpy(out->note, found.note);
     return RN_OK;
+}
+
+bool tools_stored(const struct tools_place *place, double out[FORMAT_COUNT]) {
+    const struct place_wanted wanted = place_of(place, NULL);
+    struct backend_place found;
+    return !place_find(&wanted, &found, NULL) && backend_stored(found.cls, out);
 }
 
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,

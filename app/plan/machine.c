@@ -191,6 +191,7 @@ static void bytes_of(const char *backend, struct machine *out) {
     const rn_status status = tools_device_find(&out->place, &out->on, &err);
     assert(!status); // the names of the table are backends
     (void)status;
+    tools_stored(&out->place, out->predict.stored);
 }
 
 void machine_of_device(const struct device *device, uint64_t memory, struct machine *out) {

@@ -213,6 +213,12 @@ const struct backend_class *backend_planned(const char *name) {
     return NULL;
 }
 
+bool backend_stored(const struct backend_class *cls, double out[FORMAT_COUNT]) {
+    if (cls != &backend_cuda_planned) return false;
+    cuda_stored(out);
+    return true;
+}
+
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,
                           rn_error *err) {
     char known[128] = "";

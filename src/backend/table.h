@@ -11,6 +11,9 @@ extern const struct backend_class backend_cuda_planned; // cuda/sizes/planned.c
 // The class of a backend for plans of a machine that is not here: its name, KV types, device and
 // need alone. No plug-in is loaded. NULL if there is no such backend.
 const struct backend_class *backend_planned(const char *name);
+// How many bytes it stores for each byte of a format. False: it stores them as they are, about.
+bool backend_stored(const struct backend_class *cls, double out[FORMAT_COUNT]);
+void cuda_stored(double out[FORMAT_COUNT]); // cuda/sizes/need.c
 
 // backend_find of a name or path.
 rn_status table_find(const char *name, int device, const struct plugin_folders *folders,

@@ -195,6 +195,16 @@ static void total(struct prediction *out, double step_ns) {
         if (out->part_ns[i] > out->part_ns[out->bound]) out->bound = (enum predict_bound)i;
 }
 
+// Products read the bytes that the machine stores.
+static void stored_apply(struct step *step, const struct op *op, struct cost *cost) {
+    const double stored =
+        op_is_product(op->kind) ? step->machine->stored[step->plan->weight[op->weight].format] : 0;
+    if (stored == 0) return;
+    const uint64_t file_bytes = cost->weight_bytes;
+    cost->weight_bytes = (uint64_t)((double)file_bytes * stored);
+    step->out->cost.weight_bytes += cost->weight_bytes - file_bytes;
+}
+
 void predict_step(const struct plan *plan, const struct kv_bytes *kv,
                   const struct predict_machine *machine, const struct batch_shape *shape,
                   struct prediction *out) {
@@ -205,7 +215,8 @@ void predict_step(const struct plan *plan, const struct kv_bytes *kv,
     for (int i = 0; i < plan->n_op; i++) {
         const struct op *op = &plan->op[i];
         if (rows_of(shape, op->rows) == 0) continue;
-        const struct cost cost = op_cost(plan, op, kv, shape);
+        struct cost cost = op_cost(plan, op, kv, shape);
+        stored_apply(&step, op, &cost);
         const double before = parts_sum(out);
         if (rates)
             rate_op(&step, i, &cost);

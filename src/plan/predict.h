@@ -73,6 +73,7 @@ struct predict_machine {
     double flops;     // operations/s that products reach
     double stage_ns;  // of each product and each attention, beside its bytes and operations
     double step_ns;
+    double stored[FORMAT_COUNT]; // bytes that a product reads for each byte of a format; 0: one
     const struct predict_rates *rates; // NULL: the figures above are used
 };
 

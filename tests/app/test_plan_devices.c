@@ -15,6 +15,19 @@ CASE(a_device_has_the_kv_types_of_its_backend) {
     json_decref(root);
 }
 
+// A GPU unpacks some formats: Q2_K takes what F16 takes, in memory and in time.
+CASE(a_gpu_reads_the_bytes_that_it_stores) {
+    json_t *f16 = json_of("8b:F16 --device h200"), *q2 = json_of("8b:Q2_K --device h200"),
+           *cpu = json_of("8b:Q2_K --device epyc-9654");
+    near("weights", number_at(q2, "memory", "weight_bytes"),
+         number_at(f16, "memory", "weight_bytes"));
+    check(fabs(plan_number(q2, 0, "step_ms") / plan_number(f16, 0, "step_ms") - 1) < 0.001, "time");
+    check(plan_number(cpu, 0, "weight_bytes") < plan_number(q2, 0, "weight_bytes") / 4, "bytes");
+    json_decref(f16);
+    json_decref(q2);
+    json_decref(cpu);
+}
+
 // Every KV type that is proposed for a device is one that it takes.
 CASE(advice_for_a_gpu_never_names_a_type_of_the_cpu) {
     static const char *const lines[] = {

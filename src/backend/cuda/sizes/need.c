@@ -1,6 +1,8 @@
 // The bytes that a plan takes on a GPU; see layout.h.
 #include "backend/cuda/kv.h"
 #include "backend/cuda/layout.h"
+#include "backend/cuda/stage.h"
+#include "backend/table.h"
 
 rn_status cuda_layout_check(const struct plan *plan, const struct backend_sizes *sizes,
                             const char *kv_type, struct arena *arena, struct cuda_layout *out,
@@ -16,6 +18,15 @@ uint64_t cuda_group_bytes(const struct plan *plan, int group, const struct backe
     const struct plan_kv_group *own = &plan->group[group];
     if (own->kind != KV_RECURRENT) return cuda_page_bytes(own, kv_type);
     return (uint64_t)own->n_layer * cuda_state_bytes(plan, group, sizes->bf16_states);
+}
+
+void cuda_stored(double out[FORMAT_COUNT]) {
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        const enum format_id id = (enum format_id)i;
+        const int64_t cols = FORMAT_MAX_BLOCK; // whole blocks of all formats, and whole units
+        out[i] = (double)codec_tile_bytes(codec_of(id), cols) /
+                 (double)(UNIT_ROWS * format_row_bytes(id, cols));
+    }
 }
 
 rn_status cuda_need(const struct plan *plan, const struct backend_sizes *sizes, const char *kv_type,
