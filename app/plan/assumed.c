@@ -2,6 +2,7 @@
 // depends on.
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/busy.h"
 #include "plan/outline.h"
@@ -62,6 +63,21 @@ bool assumed_has_experts(const struct plan *plan) {
     return false;
 }
 
+// A format that nobody named.
+static void of_format(const struct outline *outline, struct assumed *out) {
+    const char *name = option_text(outline->options, OPT_MODEL);
+    if (!outline->model || !name || option_given(outline->options, OPT_FORMAT)) return;
+    const rn_model_info *info = rn_model_get_info(outline->model);
+    const size_t len = strlen(info->path);
+    const char *format = strchr(info->path, ':');
+    if (tools_is_shape(name) && !strchr(name, ':') && format)
+        add(out, "weights in %s, as people get this model (--format takes another)", format + 1);
+    else if (len > 5 && !strcmp(info->path + len - 5, ".json"))
+        add(out,
+            "weights in %s, because a config.json names no format of GGUF (--format takes one)",
+            TOOLS_CONFIG_FORMAT);
+}
+
 static void of_workload(const struct outline *outline, struct assumed *out) {
     const struct workload *w = &outline->workload;
     if (w->n_draft)
@@ -70,10 +86,13 @@ static void of_workload(const struct outline *outline, struct assumed *out) {
                      : "; drafting itself takes no time and no memory (--draft MODEL counts both)");
     if (outline->plan && assumed_has_experts(outline->plan))
         add(out, "tokens choose their experts evenly and independently");
+    if (w->n_draft && option_given(outline->options, OPT_REPLAY))
+        add(out, "the replay drafts nothing");
 }
 
 static struct assumed list_of(const struct outline *outline) {
     struct assumed list = {.n = 0};
+    of_format(outline, &list);
     of_machine(&outline->machine, &list);
     of_workload(outline, &list);
     return list;

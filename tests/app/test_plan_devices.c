@@ -78,6 +78,8 @@ static bool is_assumed(const json_t *root, const char *text) {
 // Whatever is assumed stands beside the result, in both forms.
 CASE(assumptions_stand_beside_every_result) {
     static const char *const cases[][2] = {
+        {"8b --device h200", "weights in Q4_K_M, as people get this model (--format takes"},
+        {"gpt-oss-20b --device h200", "weights in MXFP4_MOE, as people get this model"},
         {"8b --device h200", "decoding reaches 75% of the bandwidth, products 50%"},
         {"8b --bandwidth 1TB/s", "all of the given bandwidth is reached, and arithmetic is no"},
         {"8b --bandwidth 1TB/s --flops 1T", "all of the given bandwidth and arithmetic is reached"},
@@ -99,6 +101,31 @@ CASE(assumptions_stand_beside_every_result) {
         check(is_assumed(root, cases[i][1]), "plan %s --json: %s", cases[i][0], cases[i][1]);
         json_decref(root);
     }
+}
+
+// A config.json is BF16 where a shape is not, and each says so.
+CASE(a_format_that_is_named_is_not_assumed) {
+    const struct data_folder folder = data_folder_make();
+    static const char config[] =
+        "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", "
+        "\"hidden_size\": 256, \"intermediate_size\": 512, \"num_hidden_layers\": 2, "
+        "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 64, "
+        "\"vocab_size\": 384, \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-6, "
+        "\"rope_theta\": 10000}";
+    char line[192];
+    data_file_write(folder.path, "config.json", config, strlen(config));
+    snprintf(line, sizeof line, "%s --device h200", folder.path);
+    json_t *root = json_of(line);
+    check(is_assumed(root, "weights in BF16, because a config.json names no format"), "BF16");
+    json_decref(root);
+    snprintf(line, sizeof line, "%s --format Q8_0 --device h200", folder.path);
+    root = json_of(line);
+    check(!is_assumed(root, "weights in"), "a format is named");
+    json_decref(root);
+    root = json_of("8b:Q4_K_M --device h200");
+    check(!is_assumed(root, "weights in"), "a format is named");
+    json_decref(root);
+    data_folder_remove(&folder);
 }
 
 CASE(a_second_device_is_no_advice) {
