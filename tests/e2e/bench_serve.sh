@@ -9,6 +9,8 @@ equal "levels: $(cat err)" 0 "$code"
 equal "a row for each level" 2 "$(grep -c '^| *[12] | *4 | *0 |' out)"
 equal "tokens of the first level" "128 32" "$(json r.json levels.0.total_input_tokens) $(json r.json levels.0.total_output_tokens)"
 equal "all requests are good" "$(json r.json levels.1.request_throughput)" "$(json r.json levels.1.request_goodput)"
+is_busy=$(json r.json levels.0.busy_share | awk '{ print ($1 >= 0.1) + 0 }')
+equal "the warning and the JSON agree on a busy machine" "$is_busy" "$(grep -c 'warning: other programs took' err)"
 expect "the plot has both points" [ "$(grep -c '<circle' p.svg)" = 2 ]
 expect "with their loads" grep -q 'class="dim middle">2</text>' p.svg
 expect "the server's own means are shown" grep -q "^the server's own means (/metrics): TTFT" out
