@@ -91,6 +91,11 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
                             rn_error *err);
 // Bytes that a product reads there for each byte of a weight format. False: one, about.
 bool tools_stored(const struct tools_place *place, double out[FORMAT_COUNT]);
+// Whether a GPU that is not here runs the model, by the shared memory of its blocks (0: it does).
+// RN_ERR_UNSUPPORTED: the message names the device.
+rn_status tools_block_check(const rn_model *model, const struct tools_place *place,
+                            const char *kv_type, uint32_t block_bytes, const char *device,
+                            rn_error *err);
 // The bytes of KV pages there; NULL: of its default type.
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
                          const char *kv_type, struct kv_bytes *out, rn_error *err);

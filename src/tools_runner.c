@@ -554,6 +554,17 @@ bool tools_stored(const struct tools_place *place, double out[FORMAT_COUNT]) {
     return !place_find(&wanted, &found, NULL) && backend_stored(found.cls, out);
 }
 
+rn_status tools_block_check(const rn_model *model, const struct tools_place *place,
+                            const char *kv_type, uint32_t block_bytes, const char *device,
+                            rn_error *err) {
+    const struct place_wanted wanted = place_of(place, kv_type);
+    struct backend_place found;
+    const rn_status status = place_find(&wanted, &found, err);
+    return status ? status
+                  : backend_block_check(found.cls, tools_plan(model), found.kv_type, block_bytes,
+                                        device, err);
+}
+
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,
                          const char *kv_type, struct kv_bytes *out, rn_error *err) {
     struct place_wanted wanted = place_of(place, kv_type);

@@ -34,8 +34,9 @@ static const struct device devices[] = {
 #define BACKEND_CUDA "cuda"
 #define BACKEND_CPU  "cpu"
 #define BACKEND_NONE NULL
-#define DEVICE(name, title, class, backend, memory, bandwidth, tflops, int8)                       \
-    {name, title, &classes[CLASS_##class], BACKEND_##backend, memory, bandwidth, tflops, int8},
+#define DEVICE(name, title, class, backend, block, memory, bandwidth, tflops, int8)                \
+    {name,   title, &classes[CLASS_##class], BACKEND_##backend, block, memory, bandwidth,          \
+     tflops, int8},
 #include "plan/devices.def"
 #undef CLASS
 #undef DEVICE
@@ -225,6 +226,13 @@ bool machine_has_kv_type(const struct machine *machine, const char *kv_type) {
     const char *const *type = machine->on.kv_types;
     while (*type && strcmp(*type, kv_type) != 0) type++;
     return *type != NULL;
+}
+
+rn_status machine_runs(const struct machine *machine, const rn_model *model, const char *kv_type,
+                       rn_error *err) {
+    if (!machine->device) return RN_OK;
+    return tools_block_check(model, &machine->place, kv_type,
+                             (uint32_t)machine->device->block_kb << 10, machine->name, err);
 }
 
 int machine_kv_check(const struct options *options, const struct machine *machine) {

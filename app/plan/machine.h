@@ -18,6 +18,7 @@ struct device {
     const char *name, *title;
     const struct device_class *class;
     const char *backend; // that runs models there; NULL: runnel has none for its GPU
+    int block_kb;        // shared memory of a block; 0: it is no GPU of ours
     double memory_gib, bandwidth_gbs, tflops, int8_tops;
 };
 const struct device *device_at(int index); // NULL: no more
@@ -45,6 +46,9 @@ void machine_of_device(const struct device *device, uint64_t memory, struct mach
 // type.
 void machine_of_bytes(const char *kv_type, struct machine *out);
 bool machine_has_kv_type(const struct machine *machine, const char *kv_type);
+// Whether the device's backend runs the model there; RN_ERR_UNSUPPORTED: the message says why not.
+rn_status machine_runs(const struct machine *machine, const rn_model *model, const char *kv_type,
+                       rn_error *err);
 // Refuses a KV type that the machine's backend lacks, and names its own.
 int machine_kv_check(const struct options *options, const struct machine *machine);
 // The rates of this machine that the plan needs, from the file of rates or measured now.

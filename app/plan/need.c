@@ -75,7 +75,9 @@ static rn_status judge(const struct need *need, const rn_model *model,
                        struct sums *sums, struct verdict *out, rn_error *err) {
     int at;
     *out = (struct verdict){.device = machine->device};
-    if (!machine_has_kv_type(machine, workload->kv_type)) return RN_OK;
+    if (!machine_has_kv_type(machine, workload->kv_type) ||
+        machine_runs(machine, model, workload->kv_type, NULL))
+        return RN_OK;
     const rn_status status = sums_find(model, workload, machine, sums, &at, err);
     if (!status)
         judge_parts(need, model, &sums->of[at].workload, &sums->of[at].memory, machine, out);

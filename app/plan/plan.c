@@ -149,6 +149,7 @@ static const struct plan *draft_plan(const struct outline *outline) {
 static int model_report(struct outline *outline, struct replay_trace *trace) {
     const struct options *options = outline->options;
     const bool has_speed = option_given(options, OPT_SPEED);
+    rn_error err = {0};
     int code = APP_OK;
     // which devices suffice is a question without a machine, unless one is named
     if (outline->machine.kind == MACHINE_NONE && !has_speed)
@@ -159,6 +160,8 @@ static int model_report(struct outline *outline, struct replay_trace *trace) {
     if (!code) code = machine_kv_check(options, &outline->machine);
     if (!code && !option_given(options, OPT_KV_TYPE))
         outline->workload.kv_type = outline->machine.on.kv_default;
+    if (!code && machine_runs(&outline->machine, outline->model, outline->workload.kv_type, &err))
+        code = app_fail_error(&err);
     if (!code) outline->workload = workload_on(&outline->workload, &outline->machine);
     if (!code) code = memory_fill(outline);
     if (code) return code;

@@ -15,6 +15,27 @@ CASE(a_device_has_the_kv_types_of_its_backend) {
     json_decref(root);
 }
 
+// 99 KB of a block's memory are too few for a latent of 576 elements.
+CASE(a_latent_needs_a_large_block) {
+    static const char line[] = "glm-4.7-flash --device %s --kv-type %s";
+    static const struct {
+        const char *device, *kv_type;
+        bool runs;
+    } cases[] = {{"h100-sxm", "f16", true},  {"h100-sxm", "fp8", true}, {"a100-80", "f16", true},
+                 {"rtx-4090", "f16", false}, {"l40s", "int8", false},   {"epyc-9654", "f16", true},
+                 {"m3-ultra", "int8", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128];
+        snprintf(text, sizeof text, line, cases[i].device, cases[i].kv_type);
+        const int code = line_run_as(COMMAND_PLAN, text, command_plan, &caught);
+        check(cases[i].runs == (code == APP_OK), "%s: %d: %s", text, code, caught.err);
+        check(cases[i].runs == !strstr(caught.err, "too few for a latent of 576 elements"), "%s",
+              caught.err);
+    }
+    ran("glm-4.7-flash:Q2_K --speed 1");
+    check(strstr(caught.out, "NVIDIA H200") && !strstr(caught.out, "RTX"), "%s", caught.out);
+}
+
 // A GPU unpacks some formats: Q2_K takes what F16 takes, in memory and in time.
 CASE(a_gpu_reads_the_bytes_that_it_stores) {
     json_t *f16 = json_of("8b:F16 --device h200"), *q2 = json_of("8b:Q2_K --device h200"),

@@ -57,7 +57,7 @@ struct latent_args {
 #ifdef __cplusplus
 extern "C" {
 #endif
-// attention_latent.c: the division of a block's memory of up to `most` bytes, by the stage's
+// sizes/latent_room.c: the division of a block's memory of up to `most` bytes, by the stage's
 // dimensions and type. The bytes, or 0 where two pages do not fit.
 uint32_t cuda_latent_divide(struct latent_args *args, uint32_t most);
 
