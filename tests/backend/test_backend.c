@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/table.h"
 #include "backend_here.h"
 #include "base/topology.h"
 #include "parts.h"
@@ -720,6 +721,32 @@ CASE(what_a_plan_needs_is_its_weights_buffers_and_pages) {
         here_destroy(&here);
     }
     plan_deinit(&f.plan);
+}
+
+// Plans of GPUs that are not here need no plug-in: its KV types and its bytes are in the program.
+CASE(a_backend_is_planned_without_its_plug_in) {
+    static const char *const types[] = {"f16", "bf16", "int8", "fp8"};
+    const struct backend_class *cuda = backend_planned("cuda");
+    const struct plan_kv_group group = {.n_layer = 2, .n_head_kv = 3, .dim_k = 128, .dim_v = 128};
+    const struct plan plan = {.n_group = 1, .n_group_all = 1, .group = {group}, .n_vocab = 32};
+    const struct backend_sizes sizes = {.max_tokens = 1, .max_logits = 1, .max_seqs = 1};
+    // of a page of 32 tokens; int8 has a scale of 2 bytes for each key and value
+    static const uint64_t head_bytes[] = {32 * 512, 32 * 512, 32 * 256 + 2 * 32 * 2, 32 * 256};
+    double stored[FORMAT_COUNT];
+    assert_non_null(cuda);
+    assert_null(backend_planned("nosuch"));
+    assert_string_equal(cuda->kv_default, "f16");
+    for (int i = 0; i < 4; i++) {
+        struct backend_need need;
+        assert_string_equal(cuda->kv_types[i], types[i]);
+        assert_int_equal(cuda->need(&plan, &sizes, types[i], &need, NULL), RN_OK);
+        assert_int_equal(need.kv.page[0], 2 * 3 * head_bytes[i]);
+    }
+    assert_null(cuda->kv_types[4]);
+    assert_false(backend_stored(backend_planned("cpu"), stored));
+    assert_true(backend_stored(cuda, stored));
+    assert_true(stored[FORMAT_F16] == 1 && stored[FORMAT_F32] == 0.5 && stored[FORMAT_Q8_0] == 1);
+    assert_true(stored[FORMAT_Q4_K] > 1.1 && stored[FORMAT_Q2_K] > 6);
 }
 
 TEST_PROGRAM(backend) { return cases_run(NULL, NULL); }
