@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "plan/machine.h"
 #include "terminal/term.h"
 
 static const struct advice {
@@ -38,30 +39,15 @@ static const struct advice *best_find(const struct room *room) {
 
 // The smallest GPU that holds that many bytes and that a backend has kernels for; NULL if there is
 // none.
-static const char *gpu_find(double bytes, const char **name) {
-    static const struct {
-        const char *name, *title;
-        double gib;
-    } devices[] = {
-#define CLASS(...)
-#define DEVICE(name, title, class, gib, ...) {name, title, gib},
-#include "plan/devices.def"
-#undef CLASS
-#undef DEVICE
-    };
-    const char *title = NULL;
-    double least = 0;
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        const struct tools_memory parts = {.total_bytes = (uint64_t)bytes};
-        const double memory = devices[i].gib * 0x1p30;
-        if (strncmp(devices[i].title, "NVIDIA", 6) != 0 || strstr(devices[i].title, "cores"))
-            continue;
-        if (!tools_memory_fits(&parts, (uint64_t)memory) || (title && memory >= least)) continue;
-        title = devices[i].title;
-        *name = devices[i].name;
-        least = memory;
+static const struct device *gpu_find(double bytes) {
+    const struct tools_memory parts = {.total_bytes = (uint64_t)bytes};
+    const struct device *device, *best = NULL;
+    for (int i = 0; (device = device_at(i)); i++) {
+        const bool fits = device->block_kb && // it is a GPU of ours
+                          tools_memory_fits(&parts, (uint64_t)(device->memory_gib * 0x1p30));
+        if (fits && (!best || device->memory_gib < best->memory_gib)) best = device;
     }
-    return title;
+    return best;
 }
 
 // ---------------------------------------------------------------- sentences
@@ -77,11 +63,11 @@ static void hf_say(FILE *out) {
 // "" if it has none.
 static void elsewhere_say(FILE *out, const struct room *room, double bytes, const char *spec) {
     char text[32];
-    const char *name = "", *title = gpu_find(bytes, &name);
+    const struct device *gpu = gpu_find(bytes);
     const struct advice *best = best_find(room);
     fprintf(out, "  it needs a machine with more than %s of memory", human_bytes(bytes, text));
-    if (title) fprintf(out, ", or a GPU such as %s", title);
-    if (title && *spec) fprintf(out, " (runnel plan %s --device %s)", spec, name);
+    if (gpu) fprintf(out, ", or a GPU such as %s", gpu->title);
+    if (gpu && *spec) fprintf(out, " (runnel plan %s --device %s)", spec, gpu->name);
     fputs("\n", out);
     if (best)
         fprintf(out, "  %s as %s fits here: 'runnel models --help' says how to get it\n",
