@@ -55,6 +55,10 @@ typedef struct rn_model_info {
     float temperature, top_p, min_p, repeat_penalty;
     int top_k;
     const char *block_path; // of the file that rn_model_attach added; NULL: none
+    // how the files want embeddings to be made: "mean", "last", "cls" or another name, which
+    // rn_model_pooling may refuse; NULL if they do not say
+    const char *pooling;
+    int normalizes; // embeddings have length 1: 1 or 0, as the files say; -1 if they do not
 } rn_model_info;
 
 // A GGUF file, any part of a split one, or a Hugging Face folder.
@@ -412,7 +416,12 @@ typedef enum rn_pooling {
     RN_POOLING_NONE, // text
     RN_POOLING_MEAN, // of the last hidden states of all tokens
     RN_POOLING_LAST, // the last token's
+    RN_POOLING_CLS,  // the first token's
 } rn_pooling;
+// The pooling of that name: "mean", "last" or "cls"; the model may be NULL then. Without a name it
+// is the pooling that the model's files declare, or the mean if they declare none.
+// RN_ERR_UNSUPPORTED: they declare another one.
+rn_status rn_model_pooling(const rn_model *model, const char *name, rn_pooling *out, rn_error *err);
 
 // A token and the natural logarithm of its probability, from the raw logits.
 typedef struct rn_logprob {

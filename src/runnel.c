@@ -63,6 +63,7 @@ static void fill_info(rn_model *model) {
     read_setting(weights, "general.sampling.top_k", 0, 1 << 22, &top_k);
     read_setting(weights, "general.sampling.penalty_repeat", 0, 100, &info->repeat_penalty);
     info->top_k = (int)top_k;
+    model_pooling_read(model);
     if (!model->has_plan) return;
     const struct hparams *hp = &model->model.hp;
     info->architecture = model_arch_name(&model->model);

@@ -18,7 +18,7 @@ struct rn_model {
     struct model model;  // valid when has_plan
     bool has_plan;
     rn_model_info info;
-    char name[128];
+    char name[128], pooling[32];
     struct model_shapes *shapes; // what its shapes share
 };
 
@@ -36,6 +36,9 @@ struct model_shapes {
 };
 rn_status model_shapes_create(struct model_shapes **out, rn_error *err);
 void model_shapes_destroy(struct model_shapes *shapes); // NULL is fine
+
+// Fills the model's pooling and its members of the info.
+void model_pooling_read(rn_model *model);
 
 // The caller's options, of `size` bytes, as they are here; NULL: the defaults.
 rn_status model_engine_options(const rn_engine_options *options, size_t size,

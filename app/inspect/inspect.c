@@ -310,6 +310,18 @@ static void template_print(const char *text) {
     fputs(text[len] && len < TEMPLATE_LIMIT ? " ...\n" : "\n", stdout);
 }
 
+// How the files want vectors of texts to be made, if they say it.
+static void embeddings_print(const rn_model_info *model) {
+    rn_error err;
+    rn_pooling pooling;
+    if (!model->pooling && model->normalizes < 0) return;
+    const char *name = model->pooling ? model->pooling : "mean";
+    fputs("  embeddings: pooling ", stdout);
+    term_print_escaped(stdout, name, strlen(name), STRING_LIMIT);
+    if (rn_model_pooling(NULL, name, &pooling, &err)) fputs(" (not supported)", stdout);
+    puts(model->normalizes == 1 ? ", length 1" : model->normalizes == 0 ? ", any length" : "");
+}
+
 static void head_print(const struct inspect *inspect, const struct term *term) {
     const struct weights *weights = inspect->weights;
     char size[32], bytes[32];
@@ -325,6 +337,7 @@ static void head_print(const struct inspect *inspect, const struct term *term) {
                model->architecture, model->n_layer, model->n_embd, model->n_head, model->n_head_kv,
                model->n_ctx_train, model->n_vocab);
     }
+    if (inspect->model) embeddings_print(inspect->model);
     const int n_fp8 = inspect_codes_count(weights, CODES_FP8),
               n_integers = inspect_codes_count(weights, CODES_INTEGERS);
     if (n_fp8)

@@ -216,6 +216,9 @@ static bool model_json(const struct inspect *inspect, json_t *object) {
            json_put(object, "context", json_integer(model->n_ctx_train)) &&
            json_put(object, "vocabulary", json_integer(model->n_vocab)) &&
            json_put(object, "layers", json_integer(model->n_layer)) &&
+           json_put(object, "pooling",
+                    model->pooling ? json_text(model->pooling, strlen(model->pooling))
+                                   : json_null()) &&
            json_put(object, "mtp", block_json(inspect)) &&
            json_put(object, "backend", json_string(inspect->device.backend)) &&
            json_put(object, "device",

@@ -18,11 +18,13 @@ struct reading {
     struct models_section *section; // NULL: before the first
 };
 
-// Options of a model: all of some groups, and two others.
+// Options of a model: all of some groups, and three others.
 static bool is_of_model(enum option_id id) {
     static const enum option_id of_group[] = {OPT_MODEL, OPT_SEED,  OPT_MAX_TOKENS,
                                               OPT_CTX,   OPT_DRAFT, OPT_MAX_SEQS};
-    if (id == OPT_CHAT_TEMPLATE || id == OPT_CHAT_TEMPLATE_KWARGS || id == OPT_ALIAS) return true;
+    if (id == OPT_CHAT_TEMPLATE || id == OPT_CHAT_TEMPLATE_KWARGS || id == OPT_ALIAS ||
+        id == OPT_POOLING)
+        return true;
     for (size_t i = 0; i < sizeof of_group / sizeof *of_group; i++)
         if (option_group_of(id) == option_group_of(of_group[i])) return true;
     return false;

@@ -110,6 +110,7 @@ int serve_model_load(struct serve_model *model, struct server_model *out) {
         .variables = model->variables,
         .sampling = model->sampling.value,
         .max_tokens = option_int(model->options, OPT_MAX_TOKENS),
+        .pooling = option_text(model->options, OPT_POOLING),
         .bandwidth = model->bandwidth,
         .peak = model->peak,
     };

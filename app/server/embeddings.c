@@ -1,5 +1,6 @@
-// POST /v1/embeddings: one vector for each input, of length 1. As numbers or, as OpenAI's own
-// clients want it, as the base64 of little-endian floats. POST /embedding is llama.cpp's form.
+// POST /v1/embeddings: one vector for each input, of length 1 unless the model's files say that
+// vectors stay as they are. As numbers or, as OpenAI's own clients want it, as the base64 of
+// little-endian floats. POST /embedding is llama.cpp's form.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,15 @@ static const struct writer embeddings_writer = {.whole = whole_write, .error = o
 
 // ---------------------------------------------------------------- the handler
 
+bool openai_pooling(const struct fields *fields, rn_pooling *out) {
+    const struct served *served = fields->call->served;
+    const char *name = served->pooling;
+    rn_error err;
+    if (!field_string(fields, "pooling", 64, &name, NULL)) return false;
+    if (rn_model_pooling(served->model, name, out, &err) == RN_OK) return true;
+    return field_refuse(fields, "pooling", "%s", err.message);
+}
+
 // Vectors cannot be shortened: a model that was not trained for it would give nonsense.
 bool openai_dimensions(const struct fields *fields) {
     const int n_embd = fields->call->served->info->n_embd;
@@ -165,13 +175,13 @@ void embeddings_prepare(struct call *call) {
     generation->own_free = free;
     if (!params_take(call, body, &generation->params)) return;
     const struct fields fields = fields_of(call, body, "");
-    int format = 0, pooling = 0;
+    int format = 0;
+    generation->normalize = call->served->info->normalizes != 0;
     if (!field_choice(&fields, "encoding_format", "float|base64", &format)) return;
-    if (!field_choice(&fields, "pooling", "mean|last", &pooling)) return;
+    if (!openai_pooling(&fields, &generation->pooling)) return;
+    if (!field_bool(&fields, "use_activation", &generation->normalize)) return;
     if (!openai_dimensions(&fields)) return;
     own->base64 = format == 1;
-    generation->pooling = pooling == 1 ? RN_POOLING_LAST : RN_POOLING_MEAN;
-    generation->normalize = true;
     if (!openai_prompts(call, body, "input", false)) return;
     generation_check(call, generation, "input");
 }
@@ -183,10 +193,9 @@ void embeddings_native(struct call *call) {
     if (!generation || !params_take(call, body, &generation->params)) return;
     const struct fields fields = fields_of(call, body, "");
     const char *name = json_object_get(body, "content") ? "content" : "input";
-    int64_t normalize = 2;
-    int pooling = 0;
+    int64_t normalize = call->served->info->normalizes != 0 ? 2 : -1;
     if (!field_int(&fields, "embd_normalize", -1, 2, &normalize)) return;
-    if (!field_choice(&fields, "pooling", "mean|last", &pooling)) return;
+    if (!openai_pooling(&fields, &generation->pooling)) return;
     if (normalize != 2 && normalize != -1) {
         field_refuse(&fields, "embd_normalize",
                      "%lld is not supported; 2 (length 1) and -1 (as it "
@@ -194,7 +203,6 @@ void embeddings_native(struct call *call) {
                      (long long)normalize);
         return;
     }
-    generation->pooling = pooling == 1 ? RN_POOLING_LAST : RN_POOLING_MEAN;
     generation->normalize = normalize == 2;
     if (openai_prompts(call, body, name, false)) generation_check(call, generation, name);
 }

@@ -81,8 +81,11 @@ static void model_write(const struct served *served, const char *id, struct jbuf
         jbuf_printf(out, ",\"max_model_len\":%d,\"meta\":{\"n_ctx\":%d,\"n_ctx_train\":%d",
                     served->engine_info.n_ctx, served->engine_info.n_ctx, info->n_ctx_train);
         jbuf_printf(out, ",\"n_vocab\":%d,\"n_embd\":%d", info->n_vocab, info->n_embd);
-        jbuf_printf(out, ",\"n_params\":%llu,\"size\":%llu}", (unsigned long long)info->n_params,
+        jbuf_printf(out, ",\"n_params\":%llu,\"size\":%llu", (unsigned long long)info->n_params,
                     (unsigned long long)info->weight_bytes);
+        jbuf_text(out, ",\"pooling\":");
+        jbuf_cstring(out, served_pooling(served));
+        jbuf_text(out, "}");
     }
     jbuf_text(out, "}");
 }

@@ -101,6 +101,8 @@ void native_props(struct call *call) {
     jbuf_text(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
     jbuf_key(out, "chat_template");
     jbuf_cstring(out, served->tmpl_source ? served->tmpl_source : "");
+    jbuf_key(out, "pooling");
+    jbuf_cstring(out, served_pooling(served));
     token_write(out, "bos_token", model, rn_token_bos(model));
     token_write(out, "eos_token", model, rn_token_eos(model));
     jbuf_text(out, ",\"build_info\":\"runnel " RN_VERSION "\",\"is_sleeping\":false,"

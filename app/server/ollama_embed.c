@@ -1,5 +1,5 @@
 // Ollama's /api/embed, and /api/embeddings, the older form of it: one text, whose vector has the
-// length that the model gave it.
+// length that the model gave it, which is 1 if its files say so.
 #include <string.h>
 
 #include "ollama.h"
@@ -68,8 +68,8 @@ static void embed(struct call *call, const struct writer *writer, const char *na
         answer_empty(call, empty);
         return;
     }
-    generation->pooling = RN_POOLING_MEAN;
-    generation->normalize = writer == &list_writer;
+    if (!openai_pooling(&fields, &generation->pooling)) return;
+    generation->normalize = writer == &list_writer || call->served->info->normalizes == 1;
     if (!openai_prompts(call, body, name, false) || !inputs_cut(&fields, generation)) return;
     generation_check(call, generation, name);
 }

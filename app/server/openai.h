@@ -77,6 +77,9 @@ bool openai_prompts(struct call *call, const json_t *body, const char *name, boo
 void openai_vector(const float *value, int n, struct jbuf *out);
 // Leaves the fields that a request for vectors has: those of text generation mean nothing there.
 void openai_embed_params(const struct served *served, struct params *params);
+// What the vector of a text is made of: `pooling` of the request, else of the server, else of the
+// model's files. False: refused.
+bool openai_pooling(const struct fields *fields, rn_pooling *out);
 // `dimensions` must be the model's. False: refused.
 bool openai_dimensions(const struct fields *fields);
 

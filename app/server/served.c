@@ -103,6 +103,7 @@ rn_status served_attach(struct served *served, const struct server_model *parts,
     served->variables = parts->variables;
     served->marks = answer_marks_of(parts->tmpl_source);
     served->sampling = parts->sampling;
+    served->pooling = parts->pooling;
     served->max_tokens = parts->max_tokens;
     served->bandwidth = parts->bandwidth;
     served->peak = parts->peak;
@@ -151,5 +152,6 @@ void served_detach(struct served *served) {
     served->tmpl = NULL;
     served->tmpl_source = NULL;
     served->variables = NULL;
+    served->pooling = NULL;
     served->bandwidth = served->peak = 0;
 }

@@ -56,6 +56,7 @@ struct served {
     struct answer_marks marks;         // how the model marks reasoning and tool calls
     rn_sampling sampling;              // for requests that give none
     int max_tokens;                    // the same; -1: up to the context
+    const char *pooling;               // of embeddings, the same; NULL: as the model's files say
     double bandwidth;                  // bytes/s; 0: unknown
     double peak;                       // operations/s; 0: unknown
     char fingerprint[32];              // system_fingerprint
@@ -137,6 +138,13 @@ static inline bool served_has_room(const struct served *served) {
 // Whether tokens are drafted.
 static inline bool served_drafts(const struct served *served) {
     return served->engine_info.drafters && *served->engine_info.drafters;
+}
+
+// The name of the pooling of embeddings whose request names none.
+static inline const char *served_pooling(const struct served *served) {
+    return served->pooling         ? served->pooling
+           : served->info->pooling ? served->info->pooling
+                                   : "mean";
 }
 
 // The number of choices that may wait when all others run.

@@ -131,6 +131,7 @@ struct server_model {
     const char *variables;  // for templates, where requests give none: a JSON object, or NULL
     rn_sampling sampling;   // for requests that give none
     int max_tokens;         // the same; -1: up to the context
+    const char *pooling;    // of embeddings, the same; NULL: as the model's files say
     double bandwidth, peak; // measured, in bytes/s and operations/s; 0: unknown
     const struct kv_events *kv_events; // publisher of its blocks; NULL: none
 };

@@ -28,7 +28,6 @@ RN_OPS_ROOM = 8
 
 TOKENIZE_BOS, TOKENIZE_SPECIAL, TOKENIZE_GUARDED = 1, 2, 4
 SHAPES = ("json_schema", "json_object", "regex", "grammar", "choices", "structure")
-POOLINGS = {"mean": 1, "last": 2}
 PROGRESS = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 
 
@@ -48,7 +47,8 @@ class ModelInfo(Structure):
         (c_uint64, "n_params file_bytes weight_bytes"),
         (c_float, "temperature top_p min_p repeat_penalty"),
         (c_int, "top_k"),
-        (c_char_p, "block_path"),
+        (c_char_p, "block_path pooling"),
+        (c_int, "normalizes"),
     )
 
 
@@ -401,6 +401,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "rn_model_close": (None, _P),
     "rn_model_get_info": (POINTER(ModelInfo), _P),
     "rn_model_check_files": (c_int, _P, "err"),
+    "rn_model_pooling": (c_int, _P, c_char_p, POINTER(c_int), "err"),
     "rn_model_chat_template": (c_char_p, _P),
     "rn_tokenize": (c_int, _P, c_char_p, _S, c_int, POINTER(POINTER(c_int32)), POINTER(_S), "err"),
     "rn_detokenize": (c_int, _P, POINTER(c_int32), _S, c_bool, POINTER(_P), POINTER(_S), "err"),

@@ -9,7 +9,7 @@ import reprlib
 import threading
 import weakref
 from collections import deque
-from ctypes import byref, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Union, cast, overload
 
 from . import _native as native
@@ -143,19 +143,29 @@ class Engine:
         return self._submit(ids, cast(Mapping[str, Any], settings))
 
     @overload
-    def embed(self, texts: str, *, pooling: str = ..., normalize: bool = ...  # type: ignore[misc]
+    def embed(self, texts: str, *, pooling: Optional[str] = ..., normalize: Optional[bool] = ...  # type: ignore[misc]
               ) -> List[float]: ...
 
     @overload
-    def embed(self, texts: Sequence[str], *, pooling: str = ..., normalize: bool = ...) -> List[List[float]]: ...
+    def embed(self, texts: Sequence[str], *, pooling: Optional[str] = ..., normalize: Optional[bool] = ...
+              ) -> List[List[float]]: ...
 
-    def embed(self, texts: Union[str, Sequence[str]], *, pooling: str = "mean", normalize: bool = True) -> Any:
+    def embed(self, texts: Union[str, Sequence[str]], *, pooling: Optional[str] = None,
+              normalize: Optional[bool] = None) -> Any:
         """A vector for a text, or for each of several, however many.
 
-        :param pooling: ``mean`` of the last hidden states of all tokens, or the ``last`` one's.
+        :param pooling: ``mean`` of the last hidden states of all tokens, the ``last`` one's, or the
+            first one's (``cls``). Without it the model's files say which; the mean if they do not.
+        :param normalize: the vectors have length 1. Without it they have, unless the model's files
+            say that they keep theirs.
         """
-        if not isinstance(pooling, str) or pooling not in native.POOLINGS:
-            raise ArgumentError(f"pooling: {reprlib.repr(pooling)} is not one of {', '.join(native.POOLINGS)}")
+        number = c_int()
+        lib.model_pooling(self.model.handle, None if pooling is None else native.c_text("pooling", pooling),
+                          byref(number))
+        if normalize is None:
+            normalize = self.model.info["normalizes"] != 0
+        elif not isinstance(normalize, int):
+            raise native.wrong_type("normalize", "True or False", normalize)
         several = [texts] if isinstance(texts, str) else native.listed("texts", "a str or a list of them", texts)
         running: Deque[Stream] = deque()
         vectors: List[Any] = []
@@ -169,7 +179,7 @@ class Engine:
             ids = self.model.tokenize(text, bos=True)
             while True:
                 try:
-                    running.append(self._submit(ids, {}, pooling, normalize))
+                    running.append(self._submit(ids, {}, number.value, normalize))
                     break
                 except FullError:
                     if not running:  # others fill the queue
@@ -179,13 +189,12 @@ class Engine:
             take()
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def _submit(self, ids: Sequence[int], settings: Mapping[str, Any], pooling: Optional[str] = None,
+    def _submit(self, ids: Sequence[int], settings: Mapping[str, Any], pooling: int = 0,
                 normalize: bool = False) -> Stream:
         builder = RequestBuilder(self.model, ids)
         builder.apply(settings)
         request = builder.request
-        if pooling is not None:
-            request.pooling, request.normalize = native.POOLINGS[pooling], normalize
+        request.pooling, request.normalize = pooling, bool(normalize)
         tops = request.top_prompt_logprobs
         stream = Stream(self, max(1, request.n), self.model.info["n_vocab"] if tops < 0 else tops)
         key, identity = next(self._keys), c_uint64()

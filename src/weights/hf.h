@@ -18,6 +18,25 @@ struct hf_value hf_member_at(const struct hf_object *object, int index);
 rn_status hf_put(struct weights *weights, const char *key, enum meta_type type, const void *data,
                  size_t bytes, rn_error *err);
 
+// --- hf_folder.c ---
+
+enum { HF_JSON_MAX = 4 << 20 }; // bytes of a JSON file that is read whole
+
+// A file of the folder; data is NULL where it is not there.
+struct hf_part {
+    char *path;
+    const char *name; // the end of path, for messages
+    struct file_image image;
+};
+rn_status hf_part_open(const struct weights *weights, const char *file, size_t max,
+                       struct hf_part *out, rn_error *err);
+void hf_part_close(struct hf_part *part);
+
+// --- hf_pooling.c ---
+
+// How embeddings are made of a model, from the files that sentence-transformers adds to a folder.
+rn_status hf_pooling_read(const struct hf_config *config);
+
 // --- hf_config.c, hf_rope.c, hf_quant.c ---
 
 // Only the metadata of the class, for a vocabulary: false when it is unknown.

@@ -13,24 +13,17 @@
 #include "base/jread.h"
 #include "weights/hf.h"
 
-enum { JSON_MAX = 4 << 20, INDEX_MAX = 64 << 20 };
+enum { JSON_MAX = HF_JSON_MAX, INDEX_MAX = 64 << 20 };
 
-// A file of the folder; data is NULL where it is not there.
-struct part {
-    char *path;
-    const char *name; // the end of path, for messages
-    struct file_image image;
-};
-
-static void part_close(struct part *part) {
+void hf_part_close(struct hf_part *part) {
     file_image_close(&part->image);
     free(part->path);
-    *part = (struct part){0};
+    *part = (struct hf_part){0};
 }
 
-static rn_status part_open(const struct weights *weights, const char *file, size_t max,
-                           struct part *out, rn_error *err) {
-    *out = (struct part){0};
+rn_status hf_part_open(const struct weights *weights, const char *file, size_t max,
+                       struct hf_part *out, rn_error *err) {
+    *out = (struct hf_part){0};
     if (asprintf(&out->path, "%s/%s", weights->folder, file) < 0) {
         out->path = NULL;
         return err_set(err, RN_ERR_NOMEM, "%s: out of memory", weights->name);
@@ -66,7 +59,7 @@ static bool sampling_value(struct hf_config *c, const struct hf_object *object, 
     return jread_peek(&json) == JREAD_NUMBER && jread_f64(&json, out) && *out >= min && *out <= max;
 }
 
-static rn_status sampling_put(struct weights *weights, const struct part *part, rn_error *err) {
+static rn_status sampling_put(struct weights *weights, const struct hf_part *part, rn_error *err) {
     static const struct {
         const char *name, *key;
         double min, max;
@@ -97,10 +90,10 @@ static rn_status sampling_put(struct weights *weights, const struct part *part, 
 }
 
 static rn_status sampling_read(struct weights *weights, rn_error *err) {
-    struct part part;
-    rn_status status = part_open(weights, "generation_config.json", JSON_MAX, &part, err);
+    struct hf_part part;
+    rn_status status = hf_part_open(weights, "generation_config.json", JSON_MAX, &part, err);
     if (status == RN_OK && part.image.data) status = sampling_put(weights, &part, err);
-    part_close(&part);
+    hf_part_close(&part);
     return status;
 }
 
@@ -109,8 +102,9 @@ static rn_status sampling_read(struct weights *weights, rn_error *err) {
 // Of the index that names the tensors' files.
 static rn_status index_read(struct st_table *table, rn_error *err) {
     const struct weights *weights = table->weights;
-    struct part index;
-    rn_status status = part_open(weights, "model.safetensors.index.json", INDEX_MAX, &index, err);
+    struct hf_part index;
+    rn_status status =
+        hf_part_open(weights, "model.safetensors.index.json", INDEX_MAX, &index, err);
     if (status == RN_OK && !index.image.data)
         status = err_set(err, RN_ERR_MODEL,
                          "%s: neither model.safetensors nor model.safetensors.index.json is in the "
@@ -119,7 +113,7 @@ static rn_status index_read(struct st_table *table, rn_error *err) {
     if (status == RN_OK)
         status = st_index_read(table, weights->folder, index.name, (const char *)index.image.data,
                                index.image.size, err);
-    part_close(&index);
+    hf_part_close(&index);
     return status;
 }
 
@@ -148,7 +142,7 @@ static rn_status tensors_read(struct hf_config *c) {
 
 // --- all of it ---
 
-static rn_status config_read(struct weights *weights, const struct part *part,
+static rn_status config_read(struct weights *weights, const struct hf_part *part,
                              const struct hf_arch *archs, bool is_vocab, rn_error *err) {
     struct hf_config c = {.weights = weights,
                           .err = err,
@@ -162,13 +156,14 @@ static rn_status config_read(struct weights *weights, const struct part *part,
     } else {
         hf_config_read(&c, text, len);
     }
+    if (c.status == RN_OK && !is_vocab) c.status = hf_pooling_read(&c);
     return c.status == RN_OK && !is_vocab ? tensors_read(&c) : c.status;
 }
 
 static rn_status folder_read(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
                              rn_error *err) {
-    struct part config;
-    rn_status status = part_open(weights, "config.json", JSON_MAX, &config, err);
+    struct hf_part config;
+    rn_status status = hf_part_open(weights, "config.json", JSON_MAX, &config, err);
     if (status == RN_OK && !config.image.data && !is_vocab)
         status = err_set(err, RN_ERR_MODEL,
                          "%s: is missing; a folder is a model if it has config.json and "
@@ -178,7 +173,7 @@ static rn_status folder_read(struct weights *weights, const struct hf_arch *arch
     if (status == RN_OK && config.image.data)
         status = config_read(weights, &config, archs, is_vocab, err);
     if (status == RN_OK) status = sampling_read(weights, err);
-    part_close(&config);
+    hf_part_close(&config);
     return status;
 }
 

@@ -100,6 +100,9 @@ data=$DATA/golden
 mkdir folder
 cp "$data/llama/config.json" "$data/tokenizers/gpt-2/tokenizer.json" "$data/tokenizers/gpt-2/tokenizer_config.json" folder
 printf '{{ messages[0].content }}\nsecond line' >folder/chat_template.jinja
+mkdir folder/1_Pooling
+printf '{"pooling_mode_max_tokens":true}' >folder/1_Pooling/config.json
+printf '[{"type":"sentence_transformers.models.Normalize"}]' >folder/modules.json
 # shard NUMBER HEADER: the header's length in eight bytes, the header, zeros for the tensors.
 shard() {
     local bytes
@@ -137,7 +140,9 @@ expect "the file of a tensor" grep -q "^  output.weight .* in file 1$" out
 expect "of another" grep -q "^  token_embd.weight .* in file 2$" out
 expect "the template of the folder" grep -qF 'chat template of 37 bytes: {{ messages[0].content }} ...' out
 expect "what a step reads" grep -q "^  matmul " out
+expect "how embeddings are made" grep -q "^  embeddings: pooling max (not supported), length 1$" out
 run inspect folder --json
+equal "the pooling" max "$(json out pooling)"
 equal "the size of all files" "$(cat folder/*.safetensors | wc -c)" "$(json out file_bytes)"
 equal "their names" "model-00001-of-00002.safetensors" "$(json out files.0)"
 equal "the whole template" $'{{ messages[0].content }}\nsecond line' "$(json out chat_template)"

@@ -51,7 +51,7 @@ completed() {
         printf "%s\n" "${COMPREPLY[@]}"' bash "$@" | LC_ALL=C sort | paste -sd ' '
 }
 equal "a command" "serve" "$(completed runnel s)"
-equal "an option" "--port" "$(completed runnel serve --po)"
+equal "an option" "--port" "$(completed runnel serve --por)"
 equal "an option of another command is none" "" "$(completed runnel run --po)"
 equal "a choice" "avx2 avx512 avx512bw avxvnni" "$(completed runnel run --isa av)"
 equal "a choice after =" "int4 int8" "$(completed runnel run --kv-type = int)"
@@ -113,6 +113,6 @@ if command -v fish >/dev/null; then
     equal "fish: an option of a command of two words" "--ramp" \
         "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel bench serve --ram"' 2>/dev/null | cut -f 1)"
     equal "fish: an option" "--port" \
-        "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel serve --po"' 2>/dev/null | cut -f 1)"
+        "$(HOME=$work fish -c 'source complete.fish; complete -C "runnel serve --por"' 2>/dev/null | cut -f 1)"
 fi
 finish

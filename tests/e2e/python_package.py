@@ -43,7 +43,7 @@ class Layout(unittest.TestCase):
                              f"sizeof((({name} *)0)->{member}));")
                 wanted.append(f"{name}.{member} {field.offset} {field.size}")
         constants = {name: value for name, value in vars(native).items() if name.startswith("RN_")}
-        constants.update({"RN_TOKENIZE_GUARDED": native.TOKENIZE_GUARDED, "RN_POOLING_LAST": native.POOLINGS["last"],
+        constants.update({"RN_TOKENIZE_GUARDED": native.TOKENIZE_GUARDED,
                           "RN_SHAPE_STRUCTURE": native.SHAPES.index("structure"), "RN_FINISH_ERROR": 4,
                           "RN_ERR_AMBIGUOUS": len(runnel.errors.STATUSES) - 1})
         self.assertEqual(native.lib.status_text(len(runnel.errors.STATUSES)), native.lib.status_text(10**6))
@@ -192,7 +192,12 @@ class Texts(WithEngine):
         self.assertEqual(len(one), self.model.info["n_embd"])
         self.assertAlmostEqual(sum(x * x for x in one), 1, 5)
         self.assertNotEqual(two[0], two[1])
-        with self.assertRaisesRegex(ValueError, "'max' is not one of mean, last"):
+        first = self.engine.embed("a fox", pooling="cls")
+        self.assertEqual(one, self.engine.embed("a fox", pooling="mean", normalize=True))
+        self.assertNotEqual(first, one)
+        self.assertIsNone(self.model.info["pooling"])
+        self.assertEqual(self.model.info["normalizes"], -1)
+        with self.assertRaisesRegex(ValueError, "'max' is not supported.*mean, last, cls"):
             self.engine.embed("a", pooling="max")
         with runnel.Engine(self.model, max_seqs=1, max_waiting=1, n_ctx=64) as small:  # more than may wait
             many = small.embed(["a fox", "a dog"] * 10)

@@ -95,8 +95,14 @@ stop TERM 0
 RUNNEL_ALIAS=environment start --config serve.conf
 expect "the environment beats it" grep -q '^runnel: environment is ready' said
 stop TERM 0
-RUNNEL_ALIAS=environment start --config serve.conf --alias line
+RUNNEL_ALIAS=environment start --config serve.conf --alias line --pooling last
 expect "the command line beats both" grep -q '^runnel: line is ready' said
+ask POST /v1/embeddings '{"input":"a fox"}' >own
+ask POST /v1/embeddings '{"input":"a fox","pooling":"last"}' >last
+ask POST /v1/embeddings '{"input":"a fox","pooling":"mean"}' >mean
+vector() { grep -o '"embedding":\[[^]]*' "$1"; }
+equal "--pooling is that of requests without one" "$(vector last)" "$(vector own)"
+expect "and not the mean" [ "$(vector mean)" != "$(vector own)" ]
 stop TERM 0
 
 # Keys.

@@ -108,6 +108,17 @@ CASE(inputs_may_mix_texts_and_ids_and_be_cut) {
     }
 }
 
+CASE(the_pooling_of_the_server_is_that_of_requests_without_one) {
+    served.pooling = "cls";
+    const struct call *none = call_prepared(embeddings_prepare, "{'input':'x','pooling':null}"),
+                      *native = call_prepared(embeddings_native, "{'content':'x'}"),
+                      *own = call_prepared(embeddings_prepare, "{'input':'x','pooling':'last'}");
+    served.pooling = NULL;
+    assert_int_equal(none->generation->pooling, RN_POOLING_CLS);
+    assert_int_equal(native->generation->pooling, RN_POOLING_CLS);
+    assert_int_equal(own->generation->pooling, RN_POOLING_LAST);
+}
+
 CASE(wrong_requests_are_refused_by_the_name_of_what_is_wrong) {
     static const struct refusal cases[] = {
         {"{}", "input", "missing"},
@@ -117,7 +128,9 @@ CASE(wrong_requests_are_refused_by_the_name_of_what_is_wrong) {
         {"{'input':'a','encoding_format':'hex'}", "encoding_format", "hex"},
         {"{'input':'a','dimensions':64}", "dimensions", "64"},
         {"{'input':'a','dimensions':0}", "dimensions", "0"},
-        {"{'input':'a','pooling':'cls'}", "pooling", "cls"},
+        {"{'input':'a','pooling':'max'}", "pooling", "'max' is not supported"},
+        {"{'input':'a','pooling':'rank'}", "pooling", "reranking needs"},
+        {"{'input':'a','pooling':1}", "pooling", "1"},
     };
     expect_refusals(embeddings_prepare, cases);
 }
@@ -140,7 +153,7 @@ CASE(the_model_is_listed_under_all_of_its_names) {
         expect_rows(one, {"type", "'model'"}, {"created_at", "'2023-11-14T22:13:20Z'"},
                     {"aliases", "['other','org/third']"}, {"tags", "[]"}, {"root", "'tale'"},
                     {"parent", "null"});
-        expect_keys(at_path(one, "meta"), "n_ctx n_ctx_train n_vocab n_embd n_params size");
+        expect_keys(at_path(one, "meta"), "n_ctx n_ctx_train n_vocab n_embd n_params size pooling");
         expect_rows(one, {"object", "'model'"}, {"created", "1700000000"}, {"max_model_len", "256"},
                     {"meta.n_vocab", "4096"}, {"meta.n_ctx_train", "1024"});
     }

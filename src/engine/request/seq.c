@@ -52,7 +52,7 @@ static rn_status check_service(const rn_request *request, rn_error *err) {
     if ((s = check_range("n", request->n, 0, single ? 1 : RN_MAX_CHOICES, err))) return s;
     if ((s = check_range("priority", request->priority, -RN_MAX_PRIORITY, RN_MAX_PRIORITY, err)))
         return s;
-    if ((s = check_range("pooling", (int)request->pooling, RN_POOLING_NONE, RN_POOLING_LAST, err)))
+    if ((s = check_range("pooling", (int)request->pooling, RN_POOLING_NONE, RN_POOLING_CLS, err)))
         return s;
     if ((s = check_range("draft_max", request->draft_max, -1, RN_MAX_DRAFT, err))) return s;
     if ((s = check_range("top_logprobs", request->top_logprobs, RN_ALL_LOGPROBS,

@@ -387,7 +387,8 @@ static inline bool engine_runs_ahead(const struct engine *engine, const struct s
 // The first position from which on the result of each one is wanted, not the last one's alone;
 // INT_MAX: there is none. Such positions are not taken from the prefix cache.
 static inline int engine_wanted_from(const struct seq *seq) {
-    if (seq->on_logits || seq->pooling == RN_POOLING_MEAN) return 0;
+    if (seq->on_logits || seq->pooling == RN_POOLING_MEAN || seq->pooling == RN_POOLING_CLS)
+        return 0;
     return seq_is_unscored(seq) ? seq->n_scored : INT_MAX;
 }
 static inline bool engine_wants_rows(const struct seq *seq) {

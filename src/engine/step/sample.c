@@ -21,7 +21,9 @@ static void listen(struct engine *engine, const struct seq_work *work) {
 
 static void pool(struct engine *engine, const struct seq_work *work) {
     struct seq *seq = work->seq;
-    for (int r = 0; r < work->n_out; r++) {
+    const int first = work->first_pos + work->n_tokens - work->n_out;
+    const int n = seq->pooling == RN_POOLING_CLS ? first == 0 : work->n_out;
+    for (int r = 0; r < n; r++) {
         const float *hidden = engine->result.hidden[work->first_out + r];
         for (int i = 0; i < engine->n_embd; i++) seq->embedding[i] += hidden[i];
     }
