@@ -59,6 +59,7 @@ static void stream_delta(struct call *call, const struct delta *delta) {
     struct jbuf *out = &call->out;
     const bool is_tool = delta->part == PART_TOOL || delta->part == PART_TOOL_ARGUMENTS;
     if (!delta->len && delta->part != PART_TOOL) return;
+    if (delta->part == PART_REASONING && !call->generation->params.include_reasoning) return;
     choice_begin(call, delta->choice);
     openai_chunk_open(call, delta->choice);
     if (is_tool) {
@@ -122,8 +123,9 @@ static void content_write(const struct generation_choice *choice, const json_t *
     jbuf_deinit(&joined);
 }
 
-static void message_write(const struct generation_choice *choice, const json_t *echoed,
-                          struct jbuf *out) {
+static void message_write(const struct generation *generation,
+                          const struct generation_choice *choice, struct jbuf *out) {
+    const json_t *echoed = generation->echoed;
     jbuf_text(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
     if (choice->n_tools && !choice->text.len && !echoed)
         jbuf_text(out, "null");
@@ -132,7 +134,7 @@ static void message_write(const struct generation_choice *choice, const json_t *
     else
         jbuf_string(out, choice->text.data, choice->text.len);
     jbuf_text(out, ",\"refusal\":null");
-    if (choice->reasoning.len) {
+    if (choice->reasoning.len && generation->params.include_reasoning) {
         jbuf_text(out, ",\"reasoning_content\":");
         jbuf_string(out, choice->reasoning.data, choice->reasoning.len);
     }
@@ -144,7 +146,7 @@ static void whole_write(struct call *call, int i) {
     struct generation_choice *choice = &call->generation->choice[i];
     struct jbuf *out = &call->out;
     openai_whole_open(call, choice);
-    message_write(choice, call->generation->echoed, out);
+    message_write(call->generation, choice, out);
     logprobs_take(call, choice, out);
     openai_whole_close(call, choice);
 }

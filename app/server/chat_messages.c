@@ -344,6 +344,43 @@ static bool tools_read(const struct fields *body, struct chat_messages *out) {
 
 // ---------------------------------------------------------------- the template's side
 
+// Whether a tag of the template names the variable; its text may have the word too.
+static bool template_reads(const char *source, const char *name) {
+    for (const char *at = source; at && (at = strchr(at, '{')); at++) {
+        const char *end = at[1] == '%' ? strstr(at, "%}") : at[1] == '{' ? strstr(at, "}}") : NULL;
+        const char *word = end ? strstr(at, name) : NULL;
+        if (word && word < end) return true;
+        if (end) at = end;
+    }
+    return false;
+}
+
+// Texts that the answer is to be based on: for templates that put them into the prompt.
+static bool documents_read(const struct fields *body, struct chat_messages *out) {
+    const json_t *documents = NULL;
+    char item[48], shown[JSON_SHOWN_BYTES];
+    if (!field_array(body, "documents", DOCUMENTS_MAX, &documents)) return false;
+    if (!json_array_size(documents)) return true;
+    if (!template_reads(body->call->served->tmpl_source, "documents"))
+        return field_refuse(body, "documents",
+                            "the model's chat template takes none: put their texts into a message");
+    for (size_t i = 0; i < json_array_size(documents); i++) {
+        const json_t *document = json_array_get(documents, i);
+        snprintf(item, sizeof item, "documents[%zu]", i);
+        if (!json_is_object(document))
+            return field_refuse(body, item,
+                                "expected an object such as {\"title\": ..., "
+                                "\"text\": ...}, got %s",
+                                json_shown(document, shown));
+    }
+    if (json_object_get(out->variables, "documents"))
+        return field_refuse(body, "documents", "chat_template_kwargs has documents, too");
+    if (!out->variables) out->variables = json_object();
+    if (!out->variables) return call_refuse_memory(body->call);
+    return json_edit_put(body->call, out->variables, "documents",
+                         json_incref((json_t *)(uintptr_t)documents));
+}
+
 static bool variables_read(const struct fields *body, struct chat_messages *out) {
     const json_t *given = NULL;
     const char *effort = NULL;
@@ -393,7 +430,7 @@ bool chat_messages_read(struct call *call, const json_t *body, struct chat_messa
     if (field_unsupported(&fields, "chat_template", false,
                           "is not taken: the server's template is used") &&
         messages_read(&fields, out) && tools_read(&fields, out) && variables_read(&fields, out) &&
-        ending_read(&fields, out)) {
+        documents_read(&fields, out) && ending_read(&fields, out)) {
         return true;
     }
     chat_messages_deinit(out);

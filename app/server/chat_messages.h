@@ -6,7 +6,7 @@
 
 #include "call.h"
 
-enum { MESSAGES_MAX = 4096, TOOLS_MAX = 1024, TOOL_NAME_MAX = 64 };
+enum { MESSAGES_MAX = 4096, TOOLS_MAX = 1024, TOOL_NAME_MAX = 64, DOCUMENTS_MAX = 1024 };
 
 struct chat_messages {
     json_t *messages;
@@ -18,7 +18,8 @@ struct chat_messages {
 };
 
 // Reads messages, tools, tool_choice "none", add_generation_prompt, continue_final_message,
-// chat_template_kwargs and reasoning_effort. False: refused, and there is nothing to free.
+// chat_template_kwargs, documents and reasoning_effort. False: refused, and there is nothing to
+// free.
 bool chat_messages_read(struct call *call, const json_t *body, struct chat_messages *out);
 void chat_messages_deinit(struct chat_messages *chat);
 

@@ -557,6 +557,7 @@ bool params_read(struct call *call, const json_t *body, enum family family, stru
                            .n = 1,
                            .max_tokens = call->served->max_tokens,
                            .stream = family == FAMILY_OLLAMA,
+                           .include_reasoning = true,
                            .effort = EFFORT_ABSENT,
                            .thinking_budget = -1};
     struct fields top = fields_of(call, body, "");

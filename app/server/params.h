@@ -50,6 +50,7 @@ struct params {
     bool continuous_usage;                   // each chunk has the usage so far
     bool return_progress, timings_per_token; // of streams: how far the prompt is; times so far
     bool return_token_ids, tokens_as_ids;    // ids beside texts; ids as the texts of logprobs
+    bool include_reasoning;                  // a chat's answer has its reasoning
     bool logprobs;
     int top_logprobs;
     bool prompt_logprobs;          // vLLM's form of them is asked for

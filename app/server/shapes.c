@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "helpers.h"
+
 enum { SOURCE_BYTES_MAX = 1 << 20, CHOICES_MAX = 4096 };
 
 void shape_deinit(struct shape *shape) {
@@ -273,6 +275,29 @@ static bool rows_read(const struct fields *body, const struct source_row *rows, 
     return !call_refused(body->call);
 }
 
+// Every key that is not null is the name of a row, or one of the others: a misspelt one would leave
+// the text free.
+static bool members_check(const struct fields *fields, const struct source_row *known, size_t n,
+                          const char *const *others) {
+    const char *key;
+    json_t *value;
+    char shown[SHAPE_FIELD_BYTES], names[160] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        len +=
+            (size_t)snprintf(names + len, sizeof names - len, "%s%s", i ? "|" : "", known[i].name);
+    json_object_foreach((json_t *)(uintptr_t)fields->object, key, value) {
+        size_t i = 0;
+        while (i < n && strcmp(known[i].name, key) != 0) i++;
+        const char *const *other = others;
+        while (*other && strcmp(*other, key) != 0) other++;
+        if (i < n || *other || json_is_null(value)) continue;
+        unicode_quote(key, strlen(key), shown, sizeof shown);
+        return field_refuse(fields, shown, "is unknown, expected one of %s", names);
+    }
+    return true;
+}
+
 static bool structured_read(const struct fields *fields, const char *name, enum shape_kind kind,
                             struct shape *out) {
     static const struct source_row members[] = {
@@ -283,6 +308,9 @@ static bool structured_read(const struct fields *fields, const char *name, enum 
         {FAMILY_ANY, NULL, "grammar", text_read, SHAPE_GRAMMAR},
         {FAMILY_ANY, NULL, "structural_tag", source_read, SHAPE_STRUCTURE},
     };
+    static const char *const others[] = {"whitespace_pattern", "disable_any_whitespace",
+                                         "disable_additional_properties", NULL};
+    enum { N_MEMBERS = sizeof members / sizeof *members };
     static const char blanks[] = "is not supported: blanks are as docs/CONSTRAINTS.md says";
     const json_t *object = NULL;
     (void)kind;
@@ -293,7 +321,8 @@ static bool structured_read(const struct fields *fields, const char *name, enum 
     if (!field_unsupported(&inner, "disable_additional_properties", true,
                            "is not supported: the schema says so itself"))
         return false;
-    return rows_read(&inner, members, sizeof members / sizeof *members, FAMILY_ANY, out);
+    return members_check(&inner, members, N_MEMBERS, others) &&
+           rows_read(&inner, members, N_MEMBERS, FAMILY_ANY, out);
 }
 
 // An empty grammar asks for nothing.

@@ -171,6 +171,10 @@ static const struct refusal refusals[] = {
     {WITH("'chat_template':'{{ messages }}'"), "chat_template", "template"},
     {WITH("'chat_template_kwargs':[]"), "chat_template_kwargs", "[]"},
     {WITH("'chat_template_kwargs':{'tools':1}"), "chat_template_kwargs", "tools"},
+    {WITH("'documents':[{'text':'x'}]"), "documents", "chat template takes none"},
+    {WITH("'documents':7"), "documents", "7"},
+    {WITH("'lora':[{'id':0,'scale':1}]"), "lora", "not supported"},
+    {WITH("'reasoning_format':'none'"), "reasoning_format", "'none' is not supported; 'auto' is"},
     {WITH("'add_generation_prompt':1"), "add_generation_prompt", "1"},
     {WITH("'continue_final_message':true"), "continue_final_message", "assistant"},
     {"{'messages':[" SAID("") "],'continue_final_message':true,'add_generation_prompt':true}",
@@ -476,6 +480,53 @@ CASE(impossible_tokens_have_a_number_as_logprob) {
     choice->logprob[0].logprob = -1.0f / 0.0f;
     answer_end(call);
     expect_json(answer_of(call), "choices.0.logprobs.content.0.logprob", "-9999");
+}
+
+// The template's text may name them; only a tag that reads them takes them.
+CASE(documents_reach_templates_that_read_them) {
+    static const char some[] = WITH("'documents':[{'title':'a','text':'b'}]");
+    static const struct refusal wrong[] = {
+        {WITH("'documents':['x']"), "documents[0]", "'x'"},
+        {WITH("'documents':[{}],'chat_template_kwargs':{'documents':[]}"), "documents",
+         "chat_template_kwargs"},
+    };
+    static const struct {
+        const char *source;
+        bool reads;
+    } templates[] = {
+        {"{%- if documents %}{{ documents[0].text }}{% endif %}{{ messages[0].content }}", true},
+        {"{{messages[0].content}}{{documents}}", true},
+        {"Use documents. {{ messages[0].content }}{% if tools %}documents{% endif %}", false},
+    };
+    const char *own = served.tmpl_source;
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        struct chat_messages chat;
+        struct call *call = call_new(some);
+        served.tmpl_source = templates[i].source;
+        const bool ok = chat_messages_read(call, call_json(call), &chat);
+        check(ok == templates[i].reads, "%s", templates[i].source);
+        if (ok) expect_json(chat.variables, "documents", "[{'title':'a','text':'b'}]");
+        if (ok) chat_messages_deinit(&chat);
+    }
+    served.tmpl_source = templates[0].source;
+    expect_refusals(chat_prepare, wrong);
+    served.tmpl_source = own;
+    call_prepared(chat_prepare, WITH("'documents':[]"));
+}
+
+CASE(reasoning_is_left_out_where_it_is_not_wanted) {
+    static const char *const bodies[] = {WITH("'include_reasoning':false"),
+                                         WITH("'include_reasoning':false,'stream':true")};
+    for (size_t i = 0; i < 2; i++) {
+        struct call *call = call_prepared(chat_prepare, bodies[i]);
+        struct generation_choice *choice = &call->generation->choice[0];
+        part_feed(call, choice, PART_REASONING, "why", 3);
+        part_feed(call, choice, PART_CONTENT, "so", 2);
+        answer_end(call);
+        check(!memmem(call->out.data, call->out.len, "why", 3) &&
+                  memmem(call->out.data, call->out.len, "so", 2),
+              "%.*s", (int)call->out.len, call->out.data);
+    }
 }
 
 CASE(an_error_in_a_stream_is_an_event_and_the_last) {
