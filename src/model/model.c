@@ -22,23 +22,42 @@ rn_status model_weights_open_vocab(const char *path, struct weights **out, rn_er
     return open_any(path, true, out, err);
 }
 
-// Files that are part of another model: alone they make no text.
-static const char *part_of(const char *name, size_t len) {
+// What a file is that makes no text, and what to do, by general.type or general.architecture.
+static const char *no_model(const char *name, size_t len) {
     static const struct {
-        const char *name, *why;
-    } parts[] = {
-        {"clip", "it reads images or sound for another file, which has the language model"},
+        const char *name, *what;
+    } files[] = {
+        {"adapter", "it is an adapter (LoRA), not a model: merge it into its model first, as by "
+                    "llama-export-lora, and give the result"},
+        {"controlvector", "it is a control vector, which steers a model: give the model's file"},
+        {"imatrix", "it is an importance matrix, which quantizing reads: give the model's file"},
+        {"mmproj", "it reads images or sound for another file, which has the language model: give "
+                   "that one"},
+        {"clip", "it reads images or sound for another file, which has the language model: give "
+                 "that one"},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (len == strlen(parts[i].name) && memcmp(name, parts[i].name, len) == 0)
-            return parts[i].why;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (len == strlen(files[i].name) && memcmp(name, files[i].name, len) == 0)
+            return files[i].what;
     return NULL;
+}
+
+// Adapters name the architecture of the model that they are for, and importance matrices name none.
+static rn_status check_type(const struct weights *weights, rn_error *err) {
+    const struct meta_view *meta = weights_meta_find(weights, "general.type");
+    const char *type, *what;
+    size_t len;
+    if (!meta || !meta_get_string(meta, &type, &len)) return RN_OK;
+    what = no_model(type, len);
+    return what ? err_set(err, RN_ERR_UNSUPPORTED, "%s: %s", weights_name(weights), what) : RN_OK;
 }
 
 static rn_status find_arch(const struct weights *weights, const struct arch **out, rn_error *err) {
     const struct meta_view *meta = weights_meta_find(weights, "general.architecture");
     const char *name;
     size_t len;
+    const rn_status status = check_type(weights, err);
+    if (status) return status;
     if (!meta)
         return err_set(err, RN_ERR_MODEL, "%s: key general.architecture is missing",
                        weights_name(weights));
@@ -46,9 +65,9 @@ static rn_status find_arch(const struct weights *weights, const struct arch **ou
         return err_set(err, RN_ERR_MODEL, "%s: key general.architecture is not a string",
                        weights_name(weights));
     *out = arch_find(name, len);
-    if (part_of(name, len))
+    if (no_model(name, len))
         return err_set(err, RN_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported: %s",
-                       weights_name(weights), (int)len, name, part_of(name, len));
+                       weights_name(weights), (int)len, name, no_model(name, len));
     if (!*out)
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "%s: architecture '%.*s' is not supported; 'runnel inspect --architectures' "

@@ -48,18 +48,57 @@ static const struct format formats[FORMAT_COUNT] = {
 #include "quant/formats.def"
 #undef FORMAT
 
-// Every number that the GGUF format has given out, so that a message can name a refused format.
-static const char *const gguf_names[] = {
-    [0] = "F32",         [1] = "F16",         [2] = "Q4_0",   [3] = "Q4_1",    [6] = "Q5_0",
-    [7] = "Q5_1",        [8] = "Q8_0",        [9] = "Q8_1",   [10] = "Q2_K",   [11] = "Q3_K",
-    [12] = "Q4_K",       [13] = "Q5_K",       [14] = "Q6_K",  [15] = "Q8_K",   [16] = "IQ2_XXS",
-    [17] = "IQ2_XS",     [18] = "IQ3_XXS",    [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S",
-    [22] = "IQ2_S",      [23] = "IQ4_XS",     [24] = "I8",    [25] = "I16",    [26] = "I32",
-    [27] = "I64",        [28] = "F64",        [29] = "IQ1_M", [30] = "BF16",   [31] = "Q4_0_4_4",
-    [32] = "Q4_0_4_8",   [33] = "Q4_0_8_8",   [34] = "TQ1_0", [35] = "TQ2_0",  [36] = "IQ4_NL_4_4",
-    [37] = "IQ4_NL_4_8", [38] = "IQ4_NL_8_8", [39] = "MXFP4", [40] = "NVFP4",  [41] = "Q1_0",
-    [42] = "Q2_0",
+// Every number that the GGUF format has given out, so that a message can name a refused format and
+// say what to do: mostly to take the nearest of our formats.
+#define TAKE(name) "requantize the model to " name ", or take a file of it in " name
+static const struct {
+    const char *name, *advice;
+} gguf_formats[] = {
+    [0] = {"F32"},
+    [1] = {"F16"},
+    [2] = {"Q4_0"},
+    [3] = {"Q4_1"},
+    [4] = {"?", "Ollama wrote gpt-oss so at first; 'ollama pull' brings it in MXFP4"},
+    [6] = {"Q5_0"},
+    [7] = {"Q5_1"},
+    [8] = {"Q8_0"},
+    [9] = {"Q8_1", TAKE("Q8_0")},
+    [10] = {"Q2_K"},
+    [11] = {"Q3_K"},
+    [12] = {"Q4_K"},
+    [13] = {"Q5_K"},
+    [14] = {"Q6_K"},
+    [15] = {"Q8_K", TAKE("Q8_0")},
+    [16] = {"IQ2_XXS", TAKE("Q2_K")},
+    [17] = {"IQ2_XS", TAKE("Q2_K")},
+    [18] = {"IQ3_XXS", TAKE("Q3_K")},
+    [19] = {"IQ1_S", TAKE("Q2_K")},
+    [20] = {"IQ4_NL"},
+    [21] = {"IQ3_S", TAKE("Q3_K")},
+    [22] = {"IQ2_S", TAKE("Q2_K")},
+    [23] = {"IQ4_XS"},
+    [24] = {"I8"},
+    [25] = {"I16"},
+    [26] = {"I32"},
+    [27] = {"I64"},
+    [28] = {"F64", TAKE("F32")},
+    [29] = {"IQ1_M", TAKE("Q2_K")},
+    [30] = {"BF16"},
+    [31] = {"Q4_0_4_4", TAKE("Q4_0")},
+    [32] = {"Q4_0_4_8", TAKE("Q4_0")},
+    [33] = {"Q4_0_8_8", TAKE("Q4_0")},
+    [34] = {"TQ1_0", TAKE("Q2_K")},
+    [35] = {"TQ2_0", TAKE("Q2_K")},
+    [36] = {"IQ4_NL_4_4", TAKE("IQ4_NL")},
+    [37] = {"IQ4_NL_4_8", TAKE("IQ4_NL")},
+    [38] = {"IQ4_NL_8_8", TAKE("IQ4_NL")},
+    [39] = {"MXFP4"},
+    [40] = {"NVFP4", TAKE("Q4_K")},
+    [41] = {"Q1_0", TAKE("Q2_K")},
+    [42] = {"Q2_0", TAKE("Q2_K")},
 };
+#undef TAKE
+enum { N_GGUF_FORMATS = sizeof gguf_formats / sizeof *gguf_formats };
 
 const struct format *format_at(enum format_id id) {
     assert((unsigned)id < FORMAT_COUNT);
@@ -74,8 +113,13 @@ int format_find_gguf(uint32_t gguf_type) {
 }
 
 const char *format_gguf_name(uint32_t gguf_type) {
-    const uint32_t count = sizeof gguf_names / sizeof *gguf_names;
-    return gguf_type < count && gguf_names[gguf_type] ? gguf_names[gguf_type] : "?";
+    const bool is_known = gguf_type < N_GGUF_FORMATS && gguf_formats[gguf_type].name;
+    return is_known ? gguf_formats[gguf_type].name : "?";
+}
+
+const char *format_gguf_advice(uint32_t gguf_type) {
+    const bool has_one = gguf_type < N_GGUF_FORMATS && gguf_formats[gguf_type].advice;
+    return has_one ? gguf_formats[gguf_type].advice : NULL;
 }
 
 uint64_t format_row_bytes(enum format_id id, int64_t n) {

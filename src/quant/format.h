@@ -40,6 +40,8 @@ const struct format *format_at(enum format_id id);
 int format_find_gguf(uint32_t gguf_type);
 // The name that the number has in the GGUF format even if runnel cannot read it ("IQ2_XS"), or "?".
 const char *format_gguf_name(uint32_t gguf_type);
+// What to do with a file in a format that runnel cannot read; NULL if nothing is known.
+const char *format_gguf_advice(uint32_t gguf_type);
 // Bytes of a row of n elements; n must be a multiple of the block.
 uint64_t format_row_bytes(enum format_id id, int64_t n);
 // A row of n elements to f32: fmaf(scale, q, offset), or scale * q without offset.

@@ -282,17 +282,25 @@ static rn_status read_dims(struct reader *reader, struct tensor_view *tensor) {
     return RN_OK;
 }
 
+static rn_status format_fail(const struct reader *reader, const char *tensor, uint32_t number,
+                             uint64_t start) {
+    const char *name = format_gguf_name(number), *advice = format_gguf_advice(number);
+    if (*name != '?')
+        return FAIL(reader, RN_ERR_UNSUPPORTED,
+                    "tensor %s: format %s (%" PRIu32 ") at offset %" PRIu64 " is not supported%s%s",
+                    tensor, name, number, start, advice ? ": " : "", advice ? advice : "");
+    return FAIL(reader, RN_ERR_UNSUPPORTED,
+                "tensor %s: format %" PRIu32 " at offset %" PRIu64 " is unknown: %s", tensor,
+                number, start, advice ? advice : "the file is damaged, or newer than this program");
+}
+
 static rn_status read_format(struct reader *reader, struct tensor_view *tensor) {
     const uint64_t start = reader->at;
     uint32_t number;
     const rn_status status = read_u32(reader, &number);
     if (status != RN_OK) return status;
     const int id = format_find_gguf(number);
-    if (id < 0) {
-        return FAIL(reader, RN_ERR_UNSUPPORTED,
-                    "tensor %s: format %s (%" PRIu32 ") at offset %" PRIu64 " is not supported",
-                    tensor->name, format_gguf_name(number), number, start);
-    }
+    if (id < 0) return format_fail(reader, tensor->name, number, start);
     tensor->format = (enum format_id)id;
     return RN_OK;
 }
@@ -400,12 +408,35 @@ static rn_status read_version(struct reader *reader) {
     return RN_OK;
 }
 
+// Files that people take for a model; NULL if it is none of them.
+static const char *magic_find(uint32_t magic) {
+    static const struct {
+        char first[5];
+        const char *what;
+    } files[] = {
+        {"PK\3\4",
+         "a ZIP file, as PyTorch writes weights: convert the model to GGUF or safetensors"},
+        {"vers", "the pointer of Git LFS to a file: 'git lfs pull' brings the file itself"},
+        {"lmgg", "a file in a form before GGUF: take a GGUF file of the model"},
+        {"tjgg", "a file in a form before GGUF: take a GGUF file of the model"},
+        {"fmgg", "a file in a form before GGUF: take a GGUF file of the model"},
+        {"<!do", "a web page: download the file itself"},
+        {"<!DO", "a web page: download the file itself"},
+        {"<htm", "a web page: download the file itself"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (!memcmp(files[i].first, &magic, sizeof magic)) return files[i].what;
+    return NULL;
+}
+
 static rn_status read_header(struct reader *reader, uint64_t *n_metas, uint64_t *n_tensors) {
     reader->part = "header";
     reader->index = -1;
     uint32_t magic;
     rn_status status = read_u32(reader, &magic);
     if (status != RN_OK) return status;
+    const char *what = magic_find(magic);
+    if (what) return FAIL(reader, RN_ERR_MODEL, "not a GGUF file: it is %s", what);
     if (magic != GGUF_MAGIC) {
         return FAIL(reader, RN_ERR_MODEL,
                     "not a GGUF file: magic is 0x%08" PRIx32 ", expected 0x%08x (\"GGUF\")", magic,

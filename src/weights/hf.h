@@ -32,6 +32,12 @@ rn_status hf_part_open(const struct weights *weights, const char *file, size_t m
                        struct hf_part *out, rn_error *err);
 void hf_part_close(struct hf_part *part);
 
+// --- hf_foreign.c ---
+
+// RN_ERR_UNSUPPORTED: the folder holds an adapter, or weights in another form, and the message says
+// what to do. RN_OK: it does not.
+rn_status hf_foreign_check(const struct weights *weights, rn_error *err);
+
 // --- hf_pooling.c ---
 
 // How embeddings are made of a model, from the files that sentence-transformers adds to a folder.

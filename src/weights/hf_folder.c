@@ -105,7 +105,9 @@ static rn_status index_read(struct st_table *table, rn_error *err) {
     struct hf_part index;
     rn_status status =
         hf_part_open(weights, "model.safetensors.index.json", INDEX_MAX, &index, err);
-    if (status == RN_OK && !index.image.data)
+    const bool is_missing = status == RN_OK && !index.image.data;
+    if (is_missing) status = hf_foreign_check(weights, err);
+    if (is_missing && status == RN_OK)
         status = err_set(err, RN_ERR_MODEL,
                          "%s: neither model.safetensors nor model.safetensors.index.json is in the "
                          "folder",
@@ -164,7 +166,9 @@ static rn_status folder_read(struct weights *weights, const struct hf_arch *arch
                              rn_error *err) {
     struct hf_part config;
     rn_status status = hf_part_open(weights, "config.json", JSON_MAX, &config, err);
-    if (status == RN_OK && !config.image.data && !is_vocab)
+    const bool is_missing = status == RN_OK && !config.image.data && !is_vocab;
+    if (is_missing) status = hf_foreign_check(weights, err);
+    if (is_missing && status == RN_OK)
         status = err_set(err, RN_ERR_MODEL,
                          "%s: is missing; a folder is a model if it has config.json and "
                          "safetensors files",

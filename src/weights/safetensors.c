@@ -276,6 +276,10 @@ static rn_status header_find(struct reader *r) {
     rn_status status = store_bring(weights, r->file->data, LENGTH_BYTES, r->err);
     if (status) return status;
     memcpy(&len, r->file->data, sizeof len);
+    if (!memcmp(&len, "version ", sizeof len))
+        return FAIL(r, RN_ERR_MODEL, "%s",
+                    "no safetensors file but the pointer of Git LFS to it: 'git lfs pull' brings "
+                    "the file itself");
     if (len > ST_MAX_HEADER || len > r->file->size - LENGTH_BYTES)
         return FAIL(r, RN_ERR_MODEL,
                     "header of %" PRIu64 " bytes at offset 0, expected at most %d and at most the "

@@ -510,10 +510,30 @@ CASE(heads_of_several_sizes_are_refused) {
     file_check(&w, "key gemma4.attention.key_length is missing: heads of layer 2 have", NULL);
 }
 
+CASE(files_that_make_no_text_are_refused_by_their_type) {
+    static const char *const rows[][2] = {
+        {"adapter", "m.gguf: it is an adapter (LoRA), not a model: merge it into its model first"},
+        {"mmproj", "m.gguf: it reads images or sound for another file"},
+        {"imatrix", "m.gguf: it is an importance matrix, which quantizing reads"},
+    };
+    for (int i = 0; i < COUNT(rows); i++) {
+        struct writer w = writer_begin(3); // a matrix names no architecture, an adapter another's
+        writer_kv_str(&w, "general.type", rows[i][0]);
+        if (i == 0) writer_kv_str(&w, "general.architecture", "llama");
+        put_tensor(&w, "blk.0.attn_q.weight.lora_a", EMBD, 1, NULL);
+        file_check(&w, rows[i][1], NULL);
+    }
+    struct writer w = file_begin("gemma4", NULL, 0);
+    writer_kv_str(&w, "general.type", "model");
+    put_tensors(&w, 1, false);
+    file_check(&w, NULL, NULL);
+}
+
 CASE(parts_of_other_models_are_refused_by_name) {
     static const char *const rows[][2] = {
         {"gemma4-assistant", "'gemma4-assistant' is no model of its own: it drafts for models of"},
         {"clip", "'clip' is not supported: it reads images or sound for another file"},
+        {"controlvector", "'controlvector' is not supported: it is a control vector"},
     };
     for (int i = 0; i < COUNT(rows); i++) {
         struct writer w = file_begin(rows[i][0], NULL, 0);

@@ -52,6 +52,22 @@ CASE(sizes_are_those_of_the_files) {
     assert_true(format_row_bytes(FORMAT_F32, INT64_MAX / 8) == (uint64_t)(INT64_MAX / 8) * 4);
 }
 
+// Whether the advice names one of our formats, and no number that can be read has one.
+CASE(formats_that_cannot_be_read_have_an_advice) {
+    for (uint32_t number = 0; number < 64; number++) {
+        const char *name = format_gguf_name(number), *advice = format_gguf_advice(number);
+        const bool is_integer = name[0] == 'I' && name[1] >= '0' && name[1] <= '9';
+        if (*name == '?' || is_integer) continue;
+        const bool is_ours = format_find_gguf(number) >= 0;
+        check(is_ours == !advice, "%s", name);
+        bool names_ours = is_ours;
+        for (int id = 0; id < FORMAT_COUNT && advice; id++)
+            names_ours |= strstr(advice, format_at((enum format_id)id)->name) != NULL;
+        check(names_ours, "%s: %s", name, advice);
+    }
+    assert_null(format_gguf_advice(UINT32_MAX));
+}
+
 CASE(gguf_numbers_have_their_names) {
     assert_string_equal(format_gguf_name(17), "IQ2_XS");
     assert_string_equal(format_gguf_name(13), "Q5_K");

@@ -238,15 +238,30 @@ CASE(bad_alignment_is_refused_by_value) {
 
 CASE(wrong_magic_and_versions_are_refused) {
     struct writer writer = writer_begin(3);
-    writer.magic = 0x67676d6c;
+    writer.magic = 0x67676d65;
     expect_refusal(&writer, RN_ERR_MODEL,
-                   "m.gguf: not a GGUF file: magic is 0x67676d6c, expected 0x46554747 (\"GGUF\")");
+                   "m.gguf: not a GGUF file: magic is 0x67676d65, expected 0x46554747 (\"GGUF\")");
     writer = writer_begin(1);
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "version at offset 4 is 1:");
     writer = writer_begin(4);
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "version at offset 4 is 4:");
     writer = writer_begin(0x03000000);
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "big-endian GGUF v3");
+}
+
+CASE(files_that_people_take_for_a_model_are_named) {
+    static const char *const files[][2] = {
+        {"PK\3\4", "m.gguf: not a GGUF file: it is a ZIP file, as PyTorch writes weights"},
+        {"vers", "it is the pointer of Git LFS to a file: 'git lfs pull' brings the file itself"},
+        {"lmgg", "it is a file in a form before GGUF"},
+        {"tjgg", "it is a file in a form before GGUF"},
+        {"<!DO", "it is a web page"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct writer writer = writer_begin(3);
+        memcpy(&writer.magic, files[i][0], sizeof writer.magic);
+        expect_refusal(&writer, RN_ERR_MODEL, files[i][1]);
+    }
 }
 
 CASE(absurd_counts_are_refused_by_value) {
@@ -428,9 +443,23 @@ CASE(formats_that_cannot_be_read_are_named) {
     struct writer writer = writer_begin(3);
     writer_tensor_raw(&writer, "blk.3.ffn_up.weight", 19, 1, (uint64_t[]){256}, TYPE_IQ2_XXS, 0);
     expect_refusal(&writer, RN_ERR_UNSUPPORTED, "tensor blk.3.ffn_up.weight: format IQ2_XXS (16)");
-    writer = writer_begin(3);
-    writer_tensor_raw(&writer, "t", 1, 1, (uint64_t[]){256}, 4711, 0);
-    expect_refusal(&writer, RN_ERR_UNSUPPORTED, "tensor t: format ? (4711) at offset 45");
+    const struct {
+        uint32_t number;
+        const char *part;
+    } cases[] = {
+        {17, "tensor t: format IQ2_XS (17) at offset 45 is not supported: requantize the model to "
+             "Q2_K, or take a file of it in Q2_K"},
+        {21,
+         "tensor t: format IQ3_S (21) at offset 45 is not supported: requantize the model to Q3"},
+        {25, "tensor t: format I16 (25) at offset 45 is not supported"},
+        {4, "tensor t: format 4 at offset 45 is unknown: Ollama wrote gpt-oss so at first"},
+        {4711, "tensor t: format 4711 at offset 45 is unknown: the file is damaged, or newer than"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        writer = writer_begin(3);
+        writer_tensor_raw(&writer, "t", 1, 1, (uint64_t[]){256}, cases[i].number, 0);
+        expect_refusal(&writer, RN_ERR_UNSUPPORTED, cases[i].part);
+    }
 }
 
 CASE(offsets_outside_the_file_are_refused_by_value) {

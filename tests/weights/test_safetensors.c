@@ -257,6 +257,43 @@ CASE(a_folder_without_tensors_says_what_is_missing) {
     data_folder_remove(&folder);
 }
 
+// With a config.json and without: the message is that of what is there.
+CASE(folders_in_another_form_say_what_to_do) {
+    static const char *const cases[][3] = {
+        {"pytorch_model.bin", "",
+         "pytorch_model.bin has the weights as a pickle, which may run "
+         "code: convert the model to safetensors"},
+        {"pytorch_model-00001-of-00002.bin", "",
+         "pytorch_model-00001-of-00002.bin has the weights"},
+        {"consolidated.00.pth", "", "consolidated.00.pth has the weights as a pickle"},
+        {"consolidated.safetensors", "", "consolidated.safetensors has the weights in Mistral's"},
+        {"tf_model.h5", "", "tf_model.h5 has the weights for another framework"},
+        {"a-Q4_K_M.gguf", "",
+         "a-Q4_K_M.gguf is a GGUF file: give its path instead of the folder's"},
+        {"adapter_config.json", "{'base_model_name_or_path':'org/base'}",
+         "is an adapter (LoRA) of 'org/base', not a model: merge it into that model first"},
+        {"adapter_config.json", "{}", "is an adapter (LoRA) of another model, not a model"},
+        {"adapter_config.json", "[", "is an adapter (LoRA) of another model, not a model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int has_config = 0; has_config <= 1; has_config++) {
+            const struct data_folder folder = has_config ? llama_create() : data_folder_make();
+            folder_text(&folder, "training_args.pt", "");
+            folder_text(&folder, cases[i][0], cases[i][1]);
+            folder_refused(&folder, RN_ERR_UNSUPPORTED, cases[i][2]);
+            data_folder_remove(&folder);
+        }
+    }
+}
+
+CASE(a_pointer_of_git_lfs_is_named) {
+    const struct data_folder folder = llama_create();
+    folder_text(&folder, "model.safetensors",
+                "version https://git-lfs.github.com/spec/v1\nsize 5\n");
+    folder_refused(&folder, RN_ERR_MODEL, "model.safetensors: no safetensors file but the pointer");
+    data_folder_remove(&folder);
+}
+
 CASE(files_of_a_folder_point_to_the_folder) {
     static const char *const names[] = {"model.safetensors", "config.json",
                                         "model.safetensors.index.json"};
