@@ -9,8 +9,11 @@ static rn_status gpt_oss_read(struct hparams *hp, const struct weights *weights,
     return s ? s : hparams_need_experts(hp, weights, err);
 }
 
+// Files that were made of OpenAI's own checkpoint have q, k and v in one tensor.
 static void gpt_oss_layer(struct builder *b, const struct layer *l) {
-    const struct qkv qkv = block_qkv(b, l, block_norm(b, NORM_RMS, "attn_norm"));
+    const int in = block_norm(b, NORM_RMS, "attn_norm");
+    const struct qkv qkv =
+        bind_present(b, "attn_qkv") ? block_qkv_fused(b, l, in) : block_qkv(b, l, in);
     block_rope(b, l, qkv);
     const int sinks = bind_vector(b, "attn_sinks", l->n_head);
     block_add(b, block_attend(b, l, qkv, sinks), "attn_output");

@@ -128,6 +128,9 @@ rn_status gguf_split_count(const struct store_metas *metas, const char *path, in
 // gguf_split.c: the weights hold one part of `count`, alone; replaces it by all of them.
 rn_status gguf_split_open(struct weights *weights, int count, rn_error *err);
 
+// gguf_ollama.c: gives a file in a form of Ollama's own the names and keys of llama.cpp's.
+rn_status gguf_ollama_adopt(struct weights *weights, rn_error *err);
+
 // hf_folder.c: fills everything from weights->folder.
 rn_status hf_open(struct weights *weights, const struct hf_arch *archs, bool is_vocab,
                   rn_error *err);

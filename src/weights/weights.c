@@ -69,7 +69,7 @@ static rn_status memory_parse(struct weights *weights, const void *data, size_t 
                          "%s: one part of a split file (split.count is %d), which can be opened by "
                          "its path alone",
                          weights->name, count);
-    return status;
+    return status == RN_OK ? gguf_ollama_adopt(weights, err) : status;
 }
 
 rn_status weights_open_memory(const char *name, const void *data, size_t size, struct weights **out,
@@ -98,7 +98,7 @@ static rn_status gguf_open(struct weights *weights, rn_error *err) {
     if (status == RN_OK) status = store_tensors_index(weights, err);
     if (status == RN_OK) status = gguf_split_count(&weights->metas, weights->name, &count, err);
     if (status == RN_OK && count > 1) status = gguf_split_open(weights, count, err);
-    return status;
+    return status == RN_OK ? gguf_ollama_adopt(weights, err) : status;
 }
 
 static bool is_folder(const char *path) {
