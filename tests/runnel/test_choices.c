@@ -165,7 +165,7 @@ CASE(choices_and_embeddings_are_checked) {
     } bad[] = {{-1, RN_POOLING_NONE},
                {RN_MAX_CHOICES + 1, RN_POOLING_NONE},
                {2, RN_POOLING_MEAN},
-               {1, (rn_pooling)3}};
+               {1, (rn_pooling)4}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rn_request request = request_for(5, bad[i].n, 3);
         request.pooling = bad[i].pooling;
@@ -249,9 +249,9 @@ CASE(the_mean_is_that_of_all_last_hidden_states) {
 // Chunks of 1, 7 and 256 tokens; alone, and beside texts that make the chunks uneven.
 CASE(embeddings_have_the_same_bits_however_they_are_cut) {
     enum { N = 300, N_TEXTS = 5 };
-    static struct stream want[2];
+    static struct stream want[3];
     static const int chunks[] = {1, 7, 256};
-    for (int pooling = RN_POOLING_MEAN; pooling <= RN_POOLING_LAST; pooling++) {
+    for (int pooling = RN_POOLING_MEAN; pooling <= RN_POOLING_CLS; pooling++) {
         struct stream *first = &want[pooling - RN_POOLING_MEAN];
         for (int c = 0; c < 3; c++) {
             rn_engine *engine =
