@@ -59,7 +59,8 @@ static void expect_refusal(struct world *world, const char *text, const char *pa
 CASE_WITH(test_sections_have_values_of_their_own, setup, teardown) {
     struct world *world = *state;
     char *message = read_text(world, "# all\nmax-seqs = 3\n[one]\n" MODEL
-                                     "ctx = 64\nalias = eins, ein\nalias = uno\nkeep = yes\n\n"
+                                     "ctx = 64\nalias = eins, ein\nalias = uno\n"
+                                     "pooling = last\nkeep = yes\n\n"
                                      "[two] \n " MODEL "max-seqs=5\nidle-seconds = 2.5\n");
     assert_string_equal(message, "");
     const struct models_file *file = &world->file;
@@ -71,6 +72,8 @@ CASE_WITH(test_sections_have_values_of_their_own, setup, teardown) {
     assert_int_equal(one->options.value[OPT_ALIAS].n_list, 3);
     assert_string_equal(one->options.value[OPT_ALIAS].list[1], "ein");
     assert_string_equal(one->options.value[OPT_ALIAS].list[2], "uno");
+    assert_string_equal(option_text(&one->options, OPT_POOLING), "last");
+    assert_null(option_text(&two->options, OPT_POOLING));
     assert_true(one->keep && !two->keep && two->idle_s == 2.5);
     // the command line gives the rest, but for the model
     assert_int_equal(option_int(&two->options, OPT_CTX), 100);
