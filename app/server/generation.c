@@ -460,7 +460,7 @@ void generation_timings_now(const struct call *call, const struct generation_cho
                               .decoded = choice->n_output > 0 ? choice->n_output - 1 : 0};
     if (!call->generation->params.timings_per_token) return;
     jbuf_text(out, ",\"timings\":{");
-    put_speeds(out, &sums, prompt->cached, (int)prompt->n_ids - prompt->cached);
+    put_speeds(out, &sums, prompt->cached, prompt->done - prompt->cached);
     jbuf_text(out, "}");
 }
 

@@ -117,7 +117,7 @@ struct generation_prompt {
     rn_logprob *logprob; // [n_ids - 1][1 + top_prompt]
     int32_t *rank;       // [n_ids - 1]
     // its evaluation so far, where the request asks for it
-    int cached;
+    int done, cached; // tokens that are evaluated or cached; of these, cached ones
     double prompt_ms;
 };
 

@@ -481,6 +481,10 @@ static void stream_end(struct call *call) {
     const size_t tail = out->len;
     tail_put(call, cut, out);
     response_keep(call, head, output, tail);
+    if (call->generation->params.timings_per_token) {
+        jbuf_text(out, ",");
+        generation_timings(call, out);
+    }
     event_end(out);
 }
 

@@ -100,6 +100,7 @@ static void progress_take(struct call *call, const struct generation_choice *cho
                           const rn_event *event) {
     const struct generation *generation = call->generation;
     struct generation_prompt *prompt = &generation->prompt[choice->prompt];
+    prompt->done = event->prompt_done;
     prompt->cached = event->prompt_cached;
     prompt->prompt_ms = event->prompt_ms;
     if (generation->params.return_progress) generation->writer->progress(call, choice, event);

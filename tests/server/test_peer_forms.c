@@ -82,6 +82,25 @@ CASE(a_stream_tells_how_far_its_prompt_is) {
     }
 }
 
+// Each report's times are of the tokens that were evaluated until then.
+CASE(a_report_has_the_times_so_far) {
+    const json_t *list = events(*state, "/completion",
+                                "{'prompt':[40,41,42,43,44,45],'n_predict':2,'stream':true,"
+                                "'return_progress':true,'timings_per_token':true}"),
+                 *event;
+    int n = 0;
+    size_t i;
+    json_array_foreach(list, i, event) {
+        if (!json_object_get(event, "prompt_progress")) continue;
+        const double done = number_at(event, "prompt_progress.processed");
+        check(number_at(event, "timings.prompt_n") ==
+                  done - number_at(event, "prompt_progress.cache"),
+              "%g tokens", done);
+        n++;
+    }
+    check(n > 1, "%d reports", n);
+}
+
 // The prompts of one request tell of themselves, each with its own index.
 CASE(several_prompts_tell_of_themselves) {
     const json_t *list = events(*state, "/completion",
@@ -106,7 +125,7 @@ CASE(a_streams_pieces_have_times) {
                  streams[i].prompt);
         const json_t *list = events(*state, streams[i].path, body), *event;
         json_int_t most = 0;
-        int n = 0;
+        int n = 0, n_ends = 0;
         size_t k;
         json_array_foreach(list, k, event) {
             const json_t *timings = json_object_get(event, "timings");
@@ -115,9 +134,11 @@ CASE(a_streams_pieces_have_times) {
             most = (json_int_t)number_at(timings, "predicted_n");
             check(number_at(timings, "prompt_n") + number_at(timings, "cache_n") > 3, "%s",
                   streams[i].path);
+            n_ends += json_object_get(event, "response") != NULL;
             n++;
         }
         check(n > 1 && most > 0, "%s: %d pieces", streams[i].path, n);
+        assert_int_equal(n_ends, strstr(streams[i].path, "responses") != NULL);
     }
 }
 
