@@ -35,7 +35,9 @@ struct model_name model_name_short(const char *given, const rn_model_info *info)
         snprintf(out.text, sizeof out.text, "%s", given);
         return out;
     }
+    static const char config[] = "/config.json";
     size_t len = strlen(path);
+    if (len > sizeof config && !strcmp(path + len - strlen(config), config)) len -= strlen(config);
     while (len > 1 && path[len - 1] == '/') len--;
     size_t begin = len;
     while (begin && path[begin - 1] != '/') begin--;

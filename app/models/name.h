@@ -8,7 +8,8 @@ struct model_name {
     char text[256];
 };
 // given: the text of -m, or NULL. A model that was asked for by its name has that name. A file or
-// folder that a store names by a digest has the name of its repository, or general.name.
+// folder that a store names by a digest has the name of its repository, or general.name; a
+// config.json has its folder's.
 struct model_name model_name_short(const char *given, const rn_model_info *info);
 
 #endif

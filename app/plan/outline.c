@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/figures.h"
+#include "models/name.h"
 
 void outline_section(const struct outline *outline, const char *title) {
     printf("\n%s%s%s\n", term_bold(outline->term->out_color), title,
@@ -61,7 +62,8 @@ static void draft_print(const struct outline *outline) {
     char weights[32], type[96];
     if (!draft) return;
     const rn_model_info *info = rn_model_get_info(draft);
-    printf("draft    %s, %s: weights %s\n", info->path, figure_type(info, type),
+    printf("draft    %s, %s: weights %s\n", model_name_short(NULL, info).text,
+           figure_type(info, type),
            human_bytes((double)outline->memory.draft_weight_bytes, weights));
 }
 
@@ -71,7 +73,7 @@ static void model_print(const struct outline *outline) {
     const struct tools_memory *m = &outline->memory;
     char weights[32], token[32], state[32], type[96], note[160];
     const uint64_t active = sizing_active_params(outline->model);
-    printf("model    %s, %s", info->path, figure_type(info, type));
+    printf("model    %s, %s", model_name_short(NULL, info).text, figure_type(info, type));
     if (assumed_has_experts(outline->plan)) printf(", %.1fB active", (double)active * 1e-9);
     printf(": weights %s, KV %s %s per token", human_bytes((double)m->weight_bytes, weights),
            m->kv_type, human_bytes((double)m->kv_token_bytes, token));

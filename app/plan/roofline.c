@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/plot.h"
+#include "models/name.h"
 #include "plan/outline.h"
 
 enum { ROOF_POINTS = 3, MEMORY_POINTS = 5, MAX_TYPES = 8 };
@@ -49,9 +50,9 @@ int roofline_write(const struct outline *outline, const char *path) {
                         .log_x = true,
                         .log_y = true,
                         .item = item};
-    int len =
-        snprintf(plot.subtitle, sizeof plot.subtitle, "%.60s, %.60s: %.4g GB/s",
-                 rn_model_get_info(outline->model)->path, machine->name, machine->bandwidth * 1e-9);
+    int len = snprintf(plot.subtitle, sizeof plot.subtitle, "%.60s, %.60s: %.4g GB/s",
+                       model_name_short(NULL, rn_model_get_info(outline->model)).text,
+                       machine->name, machine->bandwidth * 1e-9);
     if (machine->flops > 0)
         snprintf(plot.subtitle + len, sizeof plot.subtitle - (size_t)len, ", %.4g TFLOP/s",
                  machine->flops * 1e-12);
@@ -146,7 +147,8 @@ int memory_write(const struct outline *outline, const char *path) {
     rn_error err = {0};
     int n_own = 0, n = 0;
     snprintf(plot.subtitle, sizeof plot.subtitle, "%.80s, %d tokens for each user",
-             rn_model_get_info(outline->model)->path, outline->workload.n_ctx);
+             model_name_short(NULL, rn_model_get_info(outline->model)).text,
+             outline->workload.n_ctx);
     for (const char *const *type = outline->machine.on.kv_types; *type && n_own < MAX_TYPES - 1;
          type++) {
         if (!strcmp(*type, "f32") && strcmp(outline->memory.kv_type, "f32") != 0) continue;

@@ -388,6 +388,9 @@ CASE(models_have_short_names) {
         {NULL, OLLAMA "blobs/sha256-" DIGEST, "Llama", "Llama"},
         {NULL, OLLAMA "blobs/sha256-" DIGEST, "", "sha256-" DIGEST},
         {NULL, "a/sha256-notes.gguf", "x", "sha256-notes.gguf"},
+        {NULL, "/models/Folder-1B/config.json", "", "Folder-1B"},
+        {NULL, "config.json", "", "config.json"},
+        {NULL, "8b:Q4_K_M", "", "8b:Q4_K_M"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const rn_model_info info = {.path = names[i].path, .name = names[i].name};
