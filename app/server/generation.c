@@ -458,9 +458,10 @@ void generation_timings_now(const struct call *call, const struct generation_cho
                               .decode_ms = (double)(choice->last_ns - choice->first_ns) * 1e-6,
                               .output = choice->n_output,
                               .decoded = choice->n_output > 0 ? choice->n_output - 1 : 0};
+    const int done = choice->n_output > 0 ? (int)prompt->n_ids : prompt->done;
     if (!call->generation->params.timings_per_token) return;
     jbuf_text(out, ",\"timings\":{");
-    put_speeds(out, &sums, prompt->cached, prompt->done - prompt->cached);
+    put_speeds(out, &sums, prompt->cached, done - prompt->cached);
     jbuf_text(out, "}");
 }
 

@@ -356,6 +356,8 @@ static const struct source_row readers[] = {
     {FAMILY_ANY, NULL, "guided_regex", text_read, SHAPE_REGEX},
     {FAMILY_ANY, NULL, "guided_choice", choices_read, SHAPE_CHOICES},
     {FAMILY_ANY, NULL, "guided_grammar", text_read, SHAPE_GRAMMAR},
+    {FAMILY_ANY, NULL, "regex", text_read, SHAPE_REGEX}, // SGLang's names
+    {FAMILY_ANY, NULL, "ebnf", text_read, SHAPE_GRAMMAR},
     {FAMILY_ANY, NULL, "json_schema", source_read, SHAPE_SCHEMA},
     {FAMILY_ANY, NULL, "grammar", grammar_read, SHAPE_GRAMMAR},
 };

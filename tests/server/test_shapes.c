@@ -124,6 +124,8 @@ CASE(every_field_becomes_a_source) {
         {ALL, "{'guided_regex':'a|b','guided_choice':null}", SHAPE_REGEX, "a|b", "guided_regex"},
         {ALL, "{'guided_choice':['x']}", SHAPE_CHOICES, "[\"x\"]", "guided_choice"},
         {ALL, "{'guided_grammar':'root ::= y'}", SHAPE_GRAMMAR, "root ::= y", "guided_grammar"},
+        {ALL, "{'regex':'[0-9]+'}", SHAPE_REGEX, "[0-9]+", "regex"},
+        {ALL, "{'ebnf':'root ::= y'}", SHAPE_GRAMMAR, "root ::= y", "ebnf"},
         {ALL, "{'grammar':'root ::= z'}", SHAPE_GRAMMAR, "root ::= z", "grammar"},
         {ALL, "{'json_schema':{}}", SHAPE_SCHEMA, "{}", "json_schema"},
     };
