@@ -168,8 +168,10 @@ static int template_read(const char *name, struct text *out) {
         return out->data ? APP_OK : app_fail(APP_FAILED, "out of memory");
     }
     if (!strpbrk(name, "/.") && access(name, F_OK)) {
-        return app_fail(APP_USAGE, "--chat-template: '%s' is neither a file nor a template of ours",
-                        app_short(name).text);
+        return app_fail(
+            APP_USAGE,
+            "--chat-template: '%s' is neither a file nor a template of ours: " CHAT_TEMPLATE_NAMES,
+            app_short(name).text);
     }
     const int code = source_read(name, TEXT_LIMIT, out);
     if (code) return code;

@@ -28,12 +28,14 @@ struct prompt {
 
 // ---------------------------------------------------------------- prompt
 
+// "1,2,3", or in brackets, as tokenize prints them.
 static int ids_parse(const struct run *run, enum option_id option, struct id_list *out) {
     char buffer[64];
     const char *name = option_name(run->options, option, buffer);
     const char *text = option_text(run->options, option);
     const int n_vocab = rn_model_get_info(run->model)->n_vocab;
-    for (const char *at = text;; at++) {
+    const bool has_brackets = *text == '[';
+    for (const char *at = text + has_brackets;; at++) {
         while (*at == ' ') at++;
         char *end;
         errno = 0;
@@ -46,11 +48,13 @@ static int ids_parse(const struct run *run, enum option_id option, struct id_lis
                             name, at, n_vocab - 1);
         }
         while (*end == ' ') end++;
-        if (*end && *end != ',') {
-            return app_fail(APP_USAGE, "%s: '%.20s' where a comma should be", name, end);
+        const bool is_last = has_brackets ? *end == ']' && !end[1] : !*end;
+        if (!is_last && *end != ',') {
+            return app_fail(APP_USAGE, "%s: '%.20s' where a comma%s should be", name, end,
+                            has_brackets ? " or ]" : "");
         }
         if (!ids_add(out, (int32_t)id)) return app_fail(APP_FAILED, "out of memory");
-        if (!*end) return APP_OK;
+        if (is_last) return APP_OK;
         at = end;
     }
 }

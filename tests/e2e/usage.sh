@@ -97,6 +97,11 @@ for ids in '' a '1,,2' '1,' '1;2' -1 4096 99999999999999999999; do
     refused 2 "--prompt-ids: " run --prompt-ids "$ids"
 done
 refused 2 "--prompt-ids: an id is missing after the last comma" run --prompt-ids "1,2, "
+refused 2 "--prompt-ids: '' where a comma or ] should be" run --prompt-ids "[1,2"
+run run --prompt-ids "[31, 95]" -n 4 --temp 0 -q
+cp out bare
+run run --prompt-ids 31,95 -n 4 --temp 0 -q
+expect "ids in brackets, as tokenize prints them" cmp -s out bare
 refused 2 "4000 .*1024" run --prompt-ids "$(yes 5 | head -n 4000 | paste -sd,)"
 refused 2 "20 .*16" run -c 16 --prompt-ids "$(yes 5 | head -n 20 | paste -sd,)"
 
