@@ -431,6 +431,35 @@ CASE(a_change_of_speed_is_followed_in_everything) {
         }
 }
 
+// The speed goes to and fro while a prompt is rare. Its price stays near what it took.
+CASE(a_speed_that_comes_and_goes_does_not_drive_prices_apart) {
+    static const struct {
+        double slow;
+        int period;
+    } phases[] = {{2, 4}, {3, 10}, {2, 7}, {1.4, 4}, {2, 20}, {5, 6}};
+    for (int m = 0; m < N_MACHINES; m++)
+        for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+            struct scene s = scene_of(state, &machines[m], 4);
+            s.price.never_doubts = true;
+            struct batch_shape prompt = {0};
+            batch_shape_add(&s.f->model.plan, &prompt, 0, 200, 1);
+            for (int step = 0; step < 41 * 300; step++) {
+                struct batch_shape one = {0};
+                batch_shape_add(&s.f->model.plan, &one, s.depth, 1, 1);
+                const struct batch_shape *shape = step % 41 ? &one : &prompt;
+                const double speed = step / phases[i].period % 2 ? phases[i].slow : 1;
+                const double noise = 1 + 0.1 * uniform(&s.random);
+                price_learn_all(&s.price, shape,
+                                (uint64_t)(speed * noise * step_ns(s.f, s.machine, shape)));
+            }
+            const double price = price_of_exact(&s.price, &prompt);
+            const double least = step_ns(s.f, s.machine, &prompt);
+            check(price > least / 8 && price < 8 * phases[i].slow * least,
+                  "%s, %g times slower for %d steps: %g of %g ns", s.machine->name, phases[i].slow,
+                  phases[i].period, price, least);
+        }
+}
+
 // --- calibration ---
 
 struct bench {

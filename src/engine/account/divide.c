@@ -104,7 +104,7 @@ void divide(const struct divider *divider, const struct divide_step *step, struc
     *out = (struct division){.choice = (double)step->choice_ns,
                              .host = (double)step->host_ns,
                              .rows = step->rows,
-                             .usual_ns = (uint64_t)usual};
+                             .usual_ns = usual < 0x1p63 ? (uint64_t)usual : INT64_MAX};
     memcpy(out->kv_ns, step->kv_ns, sizeof out->kv_ns);
     for (int i = 0; i <= PART_AGAIN; i++) out->kv_sum += step->kv_ns[i];
     const bool is_slow = usual > 0 && run_ns > noise * usual;

@@ -15,10 +15,12 @@ static const double slower = 1.25; // factor to the price; more may be an accide
 static const double faster = 0.8;  // factor to the price; less is a surprise too
 static const double unknown = 1.5; // as slower, where nothing was measured yet
 static const double speed_change = 1.15;
-static const double stale = 0.9;      // factor to a price that was not measured for long
-static const double correction = 0.8; // of the rates of attention, per step
-static const double growth = 2.5;     // of a step's rows over those of recent ones
-static const double fading = 0.97;    // of the recent rows, with each step that has a prompt
+static const double furthest = 2;          // factor from the last measurement to a scaled price
+static const double confirming = 1.0 / 16; // part of a step that confirms a rate of attention
+static const double stale = 0.9;           // factor to a price that was not measured for long
+static const double correction = 0.8;      // of the rates of attention, per step
+static const double growth = 2.5;          // of a step's rows over those of recent ones
+static const double fading = 0.97;         // of the recent rows, with each step that has a prompt
 // The usual time follows the price, by these parts of the difference in each step. A slower speed
 // that lasts ten seconds of steps, or a thousand short steps, becomes usual.
 static const double usual_falls = 1.0 / 128, usual_rises = 1.0 / 1024, usual_rises_ns = 10e9;
@@ -211,6 +213,13 @@ static void doubt_old(struct price *price) {
     }
 }
 
+// A price at another speed. One that is too far from its last measurement already does not get
+// further.
+static double scaled(double price, double ratio, double last) {
+    const double low = last / furthest, high = last * furthest;
+    return clamp(price * ratio, price < low ? price : low, price > high ? price : high);
+}
+
 // Several slow steps in a row are no accident, nor several fast ones: the machine's speed changed,
 // in everything, by the least of their ratios.
 static void notice_speed(struct price *price, double ratio) {
@@ -221,9 +230,12 @@ static void notice_speed(struct price *price, double ratio) {
         price->alike_ratio = ratio;
     price->n_alike += way;
     if (price->n_alike * way < ALIKE_STEPS) return;
-    for (int i = 0; i < price->n_used; i++) price->bucket[price->used[i]].ns *= price->alike_ratio;
-    price->ns_per_byte *= price->alike_ratio;
-    price->ns_per_flop *= price->alike_ratio;
+    for (int i = 0; i < price->n_used; i++) {
+        struct price_bucket *b = &price->bucket[price->used[i]];
+        b->ns = scaled(b->ns, price->alike_ratio, b->last_ns);
+    }
+    price->ns_per_byte = scaled(price->ns_per_byte, price->alike_ratio, price->last_per_byte);
+    price->ns_per_flop = scaled(price->ns_per_flop, price->alike_ratio, price->last_per_flop);
     price->n_alike = 0;
 }
 
@@ -232,7 +244,10 @@ static void learn_first(struct price *price, const struct batch_shape *shape, do
     price->ns_per_byte = ns / (double)(cost.weight_bytes + cost.kv_read_bytes + 1);
     price->ns_per_flop = 2 * ns / (double)(cost.flops + 1); // attention is slower than products
     const double rest = ns - price_attention_ns(price, shape), rows = rows_of(price, shape);
+    price->last_per_byte = price->ns_per_byte;
+    price->last_per_flop = price->ns_per_flop;
     bucket_add(price, rows, rest > ns / 2 ? rest : ns / 2, 1);
+    price->bucket[bucket_of(rows)].last_ns = ns;
 }
 
 // How much of rows_ns may be wrong: the part above the largest number of rows measured; less where
@@ -277,9 +292,12 @@ void price_learn_all(struct price *price, const struct batch_shape *shape, uint6
     if (!is_surprise) {
         price->ns_per_byte *= clamp(1 + correction * error * part[1], 0.5, 2);
         price->ns_per_flop *= clamp(1 + correction * error * part[2], 0.5, 2);
+        if (part[1] > confirming * expected) price->last_per_byte = price->ns_per_byte;
+        if (part[2] > confirming * expected) price->last_per_flop = price->ns_per_flop;
     }
     bucket_add(price, rows, clamp(part[0] + error * unsure * unsure, part[0] / 16, part[0] * 2),
                is_surprise ? ratio : 1);
+    price->bucket[bucket_of(rows)].last_ns = ratio * part[0];
     notice_speed(price, ratio);
     read_table(price);
 }

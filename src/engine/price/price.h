@@ -11,7 +11,9 @@
 // 32. A time more than a quarter above the price is not believed at once, because the system
 // interrupts. A surprise, above or below, halves n, so that several are believed. Four steps in a
 // row, of any shapes, that are all slower or all faster mean that the machine's speed changed:
-// everything is scaled. Prices that were not measured for long fall, so that they are tried again.
+// everything is scaled, but no price further than twice from its own last measurement: a
+// machine whose speed changes to and fro would drive apart what is rarely measured. Prices that
+// were not measured for long fall, so that they are tried again.
 //
 // Invariants: rows(r) never falls with r, so a larger shape never costs less; a price is 0 only
 // before the first measurement; nothing here reads a clock.
@@ -27,15 +29,17 @@ enum { PRICE_MIN_CHUNK = 8, PRICE_BUCKETS = 96, PRICE_KNOWN = 8, PRICE_RECENT = 
 
 struct price {
     const struct cost_rates *rates;
-    bool never_doubts;               // prices that were not measured for long stay
-    double row_flops;                // of one row with logits, without attention
-    double ns_per_byte, ns_per_flop; // of attention; 0: nothing was measured
+    bool never_doubts;                   // prices that were not measured for long stay
+    double row_flops;                    // of one row with logits, without attention
+    double ns_per_byte, ns_per_flop;     // of attention; 0: nothing was measured
+    double last_per_byte, last_per_flop; // as steps that they were a part of confirmed them
     struct price_bucket {
         double rows, ns; // averages of the measurements
         int count;       // that the average weighs; 0: none
         int age;         // steps since the last one
         int seen;        // measurements without a pause of PRICE_RECENT steps, up to PRICE_KNOWN
         double usual_ns; // follows ns: soon when it falls, later when it rises
+        double last_ns;  // the last measurement, as it came
     } bucket[PRICE_BUCKETS];
     int n_used; // buckets with measurements, ascending: few, so that learning looks at no others
     uint8_t used[PRICE_BUCKETS];
