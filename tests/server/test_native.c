@@ -205,6 +205,7 @@ CASE(a_streams_pieces_make_the_whole) {
 
 CASE(timings_come_with_every_piece_when_asked_for) {
     struct call *call = prepared("{'prompt':'Hi','stream':true,'timings_per_token':true}");
+    call->generation->prompt[0].done = 3; // as the engine tells before the first token
     token_come(call, 0, 43, "H");
     expect_rows(events_of(call, false), {"0.timings.predicted_n", "1"},
                 {"0.timings.prompt_n", "3"});
