@@ -133,7 +133,7 @@ static bool text_take(struct call *call, struct generation_choice *choice, const
     char *text = NULL;
     size_t len = 0;
     rn_error err = {0};
-    if (ends_text(call, choice, ids[n_ids - 1])) n_ids--;
+    if (n_ids && ends_text(call, choice, ids[n_ids - 1])) n_ids--;
     if (rn_detokenize(model, ids, n_ids, generation->special_text, &text, &len, &err))
         return call_refuse_error(call, "token_ids", &err);
     const bool ok = streams_feed(call, choice, text, stop_cut(generation, choice, text, len));
@@ -143,42 +143,59 @@ static bool text_take(struct call *call, struct generation_choice *choice, const
 
 // ---------------------------------------------------------------- choices
 
+// The stop string that ended the text, or the id of the token that did; null or absent for others.
+static bool stop_reason_read(const struct fields *fields, struct generation_choice *choice) {
+    const json_t *reason = json_object_get(fields->object, "stop_reason");
+    int64_t token = 0;
+    if (json_is_string(reason)) {
+        choice->stop = strdup(json_string_value(reason));
+        return choice->stop || call_refuse_memory(fields->call);
+    }
+    if (!field_int(fields, "stop_reason", 0, params_vocab(fields->call) - 1, &token)) return false;
+    choice->is_token_stop = json_is_given(fields->object, "stop_reason");
+    choice->stop_token = (int32_t)token;
+    return true;
+}
+
 static bool finish_read(const struct fields *fields, struct generation_choice *choice) {
     static const rn_finish finishes[] = {RN_FINISH_STOP, RN_FINISH_LENGTH, RN_FINISH_STOP,
                                          RN_FINISH_CACHE};
-    const json_t *reason = json_object_get(fields->object, "stop_reason");
     int finish = 0;
     if (!field_choice(fields, "finish_reason", "stop|length|tool_calls|cache_threshold", &finish))
         return false;
     choice->finish = finishes[finish];
-    choice->is_token_stop = json_is_integer(reason);
-    if (choice->is_token_stop) choice->stop_token = (int32_t)json_integer_value(reason);
-    if (!json_is_string(reason)) return true;
-    choice->stop = strdup(json_string_value(reason));
-    return choice->stop || call_refuse_memory(fields->call);
+    return stop_reason_read(fields, choice);
+}
+
+// The tokens of a choice; a choice that ended with its prompt has none.
+static bool ids_read(const struct fields *fields, int32_t **ids, size_t *n_ids) {
+    const json_t *list = NULL;
+    char path[PATH_SIZE + 16];
+    *ids = NULL;
+    *n_ids = 0;
+    if (!field_array(fields, "token_ids", (size_t)fields->call->served->engine_info.n_ctx, &list))
+        return false;
+    if (!list) return field_refuse(fields, "token_ids", "missing");
+    if (!json_array_size(list)) return true;
+    snprintf(path, sizeof path, "%.*s.token_ids", PATH_SIZE, fields->path);
+    return prompt_ids_of_list(fields->call, list, path, ids, n_ids);
 }
 
 static bool choice_take(struct call *call, const json_t *given, const char *path,
                         struct generation_choice *choice) {
     const struct fields fields = fields_of(call, given, path);
-    const json_t *list = NULL;
-    char ids_path[PATH_SIZE + 16];
     int64_t index = choice->index % call->generation->params.n;
     int32_t *ids = NULL;
     size_t n_ids = 0;
     if (!json_is_object(given))
         return call_refuse(call, 400, path, "invalid_type", "%s: expected an object", path);
     if (!field_int(&fields, "index", index, index, &index)) return false;
-    if (!field_array(&fields, "token_ids", (size_t)call->served->engine_info.n_ctx, &list))
-        return false;
-    if (!list) return field_refuse(&fields, "token_ids", "missing");
-    snprintf(ids_path, sizeof ids_path, "%s.token_ids", path);
-    if (!prompt_ids_of_list(call, list, ids_path, &ids, &n_ids)) return false;
+    if (!ids_read(&fields, &ids, &n_ids)) return false;
     choice->ended = true;
     choice->n_output = choice->timings.output_tokens = (int)n_ids;
     const bool ok = finish_read(&fields, choice) && logprobs_read(call, &fields, choice) &&
                     text_take(call, choice, ids, n_ids);
-    free(ids);
+    rn_free(ids);
     return ok;
 }
 
@@ -253,12 +270,15 @@ static bool state_make(struct call *call, const json_t *first, const json_t *kv,
     return streams_choices_create(call) || call_refuse_memory(call);
 }
 
-// A prompt that only counts.
+// A prompt that only counts. The sum over all prompts of a request is an int.
 static bool prompt_count(struct call *call, const struct fields *fields, const char *name,
                          const json_t *given, size_t otherwise) {
+    enum { COUNT_MAX = INT32_MAX / PROMPTS_MAX };
     const json_int_t n = given ? json_integer_value(given) : (json_int_t)otherwise;
-    if (given && (!json_is_integer(given) || n < 0 || n > INT32_MAX))
-        return field_refuse(fields, name, "expected a number of tokens");
+    char shown[JSON_SHOWN_BYTES];
+    if (given && (!json_is_integer(given) || n < 0 || n > COUNT_MAX))
+        return field_refuse(fields, name, "expected a number of tokens, 0 to %d, got %s", COUNT_MAX,
+                            json_shown(given, shown));
     return generation_add(call, call->generation, NULL, (size_t)n);
 }
 

@@ -101,7 +101,7 @@ static void stream_end(struct call *call) {
         jbuf_text(out, "data: {");
         id_put(call, out);
         jbuf_text(out, ",\"choices\":[],");
-        openai_usage(call->generation, out);
+        openai_usage(call->generation, false, out);
         jbuf_text(out, ",");
         generation_timings(call, out);
         jbuf_text(out, "}\n\n");
@@ -126,7 +126,7 @@ static void whole_write(struct call *call, int i) {
     jbuf_text(out, "}");
     if (i < call->generation->n_choices - 1) return;
     jbuf_text(out, "],");
-    openai_usage(call->generation, out);
+    openai_usage(call->generation, false, out);
     if (call->generation->params.prompt_logprobs)
         openai_prompt_logprobs(call, 0, out);
     else

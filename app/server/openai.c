@@ -189,7 +189,7 @@ void openai_choice_close(struct call *call, const struct generation_choice *choi
     jbuf_text(out, "}\n\n");
 }
 
-void openai_usage(const struct generation *generation, struct jbuf *out) {
+void openai_usage(const struct generation *generation, bool has_reasoning, struct jbuf *out) {
     const struct usage usage = generation_usage(generation);
     jbuf_text(out, "\"usage\":{\"prompt_tokens\":");
     jbuf_int(out, usage.prompt_tokens);
@@ -200,7 +200,7 @@ void openai_usage(const struct generation *generation, struct jbuf *out) {
     jbuf_text(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
     jbuf_int(out, usage.cached_tokens);
     jbuf_text(out, "}");
-    if (generation->family == FAMILY_CHAT) {
+    if (has_reasoning) {
         jbuf_text(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":");
         jbuf_int(out, usage.reasoning_tokens);
         jbuf_text(out, "}");
@@ -225,16 +225,18 @@ static void beside_write(const struct openai_state *state, struct jbuf *out) {
     }
 }
 
+// A derendered text does not say how many of its tokens are the reasoning.
 static void whole_end(struct call *call) {
+    const struct openai_state *state = openai_state_of(call);
     struct jbuf *out = &call->out;
     jbuf_text(out, "],");
-    openai_usage(call->generation, out);
-    if (openai_state_of(call)->is_chat) {
+    openai_usage(call->generation, state->is_chat && !state->is_derendered, out);
+    if (state->is_chat) {
         openai_prompt_logprobs(call, 0, out);
         if (!call->generation->params.stream) prompt_ids_write(call->generation, 0, out);
     }
-    if (openai_state_of(call)->is_derendered) {
-        beside_write(openai_state_of(call), out);
+    if (state->is_derendered) {
+        beside_write(state, out);
     } else {
         jbuf_text(out, ",");
         generation_timings(call, out);

@@ -55,8 +55,8 @@ void openai_whole_open(struct call *call, const struct generation_choice *choice
 void openai_whole_close(struct call *call, const struct generation_choice *choice);
 void openai_error(struct call *call, const struct failure *failure);
 
-// "usage":{...}
-void openai_usage(const struct generation *generation, struct jbuf *out);
+// "usage":{...}. has_reasoning: with the number of tokens of the reasoning.
+void openai_usage(const struct generation *generation, bool has_reasoning, struct jbuf *out);
 // ,"finish_reason":...,"stop_reason":...
 void openai_finish(const struct generation_choice *choice, struct jbuf *out);
 

@@ -292,6 +292,18 @@ CASE(the_tokens_of_a_chat_are_counted) {
     }
 }
 
+CASE(the_tokens_of_a_chat_that_is_too_long_are_counted) {
+    static char text[16384], body[16600];
+    for (size_t i = 0; i < sizeof text - 1; i++) text[i] = i % 2 ? ' ' : 'x';
+    snprintf(body, sizeof body, "{'max_tokens':4,'messages':[{'role':'user','content':'%s'}]}",
+             text);
+    const json_t *refused = post(*state, "/v1/chat/completions", body, 400);
+    const json_t *count = post(*state, "/v1/chat/completions/input_tokens", body, 200);
+    check(number_at(count, "input_tokens") > number_at(refused, "error.n_ctx"), "it is too long");
+    check(json_equal(at_path(count, "input_tokens"), at_path(refused, "error.n_prompt_tokens")),
+          "the same number");
+}
+
 // A request by hand: DELETE has no function of its own.
 static struct reply without_body(const struct serve *serve, const char *method, const char *path) {
     char text[256];
@@ -357,6 +369,7 @@ CASE(a_chat_can_be_put_together_from_its_tokens) {
         "{" TURN ",'max_tokens':8,'temperature':0,'logprobs':true,'top_logprobs':2}",
         "{" TURN ",'max_tokens':30,'temperature':0,'stop':['e'],'include_stop_str_in_output':true}",
         "{" TURN ",'max_tokens':30,'temperature':0,'stop':['e']}",
+        "{" TURN ",'max_tokens':0}",
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         const json_t *whole = post(*state, "/v1/chat/completions", requests[i], 200);
@@ -375,6 +388,7 @@ CASE(a_chat_can_be_put_together_from_its_tokens) {
             check(json_equal(at_path(answer, same[k]), at_path(whole, same[k])), "%s", same[k]);
         check(json_equal(at_path(answer, "id"), at_path(made, "request_id")), "its id");
         check(!json_object_get(answer, "timings"), "no engine has times of it");
+        check(!at_path(answer, "usage.completion_tokens_details"), "its reasoning is not counted");
         free(quoted);
     }
 }
@@ -402,24 +416,31 @@ CASE(what_cannot_be_put_together_is_named) {
         {"{'generate_response':{}}", "generate_response.choices"},
         {"{'generate_response':{'choices':[5]}}", "generate_response.choices[0]"},
         {"{'generate_response':{'choices':[{}]}}", "generate_response.choices[0].token_ids"},
-        {"{'generate_response':{'choices':[{'token_ids':[]}]}}",
-         "generate_response.choices[0].token_ids"},
         {"{'generate_response':{'choices':[{'token_ids':[5,-1]}]}}",
          "generate_response.choices[0].token_ids[1]"},
         {"{'generate_response':{'choices':[{'index':1,'token_ids':[5]}]}}",
          "generate_response.choices[0].index"},
         {"{'generate_response':{'choices':[{'token_ids':[5],'finish_reason':'x'}]}}",
          "generate_response.choices[0].finish_reason"},
+        {"{'generate_response':{'choices':[{'token_ids':[5],'stop_reason':4294967301}]}}",
+         "generate_response.choices[0].stop_reason"},
+        {"{'generate_response':{'choices':[{'token_ids':[5],'stop_reason':[]}]}}",
+         "generate_response.choices[0].stop_reason"},
         {"{'generate_response':{'choices':[{'token_ids':[5],'logprobs':{'content':[{'token':'a'}]"
          "}}]}}",
          "generate_response.choices[0].logprobs.content[0].token"},
         {"{'generate_response':{'choices':[{'token_ids':[5]}]},'prompt_tokens':-1}",
+         "prompt_tokens"},
+        {"{'generate_response':{'choices':[{'token_ids':[5]}]},'prompt_tokens':33554432}",
          "prompt_tokens"},
         {"{'generate_response':{'choices':[{'token_ids':[5]}]},'chat_request':{}}", "messages"},
         {"{'generate_response':{'choices':[{'token_ids':[5]}]},'stream':true}", "stream"},
     };
     static const char *const texts[][2] = {
         {"{}", "generate_responses"},
+        {"{'generate_responses':[{'choices':[{'token_ids':[5]}]},{'choices':[{'token_ids':[5]}]}],"
+         "'prompt_tokens':[2147483647,2147483647]}",
+         "prompt_tokens"},
         {"{'generate_responses':[{'choices':[{'token_ids':[5]}]}],'prompt_tokens':[1,2]}",
          "prompt_tokens"},
         {"{'generate_responses':[{'choices':[{'token_ids':[5]}]},{'choices':[{'token_ids':[5]},{'"
@@ -438,6 +459,30 @@ CASE(what_cannot_be_put_together_is_named) {
     }
     post(*state, "/v1/chat/completions/derender",
          "{'generate_response':{'choices':[{'token_ids':[5,6]}]}}", 200);
+}
+
+// It ended with its prompt.
+CASE(an_answer_without_tokens_can_be_put_together) {
+    static const char *const finishes[] = {"length", "stop", "cache_threshold"};
+    for (size_t i = 0; i < sizeof finishes / sizeof *finishes; i++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{'generate_response':{'choices':[{'token_ids':[],'finish_reason':'%s'}]},"
+                 "'prompt_tokens':33554431}",
+                 finishes[i]);
+        const json_t *answer = post(*state, "/v1/chat/completions/derender", body, 200);
+        expect_json(answer, "choices.0.message.content", "''");
+        check(!strcmp(string_at(answer, "choices.0.finish_reason"), finishes[i]), "%s",
+              finishes[i]);
+        expect_json(answer, "usage",
+                    "{'prompt_tokens':33554431,'completion_tokens':0,'total_tokens':33554431,"
+                    "'prompt_tokens_details':{'cached_tokens':0}}");
+    }
+    const json_t *answer =
+        post(*state, "/v1/completions/derender",
+             "{'generate_responses':[{'choices':[{'token_ids':[],'finish_reason':'length'}]}]}",
+             200);
+    expect_json(answer, "choices.0.text", "''");
 }
 
 // ---------------------------------------------------------------- names
