@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "conversation.h"
 #include "custom_tools.h"
 #include "fields.h"
 #include "helpers.h"
@@ -35,10 +36,9 @@ static bool part_read(struct call *call, const json_t *part, const char *path, s
     const struct fields fields = fields_of(call, part, path);
     const char *type = NULL, *text = NULL;
     size_t len = 0;
-    if (!field_string(&fields, "type", SIZE_MAX, &type, NULL)) return false;
-    if (!type) return field_refuse(&fields, "type", "missing");
+    if (!json_is_given(part, "type")) return field_refuse(&fields, "type", "missing");
+    if (!conversation_type(&fields, CONTENT_PART_TYPES, NULL, &type)) return false;
     const char *key = content_part_key(type);
-    if (!key) return field_unsupported(&fields, "type", false, CONTENT_TEXT_ALONE);
     if (!field_text(&fields, key, &text, &len)) return false;
     if (!text) return field_refuse(&fields, key, "missing");
     jbuf_bytes(out, text, len);

@@ -166,7 +166,7 @@ static bool types_read(struct generation *generation, const struct answer_marks 
     return generation->types != NULL;
 }
 
-// Whether the prompt ends in a reasoning, or behind one.
+// Whether the prompt ends inside a reasoning, or after one.
 static void reasoning_find(struct generation *generation, const char *text, size_t len) {
     generation->in_reasoning =
         generation->marks && answer_marks_opened(generation->marks, text, len);

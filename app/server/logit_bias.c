@@ -17,8 +17,8 @@ static bool token_add(struct biases *biases, int32_t token, float bias) {
     rn_sampling *sampling = &biases->out->sampling;
     if (sampling->n_logit_bias == biases->max)
         return field_refuse(biases->fields, biases->name,
-                            "its texts have more than %zu tokens, at most %zu are allowed",
-                            biases->max, biases->max);
+                            "its texts have more than %zu tokens, the most that are allowed",
+                            biases->max);
     biases->out->bias[sampling->n_logit_bias++] = (rn_logit_bias){token, bias};
     return true;
 }

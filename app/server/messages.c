@@ -70,7 +70,8 @@ static void input_put(const struct jbuf *arguments, struct jbuf *out) {
     }
 }
 
-// A content block, behind a comma if it is not the first. tool: with PART_TOOL.
+// Writes a content block, and a comma before it unless it is the first. `tool` is set for PART_TOOL
+// alone.
 static void block_put(enum answer_part part, const struct tool_call *tool, const struct jbuf *text,
                       struct jbuf *out) {
     if (out->len && out->data[out->len - 1] == '}') jbuf_text(out, ",");

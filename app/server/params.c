@@ -535,7 +535,7 @@ bool params_no_model(struct call *call, const char *name) {
     return call_refuse(call, 404, "model", "model_not_found",
                        "The model `%s` does not exist. This server has %s%s", shown, names,
                        call->server->loader ? "."
-                                            : "; its option --alias gives that another name.");
+                                            : "; its option --alias gives the model another name.");
 }
 
 // A server of one model has nothing to choose: clients send the name that they were set up with.

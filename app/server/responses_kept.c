@@ -348,8 +348,9 @@ void responses_get(struct call *call) {
 
 static bool is_known(const struct call *call, const char *id) {
     struct turn *response = turns_acquire(call->server->turns, TURN_RESPONSE, id, call->owner);
+    const bool is_kept = response != NULL;
     turns_release(call->server->turns, response);
-    return response || streams_lookup(call->server, call->owner, 0, id);
+    return is_kept || streams_lookup(call->server, call->owner, 0, id);
 }
 
 // OpenAI cancels responses with `background` alone. The end of its connection cancels another one.

@@ -15,6 +15,8 @@ bool template_variables_text(const char *defaults, const json_t *given, char **o
 
 // The member of a content's part that holds its text; NULL if the model cannot read such a part.
 const char *content_part_key(const char *type);
+// The types of the parts that it can read, as refusals list them.
+#define CONTENT_PART_TYPES "text|input_text|output_text|refusal"
 // The sentence for such a part, after its type.
 #define CONTENT_TEXT_ALONE "is not supported: the model reads text alone"
 

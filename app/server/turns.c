@@ -163,9 +163,10 @@ bool turns_delete(struct turns *store, enum turn_kind kind, const char *id, stru
     if (!turns_keeps(store)) return false;
     pthread_mutex_lock(&store->lock);
     struct turn *turn = find(store, kind, id, owner);
+    const bool is_there = turn != NULL;
     if (turn) forget(store, turn);
     pthread_mutex_unlock(&store->lock);
-    return turn != NULL;
+    return is_there;
 }
 
 void turns_count(struct turns *store, int *count, size_t *bytes) {

@@ -21,9 +21,9 @@ enum { TURN_ID_BYTES = 48 };
 enum turn_kind { TURN_RESPONSE, TURN_MESSAGE };
 enum turn_next { TURN_OPEN, TURN_CLAIMED, TURN_CONTINUED };
 
-// Constant once it is kept. text is its items, one on each line: those of the request, then those
-// of the answer. Of a response its JSON follows: the part before the value of "output", then the
-// part behind it. Of a thread's first message an object follows, with what all its turns share.
+// Constant once it is kept. text is its items, one on each line: the items of the request, then the
+// items of the answer. Of a response its JSON follows: the part before the value of "output", then
+// the part after it. Of a thread's first message an object follows, with what all its turns share.
 struct turn {
     enum turn_kind kind;
     char id[TURN_ID_BYTES];

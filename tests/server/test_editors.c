@@ -1,14 +1,12 @@
-// Requests of editors that complete code, over HTTP with a real engine: the fields that llama.cpp's
-// plugins send with /infill and with chats. The model is a reference model whose file names its
-// marks for a text between two others by id.
+// Requests of llama.cpp's clients, over HTTP with a real engine: the fields that plugins of
+// editors, SillyTavern and llama.cpp's page send. The model is a reference model whose file names
+// its marks for a text between two others by id.
 // label: threads
 static const char *model_path(void);
 #define SERVE_MODEL model_path()
-#include "data_file.h"
-#include "gguf_copy.h"
+#include "gguf_patch.h"
 #include "json_at.h"
 #include "serve.h"
-#include "tensor_bytes.h"
 
 enum { PREFIX = 300, SUFFIX = 301, MIDDLE = 302, SEPARATOR = 303 };
 
@@ -27,24 +25,14 @@ static void keys_put(struct writer *writer) {
 }
 
 static void model_write(void) {
-    struct writer writer = writer_begin(3);
-    struct weights *from;
-    size_t size;
-    assert_int_equal(weights_open(TEST_DATA "/golden/llama/model.gguf", &from, NULL), RN_OK);
-    for (int i = 0; i < weights_meta_count(from); i++)
-        writer_kv_copy(&writer, weights_meta_at(from, i));
-    keys_put(&writer);
-    for (int i = 0; i < weights_tensor_count(from); i++) {
-        const struct tensor_view brought = tensor_brought(from, i), *t = &brought;
-        uint64_t dims[WEIGHTS_MAX_DIMS];
-        for (int d = 0; d < t->n_dims; d++) dims[d] = (uint64_t)t->dim[d];
-        writer_tensor(&writer, t->name, (uint32_t)t->n_dims, dims, 0, t->data, t->bytes);
-    }
-    weights_close(from);
-    uint8_t *image = writer_finish(&writer, &size);
+    const struct data_file file = data_file_read(TEST_DATA "/golden/llama/model.gguf");
+    struct writer more = writer_begin(3);
+    keys_put(&more);
+    const struct data_file copy = gguf_with_keys(&file, &more);
     snprintf(path, sizeof path, "%s/model.gguf", folder.path);
-    data_file_write(folder.path, "model.gguf", image, size);
-    free(image);
+    data_file_write(folder.path, "model.gguf", copy.data, copy.size);
+    free(copy.data);
+    free(file.data);
 }
 
 static int start(void **state) {
@@ -70,7 +58,17 @@ static const json_t *ask(const struct serve *serve, const char *to, const char *
     return json;
 }
 
-// ---------------------------------------------------------------- what plugins send
+// A stream of a chat, which has this text and ends.
+static void stream_check(const struct serve *serve, const char *body, const char *has) {
+    char *quoted = json_quoted(body);
+    struct reply reply = serve_post(serve, "/v1/chat/completions", quoted);
+    check(reply.status == 200 && strstr(reply.data, has) && strstr(reply.data, "[DONE]"), "%.400s",
+          reply.data);
+    reply_free(&reply);
+    free(quoted);
+}
+
+// ---------------------------------------------------------------- what clients send
 
 #define PLACE                                                                                      \
     "'id_slot':0,'input_prefix':'int f(int a) {\\n','input_suffix':'\\n}\\n','input_extra':["      \
@@ -115,13 +113,55 @@ CASE(a_warm_up_writes_nothing) {
 }
 
 CASE(an_instruction_is_answered) {
-    char *quoted = json_quoted("{'id_slot':18,'messages':[{'role':'user','content':'a'}],"
-                               "'min_p':0.1,'temperature':0.1,'samplers':['min_p','temperature'],"
-                               "'stream':true,'cache_prompt':true,'n_predict':3}");
-    struct reply reply = serve_post(*state, "/v1/chat/completions", quoted);
-    check(reply.status == 200 && strstr(reply.data, "[DONE]"), "%.400s", reply.data);
-    reply_free(&reply);
-    free(quoted);
+    stream_check(*state,
+                 "{'id_slot':18,'messages':[{'role':'user','content':'a'}],'min_p':0.1,"
+                 "'temperature':0.1,'samplers':['min_p','temperature'],'stream':true,"
+                 "'cache_prompt':true,'n_predict':3}",
+                 "");
+}
+
+// It has the fields of many servers at once, and names all samplers.
+CASE(a_text_of_sillytavern_is_answered) {
+    const json_t *answer = ask(
+        *state, "/completion",
+        "{'prompt':'Tell me.\\nA:','model':'tiny','max_new_tokens':8,'max_tokens':8,'n_predict':8,"
+        "'num_predict':8,'temperature':0.7,'top_p':0.5,'typical_p':1,'typical':1,'min_p':0,"
+        "'repetition_penalty':1,'frequency_penalty':0,'presence_penalty':0,'top_k':40,'skew':0,"
+        "'min_tokens':0,'add_bos_token':true,'dynatemp_low':1,'dynatemp_high':1,'dynatemp_range':0,"
+        "'dynatemp_exponent':1,'smoothing_factor':0,'smoothing_curve':1,'dry_allowed_length':2,"
+        "'dry_multiplier':0,'dry_base':1.75,'dry_sequence_breakers':['\\n',':','\\'','*'],"
+        "'dry_penalty_last_n':0,'max_tokens_second':0,'samplers':['penalties','dry','top_n_sigma',"
+        "'top_k','typ_p','top_p','min_p','xtc','temperature'],'stopping_strings':['\\nUser:'],"
+        "'stop':['\\nUser:'],'truncation_length':1024,'ban_eos_token':false,"
+        "'skip_special_tokens':true,'include_reasoning':true,'top_a':0,'tfs':1,'mirostat_mode':0,"
+        "'mirostat_tau':5,'mirostat_eta':0.1,'custom_token_bans':'','banned_strings':[],"
+        "'api_type':'llamacpp','api_server':'http://127.0.0.1:8080/','legacy_api':false,"
+        "'xtc_threshold':0.1,'xtc_probability':0,'nsigma':0,'top_n_sigma':0,'min_keep':0,"
+        "'adaptive_target':-0.01,'adaptive_decay':0.9,'n':1,'rep_pen':1,'rep_pen_range':0,"
+        "'repetition_penalty_range':0,'guidance_scale':1,'negative_prompt':'','repeat_penalty':1,"
+        "'repeat_last_n':0,'num_ctx':1024,'n_ctx':1024,'mirostat':0,'ignore_eos':false,'n_probs':0,"
+        "'rep_pen_slope':1,'logit_bias':[],'grammar':'','cache_prompt':true}");
+    expect_json(answer, "generation_settings.samplers",
+                "['penalties','dry','temperature','top_n_sigma','top_k','typ_p','top_p','min_p',"
+                "'xtc']");
+    expect_json(answer, "generation_settings.top_k", "40");
+    expect_json(answer, "generation_settings.n_predict", "8");
+    check(number_at(answer, "tokens_predicted") > 0, "it has a text");
+}
+
+CASE(a_chat_of_llama_cpps_page_is_answered) {
+    stream_check(
+        *state,
+        "{'messages':[{'role':'user','content':'a'}],'stream':true,'return_progress':true,"
+        "'sse_ping_interval':1,'model':'tiny','reasoning_format':'auto','reasoning_control':true,"
+        "'chat_template_kwargs':{'enable_thinking':true},'thinking_budget_tokens':512,"
+        "'temperature':0.8,'max_tokens':8,'dynatemp_range':0,'dynatemp_exponent':1,'top_k':40,"
+        "'top_p':0.95,'min_p':0.05,'xtc_probability':0,'xtc_threshold':0.1,'typ_p':1,"
+        "'repeat_last_n':64,'repeat_penalty':1,'presence_penalty':0,'frequency_penalty':0,"
+        "'dry_multiplier':0,'dry_base':1.75,'dry_allowed_length':2,'dry_penalty_last_n':-1,"
+        "'samplers':['top_k','typ_p','top_p','min_p','temperature'],'backend_sampling':false,"
+        "'timings_per_token':true}",
+        "\"prompt_progress\":");
 }
 
 CASE(slots_wrap_around) {

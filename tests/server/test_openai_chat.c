@@ -39,8 +39,9 @@ static const struct reading readings[] = {
      NULL, NULL, true, false},
     {MSGS("{'role':'user','content':[]}"), "[{'role':'user','content':''}]", NULL, NULL, true,
      false},
-    {MSGS("{'role':'assistant','content':[{'type':'refusal','refusal':'No'}]}," USER),
-     "[{'role':'assistant','content':'No'}," USER "]", NULL, NULL, true, false},
+    {MSGS("{'role':'assistant','content':[{'type':'refusal','refusal':'No'},{'type':'output_text',"
+          "'text':'I'}]}," USER),
+     "[{'role':'assistant','content':'No\\nI'}," USER "]", NULL, NULL, true, false},
     {MSGS("{'role':'function','name':'f','content':'3'}"),
      "[{'role':'tool','name':'f','content':'3'}]", NULL, NULL, true, false},
     // ids that a result may have where calls have none, or the result has none
@@ -124,6 +125,8 @@ static const struct refusal refusals[] = {
     {MSGS("{'role':'user','content':{'a':1}}"), "messages[0].content", "{'a':1}"},
     {MSGS("{'role':'user','content':['x']}"), "messages[0].content[0]", "'x'"},
     {MSGS("{'role':'user','content':[{'text':'x'}]}"), "messages[0].content[0].type", "missing"},
+    {MSGS("{'role':'user','content':[{'type':'txt','text':'x'}]}"), "messages[0].content[0].type",
+     "expected one of text|input_text|output_text|refusal, got 'txt'"},
     {MSGS("{'role':'user','content':[{'type':'text'}]}"), "messages[0].content[0].text", "missing"},
     {MSGS(USER ",{'role':'user','content':[{'type':'text','text':'x'},{'type':'image_url','image_"
                "url':{'url':'data:'}}]}"),

@@ -690,7 +690,8 @@ CASE(biases_name_tokens_by_their_text) {
     world_destroy(world);
     char *many = repeated("Q1 ", RN_MAX_LOGIT_BIAS, "", "");
     char *body = repeated("{\"logit_bias\":{\"", 1, many, "\":1}}");
-    expect_refusal(body, FAMILY_CHAT, 400, "logit_bias", "more than 1024 tokens");
+    expect_refusal(body, FAMILY_CHAT, 400, "logit_bias",
+                   "more than 1024 tokens, the most that are allowed");
     free(body);
     free(many);
 }

@@ -203,7 +203,7 @@ CASE(another_model_is_not_found_where_names_count) {
     const json_t *answer = answered(tokens_apply_template, "{'model':'x'}", 404);
     assert_string_equal(string_at(answer, "error.message"),
                         "The model `x` does not exist. This server has `tale` (also `other`, "
-                        "`org/third`); its option --alias gives that another name.");
+                        "`org/third`); its option --alias gives the model another name.");
     server.config.strict_model = false;
 }
 
