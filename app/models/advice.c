@@ -2,6 +2,7 @@
 // from its name. Called by find.c, models.c and the help of `runnel models`.
 #include "models/advice.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 
@@ -43,8 +44,9 @@ static const struct device *gpu_find(double bytes) {
     const struct tools_memory parts = {.total_bytes = (uint64_t)bytes};
     const struct device *device, *best = NULL;
     for (int i = 0; (device = device_at(i)); i++) {
-        const bool fits = device->block_kb && // it is a GPU of ours
-                          tools_memory_fits(&parts, (uint64_t)(device->memory_gib * 0x1p30));
+        const bool is_gpu = device->backend && strcmp(device->backend, "cpu") != 0;
+        const bool fits =
+            is_gpu && tools_memory_fits(&parts, (uint64_t)(device->memory_gib * 0x1p30));
         if (fits && (!best || device->memory_gib < best->memory_gib)) best = device;
     }
     return best;
@@ -80,16 +82,17 @@ static void row_say(FILE *out, const struct advice *row) {
     if (*row->file)
         fprintf(out, "  curl -L -o %s %s/%s/resolve/main/%s\n    then  runnel run -m %s\n",
                 row->file, hub, row->repository, row->file, row->file);
-    if (*row->ollama)
-        fprintf(out, "  ollama pull %s\n    then  runnel run -m %s\n", row->ollama, row->ollama);
+    fprintf(out, "  ollama pull %s\n    then  runnel run -m %s\n", row->ollama, row->ollama);
 }
 
 static void smaller_say(FILE *out, const struct room *room, const struct advice *than) {
     char text[32];
     if (than > table) fputs("Smaller ones are faster; hf gets them in the same way:\n", out);
-    for (const struct advice *row = than - 1; row >= table; row--)
+    for (ptrdiff_t i = than - table; i-- > 0;) {
+        const struct advice *row = &table[i];
         fprintf(out, "  %-26s  --include '%s'%*s  %8s\n", row->repository, row->pattern,
                 (int)(8 - strlen(row->pattern)), "", human_bytes(bytes_of(room, row), text));
+    }
 }
 
 void advice_models(FILE *out, const struct room *room) {
@@ -153,7 +156,8 @@ static const struct advice *row_find(const struct advice_wanted *wanted) {
     char base[NAME];
     base_name(wanted->name, base);
     for (int i = 0; i < ROWS; i++)
-        if (!strcasecmp(base, table[i].title) || is_among(table[i].others, wanted->whole))
+        if (!strcasecmp(base, table[i].title) || !strcasecmp(wanted->whole, table[i].ollama) ||
+            is_among(table[i].others, wanted->whole))
             return &table[i];
     return NULL;
 }
@@ -170,18 +174,18 @@ static void native_say(FILE *out, const struct room *room, const struct advice *
                 is_here ? "fits" : "does not fit");
     fputs("\n", out);
     if (!is_here && room->device.memory_free) {
-        char spec[64];
-        snprintf(spec, sizeof spec, "%s:%s", row->shape, row->format);
-        elsewhere_say(out, room, bytes, spec);
+        elsewhere_say(out, room, bytes, row->shape); // the shape has the published format
         return;
     }
     fprintf(out, "  fetch it from Hugging Face:  hf download %s --include '%s'\n", row->repository,
             row->pattern);
     fprintf(out, "  then -m %s\n", row->repository);
     hf_say(out);
+    fprintf(out, "  or from Ollama's library:  ollama pull %s, then -m %s\n", row->ollama,
+            row->ollama);
 }
 
-// A file of a repository. Where nobody says which one, it is that of a row, or that of an owner who
+// A file of a repository. If nobody names a repository, the row's is used, or one of an owner who
 // converts most models.
 static void gguf_say(FILE *out, const struct advice_wanted *wanted, const struct advice *row,
                      const char *format, bool is_named) {

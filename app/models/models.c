@@ -233,12 +233,18 @@ static int exclude(enum option_id id, const char *what) {
     return app_fail(APP_USAGE, "--%s and %s exclude each other", option_flag_name(id), what);
 }
 
+// Not a variable, which is set for other commands, too.
+static bool is_typed(const struct options *options, enum option_id id) {
+    return options->value[id].origin == ORIGIN_COMMAND_LINE && option_flag(options, id);
+}
+
 int command_models(const struct options *options) {
-    const bool names = option_flag(options, OPT_NAMES), json = option_flag(options, OPT_JSON);
+    const bool wants_names = is_typed(options, OPT_NAMES), wants_json = is_typed(options, OPT_JSON);
+    const bool names = option_flag(options, OPT_NAMES) && !wants_json;
     struct listing listing = {.options = options};
-    if (names && json) return exclude(OPT_NAMES, "--json");
-    if (options->positional && (names || json))
-        return exclude(names ? OPT_NAMES : OPT_JSON, "the name of a model");
+    if (wants_names && wants_json) return exclude(OPT_NAMES, "--json");
+    if (options->positional && (wants_names || wants_json))
+        return exclude(wants_names ? OPT_NAMES : OPT_JSON, "the name of a model");
     interrupt_ends();
     if (options->positional) return path_print(options->positional);
     const int code = names ? names_print(&listing) : listing_print(&listing);

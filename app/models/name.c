@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "terminal/term.h"
+
 // "models--OWNER--NAME" in the path of a snapshot of Hugging Face's cache, as "OWNER/NAME". False:
 // there is none.
 static bool repository_name(const char *path, struct model_name *out) {
@@ -28,7 +30,7 @@ static bool is_digest(const char *name, size_t len) {
     return len >= 40 && strspn(name + skipped, digits) >= len - skipped;
 }
 
-struct model_name model_name_short(const char *given, const rn_model_info *info) {
+static struct model_name name_find(const char *given, const rn_model_info *info) {
     struct model_name out;
     const char *path = info->path;
     if (given && access(given, F_OK) != 0) {
@@ -47,4 +49,14 @@ struct model_name model_name_short(const char *given, const rn_model_info *info)
     }
     snprintf(out.text, sizeof out.text, "%.*s", (int)(len - begin), path + begin);
     return out;
+}
+
+struct model_name model_name_short(const char *given, const rn_model_info *info) {
+    const struct model_name name = name_find(given, info);
+    struct model_name shown = {""};
+    FILE *out = fmemopen(shown.text, sizeof shown.text - 1, "w");
+    if (!out) return shown;
+    term_print_escaped(out, name.text, strlen(name.text), SIZE_MAX);
+    fclose(out);
+    return shown;
 }

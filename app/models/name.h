@@ -9,7 +9,7 @@ struct model_name {
 };
 // given: the text of -m, or NULL. A model that was asked for by its name has that name. A file or
 // folder that a store names by a digest has the name of its repository, or general.name; a
-// config.json has its folder's.
+// config.json has its folder's. What could drive a terminal is escaped.
 struct model_name model_name_short(const char *given, const rn_model_info *info);
 
 #endif

@@ -105,7 +105,7 @@ struct option_value {
     struct option_items *items; // owned; the texts behind list[] where values have commas
 };
 
-enum { OPTIONS_HARMLESS = 32 };
+enum { OPTIONS_HARMLESS = 256 }; // more than a command has in peers.def
 
 struct options {
     enum command_id command;

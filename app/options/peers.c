@@ -2,6 +2,7 @@
 // command_line.c for words that are no options of the command.
 #include "options/peers.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,7 +112,8 @@ static void harmless_keep(struct options *options, const char *arg) {
         const char *other = options->harmless[i];
         if (strcspn(other, "=") == len && !memcmp(other, arg, len)) return;
     }
-    if (options->n_harmless < OPTIONS_HARMLESS) options->harmless[options->n_harmless++] = arg;
+    assert(options->n_harmless < OPTIONS_HARMLESS); // each is a spelling of the table
+    options->harmless[options->n_harmless++] = arg;
 }
 
 // A row without values takes no argument; the others take one.

@@ -7,7 +7,7 @@
 enum peer_kind {
     PEER_SETS,     // gives an option a value
     PEER_ALWAYS,   // asks for the behaviour that there always is
-    PEER_WORD,     // the same, with on, off or auto behind it where the user wants
+    PEER_WORD,     // the same, with on, off or auto after it if the user wants
     PEER_LAYERS,   // layers on a GPU
     PEER_HARMLESS, // no answer depends on it: taken with a note
     PEER_INSTEAD,  // refused with advice

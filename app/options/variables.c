@@ -69,9 +69,11 @@ static void warn(enum command_id command, const char *name) {
         app_fail(APP_OK, "warning: unknown variable %s", name);
 }
 
+// Commands without --config (models, help, completions, version) have no warning: shells and other
+// programs call them, for whom it would be noise.
 void variables_check(const struct options *options) {
     struct option_row row;
-    if (!option_row_get(options->command, OPT_CONFIG, &row)) return; // it reads no variables
+    if (!option_row_get(options->command, OPT_CONFIG, &row)) return;
     for (char **at = environ; *at; at++) {
         char name[OPTION_NAME_SIZE];
         const size_t len = strcspn(*at, "=");

@@ -62,6 +62,17 @@ static bool device_is_number(const struct options *options) {
     return text && *text && text[strspn(text, "0123456789")] == '\0';
 }
 
+// The device whose name begins so, or has a part that does: "4090" is rtx-4090. NULL if none does.
+static const char *device_begun(const char *text) {
+    const size_t len = strlen(text);
+    for (int i = 0; i < N_DEVICES && len; i++) {
+        const char *part = devices[i].name, *dash;
+        while (strncasecmp(part, text, len) != 0 && (dash = strchr(part, '-'))) part = dash + 1;
+        if (!strncasecmp(part, text, len)) return devices[i].name;
+    }
+    return NULL;
+}
+
 static int device_number_read(const struct options *options, int *out) {
     const char *text = option_text(options, OPT_DEVICE);
     char name[OPTION_NAME_SIZE];
@@ -70,8 +81,10 @@ static int device_number_read(const struct options *options, int *out) {
     const long number = strlen(text) < 9 ? strtol(text, NULL, 10) : MOST_DEVICE + 1;
     *out = (int)number;
     if (number <= MOST_DEVICE) return APP_OK;
-    return app_fail(APP_USAGE, "%s: '%s' is not a whole number from 0 to %d",
-                    option_name(options, OPT_DEVICE, name), app_short(text).text, MOST_DEVICE);
+    const char *meant = device_begun(text);
+    return app_fail(APP_USAGE, "%s: '%s' is not a whole number from 0 to %d%s%s%s",
+                    option_name(options, OPT_DEVICE, name), app_short(text).text, MOST_DEVICE,
+                    meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
 }
 
 static int unit_fail(const struct options *options, enum option_id id, const char *unit,
@@ -107,18 +120,15 @@ static int rate_read(const struct options *options, enum option_id id, const cha
     return APP_OK;
 }
 
-// The device whose name begins so, or is near; NULL: none does.
+// The device whose name begins so, or is near; NULL if there is none.
 static const char *device_meant(const char *text) {
-    const char *names[N_DEVICES];
-    for (int i = 0; i < N_DEVICES; i++) {
-        names[i] = devices[i].name;
-        if (*text && !strncasecmp(names[i], text, strlen(text))) return names[i];
-    }
-    return nearest_word(text, names, N_DEVICES);
+    const char *names[N_DEVICES], *begun = device_begun(text);
+    for (int i = 0; i < N_DEVICES; i++) names[i] = devices[i].name;
+    return begun ? begun : nearest_word(text, names, N_DEVICES);
 }
 
 // "h200x8", "2x h100", "l4:4", "h200,h200": the number of devices; 0 or 1: text does not say so.
-// one is the name of one of them.
+// A number of four digits at the start is a name: "4090x2". one is the name of one of them.
 static int devices_counted(const char *text, char one[64]) {
     static const char marks[] = " xX*:";
     const size_t len = strlen(text), digits = strspn(text, "0123456789");
@@ -128,7 +138,7 @@ static int devices_counted(const char *text, char one[64]) {
     for (const char *c = text; *c; c++) n += *c == ',' || *c == '+';
     if (n) return n + 1;
     if (len > 60) return 0;
-    if (digits && digits < 5 && text[digits] && strchr(marks, text[digits])) {
+    if (digits && digits < 4 && text[digits] && strchr(marks, text[digits])) {
         snprintf(one, 64, "%s", text + digits + strspn(text + digits, marks));
         return atoi(text);
     }

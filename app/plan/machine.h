@@ -18,7 +18,7 @@ struct device {
     const char *name, *title;
     const struct device_class *class;
     const char *backend; // that runs models there; NULL: runnel has none for its GPU
-    int block_kb;        // shared memory of a block; 0: it is no GPU of ours
+    int block_kb;        // shared memory of a block; 0 if the device has no such blocks
     double memory_gib, bandwidth_gbs, tflops, int8_tops;
 };
 const struct device *device_at(int index); // NULL: no more

@@ -156,8 +156,8 @@ static int name_check(const struct serve_models *models, const struct options *o
     return APP_OK;
 }
 
-// A section whose model cannot be opened is told at the start, and not by the first request for it.
-// It stays: its file may be replaced while the server runs.
+// The start names a section whose model cannot be opened; otherwise the first request would find
+// it. It stays: its file may be replaced while the server runs.
 static int heads_check(const char *path, bool quiet, struct serve_models *models) {
     for (int i = 0; i < models->file.n_sections; i++) {
         const struct models_section *section = &models->file.section[i];

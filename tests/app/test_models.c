@@ -333,22 +333,24 @@ CASE(the_advice_for_a_missing_model_fits_the_memory) {
     advised(2, "llama3.1:8b", "none of them fits", "ollama pull");
 }
 
-// It has one format, and Ollama's file names an architecture of its own.
+// It has one format, of which Hugging Face and Ollama have files.
 CASE(gpt_oss_is_sized_as_it_is_published) {
     static const char *const names[] = {"openai/gpt-oss-20b", "gpt-oss:20b", "gpt-oss",
                                         "unsloth/gpt-oss-20b-GGUF"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        advised(24, names[i], "MXFP4, which needs about 12.", "ollama");
+        advised(24, names[i], "MXFP4, which needs about 12.", "70b");
+        advised(24, names[i], "ollama pull gpt-oss:20b, then -m gpt-oss:20b\n", "120b");
         advised(24, names[i], "hf download ggml-org/gpt-oss-20b-GGUF --include '*mxfp4*'\n",
                 "BF16");
         advised(8, names[i], "does not fit\n", "hf download");
+        advised(8, names[i], "(runnel plan gpt-oss-20b --device ", "ollama");
     }
     advised(24, "openai/gpt-oss-120b", "MXFP4, which needs about 63.", "hf download");
-    advised(
-        24, "openai/gpt-oss-120b",
-        "or a GPU such as NVIDIA A100 80 GB SXM (runnel plan gpt-oss-120b:MXFP4 --device a100-80)",
-        "BF16");
+    advised(24, "openai/gpt-oss-120b",
+            "or a GPU such as NVIDIA A100 80 GB SXM (runnel plan gpt-oss-120b --device a100-80)\n",
+            "BF16");
     advised(96, "gpt-oss:120b", "hf download ggml-org/gpt-oss-120b-GGUF --include '*mxfp4*'\n", "");
+    advised(96, "gpt-oss:120b", "ollama pull gpt-oss:120b, then -m gpt-oss:120b\n", "gpt-oss:20b");
 }
 
 CASE(the_recommended_model_is_the_largest_that_fits) {
@@ -371,7 +373,8 @@ CASE(the_recommended_model_is_the_largest_that_fits) {
             "https://huggingface.co/Qwen/Qwen3-8B-GGUF/resolve/main/Qwen3-8B-Q4_K_M.gguf\n",
             "");
     advised(8, "", "  ollama pull qwen3:8b\n    then  runnel run -m qwen3:8b\n", "");
-    advised(16, "", "ggml-org/gpt-oss-20b-GGUF", "ollama");
+    advised(16, "", "  ollama pull gpt-oss:20b\n    then  runnel run -m gpt-oss:20b\n", "120b");
+    advised(96, "", "  ollama pull gpt-oss:120b\n    then  runnel run -m gpt-oss:120b\n", "405b");
     advised(0.5, "", "The smallest of the usual models, Qwen3-0.6B as Q8_0, needs ", "hf download");
 }
 
@@ -387,6 +390,10 @@ CASE(models_have_short_names) {
         {NULL, HUB "models--org--Folder-1B/snapshots/" COMMIT, "", "org/Folder-1B"},
         {NULL, OLLAMA "blobs/sha256-" DIGEST, "Llama", "Llama"},
         {NULL, OLLAMA "blobs/sha256-" DIGEST, "", "sha256-" DIGEST},
+        {NULL, OLLAMA "blobs/sha256-" DIGEST, "L\033[2Ja\nma\xff \xc3\xa9",
+         "L\\x1b[2Ja\\nma\\xff \xc3\xa9"},
+        {NULL, "a/\033c.gguf", "x", "\\x1bc.gguf"},
+        {"org/\033c", "nowhere", "x", "org/\\x1bc"},
         {NULL, "a/sha256-notes.gguf", "x", "sha256-notes.gguf"},
         {NULL, "/models/Folder-1B/config.json", "", "Folder-1B"},
         {NULL, "config.json", "", "config.json"},

@@ -171,4 +171,40 @@ CASE(harmless_flags_are_named_once_unless_quiet) {
             "bot");
 }
 
+CASE(all_harmless_flags_of_a_command_have_their_notes_at_once) {
+    static char words[1 << 13];
+    char *flags[OPTIONS_HARMLESS + 1] = {NULL}, *at = words;
+    const struct peer *peer;
+    struct parsed p;
+    int n = 0, n_lines = 0;
+    for (int i = 0; (peer = peer_at(i)); i++) {
+        if (peer->kind != PEER_HARMLESS || *peer->values) continue;
+        if (!(peer->commands >> COMMAND_SERVE & 1u)) continue;
+        const size_t size = strlen(peer->spellings) + 1;
+        assert_true(size <= (size_t)(words + sizeof words - at));
+        char *rest = memcpy(at, peer->spellings, size);
+        for (char *word; (word = strsep(&rest, "|"));) flags[n++] = word;
+        at += size;
+    }
+    check(n > 32, "%d flags", n);
+    parse_list(&p, COMMAND_SERVE, flags);
+    check_accepted(&p);
+    for (const char *c = p.errors.text; *c; c++) n_lines += *c == '\n';
+    assert_int_equal(n_lines, n);
+    parsed_free(&p);
+}
+
+// options.h has room for as many.
+CASE(harmless_flags_of_every_command_fit) {
+    const struct peer *peer;
+    for (int command = 0; command < COMMAND_COUNT; command++) {
+        int n = 0;
+        for (int i = 0; (peer = peer_at(i)); i++) {
+            if (peer->kind != PEER_HARMLESS || !(peer->commands >> command & 1u)) continue;
+            for (const char *c = peer->spellings; c; c = strchr(c + 1, '|')) n++;
+        }
+        check(n <= OPTIONS_HARMLESS, "%s has %d", command_name((enum command_id)command), n);
+    }
+}
+
 TEST_PROGRAM(peers) { return cases_run(NULL, NULL); }

@@ -85,6 +85,13 @@ CASE(every_bad_value_is_named) {
         {"8b --device l4:4", "'l4:4' is 4 devices"},
         {"8b --device 'h200 x2'", "'h200 x2' is 2 devices"},
         {"8b --device h200,h100-sxm", "'h200,h100-sxm' is 2 devices"},
+        {"8b --device 4090x2",
+         "'4090x2' is 2 devices, and runnel runs a model on one; name one, such as rtx-4090"},
+        {"8b --device 2x4090",
+         "'2x4090' is 2 devices, and runnel runs a model on one; name one, such as rtx-4090"},
+        {"8b --device 4xpro", "name one, such as rtx-pro-6000"},
+        {"8b --device 4090", "'4090' is not a whole number from 0 to 1023; did you mean rtx-4090?"},
+        {"8b --device 4091", "'4091' is not a whole number from 0 to 1023\n"},
         {"8b --device 2xnosuchdevice", "--device: '2xnosuchdevice' is unknown"},
         // a device has the KV types of its own backend
         {"8b --device h200 --kv-type int4",

@@ -95,6 +95,19 @@ equal "the path of a model" "0 $work/store/Own/Tale-GGUF/Tale-Q8_0.gguf" "$code 
 refused 2 "nosuch.gguf: No such file or directory" models nosuch.gguf
 refused 2 "--names and the name of a model exclude each other" models --names tale
 refused 2 "--names and --json exclude each other" models --names --json
+# Variables are set for other commands, too: they do not change the answers that scripts ask for.
+for variable in RUNNEL_JSON RUNNEL_NAMES; do
+    export $variable=1
+    run models tale:q8_0
+    equal "$variable=1: the path of a model" "0 $work/store/Own/Tale-GGUF/Tale-Q8_0.gguf" "$code $(cat out)"
+    run models --names
+    equal "$variable=1: the names alone" "0 3" "$code $(wc -l <out)"
+    run models --json
+    equal "$variable=1: JSON" "0 3" "$code $(json out '#models')"
+    unset $variable
+done
+RUNNEL_JSON=1 run models
+equal "RUNNEL_JSON=1: JSON" "0 true" "$code $(json out complete)"
 if command -v zsh >/dev/null; then
     # shellcheck disable=SC2016  # the inner shell expands
     equal "zsh: a model's name" "Own/Tale-GGUF:Q4_0 Own/Tale-GGUF:Q8_0 Tale-GGUF:Q4_0 Tale-GGUF:Q8_0" "$(zsh -f -c '
