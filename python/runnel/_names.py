@@ -36,11 +36,14 @@ def _find(name: bytes) -> bytes:
     if program is None:
         raise FileError(f"{os.fsdecode(name)}: No such file or directory; models are found by name with the program "
                         "'runnel', which is neither beside the library nor in a folder of PATH")
-    done = subprocess.run([program, "models", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, check=False)
+    try:
+        done = subprocess.run([program, "models", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
+    except OSError as error:
+        raise FileError(f"{os.fsdecode(name)}: the program that finds models by name cannot be run: {error}") from error
     if done.returncode:
         raise FileError(os.fsdecode(done.stderr).strip().removeprefix("runnel: "))
-    return done.stdout.rstrip(b"\n")
+    return done.stdout.removesuffix(b"\n")
 
 
 def path_of(path: Any) -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import runnel
+from runnel import _names
 from runnel import _native as native
 from runnel.settings import ENGINE_OPTIONS
 from runnel.stream import PAUSE_AT
@@ -309,6 +310,26 @@ class Names(unittest.TestCase):
         with mock.patch("runnel._names._program", lambda: None), \
                 self.assertRaisesRegex(runnel.FileError, "Own/Tale-GGUF: No such file .* program 'runnel'"):
             runnel.Model("Own/Tale-GGUF")
+
+    def test_a_program_that_cannot_run_is_named(self):
+        program = Path("broken").resolve()
+        program.write_bytes(b"no program")
+        program.chmod(0o755)
+        with mock.patch("runnel._names._program", lambda: str(program)), \
+                self.assertRaisesRegex(runnel.FileError, f"^Own/Tale-GGUF: .* cannot be run: .*{program}"):
+            runnel.Model("Own/Tale-GGUF")
+
+    def test_variables_for_programs_do_not_matter(self):
+        with mock.patch.dict(os.environ, RUNNEL_JSON="1", RUNNEL_NAMES="1"), \
+                runnel.Model("Own/Tale-GGUF", vocab_only=True) as model:
+            self.assertTrue(model.info["path"].endswith("/Tale-Q8_0.gguf"))
+
+    def test_a_path_may_end_in_a_line_feed(self):
+        program = Path("answering").resolve()
+        program.write_text("#!/bin/sh\nprintf 'odd\\n\\n'\n")
+        program.chmod(0o755)
+        with mock.patch("runnel._names._program", lambda: str(program)):
+            self.assertEqual(b"odd\n", _names.path_of("name"))
 
 
 class Ends(unittest.TestCase):
