@@ -27,18 +27,13 @@ run bench -m "$small" --speculate --drafters lookup --draft-lengths 2 -n 4 -r 1 
 equal "--speculate" "0 speculate true" "$code $(json out 0.test) $(json out 0.same_text)"
 expect "a plot of drafts" grep -q '^</svg>$' drafts.svg
 # Programs beside it: the warning and the figure in JSON say the same.
-spinners=
-for _ in $(seq "$(nproc)"); do
-    sh -c 'while :; do :; done' &
-    spinners="$spinners $!"
-done
+spin
 run bench -m "$small" -p 0 -n 2 -r 1 -o json
-# shellcheck disable=SC2086  # a list
-kill $spinners
 is_busy=$(json out 0.busy_share | awk '{ print ($1 >= 0.1) + 0 }')
 equal "a busy machine is named" "$is_busy" "$(grep -c 'warning: other programs took .* figures are too low' err)"
 run bench -m "$small" -p 0 -n 2 -r 1 -q
 equal "--quiet: no warning of others" 0 "$(wc -c <err)"
+spin_end
 run bench --kernels -o csv
 equal "--kernels" "0 format,isa,here,one,few,many,panel,file_bits,packed_bits,way" "$code $(head -n 1 out)"
 run run -p a -n 1 --isa scalar -q

@@ -4,7 +4,9 @@
 
 slowly 1000
 load=(bench serve -m "$SMALL" --server-args "${slow[*]}" --input-tokens 32 --output-tokens 8)
+spin
 run "${load[@]}" --requests 4 --concurrency 1,2 --json r.json --plot p.svg --goodput ttft:60000
+spin_end
 equal "levels: $(cat err)" 0 "$code"
 equal "a row for each level" 2 "$(grep -c '^| *[12] | *4 | *0 |' out)"
 equal "tokens of the first level" "128 32" "$(json r.json levels.0.total_input_tokens) $(json r.json levels.0.total_output_tokens)"

@@ -83,6 +83,19 @@ slowly() {
     export RUNNEL_FAKE="delay $1"
 }
 
+# Programs that take all cores, until spin_end.
+spin() {
+    spinners=()
+    for _ in $(seq "$(nproc)"); do
+        sh -c 'while :; do :; done' &
+        spinners+=($!)
+    done
+}
+spin_end() {
+    kill "${spinners[@]}"
+    wait "${spinners[@]}" 2>/dev/null
+}
+
 # ask METHOD PATH [BODY [HEADER]]: prints the answer of the server at `port`, head and all.
 ask() {
     local fd
