@@ -2,6 +2,7 @@
 #include "plan/machine.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -45,9 +46,27 @@ enum { N_DEVICES = sizeof devices / sizeof *devices };
 
 const struct device *device_at(int index) { return index < N_DEVICES ? &devices[index] : NULL; }
 
+// "NVIDIA GeForce RTX 4090" as "rtx4090": how people write a device, and how the table does.
+static void name_plain(const char *text, char out[64]) {
+    static const char *const makers[] = {"nvidia", "geforce", "amd", "apple", "intel"};
+    size_t n = 0;
+    for (; *text && n + 1 < 64; text++)
+        if (isalnum((unsigned char)*text)) out[n++] = (char)tolower((unsigned char)*text);
+    out[n] = '\0';
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+        const size_t len = strlen(makers[i]);
+        if (!strncmp(out, makers[i], len)) memmove(out, out + len, strlen(out + len) + 1);
+    }
+}
+
 const struct device *device_find(const char *name) {
-    for (int i = 0; i < N_DEVICES; i++)
-        if (!strcasecmp(devices[i].name, name)) return &devices[i];
+    char wanted[64], own[64], title[64];
+    name_plain(name, wanted);
+    for (int i = 0; i < N_DEVICES && *wanted; i++) {
+        name_plain(devices[i].name, own);
+        name_plain(devices[i].title, title);
+        if (!strcmp(wanted, own) || !strcmp(wanted, title)) return &devices[i];
+    }
     return NULL;
 }
 
@@ -128,7 +147,7 @@ static const char *device_meant(const char *text) {
 }
 
 // "h200x8", "2x h100", "l4:4", "h200,h200": the number of devices; 0 or 1: text does not say so.
-// A number of four digits at the start is a name: "4090x2". one is the name of one of them.
+// A number of four digits is a name: "4090x2", "rtx4080". one is the name of one of them.
 static int devices_counted(const char *text, char one[64]) {
     static const char marks[] = " xX*:";
     const size_t len = strlen(text), digits = strspn(text, "0123456789");
@@ -143,15 +162,31 @@ static int devices_counted(const char *text, char one[64]) {
         return atoi(text);
     }
     while (tail && text[tail - 1] >= '0' && text[tail - 1] <= '9') tail--;
-    if (tail == len || len - tail > 4 || tail < 2 || !strchr(marks, text[tail - 1])) return 0;
+    if (tail == len || len - tail > 3 || tail < 2 || !strchr(marks, text[tail - 1])) return 0;
     n = atoi(text + tail);
     while (tail && strchr(marks, text[tail - 1])) tail--;
     snprintf(one, 64, "%.*s", (int)tail, text);
     return n;
 }
 
+// "a100-40 or a100-80": the few devices whose names begin so, or the nearest one; "" if none is
+// near.
+static void devices_meant(const char *text, char *out, size_t size) {
+    enum { FEW = 4 };
+    const size_t len = strlen(text);
+    size_t at = 0;
+    int n = 0;
+    *out = '\0';
+    for (int i = 0; i < N_DEVICES && len; i++)
+        if (!strncasecmp(devices[i].name, text, len) && n++ < FEW)
+            at += (size_t)snprintf(out + at, size - at, "%s%s", at ? " or " : "", devices[i].name);
+    const char *one = n ? NULL : device_meant(text);
+    if (one) snprintf(out, size, "%s", one);
+    if (n > FEW) *out = '\0';
+}
+
 static int device_unknown(const struct options *options, const char *text) {
-    char name[OPTION_NAME_SIZE], known[640] = "", one[64];
+    char name[OPTION_NAME_SIZE], known[640] = "", meant[128], one[64];
     const int n = devices_counted(text, one);
     const char *single = n > 1 ? device_meant(one) : NULL;
     if (single)
@@ -159,20 +194,16 @@ static int device_unknown(const struct options *options, const char *text) {
                         "%s: '%s' is %d devices, and runnel runs a model on one; name one, such as "
                         "%s (more of them serve more users as replicas)",
                         option_name(options, OPT_DEVICE, name), app_short(text).text, n, single);
-    const char *names[N_DEVICES];
     size_t len = 0;
-    for (int i = 0; i < N_DEVICES; i++) {
-        names[i] = devices[i].name;
-        if (len < sizeof known)
-            len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "",
-                                    devices[i].name);
-    }
+    for (int i = 0; i < N_DEVICES && len < sizeof known; i++)
+        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "",
+                                devices[i].name);
     option_name(options, OPT_DEVICE, name);
-    const char *near = nearest_word(text, names, N_DEVICES);
-    return near ? app_fail(APP_USAGE, "%s: '%s' is unknown; did you mean %s?", name,
-                           app_short(text).text, near)
-                : app_fail(APP_USAGE, "%s: '%s' is unknown (known: %s)", name, app_short(text).text,
-                           known);
+    devices_meant(text, meant, sizeof meant);
+    return *meant ? app_fail(APP_USAGE, "%s: '%s' is unknown; did you mean %s?", name,
+                             app_short(text).text, meant)
+                  : app_fail(APP_USAGE, "%s: '%s' is unknown (known: %s)", name,
+                             app_short(text).text, known);
 }
 
 static int exclude(const struct options *options, enum option_id a, enum option_id b) {

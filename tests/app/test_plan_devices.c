@@ -15,6 +15,20 @@ CASE(a_device_has_the_kv_types_of_its_backend) {
     json_decref(root);
 }
 
+CASE(a_device_is_found_as_people_write_it) {
+    static const char *const names[][2] = {
+        {"rtx4090", "rtx-4090"},         {"NVIDIA GeForce RTX 4090", "rtx-4090"},
+        {"NVIDIA H100 SXM", "h100-sxm"}, {"H100_SXM", "h100-sxm"},
+        {"Apple M4 Max", "m4-max"},      {"AMD EPYC 9654, 96 cores", "epyc-9654"},
+        {"NVIDIA H200, 141 GB", NULL},   {"-", NULL},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct device *device = device_find(names[i][0]);
+        check(device ? names[i][1] && !strcmp(device->name, names[i][1]) : !names[i][1], "%s: %s",
+              names[i][0], device ? device->name : "none");
+    }
+}
+
 // 99 KB of a block's memory are too few for a latent of 576 elements.
 CASE(a_latent_needs_a_large_block) {
     static const char line[] = "glm-4.7-flash --device %s --kv-type %s";
