@@ -71,8 +71,7 @@ struct tools_place {
     int device;
     bool is_absent; // a machine that is not here, with this backend: for sums of bytes alone
 };
-#define TOOLS_PLACE_CPU  ((struct tools_place){.backend = "cpu", .is_absent = true})
-#define TOOLS_PLACE_CUDA ((struct tools_place){.backend = "cuda", .is_absent = true})
+#define TOOLS_PLACE_CPU ((struct tools_place){.backend = "cpu", .is_absent = true})
 
 enum { TOOLS_NOTE = 256 };
 

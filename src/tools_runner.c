@@ -246,7 +246,6 @@ const char *tools_shape_at(int index) { return weights_shape_at(index); }
 
 bool tools_is_shape(const char *name) { return weights_is_shape(name); }
 
-
 rn_status tools_works_check(const rn_model_info *info, const struct tools_work *works, int n_works,
                             rn_error *err) {
     for (int i = 0; i < n_works; i++) {
@@ -551,7 +550,9 @@ rn_status tools_device_find(const struct tools_place *place, struct tools_device
 bool tools_stored(const struct tools_place *place, double out[FORMAT_COUNT]) {
     const struct place_wanted wanted = place_of(place, NULL);
     struct backend_place found;
-    return !place_find(&wanted, &found, NULL) && backend_stored(found.cls, out);
+    if (place_find(&wanted, &found, NULL) || !found.cls->stored) return false;
+    found.cls->stored(out);
+    return true;
 }
 
 rn_status tools_block_check(const rn_model *model, const struct tools_place *place,
@@ -560,9 +561,8 @@ rn_status tools_block_check(const rn_model *model, const struct tools_place *pla
     const struct place_wanted wanted = place_of(place, kv_type);
     struct backend_place found;
     const rn_status status = place_find(&wanted, &found, err);
-    return status ? status
-                  : backend_block_check(found.cls, tools_plan(model), found.kv_type, block_bytes,
-                                        device, err);
+    if (status || !block_bytes || !found.cls->block_check) return status;
+    return found.cls->block_check(tools_plan(model), found.kv_type, block_bytes, device, err);
 }
 
 rn_status tools_kv_bytes(const rn_model *model, const struct tools_place *place,

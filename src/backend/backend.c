@@ -213,19 +213,6 @@ const struct backend_class *backend_planned(const char *name) {
     return NULL;
 }
 
-rn_status backend_block_check(const struct backend_class *cls, const struct plan *plan,
-                              const char *kv_type, uint32_t block_bytes, const char *device,
-                              rn_error *err) {
-    if (cls != &backend_cuda_planned || !block_bytes) return RN_OK;
-    return cuda_block_check(plan, kv_type, block_bytes, device, err);
-}
-
-bool backend_stored(const struct backend_class *cls, double out[FORMAT_COUNT]) {
-    if (cls != &backend_cuda_planned) return false;
-    cuda_stored(out);
-    return true;
-}
-
 rn_status backend_kv_type(const struct backend_class *cls, const char *name, const char **out,
                           rn_error *err) {
     char known[128] = "";

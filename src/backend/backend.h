@@ -116,6 +116,13 @@ struct backend_class {
     // kv_type is one of kv_types.
     rn_status (*need)(const struct plan *plan, const struct backend_sizes *sizes,
                       const char *kv_type, struct backend_need *out, rn_error *err);
+    // The bytes that the device stores for each byte of a format. NULL if it stores weights about
+    // as they are.
+    void (*stored)(double out[FORMAT_COUNT]);
+    // Whether a device runs the plan if a block of its threads has that much shared memory.
+    // RN_ERR_UNSUPPORTED: the message names the device. NULL if the backend has no such bound.
+    rn_status (*block_check)(const struct plan *plan, const char *kv_type, uint32_t block_bytes,
+                             const char *device, rn_error *err);
     // plan outlives the backend. An unknown variant is RN_ERR_ARG, a variant that this machine
     // lacks RN_ERR_UNSUPPORTED.
     rn_status (*create)(const struct plan *plan, const struct backend_config *config,
@@ -158,7 +165,7 @@ struct backend {
 // The contract that a backend in a shared object was built for (plugin.h). The version changes with
 // any change of the structs of backend.h, plan.h, batch.h and pool.c, or of their meaning. The
 // sizes are part of the number, so that most changes are noticed without a new version.
-enum { BACKEND_VERSION = 9 };
+enum { BACKEND_VERSION = 10 };
 #define BACKEND_CONTRACT                                                                           \
     ((unsigned)(BACKEND_VERSION * 1000000u + sizeof(struct backend_class) +                        \
                 sizeof(struct backend_config) + sizeof(struct backend_device) +                    \

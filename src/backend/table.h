@@ -8,19 +8,9 @@
 extern const struct backend_class backend_cpu;
 extern const struct backend_class backend_cuda_planned; // cuda/sizes/planned.c
 
-// The class of a backend for plans of a machine that is not here: its name, KV types, device and
-// need alone. No plug-in is loaded. NULL if there is no such backend.
+// The class of a backend for plans of a machine that is not here: its name, KV types, device, need,
+// stored and block_check alone. No plug-in is loaded. NULL if there is no such backend.
 const struct backend_class *backend_planned(const char *name);
-// How many bytes it stores for each byte of a format. False: it stores them as they are, about.
-bool backend_stored(const struct backend_class *cls, double out[FORMAT_COUNT]);
-void cuda_stored(double out[FORMAT_COUNT]); // cuda/sizes/need.c
-// Whether a device runs the plan whose blocks have that much shared memory; RN_ERR_UNSUPPORTED, and
-// the message names the device. 0, or not a GPU: it does.
-rn_status backend_block_check(const struct backend_class *cls, const struct plan *plan,
-                              const char *kv_type, uint32_t block_bytes, const char *device,
-                              rn_error *err);
-rn_status cuda_block_check(const struct plan *plan, const char *kv_type, uint32_t block_bytes,
-                           const char *device, rn_error *err); // cuda/sizes/latent_room.c
 
 // backend_find of a name or path.
 rn_status table_find(const char *name, int device, const struct plugin_folders *folders,

@@ -45,6 +45,7 @@ CASE(a_latent_needs_a_large_block) {
         check(cases[i].runs == (code == APP_OK), "%s: %d: %s", text, code, caught.err);
         check(cases[i].runs == !strstr(caught.err, "too few for a latent of 576 elements"), "%s",
               caught.err);
+        check(!strstr(caught.err, "--backend"), "%s", caught.err); // plan refuses it with --device
     }
     ran("glm-4.7-flash:Q2_K --speed 1");
     check(strstr(caught.out, "NVIDIA H200") && !strstr(caught.out, "RTX"), "%s", caught.out);

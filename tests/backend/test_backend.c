@@ -743,8 +743,9 @@ CASE(a_backend_is_planned_without_its_plug_in) {
         assert_int_equal(need.kv.page[0], 2 * 3 * head_bytes[i]);
     }
     assert_null(cuda->kv_types[4]);
-    assert_false(backend_stored(backend_planned("cpu"), stored));
-    assert_true(backend_stored(cuda, stored));
+    assert_null(backend_planned("cpu")->stored);
+    assert_null(backend_planned("cpu")->block_check);
+    cuda->stored(stored);
     assert_true(stored[FORMAT_F16] == 1 && stored[FORMAT_F32] == 0.5 && stored[FORMAT_Q8_0] == 1);
     assert_true(stored[FORMAT_Q4_K] > 1.1 && stored[FORMAT_Q2_K] > 6);
 }

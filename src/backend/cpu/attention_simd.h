@@ -705,7 +705,7 @@ static void sum_init(const struct attention_state *st) {
     }
 }
 
-// tiles: for a latent's int8 pages; NULL: none.
+// tiles: for a latent's int8 pages; NULL if there is none.
 static void attention_run(const struct attention_args *args, float *scratch,
                           const struct latent_kernels *tiles) {
     struct attention_state st;

@@ -2,12 +2,8 @@
 #include "backend/cuda/attention_latent.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
-#include "backend/table.h"
 
 rn_status cuda_latent_prepare(struct cuda_backend *b, rn_error *err) {
-    const rn_status status =
-        cuda_block_check(b->plan, b->kv_name, b->shared_most, b->prop.name, err);
-    if (status) return status;
     for (int g = 0; g < b->plan->n_group_all; g++) {
         const struct plan_kv_group *group = &b->plan->group[g];
         if (!group->is_latent) continue;

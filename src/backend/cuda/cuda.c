@@ -61,14 +61,35 @@ static rn_status cuda_device(int index, struct backend_device *out, rn_error *er
     if (prop.major < LEAST_MAJOR)
         return err_set(err, RN_ERR_UNSUPPORTED, "%s has compute capability %d.%d, expected %d.0",
                        prop.name, prop.major, prop.minor, LEAST_MAJOR);
-    *out = (struct backend_device){.memory_total = total_bytes,
-                                   .memory_free = free_bytes,
-                                   .pages = PAGES_FIXED,
-                                   .depth = BACKEND_MAX_DEPTH,
-                                   .step_tokens = step_tokens_of(prop.multiProcessorCount),
-                                   .runs_blocks = true};
+    cuda_traits(out);
+    out->memory_total = total_bytes;
+    out->memory_free = free_bytes;
+    out->step_tokens = step_tokens_of(prop.multiProcessorCount);
     snprintf(out->name, sizeof out->name, "%.63s", prop.name);
     return RN_OK;
+}
+
+// A plan that this backend refuses runs on the CPU's, which has every op.
+static rn_status refuse(rn_status status, const rn_error *why, rn_error *err) {
+    const bool has_advice = status == RN_ERR_UNSUPPORTED;
+    return err_set(err, status, "%s%s", why->message, has_advice ? "; --backend cpu runs it" : "");
+}
+
+static rn_status need(const struct plan *plan, const struct backend_sizes *sizes,
+                      const char *kv_type, struct backend_need *out, rn_error *err) {
+    rn_error why = {0};
+    const rn_status status = cuda_need(plan, sizes, kv_type, out, &why);
+    return status ? refuse(status, &why, err) : RN_OK;
+}
+
+// The layout of a plan that this device runs.
+static rn_status layout_find(struct cuda_backend *b, rn_error *err) {
+    rn_error why = {0};
+    rn_status s = cuda_layout_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, &why);
+    if (!s)
+        s = cuda_block_check(b->plan, b->kv_name, (uint32_t)b->prop.sharedMemPerBlockOptin,
+                             b->prop.name, &why);
+    return s ? refuse(s, &why, err) : RN_OK;
 }
 
 // ---------------------------------------------------------------- create, destroy
@@ -203,8 +224,7 @@ static rn_status cuda_init(struct cuda_backend *b, const struct backend_config *
     if (config->variant && strcmp(config->variant, b->variant) != 0)
         return err_set(err, RN_ERR_ARG, "cuda: kernels '%.32s' are unknown (known here: %s)",
                        config->variant, b->variant);
-    if ((s = cuda_layout_check(b->plan, &b->sizes, b->kv_name, &b->arena, &b->layout, err)))
-        return s;
+    if ((s = layout_find(b, err))) return s;
     if ((s = kernels_prepare(b, err))) return s;
     if ((s = cuda_heads_prepare(b, err))) return s;
     if ((s = cuda_latent_prepare(b, err))) return s;
@@ -355,7 +375,9 @@ static const struct backend_class backend_cuda = {
     .kv_types = cuda_kv_names,
     .kv_default = CUDA_KV_DEFAULT,
     .device = cuda_device,
-    .need = cuda_need,
+    .need = need,
+    .stored = cuda_stored,
+    .block_check = cuda_block_check,
     .create = cuda_create,
     .destroy = cuda_destroy,
     .submit = cuda_submit,

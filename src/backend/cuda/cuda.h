@@ -169,7 +169,7 @@ uint64_t cuda_upload_write(const struct cuda_backend *b, const struct batch *bat
 // launches.c
 // The list that a step of the shape runs.
 const struct cuda_list *cuda_list_of(const struct cuda_backend *b, const struct cuda_shape *shape);
-// All launches of a step. times: the list whose stages' ends are wanted; NULL: none.
+// All launches of a step. times: the list whose stages' ends are wanted; NULL if there is none.
 cudaError_t cuda_launch_step(struct cuda_backend *b, const struct cuda_shape *shape,
                              const struct cuda_list *times);
 // Whether the blocks of a product bring n rows of its input to shared memory themselves, by RMS

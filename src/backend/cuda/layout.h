@@ -1,6 +1,6 @@
-// Where weights, buffers and scratch of a plan lie in a GPU's memory, and how many bytes that is.
-// The files of sizes/ compute it without the CUDA runtime: they are a part of the program, too,
-// which plans for GPUs that are not here. layout.c has the layout, state_bytes.c the pages of
+// Where a GPU's memory stores weights, buffers and scratch of a plan, and how many bytes these
+// take. The files of sizes/ compute it without the CUDA runtime: they are a part of the program,
+// too, which plans for GPUs that are not here. layout.c has the layout, state_bytes.c the pages of
 // recurrent groups, need.c the sums.
 #ifndef RN_BACKEND_CUDA_LAYOUT_H
 #define RN_BACKEND_CUDA_LAYOUT_H
@@ -85,6 +85,15 @@ uint64_t cuda_group_bytes(const struct plan *plan, int group, const struct backe
 // backend_class.need
 rn_status cuda_need(const struct plan *plan, const struct backend_sizes *sizes, const char *kv_type,
                     struct backend_need *out, rn_error *err);
+// backend_class.stored
+void cuda_stored(double out[FORMAT_COUNT]);
+// planned.c
+// What all GPUs have alike, here or not; the rest of the device is zeros.
+void cuda_traits(struct backend_device *out);
+// latent_room.c
+// backend_class.block_check
+rn_status cuda_block_check(const struct plan *plan, const char *kv_type, uint32_t block_bytes,
+                           const char *device, rn_error *err);
 // state_bytes.c
 // Where the op's part begins in its layer's part of a page.
 uint64_t cuda_state_at(const struct plan *plan, const struct op *op, bool is_bf16);

@@ -24,7 +24,7 @@ struct stage *stage_add(struct compiler *c, enum stage_kind kind, const struct o
                         const char *name);
 
 // program_state.c
-// The norm in front of the gate that the gate's stage has too; NULL: none.
+// The norm in front of the gate that the gate's stage has too; NULL if there is none.
 const struct op *gated_norm_of(const struct compiler *c, int gate);
 void columns_add(struct compiler *c, const struct op *op);
 void state_add(struct compiler *c, const struct op *op);

@@ -33,7 +33,7 @@ rn_status kv_group_check(const struct plan_kv_group *group, int type, rn_error *
     if (group->is_latent && (group->dim_k > LATENT_DIM_K || group->dim_v > LATENT_DIM_V))
         return err_set(err, RN_ERR_UNSUPPORTED,
                        "cuda: a latent of %d elements, of which %d are values, expected at most %d "
-                       "and %d; --backend cpu has no such bound",
+                       "and %d",
                        group->dim_k, group->dim_v, (int)LATENT_DIM_K, (int)LATENT_DIM_V);
     if (group->dim_k < 2 || group->dim_k > KV_DIM_MAX || group->dim_k % 2 || group->dim_v < 2 ||
         group->dim_v > KV_DIM_MAX || group->dim_v % 2)

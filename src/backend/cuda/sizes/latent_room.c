@@ -1,7 +1,7 @@
-// The shared memory of a block that reads latents; see attention_latent.h.
+// The shared memory of a block that reads latents; see attention_latent.h and layout.h.
 #include "backend/cuda/attention_latent.h"
 #include "backend/cuda/kv.h"
-#include "backend/table.h"
+#include "backend/cuda/layout.h"
 
 // The division of a block's memory; the bytes, or 0 where two pages do not fit into `most`.
 uint32_t cuda_latent_divide(struct latent_args *args, uint32_t most) {
@@ -36,7 +36,7 @@ rn_status cuda_block_check(const struct plan *plan, const char *kv_type, uint32_
         if (group->is_latent && cuda_latent_divide(&args, block_bytes) == 0)
             return err_set(err, RN_ERR_UNSUPPORTED,
                            "%s: a block has %u bytes of shared memory, too few for a latent of %d "
-                           "elements in %s; --backend cpu has no such bound",
+                           "elements in %s",
                            device, block_bytes, group->dim_k, kv_type);
     }
     return RN_OK;

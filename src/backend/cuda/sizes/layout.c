@@ -1,4 +1,4 @@
-// Where weights, buffers and scratch lie on the device. Also the questions about a plan that the
+// Where the device stores weights, buffers and scratch. Also the questions about a plan that the
 // layout and the program must answer alike: which products form a gated pair, and which buffers
 // exist as 16-bit rows.
 #include <string.h>
@@ -276,8 +276,7 @@ static rn_status ops_check(const struct plan *plan, rn_error *err) {
         const char *what = lacks(plan, &plan->op[i]);
         if (what)
             return err_set(err, RN_ERR_UNSUPPORTED,
-                           "cuda: the op %s%s, which the model needs, is not there yet; "
-                           "--backend cpu has it",
+                           "cuda: the op %s%s, which the model needs, is not there yet",
                            op_name(plan->op[i].kind), what);
     }
     return RN_OK;

@@ -2,7 +2,6 @@
 #include "backend/cuda/kv.h"
 #include "backend/cuda/layout.h"
 #include "backend/cuda/stage.h"
-#include "backend/table.h"
 
 rn_status cuda_layout_check(const struct plan *plan, const struct backend_sizes *sizes,
                             const char *kv_type, struct arena *arena, struct cuda_layout *out,
