@@ -56,7 +56,8 @@ typedef struct rn_model_info {
     int top_k;
     const char *block_path; // of the file that rn_model_attach added; NULL: none
     // how the files want embeddings to be made: "mean", "last", "cls" or another name, which
-    // rn_model_pooling may refuse; NULL if they do not say
+    // rn_model_pooling may refuse, such as "damaged" for a file that cannot be read; NULL if they
+    // do not say
     const char *pooling;
     int normalizes; // embeddings have length 1: 1 or 0, as the files say; -1 if they do not
 } rn_model_info;
@@ -112,14 +113,14 @@ rn_token_eot(const rn_model *model); // the token that ends a turn; -1: none but
 int32_t rn_token_pad(const rn_model *model); // the token that fills rows; -1: none
 // The parts of a prompt for the text between two others (fill in the middle).
 typedef enum rn_fim {
-    RN_FIM_PREFIX,     // in front of the text before
-    RN_FIM_SUFFIX,     // in front of the text behind
-    RN_FIM_MIDDLE,     // in front of the text that the model writes
+    RN_FIM_PREFIX,     // stands before the text that precedes the gap
+    RN_FIM_SUFFIX,     // stands before the text that follows the gap
+    RN_FIM_MIDDLE,     // the model writes after it
     RN_FIM_PAD,        // fills rows
-    RN_FIM_REPOSITORY, // in front of the name of a project
-    RN_FIM_FILE,       // in front of the name of a file
+    RN_FIM_REPOSITORY, // stands before the name of a project
+    RN_FIM_FILE,       // stands before the name of a file
 } rn_fim;
-// The token that a model's file names for the part; -1: it names none.
+// The token that a model's file names for the part; -1 if it names none.
 int32_t rn_token_fim(const rn_model *model, rn_fim part);
 // Control tokens and the unknown token, which are no text. An id outside the vocabulary is none.
 bool rn_token_is_special(const rn_model *model, int32_t id);
@@ -420,7 +421,7 @@ typedef enum rn_pooling {
 } rn_pooling;
 // The pooling of that name: "mean", "last" or "cls"; the model may be NULL then. Without a name it
 // is the pooling that the model's files declare, or the mean if they declare none.
-// RN_ERR_UNSUPPORTED: they declare another one.
+// RN_ERR_UNSUPPORTED: they declare another one, or the file that should declare it is damaged.
 rn_status rn_model_pooling(const rn_model *model, const char *name, rn_pooling *out, rn_error *err);
 
 // A token and the natural logarithm of its probability, from the raw logits.
@@ -478,7 +479,7 @@ typedef struct rn_request {
     rn_pooling pooling; // not NONE: max_tokens, stop and sampling change nothing; n must be 0 or 1
     bool normalize;     // with pooling: to length 1
     // called by the step's thread for every position that it evaluates, from the prompt's start on:
-    // such a request takes nothing from the prefix cache. NULL: none. n must be 0 or 1.
+    // such a request takes nothing from the prefix cache. NULL if there is none. n must be 0 or 1.
     rn_logits_fn on_logits;
     void *on_logits_ctx;
     // Bounds on time: the first token this long after submit, then a token every so many ms on

@@ -1,9 +1,12 @@
 // Poolings of embeddings: THE table of their names, and the pooling that a model's files declare.
-// GGUF files have a number for it. Folders have a name, which hf_pooling.c finds.
+// GGUF files have a number for it. Folders have a name, which hf_pooling.c finds, or the fault of
+// the file that should say it.
 #include <stdio.h>
 #include <string.h>
 
 #include "runnel_model.h"
+
+#define FAULT "pooling_fault"
 
 static const struct {
     const char *name;
@@ -50,7 +53,9 @@ void model_pooling_read(rn_model *model) {
     size_t len = 0;
     int64_t number;
     bool normalizes;
-    if (name && meta_get_string(name, &text, &len))
+    if (find(model, FAULT))
+        snprintf(model->pooling, sizeof model->pooling, "damaged");
+    else if (name && meta_get_string(name, &text, &len))
         snprintf(model->pooling, sizeof model->pooling, "%.*s", len < 31 ? (int)len : 31, text);
     else if (type && meta_get_i64(type, &number) && number >= 0) // -1: it is not said
         number_write(number, model->pooling);
@@ -58,9 +63,31 @@ void model_pooling_read(rn_model *model) {
     model->info.normalizes = norm && meta_get_bool(norm, &normalizes) ? normalizes : -1;
 }
 
+// "mean, last, cls"
+static void supported_write(char *out, size_t size) {
+    size_t at = 0;
+    for (int i = 0; i < N_POOLINGS; i++)
+        if (poolings[i].pooling && at < size)
+            at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", poolings[i].name);
+}
+
+// The refusal of a pooling that no file says, with the message of the file's reader.
+static rn_status damaged(const struct meta_view *fault, const char *supported, rn_error *err) {
+    const char *text = "";
+    size_t len = 0;
+    meta_get_string(fault, &text, &len);
+    return err_set(err, RN_ERR_UNSUPPORTED,
+                   "the model's pooling is unknown, since a file is damaged: %.*s (name one: %s)",
+                   (int)len, text, supported);
+}
+
 rn_status rn_model_pooling(const rn_model *model, const char *name, rn_pooling *out,
                            rn_error *err) {
     const bool is_own = !name;
+    const struct meta_view *fault = is_own ? find(model, FAULT) : NULL;
+    char supported[64];
+    supported_write(supported, sizeof supported);
+    if (fault) return damaged(fault, supported, err);
     if (is_own) name = model->info.pooling ? model->info.pooling : "mean";
     const char *whose = is_own ? ", which the model's files declare," : "", *why = NULL;
     for (int i = 0; i < N_POOLINGS; i++) {
@@ -70,6 +97,6 @@ rn_status rn_model_pooling(const rn_model *model, const char *name, rn_pooling *
         why = poolings[i].why;
     }
     const rn_status status = is_own ? RN_ERR_UNSUPPORTED : RN_ERR_ARG;
-    return err_set(err, status, "'%.64s'%s is not supported%s%s (supported: mean, last, cls)", name,
-                   whose, why ? ": " : "", why ? why : "");
+    return err_set(err, status, "'%.64s'%s is not supported%s%s (supported: %s)", name, whose,
+                   why ? ": " : "", why ? why : "", supported);
 }

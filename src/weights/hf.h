@@ -31,6 +31,8 @@ struct hf_part {
 rn_status hf_part_open(const struct weights *weights, const char *file, size_t max,
                        struct hf_part *out, rn_error *err);
 void hf_part_close(struct hf_part *part);
+// To read the file's values with: messages name the file.
+struct hf_config hf_part_config(struct weights *weights, const struct hf_part *part, rn_error *err);
 
 // --- hf_foreign.c ---
 
@@ -41,6 +43,7 @@ rn_status hf_foreign_check(const struct weights *weights, rn_error *err);
 // --- hf_pooling.c ---
 
 // How embeddings are made of a model, from the files that sentence-transformers adds to a folder.
+// A fault of these files becomes metadata, since the model's text does not depend on them.
 rn_status hf_pooling_read(const struct hf_config *config);
 
 // --- hf_config.c, hf_rope.c, hf_quant.c ---

@@ -32,6 +32,14 @@ rn_status hf_part_open(const struct weights *weights, const char *file, size_t m
     return file_image_open_optional(out->path, max, &out->image, err);
 }
 
+struct hf_config hf_part_config(struct weights *weights, const struct hf_part *part,
+                                rn_error *err) {
+    return (struct hf_config){.weights = weights,
+                              .err = err,
+                              .path = part->name,
+                              .text = (const char *)part->image.data};
+}
+
 // --- metadata of no config ---
 
 // The last name of the path; where that is none, as in "." and "/", the resolved path's.
@@ -69,10 +77,7 @@ static rn_status sampling_put(struct weights *weights, const struct hf_part *par
         {"min_p", "general.sampling.min_p", 0, 1},
         {"repetition_penalty", "general.sampling.penalty_repeat", 1e-6, 100},
     };
-    struct hf_config c = {.weights = weights,
-                          .err = err,
-                          .path = part->name,
-                          .text = (const char *)part->image.data};
+    struct hf_config c = hf_part_config(weights, part, err);
     struct hf_object object;
     hf_object_read(&c, (struct hf_value){c.text, part->image.size}, &object);
     double value;
@@ -146,13 +151,10 @@ static rn_status tensors_read(struct hf_config *c) {
 
 static rn_status config_read(struct weights *weights, const struct hf_part *part,
                              const struct hf_arch *archs, bool is_vocab, rn_error *err) {
-    struct hf_config c = {.weights = weights,
-                          .err = err,
-                          .archs = archs,
-                          .path = part->name,
-                          .text = (const char *)part->image.data};
+    struct hf_config c = hf_part_config(weights, part, err);
     const char *text = c.text;
     const size_t len = part->image.size;
+    c.archs = archs;
     if (is_vocab) {
         hf_config_class(&c, text, len);
     } else {

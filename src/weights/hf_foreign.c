@@ -13,7 +13,7 @@ enum { NAME_SHOWN = 96, BASE_SIZE = 160 };
 // The first row with a file wins.
 static const struct foreign {
     const char *pattern; // of a file's name
-    const char *what;    // behind that name
+    const char *what;    // after that name
 } foreign[] = {
     {"adapter_config.json", NULL}, // adapter_fail
     {"*.gguf", "is a GGUF file: give its path instead of the folder's"},
@@ -61,10 +61,7 @@ static void base_read(const struct weights *weights, char out[static BASE_SIZE])
     out[0] = 0;
     if (hf_part_open(weights, "adapter_config.json", HF_JSON_MAX, &part, &ignored) == RN_OK &&
         part.image.data) {
-        struct hf_config c = {.weights = (struct weights *)(uintptr_t)weights,
-                              .err = &ignored,
-                              .path = part.name,
-                              .text = (const char *)part.image.data};
+        struct hf_config c = hf_part_config((struct weights *)(uintptr_t)weights, &part, &ignored);
         struct hf_object object;
         hf_object_read(&c, (struct hf_value){c.text, part.image.size}, &object);
         if (c.status == RN_OK) hf_string(&c, &object, "base_model_name_or_path", out, BASE_SIZE);

@@ -2,7 +2,8 @@
 // modules.json lists the steps after the model, and 1_Pooling/config.json has the kind of pooling.
 // Two keys come of it, which GGUF files lack: "pooling", a name, and "normalize_embeddings". An
 // unknown step is the name: embeddings would be wrong without it, and the model's text is not
-// touched by it. Called by hf_folder.c.
+// touched by it. If a file is damaged, the one key is "pooling_fault", the message. Called by
+// hf_folder.c.
 #include <stdio.h>
 #include <string.h>
 
@@ -40,15 +41,13 @@ static void kinds_read(struct hf_config *c, const struct hf_object *object,
     if (strcmp(out, "lasttoken") == 0) snprintf(out, NAME_SIZE, "last");
 }
 
-static rn_status pooling_read(const struct hf_config *config, struct pooling *pooling) {
+static rn_status pooling_read(const struct hf_config *config, struct pooling *pooling,
+                              rn_error *err) {
     struct hf_part part;
     rn_status status =
-        hf_part_open(config->weights, "1_Pooling/config.json", HF_JSON_MAX, &part, config->err);
+        hf_part_open(config->weights, "1_Pooling/config.json", HF_JSON_MAX, &part, err);
     if (status == RN_OK && part.image.data) {
-        struct hf_config c = {.weights = config->weights,
-                              .err = config->err,
-                              .path = part.name,
-                              .text = (const char *)part.image.data};
+        struct hf_config c = hf_part_config(config->weights, &part, err);
         struct hf_object object;
         hf_object_read(&c, (struct hf_value){c.text, part.image.size}, &object);
         if (c.status == RN_OK) kinds_read(&c, &object, pooling->name);
@@ -73,15 +72,12 @@ static void step_read(struct hf_config *c, struct hf_value value, struct pooling
     }
 }
 
-static rn_status modules_read(const struct hf_config *config, struct pooling *pooling) {
+static rn_status modules_read(const struct hf_config *config, struct pooling *pooling,
+                              rn_error *err) {
     struct hf_part part;
-    rn_status status =
-        hf_part_open(config->weights, "modules.json", HF_JSON_MAX, &part, config->err);
+    rn_status status = hf_part_open(config->weights, "modules.json", HF_JSON_MAX, &part, err);
     if (status == RN_OK && part.image.data) {
-        struct hf_config c = {.weights = config->weights,
-                              .err = config->err,
-                              .path = part.name,
-                              .text = (const char *)part.image.data};
+        struct hf_config c = hf_part_config(config->weights, &part, err);
         struct hf_value step;
         struct jread json;
         jread_init(&json, c.text, part.image.size);
@@ -90,8 +86,7 @@ static rn_status modules_read(const struct hf_config *config, struct pooling *po
                jread_raw(&json, &step.text, &step.len))
             step_read(&c, step, pooling);
         status = c.status;
-        if (status == RN_OK && !jread_finish(&json))
-            status = jread_status(&json, part.name, config->err);
+        if (status == RN_OK && !jread_finish(&json)) status = jread_status(&json, part.name, err);
         pooling->has_modules = true;
     }
     hf_part_close(&part);
@@ -101,9 +96,14 @@ static rn_status modules_read(const struct hf_config *config, struct pooling *po
 rn_status hf_pooling_read(const struct hf_config *config) {
     struct pooling pooling = {0};
     struct hf_config c = *config;
-    rn_status status = pooling_read(config, &pooling);
-    if (status == RN_OK) status = modules_read(config, &pooling);
-    if (status != RN_OK) return status;
+    rn_error fault = {0};
+    rn_status status = pooling_read(config, &pooling, &fault);
+    if (status == RN_OK) status = modules_read(config, &pooling, &fault);
+    if (status == RN_ERR_NOMEM) return err_set(c.err, status, "%s", fault.message);
+    if (status != RN_OK) {
+        hf_put_string(&c, "pooling_fault", fault.message);
+        return c.status;
+    }
     if (pooling.name[0]) hf_put_string(&c, "pooling", pooling.name);
     if (pooling.has_modules) hf_put_bool(&c, "normalize_embeddings", pooling.normalizes);
     return c.status;
