@@ -171,7 +171,7 @@ void block_go_over(struct builder *b, int *carried, int *more) {
     }
 }
 
-// more: a buffer that goes over with the queries; NULL: none.
+// more: a buffer that goes over with the queries; NULL if there is none.
 static int attend(struct builder *b, const struct layer *l, struct qkv qkv, int sinks, int *more) {
     const struct kv_place place = b->place[b->layer];
     if (l->kv_back == 0) {

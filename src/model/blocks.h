@@ -89,7 +89,7 @@ void layer_qwen3(struct builder *b, const struct layer *l);
 void layer_olmoe(struct builder *b, const struct layer *l);
 
 // blocks.c, for blocks_state.c and blocks_latent.c: behind the last mixing of rows, the stream and
-// these buffers continue with the out rows. PLAN_NONE and NULL: none.
+// these buffers continue with the out rows. PLAN_NONE and NULL if there are none.
 void block_go_over(struct builder *b, int *carried, int *more);
 
 #endif

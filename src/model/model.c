@@ -31,10 +31,11 @@ static const char *no_model(const char *name, size_t len) {
                     "llama-export-lora, and give the result"},
         {"controlvector", "it is a control vector, which steers a model: give the model's file"},
         {"imatrix", "it is an importance matrix, which quantizing reads: give the model's file"},
-        {"mmproj", "it reads images or sound for another file, which has the language model: give "
-                   "that one"},
-        {"clip", "it reads images or sound for another file, which has the language model: give "
-                 "that one"},
+#define PROJECTOR                                                                                  \
+    "it reads images or sound for another file, which has the language model: give that one"
+        {"mmproj", PROJECTOR},
+        {"clip", PROJECTOR},
+#undef PROJECTOR
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (len == strlen(files[i].name) && memcmp(name, files[i].name, len) == 0)

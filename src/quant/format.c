@@ -58,7 +58,7 @@ static const struct {
     [1] = {"F16"},
     [2] = {"Q4_0"},
     [3] = {"Q4_1"},
-    [4] = {"?", "Ollama wrote gpt-oss so at first; 'ollama pull' brings it in MXFP4"},
+    [4] = {NULL, "Ollama wrote gpt-oss so at first; 'ollama pull' brings it in MXFP4"},
     [6] = {"Q5_0"},
     [7] = {"Q5_1"},
     [8] = {"Q8_0"},

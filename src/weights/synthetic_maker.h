@@ -22,7 +22,7 @@ struct maker {
 // synthetic_keys.c: all metadata.
 void maker_put_keys(struct maker *m);
 void maker_no_memory(struct maker *m);
-bool maker_has_block(const struct maker *m); // behind the layers, which drafts
+bool maker_has_block(const struct maker *m); // whether a block that drafts follows the layers
 // synthetic_tensors.c: names, formats, shapes and places of all tensors.
 void maker_add_tensors(struct maker *m);
 

@@ -51,7 +51,7 @@ struct latent {
 const struct latent *latent_of(const struct shape *shape); // NULL: none
 int latent_rotated(const struct shape *shape);
 
-// Experts by sigmoids with a bias, behind dense layers; a part of each head is rotated.
+// Experts by sigmoids with a bias, after dense layers; a part of each head is rotated.
 struct sparse {
     const char *shape;
     int n_dense, n_ff; // dense layers and their width

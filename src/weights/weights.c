@@ -218,7 +218,7 @@ rn_status store_file_open(struct weights *weights, const char *path, rn_error *e
     return file_check_same(file->path, fd, &file->stamp, err);
 }
 
-// The file on disk, or its stand-in, that has an address; NULL: none.
+// The file on disk, or its stand-in, that has an address; NULL if there is none.
 static const struct store_file *file_of(const struct weights *weights, const void *data) {
     for (int i = 0; i < weights->n_files; i++) {
         const struct store_file *file = &weights->files[i];

@@ -5,10 +5,8 @@
 
 #include "runnel.h"
 
-enum {
-    LOGPROBS_MAX = 1 + RN_MAX_TOP_LOGPROBS
-}; // of a token, unless all are wanted: its own and
-   // the likeliest
+// Of a token, unless all are wanted: its own and the likeliest.
+enum { LOGPROBS_MAX = 1 + RN_MAX_TOP_LOGPROBS };
 
 // How many of the likeliest a request wants.
 static inline int logprobs_wanted(int n_top, int n_vocab) {

@@ -123,6 +123,7 @@ static uint64_t user_hash(const char *user) {
     return hash;
 }
 
+// UINT64_MAX if there is no bound.
 static uint64_t bound_ns(double ms) {
     const double longest = 1e18; // ns, 30 years
     return ms > 0 && ms * 1e6 < longest ? (uint64_t)(ms * 1e6) : UINT64_MAX;
@@ -130,15 +131,13 @@ static uint64_t bound_ns(double ms) {
 
 static void fill_service(struct seq *seq, const rn_request *request,
                          const struct seq_limits *limits) {
-    const double longest = 1e18; // ns, 30 years
-    const double timeout_ns = request->timeout_ms * 1e6;
+    const uint64_t timeout_ns = bound_ns(request->timeout_ms);
     seq->data = request->data;
     seq->priority = request->priority;
     seq->user = user_hash(request->user);
     const uint64_t now = limits->now(limits->now_ctx);
     account_init(&seq->account, now);
-    seq->deadline_ns =
-        timeout_ns > 0 && timeout_ns < longest ? now + (uint64_t)timeout_ns : UINT64_MAX;
+    seq->deadline_ns = timeout_ns < UINT64_MAX ? now + timeout_ns : UINT64_MAX;
     seq->n_salt = request->cache_salt ? strlen(request->cache_salt) : 0;
     if (seq->n_salt) memcpy(seq->salt, request->cache_salt, seq->n_salt);
     seq->on_logits = request->on_logits;

@@ -87,7 +87,7 @@ struct seq {
     // position, its own first; NULL: not asked for
     rn_logprob *prompt_logprob;
     bool special_text; // special tokens have text
-    uint64_t line_ns;  // after the first token, behind which a line's end is the text's
+    uint64_t line_ns;  // a line that ends this long after the first token ends the text
     struct kv_table table;
     struct output output;
     rn_timings timings;
