@@ -260,5 +260,6 @@ void advice_missing(FILE *out, const struct room *room, const struct advice_want
     } else if (!slash) {
         fprintf(out, "  fetch it from Ollama's library:  ollama pull %s\n", wanted->whole);
         fputs("  or from Hugging Face:  hf download OWNER/NAME, then -m OWNER/NAME\n", out);
+        if (parameters == 0) fputs("  If it is meant as a prompt, -p TEXT gives one.\n", out);
     }
 }

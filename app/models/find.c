@@ -193,7 +193,7 @@ static int none_fail(const struct model_list *list, const struct wanted *wanted,
                         shown.text);
     }
     const struct advice_wanted missing = {wanted->whole, wanted->name, wanted->tag};
-    if (!room_get(&room, NULL)) advice_missing(stderr, &room, &missing);
+    if (!near && !room_get(&room, NULL)) advice_missing(stderr, &room, &missing);
     return code;
 }
 

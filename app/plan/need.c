@@ -356,15 +356,16 @@ static void changes_print(const struct outline *outline, const struct changes *c
         const int len = (int)strlen(changes->change[i].text);
         if (len > width) width = len;
     }
-    outline_section(outline, "each of these changes would suffice");
+    outline_section(outline,
+                    changes->n ? "each of these changes would suffice" : "no change suffices");
     for (int i = 0; i < changes->n; i++) {
         const struct verdict *v = &changes->change[i].verdict;
         printf("  %-*s  %s, %.1f tokens/s for each user\n", width, changes->change[i].text,
                v->device ? v->device->title : outline->machine.name, v->row.user_ts);
     }
     if (!changes->n)
-        printf("  none: smaller weights and KV were tried, together with one user, and shorter "
-               "contexts\n");
+        printf("  Smaller weights and KV were tried, together with one user, and shorter contexts. "
+               "Drafts and other devices were not.\n");
     printf("  Several devices are no change: runnel runs a model on one. Replicas divide the users "
            "among servers.\n");
 }

@@ -329,7 +329,8 @@ CASE(the_advice_for_a_missing_model_fits_the_memory) {
     advised(24, "meta/Big-70B", "or a GPU such as NVIDIA L40S\n", "hf download");
     advised(24, "meta/Big-70B", "Qwen3-30B-A3B as Q4_K_M fits here", "hf download");
     advised(24, "a/b;rm", "Largest models that fit:", "hf download");
-    advised(24, "llama3.1:8b", "ollama pull llama3.1:8b\n", "unsloth");
+    advised(24, "llama3.1:8b", "ollama pull llama3.1:8b\n", "-p TEXT");
+    advised(24, "hello", "If it is meant as a prompt, -p TEXT gives one.\n", "unsloth");
     advised(2, "llama3.1:8b", "none of them fits", "ollama pull");
 }
 

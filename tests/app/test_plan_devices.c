@@ -75,6 +75,8 @@ CASE(advice_for_a_gpu_never_names_a_type_of_the_cpu) {
         check(strstr(caught.out, "each of these changes would suffice"), "%s", caught.out);
         check(!strstr(caught.out, "int4"), "plan %s: %s", lines[i], caught.out);
     }
+    ran("8b --device h200 --users 4 --speed 100000");
+    check(strstr(caught.out, "\nno change suffices\n"), "%s", caught.out);
     ran("8b:Q8_0 --device h100-sxm --users 140 --ctx 8192 --speed 10");
     check(strstr(caught.out, "KV in fp8 instead of f16") ||
               strstr(caught.out, "KV in int8 instead of f16"),
