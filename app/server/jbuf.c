@@ -184,6 +184,16 @@ void jbuf_put_uint(struct jbuf *buf, const char *key, uint64_t value) {
     jbuf_uint(buf, value);
 }
 
+void jbuf_put_ids(struct jbuf *buf, const char *key, const int32_t *id, size_t n) {
+    jbuf_key(buf, key);
+    jbuf_text(buf, "[");
+    for (size_t i = 0; i < n; i++) {
+        if (i) jbuf_text(buf, ",");
+        jbuf_int(buf, id[i]);
+    }
+    jbuf_text(buf, "]");
+}
+
 void jbuf_put_real(struct jbuf *buf, const char *key, double value, int digits) {
     jbuf_key(buf, key);
     jbuf_real(buf, value, digits);

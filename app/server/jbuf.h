@@ -40,6 +40,7 @@ void jbuf_json(struct jbuf *buf, const json_t *value);
 void jbuf_key(struct jbuf *buf, const char *key);
 // The key and its value.
 void jbuf_put_int(struct jbuf *buf, const char *key, int64_t value);
+void jbuf_put_ids(struct jbuf *buf, const char *key, const int32_t *id, size_t n);
 void jbuf_put_uint(struct jbuf *buf, const char *key, uint64_t value);
 void jbuf_put_real(struct jbuf *buf, const char *key, double value, int digits);
 

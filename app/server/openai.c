@@ -73,21 +73,11 @@ void openai_chunk_open(struct call *call, const struct generation_choice *choice
 #define NO_FINISH   ",\"finish_reason\":null}]"
 #define NO_USAGE    ",\"usage\":null"
 
-static void ids_write(struct jbuf *out, const char *key, const int32_t *id, size_t n) {
-    jbuf_key(out, key);
-    jbuf_text(out, "[");
-    for (size_t i = 0; i < n; i++) {
-        if (i) jbuf_text(out, ",");
-        jbuf_int(out, id[i]);
-    }
-    jbuf_text(out, "]");
-}
-
 // ,"prompt_token_ids":[...] of the choice's prompt, where ids are asked for.
 static void prompt_ids_write(const struct generation *generation, int index, struct jbuf *out) {
     const struct generation_prompt *prompt = &generation->prompt[index];
     if (!generation->params.return_token_ids) return;
-    ids_write(out, "prompt_token_ids", prompt->ids, prompt->n_ids);
+    jbuf_put_ids(out, "prompt_token_ids", prompt->ids, prompt->n_ids);
 }
 
 // ,"token_ids":[...] of the first n tokens that no chunk has yet, where they are asked for. The ids
@@ -101,8 +91,8 @@ static void choice_ids_write(const struct call *call, const struct generation_ch
         prompt_ids_write(call->generation, choice->prompt, out);
         own->has_prompt = true;
     }
-    ids_write(out, "token_ids", choice->token ? choice->token + own->n_shown : NULL,
-              (size_t)(n - own->n_shown));
+    jbuf_put_ids(out, "token_ids", choice->token ? choice->token + own->n_shown : NULL,
+                 (size_t)(n - own->n_shown));
     own->n_shown = n;
 }
 

@@ -21,16 +21,6 @@ static void strings_put(struct jbuf *out, const char *key, const char *const *li
     jbuf_text(out, "]");
 }
 
-static void ids_put(struct jbuf *out, const char *key, const int32_t *id, size_t n) {
-    jbuf_key(out, key);
-    jbuf_text(out, "[");
-    for (size_t i = 0; i < n; i++) {
-        if (i) jbuf_text(out, ",");
-        jbuf_int(out, id[i]);
-    }
-    jbuf_text(out, "]");
-}
-
 static void bool_put(struct jbuf *out, const char *key, bool value) {
     jbuf_key(out, key);
     jbuf_bool(out, value);
@@ -92,7 +82,7 @@ static void sampling_put(struct jbuf *out, const struct generation *generation, 
     strings_put(out, "stop", params->stop, params->n_stop);
     strings_put(out, "bad_words", params->bad_words, params->n_bad_words);
     if (params->n_stop_token)
-        ids_put(out, "stop_token_ids", params->stop_token, params->n_stop_token);
+        jbuf_put_ids(out, "stop_token_ids", params->stop_token, params->n_stop_token);
     bool_put(out, "ignore_eos", params->ignore_eos);
     bool_put(out, "include_stop_str_in_output", params->include_stop);
     bias_put(out, sampling);
@@ -113,7 +103,7 @@ static void prompt_put(const struct call *call, int index, struct jbuf *out) {
     jbuf_text(out, "{");
     jbuf_key(out, "request_id");
     jbuf_cstring(out, id);
-    ids_put(out, "token_ids", prompt->ids, prompt->n_ids);
+    jbuf_put_ids(out, "token_ids", prompt->ids, prompt->n_ids);
     jbuf_text(out, ",\"features\":null");
     sampling_put(out, generation, asked < 0 || asked > left ? left : asked);
     jbuf_key(out, "model");
