@@ -421,7 +421,7 @@ typedef enum rn_pooling {
 } rn_pooling;
 // The pooling of that name: "mean", "last" or "cls"; the model may be NULL then. Without a name it
 // is the pooling that the model's files declare, or the mean if they declare none.
-// RN_ERR_UNSUPPORTED: they declare another one, or the file that should declare it is damaged.
+// RN_ERR_UNSUPPORTED if they declare any other, or the file that should declare it is damaged.
 rn_status rn_model_pooling(const rn_model *model, const char *name, rn_pooling *out, rn_error *err);
 
 // A token and the natural logarithm of its probability, from the raw logits.

@@ -28,7 +28,7 @@ rn_status tools_model_open_synthetic(const char *spec, rn_model **out, rn_error 
 rn_status tools_model_describe(const char *name, const char *format, rn_model **out, rn_error *err);
 // As weights_format_missed (weights/synthetic.h), of a described model.
 const char *tools_format_missed(const rn_model *model, const char *format, int64_t *cols);
-const char *tools_shape_at(int index); // the names of shapes; NULL: no more
+const char *tools_shape_at(int index); // the names of shapes; NULL if there are no more
 bool tools_is_shape(const char *name); // SHAPE or SHAPE:FORMAT, of a known shape
 rn_status tools_synthetic_check(const char *spec, rn_error *err); // whether it could be opened
 

@@ -1,6 +1,6 @@
 // Completions of command lines, generated from the tables of commands and options: a script for
-// bash, for zsh and for fish. The build writes all three. Names of models are those of the machine
-// on which a script runs: it asks `runnel models --names`.
+// bash, for zsh and for fish. The build writes all three. A script completes the models of the
+// machine on which it runs: it asks `runnel models --names`.
 #include <string.h>
 
 #include "app.h"

@@ -102,7 +102,7 @@ struct option_value {
     const char **list;          // owned
     char *lines;                // owned; the text behind list[] when it came from the environment
     char *unescaped;            // owned; the text behind text or list[] after --escape
-    struct option_items *items; // owned; the texts behind list[] where values have commas
+    struct option_items *items; // owned; list[] points to their texts where values have commas
 };
 
 enum { OPTIONS_HARMLESS = 256 }; // more than a command has in peers.def
@@ -153,7 +153,7 @@ const char *option_nearest(enum command_id command, const char *flag); // NULL: 
 // Stores text as the value of an option; name is its name in messages. False: refused (printed).
 bool option_set(struct options *options, enum option_id id, enum option_origin origin,
                 const char *name, const char *text);
-void option_items_free(struct option_items *items); // NULL: nothing
+void option_items_free(struct option_items *items); // NULL is fine
 // The command line (command_line.c), and its arguments without a flag (arguments.c). False: refused
 // (printed).
 bool command_line_take(struct options *options, int argc, char **argv);

@@ -17,11 +17,11 @@ struct device_class {
 struct device {
     const char *name, *title;
     const struct device_class *class;
-    const char *backend; // that runs models there; NULL: runnel has none for its GPU
+    const char *backend; // that runs models there; NULL if runnel has none for its GPU
     int block_kb;        // shared memory of a block; 0 if the device has no such blocks
     double memory_gib, bandwidth_gbs, tflops, int8_tops;
 };
-const struct device *device_at(int index); // NULL: no more
+const struct device *device_at(int index); // NULL if there are no more
 const struct device *device_find(const char *name);
 
 struct machine {

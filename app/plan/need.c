@@ -30,7 +30,7 @@ struct verdict {
     double share;
 };
 
-// *workload and *parts are those of the machine. TTFT is left out.
+// *workload and *parts belong to the machine. TTFT is left out.
 static void judge_parts(const struct need *need, const rn_model *model,
                         const struct workload *workload, const struct tools_memory *parts,
                         const struct machine *machine, struct verdict *out) {
@@ -423,7 +423,7 @@ static int table_show(const struct need *need, json_t *rows, int *n_good) {
     }
     if (n_shown) foot_print(outline, least_tokens);
     if (has_foreign)
-        puts("  *: runnel has no backend for its GPU; KV types and bytes are those of the CPU.");
+        puts("  *: runnel has no backend for its GPU; KV types and bytes are the CPU's.");
     return APP_OK;
 }
 

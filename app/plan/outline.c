@@ -257,7 +257,7 @@ static void memory_print(const struct outline *outline) {
     store_print(outline);
 }
 
-// Of one user, and of those that were asked for.
+// Of one user, and of as many as were asked for.
 static void gain_print(const struct outline *outline) {
     const struct workload *w = &outline->workload;
     for (int i = 0; w->n_draft && i < outline->n_rows; i++) {

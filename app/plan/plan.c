@@ -68,7 +68,7 @@ static int workload_read(const struct options *options, struct workload *out) {
 
 // ---------------------------------------------------------------- the model
 
-// A shape, or a file or folder by its path or name. format NULL: the model's own.
+// A shape, or a file or folder by its path or name. A NULL format is the model's own.
 static int named_open(const char *name, const char *format, rn_model **out) {
     rn_error err = {0};
     char *path = NULL;

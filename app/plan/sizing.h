@@ -12,7 +12,7 @@ struct workload {
     int n_shared;        // tokens at the start of the prompts that are the same for all
     int users;
     int n_draft;              // tokens of a draft; 0: none
-    const rn_model *draft;    // drafts; NULL: drafting itself is not counted
+    const rn_model *draft;    // drafts; NULL if drafting itself is not counted
     double acceptance;        // of a drafted token
     int batch_tokens;         // most tokens of a step,
     bool has_batch_tokens;    // as the user says; otherwise the machine's own

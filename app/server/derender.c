@@ -26,8 +26,9 @@ static bool token_read(struct call *call, const json_t *entry, const char *path,
     double logprob = -9999;
     if (!field_string(&fields, "token", SIZE_MAX, &text, NULL)) return false;
     const bool is_id = !strncmp(text, before, strlen(before));
-    const long id = is_id ? strtol(text + strlen(before), &end, 10) : -1;
-    if (!is_id || !end || *end || id < 0 || id >= call->served->info->n_vocab)
+    const char *digits = text + strlen(before);
+    const long id = is_id && *digits >= '0' && *digits <= '9' ? strtol(digits, &end, 10) : -1;
+    if (!end || *end || id < 0 || id >= call->served->info->n_vocab)
         return field_refuse(&fields, "token", "expected \"token_id:N\" with the id of a token");
     if (!field_real(&fields, "logprob", -1e30, 1e30, &logprob)) return false;
     *out = (rn_logprob){(int32_t)id, (float)logprob};
@@ -270,37 +271,35 @@ static bool state_make(struct call *call, const json_t *first, const json_t *kv,
     return streams_choices_create(call) || call_refuse_memory(call);
 }
 
-// A prompt that only counts. The sum over all prompts of a request is an int.
-static bool prompt_count(struct call *call, const struct fields *fields, const char *name,
-                         const json_t *given, size_t otherwise) {
+// The length of a prompt; absent and null leave it as it is. The sum over all prompts of a request
+// is an int.
+static bool count_read(const struct fields *fields, const json_t *given, size_t *n) {
     enum { COUNT_MAX = INT32_MAX / PROMPTS_MAX };
-    const json_int_t n = given ? json_integer_value(given) : (json_int_t)otherwise;
+    const json_int_t value = json_integer_value(given);
     char shown[JSON_SHOWN_BYTES];
-    if (given && (!json_is_integer(given) || n < 0 || n > COUNT_MAX))
-        return field_refuse(fields, name, "expected a number of tokens, 0 to %d, got %s", COUNT_MAX,
-                            json_shown(given, shown));
-    return generation_add(call, call->generation, NULL, (size_t)n);
+    if (!given || json_is_null(given)) return true;
+    *n = (size_t)value;
+    return (json_is_integer(given) && value >= 0 && value <= COUNT_MAX) ||
+           field_refuse(fields, "prompt_tokens", "expected a number of tokens, 0 to %d, got %s",
+                        COUNT_MAX, json_shown(given, shown));
 }
 
 // ---------------------------------------------------------------- chat
 
-// The prompt of the request says how the answer is to be taken apart. Its length is the given one.
+// The prompt of the request says how the answer is to be taken apart. Only its length is needed
+// then, which may be given.
 static bool chat_read(struct call *call, const json_t *body) {
     struct generation *generation = call->generation;
     const struct fields fields = fields_of(call, body, "");
-    const json_t *request = NULL, *count = json_object_get(body, "prompt_tokens");
-    size_t n_prompt = 0;
+    const json_t *request = NULL;
     if (!field_object(&fields, "chat_request", &request)) return false;
-    if (request && !chat_prompt(call, request, generation)) return false;
-    if (request) {
-        n_prompt = generation->prompt[0].n_ids;
-        rn_free(generation->prompt[0].ids);
-        free(generation->prompt);
-        generation->prompt = NULL;
-        generation->n_prompts = 0;
-    }
-    return prompt_count(call, &fields, "prompt_tokens", json_is_null(count) ? NULL : count,
-                        n_prompt);
+    if (!(request ? chat_prompt(call, request, generation)
+                  : generation_add(call, generation, NULL, 0)))
+        return false;
+    struct generation_prompt *prompt = &generation->prompt[0];
+    rn_free(prompt->ids);
+    prompt->ids = NULL;
+    return count_read(&fields, json_object_get(body, "prompt_tokens"), &prompt->n_ids);
 }
 
 static bool chat_make(struct call *call, const json_t *body, const json_t *response) {
@@ -354,9 +353,12 @@ static bool prompts_count(struct call *call, const struct fields *fields, size_t
     if (counts && json_array_size(counts) != n)
         return field_refuse(fields, "prompt_tokens", "%zu numbers for %zu answers",
                             json_array_size(counts), n);
-    for (size_t i = 0; i < n; i++)
-        if (!prompt_count(call, fields, "prompt_tokens", json_array_get(counts, i), 0))
+    for (size_t i = 0; i < n; i++) {
+        size_t length = 0;
+        if (!count_read(fields, json_array_get(counts, i), &length) ||
+            !generation_add(call, call->generation, NULL, length))
             return false;
+    }
     return true;
 }
 

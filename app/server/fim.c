@@ -42,7 +42,7 @@ static int32_t mark_find(const rn_model *model, const char *text) {
     return id;
 }
 
-// The id that the model's file names for the part, else that of the first of the texts.
+// The id that the model's file names for the part, else the id of the first text that is a token.
 static int32_t part_find(const rn_model *model, rn_fim part, const char *const *texts, size_t n) {
     int32_t id = rn_token_fim(model, part);
     for (size_t i = 0; id < 0 && i < n; i++) id = mark_find(model, texts[i]);

@@ -64,7 +64,7 @@ struct params {
     int id_slot;                   // that remembers the text (slots.h); -1: none
     unsigned samplers_off;         // steps that the request's list lacks (samplers.h)
     int indent_min;                // bounds on lines, as rn_request has them;
-    double line_ms_max;            // 0 or less: none
+    double line_ms_max;            // none if 0 or less
     double timeout_ms;             // 0: the server's
     double ttft_ms, tpot_ms;       // bounds of the request's headers; 0: none
     double cache_share;            // cache_hit_threshold

@@ -353,7 +353,8 @@ static bool is_known(const struct call *call, const char *id) {
     return is_kept || streams_lookup(call->server, call->owner, 0, id);
 }
 
-// OpenAI cancels responses with `background` alone. The end of its connection cancels another one.
+// OpenAI cancels responses with `background` alone. The end of its connection cancels any other
+// response.
 void responses_cancel(struct call *call) {
     char id[TURN_ID_BYTES];
     const char *rest;

@@ -42,7 +42,7 @@ const char *route_path(const char *path) {
     return NULL;
 }
 
-// Why a path that clients of other servers know is not there; NULL: it is not such a path.
+// Why a path that clients of other servers know is not there; NULL if it is not such a path.
 const char *route_absent(const char *path) {
     static const struct {
         const char *path, *why;

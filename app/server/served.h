@@ -56,7 +56,7 @@ struct served {
     struct answer_marks marks;         // how the model marks reasoning and tool calls
     rn_sampling sampling;              // for requests that give none
     int max_tokens;                    // the same; -1: up to the context
-    const char *pooling;               // of embeddings, the same; NULL: as the model's files say
+    const char *pooling;               // of embeddings, the same; NULL if the model's files say it
     double bandwidth;                  // bytes/s; 0: unknown
     double peak;                       // operations/s; 0: unknown
     char fingerprint[32];              // system_fingerprint

@@ -92,7 +92,7 @@ struct server_config {
     int keep_requests;                          // finished requests whose records are kept
     const struct routing_objective *objectives; // names that stand for priorities
     int n_objectives;
-    bool all_logprobs;  // requests may ask for those of the whole vocabulary
+    bool all_logprobs;  // requests may ask for the whole vocabulary's
     int keep_responses; // responses and messages that are kept (turns.h), and their memory
     size_t response_bytes_max;
 
@@ -131,7 +131,7 @@ struct server_model {
     const char *variables;  // for templates, where requests give none: a JSON object, or NULL
     rn_sampling sampling;   // for requests that give none
     int max_tokens;         // the same; -1: up to the context
-    const char *pooling;    // of embeddings, the same; NULL: as the model's files say
+    const char *pooling;    // of embeddings, the same; NULL if the model's files say it
     double bandwidth, peak; // measured, in bytes/s and operations/s; 0: unknown
     const struct kv_events *kv_events; // publisher of its blocks; NULL: none
 };

@@ -12,7 +12,7 @@ const char *template_variables_taken(const json_t *variables) {
     return NULL;
 }
 
-// A new reference; NULL: out of memory.
+// A new reference; NULL if memory ran out.
 static json_t *merge(const char *defaults, const json_t *given) {
     json_t *all = json_loads(defaults, JSON_ALLOW_NUL, NULL);
     if (all && given && json_object_update(all, (json_t *)given)) {

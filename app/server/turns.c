@@ -40,7 +40,7 @@ static void release(struct turns *store, struct turn *turn) {
     }
 }
 
-// newer NULL: it becomes the newest.
+// After `newer`, or as the newest if that is NULL.
 static void list_enter(struct turns *store, struct turn *turn, struct turn *newer) {
     turn->prev = newer;
     turn->next = newer ? newer->next : store->newest;

@@ -40,7 +40,7 @@ struct turn {
 
 struct turns;
 
-// count_max 0: none are kept. NULL: out of memory.
+// With a count_max of 0 none are kept. NULL if memory ran out.
 struct turns *turns_create(int count_max, size_t bytes_max);
 void turns_destroy(struct turns *store); // nothing refers to a turn any more
 bool turns_keeps(const struct turns *store);
@@ -60,7 +60,7 @@ void turns_unclaim(struct turns *store, struct turn *turn);
 void turns_keep(struct turns *store, const struct turn *turn);
 // False: there is none, or it is another owner's.
 bool turns_delete(struct turns *store, enum turn_kind kind, const char *id, struct owner owner);
-// How many are in the table, and the bytes of all that are there; NULL: none.
+// How many are in the table, and the bytes of all that are there; both are 0 without a store.
 void turns_count(struct turns *store, int *count, size_t *bytes);
 
 #endif

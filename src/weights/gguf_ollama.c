@@ -1,7 +1,7 @@
 // gpt-oss as Ollama converted it, until it took llama.cpp's names: the architecture is gptoss, some
-// tensors have other names, and keys are missing. The tables become those of llama.cpp's files, so
-// that nothing above knows the difference. Nothing of a tensor's bytes changes. Called by weights.c
-// after a GGUF file was read.
+// tensors have other names, and keys are missing. The tables become like those in llama.cpp's
+// files, so that nothing above knows the difference. Nothing of a tensor's bytes changes. Called by
+// weights.c after a GGUF file was read.
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static const char *const endings[][2] = {
     {".ffn_norm.weight", ".post_attention_norm.weight"},
 };
 
-// NULL: no memory.
+// NULL if memory ran out.
 static const char *tensor_name(struct weights *weights, const char *name) {
     const size_t len = strlen(name);
     char text[NAME_SIZE];
@@ -112,7 +112,7 @@ static rn_status keys_rename(struct weights *weights, rn_error *err) {
     return keys_index(weights, err);
 }
 
-// The pre-tokenizer of these files is Ollama's default, not that of the model.
+// The pre-tokenizer of these files is Ollama's default, not the model's.
 static rn_status keys_complete(struct weights *weights, rn_error *err) {
     rn_status s = string_put(weights, "general.architecture", OURS, err);
     if (s == RN_OK) s = string_put(weights, "tokenizer.ggml.pre", "gpt-4o", err);

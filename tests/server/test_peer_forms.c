@@ -429,6 +429,9 @@ CASE(what_cannot_be_put_together_is_named) {
         {"{'generate_response':{'choices':[{'token_ids':[5],'logprobs':{'content':[{'token':'a'}]"
          "}}]}}",
          "generate_response.choices[0].logprobs.content[0].token"},
+        {"{'generate_response':{'choices':[{'token_ids':[5],'logprobs':{'content':[{'token':"
+         "'token_id: 5'}]}}]}}",
+         "generate_response.choices[0].logprobs.content[0].token"},
         {"{'generate_response':{'choices':[{'token_ids':[5]}]},'prompt_tokens':-1}",
          "prompt_tokens"},
         {"{'generate_response':{'choices':[{'token_ids':[5]}]},'prompt_tokens':33554432}",

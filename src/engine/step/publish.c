@@ -228,7 +228,7 @@ static void publish_scores(struct engine *engine, struct seq *seq) {
 }
 
 // So much of the prompt is done, as of at_ns. A prompt that is evaluated again after a preemption
-// is told from where it was.
+// gives no event until it is further than before.
 static void publish_progress(struct engine *engine, struct seq *seq, int n_done, uint64_t at_ns) {
     const uint64_t start_ns = seq->account.sum.start_ns;
     if (n_done > seq->n_prompt) n_done = seq->n_prompt;
