@@ -11,6 +11,7 @@
 #include "prompt_ids.h"
 #include "routes.h"
 #include "routing.h"
+#include "template_input.h"
 
 #define PREFIX "generate-tokens-"
 
@@ -187,8 +188,8 @@ static bool id_read(struct call *call, const json_t *body) {
         if (*at <= ' ' || *at > '~')
             return field_refuse(&fields, "request_id", "it has characters that are not visible");
     if (!*call->request_id) memcpy(call->request_id, id, strlen(id) + 1);
-    return field_unsupported(&fields, "features", false, "the model takes text alone") &&
-           field_unsupported(&fields, "content_parts", false, "the model takes text alone");
+    return field_unsupported(&fields, "features", false, CONTENT_TEXT_ALONE) &&
+           field_unsupported(&fields, "content_parts", false, CONTENT_TEXT_ALONE);
 }
 
 static bool settings_read(struct call *call, const json_t *settings) {

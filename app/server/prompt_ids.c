@@ -8,6 +8,7 @@
 
 #include "fields.h"
 #include "helpers.h"
+#include "template_input.h"
 
 // A value for a message.
 static const char *shown(const json_t *value, char out[64]) {
@@ -148,7 +149,7 @@ bool prompt_ids_unwrap(struct call *call, const json_t **value, char *path, size
     const struct fields fields = fields_of(call, *value, path);
     const json_t *media = json_object_get(*value, "multimodal_data");
     if (json_array_size(media) || json_string_length(media))
-        return field_refuse(&fields, "multimodal_data", "the model takes text alone");
+        return field_unsupported(&fields, "multimodal_data", false, CONTENT_TEXT_ALONE);
     *value = json_object_get(*value, "prompt_string");
     if (!json_is_string(*value)) return field_refuse(&fields, "prompt_string", "expected a string");
     const size_t len = strlen(path);
